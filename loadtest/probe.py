@@ -1,0 +1,171 @@
+"""The open-loop probe: what does a bystander's GET wait, from the moment it was due?
+
+`python -m loadtest.probe --url redis://127.0.0.1:6379` prints one JSON line a second:
+
+    name, t (unix time of the interval's end), interval_s,
+    sent (requests whose time came), received, in_flight, oldest_in_flight_us,
+    errors (no connection stood, lost with their connection, or answered with an error),
+    lag_p99_us (send - intended: this process's own lateness),
+    p50_us, p99_us, max_us (from the intended time),
+    intended, service (HdrHistogram V2, base64, microseconds: from the intended time and from the send time),
+    connected (connections that stand), last_error (text or null)
+
+A reply counts in the interval in which it arrives; a request still out is recorded later, when its reply
+comes. Both histograms hold `received` values; sum(sent) = sum(received) + sum(errors) + the last in_flight.
+The probe survives the server's end and restart. SIGTERM or SIGINT: a last line, exit code 0; bad arguments: 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from loadtest.openloop import OpenLoop, Plan
+from loadtest.quiet import become_quiet
+from loadtest.record import Observer
+from loadtest.wire import Server
+
+MOST_CONNECTIONS = 500  # select(2) handles file descriptors below 1024, and each connection may need two
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"probe: {message}\n")
+
+
+def _number(low: float, high: float, kind: Callable[[str], float] = float) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(
+                f"not a {'whole ' if kind is int else ''}number: {text}"
+            ) from None
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"must be between {low:g} and {high:g}: {text}")
+        return value
+
+    return read
+
+
+def _word(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_.:-]{1,64}", text):
+        raise argparse.ArgumentTypeError(f"letters, digits and _.:- only, at most 64: {text!r}")
+    return text
+
+
+def _server(text: str) -> Server:
+    try:
+        return Server.from_url(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, tuple[str, int] | None]:
+    """The plan and the metrics port. Bad arguments end the process: one line on stderr, exit code 2."""
+    parser = _Parser(
+        prog="probe", description="Open-loop latency probe; one JSON line a second.", allow_abbrev=False
+    )
+    parser.add_argument(
+        "--url", type=_server, required=True, help="redis://[[user]:password@]host[:port][/database]"
+    )
+    parser.add_argument("--rate", type=_number(0.1, 20_000), default=200.0, help="requests a second (200)")
+    parser.add_argument(
+        "--connections",
+        type=_number(1, MOST_CONNECTIONS, int),
+        default=1,
+        help="connections to take turns on (1)",
+    )
+    parser.add_argument(
+        "--reconnect-seconds", type=_number(0.05, 86_400), help="replace each connection every so often"
+    )
+    parser.add_argument("--duration", type=_number(0.1, 10**7), help="seconds; without it until SIGTERM")
+    parser.add_argument("--name", type=_word, default="main", help="appears in every line and in CLIENT LIST")
+    parser.add_argument("--command", choices=("get", "ping"), default="get", help="what to ask (get)")
+    parser.add_argument(
+        "--keys", type=_number(1, 100_000, int), default=100, help="own keys to write and GET in turn (100)"
+    )
+    parser.add_argument(
+        "--key-prefix", type=_word, default="bystander", help="own keys are PREFIX:0, PREFIX:1 ..."
+    )
+    parser.add_argument(
+        "--metrics-port", type=_number(1, 65_535, int), help="also serve Prometheus metrics here"
+    )
+    parser.add_argument("--metrics-host", default="127.0.0.1", help="address for --metrics-port (127.0.0.1)")
+    options = parser.parse_args(arguments)
+    plan = Plan(
+        server=options.url,
+        name=options.name,
+        rate=options.rate,
+        connections=options.connections,
+        reconnect_seconds=options.reconnect_seconds,
+        duration=options.duration,
+        command=options.command,
+        keys=options.keys,
+        key_prefix=options.key_prefix,
+    )
+    return plan, (options.metrics_host, options.metrics_port) if options.metrics_port else None
+
+
+def serve_metrics(host: str, port: int, name: str) -> Observer:
+    """Serve `probe_latency_seconds{probe,from}` over HTTP and return what records into it.
+
+    Raises:
+        OSError: the port is taken.
+    """
+    from prometheus_client import Histogram, start_http_server
+
+    buckets = [round(step * 10.0**power, 6) for power in range(-4, 1) for step in range(1, 10)] + [10.0]
+    latency = Histogram(
+        "probe_latency_seconds",
+        "Latency of the probe's requests, from the intended time and from the send time",
+        ["probe", "from"],
+        buckets=buckets,
+    )
+    intended, service = (latency.labels(name, origin) for origin in ("intended", "send"))
+    start_http_server(port, host)
+
+    def observe(since_due_ns: int, since_sent_ns: int) -> None:
+        intended.observe(since_due_ns / 1e9)
+        service.observe(since_sent_ns / 1e9)
+
+    return observe
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the probe; the exit code."""
+    plan, metrics = read_arguments(arguments)
+    observer = None
+    if metrics:
+        try:
+            observer = serve_metrics(*metrics, plan.name)
+        except OSError as error:
+            print(
+                f"probe: cannot serve metrics on {metrics[0]}:{metrics[1]}: {error.strerror}", file=sys.stderr
+            )
+            return 2
+
+    def emit(line: str) -> None:
+        print(line, flush=True)
+
+    def complain(text: str) -> None:
+        print(f"probe {plan.name}: {text}", file=sys.stderr, flush=True)
+
+    loop = OpenLoop(plan, emit, complain, observer)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: loop.stop())
+    become_quiet()
+    try:
+        loop.run()
+    except BrokenPipeError:  # nobody reads the lines any more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # keeps the interpreter's last flush quiet
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""What one interval of the probe saw, as two HdrHistograms and one JSON line."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+
+from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped] # the package has no type information
+
+LOWEST_US = 1
+HIGHEST_US = 120_000_000  # a longer wait is recorded as two minutes
+DIGITS = 3
+
+Observer = Callable[[int, int], None]
+
+
+def new_histogram() -> HdrHistogram:
+    """An empty histogram of microseconds with the range that every reader of the probe's lines expects."""
+    return HdrHistogram(LOWEST_US, HIGHEST_US, DIGITS)
+
+
+def percentile(ordered: list[int], percent: float) -> int:
+    """The nearest-rank percentile of values in ascending order; 0 when there are none."""
+    if not ordered:
+        return 0
+    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
+
+
+class Interval:
+    """Counts and latencies since the last line.
+
+    Over all lines of a run, always: sum(sent) = sum(received) + sum(errors) + the last line's in_flight.
+    """
+
+    def __init__(self, began_ns: int) -> None:
+        self.began_ns = began_ns
+        self.received = 0
+        self.errors = 0
+        self._lags: list[int] = []
+        self._waits: list[int] = []
+        self._intended = new_histogram()
+        self._service = new_histogram()
+
+    def request_was_due(self, lag_ns: int) -> None:
+        """A request's time came (whether or not a connection could take it), `lag_ns` after it was due."""
+        self._lags.append(lag_ns // 1000)
+
+    def reply_came(self, since_due_ns: int, since_sent_ns: int) -> None:
+        """A reply came: record its latency from the intended time and from the send time."""
+        since_due = min(max(since_due_ns // 1000, LOWEST_US), HIGHEST_US)
+        since_sent = min(max(since_sent_ns // 1000, LOWEST_US), HIGHEST_US)
+        self._intended.record_value(since_due)
+        self._service.record_value(since_sent)
+        self._waits.append(since_due)
+        self.received += 1
+
+    def line(
+        self, *, name: str, now_ns: int, in_flight: int, oldest_due_ns: int | None, more: dict[str, object]
+    ) -> str:
+        """The interval as one line of JSON; times in microseconds unless named otherwise."""
+        waits = sorted(self._waits)
+        return json.dumps(
+            {
+                "name": name,
+                "t": round(time.time(), 6),
+                "interval_s": round((now_ns - self.began_ns) / 1e9, 6),
+                "sent": len(self._lags),
+                "received": self.received,
+                "errors": self.errors,
+                "in_flight": in_flight,
+                "oldest_in_flight_us": 0 if oldest_due_ns is None else (now_ns - oldest_due_ns) // 1000,
+                "lag_p99_us": percentile(sorted(self._lags), 99),
+                "p50_us": percentile(waits, 50),
+                "p99_us": percentile(waits, 99),
+                "max_us": waits[-1] if waits else 0,
+                "intended": self._intended.encode().decode("ascii"),
+                "service": self._service.encode().decode("ascii"),
+                **more,
+            }
+        )
