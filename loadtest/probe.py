@@ -12,7 +12,7 @@
 
 A reply counts in the interval in which it arrives; a request still out is recorded later, when its reply
 comes. Both histograms hold `received` values; sum(sent) = sum(received) + sum(errors) + the last in_flight.
-The probe survives the server's end and restart. SIGTERM or SIGINT: a last line, exit code 0; bad arguments: 2.
+The probe survives the server's end and restart. SIGTERM, SIGINT: a last line, exit code 0. Bad arguments: 2.
 """
 
 from __future__ import annotations

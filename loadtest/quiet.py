@@ -14,7 +14,7 @@ PR_SET_TIMERSLACK = 29  # linux/prctl.h
 def become_quiet() -> None:
     """Take away what would delay this process at a random moment, as far as the system permits.
 
-    - Timer slack: Linux may wake a sleeper 50 µs late to save power (prctl(2), PR_SET_TIMERSLACK): ask for 1 ns.
+    - Timer slack: Linux may wake a sleeper 50 us late to save power (prctl(2), PR_SET_TIMERSLACK).
     - Garbage collection: `tidy()` collects between measurements instead of in the middle of one.
     - Priority: the probe uses 3 % of a core; where permitted, it goes before the processes it observes.
     """
