@@ -1,0 +1,107 @@
+"""Ties the load to Locust: its events, its shapes, and `/load` on its web UI."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import gevent  # type: ignore[import-untyped] # no type information in the package
+from flask import Blueprint, Response, jsonify, request
+from locust.env import Environment
+from locust.event import Events
+from locust.runners import LocalRunner
+from locust.web import WebUI
+
+from loadtest.load import BadLoad, Load, check_range, number, stop
+from loadtest.shapes import SPAWN_RATE, USERS, Growth, Hold
+
+LONGEST_BODY = 4096
+
+View = Callable[[], Response]
+
+
+class Controls:
+    """Call `attach()` once, at the end of a locustfile."""
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+
+    def attach(self, events: Events) -> None:
+        """Listen to what Locust tells (its event hooks have no types)."""
+        events.init.add_listener(self._prepare)  # type: ignore[no-untyped-call] # see docstring
+        events.test_start.add_listener(lambda **_: self._load.begin())  # type: ignore[no-untyped-call] # see docstring
+        events.test_stop.add_listener(lambda **_: self._load.end())  # type: ignore[no-untyped-call] # see docstring
+        events.request.add_listener(self._count)  # type: ignore[no-untyped-call] # see docstring
+
+    def _prepare(self, environment: Environment, web_ui: WebUI | None, **_: Any) -> None:
+        """Locust has read its options and not started yet."""
+        if not isinstance(environment.runner, LocalRunner):
+            stop("the pacing is for one process: run without --master, --worker and --processes")
+        options = environment.parsed_options
+        if options is not None:  # Locust's own default is a single user
+            options.num_users = options.num_users or USERS
+            options.spawn_rate = options.spawn_rate or SPAWN_RATE
+        self._offer_shapes(environment)
+        if web_ui and web_ui.app:
+            web_ui.app.register_blueprint(self._routes(environment, web_ui))
+        for pace in (self._load.reads, self._load.events):
+            gevent.spawn(pace.run)
+
+    def _offer_shapes(self, environment: Environment) -> None:
+        shapes = {"Growth": Growth(self._load, step_seconds=_step_seconds()), "Hold": Hold(self._load)}
+        environment.available_shape_classes = {**(environment.available_shape_classes or {}), **shapes}
+        wanted = os.environ.get("LOADTEST_SHAPE", "").strip()
+        if not wanted:
+            return
+        if wanted.capitalize() not in shapes:
+            stop(f"LOADTEST_SHAPE: no such shape: {wanted} (there are growth, hold)")
+        environment.shape_class = shapes[wanted.capitalize()]
+        environment.shape_class.runner = environment.runner
+
+    def _count(self, request_type: str, response_time: float, exception: object, **_: Any) -> None:
+        tally = self._load.read_tally if request_type == "GET" else self._load.event_tally
+        tally.add(response_time, exception is not None)
+
+    def _routes(self, environment: Environment, web_ui: WebUI) -> Blueprint:
+        def show() -> Response:
+            users = environment.runner.user_count if environment.runner else 0
+            return jsonify(self._load.describe(users))
+
+        def change() -> Response:
+            values = request.get_json(silent=True) if (request.content_length or 0) <= LONGEST_BODY else None
+            if not isinstance(values, dict):
+                return _problem("the body must be a small JSON object")
+            try:
+                self._load.change(values)
+            except BadLoad as error:
+                return _problem(str(error))
+            return show()
+
+        def reset() -> Response:
+            self._load.reset()
+            return show()
+
+        # With --web-login only those who signed in may touch the load.
+        guarded: Callable[[View], View] = web_ui.auth_required_if_enabled
+        routes = Blueprint("load", __name__)
+        routes.add_url_rule("/load", "show", guarded(show), methods=["GET"])
+        routes.add_url_rule("/load", "change", guarded(change), methods=["PUT"])
+        routes.add_url_rule("/load/reset", "reset", guarded(reset), methods=["POST"])
+        return routes
+
+
+def _step_seconds() -> float:
+    text = os.environ.get("LOADTEST_STEP_SECONDS", "").strip()
+    try:
+        return check_range(number(text), 1, 86_400) if text else 30.0
+    except BadLoad as error:
+        stop(f"LOADTEST_STEP_SECONDS: {error}")
+
+
+def _problem(detail: str) -> Response:
+    """A 400 by RFC 9457."""
+    answer = jsonify(type="about:blank", title="Bad Request", status=400, detail=detail)
+    answer.status_code = 400
+    answer.mimetype = "application/problem+json"
+    return answer

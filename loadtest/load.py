@@ -1,0 +1,211 @@
+"""The dials of the load - rates and population - and the tallies of what came of it."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import NoReturn
+
+from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped] # the package has no type information
+
+from loadtest.pacing import Pace
+from loadtest.record import HIGHEST_US, LOWEST_US, new_histogram
+
+AREAS = ("page", "cart", "offer")
+FRAGMENTS_PER_USER = 20
+EVENTS = ("order", "profile", "price")
+
+MOST_PER_SECOND = 10_000
+MOST_PEOPLE = 1_000_000_000
+
+READS, EVENTS_RATE, POPULATION = "reads_per_second", "events_per_second", "users_population"
+DEFAULTS: dict[str, float] = {READS: 50.0, EVENTS_RATE: 10.0, POPULATION: 10_000}
+VARIABLES = {
+    READS: "LOADTEST_READS_PER_SECOND",
+    EVENTS_RATE: "LOADTEST_EVENTS_PER_SECOND",
+    POPULATION: "LOADTEST_USERS",
+}
+
+
+class BadLoad(ValueError):
+    """A dial was asked for a value it does not have; the text is a sentence for people."""
+
+
+def fragment_name(number: int) -> str:
+    """The name of a user's fragment, by the storefront's convention: page-0, cart-0, offer-0, page-1 ..."""
+    return f"{AREAS[number % len(AREAS)]}-{number // len(AREAS)}"
+
+
+@dataclass
+class Tally:
+    """What came of one kind of request since the last reset; latencies as Locust measured them."""
+
+    count: int = 0
+    failures: int = 0
+    _latency_us: HdrHistogram = field(default_factory=new_histogram)
+
+    def add(self, response_ms: float, failed: bool) -> None:
+        """Count one finished request."""
+        self.count += 1
+        self.failures += failed
+        self._latency_us.record_value(min(max(round(response_ms * 1000), LOWEST_US), HIGHEST_US))
+
+    def percentile_ms(self, percent: float) -> float | None:
+        """The latency that this share of the requests stayed below; None without requests."""
+        if not self.count:
+            return None
+        return float(self._latency_us.get_value_at_percentile(percent)) / 1000
+
+
+class Load:
+    """How much to ask for now. All rates are of the whole load, not per user."""
+
+    def __init__(self, values: Mapping[str, float] = DEFAULTS) -> None:
+        self._asked = dict(DEFAULTS)
+        self._share = 1.0
+        self.reads = Pace(0)
+        self.events = Pace(0)
+        self.change(values)
+        self.reset()
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Load:
+        """Read the LOADTEST_* variables; one that makes no sense ends the process: one line, exit code 2."""
+        values: dict[str, float] = {}
+        for dial, variable in VARIABLES.items():
+            text = environment.get(variable, "").strip()
+            try:
+                values.update(check({dial: number(text)}) if text else {})
+            except BadLoad as error:
+                stop(f"{variable}: {error}")
+        return cls(values)
+
+    def change(self, values: Mapping[str, object]) -> None:
+        """Set some dials; the new rates hold from the next turn on.
+
+        Raises:
+            BadLoad: nothing was changed.
+        """
+        self._asked.update(check(values))
+        self._apply()
+
+    @property
+    def share(self) -> float:
+        """The part of the asked load that is wanted now; shapes move it from 0 to 1."""
+        return self._share
+
+    @share.setter
+    def share(self, value: float) -> None:
+        if value != self._share:
+            self._share = value
+            self._apply()
+
+    def _apply(self) -> None:
+        self.reads.per_second = self._asked[READS] * self._share
+        self.events.per_second = self._asked[EVENTS_RATE] * self._share
+
+    def someone(self) -> int:
+        """A user id, uniform over the population."""
+        return random.randint(1, max(1, round(self._asked[POPULATION] * self._share)))
+
+    @staticmethod
+    def something() -> str:
+        """One of the user's fragments."""
+        return fragment_name(random.randrange(FRAGMENTS_PER_USER))
+
+    @staticmethod
+    def some_event() -> str:
+        """What happened: mostly orders."""
+        return random.choices(EVENTS, weights=(8, 1, 1))[0]
+
+    def reset(self) -> None:
+        """Start the tallies again from nothing."""
+        self.read_tally = Tally()
+        self.event_tally = Tally()
+        self.reads.missed = self.events.missed = 0
+        self._since = monotonic()
+
+    def begin(self) -> None:
+        """A test starts: forget the turns that were owed in the one before."""
+        self.reads.begin()
+        self.events.begin()
+
+    def end(self) -> None:
+        """A test ends: whatever a shape had made of the load, the next one begins with the whole."""
+        self.share = 1.0
+
+    def describe(self, users: int) -> dict[str, object]:
+        """The dials, and the tallies since the last reset, as `GET /load` answers them."""
+        return {
+            READS: self._asked[READS],
+            EVENTS_RATE: self._asked[EVENTS_RATE],
+            POPULATION: int(self._asked[POPULATION]),
+            "share": self._share,
+            "users": users,
+            "seconds": round(monotonic() - self._since, 3),
+            "reads": _describe(self.read_tally, self.reads),
+            "events": _describe(self.event_tally, self.events),
+        }
+
+
+def check(values: Mapping[str, object]) -> dict[str, float]:
+    """The same values as numbers.
+
+    Raises:
+        BadLoad: an unknown dial, or a value outside its range.
+    """
+    checked: dict[str, float] = {}
+    for dial, value in values.items():
+        if dial not in DEFAULTS:
+            raise BadLoad(f"no such dial: {dial} (there are {', '.join(DEFAULTS)})")
+        low, high = (1, MOST_PEOPLE) if dial == POPULATION else (0, MOST_PER_SECOND)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise BadLoad(f"not a number: {value}")
+        if dial == POPULATION and value != int(value):
+            raise BadLoad(f"must be a whole number: {value:g}")
+        checked[dial] = check_range(value, low, high)
+    return checked
+
+
+def check_range(value: float, low: float, high: float) -> float:
+    """The same value.
+
+    Raises:
+        BadLoad: it is outside the range, or no number at all (NaN).
+    """
+    if not low <= value <= high:
+        raise BadLoad(f"must be between {low:g} and {high:g}: {value:g}")
+    return value
+
+
+def _describe(tally: Tally, pace: Pace) -> dict[str, object]:
+    return {
+        "count": tally.count,
+        "failures": tally.failures,
+        "missed": pace.missed,
+        "p50_ms": tally.percentile_ms(50),
+        "p99_ms": tally.percentile_ms(99),
+    }
+
+
+def number(text: str) -> float:
+    """The number that was written.
+
+    Raises:
+        BadLoad: it is none.
+    """
+    try:
+        return float(text)
+    except ValueError:
+        raise BadLoad(f"not a number: {text}") from None
+
+
+def stop(text: str) -> NoReturn:
+    """End the process before it began: one line, exit code 2."""
+    print(f"loadtest: {text}", file=sys.stderr, flush=True)
+    sys.exit(2)

@@ -1,0 +1,61 @@
+"""Customers of the storefront.
+
+    locust -f loadtest/locustfile.py --host http://127.0.0.1:8000                    # web UI on port 8089
+    locust -f loadtest/locustfile.py --host http://127.0.0.1:8000 --headless --run-time 30s
+
+How much they ask for together: LOADTEST_READS_PER_SECOND (50), LOADTEST_EVENTS_PER_SECOND (10); how many they
+are: LOADTEST_USERS (10000); how that changes: LOADTEST_SHAPE. While it runs: `GET`/`PUT /load` on the web UI.
+"""
+
+from __future__ import annotations
+
+from geventhttpclient.client import HTTPClientPool
+from locust import FastHttpUser, events, task
+
+from loadtest.controls import Controls
+from loadtest.load import Load
+
+load = Load.from_environment()
+
+SECONDS_TO_ANSWER = 10.0
+
+
+class Customer(FastHttpUser):
+    """Waits for its turn, asks, waits for its next turn. All customers share warm connections."""
+
+    abstract = True
+    client_pool = HTTPClientPool(
+        concurrency=1000, connection_timeout=SECONDS_TO_ANSWER, network_timeout=SECONDS_TO_ANSWER
+    )
+
+    def on_start(self) -> None:
+        self.wait()  # type: ignore[no-untyped-call] # Locust has no types here
+
+
+class Browse(Customer):
+    """A customer who looks at a fragment of a page."""
+
+    weight = 2
+    wait_time = load.reads.next_turn
+
+    @task
+    def look(self) -> None:
+        self.client.get(
+            f"/users/{load.someone()}/fragments/{load.something()}", name="/users/[id]/fragments/[name]"
+        )
+
+
+class Order(Customer):
+    """A customer who orders, and so makes everything cached for them stale."""
+
+    weight = 1
+    wait_time = load.events.next_turn
+
+    @task
+    def order(self) -> None:
+        self.client.post(
+            f"/users/{load.someone()}/events", json={"type": load.some_event()}, name="/users/[id]/events"
+        )
+
+
+Controls(load).attach(events)

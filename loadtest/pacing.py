@@ -1,0 +1,90 @@
+"""One schedule shared by many users: turns come evenly spaced, whoever takes them."""
+
+from __future__ import annotations
+
+from collections import deque
+from time import monotonic
+
+from gevent import sleep  # type: ignore[import-untyped] # no type information in the package
+from gevent.event import Event  # type: ignore[import-untyped] # the same
+
+
+class Pace:
+    """Hands out turns at a rate that can change at any time; a user's `wait_time` is to await its next turn.
+
+    Locust's own `constant_throughput` gives each user a rhythm of its own: the phases are random and the sum
+    is lumpy. Here the sum is even, however many users share it.
+
+    At overload, when no user is free as a turn comes, the turn is owed and the next free user takes it at
+    once. At most a second's worth is owed; what exceeds that is `missed`. So the arrivals are open-loop for
+    as long as there are users to spare, and `missed` says when that was no longer true.
+    """
+
+    def __init__(self, per_second: float) -> None:
+        self._per_second = per_second
+        self._open = False
+        self._owed = 0
+        self._free_users: deque[Event] = deque()
+        self._changed = Event()
+        self.missed = 0
+
+    @property
+    def per_second(self) -> float:
+        """Turns per second; 0 means none. A new rate counts from the last turn on: no pause, no burst."""
+        return self._per_second
+
+    @per_second.setter
+    def per_second(self, value: float) -> None:
+        self._per_second = value
+        self._changed.set()
+
+    def begin(self) -> None:
+        """A test starts: forget what was owed; turns come as soon as the first user asks for one."""
+        self._open = False
+        self._owed = 0
+        self._changed.set()
+
+    def next_turn(self) -> float:
+        """Wait until it is this user's turn. Returns 0, so that it can be a user's `wait_time`."""
+        if not self._open:
+            self._open = True
+            self._changed.set()
+        if self._owed:
+            self._owed -= 1
+            return 0.0
+        turn = Event()
+        self._free_users.append(turn)
+        try:
+            turn.wait()
+        finally:  # also when the user is stopped while waiting
+            if turn in self._free_users:
+                self._free_users.remove(turn)
+        return 0.0
+
+    def run(self) -> None:
+        """Hand out turns for ever; to be run in a greenlet."""
+        last = monotonic()
+        while True:
+            self._changed.clear()
+            per_second = self._per_second if self._open else 0.0
+            if per_second <= 0:
+                self._changed.wait()
+                last = monotonic()
+                continue
+            due = last + 1 / per_second
+            delay = due - monotonic()
+            if delay <= 0:
+                sleep(0)
+            elif self._changed.wait(timeout=delay):
+                last = max(last, monotonic() - 1 / max(self._per_second, per_second))
+                continue
+            self._give_turn(per_second)
+            last = due
+
+    def _give_turn(self, per_second: float) -> None:
+        if self._free_users:
+            self._free_users.popleft().set()
+        elif self._owed < max(1.0, per_second):
+            self._owed += 1
+        else:
+            self.missed += 1

@@ -1,0 +1,59 @@
+"""How the load changes over a test: in the web UI with `--class-picker`, or by LOADTEST_SHAPE=growth|hold.
+
+A shape moves the share of the asked load (`Load.share`), not Locust's number of users: the load is what the
+rates say; users only carry it.
+"""
+
+from __future__ import annotations
+
+from locust import LoadTestShape
+
+from loadtest.load import Load
+
+USERS = 150  # enough to carry 50 reads/s and 10 events/s through a stall of two seconds and five
+SPAWN_RATE = 50
+
+
+class _Shape(LoadTestShape):
+    abstract = True
+    use_common_options = True  # --users, --spawn-rate and --run-time keep their meaning
+
+    def __init__(self, load: Load) -> None:
+        super().__init__()  # type: ignore[no-untyped-call] # Locust has no types here
+        self.load = load
+
+    def share(self, seconds: float) -> float:
+        """The part of the load that is wanted so many seconds after the start."""
+        raise NotImplementedError
+
+    def tick(self) -> tuple[int, float] | None:
+        """Called once a second by Locust: how many users there should be, or None to end the test."""
+        options = self.runner.environment.parsed_options if self.runner else None
+        seconds: float = self.get_run_time()  # type: ignore[no-untyped-call] # the same
+        run_time = options and options.run_time
+        if run_time and seconds >= run_time:
+            return None
+        self.load.share = self.share(seconds)
+        return (options and options.num_users) or USERS, (options and options.spawn_rate) or SPAWN_RATE
+
+
+class Hold(_Shape):
+    """The whole load from the first second to the last."""
+
+    def share(self, seconds: float) -> float:
+        return 1.0
+
+
+class Growth(_Shape):
+    """The business grows in equal steps, then holds: more customers, and with them more reads and events.
+
+    The first of `steps` steps has 1/steps of the population and of both rates; each lasts `step_seconds`.
+    """
+
+    def __init__(self, load: Load, steps: int = 5, step_seconds: float = 30) -> None:
+        super().__init__(load)
+        self.steps = steps
+        self.step_seconds = step_seconds
+
+    def share(self, seconds: float) -> float:
+        return min(1 + int(seconds / self.step_seconds), self.steps) / self.steps
