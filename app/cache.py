@@ -1,0 +1,132 @@
+"""The synchronous side of the cache: the only module through which web and warmer talk to the store.
+
+A put writes the entry and its index membership in one MULTI/EXEC, whatever the strategy in force: so a switch
+to ``index`` needs no back-fill of entries cached before it. (Entries some other program wrote are not
+indexed: ``python -m app.backfill`` adds them.) What no invalidation strategy can see is a value computed
+before an event and put after it; the TTL bounds the life of such a value.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from app import bulk
+from app.fragments import Keyspace, fragment_names
+from app.metrics import StoreTimer
+from app.settings import Settings
+
+
+class CacheUnavailable(Exception):
+    """The store did not do what it was asked: down, too slow, out of memory. The message is one line."""
+
+
+def connection_options(timeout_seconds: float) -> dict[str, Any]:
+    """Options for a redis-py connection, sync or async.
+
+    RESP2 and no CLIENT SETINFO: a connection is usable without any handshake, on every server of the family
+    (no HELLO, no maintenance notifications). No retries: redis-py's default of ten would multiply the load on
+    a store that stalls.
+    """
+    return {
+        "protocol": 2,
+        "driver_info": None,
+        "socket_timeout": timeout_seconds,
+        "socket_connect_timeout": timeout_seconds,
+        "max_connections": 2**31,
+    }
+
+
+class Cache:
+    """Cached fragments of users. Thread-safe. Methods raise `CacheUnavailable` when the store fails."""
+
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.time) -> None:
+        self.keyspace = Keyspace(settings.key_prefix, settings.entry_ttl_seconds)
+        self._settings = settings
+        self._clock = clock
+        self._timer = StoreTimer(settings.server_name)
+        self._pool = redis.ConnectionPool.from_url(
+            settings.store_url,
+            retry=Retry(NoBackoff(), 0),
+            **connection_options(settings.store_timeout_seconds),
+        )
+        self._client: Any = redis.Redis(connection_pool=self._pool)
+
+    def _timed(self, operation: str, call: Callable[..., Any], *args: Any) -> Any:
+        started = time.perf_counter()
+        try:
+            return call(*args)
+        except redis.RedisError as error:
+            raise CacheUnavailable(f"{operation}: {error}") from error
+        finally:
+            self._timer.observe(operation, time.perf_counter() - started)
+
+    def get(self, user: int, name: str) -> bytes | None:
+        """The cached fragment or None. One round trip."""
+        value: bytes | None = self._timed(
+            "GET", self._client.execute_command, "GET", self.keyspace.entry(user, name)
+        )
+        return value
+
+    def put(self, user: int, name: str, value: bytes | str) -> None:
+        """Cache a fragment for one TTL and index it, atomically. One round trip."""
+        now = self._clock()
+        bucket = self.keyspace.bucket(now)
+        index = self.keyspace.index(user, bucket)
+        pipe = self._client.pipeline(transaction=True)
+        pipe.execute_command(
+            "SET", self.keyspace.entry(user, name), value, "PXAT", self.keyspace.entry_expires_ms(now)
+        )
+        pipe.execute_command("SADD", index, name)
+        pipe.execute_command("PEXPIREAT", index, self.keyspace.index_expires_ms(bucket))
+        self._timed("SET", pipe.execute)
+
+    def put_users(self, users: Iterable[int]) -> int:
+        """Cache and index all usual fragments of ``users``, in bulk; returns how many entries."""
+        names = fragment_names(self._settings.fragments_per_user)
+        template = bulk.UserTemplate(self.keyspace, names, self._settings.value_bytes, self._clock())
+        try:
+            connection: Any = self._pool.get_connection()
+        except redis.RedisError as error:
+            raise CacheUnavailable(f"bulk: {error}") from error
+        try:
+            # The socket itself: redis-py's reply reading costs more than the server's writing.
+            return bulk.write_users(connection._sock, template, users) * len(names)
+        except (bulk.BulkError, OSError) as error:
+            connection.disconnect()
+            raise CacheUnavailable(f"bulk: {error}") from error
+        except BaseException:
+            connection.disconnect()
+            raise
+        finally:
+            self._pool.release(connection)
+
+    def set_marker(self, value: str) -> None:
+        """Mark the store as filled by fill ``value``; the mark lives one TTL, as the entries do."""
+        expires = self.keyspace.entry_expires_ms(self._clock())
+        self._timed(
+            "SET", self._client.execute_command, "SET", self.keyspace.marker(), value, "PXAT", expires
+        )
+
+    def clear_marker(self) -> None:
+        """Remove the mark."""
+        self._timed("UNLINK", self._client.execute_command, "UNLINK", self.keyspace.marker())
+
+    def census(self) -> tuple[str, int]:
+        """The mark ('' if none) and the number of keys in the store. One round trip, never a scan."""
+        pipe = self._client.pipeline(transaction=False)
+        pipe.execute_command("GET", self.keyspace.marker())
+        pipe.execute_command("DBSIZE")
+        marker, size = self._timed("GET", pipe.execute)
+        return (marker or b"").decode(errors="replace"), int(size)
+
+    def ping(self) -> None:
+        """Raise `CacheUnavailable` unless the store answers."""
+        self._timed("PING", self._client.execute_command, "PING")
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._pool.disconnect()

@@ -1,0 +1,109 @@
+"""The asynchronous side of the cache: the store as the invalidation strategies see it."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import redis.asyncio
+from prometheus_client import Counter
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from app.cache import connection_options
+from app.fragments import Keyspace
+from app.metrics import STORE_CALLS, StoreTimer
+from app.settings import Settings
+from app.telemetry import SCAN_PAGE
+
+StoreError = redis.RedisError
+"""What every method of `AsyncStore` raises when the store is down, too slow or refuses."""
+
+UNLINK_CHUNK = 500
+"""Keys per UNLINK: a longer call would stall bystanders, a shorter one cost more round trips."""
+
+
+def connect(settings: Settings) -> Any:
+    """A client whose pool has no limit: nothing may queue inside the client, only in the store."""
+    pool = redis.asyncio.ConnectionPool.from_url(
+        settings.store_url,
+        retry=Retry(NoBackoff(), 0),
+        **connection_options(settings.store_timeout_seconds),
+    )
+    return redis.asyncio.Redis(connection_pool=pool)
+
+
+async def together(*calls: Awaitable[int]) -> int:
+    """The sum of all results, all started at once. If one fails, the rest is awaited before its error is
+    raised, so that a retry never runs beside the remains of the attempt before it.
+    """
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return sum(result for result in results if isinstance(result, int))
+
+
+class AsyncStore:
+    """The store calls that strategies are made of, each one round trip, timed and counted under the
+    strategy's name.
+    """
+
+    def __init__(
+        self, client: Any, settings: Settings, strategy: str, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.keyspace = Keyspace(settings.key_prefix, settings.entry_ttl_seconds)
+        self.clock = clock
+        self._client = client
+        self._strategy = strategy
+        self._timer = StoreTimer(settings.server_name)
+        self._counters: dict[str, Counter] = {}
+
+    async def _command(self, operation: str, *args: Any) -> Any:
+        return await self._timed(operation, self._client.execute_command, operation, *args)
+
+    async def _transaction(self, operation: str, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        pipe = self._client.pipeline(transaction=True)
+        for command in commands:
+            pipe.execute_command(*command)
+        replies: list[Any] = await self._timed(operation, pipe.execute)
+        return replies
+
+    async def _timed(self, operation: str, call: Callable[..., Any], *args: Any) -> Any:
+        counter = self._counters.get(operation)
+        if counter is None:
+            counter = self._counters[operation] = STORE_CALLS.labels(self._strategy, operation)
+        started = time.perf_counter()
+        try:
+            return await call(*args)
+        finally:
+            self._timer.observe(operation, time.perf_counter() - started)
+            counter.inc()
+
+    async def scan(self, cursor: int, pattern: str, count: int, page: int) -> tuple[int, list[bytes]]:
+        """One SCAN call: the next cursor and the keys found, perhaps none. ``page`` is shown in the trace."""
+        SCAN_PAGE.set(page)
+        reply = await self._command("SCAN", cursor, "MATCH", pattern, "COUNT", count)
+        return int(reply[0]), list(reply[1])
+
+    async def keys(self, pattern: str) -> list[bytes]:
+        """All keys that match, by one KEYS call that blocks the store for all of its keyspace."""
+        return list(await self._command("KEYS", pattern))
+
+    async def unlink(self, keys: Sequence[bytes | str]) -> int:
+        """Delete keys, at most `UNLINK_CHUNK` a call; returns how many existed."""
+        deleted = 0
+        for start in range(0, len(keys), UNLINK_CHUNK):
+            deleted += int(await self._command("UNLINK", *keys[start : start + UNLINK_CHUNK]))
+        return deleted
+
+    async def sscan(self, key: str, cursor: int, count: int) -> tuple[int, list[bytes]]:
+        """One SSCAN call on an index set: the next cursor and some members; a small set comes whole."""
+        reply = await self._command("SSCAN", key, cursor, "COUNT", count)
+        return int(reply[0]), list(reply[1])
+
+    async def unlink_indexed(self, user: int, index: str, names: Sequence[bytes]) -> int:
+        """Delete entries and their index members in one MULTI/EXEC; returns how many entries existed."""
+        entries = [self.keyspace.entry(user, name.decode()) for name in names]
+        replies = await self._transaction("UNLINK", [("UNLINK", *entries), ("SREM", index, *names)])
+        return int(replies[0])

@@ -1,0 +1,37 @@
+"""gunicorn's configuration: one worker (one /metrics, exemplars), threads, a quick end."""
+
+import os
+from typing import Any
+
+from app.settings import load_settings
+from app.state import State, StateError
+
+bind = f"{os.environ.get('HOST', '127.0.0.1')}:{os.environ.get('PORT', '8000')}"
+workers = 1
+worker_class = "gthread"
+threads = 32
+keepalive = 75
+graceful_timeout = 3
+timeout = 60
+accesslog = None
+loglevel = "warning"
+control_socket_disable = True
+# The worker touches a heartbeat file every second; on a busy disk that would stall it.
+worker_tmp_dir = "/dev/shm" if os.path.isdir("/dev/shm") else None
+
+# Checked here, before a worker exists: the master would otherwise report a worker that fails to boot, at
+# length.
+_settings = load_settings()
+try:
+    State(_settings.state_dir).close()
+except StateError as error:
+    from app.process import fail
+
+    raise fail(str(error)) from None
+
+
+def worker_exit(_server: Any, _worker: Any) -> None:
+    """Called in the worker before it ends."""
+    from app import web
+
+    web.stop()

@@ -1,0 +1,182 @@
+"""The invalidator: carries out accepted events, each from the moment it arrives, however many are running.
+
+Run as ``python -m app.invalidator``. Events come from the outbox; a row is deleted when its event is done, so
+an event survives a restart of this process or of the store and is carried out at least once (twice does no
+harm). Several invalidators may run side by side under different names; a name takes its own unfinished events
+back when it starts.
+"""
+
+import asyncio
+import logging
+import random
+import resource
+import signal
+import time
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Any
+
+from opentelemetry import propagate, trace
+from opentelemetry.instrumentation.utils import suppress_instrumentation
+
+from app.cache_async import AsyncStore, StoreError, connect
+from app.fragments import AREAS
+from app.metrics import (
+    EVENT_DURATION,
+    EVENTS,
+    EVENTS_IN_FLIGHT,
+    EVENTS_PENDING,
+    show_strategy,
+)
+from app.process import RareLog, fail, live_gauge, serve_metrics, setup_logging
+from app.settings import Settings, load_settings
+from app.state import Event, Invalidation, State, StateError
+from app.strategies import STRATEGIES
+from app.telemetry import Telemetry
+
+POLL_SECONDS = 0.01
+RETRY_FIRST_SECONDS = 0.1
+RETRY_CAP_SECONDS = 5.0
+
+
+class Invalidator:
+    """Claims events and runs each in a task of its own."""
+
+    def __init__(self, settings: Settings, state: State, client: Any, log: logging.Logger) -> None:
+        self._name = settings.invalidator_name
+        self._state = state
+        self._stores = {name: AsyncStore(client, settings, name) for name in STRATEGIES}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._mode: Invalidation = state.invalidation()
+        self._rare = RareLog(log)
+        self._tracer = trace.get_tracer("app.invalidator")
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until ``stop`` is set; unfinished events stay in the outbox under this invalidator's name."""
+        self._state.release(self._name)
+        show_strategy(self._mode.strategy)
+        fresh = True
+        while not stop.is_set():
+            try:
+                if self._state.changed() or fresh:
+                    fresh = True
+                    self._refresh()
+                    for event in self._state.claim(self._name):
+                        self._start(event)
+                    fresh = False
+            except StateError as error:
+                self._rare.warning(str(error))
+                await asyncio.sleep(0.2)
+            await asyncio.sleep(POLL_SECONDS)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _refresh(self) -> None:
+        mode = self._state.invalidation()
+        if mode != self._mode:
+            self._mode = mode
+            show_strategy(mode.strategy)
+
+    def _start(self, event: Event) -> None:
+        task = asyncio.create_task(self._carry_out(event))
+        self._tasks.add(task)
+        EVENTS_IN_FLIGHT.set(len(self._tasks))
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        EVENTS_IN_FLIGHT.set(len(self._tasks))
+        if not task.cancelled() and task.exception() is not None:
+            self._rare.warning(f"event abandoned until restart: {task.exception()!r}")
+
+    async def _carry_out(self, event: Event) -> None:
+        started = time.perf_counter()
+        attempt = 0
+        while True:
+            mode = self._mode
+            try:
+                await self._attempt(event, mode, attempt)
+                break
+            except (StoreError, OSError) as error:
+                EVENTS.labels(mode.strategy, "retried").inc()
+                self._rare.warning(f"event {event.id} will be tried again: {error}")
+            delay = min(RETRY_CAP_SECONDS, RETRY_FIRST_SECONDS * 2.0**attempt)
+            await asyncio.sleep(delay * random.uniform(0.5, 1.0))
+            attempt += 1
+        EVENTS.labels(mode.strategy, "done").inc()
+        EVENT_DURATION.labels(mode.strategy).observe(time.perf_counter() - started)
+        await self._remove(event)
+
+    async def _remove(self, event: Event) -> None:
+        while True:
+            try:
+                return self._state.done(event.id)
+            except StateError as error:
+                self._rare.warning(str(error))
+                await asyncio.sleep(1)
+
+    async def _attempt(self, event: Event, mode: Invalidation, attempt: int) -> None:
+        carrier = {"traceparent": event.traceparent} if event.traceparent else {}
+        with self._tracer.start_as_current_span(
+            "invalidate user", context=propagate.extract(carrier), kind=trace.SpanKind.CONSUMER
+        ) as span:
+            recording = span.is_recording()
+            # Spans of an unsampled trace cost as much to make as sampled ones and go nowhere.
+            quiet: AbstractContextManager[Any] = nullcontext() if recording else suppress_instrumentation()
+            with quiet:
+                deleted = await STRATEGIES[mode.strategy](
+                    self._stores[mode.strategy], event.user, AREAS, mode.scan_count
+                )
+            if recording:
+                span.set_attribute("cache.invalidation.strategy", mode.strategy)
+                span.set_attribute("cache.invalidation.deleted", deleted)
+                span.set_attribute("cache.invalidation.attempt", attempt + 1)
+                span.set_attribute("app.event.type", event.type)
+                span.set_attribute("app.event.id", event.id)
+                span.set_attribute("app.user.id", event.user)
+
+
+def raise_file_limit() -> None:
+    """Allow as many sockets as the system does: each running command has a connection of its own."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+async def serve(settings: Settings, state: State, log: logging.Logger) -> None:
+    """Run an invalidator until SIGTERM or SIGINT."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    client = connect(settings)
+    try:
+        await Invalidator(settings, state, client, log).run(stop)
+    finally:
+        await client.aclose()
+        await client.connection_pool.disconnect()
+
+
+def main() -> None:
+    """Entry point."""
+    settings = load_settings()
+    log = setup_logging(settings.invalidator_name)
+    raise_file_limit()
+    try:
+        state = State(settings.state_dir)
+        state.init_invalidation(settings.strategy, settings.scan_count)
+    except StateError as error:
+        raise fail(str(error)) from None
+    live_gauge(EVENTS_PENDING, state.pending)
+    port = 9102 if settings.metrics_port is None else settings.metrics_port
+    serve_metrics(settings.metrics_host, port, settings.invalidator_name)
+    telemetry = Telemetry("shop-invalidator", settings.server_name)
+    try:
+        asyncio.run(serve(settings, state, log))
+    finally:
+        telemetry.stop()
+        state.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""What every process needs: one-line errors, quiet logs, a metrics port."""
+
+import logging
+import sys
+import time
+from collections.abc import Callable
+
+from prometheus_client import Gauge, start_http_server
+
+
+def fail(message: str, code: int = 2) -> SystemExit:
+    """Print one line on stderr; raise the result to end the process with ``code``."""
+    print(" ".join(message.split()), file=sys.stderr, flush=True)
+    return SystemExit(code)
+
+
+class RareLog:
+    """Logs at most one line a minute, with the number of those held back: for errors that come by the
+    thousand.
+    """
+
+    def __init__(self, logger: logging.Logger, every_seconds: float = 60.0) -> None:
+        self._logger = logger
+        self._every = every_seconds
+        self._next = 0.0
+        self._held = 0
+
+    def warning(self, message: str) -> None:
+        """Log ``message`` or count it."""
+        now = time.monotonic()
+        if now < self._next:
+            self._held += 1
+            return
+        more = f" ({self._held} more like it in the last minute)" if self._held else ""
+        self._logger.warning("%s%s", " ".join(message.split())[:300], more)
+        self._next, self._held = now + self._every, 0
+
+
+def setup_logging(name: str) -> logging.Logger:
+    """Log to stderr, one line a record."""
+    logging.basicConfig(format="%(asctime)s %(name)s: %(message)s", level=logging.INFO)
+    return logging.getLogger(name)
+
+
+def serve_metrics(host: str, port: int, name: str) -> None:
+    """Serve ``/metrics`` and print the address; port 0 takes a free one. A taken port ends the process with
+    code 2.
+    """
+    try:
+        server, _thread = start_http_server(port, host)
+    except OSError as error:
+        raise fail(f"{name}: cannot listen on {host}:{port}: {error.strerror or error}") from None
+    print(f"{name}: metrics on http://{host}:{server.server_port}/metrics", flush=True)
+
+
+def live_gauge(gauge: Gauge, read: Callable[[], float]) -> None:
+    """Compute ``gauge`` when it is scraped; not a number when that fails, rather than a failed scrape."""
+
+    def value() -> float:
+        try:
+            return read()
+        except Exception:
+            return float("nan")
+
+    gauge.set_function(value)

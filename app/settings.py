@@ -1,0 +1,58 @@
+"""Settings of every process of the service, read from the environment (prefix ``APP_``)."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+from redis.connection import parse_url
+
+STRATEGY_NAMES = ("scan", "keys", "index")
+SCAN_COUNT_MAX = 10_000_000
+
+
+class Settings(BaseSettings):
+    """One field per ``APP_*`` variable. Times carry their unit in the name."""
+
+    model_config = SettingsConfigDict(env_prefix="APP_", frozen=True)
+
+    store_url: str = "redis://127.0.0.1:6379/0"
+    state_dir: Path = Path("state")
+    server_name: str = Field(default="valkey", pattern=r"^[A-Za-z0-9._-]{1,64}$")
+    key_prefix: str = Field(default="shop", pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    entry_ttl_seconds: int = Field(default=3600, ge=1, le=10 * 365 * 86400)
+    miss_cost_ms: float = Field(default=3, ge=0, le=60_000)
+    strategy: str = "scan"
+    scan_count: int = Field(default=1000, ge=1, le=SCAN_COUNT_MAX)
+    fragments_per_user: int = Field(default=20, ge=1, le=100_000)
+    value_bytes: int = Field(default=200, ge=16, le=1_000_000)
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int | None = Field(default=None, ge=0, le=65535)
+    store_timeout_seconds: float = Field(default=5, gt=0, le=600)
+    invalidator_name: str = Field(default="invalidator-0", pattern=r"^[A-Za-z0-9._-]{1,64}$")
+
+    @field_validator("strategy")
+    @classmethod
+    def _known_strategy(cls, value: str) -> str:
+        if value not in STRATEGY_NAMES:
+            raise ValueError(f"must be one of {', '.join(STRATEGY_NAMES)}")
+        return value
+
+    @field_validator("store_url")
+    @classmethod
+    def _parsable_url(cls, value: str) -> str:
+        parse: Any = parse_url
+        parse(value)
+        return value
+
+
+def load_settings() -> Settings:
+    """Read the environment; on a bad value print one line on stderr and exit with code 2."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = "APP_" + "_".join(str(part) for part in first["loc"]).upper()
+        print(f"{field}: {first['msg']} (got {first.get('input')!r})", file=sys.stderr)
+        raise SystemExit(2) from None

@@ -1,0 +1,220 @@
+"""What the processes share besides the cache: settings that change at run time, and the outbox of accepted
+events.
+
+SQLite in WAL mode with synchronous=NORMAL: a commit is one append without fsync, and survives the death of
+any process (not a power cut). Every process sees a commit at once; `State.changed` tells cheaply whether
+there was one.
+"""
+
+import json
+import sqlite3
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS outbox (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, user INTEGER NOT NULL, type TEXT NOT NULL,
+  traceparent TEXT, accepted_at REAL NOT NULL, claimed_by TEXT);
+CREATE INDEX IF NOT EXISTS outbox_unclaimed ON outbox (id) WHERE claimed_by IS NULL;
+CREATE INDEX IF NOT EXISTS outbox_claimed ON outbox (claimed_by) WHERE claimed_by IS NOT NULL;
+"""
+
+
+class StateError(Exception):
+    """The state database cannot be read or written; the message is one line."""
+
+
+@dataclass(frozen=True)
+class Invalidation:
+    """How events are carried out at present."""
+
+    strategy: str
+    scan_count: int
+
+
+@dataclass(frozen=True)
+class Warming:
+    """What the warmer is asked for. ``revision`` counts requests, ``generation`` forced refills."""
+
+    target_keys: int = 0
+    keys_per_second: float | None = None
+    generation: int = 0
+    revision: int = 0
+
+
+@dataclass(frozen=True)
+class WarmingStatus:
+    """The warmer's report. ``sets``: index sets it made; ``marker`` names the fill; ``at`` is unix seconds."""
+
+    keys: int = 0
+    users: int = 0
+    sets: int = 0
+    state: str = "idle"
+    error: str | None = None
+    revision: int = 0
+    generation: int = 0
+    marker: str = ""
+    at: float = 0.0
+
+
+@dataclass(frozen=True)
+class Event:
+    """One accepted event. ``accepted_at`` is unix seconds; ``traceparent`` a W3C header or None."""
+
+    id: int
+    user: int
+    type: str
+    traceparent: str | None
+    accepted_at: float
+
+
+class State:
+    """A handle on the database, safe to share between threads. Every method raises `StateError` if SQLite
+    fails.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._lock = threading.Lock()
+        self._version: int | None = None
+        path = folder / "state.sqlite3"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(path, timeout=5, isolation_level=None, check_same_thread=False)
+            self._prepare()
+        except (sqlite3.Error, OSError) as error:
+            raise StateError(f"cannot open {path}: {error}") from error
+
+    def _prepare(self) -> None:
+        # Switching to WAL needs the file alone and ignores the busy timeout when several processes start
+        # together.
+        deadline = time.monotonic() + 5
+        while True:
+            try:
+                self._db.execute("PRAGMA journal_mode=WAL").fetchone()
+                break
+            except sqlite3.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+        self._db.execute("PRAGMA synchronous=NORMAL")
+        self._db.executescript("BEGIN IMMEDIATE;" + _SCHEMA + "COMMIT;")
+
+    def _run(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        with self._lock:
+            try:
+                return self._db.execute(sql, values).fetchall()
+            except sqlite3.Error as error:
+                raise StateError(f"state database: {error}") from error
+
+    def close(self) -> None:
+        """Close the handle."""
+        with self._lock:
+            self._db.close()
+
+    def ping(self) -> None:
+        """Raise `StateError` unless the database can be read."""
+        self._run("SELECT 1 FROM settings LIMIT 1")
+
+    def changed(self) -> bool:
+        """Whether another process committed since the last call (always true the first time); a few
+        microseconds.
+        """
+        version = int(self._run("PRAGMA data_version")[0][0])
+        changed = version != self._version
+        self._version = version
+        return changed
+
+    # settings
+
+    def _read(self, key: str) -> dict[str, Any]:
+        rows = self._run("SELECT value FROM settings WHERE key = ?", (key,))
+        return dict(json.loads(rows[0][0])) if rows else {}
+
+    def _merge(self, key: str, change: Mapping[str, Any]) -> None:
+        # json_patch drops members whose new value is null, so absent means null for readers: the dataclass
+        # default.
+        self._run(
+            "INSERT INTO settings VALUES (?1, json_patch('{}', ?2)) "
+            "ON CONFLICT (key) DO UPDATE SET value = json_patch(value, ?2)",
+            (key, json.dumps(dict(change))),
+        )
+
+    def init_invalidation(self, strategy: str, scan_count: int) -> None:
+        """Set the initial values; a stored value wins."""
+        value = json.dumps({"strategy": strategy, "scan_count": scan_count})
+        self._run("INSERT OR IGNORE INTO settings VALUES ('invalidation', ?)", (value,))
+
+    def invalidation(self) -> Invalidation:
+        """The strategy and COUNT in force."""
+        return Invalidation(**{"strategy": "scan", "scan_count": 1000, **self._read("invalidation")})
+
+    def set_invalidation(self, change: Mapping[str, Any]) -> None:
+        """Change ``strategy``, ``scan_count`` or both, for all processes."""
+        self._merge("invalidation", change)
+
+    def warming(self) -> Warming:
+        """What the warmer is asked for."""
+        return Warming(**self._read("warming"))
+
+    def set_warming(self, change: Mapping[str, Any], restart: bool = False) -> None:
+        """Change ``target_keys`` and/or ``keys_per_second``; ``restart`` forces a refill from user 1."""
+        self._merge("warming", change)
+        self._run(
+            "UPDATE settings SET value = json_set(value, "
+            "'$.revision', coalesce(json_extract(value, '$.revision'), 0) + 1, "
+            "'$.generation', coalesce(json_extract(value, '$.generation'), 0) + ?) WHERE key = 'warming'",
+            (int(restart),),
+        )
+
+    def warming_status(self) -> WarmingStatus:
+        """The warmer's last report."""
+        return WarmingStatus(**self._read("warming_status"))
+
+    def set_warming_status(self, status: WarmingStatus) -> None:
+        """Replace the warmer's report."""
+        self._run(
+            "INSERT OR REPLACE INTO settings VALUES ('warming_status', ?)", (json.dumps(asdict(status)),)
+        )
+
+    # outbox
+
+    def add_event(self, user: int, kind: str, traceparent: str | None) -> int:
+        """Accept an event and return its id."""
+        sql = "INSERT INTO outbox (user, type, traceparent, accepted_at) VALUES (?, ?, ?, ?) RETURNING id"
+        return int(self._run(sql, (user, kind, traceparent, time.time()))[0][0])
+
+    def claim(self, name: str) -> list[Event]:
+        """Take all unclaimed events for the invalidator ``name``, oldest first."""
+        if not self._run("SELECT 1 FROM outbox WHERE claimed_by IS NULL LIMIT 1"):
+            return []
+        rows = self._run(
+            "UPDATE outbox SET claimed_by = ? WHERE claimed_by IS NULL "
+            "RETURNING id, user, type, traceparent, accepted_at",
+            (name,),
+        )
+        return sorted((Event(*row) for row in rows), key=lambda event: event.id)
+
+    def release(self, name: str) -> int:
+        """Give back the events that ``name`` claimed and did not finish; returns how many."""
+        return len(
+            self._run("UPDATE outbox SET claimed_by = NULL WHERE claimed_by = ? RETURNING id", (name,))
+        )
+
+    def done(self, event_id: int) -> None:
+        """Remove a finished event."""
+        self._run("DELETE FROM outbox WHERE id = ?", (event_id,))
+
+    def pending(self) -> int:
+        """How many accepted events are not finished."""
+        return int(self._run("SELECT count(*) FROM outbox")[0][0])
+
+
+def new_marker() -> str:
+    """A fresh name for one fill of the store."""
+    return uuid.uuid4().hex

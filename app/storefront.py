@@ -1,0 +1,224 @@
+"""The HTTP interface: fragments of a user's pages, events, run-time settings, metrics and health."""
+
+import json
+import math
+import time
+from contextlib import suppress
+from typing import Any
+
+from flask import Flask, Response, g, request
+from opentelemetry import propagate
+from prometheus_client import REGISTRY
+from prometheus_client.exposition import choose_encoder
+
+from app import problems
+from app.cache import Cache, CacheUnavailable
+from app.fragments import is_fragment_name, parse_user, render
+from app.metrics import CACHE_REQUESTS, HTTP_DURATION, exemplar, show_strategy
+from app.problems import Problem, problem
+from app.settings import SCAN_COUNT_MAX, STRATEGY_NAMES, Settings
+from app.state import State, StateError
+
+BODY_MAX = 4096
+EVENT_TYPES = ("order", "profile", "price")
+TARGET_MAX = 100_000_000
+WARMER_SILENT_SECONDS = 5.0
+_METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT"}
+
+
+def create_app(settings: Settings, state: State, cache: Cache) -> Flask:
+    """The Flask application on a state database and a cache."""
+    app = Flask("shop", static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = BODY_MAX
+    problems.install(app)
+    _time_requests(app)
+    _add_fragments(app, settings, cache)
+    _add_events(app, state)
+    _add_invalidation_settings(app, state)
+    _add_warming_settings(app, state)
+    _add_operations(app, state, cache)
+
+    @app.errorhandler(StateError)
+    def _state_failed(error: StateError) -> Response:
+        return problem(503, str(error))
+
+    return app
+
+
+def _json(body: dict[str, Any], status: int = 200) -> Response:
+    return Response(json.dumps(body) + "\n", status, content_type="application/json")
+
+
+def _body() -> dict[str, Any]:
+    """The request's JSON object; 413, 415 or 400 otherwise."""
+    if (request.content_length or 0) > BODY_MAX:
+        raise Problem(413, f"the body may have at most {BODY_MAX} bytes")
+    if request.mimetype != "application/json":
+        raise Problem(415, "the body must be application/json")
+    try:
+        value = json.loads(request.get_data(cache=False))
+    except (ValueError, RecursionError):
+        raise Problem(400, "the body is not JSON") from None
+    if not isinstance(value, dict):
+        raise Problem(400, "the body must be a JSON object")
+    return value
+
+
+def _only(body: dict[str, Any], *fields: str) -> None:
+    for name in body:
+        if name not in fields:
+            raise Problem(400, f"unknown field {name[:64]!r}; known are {', '.join(fields)}")
+    if not body:
+        raise Problem(400, f"give at least one of {', '.join(fields)}")
+
+
+def _whole(value: Any, field: str, low: int, high: int) -> int:
+    if type(value) is not int or not low <= value <= high:
+        raise Problem(400, f"{field} must be a whole number from {low} to {high}")
+    return value
+
+
+def _user(text: str) -> int:
+    user = parse_user(text)
+    if user is None:
+        raise Problem(404, "no such user: an id is a whole number from 1 to 1000000000")
+    return user
+
+
+def _time_requests(app: Flask) -> None:
+    @app.before_request
+    def _start() -> None:
+        g.started = time.perf_counter()
+
+    @app.after_request
+    def _end(response: Response) -> Response:
+        rule = request.url_rule.rule if request.url_rule else "unmatched"
+        method = request.method if request.method in _METHODS else "_OTHER"
+        elapsed = time.perf_counter() - g.get("started", time.perf_counter())
+        HTTP_DURATION.labels(method, rule, str(response.status_code)).observe(elapsed, exemplar())
+        return response
+
+
+def _add_fragments(app: Flask, settings: Settings, cache: Cache) -> None:
+    @app.get("/users/<user>/fragments/<name>")
+    def fragment(user: str, name: str) -> Response:
+        number = _user(user)
+        if not is_fragment_name(name):
+            raise Problem(
+                404, "no such fragment: a name is page-, cart- or offer- and a-z, 0-9 or '-', 64 in all"
+            )
+        try:
+            cached = cache.get(number, name)
+            result = "miss" if cached is None else "hit"
+        except CacheUnavailable:
+            cached, result = None, "bypass"
+        if cached is None:
+            # Stands for the work the cache saves: a few database queries and a template.
+            time.sleep(settings.miss_cost_ms / 1000)
+            body = render(number, name, settings.value_bytes)
+            if result == "miss":
+                with suppress(CacheUnavailable):  # The answer does not depend on it.
+                    cache.put(number, name, body)
+        else:
+            body = cached.decode(errors="replace")
+        CACHE_REQUESTS.labels(result).inc()
+        response = _json({"user": number, "name": name, "body": body})
+        response.headers["Cache-Status"] = "shop; hit" if result == "hit" else f"shop; fwd={result}"
+        return response
+
+
+def _add_events(app: Flask, state: State) -> None:
+    @app.post("/users/<user>/events")
+    def event(user: str) -> tuple[Response, int]:
+        number = _user(user)
+        body = _body()
+        _only(body, "type")
+        kind = body.get("type")
+        if kind not in EVENT_TYPES:
+            raise Problem(400, f"type must be one of {', '.join(EVENT_TYPES)}")
+        carrier: dict[str, str] = {}
+        propagate.inject(carrier)
+        return _json({"event": state.add_event(number, str(kind), carrier.get("traceparent"))}), 202
+
+
+def _add_invalidation_settings(app: Flask, state: State) -> None:
+    def answer() -> Response:
+        mode = state.invalidation()
+        return _json({"strategy": mode.strategy, "scan_count": mode.scan_count})
+
+    @app.get("/settings/invalidation")
+    def read_invalidation() -> Response:
+        return answer()
+
+    @app.put("/settings/invalidation")
+    def write_invalidation() -> Response:
+        body = _body()
+        _only(body, "strategy", "scan_count")
+        if "strategy" in body and body["strategy"] not in STRATEGY_NAMES:
+            raise Problem(400, f"strategy must be one of {', '.join(STRATEGY_NAMES)}")
+        if "scan_count" in body:
+            _whole(body["scan_count"], "scan_count", 1, SCAN_COUNT_MAX)
+        state.set_invalidation(body)
+        return answer()
+
+
+def _add_warming_settings(app: Flask, state: State) -> None:
+    def answer() -> Response:
+        wanted, status = state.warming(), state.warming_status()
+        # Until the warmer has seen the latest request its report is about an earlier one.
+        seen = wanted.revision == status.revision
+        error = status.error
+        if time.time() - status.at > WARMER_SILENT_SECONDS and (status.at or wanted.target_keys):
+            error = "the warmer does not run"
+        return _json(
+            {
+                "target_keys": wanted.target_keys,
+                "keys_per_second": wanted.keys_per_second,
+                "keys": status.keys,
+                "users": status.users,
+                "state": status.state if seen else "filling",
+                "error": error,
+            }
+        )
+
+    @app.get("/settings/warming")
+    def read_warming() -> Response:
+        return answer()
+
+    @app.put("/settings/warming")
+    def write_warming() -> Response:
+        body = _body()
+        _only(body, "target_keys", "keys_per_second", "restart")
+        if "target_keys" in body:
+            _whole(body["target_keys"], "target_keys", 0, TARGET_MAX)
+        rate = body.get("keys_per_second")
+        if rate is not None and (
+            type(rate) not in (int, float) or not math.isfinite(rate) or not 1 <= rate <= TARGET_MAX
+        ):
+            raise Problem(400, f"keys_per_second must be null or a number from 1 to {TARGET_MAX}")
+        restart = body.pop("restart", False)
+        if type(restart) is not bool:
+            raise Problem(400, "restart must be true or false")
+        state.set_warming(body, restart)
+        return answer()
+
+
+def _add_operations(app: Flask, state: State, cache: Cache) -> None:
+    @app.get("/metrics")
+    def metrics() -> Response:
+        show_strategy(state.invalidation().strategy)
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        return Response(encode(REGISTRY), content_type=content_type)
+
+    @app.get("/healthz")
+    def healthz() -> Response:
+        return _json({"status": "ok"})
+
+    @app.get("/readyz")
+    def readyz() -> Response:
+        state.ping()
+        try:
+            cache.ping()
+        except CacheUnavailable as error:
+            raise Problem(503, f"the store does not answer: {error}") from None
+        return _json({"status": "ready"})

@@ -1,0 +1,39 @@
+"""`index`: read the user's own index sets and delete exactly the entries they name. The cure.
+
+Cost, with M entries of the user: for each of the two live time buckets, M / 500 round trips of SSCAN and as
+many of MULTI; UNLINK; SREM; EXEC. Usually three or four round trips in all, two of them at once. Server work
+is O(M), whatever else the store holds, and never more than 500 members in a row, so one giant set stalls
+nobody.
+
+Why nothing is lost: an entry and its membership are written together and deleted together, so whatever is
+cached is indexed at every moment. SSCAN returns each member that is there from beginning to end. A put
+between SSCAN and the transaction loses both entry and membership (it is deleted as an older one would be); a
+put after it keeps both.
+"""
+
+from collections.abc import Sequence
+
+from app.cache_async import AsyncStore, together
+
+CHUNK = 500
+"""Members per SSCAN. A set small enough for the server's compact encoding comes whole, whatever COUNT says.
+"""
+
+
+async def invalidate(store: AsyncStore, user: int, areas: Sequence[str], scan_count: int) -> int:
+    """Delete the user's entries in ``areas``; the live buckets are swept at once."""
+    starts = tuple(f"{area}-".encode() for area in areas)
+    buckets = store.keyspace.live_buckets(store.clock())
+    return await together(*(_sweep(store, user, bucket, starts) for bucket in buckets))
+
+
+async def _sweep(store: AsyncStore, user: int, bucket: int, starts: tuple[bytes, ...]) -> int:
+    index = store.keyspace.index(user, bucket)
+    cursor, deleted = 0, 0
+    while True:
+        cursor, members = await store.sscan(index, cursor, CHUNK)
+        names = [name for name in members if name.startswith(starts)]
+        for start in range(0, len(names), CHUNK):
+            deleted += await store.unlink_indexed(user, index, names[start : start + CHUNK])
+        if cursor == 0:
+            return deleted

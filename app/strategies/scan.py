@@ -1,0 +1,28 @@
+"""`scan`: iterate over the whole keyspace for each pattern. The cause of the incident.
+
+Cost per pattern, with N keys in the store and M of the user's among them: about N / COUNT round trips of
+SCAN, each making the server visit COUNT keys while nobody else is served, and M / 500 of UNLINK. Server work
+grows with N, however few keys match: MATCH filters after a key is visited. Members stay behind in the index,
+for at most one TTL beyond their entries'.
+"""
+
+from collections.abc import Sequence
+
+from app.cache_async import AsyncStore, together
+
+
+async def invalidate(store: AsyncStore, user: int, areas: Sequence[str], scan_count: int) -> int:
+    """Delete the user's entries in ``areas``, one full iteration for each, all started at once."""
+    patterns = [store.keyspace.pattern(user, area) for area in areas]
+    return await together(*(_sweep(store, pattern, scan_count) for pattern in patterns))
+
+
+async def _sweep(store: AsyncStore, pattern: str, scan_count: int) -> int:
+    cursor, page, deleted = 0, 0, 0
+    while True:
+        page += 1
+        cursor, found = await store.scan(cursor, pattern, scan_count, page)
+        if found:
+            deleted += await store.unlink(found)
+        if cursor == 0:
+            return deleted

@@ -1,0 +1,49 @@
+"""The web process: ``gunicorn -c app/gunicorn_conf.py app.web:application``; ``python -m app.web`` does that.
+
+One worker with threads: exemplars and a consistent /metrics need a single process.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from app.cache import Cache
+from app.metrics import EVENTS_PENDING
+from app.process import fail, live_gauge
+from app.settings import load_settings
+from app.state import State, StateError
+from app.storefront import create_app
+from app.telemetry import Telemetry
+
+telemetry: Telemetry | None = None
+
+
+def build() -> Any:
+    """The WSGI application as the environment describes it."""
+    global telemetry
+    settings = load_settings()
+    try:
+        state = State(settings.state_dir)
+        state.init_invalidation(settings.strategy, settings.scan_count)
+    except StateError as error:
+        raise fail(str(error)) from None
+    live_gauge(EVENTS_PENDING, state.pending)
+    flask = create_app(settings, state, Cache(settings))
+    telemetry = Telemetry("shop-web", settings.server_name, flask)
+    return flask
+
+
+def stop() -> None:
+    """Export the last spans."""
+    if telemetry is not None:
+        telemetry.stop()
+
+
+if __name__ == "__main__":
+    conf = str(Path(__file__).with_name("gunicorn_conf.py"))
+    os.execv(
+        sys.executable, [sys.executable, "-m", "gunicorn", "-c", conf, "app.web:application", *sys.argv[1:]]
+    )
+else:
+    application = build()
