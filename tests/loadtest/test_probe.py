@@ -1,0 +1,260 @@
+"""The open-loop probe against a real server."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped] # no type information
+
+from loadtest.record import new_histogram, percentile
+from loadtest.wire import Server as Address
+
+STALL = 0.5
+
+
+def merged(lines: list[dict[str, Any]], which: str) -> HdrHistogram:
+    """All intervals in one histogram."""
+    total = new_histogram()
+    for line in lines:
+        total.add(HdrHistogram.decode(line[which]))
+    return total
+
+
+def values_above(histogram: HdrHistogram, low_us: int) -> list[int]:
+    """Every recorded value above a bound, in ascending order."""
+    return [
+        item.value_iterated_to
+        for item in histogram.get_recorded_iterator()
+        for _ in range(item.count_at_value_iterated_to)
+        if item.value_iterated_to > low_us
+    ]
+
+
+def distance_from_even(values: list[int], low: int, high: int) -> float:
+    """Kolmogorov-Smirnov distance between the values and the uniform distribution over low..high."""
+    steps = [(index / len(values), (value - low) / (high - low)) for index, value in enumerate(values)]
+    return max(abs(expected - seen) for seen, expected in steps)
+
+
+def assert_nothing_is_lost(lines: list[dict[str, Any]]) -> None:
+    """Every request is accounted for, and each histogram holds what was received."""
+    sent, received, errors = (sum(line[key] for line in lines) for key in ("sent", "received", "errors"))
+    assert sent == received + errors + lines[-1]["in_flight"]
+    for line in lines:
+        for which in ("intended", "service"):
+            assert HdrHistogram.decode(line[which]).get_total_count() == line["received"]
+
+
+def test_a_stall_of_the_server_is_seen_by_each_request_that_was_due_in_it(
+    server: Any, start_probe: Any
+) -> None:
+    """A stall of S seconds at rate R yields R x S latencies, spread evenly over 0..S (no coordinated omission)."""
+    rate = 200
+    probe = start_probe("--url", server.url, "--rate", str(rate))
+    lines = [probe.first_line()]
+    server.client().execute_command("DEBUG", "SLEEP", str(STALL))
+    lines += [probe.first_line(), probe.first_line(), *probe.end()]
+    assert_nothing_is_lost(lines)
+    low_us = 50_000
+    late = values_above(merged(lines, "intended"), low_us)
+    longest = late[-1]
+    assert longest >= STALL * 1e6 * 0.98, "the first request due in the stall waits for almost all of it"
+    expected = rate * (longest - low_us) / 1e6
+    assert len(late) == pytest.approx(expected, rel=0.15)
+    assert distance_from_even(late, low_us, longest) < 0.1
+
+
+def test_a_stall_of_the_probe_itself_shows_in_intended_and_lag_only(server: Any, start_probe: Any) -> None:
+    """A request that the probe sent late is late from its intended time, not from its send time; lag names the culprit."""
+    probe = start_probe("--url", server.url, "--rate", "200")
+    lines = [probe.first_line()]
+    probe.process.send_signal(signal.SIGSTOP)
+    time.sleep(STALL)
+    probe.process.send_signal(signal.SIGCONT)
+    lines += [probe.first_line(), *probe.end()]
+    late = values_above(merged(lines, "intended"), 50_000)
+    late_from_send = values_above(merged(lines, "service"), 50_000)
+    assert len(late) >= 0.8 * 200 * (STALL - 0.05)
+    assert len(late_from_send) <= 0.1 * len(late)
+    assert max(line["lag_p99_us"] for line in lines) >= 0.9 * STALL * 1e6
+
+
+def test_the_server_may_die_and_come_back(server: Any, start_probe: Any) -> None:
+    """While the server is gone each request is an error; afterwards replies come again, for keys that exist."""
+    probe = start_probe("--url", server.url, "--keys", "7")
+    lines = [probe.first_line()]
+    server.kill()
+    while lines[-1]["received"]:
+        lines.append(probe.first_line())
+    server.start()
+    while not lines[-1]["received"]:
+        lines.append(probe.first_line())
+    assert server.client().dbsize() == 7
+    lines += probe.end()
+    assert_nothing_is_lost(lines)
+    down = next(line for line in lines if not line["received"])
+    assert down["errors"] >= down["sent"] > 0
+    assert down["connected"] == 0
+    assert down["last_error"]
+
+
+def test_a_server_that_comes_later_is_waited_for(server: Any, start_probe: Any) -> None:
+    """The probe may be started before the server."""
+    server.kill()
+    probe = start_probe("--url", server.url)
+    lines = [probe.first_line()]
+    assert lines[0]["errors"] == lines[0]["sent"] > 0
+    server.start()
+    while not lines[-1]["received"]:
+        lines.append(probe.first_line())
+    assert_nothing_is_lost(lines + probe.end())
+
+
+def test_moving_over_to_fresh_connections_loses_nothing(server: Any, start_probe: Any) -> None:
+    """With --reconnect-seconds each connection is replaced on time, old ones close, and no request is an error."""
+    probe = start_probe(
+        "--url", server.url, "--connections", "4", "--reconnect-seconds", "0.2", "--duration", "2"
+    )
+    lines = [probe.first_line()]
+    clients = server.client().client_list()
+    lines += probe.end(None)
+    assert sum(line["errors"] for line in lines) == 0
+    assert sum(line["sent"] for line in lines) == sum(line["received"] for line in lines) == 400
+    assert server.client().info("stats")["total_connections_received"] >= 4 * 2 / 0.2 * 0.7
+    assert sum(client["name"] == "probe:main" for client in clients) <= 4 * 2
+
+
+def test_it_takes_turns_on_all_its_connections(server: Any, start_probe: Any) -> None:
+    """Each of the connections carries its share of the requests."""
+    probe = start_probe("--url", server.url, "--connections", "50", "--name", "pool", "--rate", "500")
+    line = probe.first_line()
+    clients = [client for client in server.client().client_list() if client["name"] == "probe:pool"]
+    assert line["connected"] == len(clients) == 50
+    assert all(client["cmd"] == "get" for client in clients)
+    assert_nothing_is_lost([line, *probe.end()])
+
+
+def test_keys_that_vanish_are_written_again(server: Any, start_probe: Any) -> None:
+    """After a FLUSHALL the probe's keys come back, with a time to live, and no others."""
+    probe = start_probe("--url", server.url, "--keys", "5", "--key-prefix", "mine")
+    probe.first_line()
+    server.client().flushall()
+    probe.first_line()
+    probe.first_line()
+    assert sorted(server.client().keys()) == [f"mine:{number}" for number in range(5)]
+    assert 0 < server.client().ttl("mine:0") <= 3600
+    probe.end()
+
+
+def test_ping_writes_nothing(server: Any, start_probe: Any) -> None:
+    """--command ping measures the floor and leaves no key behind."""
+    lines = start_probe("--url", server.url, "--command", "ping", "--duration", "0.5").end(None)
+    assert sum(line["received"] for line in lines) == 100
+    assert server.client().dbsize() == 0
+
+
+def test_a_password_is_used_and_its_absence_is_an_error(guarded_server: Any, start_probe: Any) -> None:
+    """Error replies are errors, not latencies; with the right password there are none."""
+    without = start_probe("--url", guarded_server.url, "--duration", "0.5").end(None)
+    assert sum(line["received"] for line in without) == 0
+    assert sum(line["errors"] for line in without) == 100
+    assert "NOAUTH" in without[0]["last_error"]
+    url = guarded_server.url.replace("//", "//:open%20sesame@")
+    signed_in = start_probe("--url", url, "--duration", "0.5").end(None)
+    assert sum(line["received"] for line in signed_in) == 100
+
+
+def test_what_the_server_never_answered_is_in_flight_at_the_end(server: Any, start_probe: Any) -> None:
+    """SIGTERM during a stall: the probe ends at once and says how many requests are out, and since when."""
+    probe = start_probe("--url", server.url)
+    lines = [probe.first_line()]
+    stall = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            f"import redis; redis.Redis(port={server.port}).execute_command('DEBUG', 'SLEEP', '3')",
+        ]
+    )
+    lines += [probe.first_line(), probe.first_line(), *probe.end(signal.SIGINT)]
+    assert stall.poll() is None, "the probe ended before the stall did"
+    assert lines[-1]["in_flight"] > 100
+    assert lines[-1]["oldest_in_flight_us"] >= 1e6 * lines[-1]["in_flight"] / 200 * 0.9
+    assert_nothing_is_lost(lines)
+    stall.wait()
+
+
+def test_it_ends_quietly_when_nobody_reads(server: Any, start_probe: Any) -> None:
+    """A closed stdout ends the probe without a traceback."""
+    probe = start_probe("--url", server.url)
+    probe.process.stdout.close()
+    probe.process.wait(timeout=30)
+    assert probe.process.stderr.read() == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        ([], "--url"),
+        (["--url", "http://127.0.0.1:1"], "redis://"),
+        (["--url", "redis://127.0.0.1:99999"], "port"),
+        (["--url", "redis://127.0.0.1/x"], "database"),
+        (["--url", "redis://h", "--rate", "0"], "--rate"),
+        (["--url", "redis://h", "--rate", "nan"], "--rate"),
+        (["--url", "redis://h", "--rate", "fast"], "not a number"),
+        (["--url", "redis://h", "--connections", "1.5"], "whole number"),
+        (["--url", "redis://h", "--connections", "501"], "--connections"),
+        (["--url", "redis://h", "--reconnect-seconds", "-1"], "--reconnect-seconds"),
+        (["--url", "redis://h", "--duration", "0"], "--duration"),
+        (["--url", "redis://h", "--name", "a b"], "--name"),
+        (["--url", "redis://h", "--command", "set"], "--command"),
+        (["--url", "redis://h", "--keys", "0"], "--keys"),
+        (["--url", "redis://h", "--unknown"], "--unknown"),
+    ],
+)
+def test_bad_arguments_are_one_line_and_exit_code_2(
+    arguments: list[str], hint: str, repository: Path
+) -> None:
+    """Bad input is answered by one clear line that names the culprit."""
+    done = subprocess.run(
+        [sys.executable, "-m", "loadtest.probe", *arguments], cwd=repository, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert hint in done.stderr
+
+
+def test_metrics_are_served_on_request(server: Any, start_probe: Any, unused_port: int) -> None:
+    """--metrics-port offers both latencies as Prometheus histograms, with as many values as were received."""
+    from urllib.request import urlopen
+
+    probe = start_probe("--url", server.url, "--metrics-port", str(unused_port), "--duration", "3")
+    received = probe.first_line()["received"]
+    with urlopen(f"http://127.0.0.1:{unused_port}/metrics") as answer:
+        text = answer.read().decode()
+    for origin in ("intended", "send"):
+        [line] = [
+            line
+            for line in text.splitlines()
+            if line.startswith("probe_latency_seconds_count") and f'"{origin}"' in line
+        ]
+        assert float(line.split()[-1]) >= received
+
+
+@pytest.mark.parametrize(("percent", "expected"), [(50, 2), (99, 4), (1, 1), (100, 4)])
+def test_percentile_is_the_nearest_rank(percent: float, expected: int) -> None:
+    """The percentile is a value that was measured."""
+    assert percentile([1, 2, 3, 4], percent) == expected
+    assert percentile([], percent) == 0
+
+
+def test_addresses_are_read_in_full() -> None:
+    """User, password, database and IPv6 hosts of a redis:// address arrive decoded."""
+    assert Address.from_url("redis://me:p%40ss@[::1]:7000/3") == Address("::1", 7000, 3, "me", "p@ss")
+    assert Address.from_url("redis://example") == Address("example", 6379)
