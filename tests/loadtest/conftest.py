@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 import redis
@@ -194,10 +195,8 @@ class Locust:
 
     def __init__(self, host: str, *arguments: str, **environment: str) -> None:
         self.port = free_port()
-        self.process = locust(
-            "--host", host, "--autostart", "--web-host", "127.0.0.1", "--web-port", str(self.port), *arguments,
-            **environment,
-        )  # fmt: skip
+        web = ["--web-host", "127.0.0.1", "--web-port", str(self.port)]
+        self.process = locust("--host", host, "--autostart", *web, *arguments, **environment)
 
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, dict[str, Any]]:
         """Status and body of one request to the web UI's port; waits until it listens."""
@@ -277,3 +276,55 @@ def repository() -> Path:
 def unused_port() -> int:
     """A port that nobody listens on now."""
     return free_port()
+
+
+@pytest.fixture(scope="module")
+def quiet_locust() -> Iterator[Locust]:
+    """A Locust that asks for nothing; it must end well on SIGTERM."""
+    locust = Locust("http://127.0.0.1:1", LOADTEST_READS_PER_SECOND="0", LOADTEST_EVENTS_PER_SECOND="0")
+    yield locust
+    locust.process.terminate()
+    output, _ = locust.process.communicate(timeout=PATIENCE)
+    assert locust.process.returncode == 0, output
+    assert "Traceback" not in output, output
+
+
+class RealStorefront:
+    """The storefront itself, on a real server."""
+
+    def __init__(self, server: Server, folder: Path) -> None:
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "gunicorn", "-c", "app/gunicorn_conf.py", "app.web:application"],
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "PORT": str(port),
+                "APP_STORE_URL": server.url,
+                "APP_STATE_DIR": str(folder),
+                "OTEL_TRACES_EXPORTER": "none",
+            },
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        eventually(self._is_ready, "the storefront is ready")
+
+    def _is_ready(self) -> bool:
+        try:
+            with urlopen(f"{self.url}/readyz") as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            assert self.process.poll() is None, "the storefront ended"
+            return False
+
+
+@pytest.fixture
+def real_storefront(server: Server, tmp_path: Path) -> Iterator[RealStorefront]:
+    """The storefront itself; skipped where it is not part of the tree."""
+    if not (ROOT / "app" / "web.py").exists():
+        pytest.skip("no app/web.py here")
+    storefront = RealStorefront(server, tmp_path)
+    yield storefront
+    storefront.process.terminate()
+    storefront.process.wait(timeout=PATIENCE)

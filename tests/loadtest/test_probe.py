@@ -51,10 +51,8 @@ def assert_nothing_is_lost(lines: list[dict[str, Any]]) -> None:
             assert HdrHistogram.decode(line[which]).get_total_count() == line["received"]
 
 
-def test_a_stall_of_the_server_is_seen_by_each_request_that_was_due_in_it(
-    server: Any, start_probe: Any
-) -> None:
-    """A stall of S seconds at rate R yields R x S latencies, spread evenly over 0..S (no coordinated omission)."""
+def test_a_stall_is_seen_by_each_request_that_was_due_in_it(server: Any, start_probe: Any) -> None:
+    """A stall of S seconds at rate R yields R x S latencies, spread evenly over 0..S: none is omitted."""
     rate = 200
     probe = start_probe("--url", server.url, "--rate", str(rate))
     lines = [probe.first_line()]
@@ -71,7 +69,7 @@ def test_a_stall_of_the_server_is_seen_by_each_request_that_was_due_in_it(
 
 
 def test_a_stall_of_the_probe_itself_shows_in_intended_and_lag_only(server: Any, start_probe: Any) -> None:
-    """A request that the probe sent late is late from its intended time, not from its send time; lag names the culprit."""
+    """What the probe sent late is late from the intended time, not the send time; lag says who it was."""
     probe = start_probe("--url", server.url, "--rate", "200")
     lines = [probe.first_line()]
     probe.process.send_signal(signal.SIGSTOP)
@@ -86,7 +84,7 @@ def test_a_stall_of_the_probe_itself_shows_in_intended_and_lag_only(server: Any,
 
 
 def test_the_server_may_die_and_come_back(server: Any, start_probe: Any) -> None:
-    """While the server is gone each request is an error; afterwards replies come again, for keys that exist."""
+    """While the server is gone each request is an error; afterwards replies come, for keys that exist."""
     probe = start_probe("--url", server.url, "--keys", "7")
     lines = [probe.first_line()]
     server.kill()
@@ -117,7 +115,7 @@ def test_a_server_that_comes_later_is_waited_for(server: Any, start_probe: Any) 
 
 
 def test_moving_over_to_fresh_connections_loses_nothing(server: Any, start_probe: Any) -> None:
-    """With --reconnect-seconds each connection is replaced on time, old ones close, and no request is an error."""
+    """With --reconnect-seconds each connection is replaced on time, old ones close, no request fails."""
     probe = start_probe(
         "--url", server.url, "--connections", "4", "--reconnect-seconds", "0.2", "--duration", "2"
     )

@@ -1,0 +1,105 @@
+"""The dials and tallies of the load, without Locust."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from loadtest.load import BadLoad, Load, Tally, fragment_name
+
+
+def test_fragment_names_are_the_storefronts() -> None:
+    """A user's twenty names go round the three areas."""
+    names = [fragment_name(number) for number in range(20)]
+    assert names[:4] == ["page-0", "cart-0", "offer-0", "page-1"]
+    assert len(set(names)) == 20
+
+
+def test_dials_come_from_the_environment() -> None:
+    """Each LOADTEST_ variable turns its dial; what is not set keeps its default."""
+    load = Load.from_environment({"LOADTEST_EVENTS_PER_SECOND": "2.5", "LOADTEST_USERS": " 77 "})
+    asked = load.describe(0)
+    assert (asked["reads_per_second"], asked["events_per_second"], asked["users_population"]) == (50, 2.5, 77)
+    assert load.events.per_second == 2.5
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("LOADTEST_READS_PER_SECOND", "many"),
+        ("LOADTEST_READS_PER_SECOND", "-1"),
+        ("LOADTEST_EVENTS_PER_SECOND", "nan"),
+        ("LOADTEST_EVENTS_PER_SECOND", "inf"),
+        ("LOADTEST_EVENTS_PER_SECOND", "10001"),
+        ("LOADTEST_USERS", "0"),
+        ("LOADTEST_USERS", "1.5"),
+    ],
+)
+def test_a_bad_variable_is_one_line_and_exit_code_2(
+    variable: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A value that makes no sense ends the process before it began, and the line names the variable."""
+    with pytest.raises(SystemExit) as ended:
+        Load.from_environment({variable: text})
+    complaint = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert len(complaint.splitlines()) == 1
+    assert variable in complaint
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"reads_per_second": "5"},
+        {"reads_per_second": True},
+        {"reads_per_second": None},
+        {"reads_per_second": math.inf},
+        {"events_per_second": -0.1},
+        {"users_population": 10**10},
+        {"speed": 1},
+        {"reads_per_second": 1, "events_per_second": -1},
+    ],
+)
+def test_a_bad_change_changes_nothing(values: dict[str, object]) -> None:
+    """A change with one wrong dial turns none."""
+    load = Load()
+    before = load.describe(0)
+    with pytest.raises(BadLoad):
+        load.change(values)
+    assert {**load.describe(0), "seconds": 0} == {**before, "seconds": 0}
+
+
+def test_a_share_scales_the_load_and_keeps_what_was_asked() -> None:
+    """A share of a half halves both rates and the population; the end of the test restores them."""
+    load = Load({"reads_per_second": 40, "events_per_second": 10, "users_population": 10})
+    load.share = 0.5
+    assert (load.reads.per_second, load.events.per_second) == (20, 5)
+    assert {load.someone() for _ in range(500)} == set(range(1, 6))
+    load.change({"events_per_second": 20})
+    assert load.events.per_second == 10
+    load.end()
+    assert (load.reads.per_second, load.events.per_second) == (40, 20)
+    assert {load.someone() for _ in range(500)} == set(range(1, 11))
+
+
+def test_tallies_count_failures_and_percentiles() -> None:
+    """Percentiles are those of the latencies that came in, to a thousandth; without any there is none."""
+    tally = Tally()
+    assert tally.percentile_ms(99) is None
+    for milliseconds in range(1, 101):
+        tally.add(float(milliseconds), failed=milliseconds > 90)
+    assert (tally.count, tally.failures) == (100, 10)
+    assert tally.percentile_ms(50) == pytest.approx(50, rel=0.002)
+    assert tally.percentile_ms(99) == pytest.approx(99, rel=0.002)
+
+
+def test_a_reset_forgets_the_tallies_only() -> None:
+    """After a reset the counts are 0 and the dials are where they were."""
+    load = Load({"events_per_second": 3})
+    load.event_tally.add(1.0, failed=True)
+    load.events.missed = 4
+    load.reset()
+    events = load.describe(0)["events"]
+    assert events == {"count": 0, "failures": 0, "missed": 0, "p50_ms": None, "p99_ms": None}
+    assert load.events.per_second == 3
