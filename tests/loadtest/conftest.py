@@ -67,6 +67,11 @@ class Server:
             return False
         return True
 
+    def freeze(self) -> None:
+        """It keeps its connections and answers nothing any more."""
+        if self._process:
+            self._process.send_signal(signal.SIGSTOP)
+
     def kill(self) -> None:
         """End it without a goodbye."""
         if self._process:

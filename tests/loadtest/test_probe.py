@@ -66,6 +66,8 @@ def test_a_stall_is_seen_by_each_request_that_was_due_in_it(server: Any, start_p
     expected = rate * (longest - low_us) / 1e6
     assert len(late) == pytest.approx(expected, rel=0.15)
     assert distance_from_even(late, low_us, longest) < 0.1
+    still_sent_on_time = values_above(merged(lines, "service"), low_us)
+    assert len(still_sent_on_time) >= 0.9 * len(late), "requests left on schedule although none was answered"
 
 
 def test_a_stall_of_the_probe_itself_shows_in_intended_and_lag_only(server: Any, start_probe: Any) -> None:
@@ -102,6 +104,21 @@ def test_the_server_may_die_and_come_back(server: Any, start_probe: Any) -> None
     assert down["last_error"]
 
 
+def test_what_was_in_flight_when_the_server_died_is_an_error(server: Any, start_probe: Any) -> None:
+    """Requests that a frozen server held when it was killed are errors, not forgotten."""
+    probe = start_probe("--url", server.url, "--connections", "3")
+    lines = [probe.first_line()]
+    server.freeze()
+    while lines[-1]["in_flight"] < 100:
+        lines.append(probe.first_line())
+    server.kill()
+    while lines[-1]["in_flight"]:
+        lines.append(probe.first_line())
+    lines += probe.end()
+    assert sum(line["errors"] for line in lines) >= 100
+    assert_nothing_is_lost(lines)
+
+
 def test_a_server_that_comes_later_is_waited_for(server: Any, start_probe: Any) -> None:
     """The probe may be started before the server."""
     server.kill()
@@ -126,6 +143,17 @@ def test_moving_over_to_fresh_connections_loses_nothing(server: Any, start_probe
     assert sum(line["sent"] for line in lines) == sum(line["received"] for line in lines) == 400
     assert server.client().info("stats")["total_connections_received"] >= 4 * 2 / 0.2 * 0.7
     assert sum(client["name"] == "probe:main" for client in clients) <= 4 * 2
+
+
+def test_moving_over_during_a_stall_loses_nothing(server: Any, start_probe: Any) -> None:
+    """A connection that is replaced while replies are due on it stays until they have come."""
+    probe = start_probe("--url", server.url, "--reconnect-seconds", "0.1", "--duration", "3")
+    lines = [probe.first_line()]
+    server.client().execute_command("DEBUG", "SLEEP", str(STALL))
+    lines += probe.end(None)
+    assert sum(line["received"] for line in lines) == 600
+    assert lines[-1]["max_us"] < max(line["max_us"] for line in lines), "the stall was over before the end"
+    assert_nothing_is_lost(lines)
 
 
 def test_it_takes_turns_on_all_its_connections(server: Any, start_probe: Any) -> None:
