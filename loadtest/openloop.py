@@ -7,6 +7,7 @@ latency from that moment is recorded, whoever held it up: the server, the networ
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter_ns as clock
@@ -103,7 +104,7 @@ class OpenLoop:
         self._interval = Interval(start)
         self._closes_at = start + SECOND
         self._ask_on_schedule(start)
-        self._drain()
+        self._drain(start)
         self._close_interval(clock())
         self._pool.close()
 
@@ -116,7 +117,7 @@ class OpenLoop:
 
     def _ask_on_schedule(self, start: int) -> None:
         plan, pool, requests = self._plan, self._pool, self._requests
-        total = None if plan.duration is None else int(plan.rate * plan.duration)
+        total = None if plan.duration is None else math.ceil(plan.rate * plan.duration - 1e-6)
         number = 0
         due = start
         while not self._stopping and number != total:
@@ -138,12 +139,14 @@ class OpenLoop:
                 next_event = self._closes_at
             pool.wait(next_event - now)
 
-    def _drain(self) -> None:
-        deadline = clock() + DRAIN
-        while not self._stopping and not self._pool.idle and clock() < deadline:
-            if clock() >= self._closes_at:
-                self._close_interval(clock())
-            self._pool.wait(SECOND // 100)
+    def _drain(self, start: int) -> None:
+        """Everything is sent: see the duration out, then wait a little longer for what is still under way."""
+        end = start + int((self._plan.duration or 0) * SECOND)
+        while not self._stopping and ((now := clock()) < end or (not self._pool.idle and now < end + DRAIN)):
+            if now >= self._closes_at:
+                self._close_interval(now)
+            self._pool.look_after(now)
+            self._pool.wait(min(SECOND // 100, max(end - now, SECOND // 1000)))
 
     def _is_quiet(self, now: int, due: int) -> bool:
         """Whether writing a line now delays no measurement; past the patience any moment will do."""
