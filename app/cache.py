@@ -15,7 +15,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from app import bulk
-from app.fragments import Keyspace, fragment_names
+from app.fragments import Keyspace, fragment_names, is_fragment_name, parse_user
 from app.metrics import StoreTimer
 from app.settings import Settings
 
@@ -103,6 +103,34 @@ class Cache:
             raise
         finally:
             self._pool.release(connection)
+
+    def adopt(self, cursor: int) -> tuple[int, int]:
+        """Index the entries on one page of SCAN, whoever put them; returns the next cursor and their number.
+
+        An entry that would outlive its index set, having no TTL or a longer one than ours, gets ours.
+        """
+        now = self._clock()
+        bucket = self.keyspace.bucket(now)
+        pattern = f"{self.keyspace.prefix}:*"
+        page = self._timed(
+            "SCAN", self._client.execute_command, "SCAN", cursor, "MATCH", pattern, "COUNT", 1000
+        )
+        pipe = self._client.pipeline(transaction=True)
+        adopted = 0
+        for key in page[1]:
+            user, _, name = (
+                key.decode(errors="replace").removeprefix(f"{self.keyspace.prefix}:").partition(":")
+            )
+            if parse_user(user) is None or not is_fragment_name(name):
+                continue
+            index = self.keyspace.index(user, bucket)
+            pipe.execute_command("SADD", index, name)
+            pipe.execute_command("PEXPIREAT", index, self.keyspace.index_expires_ms(bucket))
+            pipe.execute_command("PEXPIREAT", key, self.keyspace.entry_expires_ms(now), "LT")
+            adopted += 1
+        if adopted:
+            self._timed("SADD", pipe.execute)
+        return int(page[0]), adopted
 
     def set_marker(self, value: str) -> None:
         """Mark the store as filled by fill ``value``; the mark lives one TTL, as the entries do."""

@@ -50,7 +50,7 @@ class Warming:
 
 @dataclass(frozen=True)
 class WarmingStatus:
-    """The warmer's report. ``sets``: index sets it made; ``marker`` names the fill; ``at`` is unix seconds."""
+    """The warmer's report. ``sets``: index sets it made; ``marker``: names the fill; ``at``: unix seconds."""
 
     keys: int = 0
     users: int = 0

@@ -100,6 +100,8 @@ class Warmer:
         status = self._status
         if status.marker and marker != status.marker:
             status = replace(status, marker="", users=0, sets=0)
+        if size < status.sets:  # Emptied while nothing was wanted, so while no mark could tell.
+            status = replace(status, sets=0)
         # One index set per filled user; exact up to the users invalidated or read since.
         keys = max(0, size - status.sets - bool(marker))
         self._status = replace(status, keys=keys)

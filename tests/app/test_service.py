@@ -1,0 +1,219 @@
+"""The three processes together, on a real server: durability, concurrency, switching, ending."""
+
+import signal
+import socket
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pytest
+
+from app.settings import STRATEGY_NAMES
+from app.state import State
+from tests.app.servicekit import Service, StoreServer, eventually, free_port
+
+NewService = Callable[..., Service]
+
+
+def cache_status(service: Service, user: int, name: str = "page-0") -> str:
+    """What the cache said about a read."""
+    return str(service.get(f"/users/{user}/fragments/{name}").headers["Cache-Status"])
+
+
+def pending(service: Service) -> int:
+    """Events accepted and not finished."""
+    state = State(service.state_dir)
+    try:
+        return state.pending()
+    finally:
+        state.close()
+
+
+def test_event_invalidates_under_every_strategy(new_service: NewService, store: StoreServer) -> None:
+    """An accepted event removes a user's entries under each strategy; a switch reaches the invalidator."""
+    service = new_service(store).start("web", "invalidator")
+    for strategy in STRATEGY_NAMES:
+        assert service.put("/settings/invalidation", {"strategy": strategy}).status == 200
+        gauge = f'cache_invalidation_strategy{{strategy="{strategy}"}}'
+        eventually(partial(service.shows, gauge, 1))
+        cache_status(service, 3)
+        cache_status(service, 4)
+        assert service.event(3).status == 202
+        done = f'cache_invalidation_events_total{{outcome="done",strategy="{strategy}"}}'
+        eventually(partial(service.shows, done, 1))
+        assert cache_status(service, 3) == "shop; fwd=miss"
+        assert cache_status(service, 4) == "shop; hit"
+        store.client().flushall()
+
+
+def test_events_start_on_arrival_without_limit(new_service: NewService, own_store: StoreServer) -> None:
+    """While the store answers nothing, every accepted event is started, each pattern on a connection of its
+    own.
+    """
+    service = new_service(own_store, APP_STORE_TIMEOUT_SECONDS="60").start("web", "invalidator")
+    own_store.pause(True)
+    for user in range(1, 101):
+        assert service.event(user).status == 202
+    eventually(lambda: service.metric("cache_invalidation_events_in_flight") == 100)
+    process = psutil.Process(service.running["invalidator"].pid)
+
+    def connections() -> bool:
+        opened = [c for c in process.net_connections("tcp") if c.raddr and c.raddr.port == own_store.port]
+        return len(opened) >= 300
+
+    eventually(connections)
+    own_store.pause(False)
+    eventually(lambda: pending(service) == 0)
+
+
+def test_events_survive_a_killed_invalidator(new_service: NewService, own_store: StoreServer) -> None:
+    """Events in flight when the invalidator is killed are carried out by the next one of that name."""
+    service = new_service(own_store, APP_STORE_TIMEOUT_SECONDS="60").start("web", "invalidator")
+    for user in (1, 2, 3):
+        cache_status(service, user)
+    own_store.pause(True)
+    for user in (1, 2, 3):
+        service.event(user)
+    eventually(lambda: service.metric("cache_invalidation_events_in_flight") == 3)
+    service.signal("invalidator", signal.SIGKILL)
+    own_store.pause(False)
+    assert pending(service) == 3
+    assert cache_status(service, 1) == "shop; hit"
+    service.start("invalidator")
+    eventually(lambda: pending(service) == 0)
+    assert [cache_status(service, user) for user in (1, 2, 3)] == ["shop; fwd=miss"] * 3
+
+
+def test_events_survive_a_store_restart(new_service: NewService, own_store: StoreServer) -> None:
+    """Events accepted while the store is down are done once it is back; reads work all the while."""
+    service = new_service(own_store).start("web", "invalidator")
+    assert cache_status(service, 1) == "shop; fwd=miss"
+    own_store.stop()
+    assert cache_status(service, 1) == "shop; fwd=bypass"
+    assert service.get("/readyz").status == 503
+    assert service.event(1).status == 202
+    retried = 'cache_invalidation_events_total{outcome="retried",strategy="scan"}'
+    eventually(lambda: service.metric(retried) > 0)
+    own_store.start()
+    assert cache_status(service, 1) == "shop; fwd=miss"
+    eventually(lambda: pending(service) == 0)
+    assert service.get("/readyz").status == 200
+    # However many tries there were, the log says it once a minute.
+    assert service.log("invalidator").count("tried again") == 1
+
+
+def test_warmer_fills_continues_and_starts_again(new_service: NewService, own_store: StoreServer) -> None:
+    """The target is reached with a true index, raising it continues, an emptied store is filled again, 0
+    stops.
+    """
+    service = new_service(own_store).start("web", "warmer")
+    raw = own_store.client()
+
+    def settled(keys: int) -> bool:
+        answer = service.get("/settings/warming").json
+        return bool(answer["state"] == "idle" and answer["keys"] == keys and answer["error"] is None)
+
+    service.put("/settings/warming", {"target_keys": 2000})
+    eventually(lambda: settled(2000))
+    assert len(raw.keys("shop:*")) == 2000
+    assert len(raw.keys("shop-index:*")) == 100
+    raw.set("shop:1:page-0", "untouched")
+    service.put("/settings/warming", {"target_keys": 4010})
+    eventually(lambda: settled(4020))
+    assert raw.get("shop:1:page-0") == "untouched"
+    raw.flushall()
+    eventually(lambda: raw.dbsize() >= 4020)
+    eventually(lambda: settled(4020))
+    raw.set("shop:1:page-0", "untouched")
+    service.put("/settings/warming", {"restart": True})
+    eventually(lambda: raw.get("shop:1:page-0") != "untouched")
+    service.put("/settings/warming", {"target_keys": 0})
+    eventually(lambda: service.get("/settings/warming").json["users"] == 0)
+    raw.flushall()
+    service.put("/settings/warming", {"target_keys": 100, "keys_per_second": 1000})
+    eventually(lambda: settled(100))
+    assert cache_status(service, 5) == "shop; hit"
+
+
+def test_warmer_survives_a_store_restart(new_service: NewService, own_store: StoreServer) -> None:
+    """While the store is down the warmer says so; when it is back, empty, the fill begins again by itself."""
+    service = new_service(own_store).start("web", "warmer")
+    service.put("/settings/warming", {"target_keys": 1000})
+    eventually(lambda: service.get("/settings/warming").json["state"] == "idle")
+    own_store.stop()
+    eventually(lambda: service.get("/settings/warming").json["error"])
+    own_store.start()
+    eventually(lambda: own_store.client().dbsize() >= 1000)
+
+
+def test_sigterm_ends_all_processes_with_0(new_service: NewService, own_store: StoreServer) -> None:
+    """With the store frozen, an event in flight, a fill under way and an open keep-alive connection, SIGTERM
+    ends each process with code 0, and the event stays accepted.
+    """
+    service = new_service(own_store, APP_STORE_TIMEOUT_SECONDS="60").start("web", "invalidator", "warmer")
+    idle = socket.create_connection(("127.0.0.1", service.port))
+    idle.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert idle.recv(1000).startswith(b"HTTP/1.1 200")
+    own_store.pause(True)
+    service.event(1)
+    service.put("/settings/warming", {"target_keys": 100_000})
+    eventually(lambda: service.metric("cache_invalidation_events_in_flight") == 1)
+    codes = {role: service.signal(role) for role in ("invalidator", "warmer", "web")}
+    idle.close()
+    assert codes == {"invalidator": 0, "warmer": 0, "web": 0}
+    assert pending(service) == 1
+    for role in codes:
+        assert "Traceback" not in service.log(role)
+
+
+def test_idle_processes_use_next_to_no_cpu(new_service: NewService, store: StoreServer) -> None:
+    """Web, invalidator and warmer together use less than 2 % of a core when nothing happens."""
+    service = new_service(store).start("web", "invalidator", "warmer")
+    service.put("/settings/warming", {"target_keys": 100})
+    eventually(lambda: service.get("/settings/warming").json["state"] == "idle")
+    family = [psutil.Process(process.pid) for process in service.running.values()]
+    family += family[0].children(recursive=True)
+
+    def used() -> float:
+        return sum(sum(process.cpu_times()[:2]) for process in family)
+
+    seconds, before = 5.0, used()
+    time.sleep(seconds)
+    assert used() - before < 0.02 * seconds
+
+
+def test_chunked_body_is_bounded(new_service: NewService, store: StoreServer) -> None:
+    """A body without Content-Length is refused with 413 as well once it is too long."""
+    service = new_service(store).start("web")
+    with socket.create_connection(("127.0.0.1", service.port)) as connection:
+        head = "POST /users/1/events HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        connection.sendall(head.encode() + b"Transfer-Encoding: chunked\r\n\r\n")
+        connection.sendall(b"1388\r\n" + b" " * 5000 + b"\r\n0\r\n\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 413")
+
+
+@pytest.mark.parametrize("role", ["invalidator", "warmer"])
+def test_taken_metrics_port_is_one_line_and_exit_2(
+    new_service: NewService, store: StoreServer, role: str
+) -> None:
+    """A taken port ends the process with code 2 and one clear line."""
+    service = new_service(store)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        service.invalidator_port = service.warmer_port = port
+        assert service.launch(role).wait(20) == 2
+    assert service.log(role).splitlines() == [service.log(role).strip()]
+    assert str(port) in service.log(role)
+
+
+@pytest.mark.parametrize("role", ["web", "invalidator", "warmer"])
+def test_bad_settings_are_one_line_and_exit_2(new_service: NewService, tmp_path: Path, role: str) -> None:
+    """A bad variable or an unusable state folder ends any of the processes with code 2 and one clear line."""
+    (tmp_path / "file").write_text("")
+    down = type("Down", (), {"url": f"redis://127.0.0.1:{free_port()}/0"})()
+    for name, value in (("APP_STRATEGY", "hope"), ("APP_STATE_DIR", str(tmp_path / "file"))):
+        service = new_service(down, **{name: value})
+        assert service.launch(role).wait(20) == 2
+        assert len(service.log(role).splitlines()) == 1, service.log(role)

@@ -1,0 +1,267 @@
+"""Cache, strategies and bulk writing on a real server."""
+
+import asyncio
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from app import backfill
+from app.bulk import UserTemplate
+from app.cache import Cache, CacheUnavailable
+from app.cache_async import AsyncStore, StoreError, connect
+from app.fragments import AREAS, Keyspace, fragment_names, render
+from app.metrics import BUCKETS
+from app.settings import STRATEGY_NAMES, Settings
+from app.strategies import STRATEGIES
+from tests.app.servicekit import StoreServer, free_port
+
+
+@pytest.fixture
+def cache(settings: Settings) -> Iterator[Cache]:
+    made = Cache(settings)
+    yield made
+    made.close()
+
+
+def invalidate(settings: Settings, strategy: str, user: int, count: int = 100) -> int:
+    """Carry out one invalidation as the invalidator would."""
+
+    async def run() -> int:
+        client = connect(settings)
+        try:
+            return await STRATEGIES[strategy](AsyncStore(client, settings, strategy), user, AREAS, count)
+        finally:
+            await client.aclose()
+            await client.connection_pool.disconnect()
+
+    return asyncio.run(run())
+
+
+def calls(raw: Any) -> dict[str, int]:
+    """Commands the server has executed, by name."""
+    stats = raw.info("commandstats")
+    return {name.removeprefix("cmdstat_"): value["calls"] for name, value in stats.items()}
+
+
+@pytest.mark.parametrize("strategy", STRATEGY_NAMES)
+def test_strategy_deletes_one_users_entries_only(
+    settings: Settings, cache: Cache, store: StoreServer, strategy: str
+) -> None:
+    """Everything of the user goes, nothing of users whose ids begin or end alike, whatever strategy."""
+    cache.put_users([1, 11, 12, 21])
+    cache.put(1, "page-extra", "x")
+    assert invalidate(settings, strategy, 1) == 21
+    left = store.client().keys("shop:*")
+    assert len(left) == 60
+    assert not [key for key in left if key.startswith("shop:1:")]
+    assert invalidate(settings, strategy, 1) == 0
+
+
+@pytest.mark.parametrize("before", STRATEGY_NAMES)
+def test_index_covers_entries_cached_before_the_switch(settings: Settings, cache: Cache, before: str) -> None:
+    """Whatever strategy was in force when an entry was cached, `index` finds it after the switch."""
+    cache.put_users([5])
+    invalidate(settings, before, 5)
+    cache.put(5, "cart-7", "again")
+    assert invalidate(settings, "index", 5) == 1
+    assert cache.get(5, "cart-7") is None
+
+
+def test_index_asks_no_more_than_its_docstring_says(
+    settings: Settings, cache: Cache, store: StoreServer
+) -> None:
+    """A user's usual 20 entries cost one SSCAN per live bucket and one UNLINK, and never a scan of the
+    keyspace.
+    """
+    compact = store.client()
+    compact.config_set("set-max-listpack-entries", 128)
+    try:
+        cache.put_users(range(1, 50))
+        compact.config_resetstat()
+        assert invalidate(settings, "index", 7) == 20
+        made = calls(compact)
+    finally:
+        compact.config_set("set-max-listpack-entries", 0)
+    assert made.get("sscan", 0) in (2, 3)
+    assert made["unlink"] == 1
+    assert not {"scan", "keys"} & set(made)
+
+
+def test_giant_index_set_goes_in_chunks(settings: Settings, cache: Cache, store: StoreServer) -> None:
+    """A user with thousands of entries is invalidated completely, by no call that touches more than 500."""
+    many = settings.model_copy(update={"fragments_per_user": 5000})
+    Cache(many).put_users([3])
+    raw = store.client()
+    raw.config_set("slowlog-log-slower-than", 0)
+    raw.slowlog_reset()
+    raw.config_set("slowlog-max-len", 10_000)
+    try:
+        assert invalidate(settings, "index", 3) == 5000
+        lengths = [entry["command"].decode().split(" ") for entry in raw.slowlog_get(10_000)]
+    finally:
+        raw.config_set("slowlog-log-slower-than", 10_000)
+    assert raw.dbsize() == 0
+    # The server's log cuts long commands after 32 words, "... (N more arguments)" telling the rest.
+    sizes = [int(words[-3].strip("(")) + 31 for words in lengths if words[-1] == "arguments)"]
+    assert sizes
+    assert max(sizes) <= 502
+
+
+def test_bulk_equals_single_puts(settings: Settings, store: StoreServer) -> None:
+    """Bulk writing leaves the same keys, values, index and expiry times as one put at a time, at every id
+    length.
+    """
+    users = [1, 9, 10, 99, 12345, 999_999_999, 10**9]
+    raw = store.client()
+
+    def content(fill: Any) -> dict[str, Any]:
+        raw.flushall()
+        fill(Cache(settings, clock=lambda: 4_000_000_000.25))
+        found: dict[str, Any] = {}
+        for key in raw.keys("*"):
+            value = raw.smembers(key) if "index" in key else raw.get(key)
+            found[key] = (value, raw.pexpiretime(key))
+        return found
+
+    def one_by_one(cache: Cache) -> None:
+        for user in users:
+            for name in fragment_names(settings.fragments_per_user):
+                cache.put(user, name, render(user, name, settings.value_bytes))
+
+    assert content(lambda cache: cache.put_users(users)) == content(one_by_one)
+
+
+def test_member_outlives_its_entry_by_one_ttl_at_most() -> None:
+    """For any time of a put: the set outlives the entry, by at most one TTL and the clocks' tolerance; and as
+    long as the entry lives, its bucket is among those an invalidation looks at.
+    """
+    keys = Keyspace("p", 60)
+    for tenth in range(6000):
+        put = 1_000_000 + tenth / 10
+        bucket = keys.bucket(put)
+        slack = keys.index_expires_ms(bucket) - keys.entry_expires_ms(put)
+        assert 0 < slack <= 62_000
+        for age in (0, 1, 30, 59.9, 60):
+            for skew in (-1, 0, 1):
+                assert bucket in keys.live_buckets(put + age + skew)
+
+
+def test_index_sets_match_no_fragment_pattern(settings: Settings, cache: Cache, store: StoreServer) -> None:
+    """No pattern of a user finds an index set."""
+    cache.put_users([4])
+    for area in AREAS:
+        found = store.client().keys(Keyspace("shop", 1).pattern(4, area))
+        assert found
+        assert not [key for key in found if "index" in key]
+
+
+def test_refused_bulk_write_is_an_error_and_leaves_the_index_true(own_store: StoreServer) -> None:
+    """Out of memory in the middle of a fill: CacheUnavailable, every cached entry indexed, and it works again
+    after.
+    """
+    raw = own_store.client()
+    raw.config_set("maxmemory", int(raw.info("memory")["used_memory"]) + 3_000_000)
+    settings = Settings(store_url=own_store.url)
+    cache = Cache(settings)
+    with pytest.raises(CacheUnavailable, match=r"OOM|EXECABORT"):
+        cache.put_users(range(1, 5000))
+    bucket_sets = {key.split(":")[1]: raw.smembers(key) for key in raw.keys("shop-index:*")}
+    cached = raw.keys("shop:*")
+    assert cached
+    assert all(key.split(":")[2] in bucket_sets[key.split(":")[1]] for key in cached)
+    raw.config_set("maxmemory", 0)
+    assert cache.put_users([1]) == 20
+
+
+def test_no_retries_and_one_error_type(settings: Settings) -> None:
+    """A store that is not there is asked once: no silent retries that would multiply load on a store that
+    stalls.
+    """
+    down = settings.model_copy(update={"store_url": f"redis://127.0.0.1:{free_port()}/0"})
+    cache = Cache(down)
+    attempts = 0
+    original = cache._pool.connection_class.connect
+
+    def count(self: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal attempts
+        attempts += 1
+        return original(self, *args, **kwargs)
+
+    cache._pool.connection_class = type("C", (cache._pool.connection_class,), {"connect": count})
+    for call in (lambda: cache.get(1, "page-0"), lambda: cache.put_users([1]), cache.ping):
+        attempts = 0
+        with pytest.raises(CacheUnavailable):
+            call()
+        assert attempts == 1
+    with pytest.raises(StoreError):
+        invalidate(down, "scan", 1)
+
+
+@pytest.mark.parametrize("binary", [StoreServer.valkey(), StoreServer.redis()])
+def test_connecting_needs_no_handshake(binary: str | None) -> None:
+    """Neither side sends HELLO, CLIENT or anything else a server of the family might not know."""
+    if binary is None:
+        pytest.skip("no redis-server on PATH")
+    server = StoreServer(binary).start()
+    try:
+        settings = Settings(store_url=server.url)
+        cache = Cache(settings)
+        raw = server.client()
+        raw.config_resetstat()
+        cache.put(1, "page-0", "x")
+        assert cache.get(1, "page-0") == b"x"
+        assert cache.put_users([2]) == 20
+        for strategy in STRATEGY_NAMES:
+            invalidate(settings, strategy, 2)
+        known = {
+            "set",
+            "get",
+            "sadd",
+            "pexpireat",
+            "multi",
+            "exec",
+            "scan",
+            "sscan",
+            "keys",
+            "unlink",
+            "srem",
+        }
+        assert set(calls(raw)) <= known | {"config|resetstat", "info"}
+    finally:
+        server.stop()
+
+
+def test_backfill_indexes_foreign_entries(
+    settings: Settings, cache: Cache, store: StoreServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the back-fill, `index` finds entries another program cached, with or without a TTL; other keys
+    stay.
+    """
+    raw = store.client()
+    raw.set("shop:8:page-1", "a")
+    raw.set("shop:8:cart-1", "b", ex=50)
+    raw.set("shop:8:offer-1", "c", ex=10 * settings.entry_ttl_seconds)
+    raw.set("shop:8:other", "not ours")
+    raw.set("shop:x:page-1", "not ours")
+    monkeypatch.setenv("APP_STORE_URL", store.url)
+    assert invalidate(settings, "index", 8) == 0
+    backfill.main()
+    assert raw.ttl("shop:8:cart-1") <= 50
+    assert raw.ttl("shop:8:offer-1") <= settings.entry_ttl_seconds
+    assert invalidate(settings, "index", 8) == 3
+    assert sorted(raw.keys("shop:*")) == ["shop:8:other", "shop:x:page-1"]
+
+
+def test_buckets_are_fine_enough_for_p99() -> None:
+    """Histogram bounds reach from 0.1 ms to 10 s in equal steps below a third."""
+    assert (BUCKETS[0], BUCKETS[-1]) == (0.0001, 10.0)
+    assert all(1.2 < high / low < 1.34 for low, high in pairwise(BUCKETS))
+
+
+def test_template_is_built_once_per_id_length(settings: Settings) -> None:
+    """The bytes for two users of equal id length differ in the id only."""
+    template = UserTemplate(Keyspace("shop", 60), fragment_names(3), 200, 0.0)
+    assert template.user(17).replace(b"17", b"42") == template.user(42)
+    assert template.replies == template.user(17).count(b"*")

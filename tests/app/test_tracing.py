@@ -1,0 +1,116 @@
+"""Traces and exemplars, with a real OTLP receiver and with none."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.app.servicekit import Collector, Service, StoreServer, attributes, eventually, free_port, http
+
+NewService = Callable[..., Service]
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    receiver = Collector()
+    yield receiver
+    receiver.close()
+
+
+def traced(endpoint: str) -> dict[str, str]:
+    """Environment that samples everything and sends it to ``endpoint``."""
+    return {
+        "OTEL_TRACES_EXPORTER": "otlp",
+        "OTEL_TRACES_SAMPLER": "always_on",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
+        "OTEL_BSP_SCHEDULE_DELAY": "100",
+    }
+
+
+def test_an_event_is_one_trace_from_web_to_scan(
+    new_service: NewService, store: StoreServer, collector: Collector
+) -> None:
+    """The POST, the invalidator's span and each SCAN page share a trace; SCAN spans show pattern, COUNT and
+    page.
+    """
+    service = new_service(store, **traced(collector.endpoint), APP_SCAN_COUNT="10")
+    service.start("web", "invalidator", "warmer")
+    service.put("/settings/warming", {"target_keys": 200})
+    eventually(lambda: service.get("/settings/warming").json["state"] == "idle")
+    service.event(7)
+    eventually(lambda: [span for span in collector.spans if span.name == "invalidate user"])
+    service.stop()
+    (work,) = [span for span in collector.spans if span.name == "invalidate user"]
+    (post,) = [span for span in collector.spans if span.name.startswith("POST ")]
+    assert work.trace_id == post.trace_id
+    assert work.parent_span_id == post.span_id
+    assert attributes(work)["cache.invalidation.deleted"] == 20
+    scans = [span for span in collector.spans if span.name == "SCAN"]
+    assert {span.trace_id for span in scans} == {post.trace_id}
+    pages: dict[str, list[int]] = {}
+    for span in scans:
+        shown = attributes(span)
+        assert shown["db.query.parameter.count"] == 10
+        assert (shown["db.system"], shown["db.system.name"], shown["peer.service"]) == (
+            "redis",
+            "redis",
+            "valkey",
+        )
+        pages.setdefault(shown["db.query.parameter.match"], []).append(shown["cache.scan.page"])
+    assert set(pages) == {"shop:7:page-*", "shop:7:cart-*", "shop:7:offer-*"}
+    for numbers in pages.values():
+        assert len(numbers) > 1
+        assert sorted(numbers) == list(range(1, len(numbers) + 1))
+
+
+def test_reads_are_traced_with_exemplars(
+    new_service: NewService, store: StoreServer, collector: Collector
+) -> None:
+    """A read's trace holds its store calls; /metrics names that trace as an exemplar; health checks make no
+    spans.
+    """
+    service = new_service(store, **traced(collector.endpoint)).start("web")
+    for path in ("/users/1/fragments/page-0", "/users/1/fragments/page-0", "/healthz", "/readyz", "/metrics"):
+        assert service.get(path).status == 200
+    page = http(
+        "GET", service.base + "/metrics", headers={"Accept": "application/openmetrics-text"}
+    ).body.decode()
+    service.stop()
+    reads = [span for span in collector.spans if span.name.startswith("GET /")]
+    assert {span.name for span in reads} == {"GET /users/<user>/fragments/<name>"}
+    first, second = [
+        {span.name for span in collector.spans if span.trace_id == read.trace_id} - {read.name}
+        for read in reads
+    ]
+    assert (first, second) == ({"GET", "SET SADD PEXPIREAT"}, {"GET"})
+    assert any(f'trace_id="{read.trace_id.hex()}"' in page for read in reads)
+
+
+def test_unsampled_requests_make_no_spans(
+    new_service: NewService, store: StoreServer, collector: Collector
+) -> None:
+    """The standard sampler variables are obeyed, in both processes."""
+    environment = {**traced(collector.endpoint), "OTEL_TRACES_SAMPLER": "always_off"}
+    service = new_service(store, **environment).start("web", "invalidator")
+    service.get("/users/1/fragments/page-0")
+    service.event(1)
+    done = 'cache_invalidation_events_total{outcome="done",strategy="scan"}'
+    eventually(lambda: service.metric(done) == 1)
+    service.stop()
+    assert collector.spans == []
+
+
+def test_no_backend_means_no_flood_and_a_clean_end(new_service: NewService, store: StoreServer) -> None:
+    """With nobody listening, spans are dropped and counted, the log has at most one line, and SIGTERM ends
+    with 0.
+    """
+    service = new_service(store, **traced(f"http://127.0.0.1:{free_port()}"), APP_SCAN_COUNT="1")
+    service.start("web", "invalidator")
+    for user in range(1, 60):
+        assert service.get(f"/users/{user}/fragments/page-0").status == 200
+    for user in range(1, 30):
+        service.event(user)
+    eventually(lambda: service.metric("otel_spans_dropped_total") > 0, 30)
+    assert service.metric("otel_spans_exported_total") == 0
+    assert [service.signal(role) for role in ("web", "invalidator")] == [0, 0]
+    assert len(service.log("web").splitlines()) <= 1, service.log("web")
+    assert len(service.log("invalidator").splitlines()) <= 2, service.log("invalidator")
