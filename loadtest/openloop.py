@@ -3,11 +3,15 @@
 A closed-loop client stops asking while the server stalls and so never measures the stall ("coordinated
 omission", Gil Tene, "How NOT to Measure Latency"). Here request number i is due at start + i / rate, and its
 latency from that moment is recorded, whoever held it up: the server, the network or this process.
+
+With `jitter_seed` request i is due at a random moment of its slot, start + (i + u) / rate: the rate stays
+exact, but the schedule cannot fall into step with something periodic in the server, as even spacing could.
 """
 
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter_ns as clock
@@ -41,6 +45,8 @@ class Plan:
     command: str = "get"
     keys: int = 100
     key_prefix: str = "bystander"
+    interval_seconds: float = 1.0
+    jitter_seed: int | None = None
 
     def greeting(self) -> list[bytes]:
         """What each new connection says first."""
@@ -79,7 +85,7 @@ class OpenLoop:
         complain: Callable[[str], None],
         observer: Observer | None = None,
     ) -> None:
-        """`emit` takes a JSON line a second; `complain` a line for people when the server goes or comes."""
+        """`emit` takes a JSON line an interval; `complain` a line for people."""
         self._plan = plan
         self._emit = emit
         self._complain = complain
@@ -88,6 +94,7 @@ class OpenLoop:
         self._writes = plan.writes()
         self._pool = Pool(plan.server, plan.connections, plan.reconnect_seconds, plan.greeting(), self)
         self._interval = Interval(clock())
+        self._interval_ns = int(plan.interval_seconds * SECOND)
         self._closes_at = 0
         self._keys_missing = False
         self._last_error: str | None = None
@@ -102,7 +109,7 @@ class OpenLoop:
         self._settle()
         start = clock() + SECOND // 100
         self._interval = Interval(start)
-        self._closes_at = start + SECOND
+        self._closes_at = start + self._interval_ns
         self._ask_on_schedule(start)
         self._drain(start)
         self._close_interval(clock())
@@ -118,6 +125,7 @@ class OpenLoop:
     def _ask_on_schedule(self, start: int) -> None:
         plan, pool, requests = self._plan, self._pool, self._requests
         total = None if plan.duration is None else math.ceil(plan.rate * plan.duration - 1e-6)
+        jitter = None if plan.jitter_seed is None else random.Random(plan.jitter_seed).random
         number = 0
         due = start
         while not self._stopping and number != total:
@@ -129,7 +137,7 @@ class OpenLoop:
                     self._interval.errors += 1
                 number += 1
                 burst += 1
-                due = start + int(number * SECOND / plan.rate)
+                due = start + int((number + (jitter() if jitter else 0.0)) * SECOND / plan.rate)
                 now = clock()
             pool.look_after(now)
             if now >= self._closes_at and self._is_quiet(now, due):
@@ -166,7 +174,7 @@ class OpenLoop:
         )
         self._emit(line)
         self._interval = Interval(now)
-        self._closes_at = max(self._closes_at + SECOND, now)
+        self._closes_at = max(self._closes_at + self._interval_ns, now)
         self._last_error = None
         if self._keys_missing:
             self._keys_missing = False

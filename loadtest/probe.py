@@ -1,6 +1,7 @@
 """The open-loop probe: what does a bystander's GET wait, from the moment it was due?
 
-`python -m loadtest.probe --url redis://127.0.0.1:6379` prints one JSON line a second:
+`python -m loadtest.probe --url redis://127.0.0.1:6379` prints one JSON line a second (or every
+`--interval-seconds`):
 
     name, t (unix time of the interval's end), interval_s,
     sent (requests whose time came), received, in_flight, oldest_in_flight_us,
@@ -94,6 +95,16 @@ def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, tuple[str,
         "--key-prefix", type=_word, default="bystander", help="own keys are PREFIX:0, PREFIX:1 ..."
     )
     parser.add_argument(
+        "--interval-seconds", type=_number(0.1, 60), default=1.0, help="seconds between lines (1)"
+    )
+    parser.add_argument(
+        "--arrivals",
+        choices=("even", "jittered"),
+        default="even",
+        help="each request at the beginning of its slot, or at a random moment of it (even)",
+    )
+    parser.add_argument("--seed", type=_number(0, 2**63, int), default=0, help="for --arrivals jittered (0)")
+    parser.add_argument(
         "--metrics-port", type=_number(1, 65_535, int), help="also serve Prometheus metrics here"
     )
     parser.add_argument("--metrics-host", default="127.0.0.1", help="address for --metrics-port (127.0.0.1)")
@@ -108,6 +119,8 @@ def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, tuple[str,
         command=options.command,
         keys=options.keys,
         key_prefix=options.key_prefix,
+        interval_seconds=options.interval_seconds,
+        jitter_seed=options.seed if options.arrivals == "jittered" else None,
     )
     return plan, (options.metrics_host, options.metrics_port) if options.metrics_port else None
 

@@ -1,0 +1,32 @@
+# The verbs of the lab. `make` alone lists them.
+.DEFAULT_GOAL := help
+PY := .venv/bin/python
+
+help: ## Show the verbs
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+demo: ## Reproduce the main incident on an embedded server (about two and a half minutes) and write a report
+	@bin/lab run key-growth
+
+test: venv ## Everything that needs no Docker
+	$(PY) -m pytest
+
+check: venv ## Lint, formatting and types
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+bench: venv ## Ratios against raw redis-py, redis-benchmark and a bare pipeline
+	@for name in cache_get fill index_invalidation index_memory; do $(PY) -m bench.$$name || exit; done
+
+ten: venv ## Ten quick runs of key-growth in a row, as a table
+	$(PY) -m bench.repeat
+
+lock: ## Renew requirements.lock from requirements.in (needs uv)
+	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 \
+		requirements.in --output-file requirements.lock
+
+venv:
+	@bin/lab --bootstrap
+
+.PHONY: help demo test check bench ten lock venv

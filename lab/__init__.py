@@ -1,0 +1,1 @@
+"""The experiment: scenarios, stacks, running, recording, claims, report, command line."""

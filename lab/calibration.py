@@ -1,0 +1,110 @@
+"""Calibration: what a scanned key costs this server on this machine, and the event rate that follows from it.
+
+The server's main thread is busy a share U = U₀ + λ · P · N · c of the time: λ events a second, P patterns for
+each, N keys, c seconds of its CPU per key visited. It saturates where U = 1, at N* = (1 - U₀) / (λ · P · c): the knee.
+Calibration measures U₀ and c in a few seconds, at a fraction of the wanted N* and through the real invalidator, and
+solves for λ. So the incident comes at the same key count on a slow machine and on a fast one. The prediction is
+tested by the run itself.
+
+c is taken from CPU time, not from the clock, so that it does not contain the moments in which the machine did something
+else; and under the run's own kind of load, because a key costs several times less when the whole keyspace
+sits in the processor's caches between two scans than when other work has driven it out.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from lab.errors import StackError
+from lab.operational import PATTERNS_PER_EVENT
+from lab.scenario import Scenario
+from lab.stacks.native import KEY_PREFIX, NativeStack
+from lab.store import Snapshot
+
+SHARE_OF_KNEE = 0.5
+BUSY_SHARE = 0.5
+NOBODY = 10**9
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The result. Times in µs or seconds as named; `ping_floor_us` is the idle server's median round trip."""
+
+    ping_floor_us: float
+    base_utilisation: float
+    keys: int
+    cost_alone_us_per_key: float
+    cost_us_per_key: float
+    events_per_second: float
+    predicted_knee_keys: float
+    seconds: float
+
+    def as_dict(self) -> dict[str, float]:
+        """For run.json."""
+        return asdict(self)
+
+
+def calibrate(
+    stack: NativeStack,
+    scenario: Scenario,
+    keys: int,
+    window_s: float,
+    pause: Callable[[float], None],
+    say: Callable[[str], None],
+) -> Calibration:
+    """Measure, and solve for the event rate that saturates the server at `scenario.knee_at` of `keys`."""
+    began = time.monotonic()
+    population = max(1, keys // scenario.fragments_per_user)
+    ping = stack.store.ping_us()
+    stack.web.use("scan", scenario.scan_count)
+    wanted_knee = scenario.knee_at * keys
+    small = round(SHARE_OF_KNEE * wanted_knee)
+    say(f"calibrating: {small:,} keys")
+    stack.web.warm(small, restart=False, seconds=120, check=stack.check)
+    stack.locust.load(scenario.reads_per_second, 0.0, population)
+    pause(0.5)
+    quiet = stack.store.snapshot()
+    pause(max(0.8, window_s / 3))
+    idle = stack.store.snapshot()
+    base = _busy(quiet, idle)
+    pattern = f"{KEY_PREFIX}:*:{NOBODY}:page-*"
+    one_scan_us = stack.store.scan_cost_us(pattern, scenario.scan_count, 0.3)
+    first_guess = BUSY_SHARE / (PATTERNS_PER_EVENT * one_scan_us / 1e6)
+    say(f"calibrating: {first_guess:.1f} events a second for {window_s:g} s")
+    stack.locust.load(scenario.reads_per_second, first_guess, population)
+    pause(0.7)
+    before = stack.store.snapshot()
+    pause(window_s)
+    after = stack.store.snapshot()
+    stack.locust.load(scenario.reads_per_second, 0.0, population)
+    visited = (after.commands["SCAN"][0] - before.commands.get("SCAN", (0.0, 0.0))[0]) * after.keys
+    if visited <= 0:
+        raise StackError(
+            "calibration saw no SCAN: the events do not reach the server. Look at logs/ in the run folder."
+        )
+    cost = (_busy(before, after) - base) * (after.at - before.at) / visited
+    if cost <= 0:
+        raise StackError(
+            "calibration saw no work in the server: the machine is too busy to measure. Try again."
+        )
+    share_entries = after.keys / small
+    events = (1 - base) / (PATTERNS_PER_EVENT * wanted_knee * share_entries * cost)
+    return Calibration(
+        ping_floor_us=statistics.median(ping),
+        base_utilisation=base,
+        keys=after.keys,
+        cost_alone_us_per_key=one_scan_us / idle.keys,
+        cost_us_per_key=cost * 1e6,
+        events_per_second=events,
+        predicted_knee_keys=wanted_knee * share_entries,
+        seconds=time.monotonic() - began,
+    )
+
+
+def _busy(before: Snapshot, after: Snapshot) -> float:
+    if before.main_thread_s is None or after.main_thread_s is None:
+        raise StackError("this server does not tell its main thread's CPU time, which calibration needs.")
+    return (after.main_thread_s - before.main_thread_s) / (after.at - before.at)

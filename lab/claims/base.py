@@ -1,0 +1,92 @@
+"""What a claim is, and how a run is judged by its claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from lab.runfolder import PhaseRecord, Run
+
+
+class Inapplicable(Exception):
+    """The server or the stack cannot answer this question; the text says why."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a run says of a claim: does it hold, the measured figure in words, and the figures behind it."""
+
+    holds: bool
+    measured: str
+    figures: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement with its bound, and the function that judges a run by it."""
+
+    id: str
+    statement: str
+    bound: str
+    check: Callable[[Run], Finding]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A claim and what became of it. `holds` is None where the claim is not applicable."""
+
+    claim: Claim
+    holds: bool | None
+    measured: str
+    figures: dict[str, float] = field(default_factory=dict)
+
+
+def judge(run: Run, claims: Sequence[Claim]) -> list[Outcome]:
+    """Judge a run by every claim. A run that lacks the phases a claim needs does not fulfil it."""
+    outcomes = []
+    for claim in claims:
+        if reason := run.facts.cannot.get(claim.id):
+            outcomes.append(Outcome(claim, None, f"not applicable: {reason}"))
+            continue
+        try:
+            finding = claim.check(run)
+            outcomes.append(Outcome(claim, finding.holds, finding.measured, finding.figures))
+        except Inapplicable as reason:
+            outcomes.append(Outcome(claim, None, f"not applicable: {reason}"))
+        except Missing as missing:
+            outcomes.append(Outcome(claim, False, f"not measured: {missing}"))
+    return outcomes
+
+
+class Missing(Exception):
+    """The run lacks a measurement that a claim needs."""
+
+
+def need_phase(run: Run, phase_id: str) -> PhaseRecord:
+    """The phase of that id, or `Missing`."""
+    phase = run.phase(phase_id)
+    if phase is None:
+        raise Missing(f"the run has no phase {phase_id!r}")
+    return phase
+
+
+def need_arm(run: Run, arm: str, at_least: int = 1) -> list[PhaseRecord]:
+    """The phases of an arm, at least so many, or `Missing`."""
+    phases = run.arm(arm)
+    if len(phases) < at_least:
+        raise Missing(f"{len(phases)} of at least {at_least} phases of {arm!r} were measured")
+    return phases
+
+
+def need_p99(run: Run, phase: PhaseRecord, probe: str = "main") -> float:
+    """A phase's p99 in ms from the intended time, or `Missing`."""
+    p99 = run.p99_ms(phase, probe)
+    if p99 is None:
+        raise Missing(f"probe {probe!r} recorded nothing in phase {phase.id!r}")
+    return p99
+
+
+def elevation(run: Run) -> float:
+    """How many times its first plateau p99 is at the top of the growth: the size of the trouble."""
+    grow = need_arm(run, "grow", 2)
+    return need_p99(run, grow[-1]) / need_p99(run, grow[0])

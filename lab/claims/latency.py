@@ -1,0 +1,166 @@
+"""Claims about what bystanders wait: judged on the open-loop probe, from the intended send time."""
+
+from __future__ import annotations
+
+from lab import stats
+from lab.claims.base import Claim, Finding, elevation, need_arm, need_p99, need_phase
+from lab.runfolder import PhaseRecord, Run
+
+
+def follows_keys(rank: float) -> Claim:
+    """p99 rises with the key count: in rank (Spearman), and by a slope whose interval lies above zero."""
+
+    def check(run: Run) -> Finding:
+        grow = need_arm(run, "grow", 4)
+        keys, p99s = [p.keys for p in grow], [need_p99(run, p) for p in grow]
+        rho = stats.spearman(keys, p99s)
+        slope = stats.bootstrap(
+            [run.latencies(p) for p in grow], lambda y: stats.theil_sen(keys, y)[0] * 1e5, run.facts.seed
+        )
+        return Finding(
+            rho >= rank and slope.low > 0,
+            f"rank correlation {rho:.3f}; {slope.value:.1f} ms per 100 000 keys "
+            f"(95 % interval {slope.low:.1f} to {slope.high:.1f})",
+            {
+                "spearman": rho,
+                "slope_ms_per_100k": slope.value,
+                "slope_low": slope.low,
+                "slope_high": slope.high,
+            },
+        )
+
+    return Claim(
+        "p99-follows-keys",
+        "p99 of bystanders rises with the key count",
+        f"rank correlation ≥ {rank:g} and the slope's interval above 0",
+        check,
+    )
+
+
+def rises(times: float) -> Claim:
+    """p99 at the top plateau is a multiple of the first."""
+
+    def check(run: Run) -> Finding:
+        grow = need_arm(run, "grow", 2)
+        first, top = need_p99(run, grow[0]), need_p99(run, grow[-1])
+        return Finding(
+            top / first >= times, f"{top / first:.1f} × ({first:.2f} → {top:.1f} ms)", {"ratio": top / first}
+        )
+
+    return Claim("p99-rises", "p99 at the top plateau is far above the first", f"≥ {times:g} ×", check)
+
+
+def fix_ratio(times: float) -> Claim:
+    """p99 under SCAN against p99 under the index, both at the full key count and the same offered load."""
+
+    def check(run: Run) -> Finding:
+        before, after = need_arm(run, "grow", 2)[-1], need_arm(run, "index", 2)[-1]
+        ratio = need_p99(run, before) / need_p99(run, after)
+        alike = abs(before.keys / after.keys - 1) <= 0.05
+        return Finding(
+            ratio >= times and alike,
+            f"{ratio:.0f} × at {after.keys:,.0f} keys ({need_p99(run, before):.1f} → {need_p99(run, after):.2f} ms)"
+            + ("" if alike else f", but the key counts differ: {before.keys:,.0f} and {after.keys:,.0f}"),
+            {"ratio": ratio},
+        )
+
+    return Claim(
+        "index-cures",
+        "at the same keys and load, p99 under SCAN is a multiple of p99 under the index",
+        f"≥ {times:g} ×",
+        check,
+    )
+
+
+def flat_under_index(share: float) -> Claim:
+    """Under the index p99 is flat: an equivalence bound, the index's worst rise against the cause's least.
+
+    The upper end of the rise under the index must stay within `share` of the lower end of the rise before
+    the fix; where that is not above zero there was no rise to compare with, and the claim fails.
+    """
+
+    def check(run: Run) -> Finding:
+        before, after = _rise(run, need_arm(run, "grow", 4)), _rise(run, need_arm(run, "index", 4))
+        worst = max(after.high, 0.0)
+        return Finding(
+            before.low > 0 and worst <= share * before.low,
+            f"rises by {after.value:.2f} ms at most {after.high:.2f} under the index, "
+            f"by {before.value:.1f} ms at least {before.low:.1f} before",
+            {"index_high_ms": after.high, "cause_low_ms": before.low},
+        )
+
+    return Claim(
+        "index-flat",
+        "under the index p99 does not rise with the key count",
+        f"rise ≤ {share:.0%} of the rise before the fix",
+        check,
+    )
+
+
+def _rise(run: Run, phases: list[PhaseRecord]) -> stats.Estimate:
+    return stats.bootstrap(
+        [run.latencies(p) for p in phases], stats.rise_over([p.keys for p in phases]), run.facts.seed
+    )
+
+
+def restart_restores(share: float, times: float) -> Claim:
+    """A restart takes the rise away while keys are few, and the returning keys bring it back."""
+
+    def check(run: Run) -> Finding:
+        grow = need_arm(run, "grow", 2)
+        first, top = need_p99(run, grow[0]), need_p99(run, grow[-1])
+        after, back = need_p99(run, need_phase(run, "restart")), need_p99(run, need_phase(run, "return"))
+        taken = (top - after) / (top - first) if top > first else 0.0
+        return Finding(
+            top / first >= times and taken >= share and back / first >= times,
+            f"the restart took {taken:.0%} of the rise away ({top:.1f} → {after:.2f} ms), the keys brought "
+            f"{back:.1f} ms back",
+            {"taken_away": taken, "back_ratio": back / first},
+        )
+
+    return Claim(
+        "restart-restores",
+        "a restart takes the rise away until the keys return",
+        f"≥ {share:.0%} of the rise gone, then ≥ {times:g} × the first plateau again",
+        check,
+    )
+
+
+def wrong_turn(claim_id: str, phase_id: str, what: str, within: float, times: float) -> Claim:
+    """`what` changes p99 by less than `within` while the trouble is there.
+
+    Near saturation p99 wanders by more than that from one moment to the next, so the two are not measured one after the
+    other: a second probe with `what` runs beside the main one, through the same moments on the same server, and
+    only their ratio is judged.
+    """
+
+    def check(run: Run) -> Finding:
+        phase = need_phase(run, phase_id)
+        plain, changed = need_p99(run, phase), need_p99(run, phase, phase_id)
+        change = changed / plain - 1
+        trouble = plain / need_p99(run, need_arm(run, "grow", 2)[0])
+        return Finding(
+            abs(change) < within and trouble >= times,
+            f"p99 {plain:.1f} → {changed:.1f} ms ({change:+.1%}) while p99 was {trouble:.0f} × the first plateau",
+            {"change": change, "trouble": trouble},
+        )
+
+    return Claim(
+        claim_id,
+        f"{what} do not help"
+        if what.endswith("s") and not what.startswith("a ")
+        else f"{what} does not help",
+        f"p99 changes by < {within:.0%} while it is ≥ {times:g} × the first plateau",
+        check,
+    )
+
+
+__all__ = [
+    "elevation",
+    "fix_ratio",
+    "flat_under_index",
+    "follows_keys",
+    "restart_restores",
+    "rises",
+    "wrong_turn",
+]

@@ -1,0 +1,87 @@
+"""Claims about the server: its execution times, its slow log, its saturation."""
+
+from __future__ import annotations
+
+from lab import operational
+from lab.claims.base import Claim, Finding, Missing, elevation, need_arm
+from lab.runfolder import Run
+
+VICTIMS = ("GET", "SET", "DEL", "UNLINK")
+
+
+def execution_steady(server_times: float, client_times: float) -> Claim:
+    """Execution time of GET on the server hardly moves while the client's p99 does: the rest is waiting."""
+
+    def check(run: Run) -> Finding:
+        grow = need_arm(run, "grow", 2)
+        first, top = grow[0].execution_us("GET"), grow[-1].execution_us("GET")
+        if first is None or top is None:
+            raise Missing("the server counted no GET")
+        client = elevation(run)
+        return Finding(
+            top / first < server_times and client >= client_times,
+            f"on the server {first:.2f} → {top:.2f} µs ({top / first:.2f} ×), for the client {client:.1f} ×",
+            {"server_ratio": top / first, "client_ratio": client},
+        )
+
+    return Claim(
+        "execution-steady",
+        "the server executes GET as fast as before while the client's p99 climbs",
+        f"execution time < {server_times:g} ×, client p99 ≥ {client_times:g} ×",
+        check,
+    )
+
+
+def victims_never_slow(times: float) -> Claim:
+    """GET, SET, DEL and UNLINK stay out of the slow log although their p99 is a multiple of what it was."""
+
+    def check(run: Run) -> Finding:
+        need_arm(run, "grow", 2)
+        entries: dict[str, int] = {}
+        for row in run.slowlog:
+            entries[row["command"]] = entries.get(row["command"], 0) + 1
+        victims = sum(entries.get(command, 0) for command in VICTIMS)
+        client = elevation(run)
+        named = (
+            ", ".join(f"{n} {c}" for c, n in sorted(entries.items(), key=lambda item: -item[1])) or "nothing"
+        )
+        return Finding(
+            victims == 0 and client >= times,
+            f"the slow log holds {named}; the client's p99 rose {client:.1f} ×",
+            {"victims": float(victims), "client_ratio": client},
+        )
+
+    return Claim(
+        "victims-not-slow",
+        f"no {', '.join(VICTIMS[:-1])} or {VICTIMS[-1]} enters the slow log while their p99 climbs",
+        f"none at the threshold, client p99 ≥ {times:g} ×",
+        check,
+    )
+
+
+def knee_predicted(within: float) -> Claim:
+    """The key count at which the server saturates is where calibration said it would be."""
+
+    def check(run: Run) -> Finding:
+        predicted = run.facts.calibration.get("predicted_knee_keys")
+        if not predicted:
+            raise Missing("the run was not calibrated")
+        observed = operational.knee(run)
+        if observed is None:
+            return Finding(
+                False,
+                f"predicted {predicted:,.0f} keys; none observed: demand does not reach the server's capacity",
+            )
+        error = predicted / observed - 1
+        return Finding(
+            abs(error) <= within,
+            f"predicted {predicted:,.0f} keys, observed {observed:,.0f} ({error:+.1%})",
+            {"predicted": predicted, "observed": observed, "error": error},
+        )
+
+    return Claim(
+        "knee-predicted",
+        "the server saturates at the key count that calibration predicted",
+        f"within {within:.0%}",
+        check,
+    )

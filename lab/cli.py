@@ -1,0 +1,232 @@
+"""The command line of the lab."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import click
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from lab import errors, scenarios
+from lab.errors import LabError, UsageError
+
+app = typer.Typer(
+    name="lab",
+    help="Reproduce published Redis latency incidents, and judge every run by its claims.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Folder = Annotated[Path, typer.Argument(help="A run folder.", metavar="DIR")]
+
+
+@app.command("list")
+def list_scenarios(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+    """Show every scenario with its source and its claims."""
+    known = scenarios.catalogue().values()
+    if as_json:
+        print(
+            json.dumps(
+                [
+                    {
+                        "id": s.id,
+                        "title": s.title,
+                        "story": s.story,
+                        "source": s.source,
+                        "paces": {name: vars(pace) for name, pace in s.paces.items()},
+                        "claims": [
+                            {"id": c.id, "statement": c.statement, "bound": c.bound} for c in s.claims
+                        ],
+                        "refutes": s.refutes,
+                    }
+                    for s in known
+                ],
+                indent=1,
+            )
+        )
+        return
+    console = Console(highlight=False)
+    for scenario in known:
+        console.print(f"[bold]{scenario.id}[/bold]  {scenario.title}")
+        console.print(f"  {scenario.story}")
+        console.print(f"  source: {scenario.source}")
+        for claim in scenario.claims:
+            console.print(
+                f"  {'refutes' if scenario.refutes else 'claims'}: {claim.statement} ({claim.bound})"
+            )
+        console.print()
+
+
+@app.command()
+def doctor() -> None:
+    """Say what is missing on this machine, and the command that mends it."""
+    from lab.doctor import examine
+
+    console = Console(highlight=False)
+    findings = examine()
+    for finding in findings:
+        mark = "ok  " if finding.ok else "MISS" if finding.needed else "opt "
+        console.print(f"{mark} {finding.what}: {finding.detail}")
+    if not all(finding.ok for finding in findings if finding.needed):
+        raise typer.Exit(errors.STACK_BROKE)
+
+
+@app.command()
+def run(
+    scenario: Annotated[str, typer.Argument(help="Which scenario; `lab list` shows them.", metavar="ID")],
+    server: Annotated[str, typer.Option(help="embedded, valkey or redis.")] = "embedded",
+    stack: Annotated[str, typer.Option(help="native: processes of this machine.")] = "native",
+    pace: Annotated[str, typer.Option(help="quick, standard or full.")] = "standard",
+    keys: Annotated[int | None, typer.Option(help="Entries to cache at the top.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of arrivals and resampling.", min=0)] = 1,
+    out: Annotated[Path | None, typer.Option(help="Run folder; a new one under runs/ if left out.")] = None,
+    url: Annotated[str | None, typer.Option(help="A server that already runs: redis://host:port/0.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port of the lab's own server.", min=1, max=65535)] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask before writing to a non-empty --url.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print result.json, and nothing else, on stdout.")
+    ] = False,
+) -> None:
+    """Run a scenario and judge it by its claims."""
+    from lab.experiment import Request, conduct
+    from lab.live import LiveDisplay
+    from lab.report import write_report
+
+    if stack != "native":
+        raise UsageError(f"there is no stack {stack!r}; this lab knows native.")
+    if url and not yes:
+        _ask_first(url)
+    request = Request(scenarios.find(scenario), server, pace, keys, seed, out, url, port)
+    console = Console(stderr=True, highlight=False)
+    console.print(f"[bold]{request.scenario.id}[/bold]: {request.scenario.story}")
+    with LiveDisplay(console) as display:
+        finished, verdict = conduct(request, display)
+        display.say("drawing the report")
+        report = write_report(finished)
+    if as_json:
+        print((finished.folder / "result.json").read_text())
+    else:
+        show_verdict(Console(highlight=False), finished.folder)
+        print(f"report: {report.resolve()}")
+    raise typer.Exit(verdict.exit_code)
+
+
+@app.command()
+def report(folder: Folder) -> None:
+    """Judge a run folder again and redraw its report."""
+    from lab.report import write_report
+    from lab.runfolder import Run
+    from lab.verdict import reach, write_result
+
+    finished = Run(folder)
+    verdict = reach(finished)
+    write_result(finished, verdict)
+    path = write_report(finished)
+    show_verdict(Console(highlight=False), folder)
+    print(f"report: {path.resolve()}")
+    raise typer.Exit(verdict.exit_code)
+
+
+@app.command()
+def compare(first: Folder, second: Folder) -> None:
+    """Put two runs side by side: plateaus, claims, and where they differ."""
+    from lab.compare import comparison
+    from lab.runfolder import Run
+
+    comparison(Console(highlight=False), Run(first), Run(second))
+
+
+def show_verdict(console: Console, folder: Path) -> None:
+    """Print claims, validity and the verdict of a judged run folder."""
+    result = json.loads((folder / "result.json").read_text())
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in ("", "claim", "bound", "measured"):
+        table.add_column(heading, overflow="fold")
+    words = {True: "holds", False: "refuted", None: "n/a"}
+    for claim in result["claims"]:
+        table.add_row(words[claim["holds"]], claim["statement"], claim["bound"], claim["measured"])
+    console.print(table)
+    console.print()
+    for check in result["validity"]:
+        console.print(f"{'valid  ' if check['ok'] else 'INVALID'} {check['check']}: {check['detail']}")
+    console.print()
+    console.print(f"[bold]{verdict_sentence(result)}[/bold]")
+
+
+def verdict_sentence(result: dict[str, object]) -> str:
+    """The verdict in a sentence."""
+    if result["holds"] is None:
+        return "No verdict: the run is not valid. Close other programs, or take a calmer machine, and run it again."
+    if result["refutes"]:
+        return (
+            "The control is as it should be: without the cause every applicable claim is refuted."
+            if result["holds"]
+            else "The control is not as it should be: a claim held without its cause."
+        )
+    return "Every claim holds." if result["holds"] else "A claim was refuted."
+
+
+def _ask_first(url: str) -> None:
+    from lab.stacks.native import address_of
+    from lab.store import Store
+
+    address = address_of(url)
+    store = Store(url, timeout_s=5)
+    keys = store.keys()
+    store.close()
+    if not keys:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"{address} holds {keys:,} keys. Say --yes if the lab may write its own keys beside them."
+        )
+    print(
+        f"{address} holds {keys:,} keys. The lab will saturate this server, write keys that begin with "
+        "'latency-lab', and remove only those.",
+        file=sys.stderr,
+    )
+    if not typer.confirm("Go on?", err=True):
+        raise UsageError("nothing was done.")
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def main() -> int:
+    """Entry point: the exit codes of the contract, and one line for each error."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGHUP, _interrupt)
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(args=sys.argv[1:], prog_name="lab", standalone_mode=False)
+        return code if isinstance(code, int) else errors.HOLDS
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message())
+        return errors.USAGE
+    except click.ClickException as error:
+        return _complain(error.format_message(), errors.USAGE)
+    except (KeyboardInterrupt, click.Abort):
+        return _complain("interrupted; every process was ended, samples so far are kept.", errors.INTERRUPTED)
+    except LabError as error:
+        return _complain(str(error), error.exit_code)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return errors.HOLDS
+
+
+def _complain(message: str, code: int) -> int:
+    print("lab: " + " ".join(message.split()), file=sys.stderr)
+    return code

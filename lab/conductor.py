@@ -1,0 +1,212 @@
+"""Walks a scenario's phases on a stack and leaves a run folder."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from lab.calibration import calibrate
+from lab.processes import Child, CpuMeter
+from lab.recorder import Recorder, Row
+from lab.runfolder import PhaseRecord, RunFacts, RunWriter
+from lab.scenario import Pace, Phase, ProbeSpec, Scenario
+from lab.service import Metrics, bucket_quantile, scrape
+from lab.stacks.native import NativeStack
+from lab.store import Snapshot
+
+FILL_S = 600.0
+MAIN = ProbeSpec("main")
+
+
+class Display(Protocol):
+    """Where progress is shown."""
+
+    def say(self, text: str) -> None: ...
+    def phase(self, number: int, total: int, phase: Phase, seconds: float) -> None: ...
+    def row(self, row: Row) -> None: ...
+    def finished(self, record: PhaseRecord, p99_ms: float | None) -> None: ...
+
+
+@dataclass
+class _Mark:
+    """Everything that is counted, at one moment."""
+
+    store: Snapshot
+    metrics: Metrics
+    probes: dict[str, dict[str, float]]
+
+
+class Conductor:
+    """One run. `run` leaves the facts of all finished phases in the folder, also when it is interrupted."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        pace: Pace,
+        stack: NativeStack,
+        writer: RunWriter,
+        facts: RunFacts,
+        display: Display,
+    ) -> None:
+        self._scenario = scenario
+        self._pace = pace
+        self._stack = stack
+        self._writer = writer
+        self._facts = facts
+        self._display = display
+        self._recorder = Recorder(stack, writer, display.row)
+        self._population = max(1, facts.keys // scenario.fragments_per_user)
+
+    def run(self) -> None:
+        """Calibrate, then walk the phases. Raises `StackError` when the stack breaks."""
+        recorder, facts = self._recorder, self._facts
+        try:
+            recorder.start()
+            main = self._stack.start_probe(MAIN, self._scenario.probe_per_second)
+            recorder.follow("main", main)
+            recorder.phase = "calibration"
+            self._display.say("calibrating: idle server")
+            window = max(2.0, min(self._pace.plateau_s, 6.0))
+            found = calibrate(self._stack, self._scenario, facts.keys, window, self._pause, self._display.say)
+            facts.calibration = found.as_dict()
+            facts.load["events_per_second"] = found.events_per_second
+            self._display.say(
+                f"a scanned key costs {found.cost_us_per_key:.3f} µs; "
+                f"{found.events_per_second:.1f} events a second saturate the server at {found.predicted_knee_keys:,.0f} keys"
+            )
+            self._empty("calibration ends")
+            self._stack.locust.load(
+                self._scenario.reads_per_second, found.events_per_second, self._population
+            )
+            phases = self._scenario.phases
+            for number, phase in enumerate(phases, start=1):
+                self._walk(number, len(phases), phase)
+        finally:
+            recorder.stop()
+            self._writer.facts(facts)
+
+    def _walk(self, number: int, total: int, phase: Phase) -> None:
+        stack, recorder = self._stack, self._recorder
+        seconds = self._pace.plateau_s * phase.weight
+        self._display.phase(number, total, phase, seconds)
+        recorder.phase, recorder.strategy = phase.id, phase.strategy
+        extra = [(spec, stack.start_probe(spec, self._scenario.probe_per_second)) for spec in phase.probes]
+        if phase.empty:
+            self._empty("restart" if stack.owns_store else "emptied")
+        if not self._facts.phases or self._facts.phases[-1].strategy != phase.strategy:
+            self._note("switch", f"strategy {phase.strategy}")
+        stack.web.use(phase.strategy, self._scenario.scan_count)
+        stack.web.warm(
+            round(phase.keys * self._facts.keys), restart=phase.empty, seconds=FILL_S, check=self._check
+        )
+        for spec, child in extra:
+            recorder.follow(spec.name, child)
+        self._pause(self._pace.settle_s)
+        while not all(recorder.heard(spec.name) for spec, _ in extra):
+            self._pause(0.05)
+        record, p99 = self._measure(phase, seconds, extra)
+        for _, child in extra:
+            stack.forget(child)
+        self._facts.phases.append(record)
+        self._writer.facts(self._facts)
+        self._display.finished(record, p99)
+
+    def _measure(
+        self, phase: Phase, seconds: float, extra: list[tuple[ProbeSpec, Child]]
+    ) -> tuple[PhaseRecord, float | None]:
+        stack, recorder = self._stack, self._recorder
+        names = ["main", *(spec.name for spec, _ in extra)]
+        cpu = CpuMeter()
+        cpu.look(stack.pids())
+        stack.locust.reset()
+        before = self._mark(names)
+        worst_lag = dict.fromkeys(names, 0.0)
+        end = before.store.at + seconds
+        while (left := end - time.time()) > 0:
+            self._pause(min(left, 0.25))
+            for name in names:
+                worst_lag[name] = max(worst_lag[name], recorder.lag_p99_us(name))
+        tallies = stack.locust.tallies()
+        shares, machine = cpu.look(stack.pids())
+        after = self._mark(names)
+        record = self._record(phase, before, after, tallies, shares, machine, worst_lag)
+        return record, recorder.p99_ms(record.t0, record.t1)
+
+    def _mark(self, probes: list[str]) -> _Mark:
+        stack = self._stack
+        return _Mark(
+            stack.store.snapshot(),
+            scrape([stack.web.text("/metrics"), stack.invalidator.text("/metrics")]),
+            {name: self._recorder.totals(name) for name in probes},
+        )
+
+    def _record(
+        self,
+        phase: Phase,
+        before: _Mark,
+        after: _Mark,
+        tallies: dict[str, Any],
+        shares: dict[str, float],
+        machine: dict[str, float],
+        lags: dict[str, float],
+    ) -> PhaseRecord:
+        t0, t1 = before.store.at, after.store.at
+        utilisation = None
+        if before.store.main_thread_s is not None and after.store.main_thread_s is not None:
+            utilisation = (after.store.main_thread_s - before.store.main_thread_s) / (t1 - t0)
+        commands = {}
+        for name, (calls, usec) in after.store.commands.items():
+            old_calls, old_usec = before.store.commands.get(name, (0.0, 0.0))
+            if calls > old_calls:
+                commands[name] = {"calls": calls - old_calls, "usec": usec - old_usec}
+        covered = float(tallies["seconds"])  # almost, not exactly, the length of the phase
+        p99 = bucket_quantile(before.metrics.get_buckets, after.metrics.get_buckets, 0.99)
+        return PhaseRecord(
+            id=phase.id,
+            arm=phase.arm,
+            title=phase.title,
+            strategy=phase.strategy,
+            t0=t0,
+            t1=t1,
+            keys=(before.store.keys + after.store.keys) / 2,
+            commands=commands,
+            utilisation=utilisation,
+            events={
+                "offered_per_s": (tallies["events"]["count"] - tallies["events"]["failures"]) / covered,
+                "finished_per_s": (after.metrics.finished - before.metrics.finished) / (t1 - t0),
+                "in_flight_end": after.metrics.in_flight,
+                "failures": float(tallies["events"]["failures"] + tallies["reads"]["failures"]),
+            },
+            slowlog=self._recorder.slow_since(t0),
+            client_p99_ms={"app": p99 * 1000 if p99 else None, "locust": tallies["reads"]["p99_ms"]},
+            probes={
+                name: {
+                    **{key: value - before.probes[name][key] for key, value in after.probes[name].items()},
+                    "lag_p99_us": lags[name],
+                    "rate": (after.probes[name]["sent"] - before.probes[name]["sent"]) / (t1 - t0),
+                }
+                for name in lags
+            },
+            machine=machine,
+            processes=shares,
+            memory_mb=self._stack.memory_mb(),
+        )
+
+    def _empty(self, why: str) -> None:
+        self._note("restart", why)
+        self._stack.empty()
+
+    def _note(self, kind: str, text: str) -> None:
+        self._facts.marks.append({"t": time.time(), "kind": kind, "text": text})
+
+    def _pause(self, seconds: float) -> None:
+        """Sleep, and notice within a quarter of a second when something breaks."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, 0.25))
+            self._check()
+
+    def _check(self) -> None:
+        self._stack.check()
+        self._recorder.raise_if_broken()

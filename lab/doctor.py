@@ -1,0 +1,99 @@
+"""What is missing on this machine, and the command that mends it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from lab.servers import SERVERS, version_of
+
+MEMORY_GB = 1.5
+DISK_GB = 0.5
+CORES = 2
+BUSY_MOST = 0.25
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at. `needed` is False for what only some commands use."""
+
+    what: str
+    ok: bool
+    detail: str
+    needed: bool = True
+
+
+def examine() -> list[Finding]:
+    """Look at everything a native run needs. Takes about half a second; changes nothing."""
+    return [_python(), _packages(), *_servers(), _cores(), _memory(), _disk(), _quiet(), _docker()]
+
+
+def _python() -> Finding:
+    ok = sys.version_info >= (3, 11)
+    return Finding("Python", ok, platform.python_version() + ("" if ok else ": install 3.11 or newer"))
+
+
+def _packages() -> Finding:
+    names = ("redis", "flask", "gunicorn", "locust", "hdrh", "scipy", "altair", "typer")
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    if missing:
+        return Finding("packages", False, f"{', '.join(missing)} missing: remove .venv and run bin/lab again")
+    return Finding("packages", True, "installed from requirements.lock")
+
+
+def _servers() -> list[Finding]:
+    findings = []
+    for server in SERVERS.values():
+        binary = server.find()
+        detail = version_of(binary) if binary else server.install
+        findings.append(
+            Finding(f"server {server.name}", binary is not None, detail, needed=server.name == "embedded")
+        )
+    return findings
+
+
+def _cores() -> Finding:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return Finding(
+        "cores", cores >= CORES, f"{cores}; a run needs {CORES}: one for the server, one for everybody else"
+    )
+
+
+def _memory() -> Finding:
+    free = psutil.virtual_memory().available / 1e9
+    return Finding(
+        "memory",
+        free >= MEMORY_GB,
+        f"{free:.1f} GB available; a run with 200 000 keys needs {MEMORY_GB:g} GB",
+    )
+
+
+def _disk() -> Finding:
+    place = Path.cwd()
+    free = shutil.disk_usage(place).free / 1e9
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            writable = True
+    except OSError:
+        writable = False
+    detail = f"{free:.1f} GB free in {place}" if writable else f"{place} cannot be written: use --out"
+    return Finding("disk", free >= DISK_GB and writable, detail)
+
+
+def _quiet() -> Finding:
+    busy = psutil.cpu_percent(interval=0.5) / 100
+    more = "" if busy <= BUSY_MOST else ": close other programs, or runs will not be valid"
+    return Finding("a quiet machine", busy <= BUSY_MOST, f"{busy:.0%} busy{more}", needed=False)
+
+
+def _docker() -> Finding:
+    found = shutil.which("docker") is not None
+    return Finding("docker", found, "found" if found else "not found; no command here needs it", needed=False)

@@ -1,0 +1,142 @@
+"""One experiment from beginning to end: folder, stack, conductor, verdict. Everything is taken down again."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import shutil
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+
+from lab.conductor import Conductor, Display
+from lab.errors import UsageError
+from lab.runfolder import Run, RunFacts, RunWriter, make_folder
+from lab.scenario import Scenario
+from lab.servers import SERVERS
+from lab.stacks.native import NativeStack, address_of
+from lab.verdict import Verdict, reach, write_result
+
+FEWEST_KEYS, MOST_KEYS = 10_000, 50_000_000
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a person asked for."""
+
+    scenario: Scenario
+    server: str
+    pace: str
+    keys: int | None
+    seed: int
+    out: Path | None
+    url: str | None = None
+    port: int | None = None
+
+
+def command_of(request: Request) -> str:
+    """The command that repeats a run (into a folder of its own)."""
+    words = ["bin/lab", "run", request.scenario.id, "--pace", request.pace]
+    if request.url:
+        words += ["--url", request.url]
+    elif request.server != "embedded":
+        words += ["--server", request.server]
+    if request.keys is not None:
+        words += ["--keys", str(request.keys)]
+    return shlex.join([*words, "--seed", str(request.seed)])
+
+
+def host_facts() -> dict[str, str | int | float]:
+    """What machine this is."""
+    return {
+        "system": f"{platform.system()} {platform.release()}",
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "cores": os.cpu_count() or 1,
+        "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
+        "python": platform.python_version(),
+    }
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or "unknown"
+
+
+def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
+    """Run it. Raises `LabError`; whatever happens, every process is ended and the samples so far are kept."""
+    scenario = request.scenario
+    if request.pace not in scenario.paces:
+        raise UsageError(
+            f"there is no pace {request.pace!r}; {scenario.id} knows {', '.join(scenario.paces)}."
+        )
+    if request.server not in SERVERS:
+        raise UsageError(f"there is no server {request.server!r}; the lab knows {', '.join(SERVERS)}.")
+    pace = scenario.paces[request.pace]
+    keys = request.keys if request.keys is not None else pace.keys
+    if not FEWEST_KEYS <= keys <= MOST_KEYS:
+        raise UsageError(f"--keys must be between {FEWEST_KEYS:,} and {MOST_KEYS:,}, not {keys:,}.")
+    if request.url:
+        address_of(request.url)
+    started = datetime.now(UTC)
+    folder = make_folder(request.out or Path("runs") / f"{started:%Y%m%d-%H%M%S}-{scenario.id}")
+    writer = RunWriter(folder)
+    stack = None
+    facts = RunFacts(
+        scenario=scenario.id,
+        title=scenario.title,
+        story=scenario.story,
+        source=scenario.source,
+        refutes=scenario.refutes,
+        server="",
+        server_version="",
+        stack="native",
+        pace=request.pace,
+        seed=request.seed,
+        keys=keys,
+        started=started.isoformat(timespec="seconds"),
+        command=command_of(request),
+        host=host_facts(),
+        load={
+            "reads_per_second": scenario.reads_per_second,
+            "probe_per_second": scenario.probe_per_second,
+            "events_per_second": 0.0,
+        },
+        scan_count=scenario.scan_count,
+        slowlog_threshold_us=scenario.slowlog_threshold_us,
+    )
+    finished = False
+    try:
+        stack = NativeStack(
+            scenario, SERVERS[request.server], folder, request.seed, request.url, request.port
+        )
+        stack.up(display.say)
+        facts.server, facts.server_version = stack.store.identity()
+        if not stack.owns_store:
+            facts.cannot["restart-restores"] = "the lab does not restart a server that it did not start"
+        Conductor(scenario, pace, stack, writer, facts, display).run()
+        finished = True
+    finally:
+        try:
+            if stack:
+                display.say("taking the stack down")
+                stack.down()
+        finally:
+            facts.interrupted = not finished
+            try:
+                writer.facts(facts)
+            finally:
+                writer.close()
+                shutil.rmtree(folder / "state", ignore_errors=True)
+    run = Run(folder)
+    verdict = reach(run)
+    write_result(run, verdict)
+    return run, verdict

@@ -1,0 +1,37 @@
+"""Operational analysis: utilisation, demand and the knee (Denning and Buzen, ACM Computing Surveys 10(3), 1978).
+
+Utilisation law: U = X · S, busy share = throughput × service time. The *demand* that arrivals put on the server is
+arrival rate × S = U · (arrivals / completions): below saturation it equals U; above, U stays at 1 while the
+demand goes on, because completions fall behind arrivals. The knee is where the demand reaches 1.
+"""
+
+from __future__ import annotations
+
+import math
+
+from lab import stats
+from lab.runfolder import PhaseRecord, Run
+
+PATTERNS_PER_EVENT = 3
+"""Each event runs one pattern per area of the storefront (page, cart, offer)."""
+
+
+def demand(phase: PhaseRecord, scan_count: int) -> float | None:
+    """The load on the server's main thread that arrivals ask for, as a share of its capacity; None unknown.
+
+    Work is counted in SCAN calls: an event asks for one iteration per pattern, ⌈keys / COUNT⌉ calls each.
+    """
+    if phase.utilisation is None:
+        return None
+    served = phase.rate("SCAN")
+    if not served:
+        return phase.utilisation
+    asked = phase.events.get("offered_per_s", 0.0) * PATTERNS_PER_EVENT * math.ceil(phase.keys / scan_count)
+    return phase.utilisation * max(1.0, asked / served)
+
+
+def knee(run: Run) -> float | None:
+    """The key count where the demand reaches 1, from a line through the plateaus near it; None if it never does."""
+    grow = [(p.keys, demand(p, run.facts.scan_count)) for p in run.arm("grow")]
+    known = [(keys, load) for keys, load in grow if load is not None]
+    return stats.crossing([k for k, _ in known], [d for _, d in known], 1.0, window=(0.4, 1.6))

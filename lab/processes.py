@@ -1,0 +1,179 @@
+"""Child processes: started in groups of their own, watched, and ended whatever happens to the lab."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from lab.errors import StackError
+
+_PR_SET_PDEATHSIG = 1
+
+
+def _end_with_parent() -> None:
+    """On Linux, have the kernel end the child when the lab dies without a chance to do it itself (SIGKILL)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+class Child:
+    """One process of the stack. Its output goes to a log file, from which its last words are told."""
+
+    def __init__(
+        self,
+        name: str,
+        command: list[str],
+        log: Path,
+        env: dict[str, str] | None = None,
+        cwd: Path | None = None,
+        pipe: bool = False,
+    ) -> None:
+        self.name = name
+        self.log = log
+        try:
+            with log.open("ab") as sink:
+                self.process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE if pipe else sink,
+                    stderr=sink,
+                    env={**os.environ, **(env or {})},
+                    cwd=cwd,
+                    start_new_session=True,  # Ctrl-C reaches the lab alone, which ends its children in order
+                    preexec_fn=_end_with_parent,
+                )
+        except OSError as error:
+            raise StackError(f"{name} could not be started ({command[0]}): {error.strerror}.") from error
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self.process.pid
+
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self.process.poll() is None
+
+    def last_words(self) -> str:
+        """The last line of its log, for an error message."""
+        try:
+            lines = [
+                line.strip() for line in self.log.read_text(errors="replace").splitlines() if line.strip()
+            ]
+        except OSError:
+            return ""
+        return lines[-1][-300:] if lines else ""
+
+    def check(self) -> None:
+        """Raise `StackError` if it has ended."""
+        if not self.alive():
+            words = self.last_words()
+            raise StackError(
+                f"{self.name} ended unexpectedly (exit code {self.process.returncode})"
+                + (f": {words}" if words else ".")
+            )
+
+    def stop(self, patience_s: float = 5.0) -> None:
+        """End it and its children: SIGTERM, then SIGKILL. Safe to call twice."""
+        if self.alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(patience_s)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.process.wait()
+        if self.process.stdout:
+            self.process.stdout.close()
+
+
+def stop_all(children: list[Child]) -> None:
+    """Ask all to end at once, then wait for each."""
+    for child in children:
+        if child.alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGTERM)
+    for child in children:
+        child.stop()
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def port_taken(port: int) -> bool:
+    """Whether something on 127.0.0.1 holds the port."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return True
+    return False
+
+
+class CpuMeter:
+    """CPU seconds of process trees and of the whole machine, as shares of one core since the last look."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, float] = {}
+        self._machine = _machine_seconds()
+        self._at = time.monotonic()
+
+    def look(self, pids: dict[str, int]) -> tuple[dict[str, float], dict[str, float]]:
+        """Shares by name, and of the machine: ``busy``, ``steal`` and ``others`` (busy, but none of ours)."""
+        now, machine = time.monotonic(), _machine_seconds()
+        elapsed = max(now - self._at, 1e-6)
+        shares = {}
+        for name, pid in {**pids, "lab": os.getpid()}.items():
+            seconds = _tree_seconds(pid)
+            before = self._seen.get(name)
+            shares[name] = max(0.0, seconds - before) / elapsed if before is not None else 0.0
+            self._seen[name] = seconds
+        busy, steal = ((machine[i] - self._machine[i]) / elapsed for i in (0, 1))
+        self._machine, self._at = machine, now
+        others = max(0.0, busy - sum(shares.values()))
+        return shares, {"busy": busy, "steal": steal, "others": others}
+
+
+def _machine_seconds() -> tuple[float, float]:
+    times = psutil.cpu_times()
+    steal = float(getattr(times, "steal", 0.0))
+    return float(
+        sum(times) - times.idle - getattr(times, "iowait", 0.0) - steal - getattr(times, "guest", 0.0)
+    ), steal
+
+
+def _tree_seconds(pid: int) -> float:
+    total = 0.0
+    with contextlib.suppress(psutil.Error):
+        process = psutil.Process(pid)
+        members = [process] if pid == os.getpid() else [process, *process.children(recursive=True)]
+        for member in members:
+            with contextlib.suppress(psutil.Error):
+                times = member.cpu_times()
+                total += times.user + times.system
+    return total
+
+
+def tree_memory_mb(pid: int) -> float:
+    """Resident memory of a process and its children, in MB."""
+    total = 0
+    with contextlib.suppress(psutil.Error):
+        process = psutil.Process(pid)
+        for member in [process, *process.children(recursive=True)]:
+            with contextlib.suppress(psutil.Error):
+                total += member.memory_info().rss
+    return total / 1e6

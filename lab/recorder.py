@@ -1,0 +1,221 @@
+"""Samples the scene once a second into the run folder, and reads the probes' lines as they come."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lab.errors import LabError, StackError
+from lab.processes import Child, CpuMeter
+from lab.runfolder import RunWriter, values_of
+from lab.service import Metrics, bucket_quantile, scrape
+from lab.stacks.native import NativeStack
+from lab.store import Snapshot
+
+Row = dict[str, float | str | None]
+COMMANDS = ("GET", "SET", "UNLINK", "SCAN", "KEYS", "SSCAN")
+
+
+class Recorder:
+    """Runs in threads of its own; `raise_if_broken` brings their errors to the conductor.
+
+    A second in which the server does not answer (it is being restarted) becomes a row with gaps.
+    """
+
+    def __init__(self, stack: NativeStack, writer: RunWriter, on_row: Callable[[Row], None]) -> None:
+        self._stack = stack
+        self._writer = writer
+        self._on_row = on_row
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._error: LabError | None = None
+        self._probes: dict[str, dict[str, Any]] = {}
+        self._totals: dict[str, dict[str, float]] = {}
+        self._slow: list[tuple[float, str, int]] = []
+        self._seen: set[str] = set()
+        self._main: deque[dict[str, Any]] = deque(maxlen=1000)
+        self._cpu = CpuMeter()
+        self.phase = "start"
+        self.strategy = ""
+        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+
+    def start(self) -> None:
+        """Begin to sample."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the sample under way."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=5)
+
+    def raise_if_broken(self) -> None:
+        """Raise what went wrong in a thread (a full disk, for instance)."""
+        if self._error:
+            raise self._error
+
+    def follow(self, name: str, child: Child) -> None:
+        """Read a probe's lines in a thread until it ends."""
+        threading.Thread(target=self._follow, args=(name, child), name=f"probe-{name}", daemon=True).start()
+
+    def heard(self, name: str) -> bool:
+        """Whether a probe has sent its first line."""
+        return name in self._probes
+
+    def totals(self, name: str) -> dict[str, float]:
+        """What a probe has done since it started: sent, received, errors."""
+        with self._lock:
+            return dict(self._totals.get(name, {"sent": 0.0, "received": 0.0, "errors": 0.0}))
+
+    def lag_p99_us(self, name: str) -> float:
+        """The probe's own lateness in its newest interval."""
+        with self._lock:
+            return float(self._probes.get(name, {}).get("lag_p99_us") or 0.0)
+
+    def p99_ms(self, t0: float, t1: float) -> float | None:
+        """The main probe's p99 between two moments, for showing progress."""
+        with self._lock:
+            lines = [
+                line for line in self._main if line["t"] - line["interval_s"] >= t0 - 0.01 and line["t"] <= t1
+            ]
+        values = [value for line in lines for value in values_of(line["intended"])]
+        return float(np.percentile(values, 99)) / 1000 if values else None
+
+    def slow_since(self, t: float) -> dict[str, dict[str, float]]:
+        """Entries of the slow log since a moment: command → count and longest duration."""
+        found: dict[str, dict[str, float]] = {}
+        with self._lock:
+            entries = [entry for entry in self._slow if entry[0] >= t - 1]  # the log counts whole seconds
+        for _, command, duration in entries:
+            seen = found.setdefault(command, {"count": 0.0, "max_us": 0.0})
+            seen["count"] += 1
+            seen["max_us"] = max(seen["max_us"], duration)
+        return found
+
+    def _follow(self, name: str, child: Child) -> None:
+        stream = child.process.stdout
+        assert stream is not None
+        try:
+            for raw in stream:
+                try:
+                    line = json.loads(raw)
+                except ValueError:  # the last line of a probe that was ended
+                    continue
+                with self._lock:
+                    self._probes[name] = line
+                    total = self._totals.setdefault(name, {"sent": 0.0, "received": 0.0, "errors": 0.0})
+                    for key in total:
+                        total[key] += line[key]
+                    self._writer.probe(name, line)
+                    if name == "main":
+                        self._main.append(line)
+        except LabError as error:
+            self._error = error
+        except ValueError:  # the pipe was closed while we read: the probe is no longer needed
+            return
+
+    def _run(self) -> None:
+        before: tuple[Snapshot, Metrics] | None = None
+        due = time.monotonic()
+        while not self._stop.is_set():
+            due += 1.0
+            if self._stop.wait(max(0.0, due - time.monotonic())):
+                return
+            due = max(due, time.monotonic() - 1.0)  # a slow second is not made up for by a burst
+            try:
+                before = self._sample(before)
+            except StackError as error:
+                if "cannot write" in str(error):
+                    self._error = error
+                    return
+                before = None
+                self._write(
+                    {**self._blank(), "t": time.time(), "phase": self.phase, "strategy": self.strategy}
+                )
+
+    def _sample(self, before: tuple[Snapshot, Metrics] | None) -> tuple[Snapshot, Metrics]:
+        now = self._stack.store.snapshot()
+        for number, at, command, duration in self._stack.store.slowlog():
+            identity = f"{now.run_id}/{number}"
+            if identity not in self._seen:
+                self._seen.add(identity)
+                with self._lock:
+                    self._slow.append((at, command, duration))
+                    self._writer.slow(at, command, duration)
+        metrics = scrape([self._stack.web.text("/metrics"), self._stack.invalidator.text("/metrics")])
+        shares, machine = self._cpu.look(self._stack.pids())
+        with self._lock:
+            probe = self._probes.get("main", {})
+        row: Row = {**self._blank(), "t": now.at, "phase": self.phase, "strategy": self.strategy}
+        row |= {
+            "keys": float(now.keys),
+            "probe_p50_ms": _ms(probe.get("p50_us")),
+            "probe_p99_ms": _ms(probe.get("p99_us")),
+            "memory_mb": now.memory_mb,
+            "clients": float(now.clients),
+            "events_in_flight": metrics.in_flight,
+            "events_pending": metrics.pending,
+            "machine_busy": machine["busy"],
+            "machine_steal": machine["steal"],
+            "machine_others": machine["others"],
+        }
+        row |= {
+            f"cpu_{name}": shares.get(name, 0.0) for name in ("store", "web", "invalidator", "locust", "lab")
+        }
+        row["cpu_probe"] = sum(share for name, share in shares.items() if name.startswith("probe-"))
+        if before and before[0].run_id == now.run_id and now.at > before[0].at:
+            row |= self._rates(before, (now, metrics))
+        self._write(row)
+        return now, metrics
+
+    def _rates(self, before: tuple[Snapshot, Metrics], after: tuple[Snapshot, Metrics]) -> Row:
+        (old, old_metrics), (new, new_metrics) = before, after
+        span = new.at - old.at
+        row: Row = {}
+        if old.main_thread_s is not None and new.main_thread_s is not None:
+            row["utilisation"] = (new.main_thread_s - old.main_thread_s) / span
+        for command in COMMANDS:
+            calls, usec = (
+                new.commands.get(command, (0.0, 0.0))[i] - old.commands.get(command, (0.0, 0.0))[i]
+                for i in (0, 1)
+            )
+            row[f"{command.lower()}_per_s"] = calls / span
+            if calls:
+                row[f"{command.lower()}_exec_us"] = usec / calls
+        row["events_finished_per_s"] = max(0.0, new_metrics.finished - old_metrics.finished) / span
+        p99 = bucket_quantile(old_metrics.get_buckets, new_metrics.get_buckets, 0.99)
+        row["app_p99_ms"] = p99 * 1000 if p99 is not None else None
+        return row
+
+    def _blank(self) -> Row:
+        names = [
+            "t",
+            "phase",
+            "strategy",
+            "keys",
+            "probe_p50_ms",
+            "probe_p99_ms",
+            "app_p99_ms",
+            "utilisation",
+        ]
+        for command in COMMANDS:
+            names += [f"{command.lower()}_per_s", f"{command.lower()}_exec_us"]
+        names += ["events_finished_per_s", "events_in_flight", "events_pending", "memory_mb", "clients"]
+        names += [f"cpu_{name}" for name in ("store", "web", "invalidator", "locust", "probe", "lab")]
+        names += ["machine_busy", "machine_steal", "machine_others"]
+        return dict.fromkeys(names)
+
+    def _write(self, row: Row) -> None:
+        with self._lock:
+            self._writer.sample(row)
+        self._on_row(row)
+
+
+def _ms(us: float | None) -> float | None:
+    return us / 1000 if us is not None else None

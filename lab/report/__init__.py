@@ -1,0 +1,2 @@
+def write_report(run):
+    return run.folder / "report.html"

@@ -1,0 +1,72 @@
+"""`key-growth`: SCAN invalidation over a growing keyspace, the lab's main incident.
+
+Why COUNT is larger than the keyspace: what a bystander waits for is one call of each SCAN in flight. On
+Dragonfly a call whose pattern matches little goes on for up to 50 ms whatever COUNT says; on Redis and Valkey
+its length is COUNT times the cost of a key. This COUNT makes one call as long there as it was in the
+incident: tens of milliseconds at 200 000 keys. (Small counts have a story of their own.)
+"""
+
+from __future__ import annotations
+
+from lab.claims import latency, server
+from lab.scenario import Pace, Phase, ProbeSpec, Scenario
+
+PLATEAUS = (0.025, 0.15, 0.30, 0.50, 0.70, 0.85, 1.0)
+INDEX_PLATEAUS = (0.025, 0.30, 0.60, 1.0)
+EDGE = 0.85
+"""Just below the knee: as much trouble as the server can bear without a backlog that outlives the phase."""
+
+
+def phases(cause: str) -> tuple[Phase, ...]:
+    """The story with `cause` as the strategy before the fix: ``scan``, or ``index`` for the control."""
+    grow = [
+        Phase(f"grow-{i}", "grow", f"keys grow under {cause}", cause, share)
+        for i, share in enumerate(PLATEAUS, start=1)
+    ]
+    pool = ProbeSpec("pool", connections=50)
+    fresh = ProbeSpec("fresh", reconnect_seconds=1.0)
+    index = [
+        Phase(f"index-{i}", "index", "keys grow under index", "index", share, empty=i == 1)
+        for i, share in enumerate(INDEX_PLATEAUS, start=1)
+    ]
+    return (
+        *grow[:-1],
+        Phase("pool", "pool", "wrong turn: a pool of 50 connections", cause, EDGE, probes=(pool,)),
+        Phase("fresh", "fresh", "wrong turn: fresh connections", cause, EDGE, probes=(fresh,)),
+        grow[-1],
+        Phase("restart", "restart", "the store is restarted: few keys", cause, PLATEAUS[0], empty=True),
+        Phase("return", "return", "the keys come back", cause, EDGE),
+        Phase("fix", "fix", "the fix: invalidate by index", "index", EDGE),
+        *index,
+    )
+
+
+CLAIMS = (
+    latency.follows_keys(rank=0.95),
+    latency.rises(times=5),
+    latency.fix_ratio(times=12.5),
+    latency.flat_under_index(share=0.10),
+    latency.restart_restores(share=0.9, times=5),
+    latency.wrong_turn("pool", "pool", "a pool of 50 connections instead of 1", within=0.20, times=5),
+    latency.wrong_turn("fresh-connections", "fresh", "fresh connections", within=0.20, times=5),
+    server.execution_steady(server_times=2, client_times=5),
+    server.victims_never_slow(times=5),
+    server.knee_predicted(within=0.15),
+)
+
+SCENARIO = Scenario(
+    id="key-growth",
+    title="SCAN invalidation over a growing keyspace",
+    story="Every invalidation event scans the keyspace; p99 of every command climbs with the key count, "
+    "a restart cures it for a while, a SET index cures it for good.",
+    source="'Debugging Redis Latency', April 2025: a Node.js service on Dragonfly",
+    phases=phases("scan"),
+    claims=CLAIMS,
+    paces={
+        "quick": Pace(plateau_s=3.0, settle_s=0.5, keys=200_000),
+        "standard": Pace(plateau_s=7.0, settle_s=1.0, keys=200_000),
+        "full": Pace(plateau_s=30.0, settle_s=3.0, keys=2_000_000),
+    },
+    knee_at=0.93,
+    scan_count=4_000_000,
+)

@@ -1,0 +1,219 @@
+"""The native stack: server, storefront, load generator and probes as processes of this machine, on 127.0.0.1."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from lab.errors import StackError, UsageError
+from lab.processes import Child, free_port, port_taken, stop_all, tree_memory_mb
+from lab.scenario import ProbeSpec, Scenario
+from lab.servers import Server
+from lab.service import Locust, Storefront
+from lab.store import Store
+
+ROOT = Path(__file__).resolve().parents[2]
+KEY_PREFIX = "latency-lab"
+BYSTANDER_PREFIX = "latency-lab-bystander"
+OWN_PREFIXES = (f"{KEY_PREFIX}:", f"{KEY_PREFIX}-")
+PROBE_INTERVAL_S = 0.25
+READY_S = 30.0
+
+
+class NativeStack:
+    """Brings up one scene and takes it down again, whatever happened in between.
+
+    With `url` the server is somebody else's: it is neither started nor restarted, and only keys under the
+    lab's prefix are written and, in the end, removed.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        server: Server,
+        folder: Path,
+        seed: int,
+        url: str | None = None,
+        port: int | None = None,
+    ) -> None:
+        self._scenario = scenario
+        self._server = server
+        self._folder = folder
+        self._seed = seed
+        self._external = url
+        self._children: list[Child] = []
+        self._store_child: Child | None = None
+        self.store_port = port or free_port()
+        if url is None and port_taken(self.store_port):
+            raise UsageError(f"port {port} is taken. Choose another --port, or leave it out.")
+        self.store_url = url or f"redis://127.0.0.1:{self.store_port}/0"
+        self.store = Store(self.store_url)
+        (folder / "logs").mkdir(parents=True, exist_ok=True)
+
+    @property
+    def owns_store(self) -> bool:
+        """Whether the lab started the server (and so may restart it)."""
+        return self._external is None
+
+    def up(self, say: Callable[[str], None]) -> None:
+        """Start everything and wait until all of it answers. Raises `StackError` naming what did not."""
+        if self.owns_store:
+            say(f"starting {self._server.name}")
+            self._start_store()
+        else:
+            self.store.wait(5.0)
+        self._was_slowlog = self.store.slowlog_settings() if not self.owns_store else None
+        self.store.configure_slowlog(self._scenario.slowlog_threshold_us)
+        say("starting the storefront and the load generator")
+        self._start_service()
+
+    def _start_store(self) -> None:
+        command = self._server.command(self.store_port, str(self._folder / "logs"))
+        command += [
+            word for pair in self._scenario.server_settings.items() for word in (f"--{pair[0]}", pair[1])
+        ]
+        child = Child(self._server.name, command, self._folder / "logs" / "store.log")
+        self._store_child = child
+        self._children.insert(0, child)
+        self.store.wait(READY_S, child.check)
+
+    def _start_service(self) -> None:
+        web, locust = free_port(), free_port()
+        state = self._folder / "state"
+        app = {
+            "APP_STORE_URL": self.store_url,
+            "APP_STATE_DIR": str(state),
+            "APP_SERVER_NAME": self._server.name,
+            "APP_KEY_PREFIX": KEY_PREFIX,
+            "APP_STRATEGY": self._scenario.phases[0].strategy,
+            "APP_SCAN_COUNT": str(self._scenario.scan_count),
+            "APP_FRAGMENTS_PER_USER": str(self._scenario.fragments_per_user),
+            "APP_STORE_TIMEOUT_SECONDS": "30",  # a stalled store is the subject here, not an error
+            "APP_METRICS_PORT": "0",
+            "OTEL_TRACES_EXPORTER": "none",  # no trace backend natively; spans and sampling work all the same
+            "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
+            "OTEL_TRACES_SAMPLER_ARG": "0.1",
+        }
+        python = sys.executable
+        self._add(
+            "web",
+            [python, "-m", "gunicorn", "-c", "app/gunicorn_conf.py", "app.web:application"],
+            app | {"PORT": str(web)},
+        )
+        invalidator = self._add("invalidator", [python, "-m", "app.invalidator"], app)
+        warmer = self._add("warmer", [python, "-m", "app.warmer"], app)
+        self.web = Storefront("the storefront", f"http://127.0.0.1:{web}")
+        self.web.wait("/readyz", READY_S, self.check)
+        self._add(
+            "locust",
+            [python, "-m", "locust", "-f", "loadtest/locustfile.py", "--host", self.web.base_url, "--autostart",
+             "--web-host", "127.0.0.1", "--web-port", str(locust), "--loglevel", "WARNING"],
+            {"LOADTEST_READS_PER_SECOND": "0", "LOADTEST_EVENTS_PER_SECOND": "0"},
+        )  # fmt: skip
+        self.locust = Locust("Locust", f"http://127.0.0.1:{locust}")
+        self.locust.wait("/load", READY_S, self.check)
+        self.invalidator = Storefront("the invalidator", self._metrics_address(invalidator))
+        self._metrics_address(warmer)
+
+    def _add(self, name: str, command: list[str], env: dict[str, str]) -> Child:
+        # One BLAS thread: nothing here computes, and idle thread pools cost memory.
+        child = Child(
+            name, command, self._folder / "logs" / f"{name}.log", env | {"OMP_NUM_THREADS": "1"}, ROOT
+        )
+        self._children.append(child)
+        return child
+
+    def _metrics_address(self, child: Child) -> str:
+        end = time.monotonic() + READY_S
+        while True:
+            child.check()
+            found = re.search(r"metrics on (http://\S+)/metrics", child.log.read_text(errors="replace"))
+            if found:
+                return found.group(1)
+            if time.monotonic() > end:
+                raise StackError(f"{child.name} is not ready after {READY_S:g} s.")
+            time.sleep(0.05)
+
+    def start_probe(self, spec: ProbeSpec, rate: float) -> Child:
+        """Start an open-loop probe as a process of its own; its lines come on `process.stdout`."""
+        command = [
+            sys.executable, "-m", "loadtest.probe", "--url", self.store_url, "--rate", str(rate), "--name", spec.name,
+            "--connections", str(spec.connections), "--key-prefix", f"{BYSTANDER_PREFIX}-{spec.name}",
+            "--interval-seconds", str(PROBE_INTERVAL_S), "--arrivals", "jittered", "--seed", str(self._seed),
+        ]  # fmt: skip
+        if spec.reconnect_seconds:
+            command += ["--reconnect-seconds", str(spec.reconnect_seconds)]
+        child = Child(
+            f"probe-{spec.name}",
+            command,
+            self._folder / "logs" / f"probe-{spec.name}.log",
+            cwd=ROOT,
+            pipe=True,
+        )
+        self._children.append(child)
+        return child
+
+    def empty(self) -> None:
+        """Restart the server, which loses its keys; on somebody else's server remove the lab's own keys."""
+        if self._store_child is None:
+            self.store.remove_own(OWN_PREFIXES)
+            return
+        self._children.remove(self._store_child)
+        self._store_child.stop()
+        self._start_store()
+        self.store.configure_slowlog(self._scenario.slowlog_threshold_us)
+
+    def check(self) -> None:
+        """Raise `StackError` if any process has ended."""
+        for child in self._children:
+            child.check()
+
+    def pids(self) -> dict[str, int]:
+        """Process ids by name; the server's is called ``store``."""
+        found = {child.name: child.pid for child in self._children if child is not self._store_child}
+        if self._store_child:
+            found["store"] = self._store_child.pid
+        return found
+
+    def memory_mb(self) -> dict[str, float]:
+        """Resident memory by process tree, and the lab's own."""
+        return {name: tree_memory_mb(pid) for name, pid in {**self.pids(), "lab": os.getpid()}.items()}
+
+    def forget(self, child: Child) -> None:
+        """End a probe that is no longer needed."""
+        child.stop()
+        self._children.remove(child)
+
+    def down(self) -> None:
+        """End every process; on somebody else's server also remove the lab's keys and restore its settings."""
+        store = [self._store_child] if self._store_child else []
+        stop_all([child for child in self._children if child not in store])
+        if not self.owns_store:
+            try:
+                self.store.remove_own(OWN_PREFIXES)
+                if self._was_slowlog:
+                    self.store.configure_slowlog(*self._was_slowlog)
+            except StackError as error:
+                print(f"could not clean up: {error}", file=sys.stderr)
+        stop_all(store)
+        self._children.clear()
+        for client in ("web", "locust", "invalidator"):
+            if hasattr(self, client):
+                getattr(self, client).close()
+        self.store.close()
+
+
+def address_of(url: str) -> str:
+    """host:port of a server's URL; a `UsageError` for one the lab cannot use."""
+    try:
+        parts = urlsplit(url)
+        if parts.scheme not in ("redis", "rediss") or not parts.hostname:
+            raise ValueError("it must look like redis://host:port/0")
+        return f"{parts.hostname}:{parts.port or 6379}"
+    except ValueError as error:
+        raise UsageError(f"--url {url}: {error}") from None
