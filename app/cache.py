@@ -46,7 +46,7 @@ class Cache:
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.time) -> None:
         self.keyspace = Keyspace(settings.key_prefix, settings.entry_ttl_seconds)
         self._settings = settings
-        self._clock = clock
+        self.now = clock
         self._timer = StoreTimer(settings.server_name)
         self._pool = redis.ConnectionPool.from_url(
             settings.store_url,
@@ -73,7 +73,7 @@ class Cache:
 
     def put(self, user: int, name: str, value: bytes | str) -> None:
         """Cache a fragment for one TTL and index it, atomically. One round trip."""
-        now = self._clock()
+        now = self.now()
         bucket = self.keyspace.bucket(now)
         index = self.keyspace.index(user, bucket)
         pipe = self._client.pipeline(transaction=True)
@@ -87,7 +87,7 @@ class Cache:
     def put_users(self, users: Iterable[int]) -> int:
         """Cache and index all usual fragments of ``users``, in bulk; returns how many entries."""
         names = fragment_names(self._settings.fragments_per_user)
-        template = bulk.UserTemplate(self.keyspace, names, self._settings.value_bytes, self._clock())
+        template = bulk.UserTemplate(self.keyspace, names, self._settings.value_bytes, self.now())
         try:
             connection: Any = self._pool.get_connection()
         except redis.RedisError as error:
@@ -109,7 +109,7 @@ class Cache:
 
         An entry that would outlive its index set, having no TTL or a longer one than ours, gets ours.
         """
-        now = self._clock()
+        now = self.now()
         bucket = self.keyspace.bucket(now)
         pattern = f"{self.keyspace.prefix}:*"
         page = self._timed(
@@ -134,7 +134,7 @@ class Cache:
 
     def set_marker(self, value: str) -> None:
         """Mark the store as filled by fill ``value``; the mark lives one TTL, as the entries do."""
-        expires = self.keyspace.entry_expires_ms(self._clock())
+        expires = self.keyspace.entry_expires_ms(self.now())
         self._timed(
             "SET", self._client.execute_command, "SET", self.keyspace.marker(), value, "PXAT", expires
         )
