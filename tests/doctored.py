@@ -1,0 +1,328 @@
+"""Complete synthetic run folders of `key-growth` and `control`, healthy or doctored, without a server.
+
+    run = build_run(tmp_path / "run")                                # every claim holds, every check is ok
+    run = build_run(tmp_path / "run", cause="index")                 # a control: every claim is refuted
+    run = build_run(tmp_path / "run", p99_ms={"grow-8": 3.0})        # main probe, by phase id or by arm
+    run = build_run(tmp_path / "run", p99_ms={"pool:pool": 500.0})   # a second probe, PHASE:PROBE
+    run = build_run(tmp_path / "run", slowlog=["GET"])               # one more entry of the slow log
+    run = build_run(tmp_path / "run", without=["restart"])           # phases (or arms) never measured
+    run = build_run(tmp_path / "run", doctor=change)                 # change(facts: RunFacts) before writing
+    run = build_run(tmp_path / "run", judged=True)                   # result.json too
+
+The numbers follow the physics of the real thing: work grows with keys × events, waiting with the demand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped] # the package has no type information
+
+from lab.runfolder import Latencies, PhaseRecord, Run, RunFacts, RunWriter
+from lab.scenario import Phase
+from lab.scenarios import control, key_growth
+
+START = 1_795_000_000.0
+PLATEAU_S, SETTLE_S, FILL_S, INTERVAL_S = 3.0, 0.5, 1.0, 0.25
+PROBES_PER_S, READS_PER_S, EVENTS_PER_S = 200.0, 40.0, 16.7
+US_PER_KEY, IDLE = 0.105, 0.012
+PREDICTED_KNEE = (1 - IDLE) / (EVENTS_PER_S * 3 * US_PER_KEY * 1e-6)
+
+Doctor = Callable[[RunFacts], None]
+
+
+def build_run(
+    folder: Path,
+    cause: str = "scan",
+    *,
+    keys: int = 200_000,
+    p99_ms: Mapping[str, float] | None = None,
+    slowlog: Iterable[str] = (),
+    without: Iterable[str] = (),
+    doctor: Doctor | None = None,
+    judged: bool = False,
+    seed: int = 7,
+) -> Run:
+    """Write a run folder and read it back. `cause`: the strategy before the fix; ``index`` makes a control."""
+    folder.mkdir(parents=True, exist_ok=True)
+    world = _World(folder, cause, keys, dict(p99_ms or {}), set(without), np.random.default_rng(seed))
+    world.live()
+    for command in slowlog:
+        world.writer.slow(START + 20, command, 12_345)
+    if doctor:
+        doctor(world.facts)
+    world.writer.facts(world.facts)
+    world.writer.close()
+    run = Run(folder)
+    if judged:
+        from lab.verdict import reach, write_result
+
+        write_result(run, reach(run))
+    return run
+
+
+def encode(values_us: Iterable[float]) -> str:
+    """Latencies in µs as the probe writes them."""
+    histogram = HdrHistogram(1, 120_000_000, 3)
+    for value in values_us:
+        histogram.record_value(max(1, round(value)))
+    return str(histogram.encode().decode("ascii"))
+
+
+def heavy_tail(rng: np.random.Generator, p99_ms: float, intervals: int, each: int) -> list[Latencies]:
+    """Latencies in µs with that p99, in so many intervals: evenly spread quantiles in a random order.
+
+    Exponential above a floor of 40 µs: the median is a seventh of the p99, as when waiting dominates.
+    """
+    count = intervals * each
+    quantiles = (rng.permutation(count) + rng.uniform(0.3, 0.7, count)) / count
+    values = 40.0 + np.maximum(p99_ms * 1000 - 40.0, 0.0) * -np.log1p(-quantiles) / math.log(100)
+    return np.array_split(values, intervals)
+
+
+class _World:
+    """The clock, the server's state and the writer of one synthetic run."""
+
+    def __init__(
+        self,
+        folder: Path,
+        cause: str,
+        keys: int,
+        p99_ms: dict[str, float],
+        without: set[str],
+        rng: np.random.Generator,
+    ) -> None:
+        scenario = control.SCENARIO if cause == "index" else key_growth.SCENARIO
+        self.writer = RunWriter(folder)
+        self.rng = rng
+        self.t = START
+        self._cause = cause
+        self._keys = keys
+        self._p99_ms = p99_ms
+        self._without = without
+        self._rows_due = START
+        self.facts = RunFacts(
+            scenario=scenario.id,
+            title=scenario.title,
+            story=scenario.story,
+            source=scenario.source,
+            refutes=scenario.refutes,
+            server="valkey",
+            server_version="9.1.2",
+            stack="native",
+            pace="quick",
+            seed=1,
+            keys=keys,
+            started="2026-11-18T12:00:00+00:00",
+            command=f"bin/lab run {scenario.id} --pace quick --seed 1",
+            host={
+                "system": "Linux 6.18",
+                "machine": "x86_64",
+                "processor": "synthetic",
+                "cores": 2,
+                "memory_gb": 25.3,
+                "python": "3.11.7",
+            },
+            load={
+                "reads_per_second": READS_PER_S,
+                "probe_per_second": PROBES_PER_S,
+                "events_per_second": EVENTS_PER_S,
+            },
+            scan_count=scenario.scan_count,
+            slowlog_threshold_us=10_000,
+            calibration={
+                "ping_floor_us": 28.7,
+                "base_utilisation": IDLE,
+                "keys": 94_000,
+                "cost_alone_us_per_key": 0.099,
+                "cost_us_per_key": US_PER_KEY,
+                "events_per_second": EVENTS_PER_S,
+                "predicted_knee_keys": PREDICTED_KNEE,
+                "seconds": 5.9,
+            },
+        )
+
+    def live(self) -> None:
+        """Calibrate, then go through the scenario's phases."""
+        self._stretch("calibration", "", self._keys * 0.47, 6.0, 0.4, 0.3)
+        self._mark("restart", "calibration ends")
+        before = ""
+        held = 0.0
+        for phase in key_growth.phases(self._cause):
+            if {phase.id, phase.arm} & self._without:
+                continue
+            if phase.empty:
+                self._mark("restart", "restart")
+                self.t += 0.6  # nobody answers
+                held = 0.0
+            if phase.strategy != before:
+                self._mark("switch", f"strategy {phase.strategy}")
+                before = phase.strategy
+            target = phase.keys * self._keys * 0.995
+            p99 = self._p99(phase)
+            self._stretch(
+                phase.id, phase.strategy, (held + target) / 2, FILL_S, p99, self._demand(phase, 0.5)
+            )
+            self._stretch(phase.id, phase.strategy, target, SETTLE_S, p99, self._demand(phase))
+            self.facts.phases.append(self._measure(phase, target, p99))
+            held = target
+
+    def _demand(self, phase: Phase, share: float = 1.0) -> float:
+        """What arrivals ask of the main thread, as a share of it."""
+        if phase.strategy != "scan":
+            return IDLE + 0.01
+        return IDLE + EVENTS_PER_S * 3 * phase.keys * self._keys * share * US_PER_KEY * 1e-6
+
+    def _p99(self, phase: Phase) -> float:
+        """p99 in ms that bystanders see, unless doctored."""
+        for name in (phase.id, phase.arm):
+            if name in self._p99_ms:
+                return self._p99_ms[name]
+        if phase.strategy != "scan":
+            return 1.08 if len(self.facts.phases) % 2 else 0.92
+        call_ms = phase.keys * self._keys * US_PER_KEY / 1000
+        load = self._demand(phase)
+        backlog_ms = max(0.0, load - 0.9) * PLATEAU_S * 1000 * 0.6
+        return 0.8 + call_ms * (1.2 + 2 * min(load, 0.9) / (1 - min(load, 0.9)) / 4) + backlog_ms
+
+    def _measure(self, phase: Phase, keys: float, p99: float) -> PhaseRecord:
+        t0 = self.t
+        demand = self._demand(phase)
+        probes = {}
+        at = self.t
+        for spec in phase.probes:
+            self.t = at
+            self._probe(spec.name, PLATEAU_S, self._p99_ms.get(f"{phase.id}:{spec.name}", p99 * 1.03))
+            probes[spec.name] = _probe_counts(PLATEAU_S)
+        self.t = at
+        self._stretch(phase.id, phase.strategy, keys, PLATEAU_S, p99, demand)
+        probes["main"] = _probe_counts(PLATEAU_S)
+        calls = {name: rate * PLATEAU_S for name, rate in self._rates(phase.strategy, demand).items()}
+        cost = self._costs(keys)
+        slow: dict[str, dict[str, float]] = {}
+        if phase.strategy == "scan" and cost["SCAN"] > self.facts.slowlog_threshold_us:
+            slow["SCAN"] = {"count": calls["SCAN"], "max_us": cost["SCAN"] * 1.4}
+            for _ in range(round(calls["SCAN"])):
+                self.writer.slow(math.floor(t0), "SCAN", round(cost["SCAN"] * self.rng.uniform(1.0, 1.4)))
+        return PhaseRecord(
+            id=phase.id,
+            arm=phase.arm,
+            title=phase.title,
+            strategy=phase.strategy,
+            t0=t0,
+            t1=self.t,
+            keys=keys,
+            commands={name: {"calls": n, "usec": n * cost[name]} for name, n in calls.items() if n},
+            utilisation=min(0.985, demand),
+            events={
+                "offered_per_s": EVENTS_PER_S,
+                "finished_per_s": EVENTS_PER_S / max(1.0, demand),
+                "in_flight_end": max(0.0, demand - 1) * EVENTS_PER_S * PLATEAU_S,
+                "failures": 0.0,
+            },
+            slowlog=slow,
+            client_p99_ms={"app": p99 * 1.1 + 1.2, "locust": p99 * 1.25 + 8.0},
+            probes=probes,
+            machine={"busy": 0.2 + min(1.0, demand), "steal": 0.0, "others": 0.05},
+            processes={
+                "store": min(0.985, demand), "web": 0.07, "invalidator": 0.03, "warmer": 0.006, "locust": 0.04,
+                "lab": 0.03, "probe-main": 0.02,
+            },
+            memory_mb={
+                "store": 8 + keys * 2.4e-4, "web": 104.0, "invalidator": 60.0, "warmer": 51.0, "locust": 58.0,
+                "lab": 120.0, "probe-main": 17.7,
+            },
+        )  # fmt: skip
+
+    def _rates(self, strategy: str, demand: float) -> dict[str, float]:
+        """Calls a second of each command."""
+        done = EVENTS_PER_S / max(1.0, demand)
+        rates = {
+            "GET": PROBES_PER_S + READS_PER_S,
+            "SET": 38.0,
+            "SADD": 38.0,
+            "EXEC": 38.0,
+            "UNLINK": done,
+            "INFO": 6.0,
+        }
+        return rates | ({"SCAN": 3 * done} if strategy == "scan" else {"SSCAN": 6 * done, "SREM": done})
+
+    @staticmethod
+    def _costs(keys: float) -> dict[str, float]:
+        """Mean execution time of each command, µs."""
+        fixed = {
+            "GET": 1.8,
+            "SET": 6.6,
+            "SADD": 4.6,
+            "EXEC": 18.0,
+            "UNLINK": 7.0,
+            "INFO": 23.0,
+            "SSCAN": 3.1,
+            "SREM": 2.2,
+        }
+        return fixed | {"SCAN": keys * US_PER_KEY}
+
+    def _stretch(
+        self, phase: str, strategy: str, keys: float, seconds: float, p99: float, demand: float
+    ) -> None:
+        """Let time pass: the main probe's intervals, and a row of samples for each second."""
+        end = self.t + seconds
+        self._probe("main", seconds, p99)
+        while self._rows_due <= end:
+            self.writer.sample(self._row(self._rows_due, phase, strategy, keys, p99, demand))
+            self._rows_due += 1.0
+        self.t = end
+
+    def _probe(self, name: str, seconds: float, p99: float) -> None:
+        count = round(seconds / INTERVAL_S)
+        at = self.t
+        for values in heavy_tail(self.rng, p99, count, round(PROBES_PER_S * INTERVAL_S)):
+            at += INTERVAL_S
+            self.writer.probe(
+                name,
+                {
+                    "t": at,
+                    "interval_s": INTERVAL_S,
+                    "max_us": float(values.max()),
+                    "intended": encode(values),
+                    "service": encode(values * 0.97),
+                },
+            )
+
+    def _row(
+        self, t: float, phase: str, strategy: str, keys: float, p99: float, demand: float
+    ) -> dict[str, float | str | None]:
+        row: dict[str, float | str | None] = {"t": t, "phase": phase, "strategy": strategy, "keys": keys}
+        row |= {
+            "probe_p50_ms": p99 / 7,
+            "probe_p99_ms": p99,
+            "app_p99_ms": p99 * 1.1,
+            "utilisation": min(0.985, demand),
+        }
+        rates, costs = self._rates(strategy or "scan", demand), self._costs(keys)
+        for command in ("GET", "SET", "UNLINK", "SCAN", "KEYS", "SSCAN"):
+            rate = rates.get(command, 0.0)
+            row[f"{command.lower()}_per_s"] = rate
+            row[f"{command.lower()}_exec_us"] = costs[command] if rate else None
+        row |= {
+            "events_finished_per_s": EVENTS_PER_S / max(1.0, demand),
+            "events_in_flight": 0.0,
+            "events_pending": 0.0,
+        }
+        row |= {"memory_mb": 8 + keys * 2.4e-4, "clients": 9.0}
+        row |= {f"cpu_{name}": 0.04 for name in ("store", "web", "invalidator", "locust", "probe", "lab")}
+        row |= {"machine_busy": 0.3, "machine_steal": 0.0, "machine_others": 0.05}
+        return row
+
+    def _mark(self, kind: str, text: str) -> None:
+        mark: dict[str, Any] = {"t": self.t, "kind": kind, "text": text}
+        self.facts.marks.append(mark)
+
+
+def _probe_counts(seconds: float) -> dict[str, float]:
+    sent = PROBES_PER_S * seconds
+    return {"sent": sent, "received": sent, "errors": 0.0, "lag_p99_us": 300.0, "rate": PROBES_PER_S}
