@@ -7,6 +7,7 @@ for at most one TTL beyond their entries'.
 """
 
 from collections.abc import Sequence
+from contextlib import aclosing
 
 from app.cache_async import AsyncStore, together
 
@@ -18,11 +19,8 @@ async def invalidate(store: AsyncStore, user: int, areas: Sequence[str], scan_co
 
 
 async def _sweep(store: AsyncStore, pattern: str, scan_count: int) -> int:
-    cursor, page, deleted = 0, 0, 0
-    while True:
-        page += 1
-        cursor, found = await store.scan(cursor, pattern, scan_count, page)
-        if found:
+    deleted = 0
+    async with aclosing(store.scan(pattern, scan_count)) as pages:
+        async for found in pages:
             deleted += await store.unlink(found)
-        if cursor == 0:
-            return deleted
+    return deleted
