@@ -48,7 +48,7 @@ class UserTemplate:
         for name in self._names:
             value = render(hole, name, self._size)
             commands.append(encode("SET", keyspace.entry(hole, name), value, "PXAT", expires))
-        commands.append(encode("SADD", keyspace.index(hole, bucket), *self._names))
+        commands.append(encode("SADD", keyspace.index(hole, bucket), *map(keyspace.member, self._names)))
         commands.append(encode("PEXPIREAT", keyspace.index(hole, bucket), keyspace.index_expires_ms(bucket)))
         commands.append(encode("EXEC"))
         return b"".join(commands)

@@ -15,7 +15,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from app import bulk
-from app.fragments import Keyspace, fragment_names, is_fragment_name, parse_user
+from app.fragments import Keyspace, fragment_names
 from app.metrics import StoreTimer
 from app.settings import Settings
 
@@ -80,7 +80,7 @@ class Cache:
         pipe.execute_command(
             "SET", self.keyspace.entry(user, name), value, "PXAT", self.keyspace.entry_expires_ms(now)
         )
-        pipe.execute_command("SADD", index, name)
+        pipe.execute_command("SADD", index, self.keyspace.member(name))
         pipe.execute_command("PEXPIREAT", index, self.keyspace.index_expires_ms(bucket))
         self._timed("SET", pipe.execute)
 
@@ -118,13 +118,12 @@ class Cache:
         pipe = self._client.pipeline(transaction=True)
         adopted = 0
         for key in page[1]:
-            user, _, name = (
-                key.decode(errors="replace").removeprefix(f"{self.keyspace.prefix}:").partition(":")
-            )
-            if parse_user(user) is None or not is_fragment_name(name):
+            found = self.keyspace.parse_entry(key.decode(errors="replace"))
+            if found is None:
                 continue
+            user, member = found
             index = self.keyspace.index(user, bucket)
-            pipe.execute_command("SADD", index, name)
+            pipe.execute_command("SADD", index, member)
             pipe.execute_command("PEXPIREAT", index, self.keyspace.index_expires_ms(bucket))
             pipe.execute_command("PEXPIREAT", key, self.keyspace.entry_expires_ms(now), "LT")
             adopted += 1

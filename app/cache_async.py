@@ -128,8 +128,8 @@ class AsyncStore:
         reply = await self._command("SSCAN", key, cursor, "COUNT", count)
         return int(reply[0]), list(reply[1])
 
-    async def unlink_indexed(self, user: int, index: str, names: Sequence[bytes]) -> int:
+    async def unlink_indexed(self, user: int, index: str, members: Sequence[bytes]) -> int:
         """Delete entries and their index members in one MULTI/EXEC; returns how many entries existed."""
-        entries = [self.keyspace.entry(user, name.decode()) for name in names]
-        replies = await self._transaction("UNLINK", [("UNLINK", *entries), ("SREM", index, *names)])
+        entries = [self.keyspace.entry_of(user, member) for member in members]
+        replies = await self._transaction("UNLINK", [("UNLINK", *entries), ("SREM", index, *members)])
         return int(replies[0])

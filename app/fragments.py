@@ -1,13 +1,16 @@
 """Fragments of a user's page: their names, store keys, patterns, index sets and the simulated body.
 
-Entries are ``{prefix}:{user}:{name}``. A user's index is a set of fragment names per time bucket,
-``{prefix}-index:{user}:{bucket}``; the prefix differs from an entry's, so no fragment pattern matches an
-index set.
+Entries are ``{prefix}:{release}:user:{user}:{name}``. The release is that of the templates a fragment was
+rendered with: while a new one is rolled out both serve, each with its own entries, and an event must reach
+them all. So a pattern leaves the release open (and the server tries the star at every position of every
+key), and the members of an index set name the release too: ``{release}:{name}``. A user's index is one such set
+per time bucket, ``{prefix}-index:{user}:{bucket}``; no pattern of entries matches it.
 """
 
 import re
 from dataclasses import dataclass
 
+RELEASE = "r1"
 AREAS = ("page", "cart", "offer")
 USER_MAX = 10**9
 NAME_MAX = 64
@@ -16,6 +19,7 @@ CLOCK_SKEW_SECONDS = 1.0
 """
 
 _NAME = re.compile(rf"(?:{'|'.join(AREAS)})-[a-z0-9-]+")
+_RELEASE = re.compile(r"[a-z0-9.-]{1,32}")
 _USER = re.compile(r"[1-9][0-9]{0,9}")
 
 
@@ -56,12 +60,30 @@ class Keyspace:
     ttl_seconds: int
 
     def entry(self, user: int | str, name: str) -> str:
-        """Key of a cached fragment."""
-        return f"{self.prefix}:{user}:{name}"
+        """Key of a fragment cached by this release."""
+        return f"{self.prefix}:{RELEASE}:user:{user}:{name}"
+
+    def member(self, name: str) -> str:
+        """What an index set says of a fragment cached by this release."""
+        return f"{RELEASE}:{name}"
+
+    def entry_of(self, user: int, member: bytes) -> str:
+        """Key of the entry that a member of the user's index stands for, whatever its release."""
+        release, _, name = member.decode().partition(":")
+        return f"{self.prefix}:{release}:user:{user}:{name}"
+
+    def parse_entry(self, key: str) -> tuple[int, str] | None:
+        """The user and the index member of an entry's key, or None for any other key."""
+        release, _, rest = key.removeprefix(f"{self.prefix}:").partition(":user:")
+        user, _, name = rest.partition(":")
+        number = parse_user(user)
+        if number is None or not is_fragment_name(name) or not _RELEASE.fullmatch(release):
+            return None
+        return number, f"{release}:{name}"
 
     def pattern(self, user: int, area: str) -> str:
-        """Glob for all of a user's fragments in one area."""
-        return f"{self.prefix}:{user}:{area}-*"
+        """Glob for all of a user's fragments in one area, of any release."""
+        return f"{self.prefix}:*:user:{user}:{area}-*"
 
     def index(self, user: int | str, bucket: int) -> str:
         """Key of a user's index set for one time bucket."""

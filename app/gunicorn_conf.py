@@ -1,6 +1,7 @@
 """gunicorn's configuration: one worker (one /metrics, exemplars), threads, a quick end."""
 
 import os
+from pathlib import Path
 from typing import Any
 
 from app.settings import load_settings
@@ -17,7 +18,7 @@ accesslog = None
 loglevel = "warning"
 control_socket_disable = True
 # The worker touches a heartbeat file every second; on a busy disk that would stall it.
-worker_tmp_dir = "/dev/shm" if os.path.isdir("/dev/shm") else None
+worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 # Checked here, before a worker exists: the master would otherwise report a worker that fails to boot, at
 # length.

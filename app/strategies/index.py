@@ -32,8 +32,8 @@ async def _sweep(store: AsyncStore, user: int, bucket: int, starts: tuple[bytes,
     cursor, deleted = 0, 0
     while True:
         cursor, members = await store.sscan(index, cursor, CHUNK)
-        names = [name for name in members if name.startswith(starts)]
-        for start in range(0, len(names), CHUNK):
-            deleted += await store.unlink_indexed(user, index, names[start : start + CHUNK])
+        wanted = [member for member in members if member.partition(b":")[2].startswith(starts)]
+        for start in range(0, len(wanted), CHUNK):
+            deleted += await store.unlink_indexed(user, index, wanted[start : start + CHUNK])
         if cursor == 0:
             return deleted

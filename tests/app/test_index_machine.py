@@ -142,7 +142,7 @@ class IndexMachine(RuleBasedStateMachine):
         self.moment += 1
         self.cache.put_users([user])
         for name in fragment_names(9):
-            value = self.raw.get(f"t:{user}:{name}").encode()
+            value = self.raw.get(self.cache.keyspace.entry(user, name)).encode()
             self._did_put(user, name, value)
 
     @rule(user=USERS, name=NAMES)
@@ -161,7 +161,7 @@ class IndexMachine(RuleBasedStateMachine):
             if self.raw.pexpiretime(key) <= self.now() * 1000:
                 self.raw.delete(key)
                 if key.startswith("t:"):
-                    _, user, name = key.split(":")
+                    _, _, _, user, name = key.split(":")
                     self.certain.pop((int(user), name), None)
 
     @rule(name=st.sampled_from(STRATEGY_NAMES))
@@ -226,20 +226,22 @@ class IndexMachine(RuleBasedStateMachine):
         self.running.remove(run)
         for (user, name), moment in self.put_at.items():
             if user == run.user and moment < run.began:
-                assert self.raw.get(f"t:{user}:{name}") is None, f"{name} survived"
+                assert self.raw.get(self.cache.keyspace.entry(user, name)) is None, f"{name} survived"
 
     @invariant()
     def cached_is_indexed(self) -> None:
         keyspace = self.cache.keyspace
         for key in self.raw.keys("t:*"):
-            _, user, name = key.split(":")
+            user, member = keyspace.parse_entry(key)
             live = [keyspace.index(user, bucket) for bucket in keyspace.live_buckets(self.now())]
-            assert any(self.raw.sismember(index, name) for index in live), f"{key} is cached but not indexed"
+            assert any(self.raw.sismember(index, member) for index in live), (
+                f"{key} is cached but not indexed"
+            )
 
     @invariant()
     def certain_is_cached(self) -> None:
         for (user, name), value in self.certain.items():
-            assert self.raw.get(f"t:{user}:{name}") == value.decode()
+            assert self.raw.get(self.cache.keyspace.entry(user, name)) == value.decode()
 
     @invariant()
     def index_sets_expire(self) -> None:
@@ -280,7 +282,7 @@ def test_machine_finds_a_torn_delete(store: StoreServer, kind: type[IndexMachine
     try:
         machine.put(1, "page-0")
         machine.begin(1)
-        while machine.raw.exists("t:1:page-0"):
+        while machine.raw.exists("t:r1:user:1:page-0"):
             machine.step(0, 1)
         machine.put(1, "page-0")
         if machine.running:

@@ -55,7 +55,7 @@ def test_strategy_deletes_one_users_entries_only(
     assert invalidate(settings, strategy, 1) == 21
     left = store.client().keys("shop:*")
     assert len(left) == 60
-    assert not [key for key in left if key.startswith("shop:1:")]
+    assert not [key for key in left if key.startswith("shop:r1:user:1:")]
     assert invalidate(settings, strategy, 1) == 0
 
 
@@ -170,7 +170,9 @@ def test_refused_bulk_write_is_an_error_and_leaves_the_index_true(own_store: Sto
     bucket_sets = {key.split(":")[1]: raw.smembers(key) for key in raw.keys("shop-index:*")}
     cached = raw.keys("shop:*")
     assert cached
-    assert all(key.split(":")[2] in bucket_sets[key.split(":")[1]] for key in cached)
+    for key in cached:
+        _, release, _, user, name = key.split(":")
+        assert f"{release}:{name}" in bucket_sets[user]
     raw.config_set("maxmemory", 0)
     assert cache.put_users([1]) == 20
 
@@ -240,18 +242,19 @@ def test_backfill_indexes_foreign_entries(
     stay.
     """
     raw = store.client()
-    raw.set("shop:8:page-1", "a")
-    raw.set("shop:8:cart-1", "b", ex=50)
-    raw.set("shop:8:offer-1", "c", ex=10 * settings.entry_ttl_seconds)
-    raw.set("shop:8:other", "not ours")
-    raw.set("shop:x:page-1", "not ours")
+    raw.set("shop:r1:user:8:page-1", "a")
+    raw.set("shop:r1:user:8:cart-1", "b", ex=50)
+    raw.set("shop:r1:user:8:offer-1", "c", ex=10 * settings.entry_ttl_seconds)
+    raw.set("shop:r0:user:8:page-2", "another release's")
+    raw.set("shop:r1:user:8:other", "not ours")
+    raw.set("shop:r1:user:x:page-1", "not ours")
     monkeypatch.setenv("APP_STORE_URL", store.url)
     assert invalidate(settings, "index", 8) == 0
     backfill.main()
-    assert raw.ttl("shop:8:cart-1") <= 50
-    assert raw.ttl("shop:8:offer-1") <= settings.entry_ttl_seconds
-    assert invalidate(settings, "index", 8) == 3
-    assert sorted(raw.keys("shop:*")) == ["shop:8:other", "shop:x:page-1"]
+    assert raw.ttl("shop:r1:user:8:cart-1") <= 50
+    assert raw.ttl("shop:r1:user:8:offer-1") <= settings.entry_ttl_seconds
+    assert invalidate(settings, "index", 8) == 4
+    assert sorted(raw.keys("shop:*")) == ["shop:r1:user:8:other", "shop:r1:user:x:page-1"]
 
 
 def test_buckets_are_fine_enough_for_p99() -> None:
