@@ -10,7 +10,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
-import click
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -21,7 +20,6 @@ from lab.errors import LabError, UsageError
 app = typer.Typer(
     name="lab",
     help="Reproduce published Redis latency incidents, and judge every run by its claims.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -109,8 +107,7 @@ def run(
     if url and not yes:
         _ask_first(url)
     request = Request(scenarios.find(scenario), server, pace, keys, seed, out, url, port)
-    console = Console(stderr=True, highlight=False)
-    console.print(f"[bold]{request.scenario.id}[/bold]: {request.scenario.story}")
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
     with LiveDisplay(console) as display:
         finished, verdict = conduct(request, display)
         display.say("drawing the report")
@@ -210,15 +207,18 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     signal.signal(signal.SIGHUP, _interrupt)
     command = typer.main.get_command(app)
+    arguments = sys.argv[1:]
     try:
-        code = command.main(args=sys.argv[1:], prog_name="lab", standalone_mode=False)
+        code = command.main(args=arguments or ["--help"], prog_name="lab", standalone_mode=False)
+        if not arguments:
+            return errors.USAGE
         return code if isinstance(code, int) else errors.HOLDS
-    except click.exceptions.NoArgsIsHelpError as error:
-        print(error.format_message())
-        return errors.USAGE
-    except click.ClickException as error:
-        return _complain(error.format_message(), errors.USAGE)
-    except (KeyboardInterrupt, click.Abort):
+    except typer.Abort:
+        return _complain("interrupted.", errors.INTERRUPTED)
+    except typer.TyperException as error:
+        words = error.format_message() if hasattr(error, "format_message") else str(error)
+        return _complain(f"{words} `lab --help` and `lab COMMAND --help` tell what there is.", errors.USAGE)
+    except KeyboardInterrupt:
         return _complain("interrupted; every process was ended, samples so far are kept.", errors.INTERRUPTED)
     except LabError as error:
         return _complain(str(error), error.exit_code)

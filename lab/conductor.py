@@ -72,8 +72,8 @@ class Conductor:
             facts.calibration = found.as_dict()
             facts.load["events_per_second"] = found.events_per_second
             self._display.say(
-                f"a scanned key costs {found.cost_us_per_key:.3f} µs; "
-                f"{found.events_per_second:.1f} events a second saturate the server at {found.predicted_knee_keys:,.0f} keys"
+                f"a scanned key costs {found.cost_us_per_key:.3f} µs; {found.events_per_second:.1f} events "
+                f"a second saturate the server at {found.predicted_knee_keys:,.0f} keys"
             )
             self._empty("calibration ends")
             self._stack.locust.load(

@@ -89,6 +89,7 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
     started = datetime.now(UTC)
     folder = make_folder(request.out or Path("runs") / f"{started:%Y%m%d-%H%M%S}-{scenario.id}")
     writer = RunWriter(folder)
+    display.say(f"{scenario.id}: {scenario.story}")
     stack = None
     facts = RunFacts(
         scenario=scenario.id,

