@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from lab.errors import LabError, StackError
+from lab.histograms import values_of
 from lab.processes import Child, CpuMeter
-from lab.runfolder import RunWriter, values_of
+from lab.runfolder import RunWriter
 from lab.service import Metrics, bucket_quantile, scrape
 from lab.stacks.native import NativeStack
 from lab.store import Snapshot

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
-from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped] # the package has no type information
 from numpy.typing import NDArray
 
 from lab.errors import StackError, UsageError
+from lab.histograms import values_of
 
 Latencies = NDArray[np.float64]
 SCHEMA = 1
@@ -287,12 +287,3 @@ class Run:
         except (OSError, ValueError) as error:
             raise UsageError(f"{self.folder}/result.json cannot be read: {error}") from error
         return dict(content)
-
-
-def values_of(encoded: str) -> Latencies:
-    """The values of an encoded HdrHistogram, each as often as it was counted (sorted, µs)."""
-    histogram = HdrHistogram.decode(encoded)
-    values: list[float] = []
-    for item in histogram.get_recorded_iterator():
-        values.extend([float(item.value_iterated_to)] * item.count_at_value_iterated_to)
-    return np.array(values)
