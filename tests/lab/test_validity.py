@@ -1,0 +1,176 @@
+"""Validity before verdict: every check passes on a healthy run and fails on one doctored for it alone."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.runfolder import PhaseRecord, Run, RunFacts
+from lab.validity import CHECKS, validate
+from lab.verdict import reach
+from tests.doctored import build_run
+from tests.lab.doctorings import each
+
+COMPLETED = "the run was completed"
+DELIVERED = "the offered load was delivered"
+EQUAL = "both sides got the same load"
+PROBED = "the probe sent its GETs, and all were answered"
+ON_TIME = "the probe was on time"
+QUIET = "the machine was quiet"
+SPARE = "the clients had CPU to spare"
+
+
+def interrupted(facts: RunFacts) -> None:
+    """The run did not come to its end."""
+    facts.interrupted = True
+
+
+def offered(times: float, *names: str) -> dict[str, Any]:
+    """The service accepted so many times the events it was asked for."""
+
+    def change(phase: PhaseRecord) -> None:
+        phase.events["offered_per_s"] *= times
+
+    return {"doctor": each(change, *names)}
+
+
+def lopsided(facts: RunFacts) -> None:
+    """Each side is within its tolerance of what was asked, but they are far from each other."""
+    for phase in facts.phases:
+        phase.t1 = phase.t0 + 60  # long phases: rounding is no excuse
+        phase.events["offered_per_s"] *= {"grow": 0.96, "index": 1.04}.get(phase.arm, 1.0)
+
+
+def probe(key: str, value: float, *names: str) -> dict[str, Any]:
+    """A figure of the main probe."""
+
+    def change(phase: PhaseRecord) -> None:
+        phase.probes["main"][key] = value
+
+    return {"doctor": each(change, *names)}
+
+
+def machine(key: str, value: float, *names: str) -> dict[str, Any]:
+    """A share of the machine."""
+
+    def change(phase: PhaseRecord) -> None:
+        phase.machine[key] = value
+
+    return {"doctor": each(change, *names)}
+
+
+def process(name: str, share: float, *names: str) -> dict[str, Any]:
+    """A process's share of a core."""
+
+    def change(phase: PhaseRecord) -> None:
+        phase.processes[name] = share
+
+    return {"doctor": each(change, *names)}
+
+
+DOCTORINGS: list[tuple[str, str, dict[str, Any]]] = [
+    (COMPLETED, "interrupted", {"doctor": interrupted}),
+    (DELIVERED, "12 % of the events were not accepted at the top", offered(0.88, "grow", "index")),
+    (EQUAL, "more load on one side", {"doctor": lopsided}),
+    (PROBED, "one GET was not answered", probe("errors", 1.0, "grow-3")),
+    (PROBED, "the probe lost its rate", probe("rate", 170.0, "grow-7")),
+    (ON_TIME, "the probe was half a second late", probe("lag_p99_us", 500_000.0, "grow-2")),
+    (QUIET, "another program used half a core", machine("others", 0.5)),
+    (QUIET, "the hypervisor took a fifth of a core", machine("steal", 0.2)),
+    (SPARE, "the load generator was out of CPU", process("locust", 0.85, "grow-5")),
+    (SPARE, "a probe was out of CPU", process("probe-main", 0.95, "index-1")),
+]
+
+
+@pytest.mark.parametrize("check", [COMPLETED, DELIVERED, EQUAL, PROBED, ON_TIME, QUIET, SPARE])
+def test_check_is_ok_on_a_healthy_run(check: str, healthy: Run, control: Run) -> None:
+    """A fair run passes, with the cause in it and without."""
+    for run in (healthy, control):
+        assert next(found for found in validate(run) if found.check == check).ok
+
+
+@pytest.mark.parametrize(
+    ("check", "build"), [pytest.param(c, build, id=f"{c}: {what}") for c, what, build in DOCTORINGS]
+)
+def test_check_fails_alone_on_a_doctored_run(check: str, build: dict[str, Any], folder: Path) -> None:
+    """One thing wrong is found by its own check and by no other, and then there is no verdict (exit code 4)."""
+    run = build_run(folder, judged=True, **build)
+    verdict = reach(run)
+    assert [found.check for found in verdict.checks if not found.ok] == [check]
+    assert (verdict.holds, verdict.exit_code) == (None, 4)
+    result = run.result()
+    assert result is not None
+    assert result["holds"] is None
+    assert [v["check"] for v in result["validity"] if not v["ok"]] == [check]
+
+
+def test_every_check_is_doctored(healthy: Run) -> None:
+    """No check exists that no test here has seen fail."""
+    names = [found.check for found in validate(healthy)]
+    assert len(set(names)) == len(names) == len(CHECKS)
+    assert set(names) == {check for check, _, _ in DOCTORINGS}
+
+
+def test_invalid_control_has_no_verdict_either(folder: Path) -> None:
+    """A control on a busy machine refutes nothing, although all its claims fail."""
+    verdict = reach(build_run(folder, cause="index", **machine("others", 0.9)))
+    assert not any(outcome.holds for outcome in verdict.outcomes)
+    assert (verdict.holds, verdict.exit_code) == (None, 4)
+
+
+def test_run_without_phases_is_not_valid(folder: Path) -> None:
+    """A run that measured nothing fails validity instead of raising, and says so in result.json."""
+    run = build_run(folder, doctor=lambda facts: facts.phases.clear(), judged=True)
+    failed = {found.check for found in reach(run).checks if not found.ok}
+    assert {COMPLETED, EQUAL, PROBED, ON_TIME} <= failed
+    assert json.loads((folder / "result.json").read_text())["holds"] is None
+
+
+@pytest.mark.parametrize("missing", ["grow", "index"])
+def test_one_side_alone_is_no_comparison(missing: str, folder: Path) -> None:
+    """With one of the compared sides missing the loads were not equal."""
+    found = {check.check: check.ok for check in validate(build_run(folder, without=[missing]))}
+    assert not found[EQUAL]
+
+
+def test_load_that_nobody_asked_for_was_not_delivered(folder: Path) -> None:
+    """A run whose event rate was never set delivered nothing."""
+
+    def doctor(facts: RunFacts) -> None:
+        facts.load["events_per_second"] = 0.0
+
+    found = {check.check: check.ok for check in validate(build_run(folder, doctor=doctor))}
+    assert not found[DELIVERED]
+
+
+@pytest.mark.parametrize("times", [0.97, 1.03])
+def test_rounding_is_no_shortfall(times: float, folder: Path) -> None:
+    """An event more or less in a short phase passes: 3 % of some fifty events is one and a half."""
+    assert all(check.ok for check in validate(build_run(folder, **offered(times, "grow-4"))))
+
+
+def test_only_compared_phases_are_judged(folder: Path) -> None:
+    """What happens beside the comparison, in a wrong turn or while the store restarts, does not spoil the run."""
+
+    def doctor(facts: RunFacts) -> None:
+        for phase in facts.phases:
+            if phase.arm not in ("grow", "index"):
+                phase.events["offered_per_s"] = 0.0
+                phase.probes["main"] |= {"errors": 5.0, "rate": 10.0, "lag_p99_us": 1e7}
+                phase.machine["others"] = 2.0
+                phase.processes["locust"] = 1.0
+
+    assert all(check.ok for check in validate(build_run(folder, doctor=doctor)))
+
+
+def test_busy_server_is_the_subject_not_a_fault(healthy: Run) -> None:
+    """The server may use its whole core: the checks look at the clients."""
+    assert max(phase.processes["store"] for phase in healthy.phases) > 0.95
+    assert next(found for found in validate(healthy) if found.check == SPARE).ok
+
+
+def test_detail_names_the_figure_that_failed(folder: Path) -> None:
+    """A failed check says who or how much."""
+    checks = validate(build_run(folder, **process("locust", 0.91, "grow-5")))
+    assert "locust, 91%" in next(check.detail for check in checks if check.check == SPARE)
