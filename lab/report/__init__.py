@@ -1,2 +1,37 @@
-def write_report(run):
-    return run.folder / "report.html"
+"""The report of a run: one HTML file that needs nothing else, drawn from the run folder alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lab.errors import StackError
+from lab.runfolder import Run
+
+__all__ = ["picture", "write_report"]
+
+
+def write_report(run: Run) -> Path:
+    """Write report.html into the run folder, in one piece. A full disk raises `StackError` in one line."""
+    from lab.report.page import render
+    from lab.report.scene import Scene
+
+    return _write(run.folder / "report.html", render(Scene(run)).encode())
+
+
+def picture(run: Run, path: Path) -> Path:
+    """Write the run's timeline as a picture, SVG or PNG by the name's ending."""
+    from lab.report.picture import draw
+    from lab.report.scene import Scene
+
+    return _write(path, draw(Scene(run), path.suffix.lower()))
+
+
+def _write(path: Path, content: bytes) -> Path:
+    draft = path.with_name(f".{path.name}.part")
+    try:
+        draft.write_bytes(content)
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise StackError(f"cannot write {path}: {error.strerror}. Free some space.") from error
+    return path

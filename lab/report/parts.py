@@ -1,0 +1,177 @@
+"""Charts phase by phase: the parts of a p99, and the same p99 through different eyes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import altair as alt
+
+from lab.report import look, numbers
+from lab.report.look import Chart, Row
+from lab.report.scene import Scene
+from lab.runfolder import PhaseRecord
+
+STEP = 30
+LABEL_WIDTH = 190
+EYES = (
+    ("probe, from the intended time", "circle", look.CAUSE),
+    ("probe, from the send time", "cross", look.INK),
+    ("the application's histogram", "square", look.CURE),
+    ("Locust, the whole HTTP request", "triangle-up", look.FOURTH),
+)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Where a phase's p99 went, in ms; None where it was not measured."""
+
+    p99: float | None
+    execution: float | None
+    floor: float | None
+
+    @property
+    def waiting(self) -> float | None:
+        """What is neither execution nor the bare round trip."""
+        if self.p99 is None or self.execution is None or self.floor is None:
+            return None
+        return max(0.0, self.p99 - self.execution - self.floor)
+
+    @property
+    def share(self) -> float | None:
+        """Waiting as a share of the p99."""
+        return numbers.ratio(self.waiting, self.p99)
+
+
+def parts(scene: Scene, phase: PhaseRecord) -> Parts:
+    """A phase's p99 of a GET, the server's mean execution time of GET, and the idle server's round trip."""
+    execution = phase.execution_us("GET")
+    floor = scene.facts.calibration.get("ping_floor_us")
+    return Parts(
+        scene.p99(phase),
+        execution / 1000 if execution is not None else None,
+        float(floor) / 1000 if floor is not None else None,
+    )
+
+
+def where_time_went(scene: Scene) -> Chart:
+    """Stacked bars to scale, and beside them the same parts on a log axis, where the small ones can be seen."""
+    stacked: list[Row] = []
+    dots: list[Row] = []
+    ends: list[Row] = []
+    names = _names(scene)
+    for phase, name in zip(scene.run.phases, names, strict=True):
+        part = parts(scene, phase)
+        found = (("execution", part.execution), ("round trip", part.floor), ("waiting", part.waiting))
+        at = 0.0
+        for kind, value in found:
+            if value is None:
+                continue
+            stacked.append({"phase": name, "part": kind, "from": at, "to": at + value, "ms": value})
+            at += value
+            if value > 0:
+                dots.append({"phase": name, "part": kind, "ms": value})
+        if part.p99 is not None:
+            ends.append({"phase": name, "p99": part.p99, "text": numbers.ms(part.p99)})
+    kinds = ["execution", "round trip", "waiting"]
+    colour = alt.Scale(domain=kinds, range=[look.INK, look.CURE, "#d9a27f"])
+    shape = alt.Scale(domain=kinds, range=["square", "cross", "circle"])
+    y = alt.Y("phase:N", sort=names, title=None, axis=alt.Axis(labelLimit=LABEL_WIDTH, labelFontSize=15))
+    highest = max([row["p99"] for row in ends] + [1.0])
+    x = alt.X(
+        "from:Q",
+        axis=alt.Axis(title="p99 of a GET, ms, to scale", tickCount=5),
+        scale=alt.Scale(domain=[0, highest * 1.3]),
+    )
+    bars = (
+        look.chart(stacked)
+        .mark_bar(stroke=look.INK, strokeWidth=0.6, height=18)
+        .encode(
+            x=x,
+            x2="to:Q",
+            y=y,
+            color=alt.Color("part:N", scale=colour, legend=alt.Legend()),
+            tooltip=["phase:N", "part:N", "ms:Q"],
+        )
+    )
+    said = look.chart(ends).mark_text(align="left", dx=6, fontSize=15).encode(x="p99:Q", y=y, text="text:N")
+    height = STEP * max(len(names), 1)
+    left = alt.layer(bars, said).properties(width=380, height=height)
+    right = (
+        look.chart(dots)
+        .mark_point(opacity=1, size=110, strokeWidth=2.5)
+        .encode(
+            x=alt.X(
+                "ms:Q",
+                scale=look.log_scale([row["ms"] for row in dots]),
+                axis=look.latency_axis("the same parts, log scale"),
+            ),
+            y=alt.Y("phase:N", sort=names, title=None, axis=alt.Axis(labels=False, ticks=False, grid=True)),
+            shape=alt.Shape("part:N", scale=shape, legend=alt.Legend()),
+            color=alt.Color(
+                "part:N",
+                scale=alt.Scale(domain=kinds, range=[look.INK, look.CURE, look.CAUSE]),
+                legend=alt.Legend(),
+            ),
+            tooltip=["phase:N", "part:N", alt.Tooltip("ms:Q", format=",.3~r")],
+        )
+        .properties(width=360, height=height)
+    )
+    both: Chart = alt.hconcat(left, right, spacing=30).resolve_scale(color="independent", shape="independent")
+    return both
+
+
+def eyes(scene: Scene, phase: PhaseRecord) -> list[float | None]:
+    """p99 (ms) of a phase as each of `EYES` saw it."""
+    seen = phase.client_p99_ms
+    return [scene.p99(phase), scene.p99(phase, kind="service"), seen.get("app"), seen.get("locust")]
+
+
+def three_p99s(scene: Scene) -> Chart:
+    """One row for each phase, one symbol for each observer."""
+    names = _names(scene)
+    rows = [
+        {"phase": name, "eye": eye, "ms": value}
+        for phase, name in zip(scene.run.phases, names, strict=True)
+        for (eye, _, _), value in zip(EYES, eyes(scene, phase), strict=True)
+        if value is not None and value > 0
+    ]
+    seen = [eye for eye, _, _ in EYES]
+    drawn: Chart = (
+        look.chart(rows)
+        .mark_point(opacity=1, size=130, strokeWidth=2.5)
+        .encode(
+            x=alt.X(
+                "ms:Q",
+                scale=look.log_scale([row["ms"] for row in rows]),
+                axis=look.latency_axis("p99, log scale"),
+            ),
+            y=alt.Y(
+                "phase:N",
+                sort=names,
+                title=None,
+                axis=alt.Axis(labelLimit=LABEL_WIDTH, labelFontSize=15, grid=True),
+            ),
+            shape=alt.Shape(
+                "eye:N",
+                scale=alt.Scale(domain=seen, range=[s for _, s, _ in EYES]),
+                legend=alt.Legend(columns=2),
+            ),
+            color=alt.Color(
+                "eye:N",
+                scale=alt.Scale(domain=seen, range=[c for _, _, c in EYES]),
+                legend=alt.Legend(columns=2),
+            ),
+            tooltip=["phase:N", "eye:N", alt.Tooltip("ms:Q", format=",.3~r")],
+        )
+        .properties(width=look.WIDTH - 180, height=STEP * max(len(names), 1))
+    )
+    return drawn
+
+
+def _names(scene: Scene) -> list[str]:
+    """A name for each phase; a name that comes twice gets the phase's id."""
+    names = [scene.name(phase) for phase in scene.run.phases]
+    return [
+        name if names.count(name) == 1 else f"{name} ({phase.id})"
+        for name, phase in zip(names, scene.run.phases, strict=True)
+    ]

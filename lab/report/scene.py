@@ -1,0 +1,210 @@
+"""A run as the report looks at it: phases with names for people, sides of the comparison, derived figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from lab import operational, stats
+from lab.report.latencies import Latencies
+from lab.report.numbers import number, ratio
+from lab.runfolder import PhaseRecord, Run
+
+BEFORE, AFTER = "grow", "index"
+SHORT = {
+    "pool": "pool of 50",
+    "fresh": "fresh connections",
+    "restart": "restart",
+    "return": "keys return",
+    "fix": "the fix",
+}
+FIT_BELOW = 0.9
+"""Plateaus with a smaller demand lie below the knee: there, and only there, a line is a fair model of p99."""
+
+
+@dataclass(frozen=True)
+class Band:
+    """A stretch of the time axis, in seconds since the run began."""
+
+    start: float
+    end: float
+    label: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A Theil-Sen line through plateaus: p99 in ms over keys, and the range it was fitted in."""
+
+    slope: float
+    intercept: float
+    low: float
+    high: float
+
+    def at(self, keys: float) -> float:
+        """p99 in ms that the line gives."""
+        return self.slope * keys + self.intercept
+
+
+class Scene:
+    """Reads nothing but the run folder. Whatever a partial run lacks is None or an empty list."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.facts = run.facts
+        self.latencies = Latencies(run)
+        self.result: dict[str, Any] | None = run.result()
+
+    # --- phases
+
+    @cached_property
+    def cause(self) -> str:
+        """The strategy before the fix."""
+        grow = self.run.arm(BEFORE)
+        return grow[0].strategy if grow else ("index" if self.facts.refutes else "scan")
+
+    @property
+    def control(self) -> bool:
+        """A run without the cause."""
+        return self.facts.refutes
+
+    @property
+    def partial(self) -> bool:
+        """The run was interrupted, or never judged."""
+        return self.facts.interrupted or self.result is None
+
+    @property
+    def side_before(self) -> str:
+        """What to call the plateaus before the fix."""
+        return "index (control)" if self.cause == "index" else self.cause
+
+    @property
+    def side_after(self) -> str:
+        """What to call the plateaus after the fix."""
+        return "index, once more" if self.cause == "index" else "index"
+
+    def side(self, phase: PhaseRecord) -> str:
+        """Which side of the comparison a phase is on."""
+        return self.side_after if phase.arm in (AFTER, "fix") else self.side_before
+
+    @property
+    def sides(self) -> list[str]:
+        """Both sides, the cause first."""
+        return [self.side_before, self.side_after]
+
+    def name(self, phase: PhaseRecord) -> str:
+        """A short name that tells the phases of a run apart."""
+        keys = f"{phase.keys / 1000:,.0f} k"
+        if phase.arm in (BEFORE, AFTER):
+            return f"{self.side(phase)}, {keys}"
+        return f"{SHORT.get(phase.arm, phase.id)}, {keys}"
+
+    def p99(self, phase: PhaseRecord | None, probe: str = "main", kind: str = "intended") -> float | None:
+        """p99 of a phase in ms."""
+        return self.latencies.p99_ms(phase, probe, kind) if phase else None
+
+    def first(self, arm: str) -> PhaseRecord | None:
+        """The plateau of an arm with the fewest keys."""
+        return min(self.run.arm(arm), key=lambda p: p.keys, default=None)
+
+    def top(self, arm: str) -> PhaseRecord | None:
+        """The plateau of an arm with the most keys."""
+        return max(self.run.arm(arm), key=lambda p: p.keys, default=None)
+
+    # --- figures
+
+    @property
+    def rise(self) -> float | None:
+        """How many times its first plateau p99 is at the top."""
+        return ratio(self.p99(self.top(BEFORE)), self.p99(self.first(BEFORE)))
+
+    @property
+    def cure(self) -> float | None:
+        """p99 at the top before the fix over p99 at the top after it."""
+        return ratio(self.p99(self.top(BEFORE)), self.p99(self.top(AFTER)))
+
+    @property
+    def predicted_knee(self) -> float | None:
+        """Key count at which calibration expects saturation."""
+        value = self.facts.calibration.get("predicted_knee_keys")
+        return float(value) if value else None
+
+    @cached_property
+    def observed_knee(self) -> float | None:
+        """Key count at which the run's demand reaches the server's capacity."""
+        return operational.knee(self.run)
+
+    def demand(self, phase: PhaseRecord) -> float | None:
+        """Arriving work as a share of the server's capacity."""
+        return operational.demand(phase, self.facts.scan_count)
+
+    def below_knee(self, phase: PhaseRecord) -> bool:
+        """Whether a plateau lies below the knee, where waiting has not yet run away."""
+        demand = self.demand(phase)
+        if demand is not None:
+            return demand <= FIT_BELOW
+        knee = self.observed_knee or self.predicted_knee
+        return knee is None or phase.keys <= FIT_BELOW * knee
+
+    def fit(self, arm: str) -> Fit | None:
+        """The line through an arm's plateaus below the knee; None with fewer than three."""
+        points = [(p.keys, self.p99(p)) for p in self.run.arm(arm) if self.below_knee(p)]
+        known = [(keys, p99) for keys, p99 in points if p99 is not None]
+        if len(known) < 3 or len({keys for keys, _ in known}) < 2:
+            return None
+        keys, p99s = [k for k, _ in known], [p for _, p in known]
+        slope, intercept = stats.theil_sen(keys, p99s)
+        return Fit(slope, intercept, min(keys), max(keys))
+
+    # --- the time axis
+
+    @cached_property
+    def origin(self) -> float:
+        """Unix time at the left end of the time axis."""
+        times = [t for row in self.run.samples if (t := number(row.get("t"))) is not None]
+        times += [interval.start for interval in self.latencies.intervals()[:1]]
+        times += [phase.t0 for phase in self.run.phases[:1]]
+        return min(times, default=0.0)
+
+    @cached_property
+    def length(self) -> float:
+        """Seconds on the time axis."""
+        times = [t for row in self.run.samples if (t := number(row.get("t"))) is not None]
+        times += [phase.t1 for phase in self.run.phases]
+        return max(times, default=self.origin + 1.0) - self.origin or 1.0
+
+    @cached_property
+    def bands(self) -> list[Band]:
+        """Phases along the time axis; neighbours of one arm are one band. Filling counts to the phase it serves."""
+        bands: list[Band] = []
+        arm = ""
+        at = 0.0
+        if self.run.phases:
+            began = self._began(self.run.phases[0])
+            if began > 0.5:
+                bands.append(Band(0.0, began, "calibration", 0))
+                at = began
+        for phase in self.run.phases:
+            end = phase.t1 - self.origin
+            label = (
+                f"keys grow under {phase.strategy}"
+                if phase.arm in (BEFORE, AFTER)
+                else SHORT.get(phase.arm, phase.arm)
+            )
+            if bands and phase.arm == arm:
+                bands[-1] = Band(bands[-1].start, end, label, bands[-1].number)
+            else:
+                bands.append(Band(at, end, label, len(bands)))
+            arm, at = phase.arm, end
+        if self.length - at > max(2.0, 0.01 * self.length):
+            bands.append(
+                Band(at, self.length, "interrupted" if self.facts.interrupted else "end", len(bands))
+            )
+        return bands
+
+    def _began(self, phase: PhaseRecord) -> float:
+        for row in self.run.samples:
+            if row.get("phase") == phase.id and (t := number(row.get("t"))) is not None:
+                return min(t, phase.t0) - self.origin
+        return phase.t0 - self.origin

@@ -1,0 +1,171 @@
+"""The tables of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lab.report.numbers import UNKNOWN, count, ms, number, percent, sig, us
+from lab.report.parts import eyes, parts
+from lab.report.scene import Scene
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with a caption. Columns in `figures` hold numbers and are set to the right."""
+
+    caption: str
+    headings: list[str]
+    rows: list[list[str]]
+    figures: frozenset[int] = field(default_factory=frozenset)
+
+
+def _numeric(start: int, headings: Sequence[str]) -> frozenset[int]:
+    return frozenset(range(start, len(headings)))
+
+
+def phases(scene: Scene) -> Table:
+    """Where the p99 of each phase went."""
+    headings = ["phase", "keys", "p99 of a GET", "execution", "round trip", "waiting", "waiting's share"]
+    rows = []
+    for phase in scene.run.phases:
+        part = parts(scene, phase)
+        rows.append(
+            [
+                scene.name(phase),
+                count(phase.keys),
+                ms(part.p99),
+                ms(part.execution),
+                ms(part.floor),
+                ms(part.waiting),
+                f"{part.share * 100:.1f} %" if part.share is not None else UNKNOWN,
+            ]
+        )
+    return Table("The p99 of a GET and its parts, phase by phase", headings, rows, _numeric(1, headings))
+
+
+def observers(scene: Scene) -> Table:
+    """The same p99 through different eyes."""
+    headings = ["phase", "probe, intended", "probe, sent", "application", "Locust", "GETs probed"]
+    rows = [
+        [
+            scene.name(phase),
+            *(ms(value) for value in eyes(scene, phase)),
+            count(len(scene.latencies.phase(phase))),
+        ]
+        for phase in scene.run.phases
+    ]
+    return Table("p99 by observer", headings, rows, _numeric(1, headings))
+
+
+def slowlog(scene: Scene) -> Table:
+    """The slow log by command."""
+    headings = ["command", "entries", "median", "longest"]
+    durations: dict[str, list[float]] = {}
+    for row in scene.run.slowlog:
+        if (duration := number(row.get("duration_us"))) is not None and row.get("command"):
+            durations.setdefault(row["command"], []).append(duration)
+    for victim in ("GET", "SET", "UNLINK"):
+        durations.setdefault(victim, [])
+    rows = [
+        [
+            name,
+            count(len(values)),
+            *((us(float(np.median(values))), us(max(values))) if values else (UNKNOWN, UNKNOWN)),
+        ]
+        for name, values in sorted(durations.items(), key=lambda item: -len(item[1]))
+    ]
+    return Table("Entries of the slow log in the whole run", headings, rows, _numeric(1, headings))
+
+
+def claims(scene: Scene) -> Table:
+    """Claims with bounds and what was measured."""
+    headings = ["", "claim", "bound", "measured"]
+    rows = []
+    for claim in (scene.result or {}).get("claims", []):
+        rows.append(
+            [_outcome(claim["holds"], scene.control), claim["statement"], claim["bound"], claim["measured"]]
+        )
+    return Table("Claims, written down with their bounds before the run", headings, rows)
+
+
+def _outcome(holds: bool | None, control: bool) -> str:
+    if holds is None:
+        return "– not applicable"
+    if control:
+        return "✓ holds, as it should not" if holds else "✗ refuted, as it should be"
+    return "✓ holds" if holds else "✗ refuted"
+
+
+def validity(scene: Scene) -> Table:
+    """Was it a fair experiment?"""
+    rows = [
+        ["✓ ok" if check["ok"] else "✗ not fulfilled", check["check"], check["detail"]]
+        for check in (scene.result or {}).get("validity", [])
+    ]
+    return Table("Validity: was it a fair experiment?", ["", "condition", "measured"], rows)
+
+
+def setting(scene: Scene) -> Table:
+    """Where and with what the run was made."""
+    facts, host, found = scene.facts, scene.facts.host, scene.facts.calibration
+    load = facts.load
+    known = {
+        "scenario": f"{facts.scenario}: {facts.title}",
+        "source": facts.source,
+        "started": facts.started,
+        "server": f"{facts.server} {facts.server_version}, {facts.stack}".strip(" ,"),
+        "host": ", ".join(
+            str(part)
+            for part in (
+                host.get("processor"),
+                f"{host['cores']} cores" if "cores" in host else None,
+                f"{host['memory_gb']} GB" if "memory_gb" in host else None,
+                host.get("system"),
+                f"Python {host['python']}" if "python" in host else None,
+            )
+            if part
+        ),
+        "pace and size": f"{facts.pace}, {count(facts.keys)} keys, seed {facts.seed}",
+        "load": f"{sig(load.get('events_per_second'))} invalidation events/s, {sig(load.get('reads_per_second'))} page reads/s, "
+        f"{sig(load.get('probe_per_second'))} probe GETs/s",
+        "SCAN": f"COUNT {count(facts.scan_count)}; slow log from {us(facts.slowlog_threshold_us)}",
+    }
+    if found:
+        known["calibration"] = (
+            f"round trip to the idle server {us(_get(found, 'ping_floor_us'))}; a scanned key costs "
+            f"{sig(_get(found, 'cost_us_per_key'))} µs under load ({sig(_get(found, 'cost_alone_us_per_key'))} alone), measured at "
+            f"{count(_get(found, 'keys'))} keys; knee predicted at {count(_get(found, 'predicted_knee_keys'))} keys"
+        )
+    known |= {f"claim {name}": f"not applicable: {reason}" for name, reason in facts.cannot.items()}
+    return Table(
+        "The setting", ["what", "value"], [[name, value or UNKNOWN] for name, value in known.items()]
+    )
+
+
+def _get(found: dict[str, object], name: str) -> float | None:
+    value = found.get(name)
+    return float(value) if isinstance(value, int | float) else None
+
+
+def processes(scene: Scene) -> Table:
+    """CPU and memory of each process of the run."""
+    names = sorted({name for phase in scene.run.phases for name in (*phase.processes, *phase.memory_mb)})
+    rows = []
+    for name in names:
+        seconds = sum(p.seconds for p in scene.run.phases if name in p.processes)
+        used = sum(p.processes[name] * p.seconds for p in scene.run.phases if name in p.processes)
+        busiest = max((p.processes[name] for p in scene.run.phases if name in p.processes), default=None)
+        memory = max((p.memory_mb[name] for p in scene.run.phases if name in p.memory_mb), default=None)
+        rows.append(
+            [
+                name,
+                percent(used / seconds if seconds else None),
+                percent(busiest),
+                f"{sig(memory)} MB" if memory is not None else UNKNOWN,
+            ]
+        )
+    headings = ["process", "CPU, mean", "CPU, busiest phase", "memory, largest"]
+    return Table("Processes (CPU as a share of one core)", headings, rows, _numeric(1, headings))
