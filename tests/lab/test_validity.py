@@ -8,7 +8,7 @@ import pytest
 
 from lab.runfolder import PhaseRecord, Run, RunFacts
 from lab.validity import CHECKS, validate
-from lab.verdict import reach
+from lab.verdict import reach, write_result
 from tests.doctored import build_run
 from tests.lab.doctorings import each
 
@@ -95,8 +95,9 @@ def test_check_is_ok_on_a_healthy_run(check: str, healthy: Run, control: Run) ->
 )
 def test_check_fails_alone_on_a_doctored_run(check: str, build: dict[str, Any], folder: Path) -> None:
     """One thing wrong is found by its own check and by no other, and then there is no verdict (exit code 4)."""
-    run = build_run(folder, judged=True, **build)
+    run = build_run(folder, **build)
     verdict = reach(run)
+    write_result(run, verdict)
     assert [found.check for found in verdict.checks if not found.ok] == [check]
     assert (verdict.holds, verdict.exit_code) == (None, 4)
     result = run.result()
