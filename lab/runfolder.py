@@ -179,8 +179,9 @@ def write_json(path: Path, content: Any) -> None:
         draft.write_text(json.dumps(content, indent=1) + "\n")
         draft.replace(path)
     except OSError as error:
-        draft.unlink(missing_ok=True)
         raise _cannot_write(path.parent, error) from error
+    finally:
+        draft.unlink(missing_ok=True)  # there only if something went wrong, Ctrl-C included
 
 
 def make_folder(folder: Path) -> Path:
