@@ -1,0 +1,176 @@
+"""The table of servers, and the observer's view, against every server this machine has."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from lab.errors import StackError
+from lab.processes import Child, free_port
+from lab.scenarios import catalogue
+from lab.servers import SERVERS, Server, version_of
+from lab.store import Store
+
+FOUND = [name for name, server in SERVERS.items() if server.find()]
+
+
+def raw(store: Store) -> Any:
+    """A client of the test's own."""
+    return redis.Redis.from_url(store.url, protocol=2, decode_responses=True, driver_info=None)
+
+
+@pytest.fixture(scope="module", params=FOUND)
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A server of each kind that is here, started by its row, and the lab's view of it."""
+    folder, port = tmp_path_factory.mktemp(request.param), free_port()
+    child = Child(
+        request.param, SERVERS[request.param].command(port, str(folder)), folder / "log", cwd=folder
+    )
+    view = Store(f"redis://127.0.0.1:{port}/0")
+    try:
+        view.wait(15, child.check)
+        yield view
+    finally:
+        view.close()
+        child.stop()
+    assert {path.name for path in folder.iterdir()} == {"log"}, "a server of the lab writes nothing to disk"
+
+
+def test_embedded_server_is_always_there() -> None:
+    """What needs nothing but the lock file is found."""
+    assert "embedded" in FOUND
+
+
+def test_row_names_itself_and_says_how_to_get_it() -> None:
+    """Every row is listed under its own name, and tells a person without it what to do."""
+    for name, server in SERVERS.items():
+        assert server.name == name
+        assert server.install.endswith(".")
+        claims = {claim.id for scenario in catalogue().values() for claim in scenario.claims}
+        assert set(server.cannot) <= claims
+
+
+def test_missing_binary_is_one_line() -> None:
+    """A server that is not on this machine is a `StackError` with the way to get it."""
+    ghost = Server("ghost", lambda: None, (), "Install it from the attic.")
+    with pytest.raises(
+        StackError, match=r"^there is no ghost on this machine\. Install it from the attic\.$"
+    ):
+        ghost.command(1234, "/")
+
+
+def test_server_listens_on_this_machine_alone() -> None:
+    """No row starts a server that others could reach, or one that goes to the background."""
+    for name in FOUND:
+        command = SERVERS[name].command(1234, "/somewhere")
+        assert command[command.index("--bind") + 1] == "127.0.0.1"
+        assert command[command.index("--daemonize") + 1] == "no"
+        assert command[-2:] == ["--port", "1234"]
+        assert command[command.index("--dir") + 1] == "/somewhere"
+
+
+def test_version_of_what_is_not_there(tmp_path: Path) -> None:
+    """A binary that cannot be run has the version 'unknown'."""
+    assert version_of(str(tmp_path / "none")) == "unknown"
+    assert "unknown" not in version_of(str(SERVERS["embedded"].find()))
+
+
+def test_identity_is_product_and_version(store: Store) -> None:
+    """The server says what it is; Valkey is not taken for the Redis it also claims to be."""
+    product, version = store.identity()
+    path = raw(store).info("server")["executable"]
+    assert product == ("redis" if "redis" in path else "valkey")
+    assert version[0].isdigit()
+
+
+def test_snapshot_counts_calls_and_their_time(store: Store) -> None:
+    """Between two snapshots lie exactly the calls made, their time, and the keys written."""
+    client = raw(store)
+    client.flushall()
+    before = store.snapshot()
+    for i in range(50):
+        client.set(f"k{i}", "v")
+        client.get(f"k{i}")
+    after = store.snapshot()
+    assert after.keys - before.keys == 50
+    for command in ("GET", "SET"):
+        calls, usec = (
+            after.commands[command][i] - before.commands.get(command, (0.0, 0.0))[i] for i in (0, 1)
+        )
+        assert calls == 50
+        assert usec >= 0
+    assert after.at > before.at
+    assert after.run_id == before.run_id != ""
+    assert after.main_thread_s is not None
+    assert before.main_thread_s is not None
+    assert after.main_thread_s >= before.main_thread_s
+
+
+def test_observer_never_scans_while_it_observes(store: Store) -> None:
+    """Looking does not disturb what is looked at: no SCAN, KEYS or FLUSH comes from the observer."""
+    raw(store).config_resetstat()
+    for _ in range(3):
+        store.snapshot()
+        store.keys()
+        store.slowlog()
+        store.identity()
+    seen = {name.split("|")[0] for name in store.snapshot().commands}
+    assert not seen & {"SCAN", "KEYS", "FLUSHALL", "FLUSHDB", "UNLINK", "DEL", "SET"}
+
+
+def test_slow_log_tells_command_and_duration(store: Store) -> None:
+    """An entry comes back as a command in capitals and its µs; values with spaces or bytes do not confuse it."""
+    client = raw(store)
+    old = store.slowlog_settings()
+    client.slowlog_reset()
+    store.configure_slowlog(0)
+    client.set("a key", b"\xff two words")
+    client.get("another key")
+    store.configure_slowlog(*old)
+    entries = store.slowlog()
+    assert {"SET", "GET"} <= {command for _, _, command, _ in entries}
+    assert all(duration >= 0 and abs(at - time.time()) < 3600 for _, at, _, duration in entries)
+    assert len({identity for identity, *_ in entries}) == len(entries)
+    assert store.slowlog_settings() == old
+
+
+def test_only_own_keys_are_removed(store: Store) -> None:
+    """Cleaning up deletes the keys under the given prefixes, all of them, and not one other."""
+    client = raw(store)
+    client.flushall()
+    own = [f"mine:{i}" for i in range(5000)] + [f"mine-{i}" for i in range(10)]
+    foreign = ["mine", "mines:1", "yours:mine:1", "Mine:1", "min*", "other"]
+    client.mset(dict.fromkeys(own + foreign, "v"))
+    assert store.remove_own(("mine:", "mine-")) == len(own)
+    assert sorted(client.keys()) == sorted(foreign)
+
+
+def test_scan_costs_more_with_more_keys(store: Store) -> None:
+    """The execution time of one full SCAN grows with the keys: ten times as many cost at least three times as much."""
+    client = raw(store)
+    client.flushall()
+    client.mset({f"a{i}": "v" for i in range(2000)})
+    few = store.scan_cost_us("nothing:*", 1_000_000, 0.1)
+    client.mset({f"a{i}": "v" for i in range(20_000)})
+    assert store.scan_cost_us("nothing:*", 1_000_000, 0.1) > 3 * few > 0
+
+
+def test_ping_gives_one_time_each(store: Store) -> None:
+    """As many round trips as asked for, each of some length."""
+    times = store.ping_us(20)
+    assert len(times) == 20
+    assert min(times) > 0
+
+
+def test_nobody_there_is_one_line() -> None:
+    """A port without a server is a `StackError` with the address, in each way of asking."""
+    port = free_port()
+    view = Store(f"redis://127.0.0.1:{port}/0", timeout_s=1)
+    for ask in (lambda: view.wait(0.1), view.keys, view.snapshot, view.identity, view.slowlog):
+        with pytest.raises(StackError, match=str(port)) as caught:
+            ask()
+        assert "\n" not in str(caught.value)
+    view.close()
