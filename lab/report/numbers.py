@@ -1,11 +1,10 @@
-"""Numbers for people: three significant digits, thin spaces between thousands, a dash where nothing is known."""
+"""Numbers for people: three significant digits, a dash where nothing is known."""
 
 from __future__ import annotations
 
 import math
 
 UNKNOWN = "–"
-THIN = "\u2009"
 
 
 def sig(value: float | None, digits: int = 3) -> str:
@@ -16,7 +15,7 @@ def sig(value: float | None, digits: int = 3) -> str:
         return "0"
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
     rounded = round(value, digits - 1 - math.floor(math.log10(abs(value))))
-    return f"{rounded:,.{min(decimals, 6)}f}".replace(",", THIN)
+    return f"{rounded:,.{min(decimals, 6)}f}"
 
 
 def ms(value: float | None) -> str:
@@ -33,6 +32,11 @@ def us(value: float | None) -> str:
     return ms(value / 1000) if value is not None else UNKNOWN
 
 
+def setting(microseconds: float) -> str:
+    """A duration that somebody chose: no zeros after it."""
+    return f"{microseconds / 1000:g} ms" if microseconds >= 1000 else f"{microseconds:g} µs"
+
+
 def times(value: float | None) -> str:
     """A ratio."""
     return f"{sig(value)} ×" if value is not None and math.isfinite(value) else UNKNOWN
@@ -40,7 +44,16 @@ def times(value: float | None) -> str:
 
 def count(value: float | None) -> str:
     """A whole number."""
-    return f"{value:,.0f}".replace(",", THIN) if value is not None and math.isfinite(value) else UNKNOWN
+    return f"{value:,.0f}" if value is not None and math.isfinite(value) else UNKNOWN
+
+
+def share(value: float | None) -> str:
+    """A share near one, with the digits that tell it from all; given as a fraction of one."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    if value < 0.995:
+        return f"{value * 100:.1f} %"
+    return f"{value * 100:.2f} %" if value < 0.99995 else "over 99.99 %"
 
 
 def percent(value: float | None) -> str:

@@ -17,16 +17,15 @@ from lab.report.scene import Scene
 
 HERE = Path(__file__).parent
 VEGA_LITE = "6.4"
+SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A chart as the page shows it: alive for browsers that run scripts, still for all others."""
+    """A chart: its name in the page, and its Vega-Lite document as JSON."""
 
     id: str
     spec: str
-    svg: str
-    description: str
 
 
 def render(scene: Scene) -> str:
@@ -88,10 +87,7 @@ def _charts(scene: Scene) -> list[tuple[str, Callable[[Scene], look.Chart], str]
 
 
 def _draw(name: str, make: Callable[[Scene], look.Chart], scene: Scene, description: str) -> Drawing:
-    document = look.spec(make(scene), description)
-    return Drawing(
-        name, _for_script(document), vl_convert.vegalite_to_svg(document, vl_version=VEGA_LITE), description
-    )
+    return Drawing(name, _for_script(look.spec(make(scene), description)))
 
 
 def _for_script(document: dict[str, Any]) -> str:
@@ -102,4 +98,4 @@ def _for_script(document: dict[str, Any]) -> str:
 @cache
 def _library() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script."""
-    return vl_convert.javascript_bundle(None, vl_version=VEGA_LITE).replace("</script", "<\\/script")
+    return vl_convert.javascript_bundle(SNIPPET, vl_version=VEGA_LITE).replace("</script", "<\\/script")

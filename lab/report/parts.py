@@ -96,15 +96,12 @@ def where_time_went(scene: Scene) -> Chart:
     said = look.chart(ends).mark_text(align="left", dx=6, fontSize=15).encode(x="p99:Q", y=y, text="text:N")
     height = STEP * max(len(names), 1)
     left = alt.layer(bars, said).properties(width=380, height=height)
+    scale = look.log_scale([row["ms"] for row in dots])
     right = (
         look.chart(dots)
         .mark_point(opacity=1, size=110, strokeWidth=2.5)
         .encode(
-            x=alt.X(
-                "ms:Q",
-                scale=look.log_scale([row["ms"] for row in dots]),
-                axis=look.latency_axis("the same parts, log scale"),
-            ),
+            x=alt.X("ms:Q", scale=scale, axis=look.latency_axis("the same parts, log scale", scale)),
             y=alt.Y("phase:N", sort=names, title=None, axis=alt.Axis(labels=False, ticks=False, grid=True)),
             shape=alt.Shape("part:N", scale=shape, legend=alt.Legend()),
             color=alt.Color(
@@ -129,22 +126,19 @@ def eyes(scene: Scene, phase: PhaseRecord) -> list[float | None]:
 def three_p99s(scene: Scene) -> Chart:
     """One row for each phase, one symbol for each observer."""
     names = _names(scene)
-    rows = [
+    rows: list[Row] = [
         {"phase": name, "eye": eye, "ms": value}
         for phase, name in zip(scene.run.phases, names, strict=True)
         for (eye, _, _), value in zip(EYES, eyes(scene, phase), strict=True)
         if value is not None and value > 0
     ]
+    scale = look.log_scale([row["ms"] for row in rows])
     seen = [eye for eye, _, _ in EYES]
     drawn: Chart = (
         look.chart(rows)
-        .mark_point(opacity=1, size=130, strokeWidth=2.5)
+        .mark_point(opacity=1, strokeWidth=2.5)
         .encode(
-            x=alt.X(
-                "ms:Q",
-                scale=look.log_scale([row["ms"] for row in rows]),
-                axis=look.latency_axis("p99, log scale"),
-            ),
+            x=alt.X("ms:Q", scale=scale, axis=look.latency_axis("p99, log scale", scale)),
             y=alt.Y(
                 "phase:N",
                 sort=names,
@@ -160,6 +154,9 @@ def three_p99s(scene: Scene) -> Chart:
                 "eye:N",
                 scale=alt.Scale(domain=seen, range=[c for _, _, c in EYES]),
                 legend=alt.Legend(columns=2),
+            ),
+            size=alt.Size(
+                "eye:N", scale=alt.Scale(type="ordinal", domain=seen, range=[330, 60, 130, 130]), legend=None
             ),
             tooltip=["phase:N", "eye:N", alt.Tooltip("ms:Q", format=",.3~r")],
         )

@@ -19,6 +19,7 @@ SHORT = {
     "return": "keys return",
     "fix": "the fix",
 }
+LABELS = {"pool": "pool\nof 50", "fresh": "fresh con-\nnections", "return": "keys\nreturn"}
 FIT_BELOW = 0.9
 """Plateaus with a smaller demand lie below the knee: there, and only there, a line is a fair model of p99."""
 
@@ -139,6 +140,13 @@ class Scene:
         """Arriving work as a share of the server's capacity."""
         return operational.demand(phase, self.facts.scan_count)
 
+    @property
+    def span(self) -> float:
+        """The right end of an axis of keys: all phases, and the knees unless they lie far away."""
+        highest = max((phase.keys for phase in self.run.phases), default=1.0)
+        knees = [knee for knee in (self.predicted_knee, self.observed_knee) if knee and knee <= 1.5 * highest]
+        return max([highest, *knees]) * 1.06
+
     def below_knee(self, phase: PhaseRecord) -> bool:
         """Whether a plateau lies below the knee, where waiting has not yet run away."""
         demand = self.demand(phase)
@@ -187,20 +195,18 @@ class Scene:
                 at = began
         for phase in self.run.phases:
             end = phase.t1 - self.origin
-            label = (
-                f"keys grow under {phase.strategy}"
-                if phase.arm in (BEFORE, AFTER)
-                else SHORT.get(phase.arm, phase.arm)
-            )
+            label = LABELS.get(phase.arm, SHORT.get(phase.arm, phase.arm))
+            if phase.arm in (BEFORE, AFTER):
+                label = f"keys grow under {phase.strategy}"
+                if phase.arm == BEFORE and any(band.label == label for band in bands):
+                    label = "all\nkeys"
             if bands and phase.arm == arm:
-                bands[-1] = Band(bands[-1].start, end, label, bands[-1].number)
+                bands[-1] = Band(bands[-1].start, end, bands[-1].label, bands[-1].number)
             else:
                 bands.append(Band(at, end, label, len(bands)))
             arm, at = phase.arm, end
-        if self.length - at > max(2.0, 0.01 * self.length):
-            bands.append(
-                Band(at, self.length, "interrupted" if self.facts.interrupted else "end", len(bands))
-            )
+        if self.partial and self.length - at > max(2.0, 0.01 * self.length):
+            bands.append(Band(at, self.length, "not\nfinished", len(bands)))
         return bands
 
     def _began(self, phase: PhaseRecord) -> float:

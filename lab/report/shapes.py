@@ -9,7 +9,7 @@ from lab.report import look, numbers
 from lab.report.look import Chart, Row
 from lab.report.scene import AFTER, BEFORE, Scene
 
-HALF = 415
+HALF = 440
 QUANTILES = (50, 75, 90, 95, 99, 99.5, 99.9)
 
 
@@ -36,10 +36,9 @@ def scatter(scene: Scene) -> Chart:
         for phase in scene.run.phases
         if (p99 := scene.p99(phase)) is not None
     ]
-    span = max([p.keys for p in scene.run.phases] + [1.0]) * 1.06
     left = _fits(scene, [p for p in points if p["below"] and p["grown"]])
-    right = _whole(scene, points, span)
-    return alt.hconcat(left, right, spacing=40)
+    right = _whole(scene, points)
+    return alt.hconcat(left, right, spacing=110, bounds="flush")
 
 
 def _points(scene: Scene, rows: list[Row], y: alt.Y, x: alt.X) -> Chart:
@@ -47,8 +46,8 @@ def _points(scene: Scene, rows: list[Row], y: alt.Y, x: alt.X) -> Chart:
     encoded = {
         "x": x,
         "y": y,
-        "shape": alt.Shape("side:N", scale=shape, legend=alt.Legend()),
-        "color": alt.Color("side:N", scale=colour, legend=alt.Legend()),
+        "shape": alt.Shape("side:N", scale=shape, legend=None),
+        "color": alt.Color("side:N", scale=colour, legend=None),
         "tooltip": [
             alt.Tooltip("phase:N"),
             alt.Tooltip("keys:Q", format=",.0f"),
@@ -61,23 +60,21 @@ def _points(scene: Scene, rows: list[Row], y: alt.Y, x: alt.X) -> Chart:
 
 
 def _fits(scene: Scene, rows: list[Row]) -> Chart:
-    lines, labels = [], []
+    lines: list[Row] = []
+    labels: list[tuple[str, str]] = []
     for arm, side in ((BEFORE, scene.side_before), (AFTER, scene.side_after)):
         fit = scene.fit(arm)
         if fit is None:
             continue
         lines += [{"keys": k, "p99": fit.at(k), "side": side} for k in (fit.low, fit.high)]
-        middle = (fit.low + fit.high) / 2
-        labels.append(
-            {"keys": middle, "p99": fit.at(middle), "text": f"{side}: {_slope(fit.slope)}", "side": side}
-        )
-    highest = max([r["p99"] for r in rows] + [r["p99"] for r in lines] + [1.0]) * 1.12
+        labels.append((side, _slope(fit.slope)))
+    highest = max([r["p99"] for r in rows] + [r["p99"] for r in lines] + [1.0]) * 1.3
     x = alt.X("keys:Q", axis=look.keys_axis("keys, plateaus below the knee"), scale=alt.Scale(domainMin=0))
     y = alt.Y("p99:Q", axis=alt.Axis(title="p99, ms"), scale=alt.Scale(domain=[0, highest], nice=False))
     _, dash, colour = _styles(scene)
     drawn = (
         look.chart(lines)
-        .mark_line(strokeWidth=3)
+        .mark_line(strokeWidth=3, clip=True)
         .encode(
             x=x,
             y=y,
@@ -85,47 +82,63 @@ def _fits(scene: Scene, rows: list[Row]) -> Chart:
             strokeDash=alt.StrokeDash("side:N", scale=dash, legend=None),
         )
     )
-    texts = [
-        look.chart([row])
-        .mark_text(
-            align="right" if i == 0 and len(labels) == 2 and not scene.control else "center",
-            dx=-12 if i == 0 and not scene.control else 0,
-            dy=-14 if i or not scene.control else -34,
-            fontWeight="bold",
-        )
-        .encode(x=x, y=y, text="text:N")
-        for i, row in enumerate(labels)
-    ]
-    return alt.layer(drawn, _points(scene, rows, y, x), *texts).properties(
+    drawing: Chart = alt.layer(drawn, _points(scene, rows, y, x), *_key(scene, dict(labels))).properties(
         width=HALF, height=380, title="Below the knee: a line, and its slope"
     )
+    return drawing
+
+
+def _key(scene: Scene, more: dict[str, str] | None = None) -> list[Chart]:
+    """Which sign is which side, written into the corner, where a projector's colours do not matter."""
+    layers: list[Chart] = []
+    for line, (side, shape, colour) in enumerate(
+        zip(scene.sides, ("circle", "triangle-up"), (look.CAUSE, look.CURE), strict=True)
+    ):
+        said = f"{side}: {more[side]}" if more and side in more else side
+        place = alt.value(22 + 24 * line)
+        sign = look.chart([{}]).mark_point(shape=shape, filled=True, color=colour, opacity=1)
+        text = look.chart([{"text": said}]).mark_text(align="left", fontWeight="bold")
+        layers.append(sign.encode(x=alt.value(18), y=place))
+        layers.append(text.encode(x=alt.value(32), y=place, text="text:N"))
+    return layers
 
 
 def _slope(per_key: float) -> str:
     value = per_key * 1e5
-    return f"{'+' if value >= 0 else '−'}{numbers.sig(abs(value))} ms per 100 000 keys".replace(" ", "\u00a0")
+    return f"{'+' if value >= 0 else '−'}{numbers.sig(abs(value))} ms per 100,000 keys".replace(" ", "\u00a0")
 
 
-def _whole(scene: Scene, rows: list[Row], span: float) -> Chart:
+def _whole(scene: Scene, rows: list[Row]) -> Chart:
+    span = scene.span
     x = alt.X(
         "keys:Q", axis=look.keys_axis("keys, all phases"), scale=alt.Scale(domain=[0, span], nice=False)
     )
     scale = look.log_scale([row["p99"] for row in rows])
-    y = alt.Y("p99:Q", axis=look.latency_axis("p99, log scale"), scale=scale)
+    y = alt.Y("p99:Q", axis=look.latency_axis("p99, log scale", scale), scale=scale)
     layers: list[Chart] = []
-    for what, knee, dash, height in (
-        ("predicted", scene.predicted_knee, [3, 4], 0.62),
-        ("observed", scene.observed_knee, [10, 4], 0.42),
-    ):
-        if knee is None or knee > span:
-            continue
-        row = [{"keys": knee, "text": f"knee {what}: {knee / 1000:,.0f} k"}]
-        rule = look.chart(row).mark_rule(strokeDash=dash, strokeWidth=2.5, color=look.INK)
-        text = look.chart(row).mark_text(align="right", dx=-8, fontWeight="bold")
-        layers.append(rule.encode(x=x))
-        layers.append(text.encode(x=x, y=alt.value(380 * (1 - height)), text="text:N"))
-    layers.append(_points(scene, rows, y, x))
+    layers += _knees(scene, x, 380, 0.42)
+    layers += [_points(scene, rows, y, x), *_key(scene)]
     return alt.layer(*layers).properties(width=HALF, height=380, title="All phases: the knee")
+
+
+def _knees(scene: Scene, x: alt.X, height: int, at: float) -> list[Chart]:
+    """The predicted and the observed knee as rules, with their labels to the left of both."""
+    found = [
+        (what, knee, dash)
+        for what, knee, dash in (
+            ("knee predicted (dotted)", scene.predicted_knee, [2, 4]),
+            ("knee observed (dashed)", scene.observed_knee, [10, 4]),
+        )
+        if knee is not None and knee <= scene.span
+    ]
+    layers: list[Chart] = []
+    for line, (what, knee, dash) in enumerate(found):
+        rule = look.chart([{"keys": knee}]).mark_rule(strokeDash=dash, strokeWidth=2.5, color=look.INK)
+        label = {"keys": min(k for _, k, _ in found), "text": f"{what}: {knee / 1000:,.0f} k"}
+        text = look.chart([label]).mark_text(align="right", dx=-9, fontWeight="bold")
+        place = alt.value(height * (1 - at) + 24 * line)
+        layers += [rule.encode(x=x), text.encode(x=x, y=place, text="text:N")]
+    return layers
 
 
 def percentiles(scene: Scene) -> Chart:
@@ -150,7 +163,7 @@ def percentiles(scene: Scene) -> Chart:
         ends.append({**rows[-1], "text": name})
     ends.sort(key=lambda row: row["latency"])
     scale = look.log_scale([row["latency"] for row in rows])
-    ticks = [1 / (1 - q / 100) for q in QUANTILES]
+    ticks = [round(100 / (100 - q), 6) for q in QUANTILES]
     words = (
         " : ".join(f"datum.value < {t * 1.01:.4f} ? '{q:g}'" for t, q in zip(ticks, QUANTILES, strict=True))
         + " : ''"
@@ -160,7 +173,7 @@ def percentiles(scene: Scene) -> Chart:
         scale=alt.Scale(type="log", domain=[2, 1000], nice=False),
         axis=alt.Axis(title="percentile of the requests", values=ticks, labelExpr=words, labelOverlap=False),
     )
-    y = alt.Y("latency:Q", axis=look.latency_axis("latency, log scale"), scale=scale)
+    y = alt.Y("latency:Q", axis=look.latency_axis("latency, log scale", scale), scale=scale)
     names = [name for name, _, _, _ in curves]
     drawn = (
         look.chart(rows)
@@ -212,11 +225,11 @@ def utilisation(scene: Scene) -> Chart:
         if phase.arm in (BEFORE, AFTER) and (demand := scene.demand(phase)) is not None
     ]
     top = max([row["demand"] for row in rows] + [1.2]) * 1.06
-    span = max([row["keys"] for row in rows] + [1.0]) * 1.06
+    span = scene.span
     x = alt.X("keys:Q", axis=look.keys_axis(), scale=alt.Scale(domain=[0, span], nice=False))
     y = alt.Y(
         "demand:Q",
-        axis=alt.Axis(title="share of the main thread", format="%"),
+        axis=alt.Axis(title="share of the main thread", format="%", tickCount=6),
         scale=alt.Scale(domain=[0, top]),
     )
     shape, dash, colour = _styles(scene)
@@ -226,8 +239,8 @@ def utilisation(scene: Scene) -> Chart:
         .encode(
             x=x,
             y=y,
-            color=alt.Color("side:N", scale=colour, legend=alt.Legend()),
-            strokeDash=alt.StrokeDash("side:N", scale=dash, legend=alt.Legend()),
+            color=alt.Color("side:N", scale=colour, legend=None),
+            strokeDash=alt.StrokeDash("side:N", scale=dash, legend=None),
         )
     )
     points = (
@@ -236,8 +249,8 @@ def utilisation(scene: Scene) -> Chart:
         .encode(
             x=x,
             y=y,
-            shape=alt.Shape("side:N", scale=shape, legend=alt.Legend()),
-            color=alt.Color("side:N", scale=colour, legend=alt.Legend()),
+            shape=alt.Shape("side:N", scale=shape, legend=None),
+            color=alt.Color("side:N", scale=colour, legend=None),
             tooltip=[
                 alt.Tooltip("phase:N"),
                 alt.Tooltip("demand:Q", format=".1%"),
@@ -247,19 +260,14 @@ def utilisation(scene: Scene) -> Chart:
     )
     level = look.chart([{"demand": 1.0}]).mark_rule(strokeWidth=2.5, color=look.INK).encode(y=y)
     said = look.chart([{"demand": 1.0, "text": "all that the server can do"}]).mark_text(
-        align="left", dx=8, dy=-12, fontWeight="bold"
+        align="right", dx=-8, dy=-12, fontWeight="bold"
     )
-    layers: list[alt.Chart] = [level, said.encode(x=alt.value(0), y=y, text="text:N"), lines, points]
-    for what, knee, stroke, height in (
-        ("predicted", scene.predicted_knee, [3, 4], 0.30),
-        ("observed", scene.observed_knee, [10, 4], 0.20),
-    ):
-        if knee is None or knee > span:
-            continue
-        row = [{"keys": knee, "text": f"knee {what}: {knee / 1000:,.0f} k keys"}]
-        layers.append(
-            look.chart(row).mark_rule(strokeDash=stroke, strokeWidth=2.5, color=look.INK).encode(x=x)
-        )
-        text = look.chart(row).mark_text(align="right", dx=-8, fontWeight="bold")
-        layers.append(text.encode(x=x, y=alt.value(360 * (1 - height)), text="text:N"))
+    layers: list[Chart] = [
+        level,
+        said.encode(x=alt.value(look.WIDTH * 0.62), y=y, text="text:N"),
+        lines,
+        points,
+        *_key(scene),
+    ]
+    layers += _knees(scene, x, 360, 0.2)
     return alt.layer(*layers).properties(width=look.WIDTH - 90, height=360)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lab.report.numbers import count, ms, percent, ratio, sig, times, us
+from lab.report.numbers import count, ms, setting, share, sig, times, us
 from lab.report.parts import eyes, parts
 from lab.report.scene import AFTER, BEFORE, Scene
 
@@ -25,21 +25,23 @@ def verdict(scene: Scene) -> str:
     result = scene.result
     if scene.facts.interrupted:
         done = len(scene.run.phases)
-        return f"This is a partial run: it was interrupted after {done} phase{'' if done == 1 else 's'}, so there is no verdict."
+        after = f"{done} phase{'' if done == 1 else 's'}"
+        return f"This is a partial run: it was interrupted after {after}, so there is no verdict."
     if result is None:
         return "This run has not been judged: there is no verdict yet."
     if result.get("holds") is None:
         failed = [check["check"] for check in result.get("validity", []) if not check["ok"]]
         return f"No verdict: the run is not valid. Not fulfilled: {'; '.join(failed) or 'unknown'}."
     claims = [claim["holds"] for claim in result.get("claims", [])]
-    applicable = sum(held is not None for held in claims)
+    applicable = sum(holds is not None for holds in claims)
     if scene.control:
         if result["holds"]:
             return f"As it should be: without the cause, all {applicable} applicable claims are refuted."
-        return f"Not as it should be: {sum(held is True for held in claims)} of {applicable} claims held without the cause."
+        held = sum(holds is True for holds in claims)
+        return f"Not as it should be: {held} of {applicable} claims held without the cause."
     if result["holds"]:
         return f"All {applicable} applicable claims hold."
-    return f"{sum(held is False for held in claims)} of {applicable} claims were refuted."
+    return f"{sum(holds is False for holds in claims)} of {applicable} claims were refuted."
 
 
 def mood(scene: Scene) -> str:
@@ -95,7 +97,8 @@ def paragraph(scene: Scene) -> str:
         )
     said = [
         f"With {count(first.keys)} keys in the store, 99 of 100 GETs were answered within {ms(scene.p99(first))}. "
-        f"With {count(top.keys)} keys, GETs sent at the same pace needed up to {ms(scene.p99(top))}: {times(scene.rise)} as long."
+        f"With {count(top.keys)} keys, GETs sent at the same pace needed up to {ms(scene.p99(top))}: "
+        f"{times(scene.rise)} as long."
     ]
     old, new = first.execution_us("GET"), top.execution_us("GET")
     if old is not None and new is not None:
@@ -115,8 +118,8 @@ def paragraph(scene: Scene) -> str:
         said.append(f"The keys came back, and so did the waiting: {ms(scene.p99(back))}.")
     if after and scene.p99(after) is not None:
         said.append(
-            f"With a SET that indexes each user's keys nothing scans any more; {count(after.keys)} keys and the same events then "
-            f"meant a p99 of {ms(scene.p99(after))}"
+            "With a SET that indexes each user's keys nothing scans any more; "
+            f"{count(after.keys)} keys and the same events then meant a p99 of {ms(scene.p99(after))}"
             + (f", {sig(scene.cure)} times less." if scene.cure else ".")
         )
     else:
@@ -133,10 +136,10 @@ def time_went(scene: Scene) -> str:
     if part.waiting is None:
         return "This server does not count execution time, so a p99 cannot be split here."
     return (
-        f"At the top ({count(top.keys)} keys) a GET with a p99 of {ms(part.p99)} was executed in {ms(part.execution)} and needed "
-        f"{ms(part.floor)} for the bare round trip to an idle server. The other {percent(part.share)} "
-        "it stood in a queue. Execution and round trip are thinner than a line beside the waiting; the log axis on the right shows "
-        "all three."
+        f"At the top ({count(top.keys)} keys) a GET with a p99 of {ms(part.p99)} was executed in {ms(part.execution)} "
+        f"and needed {ms(part.floor)} for the bare round trip to an idle server. The rest, {share(part.share)} of it, "
+        "it stood in a queue. Execution and round trip are thinner than a line beside the waiting; "
+        "the log axis on the right shows all three."
     )
 
 
@@ -147,29 +150,28 @@ def observers(scene: Scene) -> list[str]:
     if first:
         probe, _, app, locust = eyes(scene, first)
         said.append(
-            f"With few keys: probe {ms(probe)}, application {ms(app)}, Locust {ms(locust)}. Here the observers' own costs "
-            "show: Locust's figure holds a whole HTTP request (Flask, a cache miss's computation, JSON), the "
-            "application's holds the client library."
+            f"With few keys: probe {ms(probe)}, application {ms(app)}, Locust {ms(locust)}. With so little to "
+            "wait for, what each observer adds of its own decides: Locust's figure holds a whole HTTP request (Flask, "
+            "the computation after a cache miss, JSON)."
         )
     if top and top is not first:
         probe, sent, app, locust = eyes(scene, top)
         said.append(
-            f"At the top: probe {ms(probe)} from the intended time and {ms(sent)} from the send time, application {ms(app)}, "
-            f"Locust {ms(locust)}. Here the queue outweighs what each observer adds."
+            f"At the top: probe {ms(probe)} from the intended time and {ms(sent)} from the send time, application "
+            f"{ms(app)}, Locust {ms(locust)}. Here the queue outweighs what each observer adds."
         )
-    largest = max(
-        (
-            (apart, phase)
-            for phase in scene.run.phases
-            if (apart := ratio(eyes(scene, phase)[0], eyes(scene, phase)[1])) is not None
-        ),
-        key=lambda pair: pair[0],
-        default=None,
-    )
-    if largest:
+    apart = [
+        (due - sent, phase)
+        for phase in scene.run.phases
+        for due, sent in [eyes(scene, phase)[:2]]
+        if due is not None and sent is not None
+    ]
+    if apart:
+        late, phase = max(apart, key=lambda pair: pair[0])
         said.append(
-            f"The probe's two clocks differ most in “{scene.name(largest[1])}”, by a factor of {sig(largest[0])}: that much a "
-            "measurement would lose that starts its clock only when it manages to send."
+            f"The probe's two clocks lie at most {ms(max(late, 0.0))} apart (in “{scene.name(phase)}”): it sends on "
+            "schedule and waits for nobody. In a client that awaits each answer before it sends again they would lie a "
+            "whole stall apart."
         )
     return said
 
@@ -178,17 +180,20 @@ def silence(scene: Scene) -> str:
     """What the slow log says and by whom it is silent."""
     entries = [row.get("command", "") for row in scene.run.slowlog]
     victims = {name: entries.count(name) for name in VICTIMS}
-    threshold = us(scene.facts.slowlog_threshold_us)
+    threshold = setting(scene.facts.slowlog_threshold_us)
     heard = ", ".join(f"{n} × {name}" for name, n in victims.items() if n)
-    top = scene.top(BEFORE)
     if heard:
-        return f"Bystanders are in the slow log ({heard}): at the threshold of {threshold} some were slow to execute, not only to wait."
+        return (
+            f"Bystanders are in the slow log ({heard}): at the threshold of {threshold} some were slow to execute, "
+            "not only to wait."
+        )
     if not entries:
         return f"The slow log stayed empty at its threshold of {threshold}."
     return (
-        f"No GET, SET, DEL or UNLINK is among the {len(entries)} entries at the threshold of {threshold}, although a GET's p99 reached "
-        f"{ms(scene.p99(top))}. The slow log times execution, never the queue before it: the culprits are in it, "
-        "the victims are not. With a smaller COUNT the culprits would be missing too."
+        f"No GET, SET, DEL or UNLINK is among the {count(len(entries))} entries at the threshold of {threshold}, "
+        f"although a GET's p99 reached {ms(scene.p99(scene.top(BEFORE)))}. The slow log times execution, never the "
+        "queue before it: the culprits are in it, the victims are not. With a smaller COUNT the culprits would be "
+        "missing too."
     )
 
 

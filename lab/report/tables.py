@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import numpy as np
 
-from lab.report.numbers import UNKNOWN, count, ms, number, percent, sig, us
+from lab.report.numbers import UNKNOWN, count, ms, number, percent, share, sig, us
+from lab.report.numbers import setting as setting_of
 from lab.report.parts import eyes, parts
 from lab.report.scene import Scene
 
@@ -40,7 +42,7 @@ def phases(scene: Scene) -> Table:
                 ms(part.execution),
                 ms(part.floor),
                 ms(part.waiting),
-                f"{part.share * 100:.1f} %" if part.share is not None else UNKNOWN,
+                share(part.share),
             ]
         )
     return Table("The p99 of a GET and its parts, phase by phase", headings, rows, _numeric(1, headings))
@@ -83,11 +85,10 @@ def slowlog(scene: Scene) -> Table:
 def claims(scene: Scene) -> Table:
     """Claims with bounds and what was measured."""
     headings = ["", "claim", "bound", "measured"]
-    rows = []
-    for claim in (scene.result or {}).get("claims", []):
-        rows.append(
-            [_outcome(claim["holds"], scene.control), claim["statement"], claim["bound"], claim["measured"]]
-        )
+    rows = [
+        [_outcome(claim["holds"], scene.control), claim["statement"], claim["bound"], claim["measured"]]
+        for claim in (scene.result or {}).get("claims", [])
+    ]
     return Table("Claims, written down with their bounds before the run", headings, rows)
 
 
@@ -115,7 +116,7 @@ def setting(scene: Scene) -> Table:
     known = {
         "scenario": f"{facts.scenario}: {facts.title}",
         "source": facts.source,
-        "started": facts.started,
+        "started": started(facts.started),
         "server": f"{facts.server} {facts.server_version}, {facts.stack}".strip(" ,"),
         "host": ", ".join(
             str(part)
@@ -129,20 +130,29 @@ def setting(scene: Scene) -> Table:
             if part
         ),
         "pace and size": f"{facts.pace}, {count(facts.keys)} keys, seed {facts.seed}",
-        "load": f"{sig(load.get('events_per_second'))} invalidation events/s, {sig(load.get('reads_per_second'))} page reads/s, "
-        f"{sig(load.get('probe_per_second'))} probe GETs/s",
-        "SCAN": f"COUNT {count(facts.scan_count)}; slow log from {us(facts.slowlog_threshold_us)}",
+        "load": f"{sig(load.get('events_per_second'))} invalidation events/s, "
+        f"{load.get('reads_per_second', 0):g} page reads/s, {load.get('probe_per_second', 0):g} probe GETs/s",
+        "SCAN": f"COUNT {count(facts.scan_count)}; slow log from {setting_of(facts.slowlog_threshold_us)}",
     }
     if found:
         known["calibration"] = (
             f"round trip to the idle server {us(_get(found, 'ping_floor_us'))}; a scanned key costs "
-            f"{sig(_get(found, 'cost_us_per_key'))} µs under load ({sig(_get(found, 'cost_alone_us_per_key'))} alone), measured at "
-            f"{count(_get(found, 'keys'))} keys; knee predicted at {count(_get(found, 'predicted_knee_keys'))} keys"
+            f"{sig(_get(found, 'cost_us_per_key'))} µs under load ({sig(_get(found, 'cost_alone_us_per_key'))} alone), "
+            f"measured at {count(_get(found, 'keys'))} keys; "
+            f"knee predicted at {count(_get(found, 'predicted_knee_keys'))} keys"
         )
     known |= {f"claim {name}": f"not applicable: {reason}" for name, reason in facts.cannot.items()}
     return Table(
         "The setting", ["what", "value"], [[name, value or UNKNOWN] for name, value in known.items()]
     )
+
+
+def started(iso: str) -> str:
+    """When a run began, for people."""
+    try:
+        return f"{datetime.fromisoformat(iso):%d %B %Y, %H:%M %Z}"
+    except ValueError:
+        return iso
 
 
 def _get(found: dict[str, object], name: str) -> float | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import altair as alt
 
 from lab.report import look
@@ -9,7 +11,7 @@ from lab.report.look import Chart, Row
 from lab.report.numbers import number
 from lab.report.scene import Scene
 
-LABEL_PX = 8.6
+LABEL_PX = 8.2
 COMMANDS = (
     ("scan", "SCAN"),
     ("keys", "KEYS"),
@@ -24,19 +26,16 @@ def timeline(scene: Scene, width: int = look.WIDTH) -> Chart:
     """Keys and p99, one above the other on one time axis, under the phases and the switches."""
     keys = _panel(
         scene,
-        alt.Y("value:Q", axis=look.keys_axis("keys"), scale=alt.Scale(domainMin=0)),
+        alt.Y("value:Q", axis=look.keys_axis("keys"), scale=_from_zero(_keys(scene))),
         {"height": 170, "width": width},
-        look.chart(_keys(scene)).mark_area(color="#cfd8e3", line={"color": look.INK, "strokeWidth": 2.5}),
+        look.chart(_keys(scene)).mark_area(color=look.AREA, line={"color": look.INK, "strokeWidth": 2.5}),
         x_labels=False,
     )
     p99s = _p99s(scene)
+    scale = look.log_scale([row["value"] for row in p99s])
     latency = _panel(
         scene,
-        alt.Y(
-            "value:Q",
-            axis=look.latency_axis("p99 of a GET"),
-            scale=look.log_scale([row["value"] for row in p99s]),
-        ),
+        alt.Y("value:Q", axis=look.latency_axis("p99 of a GET", scale), scale=scale),
         {"height": 260, "width": width},
         look.chart(p99s).mark_line(
             color=look.CAUSE, strokeWidth=2.5, point={"color": look.CAUSE, "size": 26}
@@ -55,18 +54,18 @@ def rates(scene: Scene) -> Chart:
         rows = _rates(scene, column)
         # Filling writes tens of thousands of SETs a second: on a plain axis nothing else would be seen.
         busy = column == "set"
-        scale = alt.Scale(type="symlog", constant=10, domainMin=0) if busy else alt.Scale(domainMin=0)
+        scale = alt.Scale(type="symlog", constant=10, domainMin=0) if busy else _from_zero(rows)
         axis = (
-            alt.Axis(title=None, values=[0, 100, 10_000], format="~s")
+            alt.Axis(title=None, values=[0, 100, 10_000], format=",.0f")
             if busy
-            else alt.Axis(title=None, tickCount=3, format="~s")
+            else alt.Axis(title=None, tickCount=3, format=",~r")
         )
         panels.append(
             _panel(
                 scene,
                 alt.Y("value:Q", axis=axis, scale=scale),
                 {"height": 84, "width": look.WIDTH - 96},
-                look.chart(rows).mark_area(color="#d5d5d5", line={"color": look.INK, "strokeWidth": 2}),
+                look.chart(rows).mark_area(color=look.AREA, line={"color": look.INK, "strokeWidth": 2}),
                 x_labels=i == len(shown) - 1,
                 name=name + (" (log)" if busy else ""),
             )
@@ -76,7 +75,7 @@ def rates(scene: Scene) -> Chart:
 
 
 def _x(scene: Scene, labels: bool, column: str = "t") -> alt.X:
-    axis = alt.Axis(title="seconds since the run began", grid=False) if labels else None
+    axis = alt.Axis(title="seconds since the run began", grid=False, tickCount=12) if labels else None
     return alt.X(f"{column}:Q", axis=axis, scale=alt.Scale(domain=[0, scene.length], nice=False))
 
 
@@ -91,7 +90,7 @@ def _panel(
 ) -> Chart:
     shades = [{"start": b.start, "end": b.end} for b in scene.bands if b.number % 2]
     background = (
-        look.chart(shades).mark_rect(color="#f1f1f1").encode(x=_x(scene, x_labels, "start"), x2="end:Q")
+        look.chart(shades).mark_rect(color=look.SHADE).encode(x=_x(scene, x_labels, "start"), x2="end:Q")
     )
     marks = [{"t": mark["t"], "kind": mark["kind"]} for mark in _marks(scene)]
     rules = look.chart([m for m in marks if m["kind"] == "restart"]).mark_rule(
@@ -103,9 +102,9 @@ def _panel(
     tooltip = [alt.Tooltip("t:Q", format=".0f", title="second"), alt.Tooltip("value:Q", format=",.3~r")]
     layers: list[alt.Chart] = [
         background,
+        mark.encode(x=_x(scene, x_labels), y=y, tooltip=tooltip),
         rules.encode(x=_x(scene, x_labels)),
         switches.encode(x=_x(scene, x_labels)),
-        mark.encode(x=_x(scene, x_labels), y=y, tooltip=tooltip),
     ]
     if name:
         label = look.chart([{"name": name}]).mark_text(align="left", fontWeight="bold", fontSize=look.SIZE)
@@ -115,59 +114,76 @@ def _panel(
     return alt.layer(*layers).properties(**size)
 
 
+def _from_zero(rows: list[Row]) -> alt.Scale:
+    highest = max((row["value"] for row in rows if row["value"] is not None), default=0.0)
+    return alt.Scale(domain=[0, highest * 1.12 or 1.0], nice=False)
+
+
 def _lanes(scene: Scene, width: int) -> Chart:
     """Three lanes above the plots: phases by name, restarts and switches by symbol."""
     scale = alt.Scale(domain=[0, scene.length], nice=False)
     px = width / scene.length
-    wide: list[Row] = []
-    narrow: list[Row] = []
+    flat: list[Row] = []
+    upright: list[Row] = []
     for band in scene.bands:
-        row = {
+        row: Row = {
             "start": band.start,
             "end": band.end,
             "middle": (band.start + band.end) / 2,
-            "label": band.label,
+            "shade": band.number % 2,
         }
-        fits = (band.end - band.start) * px > len(band.label) * LABEL_PX + 10
-        (wide if fits else narrow).append({**row, "shade": band.number % 2})
-    height = 40 + (max((len(row["label"]) for row in narrow), default=0) * LABEL_PX if narrow else 0)
-    top = max(34.0, height - 12)
-    x = alt.X("start:Q", scale=scale, axis=None)
-    boxes = (
-        look.chart(wide + narrow)
-        .mark_rect(stroke="#777777", strokeWidth=1)
-        .encode(
-            x=x,
+        one_line = band.label.replace("con-\nnections", "connections").replace("\n", " ")
+        room = (band.end - band.start) * px
+        if room > len(one_line) * LABEL_PX + 8:
+            flat.append({**row, "label": one_line})
+        elif room > len(band.label.split("\n")) * (look.SIZE + 2):
+            upright.append({**row, "label": band.label})
+        else:
+            upright.append({**row, "label": one_line if room > look.SIZE else ""})
+    longest = max((len(line) for row in upright for line in row["label"].split("\n")), default=0)
+    top = max(36.0, longest * LABEL_PX + 16)
+    middle = alt.X("middle:Q", scale=scale, axis=None)
+    boxes = look.chart(flat + upright).mark_rect(stroke="#777777", strokeWidth=1)
+    style: dict[str, Any] = {
+        "fontSize": look.SIZE,
+        "fontWeight": "bold",
+        "baseline": "middle",
+        "align": "center",
+        "lineBreak": "\n",
+    }
+    layers: list[Chart] = [
+        boxes.encode(
+            x=alt.X("start:Q", scale=scale, axis=None),
             x2="end:Q",
             y=alt.value(0),
             y2=alt.value(top),
             color=alt.Color(
-                "shade:N", scale=alt.Scale(domain=[0, 1], range=["#ffffff", "#ececec"]), legend=None
+                "shade:N", scale=alt.Scale(domain=[0, 1], range=["#ffffff", look.SHADE]), legend=None
             ),
-        )
-    )
-    middle = alt.X("middle:Q", scale=scale, axis=None)
-    flat = look.chart(wide).mark_text(fontSize=look.SIZE, fontWeight="bold", baseline="middle")
-    upright = look.chart(narrow).mark_text(
-        fontSize=look.SIZE, fontWeight="bold", angle=270, align="center", baseline="middle"
-    )
-    layers = [
-        boxes,
-        flat.encode(x=middle, y=alt.value(top / 2), text="label:N"),
-        upright.encode(x=middle, y=alt.value(top / 2), text="label:N"),
+        ),
+        look.chart(flat).mark_text(**style).encode(x=middle, y=alt.value(top / 2), text="label:N"),
     ]
-    for lane, (kind, sign) in enumerate((("restart", "▼"), ("switch", "◆"))):
-        marks = [{**mark, "text": f"{sign} {mark['text']}"} for mark in _marks(scene) if mark["kind"] == kind]
+    for row in upright:  # turned text of several lines is not centred by itself
+        lines = row["label"].count("\n")
+        text = look.chart([row]).mark_text(**style, angle=270, dy=-lines * (look.SIZE + 2) / 2)
+        layers.append(text.encode(x=middle, y=alt.value(top / 2), text="label:N"))
+    for lane, (kind, shape) in enumerate((("restart", "triangle-down"), ("switch", "diamond"))):
+        marks = [mark for mark in _marks(scene) if mark["kind"] == kind]
         y = alt.value(top + 14 + 22 * lane)
+        signs = look.chart(marks).mark_point(shape=shape, filled=True, color=look.INK, size=110, opacity=1)
+        layers.append(signs.encode(x=alt.X("t:Q", scale=scale, axis=None), y=y))
         for side in ("left", "right"):  # a label near the right edge is written to the left of its moment
-            near = [m for m in marks if (m["t"] > 0.86 * scene.length) == (side == "right")]
+            near = [m for m in marks if (m["t"] > 0.9 * scene.length) == (side == "right")]
             text = look.chart(near).mark_text(
                 align="left" if side == "left" else "right",
-                dx=-7 if side == "left" else 7,
+                dx=10 if side == "left" else -10,
                 fontSize=look.SIZE - 1,
             )
             layers.append(text.encode(x=alt.X("t:Q", scale=scale, axis=None), y=y, text="text:N"))
-    return alt.layer(*layers).properties(width=width, height=top + 48, view=alt.ViewConfig(stroke=None))
+    lanes: Chart = alt.layer(*layers).properties(
+        width=width, height=top + 48, view=alt.ViewConfig(stroke=None)
+    )
+    return lanes
 
 
 def _marks(scene: Scene) -> list[Row]:
