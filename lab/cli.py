@@ -104,8 +104,8 @@ def run(
 
     if stack != "native":
         raise UsageError(f"there is no stack {stack!r}; this lab knows native.")
-    if url and not yes:
-        _ask_first(url)
+    if url:
+        _ask_first(url, yes)
     request = Request(scenarios.find(scenario), server, pace, keys, seed, out, url, port)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     with LiveDisplay(console) as display:
@@ -175,7 +175,7 @@ def verdict_sentence(result: dict[str, object]) -> str:
     return "Every claim holds." if result["holds"] else "A claim was refuted."
 
 
-def _ask_first(url: str) -> None:
+def _ask_first(url: str, yes: bool) -> None:
     from lab.stacks.native import address_of
     from lab.store import Store
 
@@ -183,7 +183,7 @@ def _ask_first(url: str) -> None:
     store = Store(url, timeout_s=5)
     keys = store.keys()
     store.close()
-    if not keys:
+    if yes or not keys:
         return
     if not sys.stdin.isatty():
         raise UsageError(

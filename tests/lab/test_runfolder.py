@@ -123,7 +123,7 @@ def test_run_reads_back_what_was_written(folder: Path) -> None:
 
 
 def test_latencies_are_of_the_phase_alone(folder: Path) -> None:
-    """An interval counts for a phase only if it lies wholly inside, and by its own probe and kind."""
+    """An interval counts for the phase in which most of it lies, and by its own probe and kind."""
     run = build_run(folder)
     phase = run.phases[0]
     before = [len(part) for part in run.latencies(phase)]
