@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from lab.calibration import calibrate
+from lab.errors import StackError
 from lab.processes import Child, CpuMeter
 from lab.recorder import Recorder, Row
 from lab.runfolder import PhaseRecord, RunFacts, RunWriter
 from lab.scenario import Pace, Phase, ProbeSpec, Scenario
-from lab.service import Metrics, bucket_quantile, scrape
+from lab.service import Metrics, bucket_quantile
 from lab.stacks.native import NativeStack
 from lab.store import Snapshot
 
@@ -76,9 +77,6 @@ class Conductor:
                 f"a second saturate the server at {found.predicted_knee_keys:,.0f} keys"
             )
             self._empty("calibration ends")
-            self._stack.locust.load(
-                self._scenario.reads_per_second, found.events_per_second, self._population
-            )
             phases = self._scenario.phases
             for number, phase in enumerate(phases, start=1):
                 self._walk(number, len(phases), phase)
@@ -86,12 +84,33 @@ class Conductor:
             recorder.stop()
             self._writer.facts(facts)
 
+    def _events(self, per_second: float) -> None:
+        self._stack.locust.load(self._scenario.reads_per_second, per_second, self._population)
+
+    def _drain(self) -> None:
+        """Wait until the events so far are done: a plateau's latencies are its own, not its predecessor's.
+
+        (And keys are filled in while nothing scans: beside a saturated server that would take minutes.)
+        """
+        end = time.monotonic() + FILL_S
+        while True:
+            seen = self._stack.observe()
+            if seen.pending + seen.in_flight == 0:
+                return
+            if time.monotonic() > end:
+                raise StackError(
+                    f"{seen.in_flight:.0f} events are in flight after {FILL_S:g} s without a new one."
+                )
+            self._pause(0.05)
+
     def _walk(self, number: int, total: int, phase: Phase) -> None:
         stack, recorder = self._stack, self._recorder
         seconds = self._pace.plateau_s * phase.weight
         self._display.phase(number, total, phase, seconds)
         recorder.phase, recorder.strategy = phase.id, phase.strategy
         extra = [(spec, stack.start_probe(spec, self._scenario.probe_per_second)) for spec in phase.probes]
+        self._events(0.0)
+        self._drain()
         if phase.empty:
             self._empty("restart" if stack.owns_store else "emptied")
         if not self._facts.phases or self._facts.phases[-1].strategy != phase.strategy:
@@ -102,6 +121,7 @@ class Conductor:
         )
         for spec, child in extra:
             recorder.follow(spec.name, child)
+        self._events(self._facts.load["events_per_second"])
         self._pause(self._pace.settle_s)
         while not all(recorder.heard(spec.name) for spec, _ in extra):
             self._pause(0.05)
@@ -137,7 +157,7 @@ class Conductor:
         stack = self._stack
         return _Mark(
             stack.store.snapshot(),
-            scrape([stack.web.text("/metrics"), stack.invalidator.text("/metrics")]),
+            stack.observe(),
             {name: self._recorder.totals(name) for name in probes},
         )
 
@@ -194,6 +214,8 @@ class Conductor:
         )
 
     def _empty(self, why: str) -> None:
+        # Nothing is wanted while the store is gone: the warmer would begin to fill it by itself.
+        self._stack.web.warm(0, restart=False, seconds=FILL_S, check=self._check)
         self._note("restart", why)
         self._stack.empty()
 

@@ -15,7 +15,7 @@ from lab.errors import LabError, StackError
 from lab.histograms import values_of
 from lab.processes import Child, CpuMeter
 from lab.runfolder import RunWriter
-from lab.service import Metrics, bucket_quantile, scrape
+from lab.service import Metrics, bucket_quantile
 from lab.stacks.native import NativeStack
 from lab.store import Snapshot
 
@@ -82,9 +82,7 @@ class Recorder:
     def p99_ms(self, t0: float, t1: float) -> float | None:
         """The main probe's p99 between two moments, for showing progress."""
         with self._lock:
-            lines = [
-                line for line in self._main if line["t"] - line["interval_s"] >= t0 - 0.01 and line["t"] <= t1
-            ]
+            lines = [line for line in self._main if t0 <= line["t"] - line["interval_s"] / 2 < t1]
         values = [value for line in lines for value in values_of(line["intended"])]
         return float(np.percentile(values, 99)) / 1000 if values else None
 
@@ -149,7 +147,7 @@ class Recorder:
                 with self._lock:
                     self._slow.append((at, command, duration))
                     self._writer.slow(at, command, duration)
-        metrics = scrape([self._stack.web.text("/metrics"), self._stack.invalidator.text("/metrics")])
+        metrics = self._stack.observe()
         shares, machine = self._cpu.look(self._stack.pids())
         with self._lock:
             probe = self._probes.get("main", {})

@@ -250,11 +250,15 @@ class Run:
         return found
 
     def latencies(self, phase: PhaseRecord, probe: str = "main", kind: str = "intended") -> list[Latencies]:
-        """Latencies in µs that a probe recorded in a phase, one array per interval that lies wholly inside."""
+        """Latencies in µs that a probe recorded in a phase, one array per interval.
+
+        An interval belongs to the phase that its middle lies in. The probes' intervals begin and end at the same
+        moments, so two probes in one phase are compared over the same time.
+        """
         return [
             values
             for start, end, values in self._intervals.get(f"{probe}-{kind}", [])
-            if start >= phase.t0 - 0.01 and end <= phase.t1 + 0.01 and len(values)
+            if phase.t0 <= (start + end) / 2 < phase.t1 and len(values)
         ]
 
     def p99_ms(self, phase: PhaseRecord, probe: str = "main", kind: str = "intended") -> float | None:

@@ -15,6 +15,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter_ns as clock
+from time import time_ns
 
 import hiredis
 
@@ -109,7 +110,8 @@ class OpenLoop:
         self._settle()
         start = clock() + SECOND // 100
         self._interval = Interval(start)
-        self._closes_at = start + self._interval_ns
+        # Intervals end at whole multiples of their length on the wall clock: those of several probes coincide.
+        self._closes_at = start + self._interval_ns - (time_ns() + SECOND // 100) % self._interval_ns
         self._ask_on_schedule(start)
         self._drain(start)
         self._close_interval(clock())

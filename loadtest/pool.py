@@ -107,7 +107,7 @@ class Pool:
             if opening is None:
                 if now >= slot.opens_at:
                     self._open(slot, now)
-            elif now - opening.opened_at > CONNECT_TIMEOUT:
+            elif not opening.ready and now - opening.opened_at > CONNECT_TIMEOUT:
                 self._lose(opening, ConnectionLost("cannot connect: no answer"))
 
     def wait(self, patience: int) -> None:
@@ -140,7 +140,7 @@ class Pool:
     def _write(self, connection: Connection) -> None:
         if not connection.ready:
             connection.finish_connecting()
-            self._put_to_use(connection)
+            self._greet(connection)
         if connection.has_outgoing:
             connection.flush()
 
@@ -149,6 +149,8 @@ class Pool:
         now = clock()
         for sent, reply in answers:
             self._owner.reply_came(sent, reply, now)
+        if not connection.waiting and any(slot.successor is connection for slot in self._slots):
+            self._put_to_use(connection)
         if not connection.waiting and connection in self._draining:
             self._forget(connection)
 
@@ -162,16 +164,26 @@ class Pool:
             return
         self._by_fd[slot.successor.fd] = slot.successor
 
-    def _put_to_use(self, connection: Connection) -> None:
-        """A new connection stands: it takes over its slot; the former one stays until its last reply."""
+    def _greet(self, connection: Connection) -> None:
+        """A new connection is open. It takes over at once from nobody, from another when its greeting is answered.
+
+        To be open is not to be served: the kernel completes a connection that a busy server accepts a turn of its
+        loop later, and a request sent at once would pay for that turn.
+        """
         self._read_fds.append(connection.fd)
+        for request in self._greeting:
+            connection.send(request, None)
+        slot = next(slot for slot in self._slots if slot.successor is connection)
+        if slot.current is None or not connection.waiting:
+            self._put_to_use(connection)
+
+    def _put_to_use(self, connection: Connection) -> None:
+        """A new connection takes over its slot; the former one stays until its last reply."""
         slot = next(slot for slot in self._slots if slot.successor is connection)
         is_first = not self.standing
         former, slot.current, slot.successor = slot.current, connection, None
         slot.backoff = FIRST_BACKOFF
         slot.opens_at = self._next_replacement(slot)
-        for request in self._greeting:
-            connection.send(request, None)
         if is_first:
             self._owner.server_is_back(connection)
         if self._down:

@@ -14,7 +14,7 @@ from lab.errors import StackError, UsageError
 from lab.processes import Child, free_port, port_taken, stop_all, tree_memory_mb
 from lab.scenario import ProbeSpec, Scenario
 from lab.servers import Server
-from lab.service import Locust, Storefront
+from lab.service import Locust, Metrics, Storefront, scrape
 from lab.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -138,6 +138,10 @@ class NativeStack:
             if time.monotonic() > end:
                 raise StackError(f"{child.name} is not ready after {READY_S:g} s.")
             time.sleep(0.05)
+
+    def observe(self) -> Metrics:
+        """What the storefront and the invalidator say of themselves."""
+        return scrape([self.web.text("/metrics"), self.invalidator.text("/metrics")])
 
     def start_probe(self, spec: ProbeSpec, rate: float) -> Child:
         """Start an open-loop probe as a process of its own; its lines come on `process.stdout`."""
