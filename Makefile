@@ -22,6 +22,9 @@ bench: venv ## Ratios against raw redis-py, redis-benchmark and a bare pipeline
 ten: venv ## Ten quick runs of key-growth in a row, as a table
 	$(PY) -m bench.repeat
 
+picture: venv ## Renew the README's picture and verdict from a run folder: make picture RUN=runs/...
+	$(PY) -m lab.readme "$(RUN)"
+
 lock: ## Renew requirements.lock from requirements.in (needs uv)
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 \
 		requirements.in --output-file requirements.lock
@@ -29,4 +32,4 @@ lock: ## Renew requirements.lock from requirements.in (needs uv)
 venv:
 	@bin/lab --bootstrap
 
-.PHONY: help demo test check bench ten lock venv
+.PHONY: help demo test check bench ten picture lock venv

@@ -156,24 +156,27 @@ def _machine_seconds() -> tuple[float, float]:
     ), steal
 
 
+def _members(pid: int) -> list[psutil.Process]:
+    """The process and its children; of the lab itself only the one, for its children are counted by name."""
+    process = psutil.Process(pid)
+    return [process] if pid == os.getpid() else [process, *process.children(recursive=True)]
+
+
 def _tree_seconds(pid: int) -> float:
     total = 0.0
     with contextlib.suppress(psutil.Error):
-        process = psutil.Process(pid)
-        members = [process] if pid == os.getpid() else [process, *process.children(recursive=True)]
-        for member in members:
+        for member in _members(pid):
             with contextlib.suppress(psutil.Error):
                 times = member.cpu_times()
                 total += times.user + times.system
     return total
 
 
-def tree_memory_mb(pid: int) -> float:
-    """Resident memory of a process and its children, in MB."""
+def memory_mb(pid: int) -> float:
+    """Resident memory of a process and its children, in MB; of this process without its children."""
     total = 0
     with contextlib.suppress(psutil.Error):
-        process = psutil.Process(pid)
-        for member in [process, *process.children(recursive=True)]:
+        for member in _members(pid):
             with contextlib.suppress(psutil.Error):
                 total += member.memory_info().rss
     return total / 1e6

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from lab.errors import StackError, UsageError
-from lab.processes import Child, free_port, port_taken, stop_all, tree_memory_mb
+from lab.processes import Child, free_port, port_taken, stop_all, memory_mb
 from lab.scenario import ProbeSpec, Scenario
 from lab.servers import Server
 from lab.service import Locust, Metrics, Storefront, scrape
@@ -186,7 +186,7 @@ class NativeStack:
 
     def memory_mb(self) -> dict[str, float]:
         """Resident memory by process tree, and the lab's own."""
-        return {name: tree_memory_mb(pid) for name, pid in {**self.pids(), "lab": os.getpid()}.items()}
+        return {name: memory_mb(pid) for name, pid in {**self.pids(), "lab": os.getpid()}.items()}
 
     def forget(self, child: Child) -> None:
         """End a probe that is no longer needed."""

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from lab.errors import StackError
-from lab.processes import Child, CpuMeter, free_port, port_taken, stop_all, tree_memory_mb
+from lab.processes import Child, CpuMeter, free_port, port_taken, stop_all, memory_mb
 from tests.app.servicekit import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -235,7 +235,7 @@ def test_meter_bears_a_process_that_is_gone(tmp_path: Path, children: list[Child
     meter.look({"brief": child.pid})
     child.process.wait(10)
     assert meter.look({"brief": child.pid})[0]["brief"] == 0.0
-    assert tree_memory_mb(child.pid) == 0.0
+    assert memory_mb(child.pid) == 0.0
 
 
 def test_memory_is_that_of_the_whole_tree(tmp_path: Path, children: list[Child]) -> None:
@@ -244,4 +244,4 @@ def test_memory_is_that_of_the_whole_tree(tmp_path: Path, children: list[Child])
     children.append(child)
     eventually(lambda: child.log.read_text().count("up") == 2)
     alone = [process.memory_info().rss / 1e6 for process in family(child.pid)]
-    assert tree_memory_mb(child.pid) > 1.5 * max(alone)
+    assert memory_mb(child.pid) > 1.5 * max(alone)
