@@ -91,9 +91,9 @@ def _fits(scene: Scene, rows: list[Row]) -> Chart:
 def _key(scene: Scene, more: dict[str, str] | None = None) -> list[Chart]:
     """Which sign is which side, written into the corner, where a projector's colours do not matter."""
     layers: list[Chart] = []
-    for line, (side, shape, colour) in enumerate(
-        zip(scene.sides, ("circle", "triangle-up"), (look.CAUSE, look.CURE), strict=True)
-    ):
+    seen = {scene.side(phase) for phase in scene.run.phases}
+    sides = zip(scene.sides, ("circle", "triangle-up"), (look.CAUSE, look.CURE), strict=True)
+    for line, (side, shape, colour) in enumerate(found for found in sides if found[0] in seen):
         said = f"{side}: {more[side]}" if more and side in more else side
         place = alt.value(22 + 24 * line)
         sign = look.chart([{}]).mark_point(shape=shape, filled=True, color=colour, opacity=1)

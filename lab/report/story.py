@@ -127,6 +127,28 @@ def paragraph(scene: Scene) -> str:
     return " ".join(said)
 
 
+def curves(scene: Scene) -> str:
+    """What to look for in the timeline."""
+    if scene.control:
+        return "Follow the two curves: the key count rises and falls, and p99 does not care."
+    return "Follow the two curves: p99 goes where the key count goes, until the fix parts them."
+
+
+def commands(scene: Scene) -> str:
+    """What to look for in the command rates."""
+    if scene.control:
+        return (
+            "From the first phase on nothing scans: in the control every invalidation asks the index (SSCAN)."
+        )
+    few = (
+        "Note how few SCAN calls a second it takes: counting calls shows nothing alarming, the work in each call does "
+        "the harm."
+    )
+    if not scene.run.arm("fix") and not scene.run.arm(AFTER):
+        return f"The run ended before the fix. {few}"
+    return f"SCAN ends with the fix, and SSCAN, a look into one user's small index, takes its place. {few}"
+
+
 def time_went(scene: Scene) -> str:
     """Execution, round trip and waiting at the top."""
     top = scene.top(BEFORE)

@@ -12,6 +12,8 @@ from lab.report.numbers import number
 from lab.report.scene import Scene
 
 LABEL_PX = 8.2
+DOT = {"color": look.INK, "size": 12}
+"""A second between two unanswered ones has no line to belong to: a dot shows it."""
 COMMANDS = (
     ("scan", "SCAN"),
     ("keys", "KEYS"),
@@ -28,7 +30,9 @@ def timeline(scene: Scene, width: int = look.WIDTH) -> Chart:
         scene,
         alt.Y("value:Q", axis=look.keys_axis("keys"), scale=_from_zero(_keys(scene))),
         {"height": 170, "width": width},
-        look.chart(_keys(scene)).mark_area(color=look.AREA, line={"color": look.INK, "strokeWidth": 2.5}),
+        look.chart(_keys(scene)).mark_area(
+            color=look.AREA, line={"color": look.INK, "strokeWidth": 2.5}, point=DOT
+        ),
         x_labels=False,
     )
     p99s = _p99s(scene)
@@ -65,7 +69,9 @@ def rates(scene: Scene) -> Chart:
                 scene,
                 alt.Y("value:Q", axis=axis, scale=scale),
                 {"height": 84, "width": look.WIDTH - 96},
-                look.chart(rows).mark_area(color=look.AREA, line={"color": look.INK, "strokeWidth": 2}),
+                look.chart(rows).mark_area(
+                    color=look.AREA, line={"color": look.INK, "strokeWidth": 2}, point=DOT
+                ),
                 x_labels=i == len(shown) - 1,
                 name=name + (" (log)" if busy else ""),
             )
