@@ -87,8 +87,10 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
         raise UsageError(f"--keys must be between {FEWEST_KEYS:,} and {MOST_KEYS:,}, not {keys:,}.")
     if request.url:
         address_of(request.url)
-    elif request.port and port_taken(request.port):
-        raise UsageError(f"port {request.port} is taken. Choose another --port, or leave it out.")
+    else:
+        SERVERS[request.server].require()
+        if request.port and port_taken(request.port):
+            raise UsageError(f"port {request.port} is taken. Choose another --port, or leave it out.")
     started = datetime.now(UTC)
     folder = make_folder(request.out or Path("runs") / f"{started:%Y%m%d-%H%M%S}-{scenario.id}")
     folder = folder.resolve()  # processes of the run work in another directory

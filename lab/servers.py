@@ -29,12 +29,16 @@ class Server:
     install: str
     cannot: dict[str, str] = field(default_factory=dict)
 
-    def command(self, port: int, folder: str) -> list[str]:
-        """The command that starts the server on 127.0.0.1. Raises `StackError` where there is no binary."""
+    def require(self) -> str:
+        """Path of the binary. Raises `StackError` where there is none."""
         binary = self.find()
         if binary is None:
             raise StackError(f"there is no {self.name} on this machine. {self.install}")
-        return [binary, *(argument.format(folder=folder) for argument in self.arguments), "--port", str(port)]
+        return binary
+
+    def command(self, port: int, folder: str) -> list[str]:
+        """The command that starts the server on 127.0.0.1. Raises `StackError` where there is no binary."""
+        return [self.require(), *(argument.format(folder=folder) for argument in self.arguments), "--port", str(port)]
 
 
 def _embedded() -> str | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from lab.errors import StackError, UsageError
-from lab.processes import Child, free_port, port_taken, stop_all, memory_mb
+from lab.processes import Child, free_port, memory_mb, port_taken, stop_all
 from lab.scenario import ProbeSpec, Scenario
 from lab.servers import Server
 from lab.service import Locust, Metrics, Storefront, scrape
@@ -218,6 +218,8 @@ def address_of(url: str) -> str:
         parts = urlsplit(url)
         if parts.scheme not in ("redis", "rediss") or not parts.hostname:
             raise ValueError("it must look like redis://host:port/0")
+        if not re.fullmatch(r"/?[0-9]*", parts.path):  # redis-py would silently take database 0
+            raise ValueError(f"{parts.path.removeprefix('/')!r} is no number of a database")
         return f"{parts.hostname}:{parts.port or 6379}"
     except ValueError as error:
         raise UsageError(f"--url {url}: {error}") from None

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from lab.errors import StackError
-from lab.processes import Child, CpuMeter, free_port, port_taken, stop_all, memory_mb
+from lab.processes import Child, CpuMeter, free_port, memory_mb, port_taken, stop_all
 from tests.app.servicekit import eventually
 
 ROOT = Path(__file__).resolve().parents[2]

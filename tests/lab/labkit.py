@@ -1,0 +1,140 @@
+"""The lab's command line as a person uses it, in processes of its own."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+ROOT = Path(__file__).resolve().parents[2]
+LAB = ROOT / "bin" / "lab"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command said, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def complaints(self) -> list[str]:
+        """Lines of stderr with which the lab itself explains why it stopped."""
+        return [line for line in self.err.splitlines() if line.startswith("lab: ")]
+
+    def is_one_line(self, code: int) -> bool:
+        """Whether this is an error as the contract wants it: one line on stderr, this exit code, no traceback."""
+        return self.code == code and len(self.err.splitlines()) == 1 == len(self.complaints)
+
+
+def lab(*arguments: str, cwd: Path, seconds: float = 60, **environment: str) -> Answer:
+    """Run a command to its end; stdin is not a terminal."""
+    done = subprocess.run(
+        [str(LAB), *arguments],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+    return Answer(done.returncode, done.stdout, done.stderr)
+
+
+def tree(folder: Path) -> list[str]:
+    """Everything below a folder."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+class Running:
+    """A `lab run` that goes on in the background. Use as a context manager: nothing of it survives the block."""
+
+    def __init__(self, *arguments: str, cwd: Path, limit: Callable[[], None] | None = None) -> None:
+        self._out, self._err = cwd / "stdout.txt", cwd / "stderr.txt"
+        with self._out.open("w") as out, self._err.open("w") as err:
+            self.process = subprocess.Popen(
+                [str(LAB), "run", *arguments],
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                preexec_fn=limit,
+            )
+        self.seen: dict[int, psutil.Process] = {}
+
+    def __enter__(self) -> "Running":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.family()
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        for process in self.left(seconds=0):
+            process.kill()
+
+    def family(self) -> Mapping[str, psutil.Process]:
+        """The lab's living descendants by their command lines; all ever seen here are remembered."""
+        found = {}
+        try:
+            for process in psutil.Process(self.process.pid).children(recursive=True):
+                try:
+                    found[" ".join(process.cmdline())] = process
+                    self.seen[process.pid] = process
+                except psutil.Error:
+                    continue
+        except psutil.NoSuchProcess:
+            pass
+        return found
+
+    def ports(self) -> set[int]:
+        """The ports on which the lab's descendants listen."""
+        found = set()
+        for process in self.family().values():
+            try:
+                found |= {
+                    connection.laddr.port
+                    for connection in process.net_connections("tcp")
+                    if connection.status == psutil.CONN_LISTEN
+                }
+            except psutil.Error:
+                continue
+        return found
+
+    def until(self, ready: Callable[[], object], seconds: float = 90) -> None:
+        """Wait for something in the run; it must not end before."""
+        end = time.monotonic() + seconds
+        while not ready():
+            assert self.process.poll() is None, f"the run ended early: {self.answer().err}"
+            assert time.monotonic() < end, f"still waiting after {seconds} s: {self._err.read_text()}"
+            self.family()
+            time.sleep(0.1)
+
+    def signal(self, number: int = signal.SIGINT) -> None:
+        """Send a signal to the lab alone."""
+        self.family()
+        self.process.send_signal(number)
+
+    def answer(self, seconds: float = 60) -> Answer:
+        """Wait for the end."""
+        end = time.monotonic() + seconds
+        while self.process.poll() is None:
+            assert time.monotonic() < end, f"the lab does not end: {self._err.read_text()}"
+            self.family()
+            time.sleep(0.1)
+        return Answer(self.process.returncode, self._out.read_text(), self._err.read_text())
+
+    def left(self, seconds: float = 3) -> list[psutil.Process]:
+        """Processes of this run that are still alive some seconds after its end."""
+        end = time.monotonic() + seconds
+        while True:
+            alive = [p for p in self.seen.values() if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+            if not alive or time.monotonic() > end:
+                return alive
+            time.sleep(0.05)

@@ -1,0 +1,245 @@
+"""Bad input: one clear line on stderr, the exit code of the contract, no traceback, and nothing created."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from lab import scenarios
+from lab.processes import free_port
+from tests.doctored import build_run
+from tests.lab.labkit import LAB, Answer, lab, tree
+
+BAD_USAGE = {
+    "unknown scenario": (["run", "key-growht"], "did you mean 'key-growth'?"),
+    "scenario in capitals": (["run", "CONTROL"], "no scenario 'CONTROL'"),
+    "no scenario": (["run"], "Missing argument 'ID'"),
+    "two scenarios": (["run", "control", "key-growth"], "key-growth"),
+    "no keys": (["run", "key-growth", "--keys", "0"], "--keys must be between 10,000 and 50,000,000, not 0"),
+    "keys in words": (["run", "key-growth", "--keys", "many"], "--keys"),
+    "negative keys": (["run", "key-growth", "--keys", "-5"], "not -5"),
+    "half a key": (["run", "key-growth", "--keys", "20000.5"], "--keys"),
+    "too many keys": (["run", "key-growth", "--keys", "1000000000000"], "50,000,000"),
+    "unknown pace": (["run", "key-growth", "--pace", "warp"], "quick, standard, full"),
+    "unknown server": (["run", "key-growth", "--server", "memcached"], "embedded, valkey, redis"),
+    "unknown stack": (["run", "key-growth", "--stack", "cloud"], "native"),
+    "seed in words": (["run", "key-growth", "--seed", "lucky"], "--seed"),
+    "negative seed": (["run", "key-growth", "--seed", "-1"], "--seed"),
+    "port 0": (["run", "key-growth", "--port", "0"], "--port"),
+    "port above all ports": (["run", "key-growth", "--port", "65536"], "--port"),
+    "url of another kind": (["run", "key-growth", "--url", "http://127.0.0.1"], "redis://host:port/0"),
+    "url without a host": (["run", "key-growth", "--url", "redis://"], "redis://host:port/0"),
+    "url without a scheme": (["run", "key-growth", "--url", "127.0.0.1:6379"], "redis://host:port/0"),
+    "url with a word as port": (["run", "key-growth", "--url", "redis://127.0.0.1:x/0", "--yes"], "--url"),
+    "url with a port above all": (["run", "key-growth", "--url", "redis://127.0.0.1:99999/0"], "--url"),
+    "url with a broken address": (["run", "key-growth", "--url", "redis://[::1/0"], "--url"),
+    "url with a word as database": (["run", "key-growth", "--url", "redis://127.0.0.1:1/x"], "--url"),
+    "option without its value": (["run", "key-growth", "--pace"], "--pace"),
+    "unknown command": (["walk"], "No such command 'walk'"),
+    "unknown option": (["list", "--yaml"], "No such option: --yaml"),
+    "unknown option of run": (["run", "key-growth", "--fast"], "No such option: --fast"),
+    "report of nothing": (["report"], "Missing argument 'DIR'"),
+    "report of a folder that is not there": (["report", "nowhere"], "nowhere is not a run folder"),
+    "report of another folder": (["report", "."], "is not a run folder"),
+    "compare with one folder": (["compare", "one"], "Missing argument 'DIR'"),
+}
+
+
+@pytest.fixture(scope="module")
+def bad_usage(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Answer, list[str]]]:
+    """Every bad command's answer and what it created: run side by side, each in a folder of its own."""
+
+    def ask(what: str) -> tuple[Answer, list[str]]:
+        folder = tmp_path_factory.mktemp("bad")
+        return lab(*BAD_USAGE[what][0], cwd=folder), tree(folder)
+
+    with ThreadPoolExecutor(3) as pool:
+        return dict(zip(BAD_USAGE, pool.map(ask, BAD_USAGE), strict=True))
+
+
+@pytest.mark.parametrize("what", BAD_USAGE)
+def test_bad_usage_is_one_line_and_exit_2(what: str, bad_usage: dict[str, tuple[Answer, list[str]]]) -> None:
+    """Whatever is wrong with a command: one line that names it, exit code 2, and not a file created."""
+    answer, created = bad_usage[what]
+    assert answer.is_one_line(2), answer
+    assert BAD_USAGE[what][1] in answer.err
+    assert answer.out == ""
+    assert created == []
+
+
+def test_compare_of_no_run_folders_is_one_line_and_exit_2(tmp_path: Path) -> None:
+    """Comparing what are no run folders says so in one line."""
+    answer = lab("compare", "one", "two", cwd=tmp_path)
+    assert answer.is_one_line(2), answer
+    assert tree(tmp_path) == []
+
+
+@pytest.mark.parametrize("out", ["file", "file/below", "/proc/lab-run", "/dev/null"])
+def test_output_folder_that_cannot_be_written_is_refused(out: str, tmp_path: Path) -> None:
+    """A path that cannot become a folder is refused before anything is started, even for root."""
+    (tmp_path / "file").write_text("mine")
+    answer = lab("run", "key-growth", "--pace", "quick", "--out", out, cwd=tmp_path)
+    assert answer.is_one_line(2), answer
+    assert f"--out {out} cannot be written" in answer.err
+    assert tree(tmp_path) == ["file"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_output_folder_without_permission_is_refused(tmp_path: Path) -> None:
+    """A folder of somebody else is refused with the system's reason."""
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o500)
+    answer = lab("run", "key-growth", "--out", str(locked / "run"), cwd=tmp_path)
+    assert answer.is_one_line(2), answer
+    assert "Permission denied" in answer.err
+    assert tree(tmp_path) == ["locked"]
+
+
+def test_output_folder_in_use_is_left_alone(tmp_path: Path) -> None:
+    """A folder that holds anything is never written into."""
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "result.json").write_text("{}")
+    answer = lab("run", "key-growth", "--out", "old", cwd=tmp_path)
+    assert answer.is_one_line(2), answer
+    assert "--out old is not empty" in answer.err
+    assert tree(tmp_path) == ["old", "old/result.json"]
+
+
+def test_taken_port_is_refused(tmp_path: Path) -> None:
+    """A port that somebody holds is named, and nothing is created."""
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+        answer = lab("run", "key-growth", "--port", str(port), cwd=tmp_path)
+    assert answer.is_one_line(2), answer
+    assert f"port {port} is taken" in answer.err
+    assert tree(tmp_path) == []
+
+
+@pytest.mark.parametrize("more", [[], ["--yes"]])
+def test_url_to_nothing_is_one_line_and_exit_3(more: list[str], tmp_path: Path) -> None:
+    """No server at --url: its address and the reason in one line, with or without --yes, and nothing created."""
+    port = free_port()
+    answer = lab("run", "key-growth", "--url", f"redis://127.0.0.1:{port}/0", *more, cwd=tmp_path)
+    assert answer.is_one_line(3), answer
+    assert f"127.0.0.1:{port}" in answer.err
+    assert "refused" in answer.err
+    assert tree(tmp_path) == []
+
+
+def test_url_to_something_else_is_one_line_and_exit_3(tmp_path: Path) -> None:
+    """A port behind which no Redis speaks is one line too, within some seconds."""
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        url = f"redis://127.0.0.1:{deaf.getsockname()[1]}/0"
+        answer = lab("run", "key-growth", "--url", url, cwd=tmp_path)
+    assert answer.is_one_line(3), answer
+    assert tree(tmp_path) == []
+
+
+def test_server_that_is_not_installed_is_one_line_and_exit_3(tmp_path: Path) -> None:
+    """--server redis where there is none says how to get it, and nothing is created."""
+    programs, work = tmp_path / "bin", tmp_path / "work"
+    programs.mkdir()
+    work.mkdir()
+    for name in ("sh", "dirname", "cksum", "cat", "python3"):
+        (programs / name).symlink_to(shutil.which(name) or "/nowhere")
+    answer = lab("run", "key-growth", "--server", "redis", cwd=work, PATH=str(programs))
+    assert answer.is_one_line(3), answer
+    assert "apt install redis-server" in answer.err
+    assert tree(work) == []
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"phases": []}', '{"phases": [{"id": 1}]}', "\x00\xff"], ids=repr
+)
+def test_report_of_a_broken_run_is_one_line_and_exit_2(content: str, tmp_path: Path) -> None:
+    """A run.json that is none is named in one line, and nothing is written beside it."""
+    (tmp_path / "run.json").write_text(content)
+    answer = lab("report", ".", cwd=tmp_path)
+    assert answer.is_one_line(2), answer
+    assert "run.json cannot be read" in answer.err
+    assert tree(tmp_path) == ["run.json"]
+
+
+def test_report_of_a_scenario_that_is_gone_is_one_line_and_exit_2(tmp_path: Path) -> None:
+    """A run of a scenario this lab does not know cannot be judged, and is left as it was."""
+
+    def doctor(facts: object) -> None:
+        facts.scenario = "key-grow"  # type: ignore[attr-defined]
+
+    build_run(tmp_path / "run", doctor=doctor)  # type: ignore[arg-type]
+    before = tree(tmp_path)
+    answer = lab("report", "run", cwd=tmp_path)
+    assert answer.is_one_line(2), answer
+    assert "did you mean 'key-growth'?" in answer.err
+    assert tree(tmp_path) == before
+
+
+def test_list_shows_every_scenario_with_its_claims(tmp_path: Path) -> None:
+    """`lab list` names each scenario, its source and every claim."""
+    answer = lab("list", cwd=tmp_path)
+    assert (answer.code, answer.err) == (0, "")
+    text = " ".join(answer.out.split())
+    for scenario in scenarios.catalogue().values():
+        assert scenario.id in text
+        assert scenario.source in text
+        for claim in scenario.claims:
+            assert claim.statement in text
+
+
+def test_list_as_json_is_the_catalogue(tmp_path: Path) -> None:
+    """`lab list --json` prints JSON and nothing else, with what the catalogue holds."""
+    answer = lab("list", "--json", cwd=tmp_path)
+    assert (answer.code, answer.err) == (0, "")
+    listed = json.loads(answer.out)
+    known = scenarios.catalogue()
+    assert [entry["id"] for entry in listed] == list(known)
+    for entry in listed:
+        scenario = known[entry["id"]]
+        assert (entry["title"], entry["source"]) == (scenario.title, scenario.source)
+        assert [claim["id"] for claim in entry["claims"]] == [claim.id for claim in scenario.claims]
+        assert all(claim["statement"] and claim["bound"] for claim in entry["claims"])
+
+
+def test_doctor_names_each_finding_and_mends(tmp_path: Path) -> None:
+    """`lab doctor` exits 0 exactly when nothing needed is missing, and changes nothing."""
+    answer = lab("doctor", cwd=tmp_path)
+    assert answer.code == (3 if "MISS" in answer.out else 0)
+    assert answer.err == ""
+    for word in ("Python", "packages", "server embedded", "cores", "memory", "disk"):
+        assert word in answer.out
+    assert tree(tmp_path) == []
+
+
+@pytest.mark.parametrize("command", [[], ["list"], ["doctor"], ["run"], ["report"], ["compare"]])
+def test_help_is_help(command: list[str], tmp_path: Path) -> None:
+    """Every command explains itself on stdout and does nothing."""
+    answer = lab(*command, "--help", cwd=tmp_path)
+    assert (answer.code, answer.err) == (0, "")
+    assert "Usage: lab" in answer.out
+    assert tree(tmp_path) == []
+
+
+def test_no_command_shows_the_help_and_is_bad_usage(tmp_path: Path) -> None:
+    """`lab` alone lists its commands, and is no success."""
+    answer = lab(cwd=tmp_path)
+    assert answer.code == 2
+    assert "run" in answer.out
+    assert "report" in answer.out
+
+
+def test_output_into_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
+    """`lab list | head -1` leaves no traceback."""
+    done = subprocess.run(
+        f"'{LAB}' list --json | head -c 1",
+        shell=True,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
