@@ -1,4 +1,4 @@
-"""Probe latencies along the time axis, read once from a run folder."""
+"""Probe latencies of a run: along the time axis, and phase by phase."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ class Latencies:
     """All intervals of all probes of a run. A damaged line (an interrupted run's last) is left out."""
 
     def __init__(self, run: Run) -> None:
+        self._run = run
         self._path = run.folder / "probe.hlog"
+        self._phases: dict[tuple[str, str, str], Values] = {}
 
     @cached_property
     def _tags(self) -> dict[str, list[Interval]]:
@@ -62,13 +64,11 @@ class Latencies:
         return self._tags.get(f"{probe}-{kind}", [])
 
     def phase(self, phase: PhaseRecord, probe: str = "main", kind: str = "intended") -> Values:
-        """Sorted latencies (µs) of the intervals that lie wholly inside a phase, as `Run.latencies` counts."""
-        inside = [
-            interval.values
-            for interval in self.intervals(probe, kind)
-            if interval.start >= phase.t0 - ROUNDING_S and interval.end <= phase.t1 + ROUNDING_S
-        ]
-        return np.sort(np.concatenate(inside)) if inside else np.array([])
+        """Sorted latencies (µs) of a phase: the very ones that claims are judged by."""
+        if (key := (phase.id, probe, kind)) not in self._phases:
+            parts = self._run.latencies(phase, probe, kind)
+            self._phases[key] = np.sort(np.concatenate(parts)) if parts else np.array([])
+        return self._phases[key]
 
     def p99_ms(self, phase: PhaseRecord, probe: str = "main", kind: str = "intended") -> float | None:
         """p99 of a phase in ms; None where the probe recorded nothing."""

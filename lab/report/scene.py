@@ -197,7 +197,7 @@ class Scene:
             end = phase.t1 - self.origin
             label = LABELS.get(phase.arm, SHORT.get(phase.arm, phase.arm))
             if phase.arm in (BEFORE, AFTER):
-                label = f"keys grow under {phase.strategy}"
+                label = f"keys grow\nunder {phase.strategy}"
                 if phase.arm == BEFORE and any(band.label == label for band in bands):
                     label = "all\nkeys"
             if bands and phase.arm == arm:

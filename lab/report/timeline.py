@@ -132,22 +132,25 @@ def _lanes(scene: Scene, width: int) -> Chart:
     flat: list[Row] = []
     upright: list[Row] = []
     for band in scene.bands:
+        one_line = band.label.replace("con-\nnections", "connections").replace("\n", " ")
+        lines = band.label.split("\n")
+        room = (band.end - band.start) * px
         row: Row = {
             "start": band.start,
             "end": band.end,
             "middle": (band.start + band.end) / 2,
             "shade": band.number % 2,
         }
-        one_line = band.label.replace("con-\nnections", "connections").replace("\n", " ")
-        room = (band.end - band.start) * px
         if room > len(one_line) * LABEL_PX + 8:
             flat.append({**row, "label": one_line})
-        elif room > len(band.label.split("\n")) * (look.SIZE + 2):
+        elif room > max(map(len, lines)) * LABEL_PX + 8:
+            flat.append({**row, "label": band.label})
+        elif room > len(lines) * (look.SIZE + 2):
             upright.append({**row, "label": band.label})
         else:
             upright.append({**row, "label": one_line if room > look.SIZE else ""})
     longest = max((len(line) for row in upright for line in row["label"].split("\n")), default=0)
-    top = max(36.0, longest * LABEL_PX + 16)
+    top = max(52.0 if any("\n" in row["label"] for row in flat) else 36.0, longest * LABEL_PX + 16)
     middle = alt.X("middle:Q", scale=scale, axis=None)
     boxes = look.chart(flat + upright).mark_rect(stroke="#777777", strokeWidth=1)
     style: dict[str, Any] = {
@@ -167,11 +170,10 @@ def _lanes(scene: Scene, width: int) -> Chart:
                 "shade:N", scale=alt.Scale(domain=[0, 1], range=["#ffffff", look.SHADE]), legend=None
             ),
         ),
-        look.chart(flat).mark_text(**style).encode(x=middle, y=alt.value(top / 2), text="label:N"),
     ]
-    for row in upright:  # turned text of several lines is not centred by itself
-        lines = row["label"].count("\n")
-        text = look.chart([row]).mark_text(**style, angle=270, dy=-lines * (look.SIZE + 2) / 2)
+    for row in flat + upright:  # text of several lines is not centred by itself
+        dy = -row["label"].count("\n") * (look.SIZE + 2) / 2
+        text = look.chart([row]).mark_text(**style, angle=270 if row in upright else 0, dy=dy)
         layers.append(text.encode(x=middle, y=alt.value(top / 2), text="label:N"))
     for lane, (kind, shape) in enumerate((("restart", "triangle-down"), ("switch", "diamond"))):
         marks = [mark for mark in _marks(scene) if mark["kind"] == kind]
