@@ -1,0 +1,386 @@
+"""Whole runs with real processes: slow tests, a few minutes in all.
+
+The three full runs are made once and shared. A machine that is busy with other things makes runs that are not valid
+(exit code 4); such a run is made once more, and then the test is skipped with the failed check named. All
+bounds are ratios and ranks within a run.
+"""
+
+import json
+import os
+import pty
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from lab.processes import port_taken
+from lab.runfolder import Run
+from lab.scenarios import catalogue
+from tests.app.servicekit import StoreServer, eventually
+from tests.lab.labkit import LAB, ROOT, Answer, Running, lab, tree
+
+OWN = "latency-lab"
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that came to its end."""
+
+    answer: Answer
+    folder: Path
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """Its result.json."""
+        return dict(json.loads((self.folder / "result.json").read_text()))
+
+    def refuted(self) -> list[str]:
+        """Claims that do not hold, with what was measured."""
+        return [f"{c['id']}: {c['measured']}" for c in self.result["claims"] if c["holds"] is False]
+
+
+def valid_run(folder: Path, *arguments: str) -> Finished:
+    """A quick run; once more if it was not valid; skipped, with the reason, if it is not valid again."""
+    failed = ""
+    for attempt in (1, 2):
+        out = folder / f"run-{attempt}"
+        answer = lab(
+            "run", *arguments, "--pace", "quick", "--json", "--out", str(out), cwd=folder, seconds=300
+        )
+        finished = Finished(answer, out)
+        if answer.code != 4:
+            return finished
+        failed = "; ".join(f"{v['check']}: {v['detail']}" for v in finished.result["validity"] if not v["ok"])
+    return pytest.skip(f"twice no valid run on this machine: {failed}")
+
+
+@pytest.fixture(scope="session")
+def key_growth(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """A valid quick run of key-growth on the embedded server."""
+    return valid_run(tmp_path_factory.mktemp("key-growth"), "key-growth")
+
+
+def phases(folder: Path) -> int:
+    """How many phases a run has finished."""
+    try:
+        return len(json.loads((folder / "run.json").read_text())["phases"])
+    except FileNotFoundError:
+        return 0
+
+
+def assert_partial(folder: Path) -> None:
+    """A broken-off run keeps its samples, says that it was broken off, and has no verdict, not even half of one."""
+    assert not list(folder.glob("result.json*"))
+    assert not list(folder.glob("*.part"))
+    assert not (folder / "state").exists()
+    run = Run(folder)
+    assert run.facts.interrupted
+    assert len(run.phases) >= 1
+    assert run.p99_ms(run.phases[0]) is not None
+    assert len(run.samples) > 3
+
+
+def assert_nothing_left(run: Running, ports: set[int]) -> None:
+    """No process of the run is alive, and its ports are free."""
+    assert run.seen, "no process of the run was ever seen: the test looked at nothing"
+    assert run.left() == []
+    assert not [port for port in ports if port_taken(port)]
+
+
+def assert_one_complaint(answer: Answer, code: int) -> None:
+    """One line says why the run stopped, as the last one, with the exit code of the contract."""
+    assert answer.code == code, answer
+    assert len(answer.complaints) == 1, answer
+    assert answer.err.splitlines()[-1] == answer.complaints[0]
+    assert "Traceback" not in answer.err
+    assert answer.out == ""
+
+
+def test_every_claim_holds_in_a_quick_run(key_growth: Finished) -> None:
+    """`lab run key-growth --pace quick` reproduces the incident and its cure: every claim holds, exit code 0."""
+    assert key_growth.refuted() == []
+    assert key_growth.answer.code == 0
+    assert key_growth.result["holds"] is True
+    assert all(claim["holds"] is True for claim in key_growth.result["claims"])
+
+
+def test_json_on_stdout_is_the_result_and_nothing_else(key_growth: Finished) -> None:
+    """--json prints result.json alone; progress goes to stderr, without a complaint."""
+    assert json.loads(key_growth.answer.out) == key_growth.result
+    assert "grow" in key_growth.answer.err
+    assert key_growth.answer.complaints == []
+
+
+def test_result_of_a_real_run_has_the_fields_of_the_contract(key_growth: Finished) -> None:
+    """Everything tools may rely on is there, and filled."""
+    result = key_growth.result
+    for name in ("server", "server_version", "pace", "started", "host", "calibration", "phases", "command"):
+        assert result[name], name
+    assert (result["scenario"], result["pace"], result["seed"]) == ("key-growth", "quick", 1)
+    scenario = catalogue()["key-growth"]
+    assert [phase["id"] for phase in result["phases"]] == [phase.id for phase in scenario.phases]
+    assert [claim["id"] for claim in result["claims"]] == [claim.id for claim in scenario.claims]
+    assert all(check["ok"] for check in result["validity"])
+    for phase in result["phases"]:
+        assert phase["t1"] > phase["t0"]
+        assert phase["p99_ms"]["main_intended"] > 0
+        assert phase["client_p99_ms"]["app"] > 0
+        assert phase["commands"]["GET"]["calls"] > 0
+
+
+def test_run_folder_of_a_real_run_is_complete(key_growth: Finished) -> None:
+    """The folder holds what the contract names, about one row a second, and no leftovers."""
+    names = {path.name for path in key_growth.folder.iterdir()}
+    assert names >= {"run.json", "result.json", "samples.csv", "probe.hlog", "slowlog.csv", "report.html"}
+    assert "state" not in names
+    assert not [name for name in names if name.endswith(".part") or name.startswith(".")]
+    times = [float(row["t"]) for row in Run(key_growth.folder).samples]
+    assert all(a < b for a, b in pairwise(times))
+    assert len(times) >= 0.8 * (times[-1] - times[0])
+
+
+def test_whole_native_run_stays_under_a_gigabyte(key_growth: Finished) -> None:
+    """Server, storefront, load generator, probes and the lab itself together stay under 1 GB at 200 000 keys."""
+    assert key_growth.result["keys"] == 200_000
+    used = {phase["id"]: sum(phase["memory_mb"].values()) for phase in key_growth.result["phases"]}
+    assert max(used.values()) < 1000, used
+    assert min(used.values()) > 50  # it was measured
+
+
+def test_report_of_a_real_run_is_reproducible(key_growth: Finished, tmp_path: Path) -> None:
+    """`lab report` judges the folder again, to the same verdict and the same picture, anywhere else."""
+    copy = tmp_path / "elsewhere"
+    shutil.copytree(key_growth.folder, copy)
+    (copy / "result.json").unlink()
+    pages = []
+    for _ in range(2):
+        (copy / "report.html").unlink()
+        answer = lab("report", "elsewhere", cwd=tmp_path)
+        assert (answer.code, answer.err) == (0, "")
+        pages.append((copy / "report.html").read_bytes())
+    assert (copy / "result.json").read_text() == (key_growth.folder / "result.json").read_text()
+    assert pages[0] == pages[1]
+
+
+def test_control_refutes_every_applicable_claim(tmp_path: Path) -> None:
+    """`lab run control --pace quick` exits 0 because without the cause no claim of key-growth holds."""
+    finished = valid_run(tmp_path, "control")
+    claims = finished.result["claims"]
+    assert [c["id"] for c in claims] == [c.id for c in catalogue()["key-growth"].claims]
+    assert [c["id"] for c in claims if c["holds"]] == []
+    assert any(c["holds"] is False for c in claims)
+    assert finished.answer.code == 0
+    assert finished.result["holds"] is True
+
+
+@pytest.mark.skipif(shutil.which("redis-server") is None, reason="there is no redis-server on PATH")
+def test_key_growth_holds_on_redis_too(tmp_path: Path) -> None:
+    """The incident is not Valkey's own: on the system's Redis every claim holds as well."""
+    finished = valid_run(tmp_path, "key-growth", "--server", "redis")
+    assert finished.result["server"] == "redis"
+    assert finished.refuted() == []
+    assert finished.answer.code == 0
+
+
+def test_ctrl_c_in_the_middle_keeps_the_samples_and_nothing_else(tmp_path: Path) -> None:
+    """Ctrl-C mid-run: exit code 130, one line, no process and no port left; what was measured can be read."""
+    with Running("key-growth", "--pace", "quick", "--out", "interrupted", cwd=tmp_path) as run:
+        folder = tmp_path / "interrupted"
+        run.until(lambda: phases(folder) >= 1)
+        ports = run.ports()
+        assert len(ports) >= 4
+        run.signal()
+        assert_one_complaint(run.answer(), 130)
+        assert_nothing_left(run, ports)
+    assert_partial(folder)
+    assert not (ROOT / "interrupted").exists(), "a relative --out is meant from where the person is"
+    answer = lab("report", "interrupted", cwd=tmp_path)
+    assert (answer.code, answer.complaints) == (4, [])
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [[signal.SIGINT], [signal.SIGTERM], [signal.SIGHUP], [signal.SIGINT, signal.SIGINT, signal.SIGINT]],
+    ids=lambda numbers: "+".join(number.name for number in numbers),
+)
+def test_signals_while_starting_leave_nothing(numbers: list[signal.Signals], tmp_path: Path) -> None:
+    """Interrupted while the stack comes up, once or impatiently: exit code 130, one line, nothing left."""
+    with Running("key-growth", "--pace", "quick", "--out", "run", cwd=tmp_path) as run:
+        run.until(lambda: len(run.family()) >= 4)
+        ports = run.ports()
+        for number in numbers:
+            run.signal(number)
+            time.sleep(0.2)
+        assert_one_complaint(run.answer(), 130)
+        assert_nothing_left(run, ports)
+    assert not list((tmp_path / "run").glob("result.json*"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs the kernel's parent-death signal")
+def test_killed_lab_leaves_no_process(tmp_path: Path) -> None:
+    """kill -9 of the lab: the kernel ends its processes, and theirs."""
+    with Running("key-growth", "--pace", "quick", "--out", "run", cwd=tmp_path) as run:
+        run.until(lambda: any("probe" in command for command in run.family()))
+        ports = run.ports()
+        run.signal(signal.SIGKILL)
+        assert run.answer().code == -signal.SIGKILL
+        assert run.left(seconds=15) == []
+        assert not [port for port in ports if port_taken(port)]
+
+
+def server_of(run: Running) -> psutil.Process:
+    """The store server among the lab's processes."""
+    return next(process for command, process in run.family().items() if "valkey-server" in command)
+
+
+def test_server_that_dies_in_the_middle_is_one_line_and_exit_3(tmp_path: Path) -> None:
+    """kill -9 of the server mid-run: exit code 3, one line that names it, no process left, samples kept."""
+    folder = tmp_path / "run"
+    with Running("key-growth", "--pace", "quick", "--out", "run", cwd=tmp_path) as run:
+        run.until(lambda: phases(folder) >= 1)
+        ports = run.ports()
+        server_of(run).kill()
+        answer = run.answer()
+        assert_one_complaint(answer, 3)
+        assert_nothing_left(run, ports)
+    assert "embedded" in answer.complaints[0]
+    assert_partial(folder)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[tuple[Path, Callable[[], None] | None]]:
+    """A folder on a disk of 400 KB; where this user may not mount one, a limit on the size of files instead."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mount = shutil.which("mount")
+    if mount and os.geteuid() == 0:
+        done = subprocess.run(
+            [mount, "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(place)], capture_output=True, check=False
+        )
+        if done.returncode == 0:
+            yield place, None
+            subprocess.run(["umount", str(place)], check=True)
+            return
+    yield place, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000))
+
+
+def test_full_disk_is_one_line_and_exit_3(
+    small_disk: tuple[Path, Callable[[], None] | None], tmp_path: Path
+) -> None:
+    """The disk fills up mid-run: exit code 3, one line that says so, no process left, no half-written file."""
+    place, limit = small_disk
+    folder = place / "run"
+    with Running("key-growth", "--pace", "quick", "--out", str(folder), cwd=tmp_path, limit=limit) as run:
+        run.until(lambda: any("probe" in command for command in run.family()))
+        ports = run.ports()
+        answer = run.answer(seconds=150)
+        assert_one_complaint(answer, 3)
+        assert_nothing_left(run, ports)
+    assert str(folder) in answer.complaints[0]
+    assert "No space left" in answer.complaints[0] or "too large" in answer.complaints[0]
+    assert not list(folder.glob("result.json*"))
+    assert not list(folder.glob("*.part"))
+    assert (folder / "probe.hlog").stat().st_size > 1000
+
+
+FOREIGN = {
+    "page:1": "yours",
+    "latency-lab": "no colon: yours",
+    "latency-labs:1": "another lab's",
+    "shop:42:page-3": "an entry of a real shop",
+    "x latency-lab:1": "the prefix in the middle",
+}
+
+
+@pytest.fixture
+def foreign() -> Iterator[StoreServer]:
+    """Somebody else's server, with their keys and settings."""
+    server = StoreServer(StoreServer.valkey()).start()
+    client = server.client()
+    client.mset(FOREIGN)
+    client.hset("a hash", mapping={"field": "value"})
+    client.set("with a TTL", "v", px=86_400_000)
+    client.config_set("slowlog-log-slower-than", 12_345)
+    client.config_set("slowlog-max-len", 77)
+    client.config_resetstat()
+    yield server
+    server.stop()
+
+
+def contents(server: StoreServer) -> dict[str, Any]:
+    """Every key of the server with its type and value."""
+    client = server.client()
+    return {
+        key: client.hgetall(key) if client.type(key) == "hash" else client.get(key)
+        for key in client.keys("*")
+    }
+
+
+def test_url_to_a_database_in_use_asks_first(foreign: StoreServer, tmp_path: Path) -> None:
+    """Without --yes and without a person to ask, a non-empty database is refused: one line, exit code 2."""
+    before = contents(foreign)
+    answer = lab("run", "key-growth", "--url", foreign.url, cwd=tmp_path)
+    assert answer.is_one_line(2), answer
+    assert f"{len(before)} keys" in answer.err
+    assert "--yes" in answer.err
+    assert contents(foreign) == before
+    assert tree(tmp_path) == []
+
+
+@pytest.mark.parametrize("reply", [b"n\n", b"\n"])
+def test_no_is_taken_for_no(reply: bytes, foreign: StoreServer, tmp_path: Path) -> None:
+    """Asked at a terminal, anything but yes ends the command, and nothing was written."""
+    before = contents(foreign)
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [str(LAB), "run", "key-growth", "--url", foreign.url],
+        cwd=tmp_path, stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        os.write(master, reply)
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
+        os.close(slave)
+    assert process.returncode == 2, err
+    assert "Go on?" in out + err
+    assert contents(foreign) == before
+    assert tree(tmp_path) == []
+
+
+def test_url_with_yes_touches_only_its_own_keys(foreign: StoreServer, tmp_path: Path) -> None:
+    """On somebody else's server, even when interrupted, their keys and settings are as before and ours are gone."""
+    before, folder = contents(foreign), tmp_path / "run"
+    client = foreign.client()
+    with Running(
+        "key-growth", "--pace", "quick", "--url", foreign.url, "--yes", "--out", "run", cwd=tmp_path
+    ) as run:
+        run.until(lambda: phases(folder) >= 1)
+        assert client.dbsize() > 1000  # the lab does write here
+        assert client.config_get("slowlog-log-slower-than") != {"slowlog-log-slower-than": "12345"}
+        ports = run.ports()
+        run.signal()
+        assert_one_complaint(run.answer(), 130)
+        assert_nothing_left(run, ports)
+    eventually(lambda: client.dbsize() == len(before), seconds=5)
+    assert contents(foreign) == before
+    assert 0 < client.pttl("with a TTL") <= 86_400_000
+    settings = client.config_get("slowlog-*")
+    assert (settings["slowlog-log-slower-than"], settings["slowlog-max-len"]) == ("12345", "77")
+    used = {name.removeprefix("cmdstat_") for name in client.info("commandstats")}
+    assert not used & {"flushall", "flushdb", "shutdown", "debug", "config|rewrite", "swapdb"}
+    assert_partial(folder)
+    run_facts = Run(folder).facts
+    assert "restart-restores" in run_facts.cannot
