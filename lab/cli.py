@@ -198,20 +198,28 @@ def _ask_first(url: str, yes: bool) -> None:
         raise UsageError("nothing was done.")
 
 
+INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    for number in INTERRUPTIONS:  # impatience must not break off the taking down
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
 def main() -> int:
     """Entry point: the exit codes of the contract, and one line for each error."""
-    signal.signal(signal.SIGTERM, _interrupt)
-    signal.signal(signal.SIGHUP, _interrupt)
+    for number in INTERRUPTIONS:
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup wants it
+            signal.signal(number, _interrupt)
     command = typer.main.get_command(app)
     arguments = sys.argv[1:]
     try:
         code = command.main(args=arguments or ["--help"], prog_name="lab", standalone_mode=False)
         if not arguments:
             return errors.USAGE
+        if code == errors.INTERRUPTED:  # Typer's way of passing on KeyboardInterrupt
+            raise KeyboardInterrupt
         return code if isinstance(code, int) else errors.HOLDS
     except typer.Abort:
         return _complain("interrupted.", errors.INTERRUPTED)
