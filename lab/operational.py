@@ -31,7 +31,11 @@ def demand(phase: PhaseRecord, scan_count: int) -> float | None:
 
 
 def knee(run: Run) -> float | None:
-    """The key count where the demand reaches 1, from a line through the plateaus near it; None if it never does."""
+    """The key count where the demand reaches 1, from a line through the plateaus near it.
+
+    None if it never does: a crossing more than a tenth beyond the largest plateau was not observed.
+    """
     grow = [(p.keys, demand(p, run.facts.scan_count)) for p in run.arm("grow")]
     known = [(keys, load) for keys, load in grow if load is not None]
-    return stats.crossing([k for k, _ in known], [d for _, d in known], 1.0, window=(0.4, 1.6))
+    found = stats.crossing([k for k, _ in known], [d for _, d in known], 1.0, window=(0.4, 1.6))
+    return found if found is not None and found <= 1.1 * max(keys for keys, _ in known) else None

@@ -10,9 +10,10 @@ exact, but the schedule cannot fall into step with something periodic in the ser
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter_ns as clock
 from time import time_ns
@@ -76,6 +77,16 @@ class Plan:
         return [command("GET", f"{self.key_prefix}:{number}") for number in range(self.keys)]
 
 
+def due_times(start: int, rate: float, jitter_seed: int | None, total: int | None) -> Iterator[int]:
+    """The moments (ns) at which requests are due: `rate` a second from `start` on, `total` or without end.
+
+    Even without a seed; with one, each at a random moment of its slot.
+    """
+    offset: Callable[[], float] = float if jitter_seed is None else random.Random(jitter_seed).random
+    for number in itertools.count() if total is None else range(total):
+        yield start + int((number + offset()) * SECOND / rate)
+
+
 class OpenLoop:
     """Run with `run()`; end from a signal handler with `stop()`."""
 
@@ -125,23 +136,23 @@ class OpenLoop:
             self._pool.wait(SECOND // 1000)
 
     def _ask_on_schedule(self, start: int) -> None:
-        plan, pool, requests = self._plan, self._pool, self._requests
+        plan, pool, requests = self._plan, self._pool, itertools.cycle(self._requests)
         total = None if plan.duration is None else math.ceil(plan.rate * plan.duration - 1e-6)
-        jitter = None if plan.jitter_seed is None else random.Random(plan.jitter_seed).random
-        number = 0
-        due = start
-        while not self._stopping and number != total:
+        schedule = due_times(start, plan.rate, plan.jitter_seed, total)
+        due = next(schedule, None)
+        while not self._stopping and due is not None:
             now = clock()
             burst = 0
-            while due <= now and burst < BURST and number != total:
+            while due is not None and due <= now and burst < BURST:
                 self._interval.request_was_due(now - due)
-                if not pool.send(requests[number % len(requests)], Sent(due, now)):
+                if not pool.send(next(requests), Sent(due, now)):
                     self._interval.errors += 1
-                number += 1
                 burst += 1
-                due = start + int((number + (jitter() if jitter else 0.0)) * SECOND / plan.rate)
+                due = next(schedule, None)
                 now = clock()
             pool.look_after(now)
+            if due is None:
+                return
             if now >= self._closes_at and self._is_quiet(now, due):
                 self._close_interval(now)
             next_event = due - WAKE_EARLY

@@ -10,7 +10,11 @@ VICTIMS = ("GET", "SET", "DEL", "UNLINK")
 
 
 def execution_steady(server_times: float, client_times: float) -> Claim:
-    """Execution time of GET on the server hardly moves while the client's p99 does: the rest is waiting."""
+    """Execution time of GET on the server hardly moves while the client's p99 does: the rest is waiting.
+
+    It may even fall: GETs that waited together are executed in a row, with code and data still in the
+    processor's caches, while a lone GET on an idle server finds them cold.
+    """
 
     def check(run: Run) -> Finding:
         grow = need_arm(run, "grow", 2)
