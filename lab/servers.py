@@ -38,7 +38,12 @@ class Server:
 
     def command(self, port: int, folder: str) -> list[str]:
         """The command that starts the server on 127.0.0.1. Raises `StackError` where there is no binary."""
-        return [self.require(), *(argument.format(folder=folder) for argument in self.arguments), "--port", str(port)]
+        return [
+            self.require(),
+            *(argument.format(folder=folder) for argument in self.arguments),
+            "--port",
+            str(port),
+        ]
 
 
 def _embedded() -> str | None:

@@ -15,6 +15,7 @@ COMPARED = ("grow", "index")
 LOAD_WITHIN = 0.05
 PROBE_WITHIN = 0.02
 LATE_SHARE = 0.25
+LATE_MS = 20.0
 STEAL_MOST = 0.10
 OTHERS_MOST = 0.35
 CLIENT_CPU_MOST = 0.80
@@ -85,12 +86,15 @@ def _probed(run: Run) -> Check:
 
 
 def _on_time(run: Run) -> Check:
-    """The probe's own lateness must be small beside what it measures, where that is largest."""
+    """The probe's own lateness must be small beside what it measures, where that is largest.
+
+    LATE_MS is allowed in any case: a busy machine's scheduler takes that long now and then. Where p99 is small
+    such lateness only makes it look larger, which under the index speaks against the claims, not for them.
+    """
     grow = run.arm("grow")
     top = run.p99_ms(grow[-1]) if grow else None
     late = max((phase.probes["main"]["lag_p99_us"] for phase in _compared(run)), default=0.0) / 1000
-    low = min((run.p99_ms(phase) or 0.0 for phase in _compared(run)), default=0.0)
-    bound = LATE_SHARE * max(top or 0.0, 4 * low, 40.0)
+    bound = max(LATE_SHARE * (top or 0.0), LATE_MS)
     return Check(
         "the probe was on time",
         top is not None and late <= bound,

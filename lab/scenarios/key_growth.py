@@ -64,7 +64,7 @@ SCENARIO = Scenario(
     claims=CLAIMS,
     paces={
         "quick": Pace(plateau_s=3.0, settle_s=0.5, keys=200_000),
-        "standard": Pace(plateau_s=7.0, settle_s=1.0, keys=200_000),
+        "standard": Pace(plateau_s=6.0, settle_s=1.0, keys=200_000),
         "full": Pace(plateau_s=30.0, settle_s=3.0, keys=2_000_000),
     },
     knee_at=0.93,
