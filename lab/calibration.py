@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from lab.errors import StackError
-from lab.operational import PATTERNS_PER_EVENT
+from lab.knee import PATTERNS_PER_EVENT, cost_per_key, saturating_events
 from lab.scenario import Scenario
 from lab.stacks.native import KEY_PREFIX, NativeStack
 from lab.store import Snapshot
@@ -86,12 +86,13 @@ def calibrate(
         raise StackError(
             "calibration saw no SCAN: the events do not reach the server. Look at logs/ in the run folder."
         )
-    cost = (_busy(before, after) - base) * (after.at - before.at) / visited
+    elapsed = after.at - before.at
+    cost = cost_per_key(_busy(before, after) * elapsed, base, elapsed, visited)
     if cost <= 0:
         raise StackError(
             "calibration saw no work in the server: the machine is too busy to measure. Try again."
         )
-    events = (1 - base) / (PATTERNS_PER_EVENT * after.keys * cost)
+    events = saturating_events(base, after.keys, cost)
     return Calibration(
         ping_floor_us=statistics.median(ping),
         base_utilisation=base,

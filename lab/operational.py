@@ -10,10 +10,8 @@ from __future__ import annotations
 import math
 
 from lab import stats
+from lab.knee import PATTERNS_PER_EVENT
 from lab.runfolder import PhaseRecord, Run
-
-PATTERNS_PER_EVENT = 3
-"""Each event runs one pattern per area of the storefront (page, cart, offer)."""
 
 
 def demand(phase: PhaseRecord, scan_count: int) -> float | None:

@@ -75,9 +75,17 @@ class Storefront(Http):
         """Switch the invalidation strategy in all processes (they follow within a second)."""
         self.ask("PUT", "/settings/invalidation", {"strategy": strategy, "scan_count": scan_count})
 
+    def fill(self, keys: int, per_second: float | None = None, restart: bool = False) -> None:
+        """Have so many entries cached, at most so many a second, without waiting for it."""
+        self.ask(
+            "PUT",
+            "/settings/warming",
+            {"target_keys": keys, "keys_per_second": per_second, "restart": restart},
+        )
+
     def warm(self, keys: int, restart: bool, seconds: float, check: Callable[[], None]) -> None:
         """Cache so many entries, through the service's own cache code, and wait until they are there."""
-        self.ask("PUT", "/settings/warming", {"target_keys": keys, "restart": restart})
+        self.fill(keys, restart=restart)
         end = time.monotonic() + seconds
         while True:
             answer = self.ask("GET", "/settings/warming")

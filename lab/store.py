@@ -17,6 +17,29 @@ Counters = dict[str, tuple[float, float]]
 """Command → (calls, execution time in µs), since the server started."""
 
 
+def true_cpu(info: dict[str, Any], text: str) -> dict[str, Any]:
+    """INFO as redis-py reads it, with CPU seconds as they are meant.
+
+    Dragonfly prints the microseconds without leading zeros ("12.34" is 12 s and 34 µs), so that they jump about
+    when read as decimals; Redis and Valkey print all six digits, which makes one reading right for all.
+    """
+    for line in text.splitlines():
+        name, _, value = line.partition(":")
+        if name.startswith("used_cpu_"):
+            whole, _, micros = value.strip().partition(".")
+            info[name] = int(whole) + int(micros or 0) / 1e6
+    return info
+
+
+def _busy_seconds(server: dict[str, Any], cpu: dict[str, Any]) -> float | None:
+    """CPU seconds of the thread that executes commands; Dragonfly does it on all of its threads: their mean."""
+    if "thread_count" in server and "dragonfly_version" in server:
+        return float(cpu["used_cpu_user"] + cpu["used_cpu_sys"]) / int(server["thread_count"])
+    if "used_cpu_user_main_thread" in cpu:
+        return float(cpu["used_cpu_user_main_thread"] + cpu["used_cpu_sys_main_thread"])
+    return None
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """The server's counters at one moment of its own clock (unix seconds)."""
@@ -45,6 +68,8 @@ class Store:
             decode_responses=True,
             encoding_errors="replace",
         )
+        parse = self._client.response_callbacks["INFO"]
+        self._client.set_response_callback("INFO", lambda text, **more: true_cpu(parse(text, **more), text))
 
     def _ask(self, what: str, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         try:
@@ -80,9 +105,6 @@ class Store:
             pipe.info(section)
         pipe.dbsize()
         server, clients, memory, cpu, stats, keys = self._ask("INFO", pipe.execute)
-        main = None
-        if "used_cpu_user_main_thread" in cpu:
-            main = float(cpu["used_cpu_user_main_thread"]) + float(cpu["used_cpu_sys_main_thread"])
         return Snapshot(
             at=float(server["server_time_usec"]) / 1e6 if "server_time_usec" in server else time.time(),
             keys=int(keys),
@@ -91,7 +113,7 @@ class Store:
                 for name, entry in stats.items()
                 if isinstance(entry, dict)
             },
-            main_thread_s=main,
+            main_thread_s=_busy_seconds(server, cpu),
             memory_mb=float(memory["used_memory"]) / 1e6,
             clients=int(clients["connected_clients"]),
             run_id=str(server.get("run_id", "")),
@@ -111,9 +133,9 @@ class Store:
         self._ask("CONFIG SET", self._client.config_set, "slowlog-log-slower-than", threshold_us)
         self._ask("CONFIG SET", self._client.config_set, "slowlog-max-len", length)
 
-    def slowlog(self) -> list[tuple[str, float, str, int]]:
-        """Entries as (identity, unix time, command, duration in µs), newest first."""
-        entries = self._ask("SLOWLOG GET", self._client.execute_command, "SLOWLOG", "GET", 512) or []
+    def slowlog(self, newest: int = 512) -> list[tuple[str, float, str, int]]:
+        """Entries as (identity, unix time, command, duration in µs), newest first; so many at most."""
+        entries = self._ask("SLOWLOG GET", self._client.execute_command, "SLOWLOG", "GET", newest) or []
         found = []
         for entry in entries:
             number, at, duration, words = (
@@ -126,6 +148,20 @@ class Store:
             name = words[0].decode(errors="replace") if isinstance(words[0], bytes) else str(words[0])
             found.append((f"{number}@{at}", float(at), name.upper(), int(duration)))
         return found
+
+    def flush(self) -> None:
+        """Empty the whole server: only for one that belongs to the lab."""
+        self._ask("FLUSHALL", self._client.execute_command, "FLUSHALL", "ASYNC")
+
+    def shutdown(self) -> None:
+        """End the server without saving; whatever watches over it may start it again."""
+        self._ask("PING", self._client.ping)
+        try:
+            self._client.execute_command("SHUTDOWN", "NOSAVE")  # Dragonfly says OK first, the others nothing
+        except redis.ConnectionError:
+            pass  # it is gone, as was asked
+        except redis.RedisError as error:
+            raise StackError(f"the server at {self.url} does not do SHUTDOWN: {error}") from error
 
     def ping_us(self, times: int = 200) -> list[float]:
         """Round-trip times of PING in µs, one after the other: the network floor of an idle server."""
