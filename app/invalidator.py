@@ -25,6 +25,7 @@ from app.metrics import (
     EVENTS,
     EVENTS_IN_FLIGHT,
     EVENTS_PENDING,
+    HEARTBEAT,
     show_strategy,
 )
 from app.process import RareLog, fail, live_gauge, serve_metrics, setup_logging
@@ -66,6 +67,7 @@ class Invalidator:
             except StateError as error:
                 self._rare.warning(str(error))
                 await asyncio.sleep(0.2)
+            HEARTBEAT.set_to_current_time()
             await asyncio.sleep(POLL_SECONDS)
         for task in self._tasks:
             task.cancel()

@@ -40,6 +40,10 @@ STORE_CALLS = Counter(
     "cache_invalidation_store_calls", "Store calls made for events.", ["strategy", "db_operation_name"]
 )
 STRATEGY = Gauge("cache_invalidation_strategy", "1 for the strategy in force.", ["strategy"])
+HEARTBEAT = Gauge(
+    "process_loop_heartbeat_timestamp_seconds",
+    "Unix time at which the process's working loop last came round; the health check looks at it.",
+)
 WARMING_KEYS = Gauge("cache_warming_keys", "Cached entries the warmer knows of.")
 SPANS_ENDED = Counter("otel_spans_ended", "Sampled spans handed to the exporter's queue.")
 SPANS_EXPORTED = Counter("otel_spans_exported", "Spans a trace backend accepted.")

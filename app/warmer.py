@@ -13,7 +13,7 @@ from dataclasses import replace
 from types import FrameType
 
 from app.cache import Cache, CacheUnavailable
-from app.metrics import WARMING_KEYS
+from app.metrics import HEARTBEAT, WARMING_KEYS
 from app.process import RareLog, fail, serve_metrics, setup_logging
 from app.settings import Settings, load_settings
 from app.state import State, StateError, Warming, new_marker
@@ -155,6 +155,7 @@ def main() -> None:
     warmer = Warmer(settings, state, Cache(settings), log)
     while True:
         delay = warmer.step()
+        HEARTBEAT.set_to_current_time()
         if delay > 0:
             time.sleep(delay)
 

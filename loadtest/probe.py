@@ -125,13 +125,14 @@ def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, tuple[str,
     return plan, (options.metrics_host, options.metrics_port) if options.metrics_port else None
 
 
-def serve_metrics(host: str, port: int, name: str) -> Observer:
-    """Serve `probe_latency_seconds{probe,from}` over HTTP and return what records into it.
+def serve_metrics(host: str, port: int, name: str) -> tuple[Observer, Callable[[], None]]:
+    """Serve `probe_latency_seconds{probe,from}` over HTTP; returns what records into it, and what sets
+    `probe_heartbeat_timestamp_seconds`, by which a health check tells a probe that hangs from one that waits.
 
     Raises:
         OSError: the port is taken.
     """
-    from prometheus_client import Histogram, start_http_server
+    from prometheus_client import Gauge, Histogram, start_http_server
 
     buckets = [round(step * 10.0**power, 6) for power in range(-4, 1) for step in range(1, 10)] + [10.0]
     latency = Histogram(
@@ -141,22 +142,23 @@ def serve_metrics(host: str, port: int, name: str) -> Observer:
         buckets=buckets,
     )
     intended, service = (latency.labels(name, origin) for origin in ("intended", "send"))
+    heartbeat = Gauge("probe_heartbeat_timestamp_seconds", "Unix time of the probe's last line of output")
     start_http_server(port, host)
 
     def observe(since_due_ns: int, since_sent_ns: int) -> None:
         intended.observe(since_due_ns / 1e9)
         service.observe(since_sent_ns / 1e9)
 
-    return observe
+    return observe, heartbeat.set_to_current_time
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the probe; the exit code."""
     plan, metrics = read_arguments(arguments)
-    observer = None
+    observer, beat = None, None
     if metrics:
         try:
-            observer = serve_metrics(*metrics, plan.name)
+            observer, beat = serve_metrics(*metrics, plan.name)
         except OSError as error:
             print(
                 f"probe: cannot serve metrics on {metrics[0]}:{metrics[1]}: {error.strerror}", file=sys.stderr
@@ -165,6 +167,8 @@ def main(arguments: list[str] | None = None) -> int:
 
     def emit(line: str) -> None:
         print(line, flush=True)
+        if beat:
+            beat()
 
     def complain(text: str) -> None:
         print(f"probe {plan.name}: {text}", file=sys.stderr, flush=True)
