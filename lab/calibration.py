@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from lab.errors import StackError
 from lab.knee import PATTERNS_PER_EVENT, cost_per_key, saturating_events
 from lab.scenario import Scenario
-from lab.stacks.native import KEY_PREFIX, NativeStack
+from lab.stacks.base import Stack
 from lab.store import Snapshot
 
 BUSY_SHARE = 0.5
@@ -50,14 +50,19 @@ class Calibration:
 
 
 def calibrate(
-    stack: NativeStack,
+    stack: Stack,
     scenario: Scenario,
     keys: int,
     window_s: float,
     pause: Callable[[float], None],
     say: Callable[[str], None],
+    whole_scans: bool = True,
 ) -> Calibration:
-    """Measure, and solve for the event rate that saturates the server at `scenario.knee_at` of `keys`."""
+    """Measure, and solve for the event rate that saturates the server at `scenario.knee_at` of `keys`.
+
+    Keys visited are counted by SCAN calls where one call of this COUNT sees the whole keyspace (`whole_scans`), and by
+    finished events where the server may return earlier.
+    """
     began = time.monotonic()
     population = max(1, keys // scenario.fragments_per_user)
     ping = stack.store.ping_us()
@@ -71,17 +76,19 @@ def calibrate(
     pause(max(0.8, window_s / 3))
     idle = stack.store.snapshot()
     base = _busy(quiet, idle)
-    pattern = f"{KEY_PREFIX}:*:{NOBODY}:page-*"
+    pattern = f"{stack.key_prefix}:*:{NOBODY}:page-*"
     one_scan_us = stack.store.scan_cost_us(pattern, scenario.scan_count, 0.3)
-    first_guess = BUSY_SHARE / (PATTERNS_PER_EVENT * one_scan_us / 1e6)
+    first_guess = BUSY_SHARE * idle.threads / (PATTERNS_PER_EVENT * one_scan_us / 1e6)
     say(f"calibrating: {first_guess:.1f} events a second for {window_s:g} s")
     stack.locust.load(scenario.reads_per_second, first_guess, population)
     pause(0.7)
-    before = stack.store.snapshot()
+    before, began_events = stack.store.snapshot(), stack.observe().finished
     pause(window_s)
-    after = stack.store.snapshot()
+    after, ended_events = stack.store.snapshot(), stack.observe().finished
     stack.locust.load(scenario.reads_per_second, 0.0, population)
-    visited = (after.commands["SCAN"][0] - before.commands.get("SCAN", (0.0, 0.0))[0]) * after.keys
+    calls = after.commands.get("SCAN", (0.0, 0.0))[0] - before.commands.get("SCAN", (0.0, 0.0))[0]
+    scans = calls if whole_scans else min(calls, PATTERNS_PER_EVENT * (ended_events - began_events))
+    visited = scans * after.keys
     if visited <= 0:
         raise StackError(
             "calibration saw no SCAN: the events do not reach the server. Look at logs/ in the run folder."
@@ -107,5 +114,5 @@ def calibrate(
 
 def _busy(before: Snapshot, after: Snapshot) -> float:
     if before.main_thread_s is None or after.main_thread_s is None:
-        raise StackError("this server does not tell its main thread's CPU time, which calibration needs.")
+        raise StackError("this server does not tell its CPU time, which calibration needs.")
     return (after.main_thread_s - before.main_thread_s) / (after.at - before.at)

@@ -82,8 +82,16 @@ def doctor() -> None:
 @app.command()
 def run(
     scenario: Annotated[str, typer.Argument(help="Which scenario; `lab list` shows them.", metavar="ID")],
-    server: Annotated[str, typer.Option(help="embedded, valkey or redis.")] = "embedded",
-    stack: Annotated[str, typer.Option(help="native: processes of this machine.")] = "native",
+    server: Annotated[
+        str | None,
+        typer.Option(
+            help="redis, valkey, dragonfly, keydb, or embedded; if left out embedded natively, else redis."
+        ),
+    ] = None,
+    stack: Annotated[
+        str,
+        typer.Option(help="native: processes of this machine. compose: the stack that `make up` started."),
+    ] = "native",
     pace: Annotated[str, typer.Option(help="quick, standard or full.")] = "standard",
     keys: Annotated[int | None, typer.Option(help="Entries to cache at the top.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of arrivals and resampling.", min=0)] = 1,
@@ -102,11 +110,9 @@ def run(
     from lab.live import LiveDisplay
     from lab.report import write_report
 
-    if stack != "native":
-        raise UsageError(f"there is no stack {stack!r}; this lab knows native.")
-    if url:
+    if url and stack == "native":
         _ask_first(url, yes)
-    request = Request(scenarios.find(scenario), server, pace, keys, seed, out, url, port)
+    request = Request(scenarios.find(scenario), server, pace, keys, seed, out, url, port, stack)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     with LiveDisplay(console) as display:
         finished, verdict = conduct(request, display)

@@ -8,12 +8,11 @@ from typing import Any, Protocol
 
 from lab.calibration import calibrate
 from lab.errors import StackError
-from lab.processes import Child, CpuMeter
 from lab.recorder import Recorder, Row
 from lab.runfolder import PhaseRecord, RunFacts, RunWriter
 from lab.scenario import Pace, Phase, ProbeSpec, Scenario
 from lab.service import Metrics, bucket_quantile
-from lab.stacks.native import NativeStack
+from lab.stacks.base import Probe, Stack
 from lab.store import Snapshot
 
 FILL_S = 600.0
@@ -45,7 +44,7 @@ class Conductor:
         self,
         scenario: Scenario,
         pace: Pace,
-        stack: NativeStack,
+        stack: Stack,
         writer: RunWriter,
         facts: RunFacts,
         display: Display,
@@ -69,7 +68,15 @@ class Conductor:
             recorder.phase = "calibration"
             self._display.say("calibrating: idle server")
             window = max(2.0, min(self._pace.plateau_s, 6.0))
-            found = calibrate(self._stack, self._scenario, facts.keys, window, self._pause, self._display.say)
+            found = calibrate(
+                self._stack,
+                self._scenario,
+                facts.keys,
+                window,
+                self._pause,
+                self._display.say,
+                facts.whole_scans,
+            )
             facts.calibration = found.as_dict()
             facts.load["events_per_second"] = found.events_per_second
             self._display.say(
@@ -119,26 +126,26 @@ class Conductor:
         stack.web.warm(
             round(phase.keys * self._facts.keys), restart=phase.empty, seconds=FILL_S, check=self._check
         )
-        for spec, child in extra:
-            recorder.follow(spec.name, child)
+        for spec, probe in extra:
+            recorder.follow(spec.name, probe)
         self._events(self._facts.load["events_per_second"])
         self._pause(self._pace.settle_s)
         while not all(recorder.heard(spec.name) for spec, _ in extra):
             self._pause(0.05)
         record, p99 = self._measure(phase, seconds, extra)
-        for _, child in extra:
-            stack.forget(child)
+        for _, probe in extra:
+            stack.forget(probe)
         self._facts.phases.append(record)
         self._writer.facts(self._facts)
         self._display.finished(record, p99)
 
     def _measure(
-        self, phase: Phase, seconds: float, extra: list[tuple[ProbeSpec, Child]]
+        self, phase: Phase, seconds: float, extra: list[tuple[ProbeSpec, Probe]]
     ) -> tuple[PhaseRecord, float | None]:
         stack, recorder = self._stack, self._recorder
         names = ["main", *(spec.name for spec, _ in extra)]
-        cpu = CpuMeter()
-        cpu.look(stack.pids())
+        cpu = stack.meter()
+        cpu.look()
         stack.locust.reset()
         before = self._mark(names)
         worst_lag = dict.fromkeys(names, 0.0)
@@ -148,7 +155,7 @@ class Conductor:
             for name in names:
                 worst_lag[name] = max(worst_lag[name], recorder.lag_p99_us(name))
         tallies = stack.locust.tallies()
-        shares, machine = cpu.look(stack.pids())
+        shares, machine = cpu.look()
         after = self._mark(names)
         record = self._record(phase, before, after, tallies, shares, machine, worst_lag)
         return record, recorder.p99_ms(record.t0, record.t1)

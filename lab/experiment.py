@@ -18,33 +18,46 @@ from lab.processes import port_taken
 from lab.runfolder import Run, RunFacts, RunWriter, make_folder
 from lab.scenario import Scenario
 from lab.servers import SERVERS
+from lab.stacks.base import Stack
+from lab.stacks.compose import ComposeStack
 from lab.stacks.native import NativeStack, address_of
+from lab.stacks.scene import Scene, find_scene
 from lab.verdict import Verdict, reach, write_result
 
 FEWEST_KEYS, MOST_KEYS = 10_000, 50_000_000
+STACKS = {"native": "embedded", "compose": "redis"}
+"""Stack → the server that is taken if none is named."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a person asked for."""
+    """What a person asked for. Without a server it is the stack's own choice."""
 
     scenario: Scenario
-    server: str
+    server: str | None
     pace: str
     keys: int | None
     seed: int
     out: Path | None
     url: str | None = None
     port: int | None = None
+    stack: str = "native"
+
+    @property
+    def server_name(self) -> str:
+        """The server that was asked for, or the stack's own choice."""
+        return self.server or STACKS[self.stack]
 
 
 def command_of(request: Request) -> str:
     """The command that repeats a run (into a folder of its own)."""
     words = ["bin/lab", "run", request.scenario.id, "--pace", request.pace]
+    if request.stack != "native":
+        words += ["--stack", request.stack]
     if request.url:
         words += ["--url", request.url]
-    elif request.server != "embedded":
-        words += ["--server", request.server]
+    elif request.server_name != STACKS[request.stack]:
+        words += ["--server", request.server_name]
     if request.keys is not None:
         words += ["--keys", str(request.keys)]
     return shlex.join([*words, "--seed", str(request.seed)])
@@ -72,6 +85,32 @@ def _processor() -> str:
     return platform.processor() or "unknown"
 
 
+def _look_first(request: Request) -> Scene | None:
+    """Complain about what cannot be, before anything is created; the compose stack's scene if it is wanted.
+
+    Raises `UsageError`, or `StackError` where something is missing.
+    """
+    if request.stack not in STACKS:
+        raise UsageError(f"there is no stack {request.stack!r}; this lab knows {', '.join(STACKS)}.")
+    server = SERVERS.get(request.server_name)
+    if server is None:
+        raise UsageError(f"there is no server {request.server!r}; the lab knows {', '.join(SERVERS)}.")
+    if request.stack == "compose":
+        if request.url or request.port:
+            raise UsageError("--url and --port are for the native stack: leave --stack compose out.")
+        if not server.in_compose:
+            known = ", ".join(name for name, row in SERVERS.items() if row.in_compose)
+            raise UsageError(f"the compose stack has no {server.name} server; it knows {known}.")
+        return find_scene(server.name)
+    if request.url:
+        address_of(request.url)
+    else:
+        server.require()
+        if request.port and port_taken(request.port):
+            raise UsageError(f"port {request.port} is taken. Choose another --port, or leave it out.")
+    return None
+
+
 def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
     """Run it. Raises `LabError`; whatever happens, every process is ended and the samples so far are kept."""
     scenario = request.scenario
@@ -79,24 +118,17 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
         raise UsageError(
             f"there is no pace {request.pace!r}; {scenario.id} knows {', '.join(scenario.paces)}."
         )
-    if request.server not in SERVERS:
-        raise UsageError(f"there is no server {request.server!r}; the lab knows {', '.join(SERVERS)}.")
     pace = scenario.paces[request.pace]
     keys = request.keys if request.keys is not None else pace.keys
     if not FEWEST_KEYS <= keys <= MOST_KEYS:
         raise UsageError(f"--keys must be between {FEWEST_KEYS:,} and {MOST_KEYS:,}, not {keys:,}.")
-    if request.url:
-        address_of(request.url)
-    else:
-        SERVERS[request.server].require()
-        if request.port and port_taken(request.port):
-            raise UsageError(f"port {request.port} is taken. Choose another --port, or leave it out.")
+    scene = _look_first(request)
     started = datetime.now(UTC)
     folder = make_folder(request.out or Path("runs") / f"{started:%Y%m%d-%H%M%S}-{scenario.id}")
     folder = folder.resolve()  # processes of the run work in another directory
     writer = RunWriter(folder)
     display.say(f"{scenario.id}: {scenario.story}")
-    stack = None
+    stack: Stack | None = None
     facts = RunFacts(
         scenario=scenario.id,
         title=scenario.title,
@@ -105,7 +137,7 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
         refutes=scenario.refutes,
         server="",
         server_version="",
-        stack="native",
+        stack=request.stack,
         pace=request.pace,
         seed=request.seed,
         keys=keys,
@@ -122,11 +154,16 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
     )
     finished = False
     try:
-        stack = NativeStack(
-            scenario, SERVERS[request.server], folder, request.seed, request.url, request.port
-        )
+        if scene:
+            stack = ComposeStack(scenario, scene, folder, request.seed)
+        else:
+            server = SERVERS[request.server_name]
+            stack = NativeStack(scenario, server, folder, request.seed, request.url, request.port)
         stack.up(display.say)
         facts.server, facts.server_version = stack.store.identity()
+        if kind := SERVERS.get(facts.server):
+            facts.cannot |= kind.cannot
+            facts.whole_scans = kind.whole_scans
         if not stack.owns_store:
             facts.cannot["restart-restores"] = "the lab does not restart a server that it did not start"
         Conductor(scenario, pace, stack, writer, facts, display).run()

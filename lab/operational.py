@@ -14,13 +14,17 @@ from lab.knee import PATTERNS_PER_EVENT
 from lab.runfolder import PhaseRecord, Run
 
 
-def demand(phase: PhaseRecord, scan_count: int) -> float | None:
+def demand(phase: PhaseRecord, scan_count: int, whole_scans: bool = True) -> float | None:
     """The load on the server's main thread that arrivals ask for, as a share of its capacity; None unknown.
 
-    Work is counted in SCAN calls: an event asks for one iteration per pattern, ⌈keys / COUNT⌉ calls each.
+    Work is counted in SCAN calls: an event asks for one iteration per pattern, ⌈keys / COUNT⌉ calls each. Where a call
+    may return before COUNT keys were seen (not `whole_scans`) it is counted in finished events.
     """
     if phase.utilisation is None:
         return None
+    if not whole_scans:
+        offered, finished = phase.events.get("offered_per_s", 0.0), phase.events.get("finished_per_s", 0.0)
+        return phase.utilisation * max(1.0, offered / finished) if finished > 0 else None
     served = phase.rate("SCAN")
     if not served:
         return phase.utilisation
@@ -33,7 +37,7 @@ def knee(run: Run) -> float | None:
 
     None if it never does: a crossing more than a tenth beyond the largest plateau was not observed.
     """
-    grow = [(p.keys, demand(p, run.facts.scan_count)) for p in run.arm("grow")]
+    grow = [(p.keys, demand(p, run.facts.scan_count, run.facts.whole_scans)) for p in run.arm("grow")]
     known = [(keys, load) for keys, load in grow if load is not None]
     found = stats.crossing([k for k, _ in known], [d for _, d in known], 1.0, window=(0.4, 1.6))
     return found if found is not None and found <= 1.1 * max(keys for keys, _ in known) else None

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -36,14 +37,16 @@ class Child:
         env: dict[str, str] | None = None,
         cwd: Path | None = None,
         pipe: bool = False,
+        leash: bool = False,
     ) -> None:
+        """`pipe`: its output can be read by `lines()`. `leash`: it has an open stdin, whose end tells it to end."""
         self.name = name
         self.log = log
         try:
             with log.open("ab") as sink:
                 self.process = subprocess.Popen(
                     command,
-                    stdin=subprocess.DEVNULL,
+                    stdin=subprocess.PIPE if leash else subprocess.DEVNULL,
                     stdout=subprocess.PIPE if pipe else sink,
                     stderr=sink,
                     env={**os.environ, **(env or {})},
@@ -62,6 +65,11 @@ class Child:
     def alive(self) -> bool:
         """Whether it runs."""
         return self.process.poll() is None
+
+    def lines(self) -> Iterator[bytes]:
+        """What it writes to stdout, line by line, until it ends. Only where the output is piped."""
+        assert self.process.stdout is not None
+        yield from self.process.stdout
 
     def last_words(self) -> str:
         """The last line of its log, for an error message."""
@@ -83,7 +91,11 @@ class Child:
             )
 
     def stop(self, patience_s: float = 5.0) -> None:
-        """End it and its children: SIGTERM, then SIGKILL. Safe to call twice."""
+        """End it and its children: the leash, SIGTERM, then SIGKILL. Safe to call twice."""
+        if self.process.stdin and not self.process.stdin.closed:
+            self.process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(patience_s)
         if self.alive():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGTERM)
@@ -134,11 +146,14 @@ class CpuMeter:
 
     def look(self, pids: dict[str, int]) -> tuple[dict[str, float], dict[str, float]]:
         """Shares by name, and of the machine: ``busy``, ``steal`` and ``others`` (busy, but none of ours)."""
+        return self.shares({name: tree_seconds(pid) for name, pid in pids.items()})
+
+    def shares(self, counted: dict[str, float]) -> tuple[dict[str, float], dict[str, float]]:
+        """The same of CPU seconds that somebody else counted; the lab's own are added."""
         now, machine = time.monotonic(), _machine_seconds()
         elapsed = max(now - self._at, 1e-6)
         shares = {}
-        for name, pid in {**pids, "lab": os.getpid()}.items():
-            seconds = _tree_seconds(pid)
+        for name, seconds in {**counted, "lab": tree_seconds(os.getpid())}.items():
             before = self._seen.get(name)
             shares[name] = max(0.0, seconds - before) / elapsed if before is not None else 0.0
             self._seen[name] = seconds
@@ -162,7 +177,8 @@ def _members(pid: int) -> list[psutil.Process]:
     return [process] if pid == os.getpid() else [process, *process.children(recursive=True)]
 
 
-def _tree_seconds(pid: int) -> float:
+def tree_seconds(pid: int) -> float:
+    """CPU seconds of a process and its children; of this process without its children."""
     total = 0.0
     with contextlib.suppress(psutil.Error):
         for member in _members(pid):

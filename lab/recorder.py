@@ -13,10 +13,9 @@ import numpy as np
 
 from lab.errors import LabError, StackError
 from lab.histograms import values_of
-from lab.processes import Child, CpuMeter
 from lab.runfolder import RunWriter
 from lab.service import Metrics, bucket_quantile
-from lab.stacks.native import NativeStack
+from lab.stacks.base import Probe, Stack
 from lab.store import Snapshot
 
 Row = dict[str, float | str | None]
@@ -29,7 +28,7 @@ class Recorder:
     A second in which the server does not answer (it is being restarted) becomes a row with gaps.
     """
 
-    def __init__(self, stack: NativeStack, writer: RunWriter, on_row: Callable[[Row], None]) -> None:
+    def __init__(self, stack: Stack, writer: RunWriter, on_row: Callable[[Row], None]) -> None:
         self._stack = stack
         self._writer = writer
         self._on_row = on_row
@@ -41,7 +40,7 @@ class Recorder:
         self._slow: list[tuple[float, str, int]] = []
         self._seen: set[str] = set()
         self._main: deque[dict[str, Any]] = deque(maxlen=1000)
-        self._cpu = CpuMeter()
+        self._cpu = stack.meter()
         self.phase = "start"
         self.strategy = ""
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
@@ -61,9 +60,9 @@ class Recorder:
         if self._error:
             raise self._error
 
-    def follow(self, name: str, child: Child) -> None:
+    def follow(self, name: str, probe: Probe) -> None:
         """Read a probe's lines in a thread until it ends."""
-        threading.Thread(target=self._follow, args=(name, child), name=f"probe-{name}", daemon=True).start()
+        threading.Thread(target=self._follow, args=(name, probe), name=f"probe-{name}", daemon=True).start()
 
     def heard(self, name: str) -> bool:
         """Whether a probe has sent its first line."""
@@ -97,11 +96,9 @@ class Recorder:
             seen["max_us"] = max(seen["max_us"], duration)
         return found
 
-    def _follow(self, name: str, child: Child) -> None:
-        stream = child.process.stdout
-        assert stream is not None
+    def _follow(self, name: str, probe: Probe) -> None:
         try:
-            for raw in stream:
+            for raw in probe.lines():
                 try:
                     line = json.loads(raw)
                 except ValueError:  # the last line of a probe that was ended
@@ -148,7 +145,7 @@ class Recorder:
                     self._slow.append((at, command, duration))
                     self._writer.slow(at, command, duration)
         metrics = self._stack.observe()
-        shares, machine = self._cpu.look(self._stack.pids())
+        shares, machine = self._cpu.look()
         with self._lock:
             probe = self._probes.get("main", {})
         row: Row = {**self._blank(), "t": now.at, "phase": self.phase, "strategy": self.strategy}

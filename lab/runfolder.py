@@ -72,7 +72,10 @@ class PhaseRecord:
 
 @dataclass
 class RunFacts:
-    """Everything about a run but its latencies and its verdict."""
+    """Everything about a run but its latencies and its verdict.
+
+    `whole_scans`: whether one SCAN call goes on until COUNT keys were looked at, or the server may return earlier.
+    """
 
     scenario: str
     title: str
@@ -96,6 +99,7 @@ class RunFacts:
     cannot: dict[str, str] = field(default_factory=dict)
     marks: list[dict[str, Any]] = field(default_factory=list)
     interrupted: bool = False
+    whole_scans: bool = True
     schema: int = SCHEMA
 
 

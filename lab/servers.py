@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -15,12 +16,30 @@ REDIS_LIKE = (
 )  # fmt: skip
 
 
+def _spare_threads() -> int:
+    """One core is for everybody else; more than two threads make the knee dearer to reach, and teach nothing."""
+    return max(1, min(2, (os.cpu_count() or 1) - 1))
+
+
+DRAGONFLY = (
+    "--bind", "127.0.0.1", "--dbfilename=", "--version_check=false", "--logtostderr", "--minloglevel=1",
+    f"--proactor_threads={_spare_threads()}", f"--maxmemory={max(1024, 256 * _spare_threads())}mb",
+    "--slowlog_max_len=512", "--dir", "{folder}",
+)  # fmt: skip
+
+WAITS_COUNT = (
+    "Dragonfly's clock for a command starts before it is scheduled: its {} includes waiting for others"
+)
+"""Dragonfly 1.40.1, main_service.cc: the timer starts in InvokeCmd, ahead of the transaction's scheduling."""
+
+
 @dataclass(frozen=True)
 class Server:
     """One kind of server: how to start it natively, and what it cannot do.
 
     `find` returns the path of its binary or None; `arguments` may use {folder}, and get ``--port N`` added.
-    `cannot` maps a claim to the reason why the server cannot answer it.
+    `cannot` maps a claim to the reason why the server cannot answer it. `whole_scans`: see `RunFacts`.
+    In the compose stack its services are NAME, web-NAME, invalidator-NAME and so on, where it has any there.
     """
 
     name: str
@@ -28,6 +47,8 @@ class Server:
     arguments: tuple[str, ...]
     install: str
     cannot: dict[str, str] = field(default_factory=dict)
+    whole_scans: bool = True
+    in_compose: bool = True
 
     def require(self) -> str:
         """Path of the binary. Raises `StackError` where there is none."""
@@ -67,6 +88,7 @@ SERVERS = {
             _embedded,
             REDIS_LIKE,
             "The embedded Valkey has no build for this platform: install redis-server and use --server redis.",
+            in_compose=False,
         ),
         Server(
             "valkey",
@@ -79,6 +101,27 @@ SERVERS = {
             _on_path("redis-server"),
             REDIS_LIKE,
             "Install it (Debian: apt install redis-server), or leave --server out.",
+        ),
+        Server(
+            "dragonfly",
+            _on_path("dragonfly"),
+            DRAGONFLY,
+            "Put a dragonfly on PATH, or use --stack compose.",
+            cannot={
+                "victims-not-slow": WAITS_COUNT.format("slow log"),
+                "execution-steady": WAITS_COUNT.format("execution time"),
+            },
+            whole_scans=False,  # a call returns after about 50 ms, wherever it is
+        ),
+        Server(
+            "keydb",
+            _on_path("keydb-server"),
+            (
+                *REDIS_LIKE,
+                "--server-threads",
+                "1",
+            ),  # commands are executed under one lock; see Store.snapshot
+            "Put a keydb-server on PATH, or use --stack compose.",
         ),
     )
 }

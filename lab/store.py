@@ -31,18 +31,33 @@ def true_cpu(info: dict[str, Any], text: str) -> dict[str, Any]:
     return info
 
 
+def _threads(server: dict[str, Any]) -> int:
+    """Threads that execute commands side by side: Dragonfly's; Redis and Valkey have one for that."""
+    return int(server.get("thread_count", 1)) if "dragonfly_version" in server else 1
+
+
 def _busy_seconds(server: dict[str, Any], cpu: dict[str, Any]) -> float | None:
-    """CPU seconds of the thread that executes commands; Dragonfly does it on all of its threads: their mean."""
-    if "thread_count" in server and "dragonfly_version" in server:
-        return float(cpu["used_cpu_user"] + cpu["used_cpu_sys"]) / int(server["thread_count"])
+    """CPU seconds of the thread that executes commands; Dragonfly does it on all of its threads: their mean.
+
+    (What Dragonfly calls its main thread is whichever one answers the INFO. SCAN's time in its commandstats is no
+    substitute: it includes waiting for other SCANs, and so exceeds the clock's when several are under way.)
+    """
+    if "dragonfly_version" in server and "used_cpu_user" in cpu:
+        return float(cpu["used_cpu_user"] + cpu["used_cpu_sys"]) / _threads(server)
     if "used_cpu_user_main_thread" in cpu:
         return float(cpu["used_cpu_user_main_thread"] + cpu["used_cpu_sys_main_thread"])
+    if "used_cpu_user" in cpu:  # KeyDB, which the lab starts with one thread; its helpers hardly count
+        return float(cpu["used_cpu_user"] + cpu["used_cpu_sys"])
     return None
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The server's counters at one moment of its own clock (unix seconds)."""
+    """The server's counters at one moment of its own clock (unix seconds).
+
+    `main_thread_s` are CPU seconds of the thread that executes commands, or the mean of all `threads` that do.
+    `run_id` differs after a restart.
+    """
 
     at: float
     keys: int
@@ -51,6 +66,7 @@ class Snapshot:
     memory_mb: float
     clients: int
     run_id: str
+    threads: int = 1
 
 
 class Store:
@@ -93,18 +109,25 @@ class Store:
     def identity(self) -> tuple[str, str]:
         """(product, version), for instance ('valkey', '9.1.2')."""
         info = self._ask("INFO", self._client.info, "server")
+        if "keydb" in str(info.get("executable", "")).rpartition("/")[2]:  # it calls its version Redis's
+            return "keydb", str(info["redis_version"])
         for product in ("dragonfly", "valkey", "redis"):
             if f"{product}_version" in info:
                 return product, str(info[f"{product}_version"]).removeprefix("df-v")
         return "unknown", "unknown"
 
+    def life(self) -> tuple[str, int]:
+        """(run id, uptime in s): another id or a smaller uptime is another life. Dragonfly has no run id."""
+        info = self._ask("INFO", self._client.info, "server")
+        return str(info.get("run_id", "")), int(info["uptime_in_seconds"])
+
     def snapshot(self) -> Snapshot:
         """All counters, in one round trip."""
         pipe = self._client.pipeline(transaction=False)
-        for section in ("server", "clients", "memory", "cpu", "commandstats"):
+        for section in ("server", "clients", "memory", "cpu", "commandstats", "replication"):
             pipe.info(section)
         pipe.dbsize()
-        server, clients, memory, cpu, stats, keys = self._ask("INFO", pipe.execute)
+        server, clients, memory, cpu, stats, replication, keys = self._ask("INFO", pipe.execute)
         return Snapshot(
             at=float(server["server_time_usec"]) / 1e6 if "server_time_usec" in server else time.time(),
             keys=int(keys),
@@ -116,7 +139,9 @@ class Store:
             main_thread_s=_busy_seconds(server, cpu),
             memory_mb=float(memory["used_memory"]) / 1e6,
             clients=int(clients["connected_clients"]),
-            run_id=str(server.get("run_id", "")),
+            # Dragonfly has no run_id, but draws a new replication id at each start.
+            run_id=str(server.get("run_id") or replication.get("master_replid", "")),
+            threads=_threads(server),
         )
 
     def keys(self) -> int:
@@ -124,9 +149,15 @@ class Store:
         return int(self._ask("DBSIZE", self._client.dbsize))
 
     def slowlog_settings(self) -> tuple[int, int]:
-        """(threshold in µs, length) as they are now."""
-        found = self._ask("CONFIG GET", self._client.config_get, "slowlog-*")
-        return int(found["slowlog-log-slower-than"]), int(found["slowlog-max-len"])
+        """(threshold in µs, length) as they are now. (Dragonfly may spell the names with underscores.)"""
+        found = self._ask("CONFIG GET", self._client.config_get, "slowlog*")
+        values = {name.replace("_", "-"): value for name, value in found.items()}
+        return int(values["slowlog-log-slower-than"]), int(values["slowlog-max-len"])
+
+    def configure(self, settings: dict[str, str]) -> None:
+        """Change settings at run time, as after a restart that forgot them."""
+        for name, value in settings.items():
+            self._ask(f"CONFIG SET {name}", self._client.config_set, name, value)
 
     def configure_slowlog(self, threshold_us: int, length: int = 512) -> None:
         """Set threshold and length. What the log holds stays."""

@@ -47,7 +47,7 @@ def write_result(run: Run, verdict: Verdict) -> dict[str, Any]:
             for probe in record.probes
             for kind in ("intended", "service")
         }
-        phase["demand"] = operational.demand(record, run.facts.scan_count)
+        phase["demand"] = operational.demand(record, run.facts.scan_count, run.facts.whole_scans)
     result = {
         **facts,
         "claims": [

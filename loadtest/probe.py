@@ -13,16 +13,19 @@
 
 A reply counts in the interval in which it arrives; a request still out is recorded later, when its reply
 comes. Both histograms hold `received` values; sum(sent) = sum(received) + sum(errors) + the last in_flight.
-The probe survives the server's end and restart. SIGTERM, SIGINT: a last line, exit code 0. Bad arguments: 2.
+The probe survives the server's end and restart. SIGTERM, SIGINT, and with `--until-stdin-ends` the end of stdin: a
+last line, exit code 0. Bad arguments: 2.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -67,8 +70,8 @@ def _server(text: str) -> Server:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, tuple[str, int] | None]:
-    """The plan and the metrics port. Bad arguments end the process: one line on stderr, exit code 2."""
+def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, tuple[str, int] | None, bool]:
+    """The plan, the metrics port, and whether the end of stdin is the end. Bad arguments end the process: one line on stderr, exit code 2."""
     parser = _Parser(
         prog="probe", description="Open-loop latency probe; one JSON line a second.", allow_abbrev=False
     )
@@ -105,6 +108,11 @@ def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, tuple[str,
     )
     parser.add_argument("--seed", type=_number(0, 2**63, int), default=0, help="for --arrivals jittered (0)")
     parser.add_argument(
+        "--until-stdin-ends",
+        action="store_true",
+        help="end when stdin does: for a starter that cannot signal (docker exec) or may die",
+    )
+    parser.add_argument(
         "--metrics-port", type=_number(1, 65_535, int), help="also serve Prometheus metrics here"
     )
     parser.add_argument("--metrics-host", default="127.0.0.1", help="address for --metrics-port (127.0.0.1)")
@@ -122,7 +130,8 @@ def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, tuple[str,
         interval_seconds=options.interval_seconds,
         jitter_seed=options.seed if options.arrivals == "jittered" else None,
     )
-    return plan, (options.metrics_host, options.metrics_port) if options.metrics_port else None
+    metrics = (options.metrics_host, options.metrics_port) if options.metrics_port else None
+    return plan, metrics, options.until_stdin_ends
 
 
 def serve_metrics(host: str, port: int, name: str) -> tuple[Observer, Callable[[], None]]:
@@ -152,9 +161,17 @@ def serve_metrics(host: str, port: int, name: str) -> tuple[Observer, Callable[[
     return observe, heartbeat.set_to_current_time
 
 
+def stop_with_stdin(stop: Callable[[], None]) -> None:
+    """Wait until stdin ends, and say so. Blocks in read(2), so it costs the measurement nothing."""
+    with contextlib.suppress(OSError):
+        while os.read(0, 4096):
+            pass
+    stop()
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the probe; the exit code."""
-    plan, metrics = read_arguments(arguments)
+    plan, metrics, leashed = read_arguments(arguments)
     observer, beat = None, None
     if metrics:
         try:
@@ -176,6 +193,8 @@ def main(arguments: list[str] | None = None) -> int:
     loop = OpenLoop(plan, emit, complain, observer)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: loop.stop())
+    if leashed:
+        threading.Thread(target=stop_with_stdin, args=(loop.stop,), name="leash", daemon=True).start()
     become_quiet()
     try:
         loop.run()

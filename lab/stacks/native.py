@@ -11,18 +11,30 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from lab.errors import StackError, UsageError
-from lab.processes import Child, free_port, memory_mb, port_taken, stop_all
+from lab.processes import Child, CpuMeter, free_port, memory_mb, port_taken, stop_all
 from lab.scenario import ProbeSpec, Scenario
 from lab.servers import Server
 from lab.service import Locust, Metrics, Storefront, scrape
+from lab.stacks.base import BYSTANDER_PREFIX, Probe, Say, probe_arguments
 from lab.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY_PREFIX = "latency-lab"
-BYSTANDER_PREFIX = "latency-lab-bystander"
 OWN_PREFIXES = (f"{KEY_PREFIX}:", f"{KEY_PREFIX}-")
-PROBE_INTERVAL_S = 0.25
+assert BYSTANDER_PREFIX.startswith(OWN_PREFIXES)  # or somebody else's server would keep them
 READY_S = 30.0
+
+
+class ProcessMeter:
+    """CPU time of processes that come and go."""
+
+    def __init__(self, pids: Callable[[], dict[str, int]]) -> None:
+        self._pids = pids
+        self._meter = CpuMeter()
+
+    def look(self) -> tuple[dict[str, float], dict[str, float]]:
+        """See `lab.stacks.base.Meter`."""
+        return self._meter.look(self._pids())
 
 
 class NativeStack:
@@ -31,6 +43,9 @@ class NativeStack:
     With `url` the server is somebody else's: it is neither started nor restarted, and only keys under the
     lab's prefix are written and, in the end, removed.
     """
+
+    name = "native"
+    key_prefix = KEY_PREFIX
 
     def __init__(
         self,
@@ -60,7 +75,7 @@ class NativeStack:
         """Whether the lab started the server (and so may restart it)."""
         return self._external is None
 
-    def up(self, say: Callable[[str], None]) -> None:
+    def up(self, say: Say) -> None:
         """Start everything and wait until all of it answers. Raises `StackError` naming what did not."""
         if self.owns_store:
             say(f"starting {self._server.name}")
@@ -144,17 +159,15 @@ class NativeStack:
         return scrape([self.web.text("/metrics"), self.invalidator.text("/metrics")])
 
     def start_probe(self, spec: ProbeSpec, rate: float) -> Child:
-        """Start an open-loop probe as a process of its own; its lines come on `process.stdout`."""
-        command = [
-            sys.executable, "-m", "loadtest.probe", "--url", self.store_url, "--rate", str(rate), "--name", spec.name,
-            "--connections", str(spec.connections), "--key-prefix", f"{BYSTANDER_PREFIX}-{spec.name}",
-            "--interval-seconds", str(PROBE_INTERVAL_S), "--arrivals", "jittered", "--seed", str(self._seed),
-        ]  # fmt: skip
-        if spec.reconnect_seconds:
-            command += ["--reconnect-seconds", str(spec.reconnect_seconds)]
+        """Start an open-loop probe as a process of its own; its lines come on a pipe."""
         child = Child(
             f"probe-{spec.name}",
-            command,
+            [
+                sys.executable,
+                "-m",
+                "loadtest.probe",
+                *probe_arguments(spec, rate, self.store_url, self._seed),
+            ],
             self._folder / "logs" / f"probe-{spec.name}.log",
             cwd=ROOT,
             pipe=True,
@@ -184,14 +197,19 @@ class NativeStack:
             found["store"] = self._store_child.pid
         return found
 
+    def meter(self) -> ProcessMeter:
+        """A new meter of all processes there are at the moment of a look."""
+        return ProcessMeter(self.pids)
+
     def memory_mb(self) -> dict[str, float]:
         """Resident memory by process tree, and the lab's own."""
         return {name: memory_mb(pid) for name, pid in {**self.pids(), "lab": os.getpid()}.items()}
 
-    def forget(self, child: Child) -> None:
+    def forget(self, probe: Probe) -> None:
         """End a probe that is no longer needed."""
-        child.stop()
-        self._children.remove(child)
+        for child in [child for child in self._children if child is probe]:
+            child.stop()
+            self._children.remove(child)
 
     def down(self) -> None:
         """End every process; on somebody else's server also remove the lab's keys and restore its settings."""

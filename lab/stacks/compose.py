@@ -1,0 +1,221 @@
+"""The compose stack: a run against one server of the scene that `docker compose up` has brought up.
+
+Nothing is started but probes, and nothing is ended but they. For the time of a run the lab is the only one who acts:
+the control page's director is paused, and the other servers' load and growth stand still. In the end load,
+growth, strategy and slow log are put back as they were found, and the director goes on. The server under test is
+restarted (and so emptied) as often as the scenario wants.
+
+Probes are processes in the container probe-NAME, where they hear the server without a detour. `docker exec` does
+not end what it started when it is ended itself, so a probe is held by a leash: it ends when its stdin does, also
+when the lab is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from lab.errors import StackError
+from lab.processes import Child, memory_mb, stop_all
+from lab.scenario import ProbeSpec, Scenario
+from lab.service import Http, Locust, Metrics, Storefront, scrape
+from lab.stacks.base import Probe, Say, probe_arguments
+from lab.stacks.docker import Container
+from lab.stacks.scene import PORTS, ROLES, DirectorPause, Scene, Watch, hold_growth, hold_load
+from lab.stacks.usage import ContainerMeter, Usage, usage_of
+from lab.store import Store
+
+READY_S = 60.0
+STILL_S = 120.0
+LEFTOVERS = 10_000
+"""Keys that probes and late events may have written into a server that was restarted a moment ago."""
+
+
+class ComposeStack:
+    """One server of the running compose stack as a run's scene."""
+
+    name = "compose"
+    owns_store = True
+
+    def __init__(self, scenario: Scenario, scene: Scene, folder: Path, seed: int) -> None:
+        self._scenario = scenario
+        self._scene = scene
+        self._docker = scene.docker
+        self._seed = seed
+        self._logs = folder / "logs"
+        self._logs.mkdir(parents=True, exist_ok=True)
+        self._probes: list[Child] = []
+        self._watch: Watch | None = None
+        self._pause: DirectorPause | None = None
+        self._control: Http | None = None
+        self._usage: Usage | None = None
+        self._undo: list[Callable[[], object]] = []
+        env = scene.of("web").env
+        self.key_prefix = env.get("APP_KEY_PREFIX", "shop")
+        self._inner_url = env.get("APP_STORE_URL", f"redis://{scene.server}:6379/0")
+        self._check_settings(env)
+        self.web = Storefront(f"web-{scene.server}", scene.address("web"))
+        self.invalidator = Storefront(f"invalidator-{scene.server}", scene.address("invalidator"))
+        self.locust = Locust(f"locust-{scene.server}", scene.address("locust"))
+        self.store = Store(self._store_url(scene.of("store")))
+
+    def _check_settings(self, env: dict[str, str]) -> None:
+        each = env.get("APP_FRAGMENTS_PER_USER", "20")
+        if each != str(self._scenario.fragments_per_user):
+            raise StackError(
+                f"web-{self._scene.server} caches {each} fragments a user, {self._scenario.id} needs "
+                f"{self._scenario.fragments_per_user}: take APP_FRAGMENTS_PER_USER out of compose.yaml."
+            )
+
+    @staticmethod
+    def _store_url(container: Container) -> str:
+        host, port = container.reach(PORTS["store"])
+        return f"redis://{host}:{port}/0"
+
+    def up(self, say: Say) -> None:
+        """Pause everybody else and empty the server. Raises `StackError` naming what does not answer."""
+        scene = self._scene
+        self._watch = Watch(self._docker, [scene.of(role) for role in ("store", *ROLES)], self._logs)
+        self._usage = usage_of(self._docker, scene.by_part())
+        self._undo.append(self._usage.close)
+        if "control" in scene.containers:
+            say("pausing the director")
+            self._control = Http("control", scene.address("control"))
+            self._pause = DirectorPause(self._control)
+            self._undo.append(self._pause.end)
+        for other in scene.others():
+            say(f"holding {other} still")
+            self._undo.append(hold_growth(scene, other))
+            self._undo.append(hold_load(scene, other))
+        self.web.wait("/readyz", READY_S, self.check)
+        self.store.wait(READY_S, self.check)
+        self._remember()
+        say(f"emptying {scene.server}")
+        self.locust.load(0.0, 0.0, 1)
+        self._await_events()
+        self.web.fill(0)
+        self.empty()
+
+    def _remember(self) -> None:
+        """Note how everything of this server is set, to put it back in the end."""
+        web, locust, store = self.web, self.locust, self.store
+        invalidation = web.ask("GET", "/settings/invalidation")
+        warming = web.ask("GET", "/settings/warming")
+        load = locust.ask("GET", "/load")
+        threshold, length = store.slowlog_settings()
+        self._undo += [
+            lambda: web.use(invalidation["strategy"], invalidation["scan_count"]),
+            lambda: web.fill(warming["target_keys"], warming["keys_per_second"]),
+            lambda: locust.load(
+                load["reads_per_second"], load["events_per_second"], load["users_population"]
+            ),
+            lambda: self.store.configure_slowlog(threshold, length),
+        ]
+
+    def _await_events(self) -> None:
+        """Events of the story still under way would scan through the calibration."""
+        end = time.monotonic() + STILL_S
+        while True:
+            seen = self.observe()
+            if seen.pending + seen.in_flight == 0:
+                return
+            if time.monotonic() > end:
+                raise StackError(
+                    f"{seen.pending:.0f} events are still under way after {STILL_S:g} s without a new one: "
+                    "stop everything on the control page, and try again."
+                )
+            self.check()
+            time.sleep(0.1)
+
+    def observe(self) -> Metrics:
+        """What the storefront and the invalidator say of themselves."""
+        return scrape([self.web.text("/metrics"), self.invalidator.text("/metrics")])
+
+    def start_probe(self, spec: ProbeSpec, rate: float) -> Child:
+        """Start an open-loop probe in the container probe-NAME; its lines come back through `docker exec`."""
+        child = Child(
+            f"probe-{spec.name}",
+            [
+                "docker", "exec", "-i", self._scene.of("probe").id, "python", "-m", "loadtest.probe",
+                *probe_arguments(spec, rate, self._inner_url, self._seed), "--until-stdin-ends",
+            ],
+            self._logs / f"probe-{spec.name}.log",
+            pipe=True,
+            leash=True,
+        )  # fmt: skip
+        self._probes.append(child)
+        return child
+
+    def forget(self, probe: Probe) -> None:
+        """End a probe that is no longer needed."""
+        for child in [child for child in self._probes if child is probe]:
+            child.stop()
+            self._probes.remove(child)
+
+    def empty(self) -> None:
+        """Restart the server's container: it keeps nothing."""
+        store = self._scene.of("store")
+        if self._watch:
+            self._watch.expect(store)
+        self._docker.ask("restart", "-t", "5", store.id)
+        [again] = self._docker.inspect(store.id)
+        end = time.monotonic() + READY_S
+        while True:  # the address may have changed
+            try:
+                url = self._store_url(again)
+                break
+            except StackError:
+                if time.monotonic() > end:
+                    raise
+                self.check()
+                time.sleep(0.1)
+        if url != self.store.url:
+            self.store.close()
+            self.store = Store(url)
+        self.store.wait(READY_S, self.check)
+        self.store.configure(self._scenario.server_settings)
+        self.store.configure_slowlog(self._scenario.slowlog_threshold_us)
+        self.web.wait("/readyz", READY_S, self.check)
+        if (keys := self.store.keys()) > LEFTOVERS:
+            raise StackError(
+                f"{self._scene.server} came back with {keys:,} keys: its persistence must be off in compose.yaml."
+            )
+
+    def check(self) -> None:
+        """Raise `StackError` if a container of this server or a probe has ended."""
+        if self._watch:
+            self._watch.check()
+        if self._pause:
+            self._pause.check()
+        for child in self._probes:
+            child.check()
+
+    def meter(self) -> ContainerMeter:
+        """A new meter of all containers of the stack."""
+        assert self._usage is not None, "the stack is not up"
+        return ContainerMeter(self._usage.cpu_seconds)
+
+    def memory_mb(self) -> dict[str, float]:
+        """Memory by container, and the lab's own."""
+        used = self._usage.memory_mb() if self._usage else {}
+        return {**used, "lab": memory_mb(os.getpid())}
+
+    def down(self) -> None:
+        """End the probes, put everything back, and let the director go on."""
+        stop_all(self._probes)
+        self._probes.clear()
+        if self._watch:
+            self._watch.close()
+        for undo in reversed(self._undo):
+            try:
+                undo()
+            except StackError as error:
+                print(f"could not put everything back: {error}", file=sys.stderr)
+        self._undo.clear()
+        for client in (self.web, self.invalidator, self.locust, self._control):
+            if client:
+                client.close()
+        self.store.close()

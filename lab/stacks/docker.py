@@ -1,0 +1,146 @@
+"""Docker as the compose stack needs it: which containers run, where they answer, what they use.
+
+Containers are found by `docker compose ps`, once. From then on plain `docker` is spoken to by container id: it starts
+ten times faster than the compose plugin, and does not depend on profiles.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab.errors import StackError
+
+ROOT = Path(__file__).resolve().parents[2]
+NO_DOCKER = "there is no docker on this machine. Install Docker, or leave --stack compose out."
+NO_COMPOSE = "this docker has no compose plugin. Install Docker Compose v2, or leave --stack compose out."
+NOT_UP = "docker compose is not up: make up"
+DOCKER_S = 60.0
+CONNECT_S = 0.5
+
+
+@dataclass(frozen=True)
+class Container:
+    """A running container of the stack. `pid` is that of its first process as the engine's host sees it."""
+
+    id: str
+    service: str
+    health: str
+    pid: int
+    env: dict[str, str] = field(default_factory=dict)
+    addresses: tuple[str, ...] = ()
+    published: dict[int, tuple[str, int]] = field(default_factory=dict)
+
+    def reach(self, port: int) -> tuple[str, int]:
+        """Host and port that lead from here to a port of the container.
+
+        On Linux the container's own address, which needs nothing published and no detour through a proxy; elsewhere,
+        and where that does not answer, the published port. Raises `StackError` when neither does.
+        """
+        ways = [(address, port) for address in self.addresses] if sys.platform == "linux" else []
+        ways += [self.published[port]] if port in self.published else []
+        for way in ways:
+            try:
+                socket.create_connection(way, CONNECT_S).close()
+            except OSError:
+                continue
+            return way
+        raise StackError(
+            f"port {port} of {self.service} cannot be reached from this machine: add "
+            f'ports: ["127.0.0.1::{port}"] to the service in compose.yaml, or run the lab on the machine of the engine.'
+        )
+
+
+class Docker:
+    """The `docker` command. Errors are one line."""
+
+    def __init__(self, folder: Path = ROOT) -> None:
+        self._folder = folder
+
+    def ask(self, *words: str, seconds: float = DOCKER_S) -> str:
+        """What ``docker WORDS`` prints. Raises `StackError` when there is no docker, or it fails."""
+        try:
+            done = subprocess.run(
+                ["docker", *words],
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=seconds,
+                check=False,
+            )
+        except FileNotFoundError:
+            raise StackError(NO_DOCKER) from None
+        except OSError as error:
+            raise StackError(f"docker cannot be started: {error.strerror}.") from error
+        except subprocess.TimeoutExpired:
+            raise StackError(f"docker {words[0]} does not answer within {seconds:g} s.") from None
+        if done.returncode:
+            raise StackError(_complaint(words, done.stderr or done.stdout))
+        return done.stdout
+
+    def containers(self) -> dict[str, Container]:
+        """The stack's running containers by service. Raises `StackError` when there are none."""
+        listed = rows(self.ask("compose", "ps", "--format", "json"))
+        ids = [str(row["ID"]) for row in listed if row.get("State") == "running"]
+        if not ids:
+            raise StackError(NOT_UP)
+        return {found.service: found for found in self.inspect(*ids)}
+
+    def inspect(self, *ids: str) -> list[Container]:
+        """What docker knows of these containers."""
+        try:
+            return [_container(raw) for raw in json.loads(self.ask("inspect", *ids))]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StackError(f"docker inspect says something unexpected: {error!r}") from error
+
+
+def rows(text: str) -> list[dict[str, Any]]:
+    """JSON as `docker compose ps` prints it: one object a line, before Compose 2.21 a single array."""
+    try:
+        if text.lstrip().startswith("["):
+            return list(json.loads(text))
+        return [json.loads(line) for line in text.splitlines() if line.strip()]
+    except ValueError as error:
+        raise StackError(f"docker compose ps says something unexpected: {error}") from error
+
+
+def _complaint(words: tuple[str, ...], said: str) -> str:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    if words[0] == "compose" and re.search(
+        r"not a docker command|unknown command|unknown (shorthand )?flag", said
+    ):
+        return NO_COMPOSE
+    if re.search(r"Cannot connect to the Docker daemon|permission denied|error during connect", said):
+        return f"docker does not answer: {lines[0]}"
+    return f"docker {' '.join(words[:2])}: {lines[-1] if lines else 'failed without a word'}"
+
+
+def _container(raw: dict[str, Any]) -> Container:
+    networks = raw["NetworkSettings"]["Networks"] or {}
+    ports = raw["NetworkSettings"]["Ports"] or {}
+    published = {
+        int(inside.partition("/")[0]): (_loopback(ways[0]["HostIp"]), int(ways[0]["HostPort"]))
+        for inside, ways in ports.items()
+        if ways
+    }
+    return Container(
+        id=raw["Id"],
+        service=raw["Config"]["Labels"]["com.docker.compose.service"],
+        health=(raw["State"].get("Health") or {}).get("Status", "none"),
+        pid=int(raw["State"]["Pid"]),
+        env=dict(pair.split("=", 1) for pair in raw["Config"]["Env"] or [] if "=" in pair),
+        addresses=tuple(network["IPAddress"] for network in networks.values() if network.get("IPAddress")),
+        published=published,
+    )
+
+
+def _loopback(address: str) -> str:
+    return "127.0.0.1" if address in ("", "0.0.0.0") else "::1" if address == "::" else address

@@ -1,0 +1,208 @@
+"""What containers use: CPU seconds and memory, from the kernel's own books, else from `docker stats`.
+
+The books (cgroups) cost nothing to read and are exact. They are out of sight where the engine runs in a machine of
+its own (Docker Desktop); there `docker stats` is asked in a thread, and its percentages are summed up.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from lab.errors import StackError
+from lab.processes import CpuMeter
+from lab.stacks.docker import Container, Docker
+
+CGROUPS = Path("/sys/fs/cgroup")
+PROC = Path("/proc")
+STATS_EVERY_S = 2.0
+UNITS = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+
+class Usage(Protocol):
+    """CPU seconds and memory by part."""
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """CPU seconds so far."""
+        ...
+
+    def memory_mb(self) -> dict[str, float]:
+        """Memory in use, without files the kernel could drop."""
+        ...
+
+    def close(self) -> None:
+        """No more is wanted."""
+        ...
+
+
+class CgroupUsage:
+    """Reads the containers' cgroups (version 2 or 1). `by_part` names the containers that make up a part."""
+
+    def __init__(
+        self, by_part: Mapping[str, list[Container]], proc: Path = PROC, cgroups: Path = CGROUPS
+    ) -> None:
+        self._folders = {
+            part: [_folders(container.pid, proc, cgroups) for container in containers]
+            for part, containers in by_part.items()
+        }
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """See `Usage`."""
+        return {part: sum(_or_none(_cpu, cpu) for cpu, _ in found) for part, found in self._folders.items()}
+
+    def memory_mb(self) -> dict[str, float]:
+        """See `Usage`."""
+        return {
+            part: sum(_or_none(_memory, memory) for _, memory in found) / 1e6
+            for part, found in self._folders.items()
+        }
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def _folders(pid: int, proc: Path, cgroups: Path) -> tuple[Path, Path]:
+    """Where the kernel keeps a process's books of CPU and of memory. Raises OSError where that is out of sight."""
+    paths: dict[str, str] = {}
+    for line in (proc / str(pid) / "cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        for controller in controllers.split(","):
+            paths[controller] = path
+    if "cpuacct" in paths:  # version 1: a hierarchy for each
+        cpu, memory = cgroups / "cpuacct" / paths["cpuacct"][1:], cgroups / "memory" / paths["memory"][1:]
+    else:
+        cpu = memory = cgroups / paths[""][1:]
+    _cpu(cpu)
+    if cpu.resolve() == cgroups.resolve():
+        raise FileNotFoundError("the container's own books cannot be told from the whole machine's")
+    return cpu, memory
+
+
+def _or_none(read: Callable[[Path], float], folder: Path) -> float:
+    """0 while a container is being restarted, and its folder gone for a moment."""
+    try:
+        return read(folder)
+    except OSError:
+        return 0.0
+
+
+def _cpu(folder: Path) -> float:
+    if (folder / "cpu.stat").exists() and (found := _stat(folder / "cpu.stat").get("usage_usec")) is not None:
+        return found / 1e6
+    return int((folder / "cpuacct.usage").read_text()) / 1e9
+
+
+def _memory(folder: Path) -> float:
+    stat = _stat(folder / "memory.stat")
+    for name, inactive in (
+        ("memory.current", "inactive_file"),
+        ("memory.usage_in_bytes", "total_inactive_file"),
+    ):
+        if (folder / name).exists():
+            return max(0.0, int((folder / name).read_text()) - stat.get(inactive, 0.0))
+    return 0.0
+
+
+def _stat(file: Path) -> dict[str, float]:
+    pairs = (line.split() for line in file.read_text().splitlines()) if file.exists() else ()
+    return {pair[0]: float(pair[1]) for pair in pairs if len(pair) == 2}
+
+
+class StatsUsage:
+    """Asks `docker stats` in a thread until it is closed."""
+
+    def __init__(
+        self, docker: Docker, by_part: Mapping[str, list[Container]], every_s: float = STATS_EVERY_S
+    ) -> None:
+        self._docker = docker
+        self._parts = {container.id: part for part, found in by_part.items() for container in found}
+        self._every_s = every_s
+        self._seconds = dict.fromkeys(by_part, 0.0)
+        self._memory = dict.fromkeys(by_part, 0.0)
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        threading.Thread(target=self._run, name="docker-stats", daemon=True).start()
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """See `Usage`."""
+        with self._lock:
+            return dict(self._seconds)
+
+    def memory_mb(self) -> dict[str, float]:
+        """See `Usage`."""
+        with self._lock:
+            return dict(self._memory)
+
+    def close(self) -> None:
+        """End the thread after the question under way."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        last = time.monotonic()
+        while not self._stop.is_set():
+            try:
+                text = self._docker.ask(
+                    "stats", "--no-stream", "--no-trunc", "--format", "{{json .}}", *self._parts
+                )
+                shares, memory = read_stats(text, self._parts)
+            except StackError:  # a container is being restarted: the next answer covers this time too
+                self._stop.wait(self._every_s)
+                continue
+            now = time.monotonic()
+            with self._lock:
+                self._memory.update(memory)
+                for part, share in shares.items():
+                    self._seconds[part] += share * (now - last)
+            last = now
+            self._stop.wait(self._every_s)
+
+
+def read_stats(text: str, parts: Mapping[str, str]) -> tuple[dict[str, float], dict[str, float]]:
+    """Shares of a core and megabytes by part, from what `docker stats` prints as JSON."""
+    shares: dict[str, float] = {}
+    memory: dict[str, float] = {}
+    for line in text.splitlines():
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            whole = next((part for full, part in parts.items() if full.startswith(row["ID"])), None)
+            if whole is None:
+                continue
+            shares[whole] = shares.get(whole, 0.0) + float(row["CPUPerc"].rstrip("%")) / 100
+            memory[whole] = memory.get(whole, 0.0) + _bytes(row["MemUsage"].partition("/")[0]) / 1e6
+        except (ValueError, KeyError, AttributeError) as error:
+            raise StackError(f"docker stats says something unexpected: {error!r}") from error
+    return shares, memory
+
+
+def _bytes(text: str) -> float:
+    found = re.fullmatch(r"\s*([\d.]+)\s*([A-Za-z]+)\s*", text)
+    if not found or found[2].upper() not in UNITS:
+        raise ValueError(text)
+    return float(found[1]) * UNITS[found[2].upper()]
+
+
+def usage_of(docker: Docker, by_part: Mapping[str, list[Container]]) -> Usage:
+    """The better way there is on this machine."""
+    try:
+        return CgroupUsage(by_part)
+    except (OSError, ValueError, KeyError):
+        return StatsUsage(docker, by_part)
+
+
+class ContainerMeter:
+    """CPU time of containers, see `lab.stacks.base.Meter`."""
+
+    def __init__(self, seconds: Callable[[], dict[str, float]]) -> None:
+        self._seconds = seconds
+        self._meter = CpuMeter()
+
+    def look(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Shares by part and of the machine since the last look."""
+        return self._meter.shares(self._seconds())
