@@ -1,0 +1,134 @@
+"""Settings of the control page, read from the environment (prefix ``CONTROL_``)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from lab.errors import UsageError
+
+PARTS = ("redis://…", "web", "invalidator", "Locust", "probe")
+
+
+@dataclass(frozen=True)
+class ServerAddresses:
+    """Where one server of the scene and the processes around it answer."""
+
+    name: str
+    store: str
+    web: str
+    invalidator: str
+    locust: str
+    probe: str
+
+
+def read_servers(text: Any) -> Any:
+    """``name=redis://host:port|web|invalidator|locust|probe``, several separated by commas or line breaks."""
+    if not isinstance(text, str):
+        return text
+    found = []
+    for row in re.split(r"[,\n]", text):
+        if not row.strip():
+            continue
+        name, _, rest = row.strip().partition("=")
+        addresses = [address.strip().rstrip("/") for address in rest.split("|")]
+        if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,31}", name):
+            raise ValueError(f"{name[:40]!r} is no name of a server (a-z, 0-9 and '-')")
+        if len(addresses) != len(PARTS):
+            raise ValueError(f"{name} needs {len(PARTS)} addresses separated by '|': {', '.join(PARTS)}")
+        if not re.match(r"rediss?://\S", addresses[0]):
+            raise ValueError(f"{name}: the first address must begin with redis://")
+        for part, address in zip(PARTS[1:], addresses[1:], strict=True):
+            if not re.match(r"https?://\S", address):
+                raise ValueError(f"{name}: the address of {part} must begin with http://")
+        found.append(ServerAddresses(name, *addresses))
+    if not found:
+        raise ValueError("name at least one server")
+    if len({server.name for server in found}) < len(found):
+        raise ValueError("each server may appear once")
+    return tuple(found)
+
+
+def read_pairs(text: Any) -> Any:
+    """``name=address,name=address`` as a dictionary."""
+    if not isinstance(text, str):
+        return text
+    pairs = [row.strip().partition("=") for row in text.split(",") if row.strip()]
+    if any(not address for _, _, address in pairs):
+        raise ValueError("must look like name=http://…,name=http://…")
+    return {name.strip(): _web_address(address.strip()) for name, _, address in pairs}
+
+
+def _web_address(text: str) -> str:
+    if text and not re.match(r"https?://\S", text):
+        raise ValueError("must begin with http:// or https://")
+    return text.rstrip("/")
+
+
+WebAddress = Annotated[str, AfterValidator(_web_address)]
+
+
+class Config(BaseSettings):
+    """One field per ``CONTROL_*`` variable. Times carry their unit in the name.
+
+    The addresses of `servers` are the control page's own way to them; `grafana_url`, `prometheus_url` and
+    `locust_urls` are the browser's.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="CONTROL_", env_ignore_empty=True, frozen=True)
+
+    servers: Annotated[tuple[ServerAddresses, ...], NoDecode, BeforeValidator(read_servers)]
+    story: Literal["on", "off"] = "on"
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65535)
+
+    grafana_url: WebAddress = ""
+    prometheus_url: WebAddress = ""
+    locust_urls: Annotated[dict[str, str], NoDecode, BeforeValidator(read_pairs)] = Field(
+        default_factory=dict
+    )
+
+    keys: int = Field(default=200_000, ge=100, le=50_000_000)
+    knee_keys: int = Field(default=150_000, ge=100, le=50_000_000)
+    calibration_keys: int = Field(default=60_000, ge=100, le=50_000_000)
+    calibration_seconds: float = Field(default=4, ge=1, le=60)
+    grow_seconds: float = Field(default=240, ge=1, le=86_400)
+    fragments_per_user: int = Field(default=20, ge=1, le=100_000)
+    reads_per_second: float = Field(default=20, ge=0, le=10_000)
+    scan_count: int = Field(default=4_000_000, ge=1, le=10_000_000)
+    slowlog_threshold_us: int = Field(default=10_000, ge=0)
+    store_timeout_seconds: float = Field(default=30, gt=0, le=600)
+
+    backlog_pause: int = Field(default=2000, ge=1)
+    backlog_resume: int = Field(default=50, ge=0)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Config:
+        if self.backlog_resume >= self.backlog_pause:
+            raise ValueError("backlog_resume must be below backlog_pause")
+        return self
+
+    @property
+    def keys_per_second(self) -> float:
+        """The pace of growth: all keys in the time they are given."""
+        return max(1.0, self.keys / self.grow_seconds)
+
+    @property
+    def population(self) -> int:
+        """How many users there are: those whose entries make up all keys."""
+        return max(1, self.keys // self.fragments_per_user)
+
+
+def load_config() -> Config:
+    """Read the environment. Raises `UsageError` with one line that names the variable."""
+    try:
+        return Config()  # type: ignore[call-arg] # the fields come from the environment
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = "_".join(str(part) for part in first["loc"][:1]).upper()
+        said = first["msg"].removeprefix("Value error, ")
+        raise UsageError(f"CONTROL_{where or '*'}: {said}") from None

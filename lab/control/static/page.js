@@ -1,0 +1,207 @@
+// Polls /api/state every second and shows it; buttons POST. Nodes are made once and then only changed, so that the
+// focus of the keyboard stays where it is and a screen reader hears what is new and nothing else.
+"use strict";
+
+const CURVE_SECONDS = 300;
+const EXPLAIN = {
+  scan: "SCAN the whole keyspace for each event",
+  keys: "KEYS over the whole keyspace for each event",
+  index: "look up the user's own index",
+};
+const cards = new Map();
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const $ = (selector, root = document) => root.querySelector(selector);
+
+function put(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+function digits(value) {
+  return value >= 100 ? whole.format(value) : value.toFixed(value >= 10 ? 1 : 2);
+}
+
+function latency(ms, beyond) {
+  if (ms === null) return ["–", "ms"];
+  const more = beyond ? "> " : "";
+  return ms >= 1000 ? [more + (ms / 1000).toFixed(1), "s"] : [more + digits(ms), "ms"];
+}
+
+function say(text, refused = false) {
+  const line = $("#said");
+  line.classList.toggle("refused", refused);
+  put(line, text);
+}
+
+async function send(path, body) {
+  try {
+    const answer = await fetch(path, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(body),
+    });
+    const content = await answer.json();
+    if (!answer.ok) return say(content.detail || content.title, true);
+    const server = content.server;
+    say((server ? `${server.name}: ` : "") + content.said);
+    if (server && cards.has(server.name)) cards.get(server.name).show(server);
+  } catch {
+    say("The control page does not answer. Is the stack running?", true);
+  }
+}
+
+class Card {
+  constructor(server, strategies) {
+    this.name = server.name;
+    this.root = $("#server").content.cloneNode(true).firstElementChild;
+    this.curve = [];
+    const at = (selector) => $(selector, this.root);
+    const id = (part) => `${this.name}-${part}`;
+    this.root.id = this.name;
+    at("h2").id = id("title");
+    this.root.setAttribute("aria-labelledby", id("title"));
+    put(at(".name"), this.name);
+    this.choices = strategies.map((strategy) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.id = id(strategy);
+      button.textContent = strategy;
+      button.title = EXPLAIN[strategy] || "";
+      this.does(button, () => send(this.path("strategy"), { strategy }));
+      at(".choices").append(button);
+      return [strategy, button];
+    });
+    at(".growth").id = id("growth");
+    at(".growth-label").id = id("growth-label");
+    at(".growth").setAttribute("aria-describedby", id("growth-label"));
+    at(".restart").id = id("restart");
+    at(".calibrated").id = id("calibrated");
+    this.rate = at("input");
+    this.rate.id = id("rate");
+    at(".rate label").htmlFor = this.rate.id;
+    this.does(at(".growth"), () => send(this.path("growth"), { on: !this.server.growth }));
+    this.does(at(".restart"), () => send(this.path("restart"), {}));
+    this.does(at(".calibrated"), () => {
+      this.rate.value = "";
+      return send(this.path("rate"), { events_per_second: null });
+    });
+    at("form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      const text = this.rate.value.trim().replace(",", ".");
+      if (text === "" || !Number.isFinite(Number(text))) return say(`${this.name}: give a number of events a second.`, true);
+      this.rate.value = "";
+      send(this.path("rate"), { events_per_second: Number(text) });
+    });
+    if (server.curve) {
+      const now = Date.now() / 1000;
+      this.curve = server.curve.ago_s.map((ago, i) => [now - ago, server.curve.p99_ms[i], server.curve.keys[i]]);
+    }
+    $("#servers").append(this.root);
+  }
+
+  path(action) {
+    return `/api/servers/${this.name}/${action}`;
+  }
+
+  // A button that stays in the tab order while it cannot be used: focus must not fall away under the fingers.
+  does(button, action) {
+    button.addEventListener("click", () => {
+      if (button.getAttribute("aria-disabled") !== "true") action();
+      else say(`${this.name}: ${this.server.status}`, true);
+    });
+  }
+
+  show(server) {
+    this.server = server;
+    const at = (selector) => $(selector, this.root);
+    const mood = !server.free || server.restarting ? "busy" : server.up ? "well" : "down";
+    this.root.dataset.mood = mood;
+    this.root.dataset.strategy = server.strategy || "";
+    put(at(".product"), server.product);
+    put(at(".status .text"), server.status);
+    const [p99, unit] = latency(server.p99_ms, server.p99_beyond);
+    put(at(".p99"), p99);
+    put(at(".p99-unit"), unit);
+    put(at(".keys"), server.keys === null ? "–" : whole.format(server.keys));
+    put(at(".in-flight"), server.events_in_flight === null ? "–" : whole.format(server.events_in_flight));
+    put(at(".asked"), server.events_paused ? "0" : digits(server.events_per_second));
+    const done = server.events_finished_per_second;
+    put(at(".finished"), done === null ? "–" : digits(done));
+    put(at(".knee-text"), server.knee_keys === null ? "" : `Dashed: saturated at about ${whole.format(Math.round(server.knee_keys / 1000) * 1000)} keys`);
+    put(at(".growth"), server.growth ? "Stop growth" : "Start growth");
+    for (const [strategy, button] of this.choices) {
+      button.setAttribute("aria-pressed", String(strategy === server.strategy));
+      button.setAttribute("aria-disabled", String(!server.free));
+    }
+    for (const button of this.root.querySelectorAll(".row button")) button.setAttribute("aria-disabled", String(!server.free));
+    if (server.calibrated_events_per_second === null) at(".calibrated").setAttribute("aria-disabled", "true");
+    this.rate.placeholder = server.events_per_second ? String(server.events_per_second) : "0";
+    this.draw();
+  }
+
+  add(server) {
+    const now = Date.now() / 1000;
+    this.curve.push([now, server.p99_ms, server.keys ?? 0]);
+    while (this.curve.length && this.curve[0][0] < now - CURVE_SECONDS) this.curve.shift();
+  }
+
+  draw() {
+    const at = (selector) => $(selector, this.root);
+    const p99 = this.curve.filter((point) => point[1] !== null).map((point) => [point[0], point[1]]);
+    const most = Math.max(1, ...p99.map((point) => point[1]));
+    spark(at(".p99-spark"), p99, most);
+    put(at(".p99-top"), p99.length ? `highest ${latency(most, false).join(" ")}` : "");
+    const knee = this.server.knee_keys;
+    const top = Math.max(1.1 * Number(document.body.dataset.keys), ...this.curve.map((point) => point[2]));
+    spark(at(".keys-spark"), this.curve.map((point) => [point[0], point[2]]), top);
+    const y = knee === null || knee > top ? null : (90 - (86 * knee) / top).toFixed(1);
+    at(".knee").setAttribute("d", y === null ? "" : `M0 ${y}H600`);
+  }
+}
+
+function spark(svg, points, top) {
+  const now = Date.now() / 1000;
+  const spots = points.map(([t, value]) => {
+    const x = 600 - (600 * (now - t)) / CURVE_SECONDS;
+    return `${x.toFixed(1)} ${(90 - (86 * value) / top).toFixed(1)}`;
+  });
+  const line = spots.length > 1 ? `M${spots.join("L")}` : "";
+  $(".line", svg).setAttribute("d", line);
+  const [first, last] = [spots[0], spots[spots.length - 1]].map((spot) => (spot || "").split(" ")[0]);
+  $(".area", svg).setAttribute("d", line && `${line}L${last} 90L${first} 90Z`);
+}
+
+let lost = false;
+
+async function poll(path) {
+  try {
+    const answer = await fetch(path);
+    const state = await answer.json();
+    for (const server of state.servers) {
+      let card = cards.get(server.name);
+      if (!card) cards.set(server.name, (card = new Card(server, state.strategies)));
+      card.add(server);
+      card.show(server);
+    }
+    $("#nobody").hidden = cards.size > 0;
+    $("#servers").setAttribute("aria-busy", String(cards.size === 0));
+    if (lost) say("The control page answers again.");
+    lost = false;
+    return true;
+  } catch {
+    if (!lost) say("The control page does not answer. Is the stack running?", true);
+    lost = true;
+    return false;
+  }
+}
+
+async function run() {
+  let begun = false;
+  for (;;) {
+    begun = (await poll(begun ? "/api/state" : "/api/state?curves=1")) || begun;
+    await new Promise((resume) => setTimeout(resume, 1000));
+  }
+}
+
+$("#start").addEventListener("click", () => send("/api/start", {}));
+$("#stop").addEventListener("click", () => send("/api/stop", {}));
+run();

@@ -1,0 +1,109 @@
+"""What the page and the HTTP interface show of a server."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from lab.control.config import Config
+from lab.control.stage import KEPT_SHARE, STRATEGIES, Stage
+
+DASHBOARDS = (
+    ("incident", "The incident"),
+    ("where-time-goes", "Where did the time go"),
+    ("before-after", "Before and after"),
+    ("redis", "Redis"),
+    ("dragonfly", "Dragonfly"),
+    ("the-lab", "The lab itself"),
+)
+
+
+def status(stage: Stage) -> str:
+    """What goes on, without numbers that change all the time: it is read aloud whenever it changes."""
+    story = {
+        "waiting": f"Waiting: {stage.trouble or 'starting.'}",
+        "queued": "Waiting for its turn to calibrate.",
+        "calibrating": "Calibrating: measuring what a scanned key costs here.",
+        "emptying": "Calibrated. Emptying the store.",
+        "retrying": f"Trying again: {stage.trouble}",
+    }
+    if stage.phase in story:
+        return story[stage.phase]
+    if stage.restarting:
+        return "Restarting the store."
+    if stage.complaint or not stage.up:
+        return stage.complaint or "The store does not answer."
+    if stage.trouble:
+        return f"Trouble: {stage.trouble}"
+    return f"{_growth(stage)} {_events(stage)}"
+
+
+def _growth(stage: Stage) -> str:
+    keys = stage.config.keys
+    if not stage.growing:
+        return "Growth is stopped."
+    if stage.look and not stage.look.filling and stage.look.keys >= KEPT_SHARE * keys:
+        return f"All {keys:,} keys are there."
+    return f"Keys are growing towards {keys:,}."
+
+
+def _events(stage: Stage) -> str:
+    if stage.paused:
+        return (
+            f"Events held back: more than {stage.config.backlog_pause:,} were in flight. "
+            f"They go on below {stage.config.backlog_resume:,}."
+        )
+    return "Events arrive." if stage.asked > 0 else "No events."
+
+
+def server(stage: Stage, with_curve: bool = False) -> dict[str, Any]:
+    """Everything about one server. Numbers that are not known are null."""
+    look, figures, found, knee = stage.look, stage.history.figures, stage.tuning, stage.knee_keys()
+    shown: dict[str, Any] = {
+        "name": stage.server,
+        "product": stage.product,
+        "phase": stage.phase,
+        "free": stage.free,
+        "status": status(stage),
+        "up": stage.up,
+        "restarting": stage.restarting is not None,
+        "strategy": look.strategy if look else None,
+        "keys": look.keys if look else None,
+        "target_keys": stage.target,
+        "growth": stage.growing,
+        "p99_ms": figures.p99_ms,
+        "p99_beyond": figures.beyond,
+        "events_in_flight": look.in_flight if look else None,
+        "events_per_second": stage.asked,
+        "events_finished_per_second": figures.finished_per_second,
+        "events_paused": stage.paused,
+        "knee_keys": None if knee is None else round(knee),
+        "calibrated_events_per_second": round(found.events_per_second, 2) if found else None,
+        "cost_us_per_key": round(found.cost_s * 1e6, 4) if found else None,
+    }
+    if with_curve:
+        shown["curve"] = stage.history.curve(time.monotonic())
+    return shown
+
+
+def scene(stages: list[Stage], config: Config, with_curves: bool = False) -> dict[str, Any]:
+    """The whole scene: servers that belong to it, and what the page must know of the settings."""
+    return {
+        "servers": [server(stage, with_curves) for stage in stages if stage.phase != "absent"],
+        "strategies": list(STRATEGIES),
+        "keys": config.keys,
+        "story": config.story,
+    }
+
+
+def links(config: Config) -> dict[str, list[tuple[str, str]]]:
+    """Where else to look, by heading: (text, address). Only what was configured."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    if config.grafana_url:
+        found["Dashboards"] = [(title, f"{config.grafana_url}/d/{uid}") for uid, title in DASHBOARDS]
+    tools = [(f"Locust on {name}", address) for name, address in config.locust_urls.items()]
+    if config.prometheus_url:
+        tools.append(("Prometheus", config.prometheus_url))
+    if tools:
+        found["Tools"] = tools
+    return found
