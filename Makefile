@@ -8,8 +8,17 @@ help: ## Show the verbs
 demo: ## Reproduce the main incident on an embedded server (about two and a half minutes) and write a report
 	@bin/lab run key-growth
 
+up: ## Look at the machine, start the whole stack on Docker, say where things are (COMPOSE_PROFILES=valkey,keydb for more)
+	@python3 -m lab.up
+
+down: ## Stop the stack and remove what it left: containers, volumes, network
+	docker compose --profile valkey --profile keydb down --volumes --remove-orphans
+
 test: venv ## Everything that needs no Docker
 	$(PY) -m pytest
+
+test-compose: venv ## The stack on a real Docker Engine, with stand-in images where no image registry is reachable
+	$(PY) -m tests.compose.engine $(PY) -m pytest tests/compose --engine
 
 check: venv ## Lint, formatting and types
 	$(PY) -m ruff check .
@@ -32,4 +41,4 @@ lock: ## Renew requirements.lock from requirements.in (needs uv)
 venv:
 	@bin/lab --bootstrap
 
-.PHONY: help demo test check bench ten picture lock venv
+.PHONY: help demo up down test test-compose check bench ten picture lock venv

@@ -8,11 +8,13 @@ import platform
 import shutil
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 
+from lab import preflight
+from lab.preflight import Finding
 from lab.servers import SERVERS, version_of
 
 MEMORY_GB = 1.5
@@ -21,19 +23,13 @@ CORES = 2
 BUSY_MOST = 0.25
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One thing looked at. `needed` is False for what only some commands use."""
-
-    what: str
-    ok: bool
-    detail: str
-    needed: bool = True
-
-
 def examine() -> list[Finding]:
-    """Look at everything a native run needs. Takes about half a second; changes nothing."""
-    return [_python(), _packages(), *_servers(), _cores(), _memory(), _disk(), _quiet(), _docker()]
+    """Look at everything a native run needs, and at what the stack in containers needs, which nothing else does.
+
+    Takes about a second; changes nothing.
+    """
+    native = [_python(), _packages(), *_servers(), _cores(), _memory(), _disk(), _quiet()]
+    return [*native, *_containers()]
 
 
 def _python() -> Finding:
@@ -94,6 +90,9 @@ def _quiet() -> Finding:
     return Finding("a quiet machine", busy <= BUSY_MOST, f"{busy:.0%} busy{more}", needed=False)
 
 
-def _docker() -> Finding:
-    found = shutil.which("docker") is not None
-    return Finding("docker", found, "found" if found else "not found; no command here needs it", needed=False)
+def _containers() -> list[Finding]:
+    findings = preflight.examine()
+    for number, finding in enumerate(findings):
+        more = "" if finding.ok else " (only make up needs it)"
+        findings[number] = replace(finding, needed=False, detail=finding.detail + more)
+    return findings

@@ -1,0 +1,259 @@
+"""What compose.yaml promises, each as a rule over the parsed file: a list of what breaks it, empty when it holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lab.preflight import ROOT, read_env_file
+
+Model = dict[str, Any]
+Rule = Callable[[Model], list[str]]
+
+OWN_IMAGE = "LAB_IMAGE"
+WATCHERS = {"prometheus", "tempo", "grafana", "redis-exporter"}
+PROFILES = ("valkey", "keydb")
+PARTS = ("", "web-", "invalidator-", "warmer-", "locust-", "probe-")
+
+NOT_CONFINED: dict[str, set[str]] = {}
+"""Exceptions from confinement: service -> what it lacks. Each needs a comment at the service that says why."""
+
+SILENCED = {
+    "dragonfly": ["--version_check=false"],
+    "grafana": [
+        "GF_ANALYTICS_REPORTING_ENABLED=false",
+        "GF_ANALYTICS_CHECK_FOR_UPDATES=false",
+        "GF_ANALYTICS_CHECK_FOR_PLUGIN_UPDATES=false",
+        "GF_ANALYTICS_FEEDBACK_LINKS_ENABLED=false",
+        "GF_NEWS_NEWS_FEED_ENABLED=false",
+        "GF_SNAPSHOTS_EXTERNAL_ENABLED=false",
+        "GF_SECURITY_DISABLE_GRAVATAR=true",
+        "GF_PLUGINS_PREINSTALL_DISABLED=true",
+        "GF_PLUGINS_PREINSTALL_AUTO_UPDATE=false",
+        "GF_PLUGINS_PLUGIN_ADMIN_ENABLED=false",
+    ],
+}
+"""Options and variables that keep a program from calling its maker."""
+
+
+def load(root: Path = ROOT) -> Model:
+    """compose.yaml with .env's values in place, as Compose would see it with every profile on."""
+    text = (root / "compose.yaml").read_text(encoding="utf-8")
+    values = read_env_file(root / ".env") or {}
+    model: Model = yaml.safe_load(
+        re.sub(r"\$\{(\w+):\?\}", lambda found: values.get(found[1], found[0]), text)
+    )
+    model["env"] = values
+    model["text"] = text
+    return model
+
+
+def _services(model: Model) -> list[tuple[str, dict[str, Any]]]:
+    return list(model["services"].items())
+
+
+def ports_on_loopback(model: Model) -> list[str]:
+    """Every published port is bound to 127.0.0.1, and .env says which."""
+    return [
+        f"{name}: {port}"
+        for name, service in _services(model)
+        for port in service.get("ports", ())
+        if not re.fullmatch(r"127\.0\.0\.1:\d+:\d+", str(port))
+    ] + re.findall(r'"127\.0\.0\.1:\d+:\d+"', model["text"])
+
+
+def ports_differ(model: Model) -> list[str]:
+    """No two services publish the same port, even with every profile on."""
+    seen: dict[str, str] = {}
+    clashes = []
+    for name, service in _services(model):
+        for port in service.get("ports", ()):
+            published = str(port).split(":")[-2]
+            if published in seen:
+                clashes.append(f"{name} and {seen[published]}: {published}")
+            seen[published] = name
+    return clashes
+
+
+def stores_are_not_published(model: Model) -> list[str]:
+    """No store has a port outside."""
+    return [name for name in ("dragonfly", "redis", *PROFILES) if model["services"][name].get("ports")]
+
+
+def images_are_pinned(model: Model) -> list[str]:
+    """Every image has an exact version, written down in .env only."""
+    wrong = [
+        f"compose.yaml: {line}" for line in re.findall(r"image: (?!\$\{\w+_IMAGE:\?\})\S+", model["text"])
+    ]
+    for name, image in model["env"].items():
+        if name.endswith("_IMAGE") and name != OWN_IMAGE and not _exact(image):
+            wrong.append(f".env: {name}={image}")
+    known = {image for name, image in model["env"].items() if name.endswith("_IMAGE")}
+    return wrong + [
+        f"{name}: {s.get('image')}" for name, s in _services(model) if s.get("image") not in known
+    ]
+
+
+def _exact(image: str) -> bool:
+    tag = image.rpartition("/")[2].partition(":")[2]
+    return "latest" not in tag and re.search(r"\d+\.\d+\.\d+", tag) is not None
+
+
+def everything_is_limited(model: Model) -> list[str]:
+    """Every service has limits of memory and CPU; no more CPUs than the smallest machine has."""
+    return [
+        name
+        for name, service in _services(model)
+        if not re.fullmatch(r"\d+m", str(service.get("mem_limit"))) or not 0 < service.get("cpus", 0) <= 2
+    ]
+
+
+def everything_has_a_healthcheck(model: Model) -> list[str]:
+    """Every service has a health check that runs a program often."""
+    wrong = []
+    for name, service in _services(model):
+        check = service.get("healthcheck", {})
+        test = check.get("test", ["NONE"])
+        runs = test[0] in ("CMD", "CMD-SHELL") and test[1] != "true" and not check.get("disable")
+        # start_interval needs Engine 25, and older ones refuse to start at all.
+        if not runs or check.get("interval") != "5s" or "start_interval" in check:
+            wrong.append(name)
+    return wrong
+
+
+def no_container_names(model: Model) -> list[str]:
+    """No fixed container names: two copies of the lab may run under two project names, and --scale works."""
+    return [name for name, service in _services(model) if "container_name" in service]
+
+
+def only_named_volumes(model: Model) -> list[str]:
+    """What is written lies in named volumes, each declared and used; from the tree, only reading."""
+    wrong, used = [], set()
+    for name, service in _services(model):
+        for mount in service.get("volumes", ()):
+            source, _, rest = str(mount).partition(":")
+            if source in model["volumes"]:
+                used.add(source)
+            elif not (source.startswith("./") and rest.endswith(":ro") and ".." not in source):
+                wrong.append(f"{name}: {mount}")
+    return wrong + [f"not used: {volume}" for volume in set(model["volumes"]) - used]
+
+
+def everything_is_confined(model: Model) -> list[str]:
+    """Not root, read-only, no capabilities, no new privileges, no door to the host; exceptions only by the table."""
+    wrong = []
+    for name, service in _services(model):
+        lacks = {
+            what
+            for what, ok in {
+                "cap_drop": service.get("cap_drop") == ["ALL"] and "cap_add" not in service,
+                "no-new-privileges": "no-new-privileges:true" in service.get("security_opt", ()),
+                "read_only": service.get("read_only") is True,
+                "user": re.fullmatch(r"[1-9]\d*:\d+", str(service.get("user"))) is not None,
+                "host": not {"privileged", "network_mode", "pid", "ipc", "devices"} & set(service)
+                and "docker.sock" not in str(service.get("volumes")),
+            }.items()
+            if not ok
+        }
+        if lacks != NOT_CONFINED.get(name, set()):
+            wrong.append(
+                f"{name}: {', '.join(sorted(lacks)) or 'confined although the table says otherwise'}"
+            )
+    return wrong
+
+
+def nothing_phones_home(model: Model) -> list[str]:
+    """Every program that would call its maker is told not to, nothing is fetched at start, no way out."""
+    wrong = []
+    for name, needed in SILENCED.items():
+        service = model["services"][name]
+        said = [str(word) for word in service.get("command", ())]
+        said += [f"{key}={value}" for key, value in service.get("environment", {}).items()]
+        wrong += [f"{name}: {option}" for option in needed if option not in said]
+    for name, service in _services(model):
+        fetching = re.search(r"GF_INSTALL_PLUGINS|PREINSTALL_SYNC|pip install|curl|git clone", str(service))
+        wrong += [f"{name}: {fetching[0]}"] if fetching else []
+    options = model["networks"]["default"]["driver_opts"]
+    if options.get("com.docker.network.bridge.enable_ip_masquerade") != "false":
+        wrong.append("the network reaches the outside")
+    return wrong
+
+
+def waiting_is_for_health(model: Model) -> list[str]:
+    """Who waits, waits until the other is healthy; nobody waits for those who watch; each storefront for its store."""
+    wrong = []
+    for name, service in _services(model):
+        waits = service.get("depends_on", {})
+        wrong += [f"{name}: {on}" for on, how in waits.items() if how.get("condition") != "service_healthy"]
+        wrong += [f"{name} waits for {on}" for on in set(waits) & WATCHERS]
+        part, _, server = name.rpartition("-")
+        if part in ("web", "invalidator", "warmer", "probe") and set(waits) != {server}:
+            wrong.append(f"{name} does not wait for {server}")
+        if part == "locust" and set(waits) != {f"web-{server}"}:
+            wrong.append(f"{name} does not wait for its storefront")
+    return wrong
+
+
+def profiles_are_whole(model: Model) -> list[str]:
+    """A profile holds a store and its whole storefront; everything else starts without being asked for."""
+    wanted = {part + profile: [profile] for profile in PROFILES for part in PARTS}
+    return [
+        f"{name}: {service.get('profiles', [])}"
+        for name, service in _services(model)
+        if service.get("profiles", []) != wanted.get(name, [])
+    ] + [f"{name} is missing" for name in wanted if name not in model["services"]]
+
+
+def addresses_exist(model: Model) -> list[str]:
+    """Every address in an environment, a command or the scrape configuration is a service of this file."""
+    words = [str(service.get("environment")) + str(service.get("command")) for _, service in _services(model)]
+    hosts = set(re.findall(r"(?:redis|http)://([a-z][a-z-]*):\d+", " ".join(words)))
+    for job in model["scrape"]["scrape_configs"]:
+        for group in job.get("static_configs", ()):
+            hosts |= {target.partition(":")[0] for target in group["targets"]} - {"127.0.0.1"}
+        for group in job.get("dns_sd_configs", ()):
+            hosts |= set(group["names"])
+    return sorted(hosts - set(model["services"]))
+
+
+def servers_are_alike(model: Model) -> list[str]:
+    """The four storefronts differ in their server and nothing else, or a comparison of servers means nothing."""
+    wrong = []
+    for part in PARTS[1:]:
+        forms = {}
+        for server in ("dragonfly", "redis", *PROFILES):
+            said = {
+                k: v for k, v in model["services"][part + server].items() if k not in ("profiles", "image")
+            }
+            text = str(said).replace("redis://", "store://").replace(server, "SERVER")
+            forms[server] = re.sub(r"127\.0\.0\.1:\d+", "PORT", text)
+        wrong += [part + server for server, form in forms.items() if form != forms["valkey"]]
+    limits = {
+        str({k: model["services"][s].get(k) for k in ("mem_limit", "cpus")}) for s in ("dragonfly", "redis")
+    }
+    return wrong + (["the stores' limits differ"] if len(limits) > 1 else [])
+
+
+RULES: dict[str, Rule] = {
+    rule.__name__: rule
+    for rule in (
+        ports_on_loopback,
+        ports_differ,
+        stores_are_not_published,
+        images_are_pinned,
+        everything_is_limited,
+        everything_has_a_healthcheck,
+        no_container_names,
+        only_named_volumes,
+        everything_is_confined,
+        nothing_phones_home,
+        waiting_is_for_health,
+        profiles_are_whole,
+        addresses_exist,
+        servers_are_alike,
+    )
+}

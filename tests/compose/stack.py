@@ -1,0 +1,139 @@
+"""The stack under test: the commands a person would type, and questions over the ports a person has."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+from lab.preflight import ROOT
+
+PROJECT = "redis-latency-lab-test"
+PORTS = (
+    "CONTROL_PORT",
+    "GRAFANA_PORT",
+    "PROMETHEUS_PORT",
+    "TEMPO_PORT",
+    "LOCUST_DRAGONFLY_PORT",
+    "LOCUST_REDIS_PORT",
+    "LOCUST_VALKEY_PORT",
+    "LOCUST_KEYDB_PORT",
+)
+PROFILE_OPTIONS = ["--profile", "valkey", "--profile", "keydb"]
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody listens on: the tests' stack must not collide with a lab in use."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [held.getsockname()[1] for held in sockets]
+    for held in sockets:
+        held.close()
+    return ports
+
+
+def until(check: Callable[[], Any], what: str, seconds: float = 60, every: float = 0.5) -> Any:
+    """The first true answer of `check`, which may raise OSError, ValueError or LookupError while it is too early."""
+    end = time.monotonic() + seconds
+    last: object = None
+    while time.monotonic() < end:
+        try:
+            if found := check():
+                return found
+            last = found
+        except (OSError, ValueError, LookupError) as error:
+            last = error
+        time.sleep(every)
+    raise AssertionError(f"not within {seconds:g} s: {what} (last: {last!r})")
+
+
+class Stack:
+    """One project of its own, on ports of its own."""
+
+    def __init__(self) -> None:
+        self.environ = {**os.environ, "COMPOSE_PROJECT_NAME": PROJECT}
+        self.environ.update(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
+
+    def docker(self, *arguments: str, check: bool = True, seconds: float = 120) -> str:
+        """`docker ...`; its output."""
+        done = subprocess.run(
+            ["docker", *arguments],
+            cwd=ROOT,
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+        if check and done.returncode:
+            raise AssertionError(f"docker {' '.join(arguments)}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+        return done.stdout
+
+    def compose(self, *arguments: str, check: bool = True, seconds: float = 300) -> str:
+        """`docker compose ...` of this project; its output."""
+        return self.docker("compose", *arguments, check=check, seconds=seconds)
+
+    def container(self, service: str) -> str:
+        """The id of a service's container, running or not."""
+        return self.compose("ps", "--all", "--quiet", service).split()[0]
+
+    def inspect(self, service: str) -> dict[str, Any]:
+        """docker inspect of a service's container."""
+        found: dict[str, Any] = json.loads(self.docker("inspect", self.container(service)))[0]
+        return found
+
+    def health(self, service: str) -> str:
+        """healthy, unhealthy or starting."""
+        return str(self.inspect(service)["State"]["Health"]["Status"])
+
+    def wait_health(self, service: str, wanted: str, seconds: float = 60) -> None:
+        """Wait until a service's health check says so."""
+        until(lambda: self.health(service) == wanted, f"{service} {wanted}", seconds)
+
+    def url(self, port: str, path: str = "") -> str:
+        """An address on a published port, by the port's name in .env."""
+        return f"http://127.0.0.1:{self.environ[port]}{path}"
+
+    def get(self, port: str, path: str) -> Any:
+        """The JSON behind a published port."""
+        with urllib.request.urlopen(self.url(port, path), timeout=10) as answer:
+            return json.load(answer)
+
+    def query(self, expression: str) -> dict[tuple[tuple[str, str], ...], float]:
+        """A PromQL query's samples by labels."""
+        path = "/api/v1/query?" + urllib.parse.urlencode({"query": expression})
+        rows = self.get("PROMETHEUS_PORT", path)["data"]["result"]
+        return {tuple(sorted(row["metric"].items())): float(row["value"][1]) for row in rows}
+
+    def value(self, expression: str) -> float:
+        """The only sample of a query. Raises LookupError when there is none."""
+        found = list(self.query(expression).values())
+        if len(found) != 1:
+            raise LookupError(f"{expression}: {len(found)} samples")
+        return found[0]
+
+    def inside(self, service: str, code: str, seconds: float = 60) -> str:
+        """Run Python in a container of the lab's image; what it prints."""
+        return self.compose("exec", "-T", service, "python", "-c", code, seconds=seconds).strip()
+
+    def http(
+        self, server: str, method: str, path: str, body: object = None
+    ) -> tuple[int, dict[str, str], str]:
+        """Ask a storefront from inside its network (it has no published port): status, headers, body."""
+        code = (
+            "import json,sys,urllib.request as u,urllib.error as e\n"
+            f"r=u.Request('http://web-{server}:8000{path}',method={method!r},"
+            f"data={None if body is None else json.dumps(body).encode()!r},"
+            "headers={'Content-Type':'application/json'})\n"
+            "try: a=u.urlopen(r,timeout=10)\n"
+            "except e.HTTPError as x: a=x\n"
+            "print(json.dumps([a.status,dict(a.headers),a.read().decode()]))"
+        )
+        status, headers, text = json.loads(self.inside(f"probe-{server}", code))
+        return status, headers, text

@@ -1,0 +1,99 @@
+#!/usr/bin/python3
+"""Stands in for Grafana: reads what is provisioned, refuses what Grafana would refuse, and answers about it.
+
+GET /api/health   /metrics   /api/datasources   /api/search   /api/dashboards/uid/UID   /d/UID
+"""
+
+import json
+import os
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import yaml
+
+PROVISIONING = Path("/etc/grafana/provisioning")
+
+
+def provisioned(kind, field):
+    found = []
+    for path in sorted((PROVISIONING / kind).glob("*.y*ml")):
+        # "$" begins a variable in provisioning files; "$$" is a dollar. What is left over was a mistake.
+        content = yaml.safe_load(path.read_text())
+        if content.get("apiVersion") != 1:
+            sys.exit(f"{path}: apiVersion must be 1")
+        found += content.get(field) or []
+    return found
+
+
+def datasources():
+    found = provisioned("datasources", "datasources")
+    for field in ("uid", "name"):
+        values = [source[field] for source in found]
+        if len(set(values)) < len(values):
+            sys.exit(f"data sources share a {field}: {values}")
+    if sum(bool(source.get("isDefault")) for source in found) > 1:
+        sys.exit("only one data source may be the default")
+    return found
+
+
+def dashboards():
+    found = {}
+    for provider in provisioned("dashboards", "providers"):
+        folder = Path(provider["options"]["path"])
+        if not folder.is_dir():
+            sys.exit(f"{folder} of dashboard provider {provider['name']} is not there")
+        for path in sorted(folder.rglob("*.json")):
+            dashboard = json.loads(path.read_text())
+            if not dashboard.get("title") or not dashboard.get("uid"):
+                sys.exit(f"{path}: a dashboard needs a title and a uid")
+            if dashboard["uid"] in found:
+                sys.exit(f"{path}: uid {dashboard['uid']} is taken")
+            found[dashboard["uid"]] = dashboard
+    return found
+
+
+SOURCES = datasources()
+DASHBOARDS = dashboards()
+HOME = os.environ.get("GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH")
+if HOME and not Path(HOME).is_file():
+    print(f"home dashboard {HOME} is not there", file=sys.stderr, flush=True)
+Path("/var/lib/grafana/grafana.db").touch()
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        path = self.path.partition("?")[0]
+        answer, kind = None, "application/json"
+        if path == "/api/health":
+            answer = {"database": "ok", "version": "standin", "commit": ""}
+        elif path == "/api/datasources":
+            answer = SOURCES
+        elif path == "/api/search":
+            answer = [{"uid": uid, "title": d["title"], "type": "dash-db"} for uid, d in DASHBOARDS.items()]
+        elif path.startswith("/api/dashboards/uid/") and path.rpartition("/")[2] in DASHBOARDS:
+            answer = {"dashboard": DASHBOARDS[path.rpartition("/")[2]], "meta": {"provisioned": True}}
+        elif path == "/metrics":
+            kind = "text/plain; version=0.0.4"
+            answer = (
+                '# TYPE grafana_build_info gauge\ngrafana_build_info{version="standin"} 1\n'
+                f"# TYPE grafana_stat_totals_dashboard gauge\ngrafana_stat_totals_dashboard {len(DASHBOARDS)}\n"
+            )
+        elif path == "/" or path.startswith("/d/"):
+            kind, answer = "text/html", "<title>Grafana (stand-in)</title>\n"
+        body = (
+            answer if isinstance(answer, str) else json.dumps(answer or {"message": "Not found"})
+        ).encode()
+        self.send_response(404 if answer is None else 200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+ThreadingHTTPServer(("0.0.0.0", 3000), Handler).serve_forever()

@@ -1,0 +1,206 @@
+"""compose.yaml keeps its promises, and each promise's check fails on a file that breaks it. Needs no Docker."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable
+
+import pytest
+import yaml
+
+from lab.preflight import ROOT
+from tests.compose.promises import RULES, Model, load
+
+
+@pytest.fixture(scope="module")
+def promised() -> Model:
+    """compose.yaml and the scrape configuration, parsed."""
+    model = load()
+    model["scrape"] = yaml.safe_load((ROOT / "prometheus" / "prometheus.yml").read_text(encoding="utf-8"))
+    return model
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_promise_is_kept(rule: str, promised: Model) -> None:
+    """compose.yaml breaks none of its promises."""
+    assert RULES[rule](promised) == []
+
+
+def _set(service: str, key: str, value: object) -> Callable[[Model], None]:
+    return lambda model: model["services"][service].__setitem__(key, value)
+
+
+def _drop(service: str, key: str) -> Callable[[Model], None]:
+    return lambda model: model["services"][service].pop(key)
+
+
+def _environment(service: str, name: str, value: str | None) -> Callable[[Model], None]:
+    def change(model: Model) -> None:
+        environment = model["services"][service]["environment"]
+        environment.pop(name, None)
+        if value is not None:
+            environment[name] = value
+
+    return change
+
+
+def _env(name: str, value: str) -> Callable[[Model], None]:
+    def change(model: Model) -> None:
+        for service in model["services"].values():
+            if service.get("image") == model["env"][name]:
+                service["image"] = value
+        model["env"][name] = value
+
+    return change
+
+
+DOCTORED: dict[str, tuple[str, Callable[[Model], None]]] = {
+    "a port on every interface": ("ports_on_loopback", _set("grafana", "ports", ["3000:3000"])),
+    "a random port": ("ports_on_loopback", _set("grafana", "ports", ["127.0.0.1::3000"])),
+    "a port that .env cannot change": (
+        "ports_on_loopback",
+        lambda model: model.__setitem__("text", model["text"] + '    ports: ["127.0.0.1:8080:8080"]\n'),
+    ),
+    "the same port twice": ("ports_differ", _set("locust-keydb", "ports", ["127.0.0.1:3000:8089"])),
+    "a published store": ("stores_are_not_published", _set("redis", "ports", ["127.0.0.1:6379:6379"])),
+    "latest": ("images_are_pinned", _env("REDIS_IMAGE", "docker.io/library/redis:latest")),
+    "no tag": ("images_are_pinned", _env("TEMPO_IMAGE", "docker.io/grafana/tempo")),
+    "a moving tag": ("images_are_pinned", _env("PYTHON_IMAGE", "docker.io/library/python:3.13-slim")),
+    "an image .env does not know": ("images_are_pinned", _set("redis", "image", "redis:8.0.0")),
+    "a version in compose.yaml": (
+        "images_are_pinned",
+        lambda model: model.__setitem__("text", model["text"] + "    image: redis:8.10.2\n"),
+    ),
+    "no memory limit": ("everything_is_limited", _drop("tempo", "mem_limit")),
+    "no CPU limit": ("everything_is_limited", _drop("control", "cpus")),
+    "more CPUs than a laptop has": ("everything_is_limited", _set("redis", "cpus", 4)),
+    "no health check": ("everything_has_a_healthcheck", _drop("redis-exporter", "healthcheck")),
+    "a health check switched off": (
+        "everything_has_a_healthcheck",
+        _set("redis", "healthcheck", {"test": ["NONE"], "interval": "5s"}),
+    ),
+    "a health check that is always green": (
+        "everything_has_a_healthcheck",
+        _set("redis", "healthcheck", {"test": ["CMD-SHELL", "true"], "interval": "5s"}),
+    ),
+    "a container name": ("no_container_names", _set("redis", "container_name", "redis")),
+    "a folder of the host": ("only_named_volumes", _set("tempo", "volumes", ["/var/tempo:/var/tempo"])),
+    "a folder of the tree to write into": (
+        "only_named_volumes",
+        _set("tempo", "volumes", ["./tempo:/var/tempo"]),
+    ),
+    "an anonymous volume": ("only_named_volumes", _set("redis", "volumes", ["/data"])),
+    "a volume nobody uses": ("only_named_volumes", lambda model: model["volumes"].__setitem__("old", None)),
+    "a capability": ("everything_is_confined", _set("dragonfly", "cap_add", ["SYS_ADMIN"])),
+    "capabilities kept": ("everything_is_confined", _drop("grafana", "cap_drop")),
+    "new privileges": ("everything_is_confined", _set("web-redis", "security_opt", [])),
+    "a root that can be written": ("everything_is_confined", _set("web-redis", "read_only", False)),
+    "root": ("everything_is_confined", _set("redis", "user", "0:0")),
+    "the image's user": ("everything_is_confined", _drop("prometheus", "user")),
+    "the host's network": ("everything_is_confined", _set("redis", "network_mode", "host")),
+    "Docker's socket": (
+        "everything_is_confined",
+        _set("control", "volumes", ["/var/run/docker.sock:/var/run/docker.sock:ro"]),
+    ),
+    "a plugin fetched at start": ("nothing_phones_home", _environment("grafana", "GF_INSTALL_PLUGINS", "x")),
+    "plugins that update": (
+        "nothing_phones_home",
+        _environment("grafana", "GF_PLUGINS_PREINSTALL_DISABLED", None),
+    ),
+    "Dragonfly's version check": ("nothing_phones_home", _set("dragonfly", "command", ["dragonfly"])),
+    "a network to the outside": (
+        "nothing_phones_home",
+        lambda model: model["networks"]["default"].__setitem__("driver_opts", {}),
+    ),
+    "waiting for a start only": (
+        "waiting_is_for_health",
+        _set("web-redis", "depends_on", {"redis": {"condition": "service_started"}}),
+    ),
+    "waiting for a watcher": (
+        "waiting_is_for_health",
+        _set("control", "depends_on", {"tempo": {"condition": "service_healthy"}}),
+    ),
+    "not waiting for the store": ("waiting_is_for_health", _drop("invalidator-keydb", "depends_on")),
+    "waiting for another's store": (
+        "waiting_is_for_health",
+        _set("web-valkey", "depends_on", {"redis": {"condition": "service_healthy"}}),
+    ),
+    "half a profile": ("profiles_are_whole", _drop("probe-keydb", "profiles")),
+    "a watcher in a profile": ("profiles_are_whole", _set("tempo", "profiles", ["traces"])),
+    "a storefront without a probe": (
+        "profiles_are_whole",
+        lambda model: model["services"].pop("probe-valkey"),
+    ),
+    "a scrape of nobody": (
+        "addresses_exist",
+        lambda model: model["scrape"]["scrape_configs"][0]["static_configs"][0]["targets"].append("shop:80"),
+    ),
+    "an address of nobody": (
+        "addresses_exist",
+        _environment("web-redis", "APP_STORE_URL", "redis://cache:6379/0"),
+    ),
+    "an advantage for one server": ("servers_are_alike", _set("web-redis", "cpus", 2.0)),
+    "more memory for one store": ("servers_are_alike", _set("redis", "mem_limit", "4096m")),
+}
+
+
+@pytest.mark.parametrize("case", DOCTORED)
+def test_broken_promise_is_noticed(case: str, promised: Model) -> None:
+    """A file doctored to break one promise is caught by that promise's rule."""
+    rule, change = DOCTORED[case]
+    doctored = copy.deepcopy(promised)
+    change(doctored)
+    assert RULES[rule](doctored), f"{rule} does not see: {case}"
+
+
+def test_every_promise_can_be_broken() -> None:
+    """Each rule has a doctored file that it must catch."""
+    assert {rule for rule, _ in DOCTORED.values()} == set(RULES)
+
+
+def test_image_is_built_from_the_lock_as_nobody() -> None:
+    """The Dockerfile installs by hash, ends as a user by number who is not root, and fetches no frontend."""
+    text = (ROOT / "app" / "Dockerfile").read_text(encoding="utf-8")
+    assert not re.search(r"^#\s*syntax\s*=", text, re.MULTILINE)
+    assert "--require-hashes" in text
+    assert re.findall(r"^USER (\S+)$", text, re.MULTILINE) == ["10001:10001"]
+    instructions = [line.split()[0] for line in text.splitlines() if re.match(r"[A-Z]+ ", line)]
+    assert instructions.index("USER") > max(
+        i for i, word in enumerate(instructions) if word in ("RUN", "COPY")
+    )
+    assert "--mount" not in text, "older builders do not know it"
+
+
+def test_build_context_holds_what_is_copied_and_no_more() -> None:
+    """.dockerignore lets through exactly what the Dockerfile copies: no .git, no .venv, no runs."""
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    let_through = {line[1:] for line in ignored if line.startswith("!")}
+    dockerfile = (ROOT / "app" / "Dockerfile").read_text(encoding="utf-8")
+    copied = set(re.findall(r"^COPY (?!--from)(\S+)", dockerfile, re.MULTILINE))
+    assert "*" in ignored
+    assert let_through == copied
+
+
+def test_base_image_has_one_default() -> None:
+    """The Dockerfile's default base is the one .env names."""
+    text = (ROOT / "app" / "Dockerfile").read_text(encoding="utf-8")
+    found = re.search(r"^ARG BASE_IMAGE=(\S+)$", text, re.MULTILINE)
+    assert found
+    assert load()["env"]["PYTHON_IMAGE"].endswith("/" + found[1])
+
+
+def test_tempo_does_not_report_usage() -> None:
+    """Tempo's configuration switches its usage report off."""
+    config = yaml.safe_load((ROOT / "tempo" / "tempo.yaml").read_text(encoding="utf-8"))
+    assert config["usage_report"] == {"reporting_enabled": False}
+
+
+def test_standins_change_images_only() -> None:
+    """The stand-ins' file says where images come from and nothing else, so that what is tested is compose.yaml."""
+    override = yaml.safe_load(
+        (ROOT / "tests" / "compose" / "compose.standins.yaml").read_text(encoding="utf-8")
+    )
+    assert set(override) <= {"services", "x-build"}
+    for service in override["services"].values():
+        assert set(service) <= {"image", "build"}
