@@ -1,4 +1,4 @@
-"""Ties the load to Locust: its events, its shapes, and `/load` on its web UI."""
+"""Ties the load to Locust: its events, its shapes, and `/load` and `/metrics` on its web UI."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-import gevent  # type: ignore[import-untyped] # no type information in the package
 from flask import Blueprint, Response, jsonify, request
 from locust.env import Environment
 from locust.event import Events
-from locust.runners import LocalRunner
+from locust.runners import MasterRunner, WorkerRunner
 from locust.web import WebUI
 
-from loadtest.load import BadLoad, Load, check_range, number, stop
+from loadtest.load import EVENTS_NAME, READS_NAME, BadLoad, Load, check_range, number, stop
+from loadtest.metrics import exposition
 from loadtest.shapes import SPAWN_RATE, USERS, Growth, Hold
+from loadtest.team import Alone, Master, Team, Worker
 
 LONGEST_BODY = 4096
 
@@ -36,18 +37,19 @@ class Controls:
 
     def _prepare(self, environment: Environment, web_ui: WebUI | None, **_: Any) -> None:
         """Locust has read its options and not started yet."""
-        if not isinstance(environment.runner, LocalRunner):
-            stop("the pacing is for one process: run without --master, --worker and --processes")
+        if isinstance(environment.runner, WorkerRunner):
+            self._worker = Worker(self._load, environment.runner)
+            return
         options = environment.parsed_options
         _check_host(environment.host, starts_now=bool(options and (options.headless or options.autostart)))
         if options is not None:  # Locust's own default is a single user
             options.num_users = options.num_users or USERS
             options.spawn_rate = options.spawn_rate or SPAWN_RATE
         self._offer_shapes(environment)
+        runner = environment.runner
+        team = Master(self._load, runner) if isinstance(runner, MasterRunner) else Alone(self._load)
         if web_ui and web_ui.app:
-            web_ui.app.register_blueprint(self._routes(environment, web_ui))
-        for pace in (self._load.reads, self._load.events):
-            gevent.spawn(pace.run)
+            web_ui.app.register_blueprint(self._routes(environment, web_ui, team))
 
     def _offer_shapes(self, environment: Environment) -> None:
         shapes = {"Growth": Growth(self._load, step_seconds=_step_seconds()), "Hold": Hold(self._load)}
@@ -61,13 +63,15 @@ class Controls:
         environment.shape_class.runner = environment.runner
 
     def _count(self, request_type: str, response_time: float, exception: object, **_: Any) -> None:
-        tally = self._load.read_tally if request_type == "GET" else self._load.event_tally
-        tally.add(response_time, exception is not None)
+        kind = READS_NAME if request_type == "GET" else EVENTS_NAME
+        self._load.count(kind, response_time, exception is not None)
 
-    def _routes(self, environment: Environment, web_ui: WebUI) -> Blueprint:
+    def _routes(self, environment: Environment, web_ui: WebUI, team: Team) -> Blueprint:
+        def users() -> int:
+            return environment.runner.user_count if environment.runner else 0
+
         def show() -> Response:
-            users = environment.runner.user_count if environment.runner else 0
-            return jsonify(self._load.describe(users))
+            return jsonify(self._load.describe(users(), team.results()))
 
         def change() -> Response:
             values = request.get_json(silent=True) if (request.content_length or 0) <= LONGEST_BODY else None
@@ -80,8 +84,12 @@ class Controls:
             return show()
 
         def reset() -> Response:
-            self._load.reset()
+            team.reset()
             return show()
+
+        def metrics() -> Response:
+            body, content_type = exposition(team.counts(), users(), request.headers.get("Accept", ""))
+            return Response(body, content_type=content_type)
 
         # With --web-login only those who signed in may touch the load.
         guarded: Callable[[View], View] = web_ui.auth_required_if_enabled
@@ -89,6 +97,7 @@ class Controls:
         routes.add_url_rule("/load", "show", guarded(show), methods=["GET"])
         routes.add_url_rule("/load", "change", guarded(change), methods=["PUT"])
         routes.add_url_rule("/load/reset", "reset", guarded(reset), methods=["POST"])
+        routes.add_url_rule("/metrics", "metrics", metrics, methods=["GET"])  # Prometheus does not sign in
         return routes
 
 

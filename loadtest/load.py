@@ -6,14 +6,15 @@ import math
 import os
 import random
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped] # the package has no type information
 
-from loadtest.pacing import Pace
+from loadtest.metrics import Counts
+from loadtest.pacing import Pace, Slot
 from loadtest.record import HIGHEST_US, LOWEST_US, new_histogram
 
 AREAS = ("page", "cart", "offer")
@@ -24,6 +25,7 @@ MOST_PER_SECOND = 10_000
 MOST_PEOPLE = 1_000_000_000
 
 READS, EVENTS_RATE, POPULATION = "reads_per_second", "events_per_second", "users_population"
+READS_NAME, EVENTS_NAME = "reads", "events"
 DEFAULTS: dict[str, float] = {READS: 50.0, EVENTS_RATE: 10.0, POPULATION: 10_000}
 VARIABLES = {
     READS: "LOADTEST_READS_PER_SECOND",
@@ -55,6 +57,17 @@ class Tally:
         self.failures += failed
         self._latency_us.record_value(min(max(round(response_ms * 1000), LOWEST_US), HIGHEST_US))
 
+    def as_dict(self) -> dict[str, Any]:
+        """For a message to another process."""
+        latency = self._latency_us.encode().decode("ascii")
+        return {"count": self.count, "failures": self.failures, "latency": latency}
+
+    def include(self, other: Mapping[str, Any]) -> None:
+        """Add what another process's tally said of itself."""
+        self.count += other["count"]
+        self.failures += other["failures"]
+        self._latency_us.decode_and_add(other["latency"])
+
     def percentile_ms(self, percent: float) -> float | None:
         """The latency that this share of the requests stayed below; None without requests."""
         if not self.count:
@@ -62,10 +75,20 @@ class Tally:
         return float(self._latency_us.get_value_at_percentile(percent)) / 1000
 
 
+@dataclass
+class Result:
+    """What came of one kind of request since the last reset, and how many turns nobody could take."""
+
+    tally: Tally
+    missed: int = 0
+
+
 class Load:
-    """How much to ask for now. All rates are of the whole load, not per user."""
+    """How much to ask for now. All rates are of the whole load, not per user nor per process."""
 
     def __init__(self, values: Mapping[str, float] = DEFAULTS) -> None:
+        self.on_change: Callable[[], None] = lambda: None  # told after every change of rates or population
+        self.counts = {READS_NAME: Counts(), EVENTS_NAME: Counts()}  # since the process began, for Prometheus
         self._asked = dict(DEFAULTS)
         self._share = 1.0
         self.reads = Pace(0)
@@ -108,6 +131,23 @@ class Load:
     def _apply(self) -> None:
         self.reads.per_second = self._asked[READS] * self._share
         self.events.per_second = self._asked[EVENTS_RATE] * self._share
+        self.on_change()
+
+    def dials(self) -> dict[str, float]:
+        """All that another process needs to follow this one."""
+        return {**self._asked, "share": self._share}
+
+    def follow(self, dials: Mapping[str, float], slot: Slot) -> None:
+        """Do as another process says, and give only a slot of the turns."""
+        self.reads.slot = self.events.slot = slot
+        self._asked.update({dial: dials[dial] for dial in DEFAULTS})
+        self._share = dials["share"]
+        self._apply()
+
+    def count(self, kind: str, response_ms: float, failed: bool) -> None:
+        """A request was finished."""
+        (self.read_tally if kind == READS_NAME else self.event_tally).add(response_ms, failed)
+        self.counts[kind].add(response_ms / 1000, failed)
 
     def someone(self) -> int:
         """A user id, uniform over the population."""
@@ -127,8 +167,23 @@ class Load:
         """Start the tallies again from nothing."""
         self.read_tally = Tally()
         self.event_tally = Tally()
+        self.counts[READS_NAME].missed += self.reads.missed
+        self.counts[EVENTS_NAME].missed += self.events.missed
         self.reads.missed = self.events.missed = 0
         self._since = monotonic()
+
+    def results(self) -> dict[str, Result]:
+        """What came of this process's requests since the last reset."""
+        return {
+            READS_NAME: Result(self.read_tally, self.reads.missed),
+            EVENTS_NAME: Result(self.event_tally, self.events.missed),
+        }
+
+    def counts_now(self) -> dict[str, Counts]:
+        """What came of this process's requests since it began."""
+        return {
+            kind: self.counts[kind].plus(Counts(missed=now.missed)) for kind, now in self.results().items()
+        }
 
     def begin(self) -> None:
         """A test starts: forget the turns that were owed in the one before."""
@@ -139,8 +194,11 @@ class Load:
         """A test ends: whatever a shape had made of the load, the next one begins with the whole."""
         self.share = 1.0
 
-    def describe(self, users: int) -> dict[str, object]:
-        """The dials, and the tallies since the last reset, as `GET /load` answers them."""
+    def describe(self, users: int, results: Mapping[str, Result] | None = None) -> dict[str, object]:
+        """The dials, and the tallies since the last reset, as `GET /load` answers them.
+
+        `results` are those of several processes together; without them, this one's own.
+        """
         return {
             READS: self._asked[READS],
             EVENTS_RATE: self._asked[EVENTS_RATE],
@@ -148,8 +206,7 @@ class Load:
             "share": self._share,
             "users": users,
             "seconds": round(monotonic() - self._since, 3),
-            "reads": _describe(self.read_tally, self.reads),
-            "events": _describe(self.event_tally, self.events),
+            **{kind: _describe(result) for kind, result in (results or self.results()).items()},
         }
 
 
@@ -183,11 +240,12 @@ def check_range(value: float, low: float, high: float) -> float:
     return value
 
 
-def _describe(tally: Tally, pace: Pace) -> dict[str, object]:
+def _describe(result: Result) -> dict[str, object]:
+    tally = result.tally
     return {
         "count": tally.count,
         "failures": tally.failures,
-        "missed": pace.missed,
+        "missed": result.missed,
         "p50_ms": tally.percentile_ms(50),
         "p99_ms": tally.percentile_ms(99),
     }

@@ -4,7 +4,9 @@
     locust -f loadtest/locustfile.py --host http://127.0.0.1:8000 --headless --run-time 30s
 
 How much they ask for together: LOADTEST_READS_PER_SECOND (50), LOADTEST_EVENTS_PER_SECOND (10); how many they
-are: LOADTEST_USERS (10000); how that changes: LOADTEST_SHAPE. While it runs: `GET`/`PUT /load` on the web UI.
+are: LOADTEST_USERS (10000); how that changes: LOADTEST_SHAPE. While it runs: `GET`/`PUT /load` on the web UI, and
+`GET /metrics` for Prometheus. More than one process can carry the load (`--processes N`, or `--master` and any
+number of `--worker --master-host HOST`): the rates stay those of the whole.
 """
 
 from __future__ import annotations

@@ -2,11 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from time import monotonic
+from dataclasses import dataclass
+from time import monotonic, time
 
 from gevent import sleep  # type: ignore[import-untyped] # no type information in the package
 from gevent.event import Event  # type: ignore[import-untyped] # the same
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One process's part of a schedule that several share: every `of`-th turn, beginning with number `index`.
+
+    Turn number k of the whole is due at `origin` (unix time) + k / rate, by everybody's own clock: the processes need
+    not talk to each other for their turns to interleave. `of` 0 means no part at all.
+    """
+
+    index: int
+    of: int
+    origin: float
+
+    def after(self, last: float, per_second: float) -> float:
+        """The first own turn after the moment `last`, both by the monotonic clock; `per_second` is of the whole."""
+        period = self.of / per_second
+        since_origin = time() - monotonic() - self.origin
+        phase = self.index / per_second
+        # `last` was a turn of this grid, or any moment: a quarter more, and rounding errors cannot repeat a turn.
+        turn = math.floor((last + since_origin - phase) / period + 0.25) + 1
+        return turn * period + phase - since_origin
 
 
 class Pace:
@@ -18,10 +42,13 @@ class Pace:
     At overload, when no user is free as a turn comes, the turn is owed and the next free user takes it at
     once. At most a second's worth is owed; what exceeds that is `missed`. So the arrivals are open-loop for
     as long as there are users to spare, and `missed` says when that was no longer true.
+
+    With a `slot` this process gives only its part of the turns; `per_second` is still the rate of the whole.
     """
 
     def __init__(self, per_second: float) -> None:
         self._per_second = per_second
+        self._slot: Slot | None = None
         self._open = False
         self._owed = 0
         self._free_users: deque[Event] = deque()
@@ -35,8 +62,20 @@ class Pace:
 
     @per_second.setter
     def per_second(self, value: float) -> None:
-        self._per_second = value
-        self._changed.set()
+        if value != self._per_second:
+            self._per_second = value
+            self._changed.set()
+
+    @property
+    def slot(self) -> Slot | None:
+        """The part of the turns that this process gives; None means all."""
+        return self._slot
+
+    @slot.setter
+    def slot(self, value: Slot | None) -> None:
+        if value != self._slot:
+            self._slot = value
+            self._changed.set()
 
     def begin(self) -> None:
         """A test starts: forget what was owed; turns come as soon as the first user asks for one."""
@@ -66,17 +105,20 @@ class Pace:
         last = monotonic()
         while True:
             self._changed.clear()
-            per_second = self._per_second if self._open else 0.0
+            slot, whole = self._slot, self._per_second if self._open else 0.0
+            per_second = whole if slot is None else whole / slot.of if slot.of else 0.0
             if per_second <= 0:
                 self._changed.wait()
                 last = monotonic()
                 continue
-            due = last + 1 / per_second
+            due = last + 1 / per_second if slot is None else slot.after(last, whole)
             delay = due - monotonic()
             if delay <= 0:
                 sleep(0)
             elif self._changed.wait(timeout=delay):
-                last = max(last, monotonic() - 1 / max(self._per_second, per_second))
+                # A slot's next turn follows from the clock alone; without one it follows from the last turn.
+                before = 0.0 if self._slot else 1 / max(self._per_second, per_second)
+                last = max(last, monotonic() - before)
                 continue
             self._give_turn(per_second)
             last = due

@@ -71,7 +71,10 @@ def _server(text: str) -> Server:
 
 
 def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, tuple[str, int] | None, bool]:
-    """The plan, the metrics port, and whether the end of stdin is the end. Bad arguments end the process: one line on stderr, exit code 2."""
+    """The plan, the metrics port, and whether the end of stdin is the end.
+
+    Bad arguments end the process: one line on stderr, exit code 2.
+    """
     parser = _Parser(
         prog="probe", description="Open-loop latency probe; one JSON line a second.", allow_abbrev=False
     )
