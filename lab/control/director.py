@@ -5,10 +5,9 @@ The story: wait until everything answers, calibrate, empty the store, let keys g
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from contextlib import AbstractContextManager
-from typing import Any
 
 from lab.control.config import Config, ServerAddresses
 from lab.control.metrics import ControlMetrics
@@ -24,7 +23,7 @@ UNKNOWN_S = 5.0
 
 
 class _Halted(Exception):
-    """The story was broken off by a person, or the director ends."""
+    """The story was broken off, or the director ends."""
 
 
 class Director(threading.Thread):
@@ -35,13 +34,15 @@ class Director(threading.Thread):
         addresses: ServerAddresses,
         config: Config,
         metrics: ControlMetrics,
-        turn: AbstractContextManager[Any],
+        turn: threading.Lock,
     ) -> None:
         super().__init__(name=f"director-{addresses.name}", daemon=True)
         self.stage = stage = Stage(addresses, config, metrics)
         self._turn = turn
         self._story_due = config.story == "on"
         self._halt, self._ended = threading.Event(), threading.Event()
+        self._lease_end = 0.0
+        self._still = threading.Event()
         self._watched = Store(addresses.store, config.store_timeout_seconds)
         self._watcher = StoreWatcher(
             stage.server,
@@ -49,6 +50,7 @@ class Director(threading.Thread):
             config.slowlog_threshold_us,
             stage.tell_up,
             lambda command, seconds: metrics.slow(stage.server, command, seconds),
+            lambda: self._leased,
         )
 
     def run(self) -> None:
@@ -84,9 +86,49 @@ class Director(threading.Thread):
             self._halt.set()  # the thread itself lets everything rest when it is out of the story
         return "Stopped."
 
+    def lease(self, seconds: float) -> None:
+        """Keep still for so long: somebody else, a run of the lab, has the scene. Ask again to prolong it.
+
+        A story that is being told is broken off, and told from the beginning afterwards.
+        """
+        self._lease_end = time.monotonic() + seconds
+
+    def await_stillness(self, seconds: float) -> None:
+        """Wait until the lease is kept. Raises `Refused` if it takes too long."""
+        if self.stage.phase not in ("absent", "waiting") and not self._still.wait(seconds):
+            raise Refused(f"{self.stage.server} is busy and does not come to rest. Try again.")
+
+    def resume(self) -> None:
+        """End the lease."""
+        self._lease_end = 0.0
+
+    @property
+    def _leased(self) -> bool:
+        return time.monotonic() < self._lease_end
+
+    def _keep_still(self) -> None:
+        stage = self.stage
+        with stage.acting:
+            stage.phase = "leased"
+        if self._story_due:
+            stage.rest()
+        self._still.set()
+        try:
+            while self._leased:
+                with contextlib.suppress(
+                    StackError
+                ):  # the run restarts and measures; looking on is all we do
+                    stage.observe()
+                self._sleep(TICK_S / 2)
+        finally:
+            self._still.clear()
+            stage.phase = "running"
+
     def _turn_over(self) -> None:
         stage = self.stage
         try:
+            if self._leased:
+                self._keep_still()
             if self._halt.is_set():
                 self._story_due = False
                 stage.phase = "running"
@@ -98,9 +140,9 @@ class Director(threading.Thread):
             self._pause(TICK_S)
         except StackError as error:
             stage.trouble = str(error)
-            if self._story_due:
+            if self._story_due and not self._leased:
                 stage.phase = "retrying"
-            self._sleep(RETRY_S if self._story_due else TICK_S)
+            self._sleep(RETRY_S if self._story_due and not self._leased else TICK_S)
         except _Halted:
             if self._ended.is_set():
                 raise
@@ -127,12 +169,16 @@ class Director(threading.Thread):
         with stage.acting:
             stage.phase = "queued"
             stage.awake, stage.asked, stage.paused, stage.target = True, 0.0, False, 0
-        with self._turn:
+        while not self._turn.acquire(timeout=0.1):
+            self._pause(TICK_S)
+        try:
             self._pause(0)
             stage.phase = "calibrating"
             stage.clients.ready()
             stage.act("story")
             stage.tuning = found = tune(stage.clients, config, self._load, self._pause)
+        finally:
+            self._turn.release()
         stage.metrics.cost.labels(stage.server).set(found.cost_s)
         stage.phase = "emptying"
         web.warm(0, restart=False, seconds=FILL_S, check=lambda: self._pause(0))
@@ -157,7 +203,7 @@ class Director(threading.Thread):
         """Sleep, and go on looking; raises `_Halted` when the story was broken off."""
         end = time.monotonic() + seconds
         while True:
-            if self._halt.is_set():
+            if self._halt.is_set() or self._leased:
                 raise _Halted
             left = end - time.monotonic()
             if left <= 0:

@@ -26,18 +26,26 @@ class SlowlogReader:
     def __init__(self, store: Store, threshold_us: int) -> None:
         self._store = store
         self._threshold_us = threshold_us
+        self._configured = False
         self._life: tuple[str, int] | None = None
         self._known: dict[str, None] | None = None
         self.lives = 0
         """How many lives of the server were seen; a restart adds one."""
 
-    def new_entries(self) -> list[Entry]:
-        """Entries since the last call. Raises `StackError` when the store does not answer."""
+    def new_entries(self, hands_off: bool = False) -> list[Entry]:
+        """Entries since the last call; with `hands_off` the log's settings are left alone.
+
+        Raises:
+            StackError: the store does not answer.
+        """
         run, uptime = self._store.life()
         if self._life is None or run != self._life[0] or uptime < self._life[1]:
-            self._store.configure_slowlog(self._threshold_us, LENGTH)  # a new life has its own defaults again
             self.lives += 1
+            self._configured = False  # a new life has its own defaults again
         self._life = run, uptime
+        if not self._configured and not hands_off:
+            self._store.configure_slowlog(self._threshold_us, LENGTH)
+            self._configured = True
         entries = self._store.slowlog(LENGTH)
         known = self._known
         if known is None:
@@ -53,7 +61,8 @@ class SlowlogReader:
 class StoreWatcher(threading.Thread):
     """Looks at one store every two seconds, on a connection of its own: it may have to wait in line.
 
-    `tell_up(up, lives)` after every look; `tell_entry(command, seconds)` for each new entry of the slow log.
+    `tell_up(up, lives)` after every look; `tell_entry(command, seconds)` for each new entry of the slow log. The log's
+    settings are left alone while `hands_off()`.
     """
 
     def __init__(
@@ -63,17 +72,18 @@ class StoreWatcher(threading.Thread):
         threshold_us: int,
         tell_up: Callable[[bool, int], None],
         tell_entry: Callable[[str, float], None],
+        hands_off: Callable[[], bool],
     ) -> None:
         super().__init__(name=f"slowlog-{name}", daemon=True)
         self._reader = SlowlogReader(store, threshold_us)
-        self._tell_up, self._tell_entry = tell_up, tell_entry
+        self._tell_up, self._tell_entry, self._hands_off = tell_up, tell_entry, hands_off
         self._ended = threading.Event()
 
     def run(self) -> None:
         """Until `end`."""
         while not self._ended.is_set():
             try:
-                for _, _, command, micros in self._reader.new_entries():
+                for _, _, command, micros in self._reader.new_entries(self._hands_off()):
                     self._tell_entry(command, micros / 1e6)
                 self._tell_up(True, self._reader.lives)
                 pause = EVERY_S

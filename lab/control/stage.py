@@ -33,7 +33,7 @@ class Stage:
     """State and actions of one server. `acting` is held while something is changed.
 
     `phase` is ``absent`` (its host name does not resolve), ``waiting`` (not ready yet), ``queued``,
-    ``calibrating``, ``emptying`` or ``retrying`` (the story), or ``running``.
+    ``calibrating``, ``emptying`` or ``retrying`` (the story), ``leased`` (to a run of the lab), or ``running``.
     """
 
     def __init__(self, addresses: ServerAddresses, config: Config, metrics: ControlMetrics) -> None:
@@ -208,6 +208,8 @@ class Stage:
     def _must_be_free(self) -> None:
         if self.phase in ("absent", "waiting"):
             raise Refused(f"{self.server} is not ready yet.")
+        if self.phase == "leased":
+            raise Refused("A run of the lab has the scene: this will be possible afterwards.")
         if not self.free:
             raise Refused("The story is beginning: this will be possible in a few seconds.")
 

@@ -56,7 +56,7 @@ def tune(
     one_scan_s = clients.store.scan_cost_us(NOBODY, config.scan_count, 0.3) / 1e6
     # From an empty queue to an empty queue: whole events only.
     drained, before = clients.look().finished, clients.store.snapshot()
-    load(min(MOST_EVENTS, BUSY_SHARE / (PATTERNS_PER_EVENT * one_scan_s)))
+    load(min(MOST_EVENTS, BUSY_SHARE * idle.threads / (PATTERNS_PER_EVENT * one_scan_s)))
     pause(config.calibration_seconds)
     load(0.0)
     drain(clients, pause)

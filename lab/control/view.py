@@ -25,6 +25,7 @@ def status(stage: Stage) -> str:
         "queued": "Waiting for its turn to calibrate.",
         "calibrating": "Calibrating: measuring what a scanned key costs here.",
         "emptying": "Calibrated. Emptying the store.",
+        "leased": "A run of the lab has the scene; nothing is changed from here.",
         "retrying": f"Trying again: {stage.trouble}",
     }
     if stage.phase in story:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from http import HTTPStatus
 from typing import Any
 
@@ -24,6 +25,8 @@ from lab.errors import StackError
 
 BODY_MAX = 4096
 RATE_MAX = 10_000.0
+LEASE_MAX_S = 600.0
+STILL_S = 8.0
 
 
 class BadRequest(Exception):
@@ -154,6 +157,26 @@ def _add_acting(app: Flask, directors: dict[str, Director]) -> None:
         for director in _present(directors):
             director.halt()
         return _json({"said": "Everything stops: no events, no growth."})
+
+    @app.post("/api/pause")
+    def pause() -> Response:
+        """For `lab run --stack compose`: a lease, so that the scene goes on by itself should the run die."""
+        seconds = _body("seconds")["seconds"]
+        if type(seconds) not in (int, float) or not 0 < seconds <= LEASE_MAX_S:
+            raise BadRequest(f"seconds must be a number above 0, at most {LEASE_MAX_S:.0f}")
+        for director in _present(directors):
+            director.lease(float(seconds))
+        end = time.monotonic() + STILL_S
+        for director in _present(directors):
+            director.await_stillness(max(0.0, end - time.monotonic()))
+        return _json({"said": "The directors keep still."})
+
+    @app.post("/api/resume")
+    def resume() -> Response:
+        _body()
+        for director in _present(directors):
+            director.resume()
+        return _json({"said": "The directors go on."})
 
     @app.post("/api/start")
     def start() -> Response:
