@@ -47,7 +47,7 @@ class CgroupUsage:
         self, by_part: Mapping[str, list[Container]], proc: Path = PROC, cgroups: Path = CGROUPS
     ) -> None:
         self._folders = {
-            part: [_folders(container.pid, proc, cgroups) for container in containers]
+            part: [_folders(container, proc, cgroups) for container in containers]
             for part, containers in by_part.items()
         }
 
@@ -66,10 +66,13 @@ class CgroupUsage:
         """Nothing is held open."""
 
 
-def _folders(pid: int, proc: Path, cgroups: Path) -> tuple[Path, Path]:
-    """Where the kernel keeps a process's books of CPU and of memory. Raises OSError where that is out of sight."""
+def _folders(container: Container, proc: Path, cgroups: Path) -> tuple[Path, Path]:
+    """Where the kernel keeps a container's books of CPU and of memory. Raises OSError where that is out of sight.
+
+    Their paths hold the container's id. If not, the process number is one of another machine, and means nothing here.
+    """
     paths: dict[str, str] = {}
-    for line in (proc / str(pid) / "cgroup").read_text().splitlines():
+    for line in (proc / str(container.pid) / "cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         for controller in controllers.split(","):
             paths[controller] = path
@@ -78,8 +81,8 @@ def _folders(pid: int, proc: Path, cgroups: Path) -> tuple[Path, Path]:
     else:
         cpu = memory = cgroups / paths[""][1:]
     _cpu(cpu)
-    if cpu.resolve() == cgroups.resolve():
-        raise FileNotFoundError("the container's own books cannot be told from the whole machine's")
+    if container.id not in str(cpu):
+        raise FileNotFoundError(f"{cpu} is not about {container.service}")
     return cpu, memory
 
 

@@ -1,0 +1,123 @@
+"""A stand-in for the `docker` command: containers are processes of this machine, described in a folder.
+
+FAKE_DOCKER names the folder:
+    containers.json   [{service, id, ports: {inside: outside}, env, health, pid, restart: [command]}]
+    calls.log         written: one JSON list of words a call
+    events.log        what `docker events` goes on printing; `restart` appends the end of what it restarted
+    fail.json         {"words": "compose ps", "said": "text on stderr", "code": 1}: that call fails
+    array             if it exists, `compose ps` answers as before Compose 2.21
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(os.environ["FAKE_DOCKER"])
+
+
+def containers() -> list[dict[str, Any]]:
+    return list(json.loads((FOLDER / "containers.json").read_text()))
+
+
+def inspected(container: dict[str, Any]) -> dict[str, Any]:
+    ports = {
+        f"{inside}/tcp": [{"HostIp": "0.0.0.0", "HostPort": str(outside)}]
+        for inside, outside in container["ports"].items()
+    }
+    return {
+        "Id": container["id"],
+        "State": {"Pid": container.get("pid", 0), "Health": {"Status": container.get("health", "healthy")}},
+        "Config": {
+            "Env": [f"{name}={value}" for name, value in container.get("env", {}).items()],
+            "Labels": {"com.docker.compose.service": container["service"]},
+        },
+        "NetworkSettings": {
+            "Networks": {"default": {"IPAddress": container.get("address", "")}},
+            "Ports": {**ports, "9999/tcp": None},
+        },
+    }
+
+
+def restart(identity: str) -> None:
+    found = containers()
+    for container in found:
+        if container["id"] == identity:
+            os.kill(container["pid"], signal.SIGTERM)
+            while Path(f"/proc/{container['pid']}/stat").exists() and "Z" not in _state(container["pid"]):
+                time.sleep(0.02)
+            with (FOLDER / "events.log").open("a") as log:
+                event = {"id": identity, "status": "die", "Actor": {"Attributes": {"exitCode": "143"}}}
+                log.write(json.dumps(event) + "\n")
+            with (FOLDER / "restarted.log").open("ab") as sink:
+                child = subprocess.Popen(
+                    container["restart"],
+                    stdin=subprocess.DEVNULL,
+                    stdout=sink,
+                    stderr=sink,
+                    start_new_session=True,
+                )
+            container["pid"] = child.pid
+    (FOLDER / "containers.json").write_text(json.dumps(found))
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
+
+
+def follow_events() -> None:
+    (FOLDER / "events.log").touch()
+    with (FOLDER / "events.log").open() as log:
+        while True:
+            if line := log.readline():
+                print(line, end="", flush=True)
+            else:
+                time.sleep(0.05)
+
+
+def stats(words: list[str]) -> None:
+    for container in containers():
+        if container["id"] in words:
+            row = {"ID": container["id"], "CPUPerc": "12.50%", "MemUsage": "10MiB / 1GiB"}
+            print(json.dumps(row))
+
+
+def main(words: list[str]) -> int:
+    with (FOLDER / "calls.log").open("a") as log:
+        log.write(json.dumps(words) + "\n")
+    if (FOLDER / "fail.json").exists():
+        fail = json.loads((FOLDER / "fail.json").read_text())
+        if " ".join(words).startswith(fail["words"]):
+            print(fail["said"], file=sys.stderr)
+            return int(fail["code"])
+    if words[:2] == ["compose", "ps"]:
+        listed = [{"ID": c["id"][:12], "Service": c["service"], "State": "running"} for c in containers()]
+        print(json.dumps(listed) if (FOLDER / "array").exists() else "\n".join(map(json.dumps, listed)))
+    elif words[0] == "inspect":
+        found = [c for identity in words[1:] for c in containers() if c["id"].startswith(identity)]
+        print(json.dumps([inspected(container) for container in found]))
+    elif words[0] == "restart":
+        restart(words[-1])
+    elif words[0] == "events":
+        follow_events()
+    elif words[0] == "stats":
+        stats(words)
+    elif words[0] == "exec":
+        inside = words[words.index("python") + 1 :]
+        os.chdir(os.environ["FAKE_DOCKER_ROOT"])
+        os.execv(sys.executable, [sys.executable, *inside])
+    else:
+        print(f"the stand-in does not know: {words}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
