@@ -12,7 +12,7 @@ up: ## Look at the machine, start the whole stack on Docker, say where things ar
 	@python3 -m lab.up
 
 down: ## Stop the stack and remove what it left: containers, volumes, network
-	docker compose --profile valkey --profile keydb down --volumes --remove-orphans
+	docker compose --profile valkey --profile keydb --profile distributed down --volumes --remove-orphans
 
 test: venv ## Everything that needs no Docker
 	$(PY) -m pytest

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.compose.stack import PROFILE_OPTIONS, Stack
+from tests.compose.stack import EVERYTHING, PROFILE_OPTIONS, Stack
 
 collect_ignore_glob = [] if os.environ.get("LAB_ENGINE") else ["test_stack_*.py"]
 
@@ -18,7 +18,7 @@ def stack() -> Iterator[Stack]:
     """The stack without its story, every profile on, healthy; taken down after the last test."""
     stack = Stack()
     stack.environ["CONTROL_STORY"] = "off"
-    stack.compose("--profile", "*", "down", "--volumes", "--remove-orphans", check=False)
+    stack.compose(*EVERYTHING, "down", "--volumes", "--remove-orphans", check=False)
     try:
         began = time.monotonic()
         stack.compose(*PROFILE_OPTIONS, "up", "--detach", "--wait", "--wait-timeout", "180")
@@ -28,4 +28,4 @@ def stack() -> Iterator[Stack]:
             pytest.exit(f"kept: COMPOSE_PROJECT_NAME={stack.environ['COMPOSE_PROJECT_NAME']}", 0)
     finally:
         if not os.environ.get("LAB_KEEP_STACK"):
-            stack.compose(*PROFILE_OPTIONS, "down", "--volumes", "--remove-orphans", check=False)
+            stack.compose(*EVERYTHING, "down", "--volumes", "--remove-orphans", check=False)

@@ -201,6 +201,7 @@ def waiting_is_for_health(model: Model) -> list[str]:
 def profiles_are_whole(model: Model) -> list[str]:
     """A profile holds a store and its whole storefront; everything else starts without being asked for."""
     wanted = {part + profile: [profile] for profile in PROFILES for part in PARTS}
+    wanted |= {f"locust-worker-{server}": ["distributed"] for server in ("dragonfly", "redis")}
     return [
         f"{name}: {service.get('profiles', [])}"
         for name, service in _services(model)

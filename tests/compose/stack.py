@@ -27,6 +27,7 @@ PORTS = (
     "LOCUST_KEYDB_PORT",
 )
 PROFILE_OPTIONS = ["--profile", "valkey", "--profile", "keydb"]
+EVERYTHING = [*PROFILE_OPTIONS, "--profile", "distributed"]
 
 
 def free_ports(count: int) -> list[int]:

@@ -1,0 +1,130 @@
+"""The health check of the Python containers: green only for what it was asked to see. Needs no Docker."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from lab.preflight import ROOT
+
+Serve = Callable[[int, str], str]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Starts a server that gives one answer; its URL."""
+    servers: list[ThreadingHTTPServer] = []
+
+    def start(status: int, body: str) -> str:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(body.encode())
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_port}/metrics"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def check(*arguments: str) -> tuple[int, str]:
+    """Run it as a container does: exit code, and what it said."""
+    done = subprocess.run(
+        [sys.executable, "-SI", str(ROOT / "app" / "health.py"), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert len(done.stdout.splitlines()) == 1, "Docker keeps the line"
+    return done.returncode, done.stdout
+
+
+def test_answer_200_is_healthy(serve: Serve) -> None:
+    """200 is enough when nothing else is asked."""
+    assert check(serve(200, "")) == (0, "ok\n")
+
+
+@pytest.mark.parametrize("status", [204, 302, 404, 500, 503])
+def test_any_other_answer_is_not(status: int, serve: Serve) -> None:
+    """Whatever is not 200 is no health, and the status is named."""
+    code, said = check(serve(status, ""))
+    assert code == 1
+    assert str(status) in said
+
+
+def test_nobody_there_is_unhealthy() -> None:
+    """A port nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+    assert check(f"http://127.0.0.1:{port}/")[0] == 1
+
+
+def test_silence_is_unhealthy_before_docker_gives_up() -> None:
+    """A process that accepts and never answers, as one that is stopped: red within Docker's five seconds."""
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        began = time.monotonic()
+        code, said = check(f"http://127.0.0.1:{held.getsockname()[1]}/")
+        assert (code, time.monotonic() - began < 5) == (1, True), said
+
+
+@pytest.mark.parametrize("noise", ["hello\r\n", "HTTP/1.1\r\n\r\n", ""])
+def test_what_is_not_http_is_unhealthy(noise: str) -> None:
+    """An answer in another language is one line and red."""
+    with socket.create_server(("127.0.0.1", 0)) as held:
+
+        def answer() -> None:
+            connection, _ = held.accept()
+            connection.recv(1000)
+            connection.sendall(noise.encode())
+            connection.close()
+
+        threading.Thread(target=answer, daemon=True).start()
+        assert check(f"http://127.0.0.1:{held.getsockname()[1]}/")[0] == 1
+
+
+def test_contains_looks_into_the_answer(serve: Serve) -> None:
+    """The text must be there; spaces do not count."""
+    url = serve(200, '{"state": "running"}')
+    assert check(url, "--contains", '"state":"running"')[0] == 0
+    assert check(url, "--contains", '"state":"stopped"')[0] == 1
+
+
+@pytest.mark.parametrize(("seconds", "code"), [(0, 0), (5, 0), (60, 1), (3600, 1)])
+def test_fresh_tells_a_loop_that_runs_from_one_that_hangs(seconds: int, code: int, serve: Serve) -> None:
+    """A heartbeat of a moment ago is health; one that stands still is not, however promptly it is served."""
+    url = serve(
+        200, f"# TYPE beat_seconds gauge\nbeat_seconds_total 1\nbeat_seconds {time.time() - seconds}\n"
+    )
+    assert check(url, "--fresh", "beat_seconds")[0] == code
+
+
+def test_fresh_without_the_metric_is_unhealthy(serve: Serve) -> None:
+    """No heartbeat at all is none."""
+    assert check(serve(200, "other 1\n"), "--fresh", "beat_seconds")[0] == 1
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads Linux's table of connections")
+def test_connected_sees_connections_to_a_port() -> None:
+    """Green while a connection to the port stands, red before it and after it."""
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+        assert check("--connected", str(port))[0] == 1
+        with socket.create_connection(("127.0.0.1", port)):
+            assert check("--connected", str(port))[0] == 0

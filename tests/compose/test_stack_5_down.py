@@ -1,0 +1,85 @@
+"""More processes for the load, what `make up` prints, and in the end: nothing is left."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from lab.preflight import ROOT
+from tests.compose.stack import EVERYTHING, Stack, until
+
+
+def test_make_up_prints_addresses_time_and_memory(stack: Stack) -> None:
+    """On the running stack: each address that is printed answers, and there are a time and a memory."""
+    done = subprocess.run(
+        [sys.executable, "-m", "lab.up"],
+        cwd=ROOT,
+        env={**stack.environ, "COMPOSE_PROFILES": "valkey,keydb"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "MISS" not in done.stdout
+    addresses = re.findall(r"http://127\.0\.0\.1:(\d+)", done.stdout)
+    asked = {value for name, value in stack.environ.items() if name.endswith("_PORT")}
+    assert set(addresses) <= asked
+    assert len(addresses) == 8
+    assert re.search(r"healthy after \d+ s: 29 services", done.stdout)
+    assert re.search(r"memory: \d\.\d\d GB", done.stdout)
+
+
+def test_make_up_names_what_is_not_healthy(stack: Stack) -> None:
+    """A service that does not come up: its name and what its health check said, and exit code 3."""
+    done = subprocess.run(
+        [sys.executable, "-m", "lab.up"],
+        cwd=ROOT,
+        env={**stack.environ, "CONTROL_STORY": "perhaps"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 3, done.stdout[-3000:]
+    assert "control: " in done.stderr
+    stack.compose("up", "--detach", "--wait")
+
+
+def test_workers_carry_the_load_between_them(stack: Stack) -> None:
+    """Profile distributed, scaled to two: both have users, and the rate is what was asked for, not twice that."""
+    stack.environ["LOCUST_MASTER"] = "true"
+    stack.compose(
+        "--profile", "distributed", "up", "--detach", "--wait", "--wait-timeout", "120",
+        "--scale", "locust-worker-redis=2", "locust-redis", "locust-worker-redis",
+    )  # fmt: skip
+
+    def workers() -> int:
+        rows = stack.get("LOCUST_REDIS_PORT", "/stats/requests")["workers"]
+        return sum(row["user_count"] > 0 for row in rows) if rows else 0
+
+    until(lambda: workers() == 2, "two workers with users", 60)
+    body = json.dumps({"reads_per_second": 20, "events_per_second": 0}).encode()
+    code = (
+        "import urllib.request as u\n"
+        f"r=u.Request('http://locust-redis:8089/load',{body!r},{{'Content-Type':'application/json'}},method='PUT')\n"
+        "print(u.urlopen(r,timeout=10).status)"
+    )
+    assert stack.inside("probe-redis", code) == "200"
+    reads = 'http_server_request_duration_seconds_count{job="web",server="redis",http_request_method="GET"}'
+    rate = f"sum(rate({reads}[10s]))"
+    assert until(lambda: stack.value(rate) > 15, rate, 40)
+    assert stack.value(rate) == pytest.approx(20, rel=0.2)
+    assert stack.health("locust-redis") == "healthy"
+
+
+def test_down_leaves_nothing(stack: Stack) -> None:
+    """No container, no volume, no network of the project."""
+    stack.compose(*EVERYTHING, "down", "--volumes", "--remove-orphans")
+    label = f"label=com.docker.compose.project={stack.environ['COMPOSE_PROJECT_NAME']}"
+    for kind in (["ps", "--all"], ["volume", "ls"], ["network", "ls"]):
+        assert stack.docker(*kind, "--quiet", "--filter", label) == ""
