@@ -1,0 +1,1 @@
+"""Grafana: provisioning files, and dashboards that Python makes (`python -m grafana.generate`)."""

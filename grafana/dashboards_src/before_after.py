@@ -1,0 +1,207 @@
+"""*Before and after*: the same load and the same number of keys under two strategies."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+from grafana.dashboards_src.board import board
+from grafana.panels import Query, lines, number, states
+from grafana.plots import scatter
+from grafana.promql import HERE, per_second, quantile, while_strategy, zero, zero_by
+
+BYSTANDER = f"server:probe_latency:p99_10s{{{HERE}}}"
+KEYS = f"server:store_keys:sum{{{HERE}}}"
+FULL = f"{KEYS} > 0.8 * max_over_time({KEYS}[$__range])"
+"""A fair comparison needs the same key count: only moments near the largest of the time shown."""
+
+DONE = f'outcome="done", {HERE}'
+PER_EVENT = (
+    " / on (server, strategy) ("
+    + per_second("cache_invalidation_events_total", DONE, "server, strategy")
+    + " > 0)"
+)
+
+
+def typical(strategy: str) -> str:
+    """The median p99 over the time shown, while ``strategy`` was in force and the store was nearly full."""
+    moments = f"({while_strategy(BYSTANDER, strategy)}) and on (server) ({FULL})"
+    return f"quantile_over_time(0.5, ({moments})[$__range:5s])"
+
+
+def build() -> Dashboard:
+    """The dashboard."""
+    return board(
+        "before-after",
+        "The same keys, the same events, another way to find what to remove. What changed, and what did not?",
+        [
+            number(
+                "p99 under SCAN, with many keys",
+                "The typical p99 of a bystander while **scan** was in force and the key count was within 20 % of "
+                "its largest in the time shown. Only equal key counts may be compared.",
+                [Query(zero(typical("scan")), "scan")],
+                unit="s",
+                width=6,
+                at_once=True,
+                zero_means="not tried yet",
+                steps=((None, "red"),),
+            ),
+            number(
+                "p99 under the index, with many keys",
+                "The same for **index**. Switch the strategy on the control page, wait half a minute, and it "
+                "appears.",
+                [Query(zero(typical("index")), "index")],
+                unit="s",
+                width=6,
+                at_once=True,
+                zero_means="not tried yet",
+                steps=((None, "green"),),
+            ),
+            number(
+                "SCAN against index",
+                "How many times longer the slowest hundredth of reads took under SCAN, at the same key count. The "
+                "lab's claim is 12.5 and more at 200 000 keys.",
+                [Query(zero(f"({typical('scan')}) / on (server) ({typical('index')})"), "times")],
+                unit="suffix: ×",
+                width=6,
+                at_once=True,
+                zero_means="needs both",
+            ),
+            number(
+                "Cached keys now",
+                "A comparison at few keys shows nothing: with few keys SCAN is harmless too, which is why no test "
+                "had found it.",
+                [Query(KEYS, "cached keys")],
+                unit="short",
+                width=6,
+            ),
+            states(
+                "What was in force",
+                "Read the panels below against this bar. Nothing else was changed at those moments: no restart, no "
+                "other load, no fewer keys.",
+                [
+                    Query(
+                        f'max by (strategy) (cache_invalidation_strategy{{job="invalidator", {HERE}}})',
+                        "{{strategy}}",
+                    )
+                ],
+                on="in force",
+                off="not in force",
+                good=None,
+            ),
+            lines(
+                "p99 of a bystander, and the number of keys",
+                "At the switch from scan to index p99 drops within seconds while the keys stay. That, not the "
+                "restart, is the proof: a restart also took the keys away.",
+                [
+                    Query(zero(while_strategy(BYSTANDER, "scan")), "under scan"),
+                    Query(while_strategy(BYSTANDER, "index"), "under index"),
+                    Query(KEYS, "cached keys", right="short"),
+                ],
+                unit="s",
+                width=24,
+                height=11,
+                log=True,
+                limit=0.01,
+            ),
+            scatter(
+                "p99 against the number of keys, under both",
+                "The two clouds are the two strategies. Under SCAN p99 follows the keys and bends upwards at the "
+                "knee; under the index it does not know how many keys there are. This one picture is the case.",
+                Query(KEYS, "cached keys"),
+                [
+                    Query(while_strategy(BYSTANDER, "scan"), "under scan"),
+                    Query(while_strategy(BYSTANDER, "index"), "under index"),
+                ],
+                x_unit="short",
+                unit="s",
+            ),
+            lines(
+                "Calls to the store for one event",
+                "The index trades one long walk for a few short look-ups. If its calls per event grew with the "
+                "number of keys, it would be no cure.",
+                [
+                    Query(
+                        zero_by(
+                            per_second("cache_invalidation_store_calls_total", by="server, strategy")
+                            + PER_EVENT,
+                            strategy="no events",
+                        ),
+                        "under {{strategy}}",
+                    )
+                ],
+                unit="short",
+                log=True,
+            ),
+            lines(
+                "Time of the store for all events, seconds a second",
+                "Execution of the commands that events need. Under SCAN it grows with the keys until the store has "
+                "nothing left for anybody else.",
+                [
+                    Query(
+                        zero(
+                            "sum by (server) (server_cmd:store_execution:rate10s"
+                            f'{{cmd=~"scan|keys|sscan|unlink|srem|multi|exec", {HERE}}})'
+                        ),
+                        "for events",
+                    ),
+                    Query(
+                        zero(f'sum by (server) (server_cmd:store_execution:rate10s{{cmd="get", {HERE}}})'),
+                        "for reads",
+                    ),
+                ],
+                unit="percentunit",
+            ),
+            lines(
+                "How long one event takes, p99",
+                "Also the events' own business gets better: under SCAN a user may see a stale page for seconds.",
+                [
+                    Query(
+                        zero_by(
+                            quantile(
+                                0.99,
+                                "cache_invalidation_duration_seconds",
+                                by="server, strategy",
+                                window="[30s]",
+                            )
+                            + " >= 0",
+                            strategy="no events",
+                        ),
+                        "under {{strategy}}",
+                    )
+                ],
+                unit="s",
+                log=True,
+            ),
+            lines(
+                "The price: what a write costs",
+                "The index is not free: each write also notes its key in the user's set. Look at p99 of SET before "
+                "and after, and at the memory on the store's own dashboard. (The lab writes the index under every "
+                "strategy, so that a switch needs no back-fill; the price shows under both.)",
+                [
+                    Query(
+                        zero(
+                            f'sum by (server) (server_operation:store_call:p99_30s{{db_operation_name="SET", {HERE}}})'
+                        ),
+                        "SET, p99",
+                    ),
+                    Query(
+                        zero(
+                            f'sum by (server) (server_operation:store_call:p99_30s{{db_operation_name="GET", {HERE}}})'
+                        ),
+                        "GET, p99",
+                    ),
+                ],
+                unit="s",
+                log=True,
+            ),
+            lines(
+                "Every server at once",
+                "p99 of the bystander of each server, whatever is chosen above. Leave one under SCAN as a control: "
+                "what happens to both has another cause.",
+                [Query("server:probe_latency:p99_10s", "{{server}}")],
+                unit="s",
+                log=True,
+                limit=0.01,
+            ),
+        ],
+    )

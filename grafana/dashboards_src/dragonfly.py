@@ -1,0 +1,227 @@
+"""*Dragonfly*: its own metrics, and the pipeline panels that led the original team astray."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+from grafana.dashboards_src.board import board
+from grafana.panels import Query, lines, number
+from grafana.plots import words
+from grafana.promql import HERE, per_second, zero, zero_by
+
+SHOWN = f'cmd=~"get|set|scan|keys|unlink|sscan|sadd|srem|exec|info", {HERE}'
+PIPELINED = per_second("dragonfly_pipeline_commands_total")
+ALL_COMMANDS = per_second("dragonfly_commands_processed_total")
+BYSTANDER = f"server:probe_latency:p99_10s{{{HERE}}}"
+
+PIPELINE = """### The wrong turn: "pipeline latency"
+
+The original team saw the panels *Pipeline latency* and *Pipeline length* climb and spent days on connection pools
+and pipelining. What the two panels below count are commands that Dragonfly found **queued behind others on the same
+connection**. A client that waits for each answer never makes such a queue, however long it waits: the panels stay
+flat through the whole incident. And where they do climb, they climb because everything does.
+
+*Ask of every panel: which of my clients can move it at all?*
+"""
+
+
+def build() -> Dashboard:
+    """The dashboard."""
+    return board(
+        "dragonfly",
+        "Dragonfly from the inside: many threads, each with its share of the keys, and fibers that take turns.",
+        [
+            number(
+                "Keys",
+                "All databases together. Remember the value at which p99 begins to climb.",
+                [Query(f"sum by (server) (dragonfly_db_keys{{{HERE}}})", "keys")],
+                unit="short",
+            ),
+            number(
+                "Commands in execution",
+                "Seconds of execution a second. Dragonfly's clock starts before a command is scheduled, so this "
+                "counts those who wait for a shard too: well above the number of threads, there is a queue.",
+                [Query(f"sum by (server) (server_cmd:store_execution:rate10s{{{HERE}}})", "commands")],
+                unit="none",
+                steps=((None, "green"), (1, "orange"), (2, "red")),
+            ),
+            number(
+                "Memory",
+                "What the keys take, index sets included. The lab's stores may use 1 GB and evict nothing.",
+                [Query(f"dragonfly_memory_used_bytes{{{HERE}}}", "used")],
+                unit="bytes",
+            ),
+            number(
+                "Clients",
+                "Connections. The invalidator opens one for each command in flight, so a climb follows the "
+                "backlog; it does not cause it.",
+                [
+                    Query(
+                        f'sum by (server) (dragonfly_connected_clients{{listener="main", {HERE}}})',
+                        "connected",
+                    )
+                ],
+                unit="short",
+            ),
+            number(
+                "Transactions in the queue",
+                "Commands that wait for their turn on a shard. SCAN lets others in every few microseconds, so the "
+                "queue is short although everybody waits.",
+                [Query(zero(f"sum by (server) (dragonfly_tx_queue_len{{{HERE}}})"), "waiting")],
+                unit="short",
+            ),
+            number(
+                "Running for",
+                "Time since the start. A restart empties the store: if p99 falls with it, was it the restart or "
+                "the keys?",
+                [Query(f"dragonfly_uptime_in_seconds{{{HERE}}}", "uptime")],
+                unit="s",
+            ),
+            lines(
+                "Commands a second",
+                "SCAN is rare, and each call is long: on Dragonfly COUNT counts **matches**, so a pattern that "
+                "matches little walks on for up to 50 ms a call.",
+                [Query(f"sum by (server, cmd) (server_cmd:store_commands:rate10s{{{SHOWN}}})", "{{cmd}}")],
+                unit="ops",
+                log=True,
+            ),
+            lines(
+                "Commands in execution, by command",
+                "By Little's law: how many of each kind are being carried out at a time. Many SCANs at once, each "
+                "a little ahead, and everybody else between them.",
+                [Query(f"sum by (server, cmd) (server_cmd:store_execution:rate10s{{{SHOWN}}})", "{{cmd}}")],
+                unit="none",
+                stacked=True,
+            ),
+            lines(
+                "Mean time by command",
+                "Includes the wait for the shard. GET gets slower here although it does no more than before: on "
+                "Dragonfly the victims look guilty, and their slow-log entries do too.",
+                [Query(f"sum by (server, cmd) (server_cmd:store_execution:mean_10s{{{SHOWN}}})", "{{cmd}}")],
+                unit="s",
+                log=True,
+            ),
+            lines(
+                "Slow log: entries a second by command",
+                "Commands that took longer than 10 ms. In the original incident nearly all were SCAN, 40 to 100 ms "
+                "each: the first clue that pointed the right way.",
+                [
+                    Query(
+                        zero_by(
+                            per_second("lab_slowlog_entries_total", by="server, command"), command="none"
+                        ),
+                        "{{command}}",
+                    )
+                ],
+                unit="ops",
+            ),
+            words(
+                PIPELINE,
+                title="About the pipeline panels",
+                teaches="Why the panels that looked most like the symptom say nothing about it.",
+                height=9,
+            ),
+            lines(
+                "Pipeline latency (the panel that misled), beside p99",
+                "Mean time of a pipelined command, and what a bystander's GET really takes. 0 where nothing was "
+                "pipelined. Does the lower line explain the upper?",
+                [
+                    Query(
+                        zero(
+                            per_second("dragonfly_pipeline_commands_duration_seconds")
+                            + f" / on (server) ({PIPELINED} > 0)"
+                        ),
+                        "pipeline latency",
+                    ),
+                    Query(BYSTANDER, "bystander's p99"),
+                ],
+                unit="s",
+            ),
+            lines(
+                "Pipeline length, and how many commands are pipelined at all",
+                "How many commands stand in connections' queues, and the share of all commands that ever did "
+                "(right axis). A panel about one in a thousand commands cannot explain what happens to all.",
+                [
+                    Query(
+                        zero(f"sum by (server) (dragonfly_pipeline_queue_length{{{HERE}}})"),
+                        "pipeline length",
+                    ),
+                    Query(
+                        zero(f"{PIPELINED} / on (server) ({ALL_COMMANDS} > 0)"),
+                        "share of commands that were pipelined",
+                        right="percentunit",
+                    ),
+                ],
+                unit="short",
+            ),
+            lines(
+                "Fibers: how long one waits for its turn",
+                "Each thread runs many fibers in turn. The mean delay of a switch is the crowd on the threads, "
+                "and closer to the cause than any pipeline: it grows with the SCANs in flight.",
+                [
+                    Query(
+                        zero(
+                            per_second("dragonfly_fiber_switch_delay_seconds_total")
+                            + " / on (server) ("
+                            + per_second("dragonfly_fiber_switch_total")
+                            + " > 0)"
+                        ),
+                        "mean delay",
+                    )
+                ],
+                unit="s",
+            ),
+            lines(
+                "Fibers that ran long without a break",
+                "A fiber that does not give way stops its whole thread. SCAN gives way often; this stays low "
+                "and rules out a blocked thread.",
+                [
+                    Query(zero(per_second("dragonfly_fiber_longrun_total")), "long runs a second"),
+                    Query(
+                        zero(per_second("dragonfly_fiber_longrun_seconds")),
+                        "share of time in them",
+                        right="percentunit",
+                    ),
+                ],
+                unit="ops",
+            ),
+            lines(
+                "Sending answers",
+                "Mean time to write one reply. If the network or slow readers were the cause, it would show here.",
+                [
+                    Query(
+                        zero(
+                            per_second("dragonfly_reply_duration_seconds")
+                            + " / on (server) ("
+                            + per_second("dragonfly_reply_total")
+                            + " > 0)"
+                        ),
+                        "one reply",
+                    )
+                ],
+                unit="s",
+            ),
+            lines(
+                "Bytes in and out",
+                "Traffic. It hardly changes during the incident, so the network can be ruled out.",
+                [
+                    Query(zero(per_second("dragonfly_net_input_bytes_total")), "in"),
+                    Query(zero(per_second("dragonfly_net_output_bytes_total")), "out"),
+                ],
+                unit="Bps",
+            ),
+            lines(
+                "Hits and misses",
+                "Does the cache still do its job? Misses after a restart or a burst of events are work for the "
+                "database, a second incident in waiting.",
+                [
+                    # Dragonfly reports each twice: in total, and by database.
+                    Query(zero(per_second("dragonfly_keyspace_hits_total", f'db="", {HERE}')), "hits"),
+                    Query(zero(per_second("dragonfly_keyspace_misses_total", f'db="", {HERE}')), "misses"),
+                ],
+                unit="ops",
+            ),
+        ],
+        servers="label_values(dragonfly_uptime_in_seconds, server)",
+        first="dragonfly",
+    )

@@ -1,0 +1,209 @@
+"""*Where did the time go*: the client's p99 against what the store says it spent."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+from grafana.dashboards_src.board import board
+from grafana.panels import Query, lines, number
+from grafana.plots import heat, service_graph, slow_traces
+from grafana.promql import HERE, WINDOW, per_second, quantile, zero, zero_by
+
+P99 = f"server:probe_latency:p99_10s{{{HERE}}}"
+FLOOR = f"server:probe_latency:floor_1h{{{HERE}}}"
+EXECUTION = f'sum by (server) (server_cmd:store_execution:mean_10s{{cmd="get", {HERE}}})'
+DONE = f'outcome="done", {HERE}'
+SHOWN = f'cmd=~"get|set|scan|keys|unlink|sscan|sadd|exec", {HERE}'
+IN_STORE = f"server_cmd:store_execution:rate10s{{{HERE}}}"
+SPANS = (
+    "histogram_quantile(0.99, sum by (server, span_name, le) (label_replace("
+    'rate(traces_spanmetrics_latency_bucket{app_store_server="$server"}[30s]), '
+    '"server", "$1", "app_store_server", "(.*)"))) >= 0'
+)
+KNEE = f"max by (server) (lab_knee_keys{{{HERE}}} > 0)"
+
+
+def build() -> Dashboard:
+    """The dashboard."""
+    return board(
+        "where-time-goes",
+        "A read takes far longer than the store needs to carry it out. Who has the rest?",
+        [
+            number(
+                "Share of a read that is waiting",
+                "Of the mean read: what exceeds the quietest ten seconds of the last hour. Near 100 % there is "
+                "nothing to gain from faster commands, a faster network or a bigger client.",
+                [Query(zero(f"server:waiting:share{{{HERE}}}"), "waiting")],
+                unit="percentunit",
+                width=6,
+                steps=((None, "green"), (0.5, "orange"), (0.8, "red")),
+            ),
+            number(
+                "Commands in the store at once",
+                "Seconds of execution a second, which by Little's law is the mean number of commands in execution. "
+                "On Redis, which has one thread for them, 1 means: no time left. Dragonfly also counts commands "
+                "that wait for a shard, so there it can exceed the threads.",
+                [Query(zero(f"sum by (server) ({IN_STORE})"), "commands")],
+                unit="none",
+                width=6,
+                steps=((None, "green"), (0.7, "orange"), (0.9, "red")),
+            ),
+            number(
+                "Keys, as a share of the knee",
+                "The control page measured what one key costs a SCAN and computed the key count at which the "
+                "events of a second need a second of the store. At 100 % under SCAN, waiting has no upper limit. "
+                "The index does not care.",
+                [Query(zero(f"server:store_keys:sum{{{HERE}}} / on (server) {KNEE}"), "of the knee")],
+                unit="percentunit",
+                width=6,
+                steps=((None, "green"), (0.7, "orange"), (1, "red")),
+            ),
+            number(
+                "A new event waits",
+                "Events not yet done, at the pace at which the last minute's were done. Past the knee it grows "
+                "as long as you look.",
+                [Query(zero(f"server:invalidation_events:drain_seconds{{{HERE}}}"), "to wait")],
+                unit="s",
+                width=6,
+                steps=((None, "green"), (2, "orange"), (5, "red")),
+            ),
+            lines(
+                "p99 of a bystander's GET, taken apart",
+                "**Execution**: the store's own mean for GET. **Network and loops**: what a read takes at the "
+                "quietest of times, less execution. **Waiting**: all the rest. Watch which of the three grows. "
+                "(On Dragonfly the store's clock starts before a command is scheduled, so part of the waiting "
+                "shows as execution.)",
+                [
+                    Query(zero(EXECUTION), "execution"),
+                    Query(zero(f"clamp_min({FLOOR} - on (server) ({EXECUTION}), 0)"), "network and loops"),
+                    Query(zero(f"clamp_min({P99} - on (server) {FLOOR}, 0)"), "waiting"),
+                ],
+                unit="s",
+                width=24,
+                height=11,
+                stacked=True,
+            ),
+            lines(
+                "GET: what clients see against what the store says",
+                "The same command from three sides, on a logarithmic scale: a distance of one line is a factor of "
+                "ten. When the upper lines climb and the lowest stays, the command did not become slower: it "
+                "stood in a queue.",
+                [
+                    Query(
+                        quantile(
+                            0.99,
+                            "db_client_operation_duration_seconds",
+                            f'db_operation_name="GET", {HERE}',
+                            window="[30s]",
+                        ),
+                        "application's p99",
+                        exemplars=True,
+                    ),
+                    Query(P99, "bystander's p99"),
+                    Query(zero(EXECUTION), "execution in the store, mean"),
+                ],
+                unit="s",
+                log=True,
+            ),
+            lines(
+                "What the store spends its time on",
+                "Seconds of execution a second by command. A few SCANs a second can take the whole of it, because "
+                "each walks every key. Under the index the same events hardly show.",
+                [Query(f"sum by (server, cmd) (server_cmd:store_execution:rate10s{{{SHOWN}}})", "{{cmd}}")],
+                unit="percentunit",
+                stacked=True,
+            ),
+            lines(
+                "Mean execution by command",
+                "The store's own view, without anybody's queue on Redis. Does GET get slower, or only those who "
+                "scan? On Dragonfly waiting for a shard is included: the victims seem guilty.",
+                [
+                    Query(
+                        f"avg by (server, cmd) (server_cmd:store_execution:mean_10s{{{SHOWN}}})",
+                        "{{cmd}}",
+                    )
+                ],
+                unit="s",
+                log=True,
+            ),
+            lines(
+                "Events: in work and not yet done",
+                "Each event starts when it arrives, however many are running, as in the original service. If the "
+                "store keeps up, there are few; if not, each new one slows all others and the line has no top. "
+                "(The lab pauses events at 2000.)",
+                [
+                    Query(
+                        zero(
+                            "max by (server) (cache_invalidation_events_in_flight"
+                            f'{{job="invalidator", {HERE}}})'
+                        ),
+                        "in work",
+                    ),
+                    Query(zero(f"server:invalidation_events:pending{{{HERE}}}"), "accepted, not yet done"),
+                ],
+                unit="short",
+            ),
+            heat(
+                "All reads, not only the slowest hundredth",
+                "Each column is a moment, each cell how many reads took that long. Two bands mean two kinds of "
+                "luck: those who met a SCAN and those who did not. An average would lie between them, where "
+                "nobody is.",
+                f'sum by (le) (rate(probe_latency_seconds_bucket{{from="intended", {HERE}}}{WINDOW}))',
+            ),
+            lines(
+                "What one event costs: calls to the store",
+                "Store calls per event. Under SCAN with a small COUNT hundreds, with a large one few but long; "
+                "under the index a handful, whatever the number of keys.",
+                [
+                    Query(
+                        zero_by(
+                            per_second("cache_invalidation_store_calls_total", by="server, db_operation_name")
+                            + " / on (server) group_left () ("
+                            + per_second("cache_invalidation_events_total", DONE)
+                            + " > 0)",
+                            db_operation_name="no events",
+                        ),
+                        "{{db_operation_name}}",
+                    )
+                ],
+                unit="short",
+                stacked=True,
+            ),
+            lines(
+                "How long an event takes",
+                "From its start to its end, retries included. Users see stale pages that long. Dots lead to "
+                "traces that show every call of one event.",
+                [
+                    Query(
+                        zero(quantile(q, "cache_invalidation_duration_seconds", window="[30s]") + " >= 0"),
+                        name,
+                    )
+                    for q, name in ((0.5, "half of them within"), (0.99, "99 of 100 within"))
+                ],
+                unit="s",
+                log=True,
+            ),
+            lines(
+                "p99 of spans, by name",
+                "Tempo makes these numbers from the traces: a span around **all** of an event (*invalidate user*), and "
+                "one around each call. When the calls of an event are short and many, only the sum hurts; when they "
+                "are long, look at which.",
+                [Query(zero_by(SPANS, span_name="none"), "{{span_name}}", exemplars=True)],
+                unit="s",
+                log=True,
+            ),
+            slow_traces(
+                "Events as traces",
+                "Newest first. Sort by duration and open one: web, invalidator and store in one picture. Count the "
+                "SCAN spans, and look at how long each GET next to them took. From a span, a link leads back to "
+                "the numbers of that minute.",
+                '{ resource.service.name = "shop-invalidator" && resource.app.store.server = "$server" '
+                '&& name = "invalidate user" }',
+            ),
+            service_graph(
+                "Who calls whom",
+                "Drawn from the traces: the storefront accepts an event, the invalidator carries it out, both call "
+                "the store. The numbers on a node are mean time and calls a second.",
+            ),
+        ],
+    )

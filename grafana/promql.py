@@ -1,0 +1,50 @@
+"""PromQL that several dashboards share, as small functions that return text.
+
+A panel must not be empty because what it counts has not happened: no SCAN under the index, no slow-log entry on
+a healthy server. The usual ``or vector(0)`` would add a nameless line to every graph, since its labels match
+nothing; `zero` and `zero_by` fill in a zero that carries the right labels, and only when nothing else does.
+"""
+
+from __future__ import annotations
+
+HERE = 'server="$server"'
+"""The selector of every panel about one server."""
+
+WINDOW = "[$__rate_interval]"
+"""Grafana's window for rates: at least four scrapes, wider when zoomed out."""
+
+
+def zero(expression: str) -> str:
+    """``expression``, with labels {server} only, or 0 for the chosen server."""
+    return f"({expression}) or {nothing()}"
+
+
+def zero_by(expression: str, **labels: str) -> str:
+    """``expression``, with labels {server, ...}, or one 0 that carries ``labels`` where it has no series."""
+    stand_in = nothing()
+    for name, value in labels.items():
+        stand_in = f'label_replace({stand_in}, "{name}", "{value}", "", "")'
+    return f"({expression}) or ({stand_in} unless on (server) ({expression}))"
+
+
+def nothing() -> str:
+    """0 for the chosen server: the probe is scraped, or known to be down, as long as the server is in the lab."""
+    return f'0 * sum by (server) (up{{job="probe", {HERE}}})'
+
+
+def per_second(metric: str, selector: str = HERE, by: str = "server", window: str = WINDOW) -> str:
+    """A counter's rate, summed."""
+    return f"sum by ({by}) (rate({metric}{{{selector}}}{window}))"
+
+
+def quantile(q: float, metric: str, selector: str = HERE, by: str = "server", window: str = WINDOW) -> str:
+    """A quantile of a histogram (name without ``_bucket``); the form that exemplars can be found for."""
+    return f"histogram_quantile({q:g}, sum by ({by}, le) (rate({metric}_bucket{{{selector}}}{window})))"
+
+
+def while_strategy(expression: str, strategy: str) -> str:
+    """``expression``, which has the label server only, at the times at which ``strategy`` was in force."""
+    return (
+        f"({expression}) and on (server) "
+        f'(max by (server) (cache_invalidation_strategy{{job="invalidator", strategy="{strategy}", {HERE}}}) == 1)'
+    )
