@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
+from locust import User
 from locust.env import Environment
 from locust.event import Events
 from locust.runners import MasterRunner, WorkerRunner
@@ -23,10 +24,11 @@ View = Callable[[], Response]
 
 
 class Controls:
-    """Call `attach()` once, at the end of a locustfile."""
+    """Call `attach()` once, at the end of a locustfile. A master must know which users carry what."""
 
-    def __init__(self, load: Load) -> None:
+    def __init__(self, load: Load, reads: type[User], events: type[User]) -> None:
         self._load = load
+        self._carriers = {READS_NAME: reads.__name__, EVENTS_NAME: events.__name__}
 
     def attach(self, events: Events) -> None:
         """Listen to what Locust tells (its event hooks have no types)."""
@@ -47,7 +49,9 @@ class Controls:
             options.spawn_rate = options.spawn_rate or SPAWN_RATE
         self._offer_shapes(environment)
         runner = environment.runner
-        team = Master(self._load, runner) if isinstance(runner, MasterRunner) else Alone(self._load)
+        team: Team = Alone(self._load)
+        if isinstance(runner, MasterRunner):
+            team = Master(self._load, runner, self._carriers)
         if web_ui and web_ui.app:
             web_ui.app.register_blueprint(self._routes(environment, web_ui, team))
 

@@ -137,9 +137,9 @@ class Load:
         """All that another process needs to follow this one."""
         return {**self._asked, "share": self._share}
 
-    def follow(self, dials: Mapping[str, float], slot: Slot) -> None:
-        """Do as another process says, and give only a slot of the turns."""
-        self.reads.slot = self.events.slot = slot
+    def follow(self, dials: Mapping[str, float], slots: Mapping[str, Slot]) -> None:
+        """Do as another process says, and give only these slots of the turns."""
+        self.reads.slot, self.events.slot = slots[READS_NAME], slots[EVENTS_NAME]
         self._asked.update({dial: dials[dial] for dial in DEFAULTS})
         self._share = dials["share"]
         self._apply()

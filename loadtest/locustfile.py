@@ -60,4 +60,4 @@ class Order(Customer):
         )
 
 
-Controls(load).attach(events)
+Controls(load, reads=Browse, events=Order).attach(events)

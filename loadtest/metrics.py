@@ -81,7 +81,7 @@ def _cumulative(buckets: list[int]) -> list[Any]:
     rows, total = [], 0
     for bound, count in zip((*BUCKETS, float("inf")), buckets, strict=True):
         total += count
-        rows.append((floatToGoString(bound), total))
+        rows.append((floatToGoString(bound), total))  # type: ignore[no-untyped-call] # it has no types
     return rows
 
 

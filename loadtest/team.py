@@ -1,10 +1,12 @@
 """Who carries the load: this process alone, or a master that has workers do it.
 
 A master gives every worker that has users its slot of the one schedule, so that N workers together ask for
-exactly the asked rate, evenly: each takes every N-th turn. It tells them all dials whenever one changes, and
-again twice a second: a worker that joins, leaves or comes back is noticed by that alone. What came of the load is
-asked of the workers at the moment it is wanted, because a report every few seconds, as Locust sends its own,
-would be off by as much. What a worker did after its last report is lost with it when it dies.
+exactly the asked rate, evenly: each takes every N-th turn. (Reads and events are shared out separately: Locust may
+well give all users of one kind to the same worker, and with three workers it does.) It tells them all dials
+whenever one changes, and again twice a second: a worker that joins, leaves or comes back is noticed by that alone.
+
+What came of the load is asked of the workers at the moment it is wanted, because a report every few seconds, as
+Locust sends its own, would be off by as much. What a worker did after its last report is lost when it dies.
 """
 
 from __future__ import annotations
@@ -70,9 +72,11 @@ class Alone:
 class Master:
     """Has its workers do everything, and adds up what they did."""
 
-    def __init__(self, load: Load, runner: MasterRunner) -> None:
+    def __init__(self, load: Load, runner: MasterRunner, carriers: Mapping[str, str]) -> None:
+        """`carriers`: kind of request → name of the user class that asks for it."""
         self._load = load
         self._runner = runner
+        self._carriers = carriers
         self._origin = time()
         self._epoch = 0  # counts the resets
         self._ticket = 0  # counts the questions
@@ -116,11 +120,21 @@ class Master:
             gevent.sleep(TELL_EVERY_S)
 
     def _tell(self) -> None:
-        clients = {client.id: client.state for client in self._runner.clients.all}
-        active = sorted(name for name, state in clients.items() if state in (STATE_SPAWNING, STATE_RUNNING))
-        for name in clients:
-            slot = Slot(active.index(name), len(active), self._origin) if name in active else NO_SLOT
-            self._send(TELL, {"dials": self._load.dials(), "slot": asdict(slot), "epoch": self._epoch}, name)
+        clients = list(self._runner.clients.all)
+        able = {
+            kind: sorted(
+                client.id
+                for client in clients
+                if client.state in (STATE_SPAWNING, STATE_RUNNING) and client.user_classes_count.get(carrier)
+            )
+            for kind, carrier in self._carriers.items()
+        }
+        for name in [client.id for client in clients]:
+            slots = {
+                kind: asdict(Slot(names.index(name), len(names), self._origin) if name in names else NO_SLOT)
+                for kind, names in able.items()
+            }
+            self._send(TELL, {"dials": self._load.dials(), "slots": slots, "epoch": self._epoch}, name)
 
     def _ask(self) -> None:
         with self._asking:
@@ -160,7 +174,7 @@ class Worker:
             gevent.spawn(pace.run)
 
     def _follow(self, environment: object, msg: Any) -> None:
-        self._load.follow(msg.data["dials"], Slot(**msg.data["slot"]))
+        self._load.follow(msg.data["dials"], {kind: Slot(**slot) for kind, slot in msg.data["slots"].items()})
         if msg.data["epoch"] != self._epoch:
             self._epoch = msg.data["epoch"]
             self._load.reset()

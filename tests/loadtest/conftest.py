@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 import redis
@@ -219,6 +219,13 @@ class Locust:
             finally:
                 connection.close()
 
+    def text(self, path: str, accept: str = "text/plain") -> str:
+        """The body of a page."""
+        request = Request(f"http://127.0.0.1:{self.port}{path}", headers={"Accept": accept})
+        with urlopen(request, timeout=PATIENCE) as answer:
+            body: bytes = answer.read()
+            return body.decode()
+
     def change(self, **dials: float) -> None:
         """Turn some dials."""
         status, answer = self.ask("PUT", "/load", dials)
@@ -269,6 +276,52 @@ def start_locust() -> Iterator[Callable[..., Locust]]:
             each.process.communicate(timeout=PATIENCE)
         finally:
             each.process.kill()
+
+
+class Team:
+    """A Locust master with its web UI, and workers that can come and go."""
+
+    def __init__(self, host: str, workers: int, **environment: str) -> None:
+        self._bind = str(free_port())
+        self._environment = environment
+        self.workers = [self._worker() for _ in range(workers)]
+        master = ["--master", "--master-bind-host", "127.0.0.1", "--master-bind-port", self._bind]
+        self.master = Locust(host, *master, "--expect-workers", str(workers), **environment)
+
+    def _worker(self) -> subprocess.Popen[str]:
+        return locust(
+            "--worker", "--master-host", "127.0.0.1", "--master-port", self._bind, **self._environment
+        )
+
+    def join(self) -> None:
+        """One more worker."""
+        self.workers.append(self._worker())
+
+    def end(self) -> str:
+        """End all; what the master and the workers said."""
+        said = []
+        for process in (self.master.process, *self.workers):
+            process.terminate()
+        for process in (self.master.process, *self.workers):
+            try:
+                said.append(process.communicate(timeout=PATIENCE)[0])
+            finally:
+                process.kill()
+        return "\n".join(said)
+
+
+@pytest.fixture
+def start_team() -> Iterator[Callable[..., Team]]:
+    """Start masters with workers; nobody may end with a traceback."""
+    teams: list[Team] = []
+
+    def start(host: str, workers: int, **environment: str) -> Team:
+        teams.append(Team(host, workers, **environment))
+        return teams[-1]
+
+    yield start
+    said = [team.end() for team in teams]
+    assert not [text for text in said if "Traceback" in text], said
 
 
 @pytest.fixture

@@ -176,15 +176,6 @@ def test_bad_settings_are_one_line_and_exit_code_2(
     assert "Traceback" not in output
 
 
-def test_the_pacing_is_for_one_process(run_locust: Callable[..., tuple[int, str]]) -> None:
-    """Several Locust processes would each ask for the whole rate: that is refused."""
-    code, output = run_locust(
-        "--headless", "--host", "http://127.0.0.1:1", "--master", "--master-bind-port", "0"
-    )
-    assert code == 2
-    assert "one process" in output
-
-
 def test_the_real_storefront_understands_the_load(
     real_storefront: Any, server: Any, start_locust: Callable[..., Any]
 ) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from time import monotonic
+from time import monotonic, time
 
 import gevent  # type: ignore[import-untyped] # no type information in the package
 import pytest
 
-from loadtest.pacing import Pace
+from loadtest.pacing import Pace, Slot
 
 
 class Crowd:
@@ -127,3 +127,52 @@ def test_no_turns_before_the_first_user_and_none_owed_from_the_last_test(crowd: 
     gevent.sleep(0.3)
     assert len(people.turns) == pytest.approx(30, rel=0.3)
     assert pace.missed == 0
+
+
+@pytest.mark.parametrize("of", [1, 2, 3, 7])
+@pytest.mark.parametrize("per_second", [0.3, 10, 137, 10_000])
+def test_slots_interleave_to_the_schedule_of_the_whole(of: int, per_second: float) -> None:
+    """The slots of all processes together are the whole's evenly spaced turns, none missing and none twice."""
+    origin, now = time() - 12.3, monotonic()
+    turns = []
+    for index in range(of):
+        slot, turn = Slot(index, of, origin), now
+        for _ in range(50):
+            turn = slot.after(turn, per_second)
+            turns.append(turn)
+    turns.sort()
+    within = turns[of:-of]  # the first turns depend on the moment of the beginning
+    gaps = [b - a for a, b in itertools.pairwise(within)]
+    assert len(gaps) > 30
+    assert gaps == pytest.approx([1 / per_second] * len(gaps), rel=0.1, abs=2e-5)
+
+
+def test_two_slots_share_the_turns(crowd: Callable[..., Crowd]) -> None:
+    """Two paces with a slot each give half of the turns each, alternately; without any part there are none."""
+    origin = time()
+    paces = [Pace(40), Pace(40), Pace(40)]
+    for pace, slot in zip(paces, (Slot(0, 2, origin), Slot(1, 2, origin), Slot(0, 0, origin)), strict=True):
+        pace.slot = slot
+    first, second, idle = (crowd(pace, 5) for pace in paces)
+    gevent.sleep(1.5)
+    assert len(first.turns) == pytest.approx(30, abs=4)
+    assert len(second.turns) == pytest.approx(30, abs=4)
+    assert idle.turns == []
+    owners = [
+        owner for _, owner in sorted([(t, "a") for t in first.turns] + [(t, "b") for t in second.turns])
+    ]
+    changes = sum(a != b for a, b in itertools.pairwise(owners))
+    assert changes >= 0.8 * len(owners)
+
+
+def test_slot_that_changes_takes_over_the_turns(crowd: Callable[..., Crowd]) -> None:
+    """When the other process is gone, the remaining one gives all turns, at the rate of the whole."""
+    pace = Pace(40)
+    pace.slot = Slot(1, 2, time())
+    users = crowd(pace, 5)
+    gevent.sleep(1.0)
+    pace.slot = Slot(0, 1, time())
+    gevent.sleep(0.1)
+    users.turns.clear()
+    gevent.sleep(1.0)
+    assert len(users.turns) == pytest.approx(40, abs=5)
