@@ -94,9 +94,9 @@ class Config(BaseSettings):
 
     keys: int = Field(default=200_000, ge=100, le=50_000_000)
     knee_keys: int = Field(default=150_000, ge=100, le=50_000_000)
-    calibration_keys: int = Field(default=60_000, ge=100, le=50_000_000)
     calibration_seconds: float = Field(default=4, ge=1, le=60)
     grow_seconds: float = Field(default=240, ge=1, le=86_400)
+    key_prefix: str = Field(default="shop", pattern=r"^[A-Za-z0-9_-]{1,64}$")
     fragments_per_user: int = Field(default=20, ge=1, le=100_000)
     reads_per_second: float = Field(default=20, ge=0, le=10_000)
     scan_count: int = Field(default=4_000_000, ge=1, le=10_000_000)

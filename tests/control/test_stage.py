@@ -1,0 +1,226 @@
+"""What people and the bounds do to a server's scene, against stand-ins."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lab.control import view
+from lab.control.stage import Refused, Stage
+from lab.control.tuning import Tuning
+from lab.errors import StackError
+from tests.control.standins import StandIns
+
+NewStage = Callable[..., Stage]
+
+
+def counted(stage: Stage, action: str) -> float:
+    """How often an action was counted."""
+    value = stage.metrics.registry.get_sample_value("lab_actions_total", {"server": "one", "action": action})
+    assert value is not None
+    return value
+
+
+def gauge(stage: Stage, name: str) -> float | None:
+    """A gauge of this server; None while it has no value."""
+    return stage.metrics.registry.get_sample_value(name, {"server": "one"})
+
+
+def test_switch(new_stage: NewStage, standins: StandIns) -> None:
+    """A switch reaches the storefront with the lab's COUNT, and is counted under its own name."""
+    stage = new_stage(scan_count=77)
+    stage.switch("index")
+    assert standins.invalidation == {"strategy": "index", "scan_count": 77}
+    assert (counted(stage, "strategy_index"), counted(stage, "strategy_scan")) == (1, 0)
+    assert view.server(stage)["strategy"] == "index"
+
+
+def test_growth_is_bounded_and_paced(new_stage: NewStage, standins: StandIns) -> None:
+    """Growth aims at the configured number of keys, all of them in the configured time."""
+    stage = new_stage(keys=1000, grow_seconds=10)
+    stage.grow(True)
+    assert standins.fills()[-1] == {"target_keys": 1000, "keys_per_second": 100.0, "restart": False}
+    assert gauge(stage, "lab_growth") == 1
+    assert standins.load["reads_per_second"] == stage.config.reads_per_second
+
+
+def test_stopped_growth_keeps_what_is_there(new_stage: NewStage, standins: StandIns) -> None:
+    """Growth that stops aims at the keys there are."""
+    stage = new_stage(keys=1000)
+    stage.grow(True)
+    standins.warming["keys"] = 420
+    stage.grow(False)
+    assert standins.fills()[-1]["target_keys"] == 420
+    assert gauge(stage, "lab_growth") == 0 and counted(stage, "growth_stop") == 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "filling", "topped_up"), [(1000, False, 0), (980, False, 0), (900, False, 1), (900, True, 0)]
+)
+def test_removed_keys_are_filled_up(
+    new_stage: NewStage, standins: StandIns, keys: int, filling: bool, topped_up: int
+) -> None:
+    """When events have removed more than a few keys the fill goes over all users again, unless it is under way."""
+    stage = new_stage(keys=1000)
+    stage.grow(True)
+    standins.warming |= {"keys": keys, "state": "filling" if filling else "idle"}
+    before = len(standins.fills())
+    stage.keep_within_bounds()
+    assert len(standins.fills()) - before == topped_up
+    assert all(fill["restart"] for fill in standins.fills()[before:])
+
+
+def test_nothing_is_filled_up_while_the_store_is_down(new_stage: NewStage, standins: StandIns) -> None:
+    """A store that does not answer is not filled."""
+    stage = new_stage(keys=1000)
+    stage.grow(True)
+    stage.tell_up(False, 1)
+    before = len(standins.fills())
+    stage.keep_within_bounds()
+    assert len(standins.fills()) == before
+
+
+def test_rate_and_knee(new_stage: NewStage, standins: StandIns) -> None:
+    """The rate reaches Locust; the knee moves in inverse proportion to it; null is the calibrated rate."""
+    stage = new_stage(keys=200_000)
+    with pytest.raises(Refused, match="no calibrated rate"):
+        stage.rate(None)
+    stage.tuning = Tuning(base_share=0.0, cost_s=1e-6, events_per_second=20 / 9)
+    stage.rate(None)
+    assert math.isclose(standins.load["events_per_second"], 2.22)
+    knee = gauge(stage, "lab_knee_keys")
+    stage.rate(4.44)
+    assert knee is not None and gauge(stage, "lab_knee_keys") == pytest.approx(knee / 2)
+    assert gauge(stage, "lab_events_per_second") == 4.44 and counted(stage, "rate") == 2
+    assert standins.load["users_population"] == 10_000
+
+
+def test_backlog_is_bounded(new_stage: NewStage, standins: StandIns) -> None:
+    """Too many events in flight: none are sent, and it is said, until they are nearly done."""
+    stage = new_stage(backlog_pause=100, backlog_resume=10)
+    stage.rate(30)
+    rates = []
+    for in_flight in (50, 100, 101, 60, 10, 9):
+        standins.in_flight = in_flight
+        stage.keep_within_bounds()
+        rates.append(standins.load["events_per_second"])
+        assert ("held back" in view.status(stage)) == stage.paused == (rates[-1] == 0)
+    assert rates == [30, 30, 0, 0, 0, 30]
+    assert (counted(stage, "pause"), counted(stage, "resume")) == (1, 1)
+    assert gauge(stage, "lab_events_per_second") == 30
+
+
+def test_backlog_counts_what_waits_in_the_outbox(new_stage: NewStage, standins: StandIns) -> None:
+    """Events that wait for an invalidator that does not run are backlog too."""
+    stage = new_stage(backlog_pause=100)
+    stage.rate(30)
+    standins.pending = 101
+    stage.keep_within_bounds()
+    assert stage.paused
+
+
+def test_rate_changed_while_held_back_comes_later(new_stage: NewStage, standins: StandIns) -> None:
+    """A rate asked for while events are held back takes effect when they go on."""
+    stage = new_stage(backlog_pause=100, backlog_resume=10)
+    stage.rate(30)
+    standins.in_flight = 101
+    stage.keep_within_bounds()
+    stage.rate(5)
+    assert standins.load["events_per_second"] == 0
+    standins.in_flight = 0
+    stage.keep_within_bounds()
+    assert standins.load["events_per_second"] == 5
+
+
+def test_restarted_locust_is_told_again(
+    new_stage: NewStage, standins: StandIns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A load generator that forgot its rates is told them again."""
+    monkeypatch.setattr("lab.control.stage.REASSERT_S", 0.0)
+    stage = new_stage()
+    stage.rate(30)
+    standins.load |= {"reads_per_second": 0.0, "events_per_second": 0.0}
+    stage.keep_within_bounds()
+    assert standins.load["events_per_second"] == 30
+
+
+def test_rest(new_stage: NewStage, standins: StandIns) -> None:
+    """At rest there are no events, no reads, no growth; keys stay."""
+    stage = new_stage(keys=1000, backlog_pause=100)
+    stage.grow(True)
+    stage.rate(30)
+    standins.warming["keys"], standins.in_flight = 700, 101
+    stage.keep_within_bounds()
+    stage.rest()
+    assert (standins.load["reads_per_second"], standins.load["events_per_second"]) == (0, 0)
+    assert standins.fills()[-1]["target_keys"] == 700
+    assert not stage.paused and not stage.growing and gauge(stage, "lab_events_paused") == 0
+
+
+@pytest.mark.parametrize(
+    "phase", ["absent", "waiting", "queued", "calibrating", "emptying", "retrying", "leased"]
+)
+def test_actions_are_refused_while_not_free(new_stage: NewStage, standins: StandIns, phase: str) -> None:
+    """While the story begins or a run has the scene nothing is changed, and the refusal says why."""
+    stage = new_stage()
+    stage.phase = phase
+    actions: list[Callable[[], Any]] = [
+        lambda: stage.switch("index"), lambda: stage.grow(True), lambda: stage.rate(3), stage.restart,
+    ]  # fmt: skip
+    for action in actions:
+        with pytest.raises(Refused, match=r"\w.*[.]$"):
+            action()
+    assert standins.told == []
+
+
+def test_restart_is_told_until_the_store_is_back(
+    new_stage: NewStage, standins: StandIns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the restart on until another life of the store is seen, the status says so; twice is refused."""
+    stage = new_stage()
+    monkeypatch.setattr(stage.clients.store, "shutdown", lambda: None)
+    stage.keep_within_bounds()
+    stage.restart()
+    assert view.status(stage) == "Restarting the store." and counted(stage, "restart") == 1
+    with pytest.raises(Refused):
+        stage.restart()
+    stage.tell_up(True, 1)  # still the old life: it has not gone yet
+    assert stage.restarting
+    stage.tell_up(False, 1)
+    stage.tell_up(True, 2)
+    assert not stage.restarting
+    assert standins.fills()[-1]["target_keys"] == 0  # nothing grew, so nothing comes back
+
+
+def test_restart_while_growing_keeps_growing(
+    new_stage: NewStage, standins: StandIns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restart during growth leaves the target alone: the keys come back at their pace."""
+    stage = new_stage(keys=1000)
+    monkeypatch.setattr(stage.clients.store, "shutdown", lambda: None)
+    stage.grow(True)
+    stage.restart()
+    assert standins.fills()[-1]["target_keys"] == 1000
+
+
+def test_store_that_stays_away_is_told(new_stage: NewStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that does not come back is complained of until the next restart, not only for a moment."""
+    stage = new_stage()
+    monkeypatch.setattr(stage.clients.store, "shutdown", lambda: None)
+    monkeypatch.setattr("lab.control.stage.BACK_S", -1.0)
+    stage.restart()
+    stage.tell_up(False, 1)
+    for _ in range(2):
+        stage.keep_within_bounds()
+        assert "has not come back" in view.status(stage)
+
+
+@pytest.mark.parametrize("role", ["web", "invalidator", "locust", "probe"])
+def test_what_does_not_answer_is_named(new_stage: NewStage, standins: StandIns, role: str) -> None:
+    """When a process is out of order the error names it."""
+    stage = new_stage()
+    standins.broken.add(role)
+    names = {"web": "storefront", "invalidator": "invalidator", "locust": "Locust", "probe": "probe"}
+    with pytest.raises(StackError, match=names[role]):
+        stage.clients.ready()
