@@ -242,7 +242,8 @@ def install(*packages: str) -> None:
     quiet = {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     with suppress(NotPossible):
         run("apt-get", "update", "-qq", **quiet)
-    run("apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages, **quiet)
+    wait = "DPkg::Lock::Timeout=300"
+    run("apt-get", "install", "-y", "-qq", "-o", wait, "--no-install-recommends", *packages, **quiet)
 
 
 def debian_release() -> str:
