@@ -86,13 +86,13 @@ class Docker:
             raise StackError(_complaint(words, done.stderr or done.stdout))
         return done.stdout
 
-    def containers(self) -> dict[str, Container]:
-        """The stack's running containers by service. Raises `StackError` when there are none."""
+    def containers(self) -> list[Container]:
+        """The stack's running containers. Raises `StackError` when there are none."""
         listed = rows(self.ask("compose", "ps", "--format", "json"))
         ids = [str(row["ID"]) for row in listed if row.get("State") == "running"]
         if not ids:
             raise StackError(NOT_UP)
-        return {found.service: found for found in self.inspect(*ids)}
+        return self.inspect(*ids)
 
     def inspect(self, *ids: str) -> list[Container]:
         """What docker knows of these containers."""

@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,12 @@ class Scene:
 
     docker: Docker
     server: str
-    containers: dict[str, Container]
+    running: tuple[Container, ...]
+
+    @cached_property
+    def containers(self) -> dict[str, Container]:
+        """By service; of a service that was scaled, any one."""
+        return {container.service: container for container in self.running}
 
     def of(self, role: str) -> Container:
         """The container of a role: ``store``, ``web``, ``invalidator``, ``warmer``, ``locust`` or ``probe``."""
@@ -52,8 +58,9 @@ class Scene:
         parts |= {role: [self.of(role)] for role in ROLES if role != "probe"}
         mine = {container.id for found in parts.values() for container in found}
         others = self.others()
-        for service, container in self.containers.items():
+        for container in self.running:
             if container.id not in mine:
+                service = container.service
                 other = service in others or service.rpartition("-")[2] in others
                 parts.setdefault("other servers" if other else service, []).append(container)
         return parts
@@ -62,7 +69,7 @@ class Scene:
 def find_scene(server: str, docker: Docker | None = None) -> Scene:
     """The running stack. Raises `StackError` when it is not up, lacks the server, or a part of it is ill."""
     docker = docker or Docker()
-    scene = Scene(docker, server, docker.containers())
+    scene = Scene(docker, server, tuple(docker.containers()))
     if server not in scene.containers:
         profile = "" if server in ("dragonfly", "redis") else f" --profile {server}"
         raise StackError(f"{server} is not part of the running stack: docker compose{profile} up -d")

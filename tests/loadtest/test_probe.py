@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -284,3 +285,29 @@ def test_addresses_are_read_in_full() -> None:
     """User, password, database and IPv6 hosts of a redis:// address arrive decoded."""
     assert Address.from_url("redis://me:p%40ss@[::1]:7000/3") == Address("::1", 7000, 3, "me", "p@ss")
     assert Address.from_url("redis://example") == Address("example", 6379)
+
+
+def test_end_of_stdin_is_the_end(server: Any, repository: Path) -> None:
+    """With --until-stdin-ends a probe goes on while stdin is open, and ends well, with a last line, when it is not."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "loadtest.probe", "--url", server.url, "--rate", "50", "--until-stdin-ends"],
+        cwd=repository,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin
+    assert process.stdout
+    try:
+        for word in ("anything", "more"):
+            process.stdin.write(word + "\n")
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["received"] > 0
+        process.stdin.close()
+        rest = process.stdout.read().splitlines()
+        assert process.wait(30) == 0
+        assert json.loads(rest[-1])["in_flight"] == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()

@@ -39,7 +39,7 @@ def test_containers_are_found_with_all_they_tell(docker: Any, make: Callable[...
     )
     if array:
         (docker.folder / "array").touch()
-    found = Docker().containers()
+    found = {container.service: container for container in Docker().containers()}
     assert set(found) == {"redis", "tempo"}
     redis, tempo = found["redis"], found["tempo"]
     assert (redis.pid, redis.health, redis.env) == (42, "starting", {"A": "b=c"})
@@ -133,15 +133,15 @@ def test_ill_service_is_named(docker: Any, make_server: Callable[..., Any]) -> N
 
 def scene_of(names: list[str]) -> Scene:
     """A scene of containers that need not exist."""
-    found = {name: Container(id=name, service=name, health="healthy", pid=0) for name in names}
-    return Scene(Docker(), "redis", found)
+    found = [Container(f"{n}-{name}", name, health="healthy", pid=0) for n, name in enumerate(names)]
+    return Scene(Docker(), "redis", tuple(found))
 
 
 def test_parts_of_a_scene_hold_every_container_once() -> None:
     """Own roles have the names the records know, other servers are one part, watchers keep their names."""
     roles = ("web", "invalidator", "warmer", "locust", "probe")
     names = [name for s in ("redis", "dragonfly") for name in (s, *(f"{r}-{s}" for r in roles))]
-    names += ["tempo", "redis-exporter", "control"]
+    names += ["tempo", "redis-exporter", "control", *["locust-worker-redis"] * 3, "locust-worker-dragonfly"]
     parts = {part: [c.service for c in found] for part, found in scene_of(names).by_part().items()}
     assert sorted(name for found in parts.values() for name in found) == sorted(names)
     assert parts["store"] == ["redis"]
@@ -149,6 +149,9 @@ def test_parts_of_a_scene_hold_every_container_once() -> None:
     assert parts["probe-containers"] == ["probe-redis"]
     assert sorted(parts["other servers"]) == sorted(name for name in names if name.endswith("dragonfly"))
     assert parts["redis-exporter"] == ["redis-exporter"]
+    assert parts["locust-worker-redis"] == ["locust-worker-redis"] * 3, (
+        "scaled services count as often as they run"
+    )
     assert {"tempo", "control", "locust", "invalidator", "warmer"} <= set(parts)
 
 
@@ -180,7 +183,7 @@ def broken(watch: Watch) -> str:
 def test_watch_hears_an_end_that_was_not_meant(docker: Any, make: Callable[..., Any], tmp_path: Path) -> None:
     """A container that ends is named with its exit code; one that was to be restarted is not."""
     docker.has([make("redis"), make("web-redis")])
-    found = Docker().containers()
+    found = {container.service: container for container in Docker().containers()}
     watch = Watch(Docker(), list(found.values()), tmp_path)
     try:
         watch.expect(found["redis"])
@@ -203,7 +206,7 @@ def test_watch_of_an_engine_that_ends(docker: Any, make: Callable[..., Any], tmp
     docker.has([make("redis")])
     found = Docker().containers()
     docker.fails("events", "error during connect: EOF")
-    watch = Watch(Docker(), list(found.values()), tmp_path)
+    watch = Watch(Docker(), found, tmp_path)
     try:
         said = eventually(lambda: broken(watch))
         assert "docker events ended unexpectedly (exit code 1): error during connect: EOF" in said

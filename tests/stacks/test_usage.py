@@ -104,7 +104,7 @@ def test_docker_stats_are_read_in_every_unit() -> None:
 def test_where_books_are_out_of_sight_stats_are_asked(docker: Any, make: Callable[..., Any]) -> None:
     """An engine elsewhere is asked by `docker stats`; its percentages add up to seconds that grow."""
     docker.has([make("redis", pid=0), make("tempo", pid=0)])
-    found = Docker().containers()
+    found = {container.service: container for container in Docker().containers()}
     parts = {"store": [found["redis"]], "tempo": [found["tempo"]]}
     usage = usage_of(Docker(), parts)
     assert isinstance(usage, StatsUsage)
