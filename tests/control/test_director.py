@@ -59,8 +59,7 @@ def new_director(standins: StandIns) -> Iterator[Callable[..., Director]]:
         short = {
             "story": "on",
             "keys": 4000,
-            "knee_keys": 3000,
-            "calibration_keys": KEYS,
+            "knee_keys": KEYS,
             "calibration_seconds": 1,
         }
         config = standins.config(url, **{**short, **settings})

@@ -20,6 +20,12 @@ function digits(value) {
   return value >= 100 ? whole.format(value) : value.toFixed(value >= 10 ? 1 : 2);
 }
 
+// "Redis 8.10.2" beside the heading "Redis" says it twice.
+function short(product, name) {
+  const [first, ...rest] = product.split(" ");
+  return first.toLowerCase() === name ? rest.join(" ") : product;
+}
+
 function latency(ms, beyond) {
   if (ms === null) return ["–", "ms"];
   const more = beyond ? "> " : "";
@@ -116,7 +122,7 @@ class Card {
     const mood = !server.free || server.restarting ? "busy" : server.up ? "well" : "down";
     this.root.dataset.mood = mood;
     this.root.dataset.strategy = server.strategy || "";
-    put(at(".product"), server.product);
+    put(at(".product"), short(server.product, this.name));
     put(at(".status .text"), server.status);
     const [p99, unit] = latency(server.p99_ms, server.p99_beyond);
     put(at(".p99"), p99);
@@ -126,7 +132,7 @@ class Card {
     put(at(".asked"), server.events_paused ? "0" : digits(server.events_per_second));
     const done = server.events_finished_per_second;
     put(at(".finished"), done === null ? "–" : digits(done));
-    put(at(".knee-text"), server.knee_keys === null ? "" : `Dashed: saturated at about ${whole.format(Math.round(server.knee_keys / 1000) * 1000)} keys`);
+    put(at(".knee-text"), server.knee_keys === null ? "" : `Dashed: scan saturates at ${whole.format(Math.round(server.knee_keys / 1000) * 1000)} keys`);
     put(at(".growth"), server.growth ? "Stop growth" : "Start growth");
     for (const [strategy, button] of this.choices) {
       button.setAttribute("aria-pressed", String(strategy === server.strategy));
