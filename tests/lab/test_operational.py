@@ -93,3 +93,18 @@ def test_no_knee_without_utilisation(folder: Path) -> None:
             record.utilisation = None
 
     assert knee(build_run(folder, doctor=doctor)) is None
+
+
+def test_where_scans_return_early_work_is_counted_in_events() -> None:
+    """With SCAN calls of any length, demand beyond capacity shows in events that do not keep up with arrivals."""
+    steady = PhaseRecord(
+        "a", "grow", "", "scan", 0.0, 10.0, 100_000,
+        commands={"SCAN": {"calls": 900.0, "usec": 1.0}}, utilisation=0.6,
+        events={"offered_per_s": 10.0, "finished_per_s": 10.0},
+    )  # fmt: skip
+    behind = replace(steady, utilisation=0.99, events={"offered_per_s": 10.0, "finished_per_s": 8.0})
+    stuck = replace(steady, events={"offered_per_s": 10.0, "finished_per_s": 0.0})
+    assert demand(steady, 4_000_000, whole_scans=False) == pytest.approx(0.6)
+    assert demand(behind, 4_000_000, whole_scans=False) == pytest.approx(0.99 * 10 / 8)
+    assert demand(behind, 4_000_000, whole_scans=True) == pytest.approx(0.99), "90 calls/s look like plenty"
+    assert demand(stuck, 4_000_000, whole_scans=False) is None

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from lab.errors import StackError
 from lab.processes import Child, free_port
 from lab.scenarios import catalogue
 from lab.servers import SERVERS, Server, version_of
-from lab.store import Store
+from lab.store import Store, _busy_seconds, _threads, true_cpu
 
 FOUND = [name for name, server in SERVERS.items() if server.find()]
 
@@ -64,12 +65,36 @@ def test_missing_binary_is_one_line() -> None:
 
 def test_server_listens_on_this_machine_alone() -> None:
     """No row starts a server that others could reach, or one that goes to the background."""
-    for name in FOUND:
-        command = SERVERS[name].command(1234, "/somewhere")
+    for name, server in SERVERS.items():
+        command = replace(server, find=lambda: "/binary").command(1234, "/somewhere")
+        assert command[0] == "/binary"
         assert command[command.index("--bind") + 1] == "127.0.0.1"
-        assert command[command.index("--daemonize") + 1] == "no"
+        if name != "dragonfly":  # which stays in the foreground unless told otherwise
+            assert command[command.index("--daemonize") + 1] == "no"
         assert command[-2:] == ["--port", "1234"]
         assert command[command.index("--dir") + 1] == "/somewhere"
+
+
+def test_dragonfly_is_given_the_memory_it_insists_on() -> None:
+    """It ends at once with less than 256 MB for each thread; it saves nothing, and asks nobody for newer versions."""
+    command = replace(SERVERS["dragonfly"], find=lambda: "/binary").command(1234, "/somewhere")
+    values = dict(word.removeprefix("--").split("=", 1) for word in command if "=" in word)
+    assert int(values["maxmemory"].removesuffix("mb")) >= 256 * int(values["proactor_threads"])
+    assert int(values["proactor_threads"]) >= 1
+    assert (values["dbfilename"], values["version_check"]) == ("", "false")
+
+
+def test_dragonflys_seconds_are_the_mean_of_its_threads() -> None:
+    """What it calls its main thread is any of them: all threads' CPU time counts, read as it prints microseconds."""
+    server = {"dragonfly_version": "df-v1.40.1", "thread_count": 2}
+    text = "# CPU\r\nused_cpu_sys:1.5\r\nused_cpu_user:3.250000\r\nused_cpu_user_main_thread:9.9\r\n"
+    cpu = true_cpu({}, text)
+    assert cpu["used_cpu_sys"] == pytest.approx(1.000005)
+    assert _busy_seconds(server, cpu) == pytest.approx((1.000005 + 3.25) / 2)
+    assert _threads(server) == 2
+    assert _threads({"thread_count": 8, "redis_version": "8.0"}) == 1
+    assert _busy_seconds({"redis_version": "6.3.4"}, {"used_cpu_user": 2.0, "used_cpu_sys": 1.0}) == 3.0
+    assert _busy_seconds({"redis_version": "8.0"}, {}) is None
 
 
 def test_version_of_what_is_not_there(tmp_path: Path) -> None:
@@ -81,8 +106,9 @@ def test_version_of_what_is_not_there(tmp_path: Path) -> None:
 def test_identity_is_product_and_version(store: Store) -> None:
     """The server says what it is; Valkey is not taken for the Redis it also claims to be."""
     product, version = store.identity()
-    path = raw(store).info("server")["executable"]
-    assert product == ("redis" if "redis" in path else "valkey")
+    info = raw(store).info("server")
+    path = info.get("executable", "dragonfly")
+    assert product == next(kind for kind in ("keydb", "redis", "valkey", "dragonfly") if kind in path)
     assert version[0].isdigit()
 
 
