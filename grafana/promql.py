@@ -15,8 +15,11 @@ WINDOW = "[$__rate_interval]"
 
 
 def zero(expression: str) -> str:
-    """``expression``, with labels {server} only, or 0 for the chosen server."""
-    return f"({expression}) or {nothing()}"
+    """``expression`` summed over everything but the server, or 0 for the chosen server.
+
+    The sum also takes the metric's name away, which the zero lacks: else one line would become two.
+    """
+    return f"sum by (server) ({expression}) or {nothing()}"
 
 
 def zero_by(expression: str, **labels: str) -> str:
@@ -42,9 +45,17 @@ def quantile(q: float, metric: str, selector: str = HERE, by: str = "server", wi
     return f"histogram_quantile({q:g}, sum by ({by}, le) (rate({metric}_bucket{{{selector}}}{window})))"
 
 
+def in_force(selector: str = HERE) -> str:
+    """1 with the labels {server, strategy} for the strategy in force; ``selector`` may ask for a certain one."""
+    return f'max by (server, strategy) (cache_invalidation_strategy{{job="invalidator", {selector}}}) == 1'
+
+
 def while_strategy(expression: str, strategy: str) -> str:
     """``expression``, which has the label server only, at the times at which ``strategy`` was in force."""
-    return (
-        f"({expression}) and on (server) "
-        f'(max by (server) (cache_invalidation_strategy{{job="invalidator", strategy="{strategy}", {HERE}}}) == 1)'
-    )
+    chosen = in_force(f'strategy="{strategy}", {HERE}')
+    return f"({expression}) and on (server) ({chosen})"
+
+
+def by_strategy(expression: str) -> str:
+    """``expression``, which has the label server only, with the strategy in force as a second label."""
+    return f"({expression}) * on (server) group_right () ({in_force()})"

@@ -7,7 +7,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from grafana.dashboards_src.board import board
 from grafana.panels import Query, lines, number, states
 from grafana.plots import scatter
-from grafana.promql import HERE, per_second, quantile, while_strategy, zero, zero_by
+from grafana.promql import HERE, by_strategy, per_second, quantile, while_strategy, zero, zero_by
 
 BYSTANDER = f"server:probe_latency:p99_10s{{{HERE}}}"
 KEYS = f"server:store_keys:sum{{{HERE}}}"
@@ -93,8 +93,7 @@ def build() -> Dashboard:
                 "At the switch from scan to index p99 drops within seconds while the keys stay. That, not the "
                 "restart, is the proof: a restart also took the keys away.",
                 [
-                    Query(zero(while_strategy(BYSTANDER, "scan")), "under scan"),
-                    Query(while_strategy(BYSTANDER, "index"), "under index"),
+                    Query(by_strategy(BYSTANDER), "under {{strategy}}"),
                     Query(KEYS, "cached keys", right="short"),
                 ],
                 unit="s",
@@ -108,10 +107,7 @@ def build() -> Dashboard:
                 "The two clouds are the two strategies. Under SCAN p99 follows the keys and bends upwards at the "
                 "knee; under the index it does not know how many keys there are. This one picture is the case.",
                 Query(KEYS, "cached keys"),
-                [
-                    Query(while_strategy(BYSTANDER, "scan"), "under scan"),
-                    Query(while_strategy(BYSTANDER, "index"), "under index"),
-                ],
+                [Query(by_strategy(BYSTANDER), "under {{strategy}}")],
                 x_unit="short",
                 unit="s",
             ),
