@@ -24,8 +24,5 @@ def stack() -> Iterator[Stack]:
         stack.compose(*PROFILE_OPTIONS, "up", "--detach", "--wait", "--wait-timeout", "180")
         print(f"healthy after {time.monotonic() - began:.0f} s")
         yield stack
-        if os.environ.get("LAB_KEEP_STACK"):
-            pytest.exit(f"kept: COMPOSE_PROJECT_NAME={stack.environ['COMPOSE_PROJECT_NAME']}", 0)
     finally:
-        if not os.environ.get("LAB_KEEP_STACK"):
-            stack.compose(*EVERYTHING, "down", "--volumes", "--remove-orphans", check=False)
+        stack.compose(*EVERYTHING, "down", "--volumes", "--remove-orphans", check=False)

@@ -82,7 +82,10 @@ class Stack:
 
     def container(self, service: str) -> str:
         """The id of a service's container, running or not."""
-        return self.compose("ps", "--all", "--quiet", service).split()[0]
+        label = "label=com.docker.compose"
+        project = self.environ["COMPOSE_PROJECT_NAME"]
+        filters = ["--filter", f"{label}.project={project}", "--filter", f"{label}.service={service}"]
+        return self.docker("ps", "--all", "--quiet", *filters).split()[0]
 
     def inspect(self, service: str) -> dict[str, Any]:
         """docker inspect of a service's container."""
@@ -118,6 +121,16 @@ class Stack:
         if len(found) != 1:
             raise LookupError(f"{expression}: {len(found)} samples")
         return found[0]
+
+    def signal(self, services: tuple[str, ...], name: str) -> None:
+        """Send a signal to services' main processes from outside their containers.
+
+        `docker kill` would do it too, but tells the engine not to restart the container ever after.
+        """
+        pids = [self.inspect(service)["State"]["Pid"] for service in services]
+        code = f"import os, signal\nfor pid in {pids}: os.kill(pid, signal.{name})"
+        image = self.inspect("control")["Config"]["Image"]
+        self.docker("run", "--rm", "--pid", "host", "--user", "0:0", image, "python", "-c", code)
 
     def inside(self, service: str, code: str, seconds: float = 60) -> str:
         """Run Python in a container of the lab's image; what it prints."""

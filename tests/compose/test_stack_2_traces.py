@@ -56,8 +56,10 @@ def test_one_trace_from_web_to_store(server: str, strategy: str, stack: Stack) -
 
     def whole() -> list[dict[str, Any]] | None:
         spans = spans_of(stack, trace)
-        names = {span["name"] for span in spans}
-        return spans if {"invalidate user", "SCAN" if strategy == "scan" else "SSCAN"} <= names else None
+        names = {(span["service"], span["name"]) for span in spans}
+        store_call = "SCAN" if strategy == "scan" else "SSCAN"
+        wanted = {("shop-invalidator", "invalidate user"), ("shop-invalidator", store_call)}
+        return spans if wanted <= names and any(service == "shop-web" for service, _ in names) else None
 
     spans = until(whole, f"trace {trace} whole", 30)
     by_id = {span["spanId"]: span for span in spans}

@@ -6,6 +6,7 @@ GET /api/health   /metrics   /api/datasources   /api/search   /api/dashboards/ui
 
 import json
 import os
+import signal
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -96,4 +97,5 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 ThreadingHTTPServer(("0.0.0.0", 3000), Handler).serve_forever()

@@ -9,6 +9,8 @@ span metrics to Prometheus. It reads Tempo's own configuration and, like Tempo, 
 import base64
 import gzip
 import json
+import os
+import signal
 import sys
 import threading
 import time
@@ -226,4 +228,5 @@ if __name__ == "__main__":
     if "-health" in sys.argv:
         with urllib.request.urlopen("http://127.0.0.1:3200/ready", timeout=4) as ready:
             sys.exit(ready.status != 200)
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     main(next(a.partition("=")[2] for a in sys.argv if a.startswith("-config.file=")))
