@@ -3,9 +3,9 @@
 PY := .venv/bin/python
 
 help: ## Show the verbs
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: ## Reproduce the main incident on an embedded server (about two and a half minutes) and write a report
+demo: ## Reproduce the main incident on an embedded server (three minutes) and write a report
 	@bin/lab run key-growth
 
 test: venv ## Everything that needs no Docker

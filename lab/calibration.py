@@ -16,6 +16,7 @@ moments in which the machine did something else do not count.
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -81,7 +82,8 @@ def calibrate(
     pause(window_s)
     after = stack.store.snapshot()
     stack.locust.load(scenario.reads_per_second, 0.0, population)
-    visited = (after.commands["SCAN"][0] - before.commands.get("SCAN", (0.0, 0.0))[0]) * after.keys
+    calls = after.commands.get("SCAN", (0.0, 0.0))[0] - before.commands.get("SCAN", (0.0, 0.0))[0]
+    visited = calls / math.ceil(after.keys / scenario.scan_count) * after.keys
     if visited <= 0:
         raise StackError(
             "calibration saw no SCAN: the events do not reach the server. Look at logs/ in the run folder."

@@ -14,14 +14,17 @@ import psutil
 
 from lab.conductor import Conductor, Display
 from lab.errors import UsageError
-from lab.processes import port_taken
-from lab.runfolder import Run, RunFacts, RunWriter, make_folder
+from lab.processes import ignore_interruptions, port_taken
+from lab.runfolder import Run, RunFacts, RunWriter, make_folder, new_folder
 from lab.scenario import Scenario
 from lab.servers import SERVERS
 from lab.stacks.native import NativeStack, address_of
+from lab.store import redacted
 from lab.verdict import Verdict, reach, write_result
 
 FEWEST_KEYS, MOST_KEYS = 10_000, 50_000_000
+# Resident memory of a whole native run: without keys, and for each entry (value, key, expiry, share of the index).
+BASE_BYTES, BYTES_PER_KEY = 500e6, 420
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ def command_of(request: Request) -> str:
     """The command that repeats a run (into a folder of its own)."""
     words = ["bin/lab", "run", request.scenario.id, "--pace", request.pace]
     if request.url:
-        words += ["--url", request.url]
+        words += ["--url", redacted(request.url)]
     elif request.server != "embedded":
         words += ["--server", request.server]
     if request.keys is not None:
@@ -72,6 +75,16 @@ def _processor() -> str:
     return platform.processor() or "unknown"
 
 
+def _have_memory(keys: int) -> None:
+    """A `UsageError` where so many keys do not fit: better than to meet the kernel's out-of-memory killer."""
+    needed = (BASE_BYTES + keys * BYTES_PER_KEY) / 1e9
+    free = psutil.virtual_memory().available / 1e9
+    if needed > free:
+        raise UsageError(
+            f"{keys:,} keys need about {needed:.1f} GB of memory, and {free:.1f} GB are free. Choose fewer with --keys."
+        )
+
+
 def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
     """Run it. Raises `LabError`; whatever happens, every process is ended and the samples so far are kept."""
     scenario = request.scenario
@@ -85,14 +98,15 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
     keys = request.keys if request.keys is not None else pace.keys
     if not FEWEST_KEYS <= keys <= MOST_KEYS:
         raise UsageError(f"--keys must be between {FEWEST_KEYS:,} and {MOST_KEYS:,}, not {keys:,}.")
-    if request.url:
+    if request.url is not None:
         address_of(request.url)
     else:
         SERVERS[request.server].require()
+        _have_memory(keys)
         if request.port and port_taken(request.port):
             raise UsageError(f"port {request.port} is taken. Choose another --port, or leave it out.")
     started = datetime.now(UTC)
-    folder = make_folder(request.out or Path("runs") / f"{started:%Y%m%d-%H%M%S}-{scenario.id}")
+    folder = make_folder(request.out) if request.out else new_folder(f"{started:%Y%m%d-%H%M%S}-{scenario.id}")
     folder = folder.resolve()  # processes of the run work in another directory
     writer = RunWriter(folder)
     display.say(f"{scenario.id}: {scenario.story}")
@@ -120,24 +134,22 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
         scan_count=scenario.scan_count,
         slowlog_threshold_us=scenario.slowlog_threshold_us,
     )
-    finished = False
     try:
         stack = NativeStack(
             scenario, SERVERS[request.server], folder, request.seed, request.url, request.port
         )
         stack.up(display.say)
         facts.server, facts.server_version = stack.store.identity()
-        if not stack.owns_store:
-            facts.cannot["restart-restores"] = "the lab does not restart a server that it did not start"
+        facts.cannot |= stack.cannot
         Conductor(scenario, pace, stack, writer, facts, display).run()
-        finished = True
+        facts.interrupted = False
     finally:
+        ignore_interruptions()
         try:
             if stack:
                 display.say("taking the stack down")
                 stack.down()
         finally:
-            facts.interrupted = not finished
             try:
                 writer.facts(facts)
             finally:

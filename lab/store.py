@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import redis
 from redis.backoff import NoBackoff
@@ -35,6 +36,8 @@ class Store:
 
     def __init__(self, url: str, timeout_s: float = 20.0) -> None:
         self.url = url
+        self.shown = redacted(url)
+        self._clock_offset: float | None = None
         self._client: Any = redis.Redis.from_url(
             url,
             protocol=2,
@@ -50,7 +53,7 @@ class Store:
         try:
             return call(*arguments, **options)
         except redis.RedisError as error:
-            raise StackError(f"the server at {self.url} does not answer {what}: {error}") from error
+            raise StackError(f"the server at {self.shown} does not answer {what}: {error}") from error
 
     def wait(self, seconds: float, check: Callable[[], None] = lambda: None) -> None:
         """Until it answers PING and has loaded; `check` may raise meanwhile."""
@@ -62,7 +65,7 @@ class Store:
                 return
             except redis.RedisError as error:
                 if time.monotonic() > end:
-                    raise StackError(f"no server answers at {self.url}: {error}") from error
+                    raise StackError(f"no server answers at {self.shown}: {error}") from error
                 time.sleep(0.03)
 
     def identity(self) -> tuple[str, str]:
@@ -80,11 +83,14 @@ class Store:
             pipe.info(section)
         pipe.dbsize()
         server, clients, memory, cpu, stats, keys = self._ask("INFO", pipe.execute)
+        # The main thread's own CPU time is known on Linux only; elsewhere the process's is close, for the other
+        # threads have little to do.
+        thread = "_main_thread" if "used_cpu_user_main_thread" in cpu else ""
         main = None
-        if "used_cpu_user_main_thread" in cpu:
-            main = float(cpu["used_cpu_user_main_thread"]) + float(cpu["used_cpu_sys_main_thread"])
+        if f"used_cpu_user{thread}" in cpu:
+            main = float(cpu[f"used_cpu_user{thread}"]) + float(cpu[f"used_cpu_sys{thread}"])
         return Snapshot(
-            at=float(server["server_time_usec"]) / 1e6 if "server_time_usec" in server else time.time(),
+            at=self._local(server),
             keys=int(keys),
             commands={
                 name.removeprefix("cmdstat_").upper(): (float(entry["calls"]), float(entry["usec"]))
@@ -97,14 +103,35 @@ class Store:
             run_id=str(server.get("run_id", "")),
         )
 
-    def keys(self) -> int:
-        """DBSIZE."""
-        return int(self._ask("DBSIZE", self._client.dbsize))
+    def _local(self, server: dict[str, Any]) -> float:
+        """The server's own clock, moved to this machine's: exact for rates, and fit to be compared with the probes.
+
+        The offset is taken once, when the server is idle; on one machine it is nothing but the round trip.
+        """
+        if "server_time_usec" not in server:
+            return time.time()
+        at = float(server["server_time_usec"]) / 1e6
+        if self._clock_offset is None:
+            offset = time.time() - at
+            self._clock_offset = offset if abs(offset) > 0.1 else 0.0
+        return at + self._clock_offset
+
+    def keys_everywhere(self) -> int:
+        """Keys in all databases of the server."""
+        found = self._ask("INFO", self._client.info, "keyspace")
+        return sum(int(entry["keys"]) for entry in found.values() if isinstance(entry, dict))
+
+    def lock(self, key: str, seconds: int) -> bool:
+        """Take a lock that ends by itself; False where somebody holds it."""
+        return bool(self._ask("SET", self._client.set, key, "1", nx=True, ex=seconds))
 
     def slowlog_settings(self) -> tuple[int, int]:
         """(threshold in µs, length) as they are now."""
         found = self._ask("CONFIG GET", self._client.config_get, "slowlog-*")
-        return int(found["slowlog-log-slower-than"]), int(found["slowlog-max-len"])
+        try:
+            return int(found["slowlog-log-slower-than"]), int(found["slowlog-max-len"])
+        except KeyError as error:
+            raise StackError(f"the server at {self.shown} does not tell its setting {error}") from error
 
     def configure_slowlog(self, threshold_us: int, length: int = 512) -> None:
         """Set threshold and length. What the log holds stays."""
@@ -171,3 +198,14 @@ class Store:
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
+
+
+def redacted(url: str) -> str:
+    """The URL without its password, for people and files."""
+    try:
+        parts = urlsplit(url)
+        if parts.password is None:
+            return url
+    except ValueError:  # not a URL at all: what it holds cannot be told apart
+        return "(not a URL)"
+    return parts._replace(netloc=f"{parts.username or ''}:***@{parts.netloc.rpartition('@')[2]}").geturl()
