@@ -3,9 +3,9 @@
 PY := .venv/bin/python
 
 help: ## Show the verbs
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: ## Reproduce the main incident on an embedded server (about two and a half minutes) and write a report
+demo: ## Reproduce the main incident on an embedded server (three minutes) and write a report
 	@bin/lab run key-growth
 
 up: ## Look at the machine, start the whole stack on Docker, say where things are (COMPOSE_PROFILES=valkey,keydb for more)

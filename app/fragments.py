@@ -51,7 +51,7 @@ class Keyspace:
 
     Buckets are one TTL wide. An entry put at time t lies in bucket floor(t / TTL) and expires at t + TTL,
     which is before (bucket + 2) * TTL, when its index set expires. So a set outlives each of its entries
-    (cached implies indexed), a member outlives its entry by at most one TTL, and entries alive now are in the
+    (cached implies indexed), a member outlives an expired entry by at most one TTL, and entries alive now are in the
     current bucket or the one before. The TTL is part of that arithmetic: after changing it, wait one old TTL
     (or empty the store).
     """

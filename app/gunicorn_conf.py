@@ -10,7 +10,8 @@ from app.state import State, StateError
 bind = f"{os.environ.get('HOST', '127.0.0.1')}:{os.environ.get('PORT', '8000')}"
 workers = 1
 worker_class = "gthread"
-threads = 32
+# Enough for every read that waits on a stalled store, so that none holds up the accepting of events.
+threads = 128
 keepalive = 75
 graceful_timeout = 1
 timeout = 60

@@ -27,7 +27,7 @@ def once(scenario: str, server: str, folder: Path, seed: int) -> tuple[int, floa
     )  # fmt: skip
     seconds = time.monotonic() - began
     if done.returncode not in (0, 1, 4):
-        return done.returncode, seconds, [done.stderr.strip().splitlines()[-1]]
+        return done.returncode, seconds, done.stderr.strip().splitlines()[-1:]
     result = json.loads(done.stdout)
     if done.returncode == 4:
         return 4, seconds, [f"{c['check']} ({c['detail']})" for c in result["validity"] if not c["ok"]]

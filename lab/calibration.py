@@ -16,6 +16,7 @@ moments in which the machine did something else do not count.
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -60,8 +61,8 @@ def calibrate(
 ) -> Calibration:
     """Measure, and solve for the event rate that saturates the server at `scenario.knee_at` of `keys`.
 
-    Keys visited are counted by SCAN calls where one call of this COUNT sees the whole keyspace (`whole_scans`), and by
-    finished events where the server may return earlier.
+    Keys visited are counted by SCAN calls, ⌈keys / COUNT⌉ to a scan, where a call goes on until it has seen COUNT keys
+    (`whole_scans`), and by finished events where the server may return earlier.
     """
     began = time.monotonic()
     population = max(1, keys // scenario.fragments_per_user)
@@ -87,7 +88,9 @@ def calibrate(
     after, ended_events = stack.store.snapshot(), stack.observe().finished
     stack.locust.load(scenario.reads_per_second, 0.0, population)
     calls = after.commands.get("SCAN", (0.0, 0.0))[0] - before.commands.get("SCAN", (0.0, 0.0))[0]
-    scans = calls if whole_scans else min(calls, PATTERNS_PER_EVENT * (ended_events - began_events))
+    scans = calls / max(1, math.ceil(after.keys / scenario.scan_count))
+    if not whole_scans:
+        scans = min(scans, PATTERNS_PER_EVENT * (ended_events - began_events))
     visited = scans * after.keys
     if visited <= 0:
         raise StackError(

@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import sys
+import tempfile
+import traceback
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -16,6 +18,7 @@ from rich.table import Table
 
 from lab import errors, scenarios
 from lab.errors import LabError, UsageError
+from lab.processes import INTERRUPTIONS, ignore_interruptions
 
 app = typer.Typer(
     name="lab",
@@ -110,6 +113,8 @@ def run(
     from lab.live import LiveDisplay
     from lab.report import write_report
 
+    if url is not None and stack == "native" and (server is not None or port is not None):
+        raise UsageError("--url names a server that already runs: leave out --server and --port.")
     if url and stack == "native":
         _ask_first(url, yes)
     request = Request(scenarios.find(scenario), server, pace, keys, seed, out, url, port, stack)
@@ -187,7 +192,7 @@ def _ask_first(url: str, yes: bool) -> None:
 
     address = address_of(url)
     store = Store(url, timeout_s=5)
-    keys = store.keys()
+    keys = store.keys_everywhere()
     store.close()
     if yes or not keys:
         return
@@ -204,12 +209,8 @@ def _ask_first(url: str, yes: bool) -> None:
         raise UsageError("nothing was done.")
 
 
-INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    for number in INTERRUPTIONS:  # impatience must not break off the taking down
-        signal.signal(number, signal.SIG_IGN)
+    ignore_interruptions()  # impatience must not break off the taking down
     raise KeyboardInterrupt
 
 
@@ -239,6 +240,15 @@ def main() -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return errors.HOLDS
+    except Exception as error:
+        return _complain(f"a fault in the lab itself, {error!r}. {_keep_trace()}", errors.STACK_BROKE)
+
+
+def _keep_trace() -> str:
+    """Write the traceback of the exception being handled to a file; a sentence that names it."""
+    with tempfile.NamedTemporaryFile("w", prefix="lab-fault-", suffix=".txt", delete=False) as file:
+        traceback.print_exc(file=file)
+    return f"Please report it with {file.name}."
 
 
 def _complain(message: str, code: int) -> int:

@@ -12,7 +12,7 @@ from lab.recorder import Recorder, Row
 from lab.runfolder import PhaseRecord, RunFacts, RunWriter
 from lab.scenario import Pace, Phase, ProbeSpec, Scenario
 from lab.service import Metrics, bucket_quantile
-from lab.stacks.base import Probe, Stack
+from lab.stacks.base import PROBE_INTERVAL_S, Probe, Stack
 from lab.store import Snapshot
 
 FILL_S = 600.0
@@ -34,7 +34,6 @@ class _Mark:
 
     store: Snapshot
     metrics: Metrics
-    probes: dict[str, dict[str, float]]
 
 
 class Conductor:
@@ -60,36 +59,42 @@ class Conductor:
 
     def run(self) -> None:
         """Calibrate, then walk the phases. Raises `StackError` when the stack breaks."""
-        recorder, facts = self._recorder, self._facts
         try:
-            recorder.start()
-            main = self._stack.start_probe(MAIN, self._scenario.probe_per_second)
-            recorder.follow("main", main)
-            recorder.phase = "calibration"
-            self._display.say("calibrating: idle server")
-            window = max(2.0, min(self._pace.plateau_s, 6.0))
-            found = calibrate(
-                self._stack,
-                self._scenario,
-                facts.keys,
-                window,
-                self._pause,
-                self._display.say,
-                facts.whole_scans,
-            )
-            facts.calibration = found.as_dict()
-            facts.load["events_per_second"] = found.events_per_second
-            self._display.say(
-                f"a scanned key costs {found.cost_us_per_key:.3f} µs; {found.events_per_second:.1f} events "
-                f"a second saturate the server at {found.predicted_knee_keys:,.0f} keys"
-            )
-            self._empty("calibration ends")
-            phases = self._scenario.phases
-            for number, phase in enumerate(phases, start=1):
-                self._walk(number, len(phases), phase)
+            self._run()
+        except StackError:
+            self._stack.check()  # a process that died is the better explanation of whatever was not answered
+            raise
         finally:
-            recorder.stop()
-            self._writer.facts(facts)
+            self._recorder.stop()
+            self._writer.facts(self._facts)
+
+    def _run(self) -> None:
+        recorder, facts = self._recorder, self._facts
+        recorder.start()
+        main = self._stack.start_probe(MAIN, self._scenario.probe_per_second)
+        recorder.follow("main", main)
+        recorder.phase = "calibration"
+        self._display.say("calibrating: idle server")
+        window = max(2.0, min(self._pace.plateau_s, 6.0))
+        found = calibrate(
+            self._stack,
+            self._scenario,
+            facts.keys,
+            window,
+            self._pause,
+            self._display.say,
+            facts.whole_scans,
+        )
+        facts.calibration = found.as_dict()
+        facts.load["events_per_second"] = found.events_per_second
+        self._display.say(
+            f"a scanned key costs {found.cost_us_per_key:.3f} µs; {found.events_per_second:.1f} events "
+            f"a second saturate the server at {found.predicted_knee_keys:,.0f} keys"
+        )
+        self._empty("calibration ends")
+        phases = self._scenario.phases
+        for number, phase in enumerate(phases, start=1):
+            self._walk(number, len(phases), phase)
 
     def _events(self, per_second: float) -> None:
         self._stack.locust.load(self._scenario.reads_per_second, per_second, self._population)
@@ -116,6 +121,8 @@ class Conductor:
         self._display.phase(number, total, phase, seconds)
         recorder.phase, recorder.strategy = phase.id, phase.strategy
         extra = [(spec, stack.start_probe(spec, self._scenario.probe_per_second)) for spec in phase.probes]
+        for spec, probe in extra:
+            recorder.follow(spec.name, probe)
         self._events(0.0)
         self._drain()
         if phase.empty:
@@ -126,8 +133,6 @@ class Conductor:
         stack.web.warm(
             round(phase.keys * self._facts.keys), restart=phase.empty, seconds=FILL_S, check=self._check
         )
-        for spec, probe in extra:
-            recorder.follow(spec.name, probe)
         self._events(self._facts.load["events_per_second"])
         self._pause(self._pace.settle_s)
         while not all(recorder.heard(spec.name) for spec, _ in extra):
@@ -147,26 +152,20 @@ class Conductor:
         cpu = stack.meter()
         cpu.look()
         stack.locust.reset()
-        before = self._mark(names)
-        worst_lag = dict.fromkeys(names, 0.0)
+        before = self._mark()
         end = before.store.at + seconds
         while (left := end - time.time()) > 0:
             self._pause(min(left, 0.25))
-            for name in names:
-                worst_lag[name] = max(worst_lag[name], recorder.lag_p99_us(name))
         tallies = stack.locust.tallies()
         shares, machine = cpu.look()
-        after = self._mark(names)
-        record = self._record(phase, before, after, tallies, shares, machine, worst_lag)
+        after = self._mark()
+        self._events(0.0)
+        self._pause(PROBE_INTERVAL_S + 0.05)  # until the probes' last lines about the phase have come
+        record = self._record(phase, before, after, tallies, shares, machine, names)
         return record, recorder.p99_ms(record.t0, record.t1)
 
-    def _mark(self, probes: list[str]) -> _Mark:
-        stack = self._stack
-        return _Mark(
-            stack.store.snapshot(),
-            stack.observe(),
-            {name: self._recorder.totals(name) for name in probes},
-        )
+    def _mark(self) -> _Mark:
+        return _Mark(self._stack.store.snapshot(), self._stack.observe())
 
     def _record(
         self,
@@ -176,7 +175,7 @@ class Conductor:
         tallies: dict[str, Any],
         shares: dict[str, float],
         machine: dict[str, float],
-        lags: dict[str, float],
+        probes: list[str],
     ) -> PhaseRecord:
         t0, t1 = before.store.at, after.store.at
         utilisation = None
@@ -207,14 +206,7 @@ class Conductor:
             },
             slowlog=self._recorder.slow_since(t0),
             client_p99_ms={"app": p99 * 1000 if p99 else None, "locust": tallies["reads"]["p99_ms"]},
-            probes={
-                name: {
-                    **{key: value - before.probes[name][key] for key, value in after.probes[name].items()},
-                    "lag_p99_us": lags[name],
-                    "rate": (after.probes[name]["sent"] - before.probes[name]["sent"]) / (t1 - t0),
-                }
-                for name in lags
-            },
+            probes={name: self._recorder.probed(name, t0, t1) for name in probes},
             machine=machine,
             processes=shares,
             memory_mb=self._stack.memory_mb(),

@@ -14,17 +14,20 @@ import psutil
 
 from lab.conductor import Conductor, Display
 from lab.errors import UsageError
-from lab.processes import port_taken
-from lab.runfolder import Run, RunFacts, RunWriter, make_folder
+from lab.processes import ignore_interruptions, port_taken
+from lab.runfolder import Run, RunFacts, RunWriter, make_folder, new_folder
 from lab.scenario import Scenario
 from lab.servers import SERVERS
 from lab.stacks.base import Stack
 from lab.stacks.compose import ComposeStack
 from lab.stacks.native import NativeStack, address_of
 from lab.stacks.scene import Scene, find_scene
+from lab.store import redacted
 from lab.verdict import Verdict, reach, write_result
 
 FEWEST_KEYS, MOST_KEYS = 10_000, 50_000_000
+# Resident memory of a whole native run: without keys, and for each entry (value, key, expiry, share of the index).
+BASE_BYTES, BYTES_PER_KEY = 500e6, 420
 STACKS = {"native": "embedded", "compose": "redis"}
 """Stack → the server that is taken if none is named."""
 
@@ -55,7 +58,7 @@ def command_of(request: Request) -> str:
     if request.stack != "native":
         words += ["--stack", request.stack]
     if request.url:
-        words += ["--url", request.url]
+        words += ["--url", redacted(request.url)]
     elif request.server_name != STACKS[request.stack]:
         words += ["--server", request.server_name]
     if request.keys is not None:
@@ -85,7 +88,17 @@ def _processor() -> str:
     return platform.processor() or "unknown"
 
 
-def _look_first(request: Request) -> Scene | None:
+def _have_memory(keys: int) -> None:
+    """A `UsageError` where so many keys do not fit: better than to meet the kernel's out-of-memory killer."""
+    needed = (BASE_BYTES + keys * BYTES_PER_KEY) / 1e9
+    free = psutil.virtual_memory().available / 1e9
+    if needed > free:
+        raise UsageError(
+            f"{keys:,} keys need about {needed:.1f} GB of memory, and {free:.1f} GB are free. Choose fewer with --keys."
+        )
+
+
+def _look_first(request: Request, keys: int) -> Scene | None:
     """Complain about what cannot be, before anything is created; the compose stack's scene if it is wanted.
 
     Raises `UsageError`, or `StackError` where something is missing.
@@ -96,16 +109,17 @@ def _look_first(request: Request) -> Scene | None:
     if server is None:
         raise UsageError(f"there is no server {request.server!r}; the lab knows {', '.join(SERVERS)}.")
     if request.stack == "compose":
-        if request.url or request.port:
+        if request.url is not None or request.port:
             raise UsageError("--url and --port are for the native stack: leave --stack compose out.")
         if not server.in_compose:
             known = ", ".join(name for name, row in SERVERS.items() if row.in_compose)
             raise UsageError(f"the compose stack has no {server.name} server; it knows {known}.")
         return find_scene(server.name)
-    if request.url:
+    if request.url is not None:
         address_of(request.url)
     else:
         server.require()
+        _have_memory(keys)
         if request.port and port_taken(request.port):
             raise UsageError(f"port {request.port} is taken. Choose another --port, or leave it out.")
     return None
@@ -122,9 +136,9 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
     keys = request.keys if request.keys is not None else pace.keys
     if not FEWEST_KEYS <= keys <= MOST_KEYS:
         raise UsageError(f"--keys must be between {FEWEST_KEYS:,} and {MOST_KEYS:,}, not {keys:,}.")
-    scene = _look_first(request)
+    scene = _look_first(request, keys)
     started = datetime.now(UTC)
-    folder = make_folder(request.out or Path("runs") / f"{started:%Y%m%d-%H%M%S}-{scenario.id}")
+    folder = make_folder(request.out) if request.out else new_folder(f"{started:%Y%m%d-%H%M%S}-{scenario.id}")
     folder = folder.resolve()  # processes of the run work in another directory
     writer = RunWriter(folder)
     display.say(f"{scenario.id}: {scenario.story}")
@@ -152,7 +166,6 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
         scan_count=scenario.scan_count,
         slowlog_threshold_us=scenario.slowlog_threshold_us,
     )
-    finished = False
     try:
         if scene:
             stack = ComposeStack(scenario, scene, folder, request.seed)
@@ -161,20 +174,19 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
             stack = NativeStack(scenario, server, folder, request.seed, request.url, request.port)
         stack.up(display.say)
         facts.server, facts.server_version = stack.store.identity()
-        if kind := SERVERS.get(facts.server):
+        if kind := SERVERS.get(facts.server):  # what runs at a --url is known only now
             facts.cannot |= kind.cannot
             facts.whole_scans = kind.whole_scans
-        if not stack.owns_store:
-            facts.cannot["restart-restores"] = "the lab does not restart a server that it did not start"
+        facts.cannot |= stack.cannot
         Conductor(scenario, pace, stack, writer, facts, display).run()
-        finished = True
+        facts.interrupted = False
     finally:
+        ignore_interruptions()
         try:
             if stack:
                 display.say("taking the stack down")
                 stack.down()
         finally:
-            facts.interrupted = not finished
             try:
                 writer.facts(facts)
             finally:

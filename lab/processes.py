@@ -17,13 +17,39 @@ import psutil
 
 from lab.errors import StackError
 
+INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 _PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+# Settings of the person at the keyboard that would silently change what a run measures.
+_NOT_INHERITED = (
+    "APP_",
+    "LOADTEST_",
+    "LOCUST_",
+    "OTEL_",
+    "GUNICORN_",
+    "PROBE_",
+    "PROMETHEUS_",
+    "WEB_CONCURRENCY",
+)
+
+
+def ignore_interruptions() -> None:
+    """From now on Ctrl-C and its kin do nothing: taking down must be seen through."""
+    for number in INTERRUPTIONS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _end_with_parent() -> None:
-    """On Linux, have the kernel end the child when the lab dies without a chance to do it itself (SIGKILL)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    """Have the kernel end the child when the lab dies without a chance to do it itself (SIGKILL). Linux only."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _clean_environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
+    return {**kept, "HOST": "127.0.0.1"}
 
 
 class Child:
@@ -49,10 +75,10 @@ class Child:
                     stdin=subprocess.PIPE if leash else subprocess.DEVNULL,
                     stdout=subprocess.PIPE if pipe else sink,
                     stderr=sink,
-                    env={**os.environ, **(env or {})},
+                    env={**_clean_environment(), **(env or {})},
                     cwd=cwd,
                     start_new_session=True,  # Ctrl-C reaches the lab alone, which ends its children in order
-                    preexec_fn=_end_with_parent,
+                    preexec_fn=_end_with_parent if _libc is not None else None,
                 )
         except OSError as error:
             raise StackError(f"{name} could not be started ({command[0]}): {error.strerror}.") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -13,12 +14,13 @@ import numpy as np
 
 from lab.errors import LabError, StackError
 from lab.histograms import values_of
-from lab.runfolder import RunWriter
+from lab.runfolder import CannotWrite, RunWriter
 from lab.service import Metrics, bucket_quantile
 from lab.stacks.base import Probe, Stack
 from lab.store import Snapshot
 
 Row = dict[str, float | str | None]
+LINES_KEPT = 4000
 COMMANDS = ("GET", "SET", "UNLINK", "SCAN", "KEYS", "SSCAN")
 
 
@@ -35,11 +37,9 @@ class Recorder:
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._error: LabError | None = None
-        self._probes: dict[str, dict[str, Any]] = {}
-        self._totals: dict[str, dict[str, float]] = {}
+        self._lines: dict[str, deque[dict[str, Any]]] = {}
         self._slow: list[tuple[float, str, int]] = []
         self._seen: set[str] = set()
-        self._main: deque[dict[str, Any]] = deque(maxlen=1000)
         self._cpu = stack.meter()
         self.phase = "start"
         self.strategy = ""
@@ -47,6 +47,8 @@ class Recorder:
 
     def start(self) -> None:
         """Begin to sample."""
+        with contextlib.suppress(StackError):  # what the log holds already is not this run's
+            self._read_slowlog(self._stack.store.snapshot().run_id, keep=False)
         self._thread.start()
 
     def stop(self) -> None:
@@ -66,24 +68,29 @@ class Recorder:
 
     def heard(self, name: str) -> bool:
         """Whether a probe has sent its first line."""
-        return name in self._probes
+        return name in self._lines
 
-    def totals(self, name: str) -> dict[str, float]:
-        """What a probe has done since it started: sent, received, errors."""
-        with self._lock:
-            return dict(self._totals.get(name, {"sent": 0.0, "received": 0.0, "errors": 0.0}))
-
-    def lag_p99_us(self, name: str) -> float:
-        """The probe's own lateness in its newest interval."""
-        with self._lock:
-            return float(self._probes.get(name, {}).get("lag_p99_us") or 0.0)
+    def probed(self, name: str, t0: float, t1: float) -> dict[str, float]:
+        """What a probe did between two moments: sent, received, errors, rate of sending, worst lateness (µs)."""
+        lines = self._between(name, t0, t1)
+        found = {key: float(sum(line[key] for line in lines)) for key in ("sent", "received", "errors")}
+        seconds = sum(line["interval_s"] for line in lines)
+        return {
+            **found,
+            "rate": found["sent"] / seconds if seconds else 0.0,
+            "lag_p99_us": float(max((line["lag_p99_us"] for line in lines), default=0)),
+        }
 
     def p99_ms(self, t0: float, t1: float) -> float | None:
         """The main probe's p99 between two moments, for showing progress."""
-        with self._lock:
-            lines = [line for line in self._main if t0 <= line["t"] - line["interval_s"] / 2 < t1]
-        values = [value for line in lines for value in values_of(line["intended"])]
+        values = [value for line in self._between("main", t0, t1) for value in values_of(line["intended"])]
         return float(np.percentile(values, 99)) / 1000 if values else None
+
+    def _between(self, name: str, t0: float, t1: float) -> list[dict[str, Any]]:
+        with self._lock:
+            return [
+                line for line in self._lines.get(name, ()) if t0 <= line["t"] - line["interval_s"] / 2 < t1
+            ]
 
     def slow_since(self, t: float) -> dict[str, dict[str, float]]:
         """Entries of the slow log since a moment: command → count and longest duration."""
@@ -104,13 +111,8 @@ class Recorder:
                 except ValueError:  # the last line of a probe that was ended
                     continue
                 with self._lock:
-                    self._probes[name] = line
-                    total = self._totals.setdefault(name, {"sent": 0.0, "received": 0.0, "errors": 0.0})
-                    for key in total:
-                        total[key] += line[key]
+                    self._lines.setdefault(name, deque(maxlen=LINES_KEPT)).append(line)
                     self._writer.probe(name, line)
-                    if name == "main":
-                        self._main.append(line)
         except LabError as error:
             self._error = error
         except ValueError:  # the pipe was closed while we read: the probe is no longer needed
@@ -126,28 +128,29 @@ class Recorder:
             due = max(due, time.monotonic() - 1.0)  # a slow second is not made up for by a burst
             try:
                 before = self._sample(before)
-            except StackError as error:
-                if "cannot write" in str(error):
-                    self._error = error
-                    return
+            except CannotWrite as error:
+                self._error = error
+                return
+            except StackError:
                 before = None
-                self._write(
-                    {**self._blank(), "t": time.time(), "phase": self.phase, "strategy": self.strategy}
-                )
+                self._write_gap()
+            except Exception as error:  # nobody else would hear of it: the run would go on without samples
+                self._error = StackError(f"sampling failed: {error!r}.")
+                return
+
+    def _write_gap(self) -> None:
+        try:
+            self._write({**self._blank(), "t": time.time(), "phase": self.phase, "strategy": self.strategy})
+        except CannotWrite as error:
+            self._error = error
 
     def _sample(self, before: tuple[Snapshot, Metrics] | None) -> tuple[Snapshot, Metrics]:
         now = self._stack.store.snapshot()
-        for number, at, command, duration in self._stack.store.slowlog():
-            identity = f"{now.run_id}/{number}"
-            if identity not in self._seen:
-                self._seen.add(identity)
-                with self._lock:
-                    self._slow.append((at, command, duration))
-                    self._writer.slow(at, command, duration)
+        self._read_slowlog(now.run_id, keep=True)
         metrics = self._stack.observe()
         shares, machine = self._cpu.look()
         with self._lock:
-            probe = self._probes.get("main", {})
+            probe = self._lines["main"][-1] if "main" in self._lines else {}
         row: Row = {**self._blank(), "t": now.at, "phase": self.phase, "strategy": self.strategy}
         row |= {
             "keys": float(now.keys),
@@ -169,6 +172,17 @@ class Recorder:
             row |= self._rates(before, (now, metrics))
         self._write(row)
         return now, metrics
+
+    def _read_slowlog(self, run_id: str, keep: bool) -> None:
+        for number, at, command, duration in self._stack.store.slowlog():
+            identity = f"{run_id}/{number}"
+            if identity in self._seen:
+                continue
+            self._seen.add(identity)
+            if keep:
+                with self._lock:
+                    self._slow.append((at, command, duration))
+                    self._writer.slow(at, command, duration)
 
     def _rates(self, before: tuple[Snapshot, Metrics], after: tuple[Snapshot, Metrics]) -> Row:
         (old, old_metrics), (new, new_metrics) = before, after

@@ -98,7 +98,7 @@ class RunFacts:
     phases: list[PhaseRecord] = field(default_factory=list)
     cannot: dict[str, str] = field(default_factory=dict)
     marks: list[dict[str, Any]] = field(default_factory=list)
-    interrupted: bool = False
+    interrupted: bool = True
     whole_scans: bool = True
     schema: int = SCHEMA
 
@@ -172,8 +172,14 @@ def _cell(value: float | str | None) -> str:
     )
 
 
-def _cannot_write(folder: Path, error: OSError) -> StackError:
-    return StackError(f"cannot write to {folder}: {error.strerror}. Free some space or choose another --out.")
+class CannotWrite(StackError):
+    """The run folder cannot be written any more: a full disk, a lost permission."""
+
+
+def _cannot_write(folder: Path, error: OSError) -> CannotWrite:
+    return CannotWrite(
+        f"cannot write to {folder}: {error.strerror}. Free some space or choose another --out."
+    )
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -204,6 +210,22 @@ def make_folder(folder: Path) -> Path:
             f"--out {folder} cannot be written: {error.strerror}. Choose another folder."
         ) from error
     return folder
+
+
+def new_folder(name: str) -> Path:
+    """Create a run folder of that name under runs/, with a number behind it where there is one already."""
+    folder, attempt = Path("runs") / name, 1
+    while True:
+        try:
+            folder.mkdir(parents=True)
+            return folder
+        except FileExistsError:
+            attempt += 1
+            folder = folder.with_name(f"{name}-{attempt}")
+        except OSError as error:
+            raise UsageError(
+                f"{folder} cannot be made: {error.strerror}. Name another place with --out."
+            ) from error
 
 
 class Run:

@@ -92,9 +92,9 @@ SERVERS = {
         ),
         Server(
             "valkey",
-            lambda: shutil.which("valkey-server") or _embedded(),
+            _on_path("valkey-server"),
             REDIS_LIKE,
-            "Put a valkey-server on PATH, or use --server redis.",
+            "Put a valkey-server on PATH, or leave --server out for the embedded one.",
         ),
         Server(
             "redis",

@@ -12,6 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lab.errors import StackError
 
+REFUSED_S = 15.0
+"""How long the store may refuse to be filled (it may be restarting) before that ends a run."""
+
 Buckets = dict[float, float]
 """Upper bound in seconds → cumulative count."""
 
@@ -87,14 +90,20 @@ class Storefront(Http):
         """Cache so many entries, through the service's own cache code, and wait until they are there."""
         self.fill(keys, restart=restart)
         end = time.monotonic() + seconds
+        refused_since: float | None = None
         while True:
             answer = self.ask("GET", "/settings/warming")
             if answer["state"] == "idle":
                 return
             check()
-            if time.monotonic() > end:
-                reason = answer["error"] or f"{answer['keys']:,} keys so far"
-                raise StackError(f"filling {keys:,} keys took longer than {seconds:g} s ({reason}).")
+            now = time.monotonic()
+            refused_since = (refused_since or now) if answer["error"] else None
+            if refused_since and now - refused_since > REFUSED_S:
+                raise StackError(f"the store does not take {keys:,} keys: {answer['error']}")
+            if now > end:
+                raise StackError(
+                    f"filling {keys:,} keys took longer than {seconds:g} s ({answer['keys']:,} keys so far)."
+                )
             time.sleep(0.05)
 
 
@@ -143,7 +152,7 @@ def scrape(texts: list[str]) -> Metrics:
                         bound = float(sample.labels["le"])
                         seen.get_buckets[bound] = seen.get_buckets.get(bound, 0.0) + sample.value
             elif family.name == "cache_invalidation_events":
-                seen.finished += sum(s.value for s in family.samples if s.name.endswith("_total"))
+                seen.finished += sum(s.value for s in family.samples if s.labels.get("outcome") == "done")
             elif family.name == "cache_invalidation_events_in_flight":
                 seen.in_flight += sum(s.value for s in family.samples)
             elif family.name == "cache_invalidation_events_pending" and index == 0:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import redis
 from redis.backoff import NoBackoff
@@ -46,7 +47,9 @@ def _busy_seconds(server: dict[str, Any], cpu: dict[str, Any]) -> float | None:
         return float(cpu["used_cpu_user"] + cpu["used_cpu_sys"]) / _threads(server)
     if "used_cpu_user_main_thread" in cpu:
         return float(cpu["used_cpu_user_main_thread"] + cpu["used_cpu_sys_main_thread"])
-    if "used_cpu_user" in cpu:  # KeyDB, which the lab starts with one thread; its helpers hardly count
+    # The process's where the thread's is not told: by KeyDB, which the lab starts with one thread, and by everybody
+    # elsewhere than on Linux. That is close, for the other threads have little to do.
+    if "used_cpu_user" in cpu:
         return float(cpu["used_cpu_user"] + cpu["used_cpu_sys"])
     return None
 
@@ -74,6 +77,8 @@ class Store:
 
     def __init__(self, url: str, timeout_s: float = 20.0) -> None:
         self.url = url
+        self.shown = redacted(url)
+        self._clock_offset: float | None = None
         self._client: Any = redis.Redis.from_url(
             url,
             protocol=2,
@@ -91,7 +96,7 @@ class Store:
         try:
             return call(*arguments, **options)
         except redis.RedisError as error:
-            raise StackError(f"the server at {self.url} does not answer {what}: {error}") from error
+            raise StackError(f"the server at {self.shown} does not answer {what}: {error}") from error
 
     def wait(self, seconds: float, check: Callable[[], None] = lambda: None) -> None:
         """Until it answers PING and has loaded; `check` may raise meanwhile."""
@@ -103,7 +108,7 @@ class Store:
                 return
             except redis.RedisError as error:
                 if time.monotonic() > end:
-                    raise StackError(f"no server answers at {self.url}: {error}") from error
+                    raise StackError(f"no server answers at {self.shown}: {error}") from error
                 time.sleep(0.03)
 
     def identity(self) -> tuple[str, str]:
@@ -129,7 +134,7 @@ class Store:
         pipe.dbsize()
         server, clients, memory, cpu, stats, replication, keys = self._ask("INFO", pipe.execute)
         return Snapshot(
-            at=float(server["server_time_usec"]) / 1e6 if "server_time_usec" in server else time.time(),
+            at=self._local(server),
             keys=int(keys),
             commands={
                 name.removeprefix("cmdstat_").upper(): (float(entry["calls"]), float(entry["usec"]))
@@ -144,15 +149,36 @@ class Store:
             threads=_threads(server),
         )
 
-    def keys(self) -> int:
-        """DBSIZE."""
-        return int(self._ask("DBSIZE", self._client.dbsize))
+    def _local(self, server: dict[str, Any]) -> float:
+        """The server's own clock, moved to this machine's: exact for rates, and fit to be compared with the probes.
+
+        The offset is taken once, when the server is idle; on one machine it is nothing but the round trip.
+        """
+        if "server_time_usec" not in server:
+            return time.time()
+        at = float(server["server_time_usec"]) / 1e6
+        if self._clock_offset is None:
+            offset = time.time() - at
+            self._clock_offset = offset if abs(offset) > 0.1 else 0.0
+        return at + self._clock_offset
+
+    def keys_everywhere(self) -> int:
+        """Keys in all databases of the server."""
+        found = self._ask("INFO", self._client.info, "keyspace")
+        return sum(int(entry["keys"]) for entry in found.values() if isinstance(entry, dict))
+
+    def lock(self, key: str, seconds: int) -> bool:
+        """Take a lock that ends by itself; False where somebody holds it."""
+        return bool(self._ask("SET", self._client.set, key, "1", nx=True, ex=seconds))
 
     def slowlog_settings(self) -> tuple[int, int]:
         """(threshold in µs, length) as they are now. (Dragonfly may spell the names with underscores.)"""
         found = self._ask("CONFIG GET", self._client.config_get, "slowlog*")
         values = {name.replace("_", "-"): value for name, value in found.items()}
-        return int(values["slowlog-log-slower-than"]), int(values["slowlog-max-len"])
+        try:
+            return int(values["slowlog-log-slower-than"]), int(values["slowlog-max-len"])
+        except KeyError as error:
+            raise StackError(f"the server at {self.shown} does not tell its setting {error}") from error
 
     def configure(self, settings: dict[str, str]) -> None:
         """Change settings at run time, as after a restart that forgot them."""
@@ -192,7 +218,7 @@ class Store:
         except redis.ConnectionError:
             pass  # it is gone, as was asked
         except redis.RedisError as error:
-            raise StackError(f"the server at {self.url} does not do SHUTDOWN: {error}") from error
+            raise StackError(f"the server at {self.shown} does not do SHUTDOWN: {error}") from error
 
     def ping_us(self, times: int = 200) -> list[float]:
         """Round-trip times of PING in µs, one after the other: the network floor of an idle server."""
@@ -238,3 +264,14 @@ class Store:
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
+
+
+def redacted(url: str) -> str:
+    """The URL without its password, for people and files."""
+    try:
+        parts = urlsplit(url)
+        if parts.password is None:
+            return url
+    except ValueError:  # not a URL at all: what it holds cannot be told apart
+        return "(not a URL)"
+    return parts._replace(netloc=f"{parts.username or ''}:***@{parts.netloc.rpartition('@')[2]}").geturl()

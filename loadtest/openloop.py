@@ -107,7 +107,9 @@ class OpenLoop:
         self._pool = Pool(plan.server, plan.connections, plan.reconnect_seconds, plan.greeting(), self)
         self._interval = Interval(clock())
         self._interval_ns = int(plan.interval_seconds * SECOND)
+        self._closed: Interval | None = None
         self._closes_at = 0
+        self._writes_by = 0
         self._keys_missing = False
         self._last_error: str | None = None
         self._stopping = False
@@ -126,6 +128,7 @@ class OpenLoop:
         self._ask_on_schedule(start)
         self._drain(start)
         self._close_interval(clock())
+        self._write_line()
         self._pool.close()
 
     def _settle(self) -> None:
@@ -153,8 +156,10 @@ class OpenLoop:
             pool.look_after(now)
             if due is None:
                 return
-            if now >= self._closes_at and self._is_quiet(now, due):
+            if now >= self._closes_at:
                 self._close_interval(now)
+            if self._closed and self._is_quiet(now, due):
+                self._write_line()
             next_event = due - WAKE_EARLY
             if now < self._closes_at < next_event:
                 next_event = self._closes_at
@@ -171,24 +176,32 @@ class OpenLoop:
 
     def _is_quiet(self, now: int, due: int) -> bool:
         """Whether writing a line now delays no measurement; past the patience any moment will do."""
-        if now > self._closes_at + QUIET_PATIENCE:
+        if now > self._writes_by:
             return True
         return due - now > QUIET_GAP and self._pool.idle
 
     def _close_interval(self, now: int) -> None:
+        """End the interval on time, to the reply: what comes from now on belongs to the next one."""
+        self._write_line()
         waiting = self._pool.waiting
-        standing = self._pool.standing
-        line = self._interval.line(
-            name=self._plan.name,
-            now_ns=now,
-            in_flight=len(waiting),
-            oldest_due_ns=min((sent.due for sent in waiting), default=None),
-            more={"connected": len(standing), "last_error": self._last_error},
+        self._interval.end(
+            now,
+            len(waiting),
+            min((sent.due for sent in waiting), default=None),
+            connected=len(self._pool.standing),
+            last_error=self._last_error,
         )
-        self._emit(line)
-        self._interval = Interval(now)
+        self._closed, self._interval = self._interval, Interval(now)
         self._closes_at = max(self._closes_at + self._interval_ns, now)
+        self._writes_by = now + QUIET_PATIENCE
         self._last_error = None
+
+    def _write_line(self) -> None:
+        """Write the line of the interval that has ended, if that was not done yet."""
+        if self._closed is None:
+            return
+        self._emit(self._closed.line(self._plan.name))
+        self._closed = None
         if self._keys_missing:
             self._keys_missing = False
             for request in self._writes:

@@ -79,7 +79,10 @@ def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, tuple[str,
         prog="probe", description="Open-loop latency probe; one JSON line a second.", allow_abbrev=False
     )
     parser.add_argument(
-        "--url", type=_server, required=True, help="redis://[[user]:password@]host[:port][/database]"
+        "--url",
+        type=_server,
+        default=os.environ.get("PROBE_URL"),
+        help="redis://[[user]:password@]host[:port][/database] (PROBE_URL, which nobody sees in a process list)",
     )
     parser.add_argument("--rate", type=_number(0.1, 20_000), default=200.0, help="requests a second (200)")
     parser.add_argument(
@@ -120,6 +123,8 @@ def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, tuple[str,
     )
     parser.add_argument("--metrics-host", default="127.0.0.1", help="address for --metrics-port (127.0.0.1)")
     options = parser.parse_args(arguments)
+    if options.url is None:
+        parser.error("--url is missing (or PROBE_URL in the environment)")
     plan = Plan(
         server=options.url,
         name=options.name,

@@ -38,6 +38,7 @@ class Interval:
         self.began_ns = began_ns
         self.received = 0
         self.errors = 0
+        self._ended: dict[str, object] = {}
         self._lags: list[int] = []
         self._waits: list[int] = []
         self._intended = new_histogram()
@@ -56,27 +57,31 @@ class Interval:
         self._waits.append(since_due)
         self.received += 1
 
-    def line(
-        self, *, name: str, now_ns: int, in_flight: int, oldest_due_ns: int | None, more: dict[str, object]
-    ) -> str:
-        """The interval as one line of JSON; times in microseconds unless named otherwise."""
+    def end(self, now_ns: int, in_flight: int, oldest_due_ns: int | None, **more: object) -> None:
+        """The interval is over. This is quick; the line may be made when there is time for it."""
+        self._ended = {
+            "t": round(time.time(), 6),
+            "interval_s": round((now_ns - self.began_ns) / 1e9, 6),
+            "in_flight": in_flight,
+            "oldest_in_flight_us": 0 if oldest_due_ns is None else (now_ns - oldest_due_ns) // 1000,
+            **more,
+        }
+
+    def line(self, name: str) -> str:
+        """The interval, after its end, as one line of JSON; times in microseconds unless named otherwise."""
         waits = sorted(self._waits)
         return json.dumps(
             {
                 "name": name,
-                "t": round(time.time(), 6),
-                "interval_s": round((now_ns - self.began_ns) / 1e9, 6),
                 "sent": len(self._lags),
                 "received": self.received,
                 "errors": self.errors,
-                "in_flight": in_flight,
-                "oldest_in_flight_us": 0 if oldest_due_ns is None else (now_ns - oldest_due_ns) // 1000,
                 "lag_p99_us": percentile(sorted(self._lags), 99),
                 "p50_us": percentile(waits, 50),
                 "p99_us": percentile(waits, 99),
                 "max_us": waits[-1] if waits else 0,
                 "intended": self._intended.encode().decode("ascii"),
                 "service": self._service.encode().decode("ascii"),
-                **more,
+                **self._ended,
             }
         )

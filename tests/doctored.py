@@ -106,6 +106,7 @@ class _World:
         self._without = without
         self._rows_due = START
         self.facts = RunFacts(
+            interrupted=False,
             scenario=scenario.id,
             title=scenario.title,
             story=scenario.story,

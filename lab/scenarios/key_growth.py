@@ -30,10 +30,9 @@ def phases(cause: str) -> tuple[Phase, ...]:
         for i, share in enumerate(INDEX_PLATEAUS, start=1)
     ]
     return (
-        *grow[:-1],
-        Phase("pool", "pool", "wrong turn: a pool of 50 connections", cause, EDGE, probes=(pool,)),
-        Phase("fresh", "fresh", "wrong turn: fresh connections", cause, EDGE, probes=(fresh,)),
-        grow[-1],
+        *grow,
+        Phase("pool", "pool", "wrong turn: a pool of 50 connections", cause, 1.0, 2.0, probes=(pool,)),
+        Phase("fresh", "fresh", "wrong turn: fresh connections", cause, 1.0, 2.0, probes=(fresh,)),
         Phase("restart", "restart", "the store is restarted: few keys", cause, PLATEAUS[0], empty=True),
         Phase("return", "return", "the keys come back", cause, EDGE),
         Phase("fix", "fix", "the fix: invalidate by index", "index", EDGE),
@@ -45,7 +44,7 @@ CLAIMS = (
     latency.follows_keys(rank=0.95),
     latency.rises(times=5),
     latency.fix_ratio(times=12.5),
-    latency.flat_under_index(share=0.10),
+    latency.flat_under_index(share=0.10, times=5),
     latency.restart_restores(share=0.9, times=5),
     latency.wrong_turn("pool", "pool", "a pool of 50 connections instead of 1", within=0.20, times=5),
     latency.wrong_turn("fresh-connections", "fresh", "fresh connections", within=0.20, times=5),

@@ -22,10 +22,10 @@ PROBE_INTERVAL_S = 0.25
 BYSTANDER_PREFIX = "latency-lab-bystander"
 
 
-def probe_arguments(spec: ProbeSpec, rate: float, url: str, seed: int) -> list[str]:
-    """What `python -m loadtest.probe` is told, the same on every stack."""
+def probe_arguments(spec: ProbeSpec, rate: float, seed: int) -> list[str]:
+    """What `python -m loadtest.probe` is told, the same on every stack; how it learns the URL is the stack's affair."""
     words = [
-        "--url", url, "--rate", str(rate), "--name", spec.name, "--connections", str(spec.connections),
+        "--rate", str(rate), "--name", spec.name, "--connections", str(spec.connections),
         "--key-prefix", f"{BYSTANDER_PREFIX}-{spec.name}", "--interval-seconds", str(PROBE_INTERVAL_S),
         "--arrivals", "jittered", "--seed", str(seed),
     ]  # fmt: skip
@@ -82,6 +82,11 @@ class Stack(Protocol):
     @property
     def owns_store(self) -> bool:
         """Whether the lab may restart the server."""
+        ...
+
+    @property
+    def cannot(self) -> dict[str, str]:
+        """Claims that this scene cannot answer, and why. Complete after `up`."""
         ...
 
     def up(self, say: Say) -> None:

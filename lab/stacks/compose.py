@@ -21,6 +21,7 @@ from pathlib import Path
 from lab.errors import StackError
 from lab.processes import Child, memory_mb, stop_all
 from lab.scenario import ProbeSpec, Scenario
+from lab.servers import SERVERS
 from lab.service import Http, Locust, Metrics, Storefront, scrape
 from lab.stacks.base import Probe, Say, probe_arguments
 from lab.stacks.docker import Container
@@ -45,6 +46,7 @@ class ComposeStack:
         self._scene = scene
         self._docker = scene.docker
         self._seed = seed
+        self.cannot = dict(SERVERS[scene.server].cannot)
         self._logs = folder / "logs"
         self._logs.mkdir(parents=True, exist_ok=True)
         self._probes: list[Child] = []
@@ -140,7 +142,7 @@ class ComposeStack:
             f"probe-{spec.name}",
             [
                 "docker", "exec", "-i", self._scene.of("probe").id, "python", "-m", "loadtest.probe",
-                *probe_arguments(spec, rate, self._inner_url, self._seed), "--until-stdin-ends",
+                "--url", self._inner_url, *probe_arguments(spec, rate, self._seed), "--until-stdin-ends",
             ],
             self._logs / f"probe-{spec.name}.log",
             pipe=True,
@@ -179,7 +181,7 @@ class ComposeStack:
         self.store.configure(self._scenario.server_settings)
         self.store.configure_slowlog(self._scenario.slowlog_threshold_us)
         self.web.wait("/readyz", READY_S, self.check)
-        if (keys := self.store.keys()) > LEFTOVERS:
+        if (keys := self.store.keys_everywhere()) > LEFTOVERS:
             raise StackError(
                 f"{self._scene.server} came back with {keys:,} keys: its persistence must be off in compose.yaml."
             )

@@ -16,11 +16,14 @@ from lab.scenario import ProbeSpec, Scenario
 from lab.servers import Server
 from lab.service import Locust, Metrics, Storefront, scrape
 from lab.stacks.base import BYSTANDER_PREFIX, Probe, Say, probe_arguments
-from lab.store import Store
+from lab.store import Store, redacted
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY_PREFIX = "latency-lab"
+CACHED_PREFIXES = (f"{KEY_PREFIX}:", f"{KEY_PREFIX}-index:", f"{KEY_PREFIX}-warmed")
 OWN_PREFIXES = (f"{KEY_PREFIX}:", f"{KEY_PREFIX}-")
+LOCK_KEY = f"{KEY_PREFIX}-lock"
+LOCK_S = 2 * 3600
 assert BYSTANDER_PREFIX.startswith(OWN_PREFIXES)  # or somebody else's server would keep them
 READY_S = 30.0
 
@@ -63,6 +66,9 @@ class NativeStack:
         self._external = url
         self._children: list[Child] = []
         self._store_child: Child | None = None
+        self._was_slowlog: tuple[int, int] | None = None
+        self._locked = False
+        self.cannot = dict(server.cannot)
         self.store_port = port or free_port()
         if url is None and port_taken(self.store_port):
             raise UsageError(f"port {port} is taken. Choose another --port, or leave it out.")
@@ -80,12 +86,27 @@ class NativeStack:
         if self.owns_store:
             say(f"starting {self._server.name}")
             self._start_store()
+            self.store.configure_slowlog(self._scenario.slowlog_threshold_us)
         else:
-            self.store.wait(5.0)
-        self._was_slowlog = self.store.slowlog_settings() if not self.owns_store else None
-        self.store.configure_slowlog(self._scenario.slowlog_threshold_us)
+            self._take_over()
         say("starting the storefront and the load generator")
         self._start_service()
+
+    def _take_over(self) -> None:
+        """Begin on somebody else's server: one run at a time, and remember what is changed."""
+        self.store.wait(5.0)
+        self._locked = self.store.lock(LOCK_KEY, LOCK_S)
+        if not self._locked:
+            raise UsageError(
+                f"another run of the lab uses {self.store.shown} (its key {LOCK_KEY} is there). "
+                f"Wait for its end; after a crash delete that key, or wait {LOCK_S // 3600} hours."
+            )
+        self.cannot["restart-restores"] = "the lab does not restart a server that it did not start"
+        try:
+            self._was_slowlog = self.store.slowlog_settings()
+            self.store.configure_slowlog(self._scenario.slowlog_threshold_us)
+        except StackError:
+            self.cannot["victims-not-slow"] = "this server does not let its slow log be set up"
 
     def _start_store(self) -> None:
         command = self._server.command(self.store_port, str(self._folder / "logs"))
@@ -162,13 +183,10 @@ class NativeStack:
         """Start an open-loop probe as a process of its own; its lines come on a pipe."""
         child = Child(
             f"probe-{spec.name}",
-            [
-                sys.executable,
-                "-m",
-                "loadtest.probe",
-                *probe_arguments(spec, rate, self.store_url, self._seed),
-            ],
+            [sys.executable, "-m", "loadtest.probe", *probe_arguments(spec, rate, self._seed)],
             self._folder / "logs" / f"probe-{spec.name}.log",
+            # Not on the command line, where everybody could read a password.
+            env={"PROBE_URL": self.store_url},
             cwd=ROOT,
             pipe=True,
         )
@@ -178,7 +196,7 @@ class NativeStack:
     def empty(self) -> None:
         """Restart the server, which loses its keys; on somebody else's server remove the lab's own keys."""
         if self._store_child is None:
-            self.store.remove_own(OWN_PREFIXES)
+            self.store.remove_own(CACHED_PREFIXES)
             return
         self._children.remove(self._store_child)
         self._store_child.stop()
@@ -215,11 +233,11 @@ class NativeStack:
         """End every process; on somebody else's server also remove the lab's keys and restore its settings."""
         store = [self._store_child] if self._store_child else []
         stop_all([child for child in self._children if child not in store])
-        if not self.owns_store:
+        if self._locked:
             try:
-                self.store.remove_own(OWN_PREFIXES)
                 if self._was_slowlog:
                     self.store.configure_slowlog(*self._was_slowlog)
+                self.store.remove_own(OWN_PREFIXES)
             except StackError as error:
                 print(f"could not clean up: {error}", file=sys.stderr)
         stop_all(store)
@@ -234,10 +252,10 @@ def address_of(url: str) -> str:
     """host:port of a server's URL; a `UsageError` for one the lab cannot use."""
     try:
         parts = urlsplit(url)
-        if parts.scheme not in ("redis", "rediss") or not parts.hostname:
-            raise ValueError("it must look like redis://host:port/0")
+        if parts.scheme != "redis" or not parts.hostname or parts.query or parts.fragment:
+            raise ValueError("it must look like redis://host:port/0, without TLS and without a query")
         if not re.fullmatch(r"/?[0-9]*", parts.path):  # redis-py would silently take database 0
             raise ValueError(f"{parts.path.removeprefix('/')!r} is no number of a database")
         return f"{parts.hostname}:{parts.port or 6379}"
     except ValueError as error:
-        raise UsageError(f"--url {url}: {error}") from None
+        raise UsageError(f"--url {redacted(url)}: {error}") from None

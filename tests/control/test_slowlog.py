@@ -147,7 +147,7 @@ def test_shutdown_of_a_store_that_is_gone_is_an_error(own_store: StoreServer) ->
 
     def gone() -> bool:
         try:
-            store.keys()
+            store.keys_everywhere()
         except StackError:
             return True
         return False

@@ -123,9 +123,14 @@ DOCTORINGS: dict[str, list[Doctoring]] = {
     ],
     "index-flat": [
         Doctoring(
-            "p99 rises under the index too",
-            {"p99_ms": {"index-2": 8.0, "index-3": 16.0, "index-4": 24.0}},
-            lambda f: f["cause_low_ms"] > 0 and f["index_high_ms"] > 0.1 * f["cause_low_ms"],
+            "p99 rises under the index by a seventh of the rise before",
+            {"p99_ms": {"index-2": 4.5, "index-3": 9.0, "index-4": 13.5}},
+            lambda f: 0.1 < f["index_high_ms"] / f["cause_low_ms"] < 0.2,
+        ),
+        Doctoring(
+            "the same p99 always and everywhere",
+            {"p99_ms": {"grow": 0.04, "index": 0.04}},
+            lambda f: f["cause_low_ms"] == f["index_high_ms"] == 0,
         ),
         Doctoring(
             "no rise before the fix to compare with",

@@ -44,6 +44,15 @@ def test_json_is_written_whole(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
 
 
+def test_reader_of_the_old_file_reads_all_of_it(tmp_path: Path) -> None:
+    """A new file takes the old one's place: whoever has the old one open never sees a mixture."""
+    path = tmp_path / "result.json"
+    write_json(path, {"old": "x" * 100})
+    with path.open() as reader:
+        write_json(path, {"new": True})
+        assert json.load(reader) == {"old": "x" * 100}
+
+
 @pytest.mark.parametrize("failure", [full_disk, interrupt])
 def test_failing_write_leaves_the_old_file(
     failure: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -140,7 +140,7 @@ def test_observer_never_scans_while_it_observes(store: Store) -> None:
     raw(store).config_resetstat()
     for _ in range(3):
         store.snapshot()
-        store.keys()
+        store.keys_everywhere()
         store.slowlog()
         store.identity()
     seen = {name.split("|")[0] for name in store.snapshot().commands}
@@ -195,7 +195,7 @@ def test_nobody_there_is_one_line() -> None:
     """A port without a server is a `StackError` with the address, in each way of asking."""
     port = free_port()
     view = Store(f"redis://127.0.0.1:{port}/0", timeout_s=1)
-    for ask in (lambda: view.wait(0.1), view.keys, view.snapshot, view.identity, view.slowlog):
+    for ask in (lambda: view.wait(0.1), view.keys_everywhere, view.snapshot, view.identity, view.slowlog):
         with pytest.raises(StackError, match=str(port)) as caught:
             ask()
         assert "\n" not in str(caught.value)

@@ -166,7 +166,7 @@ def test_run_has_the_scene_to_itself_and_puts_everything_back(running: Running, 
     assert neighbour.state["/load"]["events_per_second"] == neighbour.state["/load"]["reads_per_second"] == 0
     assert neighbour.state["/settings/warming"]["target_keys"] == 1500 * 20  # what is there, and no more
     assert running.store_pid != pid, "the server was restarted"
-    assert stack.store.keys() == 0
+    assert stack.store.keys_everywhere() == 0
     assert stack.store.slowlog_settings() == (SCENARIO.slowlog_threshold_us, 512)
     assert stack.store.identity()[0] == "valkey"
     load = stack.locust.tallies()
@@ -207,12 +207,12 @@ def test_emptied_server_has_no_keys_and_is_watched_on(running: Running, stack: C
     """A restart on purpose is no breakdown, takes every key, and keeps the scenario's settings; the next end is one."""
     stack.up(lambda text: None)
     stack.web.warm(1000, restart=False, seconds=30, check=stack.check)
-    assert stack.store.keys() > 1000
+    assert stack.store.keys_everywhere() > 1000
     before = stack.store.snapshot().run_id
     stack.web.fill(0)
     stack.empty()
     assert stack.store.snapshot().run_id != before
-    assert stack.store.keys() < 10
+    assert stack.store.keys_everywhere() < 10
     assert stack.store.slowlog_settings()[0] == SCENARIO.slowlog_threshold_us
     time.sleep(0.3)
     stack.check()
