@@ -14,15 +14,32 @@ collect_ignore_glob = [] if os.environ.get("LAB_ENGINE") else ["test_stack_*.py"
 
 
 @pytest.fixture(scope="session")
-def stack() -> Iterator[Stack]:
-    """The stack without its story, every profile on, healthy; taken down after the last test."""
-    stack = Stack()
-    stack.environ["CONTROL_STORY"] = "off"
-    stack.compose(*EVERYTHING, "down", "--volumes", "--remove-orphans", check=False)
+def project() -> Iterator[Stack]:
+    """An empty project on ports of its own; whatever of it runs in the end is taken down."""
+    project = Stack()
+    project.compose(*EVERYTHING, "down", "--volumes", "--remove-orphans", check=False)
     try:
-        began = time.monotonic()
-        stack.compose(*PROFILE_OPTIONS, "up", "--detach", "--wait", "--wait-timeout", "180")
-        print(f"healthy after {time.monotonic() - began:.0f} s")
-        yield stack
+        yield project
     finally:
-        stack.compose(*EVERYTHING, "down", "--volumes", "--remove-orphans", check=False)
+        project.compose(*EVERYTHING, "down", "--volumes", "--remove-orphans", check=False)
+
+
+@pytest.fixture(scope="session")
+def story(project: Stack) -> Stack:
+    """The stack as `docker compose up` brings it up: two servers, and the story has begun."""
+    began = time.monotonic()
+    project.compose("up", "--detach", "--wait", "--wait-timeout", "180")
+    project.began = time.time()
+    print(f"healthy after {time.monotonic() - began:.0f} s")
+    return project
+
+
+@pytest.fixture(scope="session")
+def stack(project: Stack) -> Stack:
+    """The stack without its story, every server on, healthy, nothing in it yet."""
+    project.compose(*EVERYTHING, "down", "--volumes", "--remove-orphans")
+    project.environ["CONTROL_STORY"] = "off"
+    began = time.monotonic()
+    project.compose(*PROFILE_OPTIONS, "up", "--detach", "--wait", "--wait-timeout", "180")
+    print(f"healthy after {time.monotonic() - began:.0f} s")
+    return project

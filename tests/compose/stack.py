@@ -58,6 +58,7 @@ class Stack:
     """One project of its own, on ports of its own."""
 
     def __init__(self) -> None:
+        self.began = 0.0  # Unix time at which everything was healthy
         self.environ = {**os.environ, "COMPOSE_PROJECT_NAME": PROJECT}
         self.environ.update(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
 
@@ -108,6 +109,25 @@ class Stack:
         """The JSON behind a published port."""
         with urllib.request.urlopen(self.url(port, path), timeout=10) as answer:
             return json.load(answer)
+
+    def post(self, port: str, path: str, body: object) -> Any:
+        """POST a JSON body to a published port; the answer's JSON."""
+        data, kind = json.dumps(body).encode(), {"Content-Type": "application/json"}
+        request = urllib.request.Request(self.url(port, path), data, kind)
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.load(answer)
+
+    def history(
+        self, expression: str, start: float, end: float, step: float = 2
+    ) -> list[tuple[float, float]]:
+        """A PromQL query's one series over time, without what is not a number."""
+        asked = {"query": expression, "start": start, "end": end, "step": step}
+        rows = self.get("PROMETHEUS_PORT", "/api/v1/query_range?" + urllib.parse.urlencode(asked))["data"][
+            "result"
+        ]
+        if len(rows) != 1:
+            raise LookupError(f"{expression}: {len(rows)} series")
+        return [(float(at), float(value)) for at, value in rows[0]["values"] if value != "NaN"]
 
     def query(self, expression: str) -> dict[tuple[tuple[str, str], ...], float]:
         """A PromQL query's samples by labels."""
