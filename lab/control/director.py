@@ -71,6 +71,11 @@ class Director(threading.Thread):
         self.stage.close()
         self._watched.close()
 
+    @property
+    def healthy(self) -> bool:
+        """Whether the threads run: an error nobody thought of ends them, with a traceback in the log."""
+        return self.is_alive() and (self._watcher.ident is None or self._watcher.is_alive())
+
     def begin(self) -> str:
         """Tell the story from the beginning."""
         if self._story_due:

@@ -75,7 +75,8 @@ class Stage:
         """The watcher looked at the store: whether it answers, and how many lives of it were seen."""
         self.up, self.lives = up, lives
         self.metrics.up.labels(self.server).set(up)
-        if up and self.restarting and lives > self.restarting[0]:
+        restarting = self.restarting
+        if up and restarting and lives > restarting[0]:
             self.restarting = None
 
     def act(self, action: str) -> None:
@@ -97,7 +98,8 @@ class Stage:
                 self.clients.web.fill(self.target, self.config.keys_per_second, restart=True)
             if time.monotonic() - self._asserted > REASSERT_S:
                 self._reassert()
-        if self.restarting and time.monotonic() - self.restarting[1] > BACK_S:
+        restarting = self.restarting
+        if restarting and time.monotonic() - restarting[1] > BACK_S:
             self.restarting = None
             self.complaint = f"The store has not come back within {BACK_S:g} seconds."
 

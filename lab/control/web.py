@@ -101,7 +101,7 @@ def _add_reading(app: Flask, directors: dict[str, Director], config: Config, met
 
     @app.get("/healthz")
     def healthz() -> Response:
-        dead = [name for name, director in directors.items() if not director.is_alive()]
+        dead = [name for name, director in directors.items() if not director.healthy]
         if dead:
             return problem(503, f"no longer directed: {', '.join(dead)}")
         return _json({"status": "ok"})

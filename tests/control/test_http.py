@@ -210,6 +210,13 @@ def test_health_is_red_when_nobody_directs(page: Page) -> None:
     assert is_problem(page.client.get("/healthz"), 503)
 
 
+def test_health_is_red_when_nobody_watches_the_slow_log(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error that nobody thought of ends the watcher's thread, and health tells."""
+    monkeypatch.setattr("threading.excepthook", lambda *_: None)
+    monkeypatch.setattr("lab.control.slowlog.SlowlogReader.new_entries", lambda *_: 1 / 0)
+    eventually(lambda: page.client.get("/healthz").status_code == 503)
+
+
 def test_waiting_is_said_and_nothing_can_be_done(new_page: Callable[..., Page], standins: StandIns) -> None:
     """Until everything answers the page says what is missing; then the server is ready by itself."""
     standins.broken.add("probe")
