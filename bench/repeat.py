@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -32,7 +34,14 @@ def once(scenario: str, server: str, folder: Path, seed: int) -> tuple[int, floa
     if done.returncode == 4:
         return 4, seconds, [f"{c['check']} ({c['detail']})" for c in result["validity"] if not c["ok"]]
     wrong = [c for c in result["claims"] if c["holds"] is result["refutes"]]
-    return done.returncode, seconds, [f"{c['id']}: {c['measured']}" for c in wrong]
+    return done.returncode, seconds, [f"{c['id']}: {c['measured']}" for c in wrong] or figures(result)
+
+
+def figures(result: dict[str, Any]) -> list[str]:
+    """What is worth a look from run to run."""
+    found = {c["id"]: c["figures"] for c in result["claims"]}
+    asked = (("p99 rises", "p99-rises", "ratio", "{:.0f} ×"), ("knee", "knee-predicted", "error", "{:+.1%}"))
+    return [f"{name} {form.format(found[c][f])}" for name, c, f, form in asked if f in found.get(c, {})]
 
 
 def main() -> int:
@@ -47,7 +56,12 @@ def main() -> int:
     while valid < options.runs and started < options.runs + options.runs // 5:
         started += 1
         with TemporaryDirectory() as folder:
-            code, seconds, wrong = once(options.scenario, options.server, Path(folder) / "run", started)
+            run = Path(folder) / "run"
+            code, seconds, wrong = once(options.scenario, options.server, run, started)
+            if code == 1:  # worth a look afterwards
+                kept = ROOT / "runs" / f"failed-{time.strftime('%Y%m%d-%H%M%S')}-{options.scenario}"
+                shutil.copytree(run, kept)
+                wrong.append(f"kept in {kept.relative_to(ROOT)}")
         valid += code in (0, 1)
         held += code == 0
         print(

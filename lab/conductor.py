@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from lab.calibration import calibrate
+from lab.calibration import Calibrator
 from lab.errors import StackError
 from lab.recorder import Recorder, Row
 from lab.runfolder import PhaseRecord, RunFacts, RunWriter
@@ -16,6 +16,7 @@ from lab.stacks.base import PROBE_INTERVAL_S, Probe, Stack
 from lab.store import Snapshot
 
 FILL_S = 600.0
+SHORTEST_LOOK_S = 0.8
 MAIN = ProbeSpec("main")
 
 
@@ -56,6 +57,7 @@ class Conductor:
         self._display = display
         self._recorder = Recorder(stack, writer, display.row)
         self._population = max(1, facts.keys // scenario.fragments_per_user)
+        self._calibrator = Calibrator(stack, scenario, self._population, self._pause, self._drain)
 
     def run(self) -> None:
         """Calibrate, then walk the phases. Raises `StackError` when the stack breaks."""
@@ -76,25 +78,21 @@ class Conductor:
         recorder.phase = "calibration"
         self._display.say("calibrating: idle server")
         window = max(2.0, min(self._pace.plateau_s, 6.0))
-        found = calibrate(
-            self._stack,
-            self._scenario,
-            facts.keys,
-            window,
-            self._pause,
-            self._display.say,
-            facts.whole_scans,
-        )
+        found = self._calibrator.calibrate(facts.keys, window, self._display.say)
         facts.calibration = found.as_dict()
         facts.load["events_per_second"] = found.events_per_second
         self._display.say(
             f"a scanned key costs {found.cost_us_per_key:.3f} µs; {found.events_per_second:.1f} events "
-            f"a second saturate the server at {found.predicted_knee_keys:,.0f} keys"
+            f"a second saturate the server at {found.planned_knee_keys:,.0f} keys"
         )
         self._empty("calibration ends")
         phases = self._scenario.phases
         for number, phase in enumerate(phases, start=1):
             self._walk(number, len(phases), phase)
+
+    def _foretell(self) -> float:
+        window = max(SHORTEST_LOOK_S, min(self._pace.plateau_s / 4, 4.0))
+        return self._calibrator.foretell(self._facts.load["events_per_second"], window)
 
     def _events(self, per_second: float) -> None:
         self._stack.locust.load(self._scenario.reads_per_second, per_second, self._population)
@@ -133,11 +131,15 @@ class Conductor:
         stack.web.warm(
             round(phase.keys * self._facts.keys), restart=phase.empty, seconds=FILL_S, check=self._check
         )
-        self._events(self._facts.load["events_per_second"])
+        full = self._facts.load["events_per_second"]
+        forecasts = [self._foretell()] if phase.foretell else []
+        self._events(full)
         self._pause(self._pace.settle_s)
         while not all(recorder.heard(spec.name) for spec, _ in extra):
             self._pause(0.05)
         record, p99 = self._measure(phase, seconds, extra)
+        if forecasts:
+            record.forecasts = [*forecasts, self._foretell()]
         for _, probe in extra:
             stack.forget(probe)
         self._facts.phases.append(record)

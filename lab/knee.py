@@ -20,6 +20,11 @@ def cost_per_key(busy_s: float, base_share: float, elapsed_s: float, keys_visite
     return (busy_s - base_share * elapsed_s) / keys_visited
 
 
+def demand(base_share: float, events_per_second: float, keys: float, cost_s: float) -> float:
+    """The share of the server's time that arrivals ask for; more than 1 is more than there is."""
+    return base_share + events_per_second * PATTERNS_PER_EVENT * keys * cost_s
+
+
 def saturating_events(base_share: float, keys: float, cost_s: float) -> float:
     """Events a second that keep the server busy all the time at so many keys."""
     return (1 - base_share) / (PATTERNS_PER_EVENT * keys * cost_s)

@@ -13,6 +13,9 @@ from lab import stats
 from lab.knee import PATTERNS_PER_EVENT
 from lab.runfolder import PhaseRecord, Run
 
+NEAR = (0.4, 1.6)
+"""Demands that a line to the knee is drawn through."""
+
 
 def demand(phase: PhaseRecord, scan_count: int, whole_scans: bool = True) -> float | None:
     """The load on the server's main thread that arrivals ask for, as a share of its capacity; None unknown.
@@ -32,6 +35,12 @@ def demand(phase: PhaseRecord, scan_count: int, whole_scans: bool = True) -> flo
     return phase.utilisation * max(1.0, asked / served)
 
 
+def predicted_knee(run: Run) -> float | None:
+    """The key count where the predicted demand reaches 1, from a line through the predictions near it; or None."""
+    known = [(p.keys, p.predicted_demand) for p in run.arm("grow") if p.predicted_demand is not None]
+    return stats.crossing([k for k, _ in known], [d for _, d in known], 1.0, NEAR)
+
+
 def knee(run: Run) -> float | None:
     """The key count where the demand reaches 1, from a line through the plateaus near it.
 
@@ -39,5 +48,5 @@ def knee(run: Run) -> float | None:
     """
     grow = [(p.keys, demand(p, run.facts.scan_count, run.facts.whole_scans)) for p in run.arm("grow")]
     known = [(keys, load) for keys, load in grow if load is not None]
-    found = stats.crossing([k for k, _ in known], [d for _, d in known], 1.0, window=(0.4, 1.6))
+    found = stats.crossing([k for k, _ in known], [d for _, d in known], 1.0, NEAR)
     return found if found is not None and found <= 1.1 * max(keys for keys, _ in known) else None

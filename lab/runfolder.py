@@ -33,9 +33,10 @@ class PhaseRecord:
     """What one phase did. Times are unix seconds, `commands` are the server's counters over the phase.
 
     `commands[NAME] = {"calls": n, "usec": execution time}`; `utilisation` is the busy share of the server's
-    main thread; `events` holds invalidation events offered and finished per second, those in flight at the
-    end, and failed requests; `client_p99_ms` holds other observers' p99 of a GET: `app` (its own histogram)
-    and `locust` (the HTTP request).
+    main thread; `forecasts` are the demands that part of the load, just before and just after, foretold (see
+    `lab.calibration`; empty where nothing was); `events` holds invalidation events offered and finished per second,
+    those in flight at the end, and failed requests; `client_p99_ms` holds other observers' p99 of a GET: `app` (its
+    own histogram) and `locust` (the HTTP request).
     """
 
     id: str
@@ -47,6 +48,7 @@ class PhaseRecord:
     keys: float
     commands: dict[str, dict[str, float]] = field(default_factory=dict)
     utilisation: float | None = None
+    forecasts: list[float] = field(default_factory=list)
     events: dict[str, float] = field(default_factory=dict)
     slowlog: dict[str, dict[str, float]] = field(default_factory=dict)
     client_p99_ms: dict[str, float | None] = field(default_factory=dict)
@@ -59,6 +61,11 @@ class PhaseRecord:
     def seconds(self) -> float:
         """Length of the phase."""
         return self.t1 - self.t0
+
+    @property
+    def predicted_demand(self) -> float | None:
+        """The mean of the forecasts."""
+        return sum(self.forecasts) / len(self.forecasts) if self.forecasts else None
 
     def execution_us(self, command: str) -> float | None:
         """Mean execution time of a command on the server in this phase, or None if it never ran."""

@@ -22,7 +22,7 @@ class Phase:
 
     `keys` is a fraction of the run's key count; `weight` multiplies the pace's plateau length. `arm` groups
     phases for the claims. `empty` restarts the store first (or empties the lab's own keys where the lab did not
-    start the store).
+    start the store). `foretell` has the demand predicted, at part of the load, before and after the plateau.
     """
 
     id: str
@@ -32,6 +32,7 @@ class Phase:
     keys: float
     weight: float = 1.0
     empty: bool = False
+    foretell: bool = False
     probes: tuple[ProbeSpec, ...] = ()
 
 

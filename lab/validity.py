@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from lab import operational
 from lab.runfolder import PhaseRecord, Run
 
 NOT_JUDGED = ("fix",)
@@ -22,6 +23,7 @@ LATE_MS = 20.0
 STEAL_MOST = 0.10
 OTHERS_MOST = 0.35
 CLIENT_CPU_MOST = 0.80
+DRIFT_WITHIN = 0.25
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,19 @@ def _spare(run: Run) -> Check:
     )
 
 
+def _steady(run: Run) -> Check:
+    """The knee must not have wandered off since it was planned: the plateaus were laid out around it."""
+    planned, predicted = run.facts.calibration.get("planned_knee_keys"), operational.predicted_knee(run)
+    if not planned or predicted is None:
+        return Check("the machine kept its speed", True, "not asked: nothing in this run has a knee")
+    drift = planned / predicted - 1
+    return Check(
+        "the machine kept its speed",
+        abs(drift) <= DRIFT_WITHIN,
+        f"a scanned key cost {drift:+.0%} on the plateaus against calibration (at most ±{DRIFT_WITHIN:.0%})",
+    )
+
+
 CHECKS: tuple[Callable[[Run], Check], ...] = (
     _complete,
     _delivered,
@@ -153,4 +168,5 @@ CHECKS: tuple[Callable[[Run], Check], ...] = (
     _on_time,
     _quiet,
     _spare,
+    _steady,
 )

@@ -30,7 +30,7 @@ START = 1_795_000_000.0
 PLATEAU_S, SETTLE_S, FILL_S, INTERVAL_S = 3.0, 0.5, 1.0, 0.25
 PROBES_PER_S, READS_PER_S, EVENTS_PER_S = 200.0, 40.0, 16.7
 US_PER_KEY, IDLE = 0.105, 0.012
-PREDICTED_KNEE = (1 - IDLE) / (EVENTS_PER_S * 3 * US_PER_KEY * 1e-6)
+PLANNED_KNEE = (1 - IDLE) / (EVENTS_PER_S * 3 * US_PER_KEY * 1e-6)
 
 Doctor = Callable[[RunFacts], None]
 
@@ -142,7 +142,7 @@ class _World:
                 "cost_alone_us_per_key": 0.099,
                 "cost_us_per_key": US_PER_KEY,
                 "events_per_second": EVENTS_PER_S,
-                "predicted_knee_keys": PREDICTED_KNEE,
+                "planned_knee_keys": PLANNED_KNEE,
                 "seconds": 5.9,
             },
         )
@@ -219,6 +219,7 @@ class _World:
             keys=keys,
             commands={name: {"calls": n, "usec": n * cost[name]} for name, n in calls.items() if n},
             utilisation=min(0.985, demand),
+            forecasts=[demand * 0.96, demand * 1.04] if phase.foretell else [],
             events={
                 "offered_per_s": EVENTS_PER_S,
                 "finished_per_s": EVENTS_PER_S / max(1.0, demand),

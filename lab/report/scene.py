@@ -125,11 +125,10 @@ class Scene:
         """p99 at the top before the fix over p99 at the top after it."""
         return ratio(self.p99(self.top(BEFORE)), self.p99(self.top(AFTER)))
 
-    @property
+    @cached_property
     def predicted_knee(self) -> float | None:
-        """Key count at which calibration expects saturation."""
-        value = self.facts.calibration.get("predicted_knee_keys")
-        return float(value) if value else None
+        """Key count at which the plateaus' looks at part of the load expect saturation."""
+        return operational.predicted_knee(self.run)
 
     @cached_property
     def observed_knee(self) -> float | None:

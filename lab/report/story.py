@@ -223,8 +223,8 @@ def knee(scene: Scene) -> str:
     """Prediction against observation."""
     predicted, observed = scene.predicted_knee, scene.observed_knee
     if predicted is None:
-        return "The run was not calibrated, so there is no prediction."
-    said = f"Calibration predicted the knee at {count(predicted)} keys"
+        return "Part of the load, before and after each plateau, foretold no saturation: there is no knee."
+    said = f"Part of the load, before and after each plateau, predicted the knee at {count(predicted)} keys"
     if observed is None:
         return f"{said}; in this run the demand never reached the server's capacity."
     return (

@@ -139,7 +139,7 @@ def setting(scene: Scene) -> Table:
             f"round trip to the idle server {us(_get(found, 'ping_floor_us'))}; a scanned key costs "
             f"{sig(_get(found, 'cost_us_per_key'))} µs under load ({sig(_get(found, 'cost_alone_us_per_key'))} alone), "
             f"measured at {count(_get(found, 'keys'))} keys; "
-            f"knee predicted at {count(_get(found, 'predicted_knee_keys'))} keys"
+            f"knee planned at {count(_get(found, 'planned_knee_keys'))} keys"
         )
     known |= {f"claim {name}": f"not applicable: {reason}" for name, reason in facts.cannot.items()}
     return Table(

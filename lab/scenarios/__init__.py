@@ -25,6 +25,6 @@ def find(scenario_id: str) -> Scenario:
     known = catalogue()
     if scenario_id in known:
         return known[scenario_id]
-    near = get_close_matches(scenario_id, known, n=1, cutoff=0.3)
+    near = get_close_matches(scenario_id, known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}."
     raise UsageError(f"there is no scenario {scenario_id!r}; {hint} `lab list` shows them all.")

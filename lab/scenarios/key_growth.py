@@ -11,16 +11,20 @@ from __future__ import annotations
 from lab.claims import latency, server
 from lab.scenario import Pace, Phase, ProbeSpec, Scenario
 
-PLATEAUS = (0.025, 0.15, 0.30, 0.50, 0.70, 0.85, 1.0)
+PLATEAUS = (0.025, 0.15, 0.30, 0.50, 0.65, 0.80, 1.0)
 INDEX_PLATEAUS = (0.025, 0.30, 0.60, 1.0)
-EDGE = 0.85
+FORETOLD_FROM = 0.50
+"""Plateaus from here on make the line that crosses the server's capacity: their demand is predicted first."""
+KNEE_AT = 0.85
+"""Below the largest plateau by more than memory was seen to change its speed within a run: the knee is observed."""
+EDGE = 0.78
 """Just below the knee: as much trouble as the server can bear without a backlog that outlives the phase."""
 
 
 def phases(cause: str) -> tuple[Phase, ...]:
     """The story with `cause` as the strategy before the fix: ``scan``, or ``index`` for the control."""
     grow = [
-        Phase(f"grow-{i}", "grow", f"keys grow under {cause}", cause, share)
+        Phase(f"grow-{i}", "grow", f"keys grow under {cause}", cause, share, foretell=share >= FORETOLD_FROM)
         for i, share in enumerate(PLATEAUS, start=1)
     ]
     pool = ProbeSpec("pool", connections=50)
@@ -62,10 +66,10 @@ SCENARIO = Scenario(
     phases=phases("scan"),
     claims=CLAIMS,
     paces={
-        "quick": Pace(plateau_s=3.0, settle_s=0.5, keys=200_000),
-        "standard": Pace(plateau_s=6.0, settle_s=1.0, keys=200_000),
+        "quick": Pace(plateau_s=2.5, settle_s=0.4, keys=200_000),
+        "standard": Pace(plateau_s=5.0, settle_s=1.0, keys=200_000),
         "full": Pace(plateau_s=30.0, settle_s=3.0, keys=2_000_000),
     },
-    knee_at=0.93,
+    knee_at=KNEE_AT,
     scan_count=4_000_000,
 )

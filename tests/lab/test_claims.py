@@ -143,20 +143,24 @@ def test_silent_second_probe_does_not_fulfil_a_claim(folder: Path) -> None:
     )
 
 
-def test_run_without_calibration_has_no_predicted_knee(folder: Path) -> None:
-    """A knee that nobody predicted is not a prediction that holds."""
-    (outcome,) = judge(
-        build_run(folder, doctor=lambda facts: facts.calibration.clear()), [CLAIMS["knee-predicted"]]
-    )
-    assert (outcome.holds, outcome.measured) == (False, "not measured: the run was not calibrated")
+def test_run_without_looks_at_half_load_has_no_predicted_knee(folder: Path) -> None:
+    """A knee that nobody predicted is not a prediction that holds, whatever calibration planned."""
+
+    def forget(facts: RunFacts) -> None:
+        for phase in facts.phases:
+            phase.forecasts = []
+
+    (outcome,) = judge(build_run(folder, doctor=forget), [CLAIMS["knee-predicted"]])
+    assert outcome.holds is False
+    assert outcome.measured == "not measured: no demand was predicted"
 
 
 def test_too_few_plateaus_near_the_knee_show_no_knee(folder: Path) -> None:
-    """With fewer than three plateaus near saturation there is no observed knee, whatever was predicted."""
+    """With fewer than three plateaus near saturation no knee is predicted."""
     run = build_run(folder, without=["grow-5", "grow-6", "grow-7"])
     (outcome,) = judge(run, [CLAIMS["knee-predicted"]])
     assert outcome.holds is False
-    assert "none observed" in outcome.measured
+    assert outcome.measured.startswith("none predicted: ")
 
 
 def test_what_a_server_cannot_answer_is_not_applicable(folder: Path) -> None:

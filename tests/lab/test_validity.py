@@ -20,6 +20,7 @@ PROBED = "the probes sent their GETs, and none failed"
 ON_TIME = "the probes were on time"
 QUIET = "the machine was quiet"
 SPARE = "the clients had CPU to spare"
+STEADY = "the machine kept its speed"
 
 
 def interrupted(facts: RunFacts) -> None:
@@ -85,6 +86,15 @@ def process(name: str, share: float, *names: str) -> dict[str, Any]:
     return {"doctor": each(change, *names)}
 
 
+def planned(times: float) -> dict[str, Any]:
+    """The knee that calibration planned, so many times what it was."""
+
+    def doctor(facts: RunFacts) -> None:
+        facts.calibration["planned_knee_keys"] *= times
+
+    return {"doctor": doctor}
+
+
 DOCTORINGS: list[tuple[str, str, dict[str, Any]]] = [
     (COMPLETED, "interrupted", {"doctor": interrupted}),
     (DELIVERED, "12 % of the events were not accepted at the top", offered(0.88, "grow", "index")),
@@ -99,10 +109,14 @@ DOCTORINGS: list[tuple[str, str, dict[str, Any]]] = [
     (QUIET, "the hypervisor took a fifth of a core", machine("steal", 0.2)),
     (SPARE, "the load generator was out of CPU", process("locust", 0.85, "grow-5")),
     (SPARE, "a probe was out of CPU", process("probe-main", 0.95, "index-1")),
+    (STEADY, "a scanned key got 30 % dearer after calibration", planned(1.3)),
+    (STEADY, "a scanned key got 30 % cheaper after calibration", planned(0.7)),
 ]
 
 
-@pytest.mark.parametrize("check", [COMPLETED, DELIVERED, EQUAL, ENOUGH, PROBED, ON_TIME, QUIET, SPARE])
+@pytest.mark.parametrize(
+    "check", [COMPLETED, DELIVERED, EQUAL, ENOUGH, PROBED, ON_TIME, QUIET, SPARE, STEADY]
+)
 def test_check_is_ok_on_a_healthy_run(check: str, healthy: Run, control: Run) -> None:
     """A fair run passes, with the cause in it and without."""
     for run in (healthy, control):
