@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from tests.app.servicekit import Collector, Service, StoreServer, attributes, eventually, free_port, http
 
@@ -42,7 +43,9 @@ def test_an_event_is_one_trace_from_web_to_scan(
     (work,) = [span for span in collector.spans if span.name == "invalidate user"]
     (post,) = [span for span in collector.spans if span.name.startswith("POST ")]
     assert work.trace_id == post.trace_id
-    assert work.parent_span_id == post.span_id
+    (sent,) = [span for span in collector.spans if span.name == "send outbox"]
+    assert (work.parent_span_id, sent.parent_span_id) == (sent.span_id, post.span_id)
+    assert (sent.kind, work.kind) == (Span.SPAN_KIND_PRODUCER, Span.SPAN_KIND_CONSUMER)
     assert attributes(work)["cache.invalidation.deleted"] == 20
     scans = [span for span in collector.spans if span.name == "SCAN"]
     assert {span.trace_id for span in scans} == {post.trace_id}

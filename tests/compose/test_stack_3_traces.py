@@ -65,7 +65,9 @@ def test_one_trace_from_web_to_store(server: str, strategy: str, stack: Stack) -
     by_id = {span["spanId"]: span for span in spans}
     [request] = [span for span in spans if span["service"] == "shop-web" and "events" in span["name"]]
     [work] = [span for span in spans if span["name"] == "invalidate user"]
-    assert by_id[work["parentSpanId"]] is request
+    [sent] = [span for span in spans if span["name"] == "send outbox"]
+    assert by_id[work["parentSpanId"]] is sent
+    assert by_id[sent["parentSpanId"]] is request
     assert work["service"] == "shop-invalidator"
     calls = [span for span in spans if span["service"] == "shop-invalidator" and span is not work]
     assert calls
@@ -133,6 +135,8 @@ def test_spans_become_metrics_and_a_service_graph(stack: Stack) -> None:
     assert until(lambda: stack.value(calls) > 0, calls, 60)
     edge = 'sum(traces_service_graph_request_total{client="shop-invalidator",server=~"redis|dragonfly"})'
     assert until(lambda: stack.value(edge) > 0, edge, 60)
+    queue = 'sum(traces_service_graph_request_total{client="shop-web",server="shop-invalidator"})'
+    assert until(lambda: stack.value(queue) > 0, queue, 60)
     fine = 'count(count by (le) (traces_spanmetrics_latency_bucket{le=~"0.000[0-9]*|0.001"}))'
     assert stack.value(fine) >= 2, "buckets must suit a cache"
 

@@ -69,7 +69,8 @@ class Generator:
         else:
             ends = {side: (service, seconds), half[0]: (half[1], half[2])}
             (client, c), (server, s) = ends["client"], ends["server"]
-            self.edge(client, server, "", c, s, span)
+            queued = span["kind"] in ("PRODUCER", "CONSUMER")
+            self.edge(client, server, "messaging_system" if queued else "", c, s, span)
         if len(self.halves) > 10_000:
             self.halves = {k: v for k, v in self.halves.items() if now - v[3] < self.wait}
 
