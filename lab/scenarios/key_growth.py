@@ -39,7 +39,7 @@ def phases(cause: str) -> tuple[Phase, ...]:
         Phase("fresh", "fresh", "wrong turn: fresh connections", cause, 1.0, 2.0, probes=(fresh,)),
         Phase("restart", "restart", "the store is restarted: few keys", cause, PLATEAUS[0], empty=True),
         Phase("return", "return", "the keys come back", cause, EDGE),
-        Phase("fix", "fix", "the fix: invalidate by index", "index", EDGE),
+        Phase("fix", "fix", "the fix: invalidate by index", "index", EDGE, 0.5),
         *index,
     )
 
@@ -66,7 +66,7 @@ SCENARIO = Scenario(
     phases=phases("scan"),
     claims=CLAIMS,
     paces={
-        "quick": Pace(plateau_s=2.5, settle_s=0.4, keys=200_000),
+        "quick": Pace(plateau_s=2.5, settle_s=0.3, keys=200_000),
         "standard": Pace(plateau_s=5.0, settle_s=1.0, keys=200_000),
         "full": Pace(plateau_s=30.0, settle_s=3.0, keys=2_000_000),
     },
