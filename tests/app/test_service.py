@@ -179,9 +179,13 @@ def test_idle_processes_use_next_to_no_cpu(new_service: NewService, store: Store
     def used() -> float:
         return sum(sum(process.cpu_times()[:2]) for process in family)
 
-    seconds, before = 5.0, used()
-    time.sleep(seconds)
-    assert used() - before < 0.02 * seconds
+    def share() -> float:
+        seconds, before = 4.0, used()
+        time.sleep(seconds)
+        return (used() - before) / seconds
+
+    # A busy neighbour makes the same work dearer for a while; a process that polls too much does so every time.
+    assert any(share() < 0.02 for _ in range(3))
 
 
 def test_chunked_body_is_bounded(new_service: NewService, store: StoreServer) -> None:
