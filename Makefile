@@ -18,7 +18,7 @@ test: venv ## Everything that needs no Docker
 	$(PY) -m pytest
 
 test-compose: venv ## The stack on a real Docker Engine, with stand-in images where no image registry is reachable
-	$(PY) -m tests.compose.engine $(PY) -m pytest tests/compose --engine
+	$(PY) -m tests.compose.engine $(PY) -m pytest tests/compose
 
 check: venv ## Lint, formatting and types
 	$(PY) -m ruff check .

@@ -51,7 +51,12 @@ def filled_in(expression: str, server: str) -> str:
         "__range": "15m",
         "__interval_ms": "5000",
     }
-    return re.sub(r"\$\{?(\w+)(?::\w+)?\}?", lambda found: values.get(found[1], found[0]), expression)
+    # ${name:format} or $name; in `[$__range:2s]` the colon is the subquery's.
+    return re.sub(
+        r"\$(?:\{(\w+)(?::\w+)?\}|(\w+))",
+        lambda found: values.get(found[1] or found[2], found[0]),
+        expression,
+    )
 
 
 def empty_panels(story: Stack) -> list[str]:
