@@ -17,6 +17,8 @@ from lab.store import Snapshot
 
 FILL_S = 600.0
 SHORTEST_LOOK_S = 0.8
+SOUND_S = 10.0
+"""For the probes to find a store that was restarted; one that has not by then makes the run invalid."""
 MAIN = ProbeSpec("main")
 
 
@@ -135,7 +137,9 @@ class Conductor:
         forecasts = [self._foretell()] if phase.foretell else []
         self._events(full)
         self._pause(self._pace.settle_s)
-        while not all(recorder.heard(spec.name) for spec, _ in extra):
+        end = time.monotonic() + SOUND_S
+        names = ["main", *(spec.name for spec, _ in extra)]
+        while not all(recorder.sound(name) for name in names) and time.monotonic() < end:
             self._pause(0.05)
         record, p99 = self._measure(phase, seconds, extra)
         if forecasts:

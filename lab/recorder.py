@@ -66,9 +66,10 @@ class Recorder:
         """Read a probe's lines in a thread until it ends."""
         threading.Thread(target=self._follow, args=(name, probe), name=f"probe-{name}", daemon=True).start()
 
-    def heard(self, name: str) -> bool:
-        """Whether a probe has sent its first line."""
-        return name in self._lines
+    def sound(self, name: str) -> bool:
+        """Whether a probe has its latest interval without errors: after a restart it must find the store again."""
+        with self._lock:
+            return name in self._lines and not self._lines[name][-1]["errors"]
 
     def probed(self, name: str, t0: float, t1: float) -> dict[str, float]:
         """What a probe did between two moments: sent, received, errors, rate of sending, worst lateness (µs)."""
