@@ -14,6 +14,7 @@ from lab.scenario import Pace, Phase, ProbeSpec, Scenario
 from lab.service import Metrics, bucket_quantile
 from lab.stacks.base import PROBE_INTERVAL_S, Probe, Stack
 from lab.store import Snapshot
+from lab.validity import FEWEST_EVENTS
 
 FILL_S = 600.0
 SHORTEST_LOOK_S = 0.8
@@ -117,7 +118,9 @@ class Conductor:
 
     def _walk(self, number: int, total: int, phase: Phase) -> None:
         stack, recorder = self._stack, self._recorder
-        seconds = self._pace.plateau_s * phase.weight
+        # A dear key means few events a second: the plateau then lasts until it has seen enough of them.
+        enough_s = (FEWEST_EVENTS + 2) / self._facts.load["events_per_second"]
+        seconds = max(self._pace.plateau_s * phase.weight, enough_s * min(1.0, phase.weight))
         self._display.phase(number, total, phase, seconds)
         recorder.phase, recorder.strategy = phase.id, phase.strategy
         extra = [(spec, stack.start_probe(spec, self._scenario.probe_per_second)) for spec in phase.probes]
