@@ -38,7 +38,10 @@ class Phase:
 
 @dataclass(frozen=True)
 class Pace:
-    """How long a run may take: seconds per plateau, settling time before each, and the key count."""
+    """How long a run may take: seconds per plateau, settling time before each, and the key count.
+
+    Where events are few a plateau takes longer: until it has seen enough of them to be judged (`lab.validity`).
+    """
 
     plateau_s: float
     settle_s: float

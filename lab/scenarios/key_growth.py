@@ -14,7 +14,7 @@ from lab.scenario import Pace, Phase, ProbeSpec, Scenario
 PLATEAUS = (0.025, 0.15, 0.30, 0.50, 0.65, 0.80, 1.0)
 INDEX_PLATEAUS = (0.025, 0.30, 0.60, 1.0)
 FORETOLD_FROM = 0.50
-"""Plateaus from here on make the line that crosses the server's capacity: their demand is predicted first."""
+"""Plateaus from here on make the line that crosses the server's capacity: their demand is foretold."""
 KNEE_AT = 0.85
 """Below the largest plateau by more than memory was seen to change its speed within a run: the knee is observed."""
 EDGE = 0.78

@@ -143,7 +143,7 @@ def test_silent_second_probe_does_not_fulfil_a_claim(folder: Path) -> None:
     )
 
 
-def test_run_without_looks_at_half_load_has_no_predicted_knee(folder: Path) -> None:
+def test_run_without_forecasts_has_no_predicted_knee(folder: Path) -> None:
     """A knee that nobody predicted is not a prediction that holds, whatever calibration planned."""
 
     def forget(facts: RunFacts) -> None:

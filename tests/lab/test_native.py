@@ -52,9 +52,9 @@ class Finished:
 def valid_run(folder: Path, *arguments: str) -> Finished:
     """A quick run, and up to two more while it is not as it should be.
 
-    On a shared machine the cost of a scanned key was seen to drift by a fifth between calibration and the plateaus
-    (neighbours in the processor's caches, invisible as CPU use), which now and then moves the knee out of its
-    bound. That is chance once; a claim that is wrong is refuted three times. A machine that never gives a valid
+    On a shared machine the cost of a scanned key was seen to change by a third within seconds (neighbours in the
+    processor's caches, invisible as CPU use), which now and then moves prediction and knee apart. That is chance
+    once; a claim that is wrong is refuted three times. A machine that never gives a valid
     run skips the test, with the reason.
     """
     for attempt in (1, 2, 3):

@@ -10,7 +10,7 @@ from lab.runfolder import PhaseRecord, Run, RunFacts
 from lab.validity import CHECKS, validate
 from lab.verdict import reach, write_result
 from tests.doctored import build_run
-from tests.lab.doctorings import each
+from tests.lab.doctorings import each, prediction
 
 COMPLETED = "the run was completed"
 DELIVERED = "the offered load was delivered"
@@ -111,6 +111,7 @@ DOCTORINGS: list[tuple[str, str, dict[str, Any]]] = [
     (SPARE, "a probe was out of CPU", process("probe-main", 0.95, "index-1")),
     (STEADY, "a scanned key got 30 % dearer after calibration", planned(1.3)),
     (STEADY, "a scanned key got 30 % cheaper after calibration", planned(0.7)),
+    (STEADY, "keys so cheap that no knee is predicted", prediction(3.0)),
 ]
 
 
