@@ -77,8 +77,8 @@ class Calibrator:
         self._drain = drain
         self._base = 0.0
 
-    def calibrate(self, keys: int, window_s: float, say: Callable[[str], None]) -> Calibration:
-        """Measure, and solve for the event rate that saturates the server at `scenario.knee_at` of `keys`.
+    def calibrate(self, wanted_knee: int, window_s: float, say: Callable[[str], None]) -> Calibration:
+        """Measure, and solve for the event rate that saturates the server at so many keys.
 
         Raises `StackError` where the server does not tell its CPU time, or nothing was scanned.
         """
@@ -86,9 +86,8 @@ class Calibrator:
         stack, scenario = self._stack, self._scenario
         ping = stack.store.ping_us()
         stack.web.use("scan", scenario.scan_count)
-        wanted_knee = scenario.knee_at * keys
         say(f"calibrating: {wanted_knee:,.0f} keys")
-        stack.web.warm(round(wanted_knee), restart=False, seconds=120, check=stack.check)
+        stack.web.warm(wanted_knee, restart=False, seconds=120, check=stack.check)
         self._load(0.0)
         self._pause(0.5)
         quiet = stack.store.snapshot()

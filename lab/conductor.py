@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from lab.calibration import Calibrator
 from lab.errors import StackError
+from lab.loads import RunningLoad, arguments_of
 from lab.recorder import Recorder, Row
 from lab.runfolder import PhaseRecord, RunFacts, RunWriter
 from lab.scenario import Pace, Phase, ProbeSpec, Scenario
 from lab.service import Metrics, bucket_quantile
-from lab.stacks.base import PROBE_INTERVAL_S, Probe, Stack
+from lab.stacks.base import LOAD_PREFIX, PROBE_INTERVAL_S, Probe, Stack
 from lab.store import Snapshot
 from lab.validity import FEWEST_EVENTS
 
@@ -20,6 +22,8 @@ FILL_S = 600.0
 SHORTEST_LOOK_S = 0.8
 SOUND_S = 10.0
 """For the probes to find a store that was restarted; one that has not by then makes the run invalid."""
+LOAD_S = 1800.0
+"""For a load that ends by itself: longer than any of the catalogue's at full pace."""
 MAIN = ProbeSpec("main")
 
 
@@ -61,6 +65,7 @@ class Conductor:
         self._recorder = Recorder(stack, writer, display.row)
         self._population = max(1, facts.keys // scenario.fragments_per_user)
         self._calibrator = Calibrator(stack, scenario, self._population, self._pause, self._drain)
+        self._loads: list[RunningLoad] = []
 
     def run(self) -> None:
         """Calibrate, then walk the phases. Raises `StackError` when the stack breaks."""
@@ -78,20 +83,27 @@ class Conductor:
         recorder.start()
         main = self._stack.start_probe(MAIN, self._scenario.probe_per_second)
         recorder.follow("main", main)
-        recorder.phase = "calibration"
+        if self._scenario.knee_at is None:
+            facts.calibration = {"ping_floor_us": statistics.median(self._stack.store.ping_us())}
+        else:
+            self._calibrate(self._scenario.knee_at)
+        phases = self._scenario.phases
+        for number, phase in enumerate(phases, start=1):
+            self._walk(number, len(phases), phase)
+
+    def _calibrate(self, knee_at: float) -> None:
+        facts = self._facts
+        self._recorder.phase = "calibration"
         self._display.say("calibrating: idle server")
         window = max(2.0, min(self._pace.plateau_s, 6.0))
-        found = self._calibrator.calibrate(facts.keys, window, self._display.say)
+        found = self._calibrator.calibrate(round(knee_at * facts.keys), window, self._display.say)
         facts.calibration = found.as_dict()
-        facts.load["events_per_second"] = found.events_per_second
+        facts.load["events_per_second"] = found.events_per_second * self._scenario.load_share
         self._display.say(
             f"a scanned key costs {found.cost_us_per_key:.3f} µs; {found.events_per_second:.1f} events "
             f"a second saturate the server at {found.planned_knee_keys:,.0f} keys"
         )
         self._empty("calibration ends")
-        phases = self._scenario.phases
-        for number, phase in enumerate(phases, start=1):
-            self._walk(number, len(phases), phase)
 
     def _foretell(self) -> float:
         window = max(SHORTEST_LOOK_S, min(self._pace.plateau_s / 4, 4.0))
@@ -118,26 +130,34 @@ class Conductor:
 
     def _walk(self, number: int, total: int, phase: Phase) -> None:
         stack, recorder = self._stack, self._recorder
-        # A dear key means few events a second: the plateau then lasts until it has seen enough of them.
-        enough_s = (FEWEST_EVENTS + 2) / self._facts.load["events_per_second"]
-        seconds = max(self._pace.plateau_s * phase.weight, enough_s * min(1.0, phase.weight))
+        full = self._facts.load["events_per_second"] * phase.events
+        seconds = self._pace.plateau_s * phase.weight
+        if (
+            full
+        ):  # a dear key means few events a second: the plateau then lasts until it has seen enough of them
+            seconds = max(seconds, (FEWEST_EVENTS + 2) / full * min(1.0, phase.weight))
         self._display.phase(number, total, phase, seconds)
         recorder.phase, recorder.strategy = phase.id, phase.strategy
-        extra = [(spec, stack.start_probe(spec, self._scenario.probe_per_second)) for spec in phase.probes]
+        extra = [
+            (spec, stack.start_probe(spec, self._scenario.probe_per_second))
+            for spec in phase.probes
+            if stack.has_replica or not spec.replica
+        ]
         for spec, probe in extra:
             recorder.follow(spec.name, probe)
         self._events(0.0)
         self._drain()
         if phase.empty:
             self._empty("restart" if stack.owns_store else "emptied")
+        stack.store.configure(phase.settings)
         if not self._facts.phases or self._facts.phases[-1].strategy != phase.strategy:
             self._note("switch", f"strategy {phase.strategy}")
-        stack.web.use(phase.strategy, self._scenario.scan_count)
+        stack.web.use(phase.strategy, phase.scan_count or self._scenario.scan_count)
         stack.web.warm(
             round(phase.keys * self._facts.keys), restart=phase.empty, seconds=FILL_S, check=self._check
         )
-        full = self._facts.load["events_per_second"]
         forecasts = [self._foretell()] if phase.foretell else []
+        self._start_loads(phase, seconds, ends=False)
         self._events(full)
         self._pause(self._pace.settle_s)
         end = time.monotonic() + SOUND_S
@@ -145,6 +165,7 @@ class Conductor:
         while not all(recorder.sound(name) for name in names) and time.monotonic() < end:
             self._pause(0.05)
         record, p99 = self._measure(phase, seconds, extra)
+        record.events["asked_per_s"] = full
         if forecasts:
             record.forecasts = [*forecasts, self._foretell()]
         for _, probe in extra:
@@ -162,16 +183,58 @@ class Conductor:
         cpu.look()
         stack.locust.reset()
         before = self._mark()
-        end = before.store.at + seconds
-        while (left := end - time.time()) > 0:
-            self._pause(min(left, 0.25))
+        self._start_loads(phase, seconds, ends=True)
+        if not self._await_ending(phase):
+            end = before.store.at + seconds
+            while (left := end - time.time()) > 0:
+                self._pause(min(left, 0.25))
         tallies = stack.locust.tallies()
         shares, machine = cpu.look()
         after = self._mark()
+        figures = self._end_loads()
         self._events(0.0)
         self._pause(PROBE_INTERVAL_S + 0.05)  # until the probes' last lines about the phase have come
         record = self._record(phase, before, after, tallies, shares, machine, names)
+        record.figures = figures
         return record, recorder.p99_ms(record.t0, record.t1)
+
+    def _start_loads(self, phase: Phase, seconds: float, ends: bool) -> None:
+        facts = self._facts
+        values: dict[str, object] = {
+            "keys": round(phase.keys * facts.keys),
+            "seed": facts.seed,
+            "seconds": seconds,
+            "prefix": LOAD_PREFIX,
+            "store": self._stack.key_prefix,
+            "users": self._population,
+            "each": self._scenario.fragments_per_user,
+            **self._pace.sizes,
+            **{record.id: record.figures for record in facts.phases},
+        }
+        for spec in [spec for spec in phase.loads if spec.ends is ends]:
+            process = self._stack.start_load(spec, arguments_of(spec, values))
+            self._loads.append(RunningLoad(spec, process, self._recorder.keep))
+            if spec.greedy and f"load-{spec.name}" not in facts.greedy:
+                facts.greedy.append(f"load-{spec.name}")
+
+    def _await_ending(self, phase: Phase) -> bool:
+        """Wait for the loads that end by themselves; whether there were any."""
+        ending = [load for load in self._loads if load.spec.ends]
+        end = time.monotonic() + LOAD_S
+        while not all(load.over for load in ending):
+            if time.monotonic() > end:
+                raise StackError(f"the loads of {phase.title} do not end within {LOAD_S:g} s.")
+            self._pause(0.05)
+        return bool(ending)
+
+    def _end_loads(self) -> dict[str, float]:
+        """End the phase's loads; their figures, those of all in one (names are the scenario's affair)."""
+        figures: dict[str, float] = {}
+        for load in self._loads:
+            self._stack.end_load(load.process)
+            figures |= load.figures()
+        self._loads.clear()
+        return figures
 
     def _mark(self) -> _Mark:
         return _Mark(self._stack.store.snapshot(), self._stack.observe())
@@ -219,6 +282,7 @@ class Conductor:
             machine=machine,
             processes=shares,
             memory_mb=self._stack.memory_mb(),
+            params=dict(phase.params),
         )
 
     def _empty(self, why: str) -> None:
@@ -239,4 +303,8 @@ class Conductor:
 
     def _check(self) -> None:
         self._stack.check()
+        for load in self._loads:
+            load.check()
+            if load.over and not load.spec.ends:
+                raise StackError(f"load {load.spec.name} ended before its phase did.")
         self._recorder.raise_if_broken()

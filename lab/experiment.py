@@ -117,6 +117,10 @@ def _look_first(request: Request, keys: int) -> Scene | None:
         return find_scene(server.name)
     if request.url is not None:
         address_of(request.url)
+        if request.scenario.own_server:
+            raise UsageError(
+                f"{request.scenario.id} changes settings that are not the lab's to change there: leave --url out."
+            )
     else:
         server.require()
         _have_memory(keys)

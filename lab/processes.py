@@ -97,6 +97,23 @@ class Child:
         assert self.process.stdout is not None
         yield from self.process.stdout
 
+    def exit_code(self) -> int:
+        """What it ended with; waits for its end."""
+        return self.process.wait()
+
+    def hush(self, patience_s: float = 10.0) -> None:
+        """Tell it to end (its leash, else SIGTERM) and wait, leaving what it still says to be read; then SIGKILL."""
+        if self.process.stdin and not self.process.stdin.closed:
+            self.process.stdin.close()
+        elif self.alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(patience_s)
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
     def last_words(self) -> str:
         """The last line of its log, for an error message."""
         try:

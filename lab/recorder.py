@@ -66,6 +66,11 @@ class Recorder:
         """Read a probe's lines in a thread until it ends."""
         threading.Thread(target=self._follow, args=(name, probe), name=f"probe-{name}", daemon=True).start()
 
+    def keep(self, name: str, line: dict[str, Any]) -> None:
+        """Write a load's line under the phase that goes on."""
+        with self._lock:
+            self._writer.load(self.phase, name, line)
+
     def sound(self, name: str) -> bool:
         """Whether a probe has its latest interval without errors: after a restart it must find the store again."""
         with self._lock:

@@ -5,6 +5,7 @@ samples.csv   one row a second, for people and for the timeline
 probe.hlog    latency of every probe in short intervals (HdrHistogram log, microseconds, tags
               NAME-intended and NAME-service)
 slowlog.csv   entries of the server's slow log as they appeared
+loads.jsonl   what the scenario's own loads said, line by line, each with its phase and name
 result.json   the verdict, written last and in one piece: a folder without it is a partial run
 report.html   the report
 """
@@ -36,7 +37,8 @@ class PhaseRecord:
     main thread; `forecasts` are the demands that part of the load, just before and just after, foretold (see
     `lab.calibration`; empty where nothing was); `events` holds invalidation events offered and finished per second,
     those in flight at the end, and failed requests; `client_p99_ms` holds other observers' p99 of a GET: `app` (its
-    own histogram) and `locust` (the HTTP request).
+    own histogram) and `locust` (the HTTP request). `params` are the scenario's figures of the phase, `figures` what its
+    loads measured.
     """
 
     id: str
@@ -56,6 +58,8 @@ class PhaseRecord:
     machine: dict[str, float] = field(default_factory=dict)
     processes: dict[str, float] = field(default_factory=dict)
     memory_mb: dict[str, float] = field(default_factory=dict)
+    params: dict[str, float] = field(default_factory=dict)
+    figures: dict[str, float] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
@@ -82,6 +86,7 @@ class RunFacts:
     """Everything about a run but its latencies and its verdict.
 
     `whole_scans`: whether one SCAN call goes on until COUNT keys were looked at, or the server may return earlier.
+    `greedy`: processes that are meant to take what CPU they get.
     """
 
     scenario: str
@@ -107,6 +112,7 @@ class RunFacts:
     marks: list[dict[str, Any]] = field(default_factory=list)
     interrupted: bool = True
     whole_scans: bool = True
+    greedy: list[str] = field(default_factory=list)
     schema: int = SCHEMA
 
 
@@ -119,6 +125,7 @@ class RunWriter:
             self._hlog: TextIO = (folder / "probe.hlog").open("w")
             self._samples: TextIO = (folder / "samples.csv").open("w", newline="")
             self._slowlog: TextIO = (folder / "slowlog.csv").open("w", newline="")
+            self._loads: TextIO = (folder / "loads.jsonl").open("w")
             self._hlog.write("#[Histogram log format version 1.3]\n#[Interval unit: microseconds]\n")
             self._hlog.write(
                 '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"\n'
@@ -147,13 +154,17 @@ class RunWriter:
         """Append one entry of the slow log."""
         self._write(self._slowlog, f"{t:.3f},{command},{duration_us}\n")
 
+    def load(self, phase: str, name: str, line: dict[str, Any]) -> None:
+        """Append one line of a load."""
+        self._write(self._loads, json.dumps({"phase": phase, "load": name, **line}) + "\n")
+
     def facts(self, facts: RunFacts) -> None:
         """Write run.json in one piece."""
         write_json(self.folder / "run.json", asdict(facts))
 
     def close(self) -> None:
         """Flush and close; safe to call twice."""
-        for file in (self._hlog, self._samples, self._slowlog):
+        for file in (self._hlog, self._samples, self._slowlog, self._loads):
             try:
                 file.close()
             except OSError as error:
@@ -308,6 +319,23 @@ class Run:
     def slowlog(self) -> list[dict[str, str]]:
         """Rows of slowlog.csv."""
         return self._rows("slowlog.csv")
+
+    @cached_property
+    def loads(self) -> list[dict[str, Any]]:
+        """Lines of loads.jsonl; a run of a scenario without loads of its own has none."""
+        try:
+            lines = (self.folder / "loads.jsonl").read_text().splitlines()
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise UsageError(f"{self.folder}/loads.jsonl cannot be read: {error.strerror}") from error
+        found = []
+        for line in lines:
+            try:
+                found.append(json.loads(line))
+            except ValueError:  # the last line of an interrupted run
+                continue
+        return found
 
     def _rows(self, name: str) -> list[dict[str, str]]:
         try:

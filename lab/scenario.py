@@ -9,11 +9,33 @@ from lab.claims import Claim
 
 @dataclass(frozen=True)
 class ProbeSpec:
-    """One more open-loop probe, beside the main one, during a phase."""
+    """One more open-loop probe, beside the main one, during a phase. `replica`: it asks the replica."""
 
     name: str
     connections: int = 1
     reconnect_seconds: float | None = None
+    replica: bool = False
+
+
+@dataclass(frozen=True)
+class LoadSpec:
+    """One more load in a phase: a process ``python -m loadtest.MODULE ARGUMENTS``, with the store's URL in PROBE_URL.
+
+    It prints JSON lines (kept in loads.jsonl); what the last one holds under ``figures`` (name → number) becomes
+    the phase's, so it must print one even when it is told to stop (SIGTERM, or the end of stdin). Any exit code but
+    0 breaks the run, with the last line of its stderr. Names in braces in its arguments are filled in: {keys},
+    {seed}, {seconds} (the phase's length), {prefix} (of keys that the lab may write), {store} (what the storefront's
+    keys begin with), {users} and {each} (the storefront's users, and entries of each), the names in the pace's
+    `sizes`, and {PHASE[FIGURE]}: a figure of an earlier phase.
+    `ends`: it starts with the measurement, and the phase lasts until it ends; else it goes on for as long as the
+    phase. `greedy`: it takes what CPU it gets, as a closed loop does, and that spoils nothing.
+    """
+
+    name: str
+    module: str
+    arguments: tuple[str, ...] = ()
+    ends: bool = False
+    greedy: bool = False
 
 
 @dataclass(frozen=True)
@@ -23,6 +45,8 @@ class Phase:
     `keys` is a fraction of the run's key count; `weight` multiplies the pace's plateau length. `arm` groups
     phases for the claims. `empty` restarts the store first (or empties the lab's own keys where the lab did not
     start the store). `foretell` has the demand predicted, at part of the load, before and after the plateau.
+    `events` is the share of the run's events offered in this phase, `scan_count` another COUNT than the scenario's,
+    `settings` what the store is told first (CONFIG SET), `params` figures by which claims and charts tell phases apart.
     """
 
     id: str
@@ -34,6 +58,11 @@ class Phase:
     empty: bool = False
     foretell: bool = False
     probes: tuple[ProbeSpec, ...] = ()
+    loads: tuple[LoadSpec, ...] = ()
+    events: float = 1.0
+    scan_count: int | None = None
+    settings: dict[str, str] = field(default_factory=dict)
+    params: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -41,20 +70,42 @@ class Pace:
     """How long a run may take: seconds per plateau, settling time before each, and the key count.
 
     Where events are few a plateau takes longer: until it has seen enough of them to be judged (`lab.validity`).
+    `sizes` are further numbers that the loads' arguments may name.
     """
 
     plateau_s: float
     settle_s: float
     keys: int
+    sizes: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart of phases in the report. Quantities are names that `lab.report.quantities` knows.
+
+    `kind` is ``lines`` (y over x, one line per value of `by`), ``bars`` (y for each phase title) or ``heat`` (x and
+    `by` span the cells, y is the colour). `arm` restricts it to the phases of one arm.
+    """
+
+    id: str
+    title: str
+    kind: str
+    x: str
+    y: str
+    by: str = ""
+    arm: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)
 class Scenario:
     """One incident: its story in a line, its source, what is done, and what must be true of the result.
 
-    `knee_at` is the fraction of the key count at which the calibrated event rate saturates the server.
+    `knee_at` is the fraction of the key count at which the calibrated event rate saturates the server, of which
+    `load_share` is offered; None: there are no events, and nothing to calibrate.
     `scan_count` is the COUNT of each SCAN. `refutes` marks a control: its run is as it should be when every
-    applicable claim fails.
+    applicable claim fails. `replica`: the primary has one. `own_server`: settings are changed that are not the lab's to
+    change on somebody else's server.
     """
 
     id: str
@@ -64,11 +115,15 @@ class Scenario:
     phases: tuple[Phase, ...]
     claims: tuple[Claim, ...]
     paces: dict[str, Pace]
-    knee_at: float
+    knee_at: float | None
     scan_count: int
+    load_share: float = 1.0
     reads_per_second: float = 40.0
     probe_per_second: float = 200.0
     slowlog_threshold_us: int = 10_000
     fragments_per_user: int = 20
     refutes: bool = False
+    replica: bool = False
+    own_server: bool = False
     server_settings: dict[str, str] = field(default_factory=dict)
+    charts: tuple[Chart, ...] = ()

@@ -12,7 +12,7 @@ from lab.errors import StackError
 
 REDIS_LIKE = (
     "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--protected-mode", "yes",
-    "--slowlog-max-len", "512", "--dir", "{folder}", "--daemonize", "no",
+    "--slowlog-max-len", "512", "--dir", "{folder}", "--daemonize", "no", "--repl-diskless-sync-delay", "0",
 )  # fmt: skip
 
 

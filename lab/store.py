@@ -111,6 +111,15 @@ class Store:
                     raise StackError(f"no server answers at {self.shown}: {error}") from error
                 time.sleep(0.03)
 
+    def wait_for_primary(self, seconds: float, check: Callable[[], None] = lambda: None) -> None:
+        """Until this replica has its primary's keys and follows it; `check` may raise meanwhile."""
+        end = time.monotonic() + seconds
+        while self._ask("INFO", self._client.info, "replication").get("master_link_status") != "up":
+            check()
+            if time.monotonic() > end:
+                raise StackError(f"the replica at {self.shown} does not reach its primary.")
+            time.sleep(0.05)
+
     def identity(self) -> tuple[str, str]:
         """(product, version), for instance ('valkey', '9.1.2')."""
         info = self._ask("INFO", self._client.info, "server")

@@ -1,4 +1,7 @@
-"""The catalogue: every module in this package that defines `SCENARIO` is listed, run, tested and reported."""
+"""The catalogue: every module in this package that defines `SCENARIO` is listed, run, tested and reported.
+
+A module may define its `CONTROL` too: the same scene without the cause, under the id ID-control.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,20 @@ from difflib import get_close_matches
 from lab.errors import UsageError
 from lab.scenario import Scenario
 
+MAIN = "key-growth"
+
 
 def catalogue() -> dict[str, Scenario]:
-    """All scenarios by id, in the order in which they build on each other (controls last)."""
-    found = [
-        importlib.import_module(f"{__name__}.{module.name}").SCENARIO
+    """All scenarios by id, those of the main incident first, and controls last."""
+    modules = [
+        importlib.import_module(f"{__name__}.{module.name}")
         for module in pkgutil.iter_modules(__path__)
         if not module.name.startswith("_")
     ]
-    return {scenario.id: scenario for scenario in sorted(found, key=lambda s: (s.refutes, s.id))}
+    found = [scenario for m in modules for scenario in (m.SCENARIO, getattr(m, "CONTROL", None)) if scenario]
+    return {
+        scenario.id: scenario for scenario in sorted(found, key=lambda s: (s.refutes, s.id != MAIN, s.id))
+    }
 
 
 def find(scenario_id: str) -> Scenario:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from lab.scenario import ProbeSpec
+from lab.scenario import LoadSpec, ProbeSpec
 from lab.service import Locust, Metrics, Storefront
 from lab.store import Store
 
@@ -20,6 +20,7 @@ PROBE_INTERVAL_S = 0.25
 """Length of the probes' intervals in a run: a plateau of three seconds still has a dozen to resample."""
 
 BYSTANDER_PREFIX = "latency-lab-bystander"
+LOAD_PREFIX = "latency-lab-load"
 
 
 def probe_arguments(spec: ProbeSpec, rate: float, seed: int) -> list[str]:
@@ -37,6 +38,22 @@ class Probe(Protocol):
 
     def lines(self) -> Iterator[bytes]:
         """Its JSON lines as they come, until it ends."""
+        ...
+
+
+class LoadProcess(Protocol):
+    """A load of a scenario's own, as a process."""
+
+    def lines(self) -> Iterator[bytes]:
+        """Its JSON lines as they come, until it ends."""
+        ...
+
+    def exit_code(self) -> int:
+        """What it ended with; waits for its end."""
+        ...
+
+    def last_words(self) -> str:
+        """The last line of its log, for an error message."""
         ...
 
 
@@ -85,6 +102,11 @@ class Stack(Protocol):
         ...
 
     @property
+    def has_replica(self) -> bool:
+        """Whether there is a replica for the probes that ask one; without it they are left out."""
+        ...
+
+    @property
     def cannot(self) -> dict[str, str]:
         """Claims that this scene cannot answer, and why. Complete after `up`."""
         ...
@@ -103,6 +125,14 @@ class Stack(Protocol):
 
     def forget(self, probe: Probe) -> None:
         """End a probe that is no longer needed."""
+        ...
+
+    def start_load(self, spec: LoadSpec, arguments: list[str]) -> LoadProcess:
+        """Start a load as a process of its own."""
+        ...
+
+    def end_load(self, load: LoadProcess) -> None:
+        """Tell a load to end, and wait until it has said its figures and ended. One that has ended already is well."""
         ...
 
     def empty(self) -> None:

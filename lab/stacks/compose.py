@@ -20,10 +20,10 @@ from pathlib import Path
 
 from lab.errors import StackError
 from lab.processes import Child, memory_mb, stop_all
-from lab.scenario import ProbeSpec, Scenario
+from lab.scenario import LoadSpec, ProbeSpec, Scenario
 from lab.servers import SERVERS
 from lab.service import Http, Locust, Metrics, Storefront, scrape
-from lab.stacks.base import Probe, Say, probe_arguments
+from lab.stacks.base import LoadProcess, Probe, Say, probe_arguments
 from lab.stacks.docker import Container
 from lab.stacks.scene import PORTS, ROLES, DirectorPause, Scene, Watch, hold_growth, hold_load
 from lab.stacks.usage import ContainerMeter, Usage, usage_of
@@ -40,6 +40,7 @@ class ComposeStack:
 
     name = "compose"
     owns_store = True
+    has_replica = False
 
     def __init__(self, scenario: Scenario, scene: Scene, folder: Path, seed: int) -> None:
         self._scenario = scenario
@@ -47,9 +48,12 @@ class ComposeStack:
         self._docker = scene.docker
         self._seed = seed
         self.cannot = dict(SERVERS[scene.server].cannot)
+        if scenario.replica:
+            self.cannot["replica-unharmed"] = "no server of the compose stack has a replica"
         self._logs = folder / "logs"
         self._logs.mkdir(parents=True, exist_ok=True)
         self._probes: list[Child] = []
+        self._loads: list[Child] = []
         self._watch: Watch | None = None
         self._pause: DirectorPause | None = None
         self._control: Http | None = None
@@ -151,6 +155,27 @@ class ComposeStack:
         self._probes.append(child)
         return child
 
+    def start_load(self, spec: LoadSpec, arguments: list[str]) -> Child:
+        """Start a load in the container probe-NAME, on a leash as the probes are."""
+        child = Child(
+            f"load-{spec.name}",
+            [
+                "docker", "exec", "-i", "-e", f"PROBE_URL={self._inner_url}", self._scene.of("probe").id,
+                "python", "-m", f"loadtest.{spec.module}", *arguments, "--until-stdin-ends",
+            ],
+            self._logs / f"load-{spec.name}.log",
+            pipe=True,
+            leash=True,
+        )  # fmt: skip
+        self._loads.append(child)
+        return child
+
+    def end_load(self, load: LoadProcess) -> None:
+        """Tell a load to end, and wait for it."""
+        for child in [child for child in self._loads if child is load]:
+            child.hush()
+            self._loads.remove(child)
+
     def forget(self, probe: Probe) -> None:
         """End a probe that is no longer needed."""
         for child in [child for child in self._probes if child is probe]:
@@ -207,7 +232,8 @@ class ComposeStack:
 
     def down(self) -> None:
         """End the probes, put everything back, and let the director go on."""
-        stop_all(self._probes)
+        stop_all([*self._loads, *self._probes])
+        self._loads.clear()
         self._probes.clear()
         if self._watch:
             self._watch.close()

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 from lab.errors import StackError, UsageError
 from lab.processes import Child, CpuMeter, free_port, memory_mb, port_taken, stop_all
-from lab.scenario import ProbeSpec, Scenario
+from lab.scenario import LoadSpec, ProbeSpec, Scenario
 from lab.servers import Server
 from lab.service import Locust, Metrics, Storefront, scrape
-from lab.stacks.base import BYSTANDER_PREFIX, Probe, Say, probe_arguments
+from lab.stacks.base import BYSTANDER_PREFIX, LOAD_PREFIX, LoadProcess, Probe, Say, probe_arguments
 from lab.store import Store, redacted
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +24,8 @@ CACHED_PREFIXES = (f"{KEY_PREFIX}:", f"{KEY_PREFIX}-index:", f"{KEY_PREFIX}-warm
 OWN_PREFIXES = (f"{KEY_PREFIX}:", f"{KEY_PREFIX}-")
 LOCK_KEY = f"{KEY_PREFIX}-lock"
 LOCK_S = 2 * 3600
-assert BYSTANDER_PREFIX.startswith(OWN_PREFIXES)  # or somebody else's server would keep them
+# Or somebody else's server would keep them.
+assert all(prefix.startswith(OWN_PREFIXES) for prefix in (BYSTANDER_PREFIX, LOAD_PREFIX))
 READY_S = 30.0
 
 
@@ -65,10 +66,17 @@ class NativeStack:
         self._seed = seed
         self._external = url
         self._children: list[Child] = []
+        self._loads: list[Child] = []
         self._store_child: Child | None = None
+        self._replica: Child | None = None
         self._was_slowlog: tuple[int, int] | None = None
         self._locked = False
         self.cannot = dict(server.cannot)
+        self.has_replica = scenario.replica and url is None
+        if scenario.replica and not self.has_replica:
+            self.cannot["replica-unharmed"] = (
+                "the lab does not add a replica to a server that it did not start"
+            )
         self.store_port = port or free_port()
         if url is None and port_taken(self.store_port):
             raise UsageError(f"port {port} is taken. Choose another --port, or leave it out.")
@@ -117,6 +125,27 @@ class NativeStack:
         self._store_child = child
         self._children.insert(0, child)
         self.store.wait(READY_S, child.check)
+        if self.has_replica:
+            self._start_replica()
+
+    def _start_replica(self) -> None:
+        """A second server that follows the first; it goes on over restarts of the primary, and follows the new one."""
+        if self._replica is None:
+            self._replica_port = free_port()
+            command = self._server.command(self._replica_port, str(self._folder / "logs"))
+            command += ["--replicaof", f"127.0.0.1 {self.store_port}"]
+            self._replica = Child("replica", command, self._folder / "logs" / "replica.log")
+            self._children.append(self._replica)
+        replica = Store(self._replica_url)
+        try:
+            replica.wait(READY_S, self._replica.check)
+            replica.wait_for_primary(READY_S, self._replica.check)
+        finally:
+            replica.close()
+
+    @property
+    def _replica_url(self) -> str:
+        return f"redis://127.0.0.1:{self._replica_port}/0"
 
     def _start_service(self) -> None:
         web, locust = free_port(), free_port()
@@ -186,12 +215,32 @@ class NativeStack:
             [sys.executable, "-m", "loadtest.probe", *probe_arguments(spec, rate, self._seed)],
             self._folder / "logs" / f"probe-{spec.name}.log",
             # Not on the command line, where everybody could read a password.
-            env={"PROBE_URL": self.store_url},
+            env={"PROBE_URL": self._replica_url if spec.replica else self.store_url},
             cwd=ROOT,
             pipe=True,
         )
         self._children.append(child)
         return child
+
+    def start_load(self, spec: LoadSpec, arguments: list[str]) -> Child:
+        """Start a load as a process of its own; its lines come on a pipe."""
+        name = f"load-{spec.name}"
+        child = Child(
+            name,
+            [sys.executable, "-m", f"loadtest.{spec.module}", *arguments],
+            self._folder / "logs" / f"{name}.log",
+            env={"PROBE_URL": self.store_url, "OMP_NUM_THREADS": "1"},
+            cwd=ROOT,
+            pipe=True,
+        )
+        self._loads.append(child)
+        return child
+
+    def end_load(self, load: LoadProcess) -> None:
+        """Tell a load to end, and wait for it."""
+        for child in [child for child in self._loads if child is load]:
+            child.hush()
+            self._loads.remove(child)
 
     def empty(self) -> None:
         """Restart the server, which loses its keys; on somebody else's server remove the lab's own keys."""
@@ -210,7 +259,11 @@ class NativeStack:
 
     def pids(self) -> dict[str, int]:
         """Process ids by name; the server's is called ``store``."""
-        found = {child.name: child.pid for child in self._children if child is not self._store_child}
+        found = {
+            child.name: child.pid
+            for child in (*self._children, *self._loads)
+            if child is not self._store_child
+        }
         if self._store_child:
             found["store"] = self._store_child.pid
         return found
@@ -232,6 +285,8 @@ class NativeStack:
     def down(self) -> None:
         """End every process; on somebody else's server also remove the lab's keys and restore its settings."""
         store = [self._store_child] if self._store_child else []
+        stop_all(self._loads)
+        self._loads.clear()
         stop_all([child for child in self._children if child not in store])
         if self._locked:
             try:

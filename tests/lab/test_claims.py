@@ -10,6 +10,7 @@ from lab.claims import Claim, Finding, judge
 from lab.claims.base import Inapplicable
 from lab.runfolder import Run, RunFacts
 from lab.scenario import Scenario
+from lab.scenarios import control as no_cause
 from lab.scenarios import key_growth
 from lab.verdict import reach
 from tests.doctored import build_run
@@ -55,9 +56,9 @@ def test_claim_bears_what_its_bound_allows(claim: str, doctoring: Doctoring, fol
     assert outcome.holds is True, outcome.measured
 
 
-@pytest.mark.parametrize("scenario", scenarios.catalogue().values(), ids=lambda s: s.id)
+@pytest.mark.parametrize("scenario", [key_growth.SCENARIO, no_cause.SCENARIO], ids=lambda s: s.id)
 def test_every_claim_of_every_scenario_is_proved(scenario: Scenario) -> None:
-    """No scenario has a claim that no test here has seen fail."""
+    """Neither has a claim that no test here has seen fail. (For the others see test_proofs.py.)"""
     assert scenario.claims
     assert unproved(scenario) == []
 
@@ -66,7 +67,7 @@ def test_a_new_claim_without_a_doctoring_is_noticed() -> None:
     """The test above fails for a claim that is in no table, and the tables hold no claim that is gone."""
     new = Claim("new", "nobody tested this", "none", lambda _run: Finding(True, "always"))
     assert unproved(replace(key_growth.SCENARIO, claims=(*key_growth.CLAIMS, new))) == ["new"]
-    known = {claim.id for scenario in scenarios.catalogue().values() for claim in scenario.claims}
+    known = {claim.id for claim in key_growth.CLAIMS}
     assert set(DOCTORINGS) | set(STILL) <= known
 
 

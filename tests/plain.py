@@ -1,0 +1,178 @@
+"""Synthetic run folders of any scenario, without a server: every phase as its scenario lays it out, to be doctored.
+
+    plain = Plain(scan_count.SCENARIO)                     # a phase for each of the scenario's, all p99s 1 ms
+    plain.phase("count-10").figures["iteration_s"] = 4.0   # what its loads measured
+    plain.p99_ms["count-10"] = 30.0                        # main probe, by phase id
+    plain.p99_ms["keys-4:replica"] = 0.4                   # a second probe, PHASE:PROBE
+    plain.slowlog.append(("KEYS", 25_000))                 # an entry of the slow log, µs
+    plain.lines.append({"phase": "burst", "load": "crowd", "t": 1.0})   # a line of loads.jsonl
+    run = plain.write(tmp_path / "run")
+
+The claims' proofs are made of these: see tests/scenarios.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lab.runfolder import PhaseRecord, Run, RunFacts, RunWriter
+from lab.scenario import Scenario
+from tests.doctored import START, encode, heavy_tail
+
+PHASE_S, GAP_S, INTERVAL_S, PROBES_PER_S, EVENTS_PER_S = 3.0, 1.0, 0.25, 200.0, 8.0
+
+
+class Plain:
+    """One synthetic run of a scenario; change what it holds, then `write` it."""
+
+    def __init__(self, scenario: Scenario, keys: int = 100_000) -> None:
+        self.scenario = scenario
+        self.p99_ms: dict[str, float] = {}
+        self.slowlog: list[tuple[str, int]] = []
+        self.lines: list[dict[str, Any]] = []
+        events = EVENTS_PER_S if scenario.knee_at is not None else 0.0
+        self.facts = RunFacts(
+            interrupted=False,
+            scenario=scenario.id,
+            title=scenario.title,
+            story=scenario.story,
+            source=scenario.source,
+            refutes=scenario.refutes,
+            server="valkey",
+            server_version="9.1.2",
+            stack="native",
+            pace="quick",
+            seed=1,
+            keys=keys,
+            started="2026-11-18T12:00:00+00:00",
+            command=f"bin/lab run {scenario.id} --pace quick --seed 1",
+            host={
+                "system": "Linux",
+                "processor": "synthetic",
+                "cores": 2,
+                "memory_gb": 25.3,
+                "python": "3.11",
+            },
+            load={
+                "reads_per_second": scenario.reads_per_second,
+                "probe_per_second": PROBES_PER_S,
+                "events_per_second": events,
+            },
+            scan_count=scenario.scan_count,
+            slowlog_threshold_us=scenario.slowlog_threshold_us,
+            calibration={"ping_floor_us": 28.7},
+        )
+        at = START
+        for phase in scenario.phases:
+            at += GAP_S
+            self.facts.phases.append(
+                PhaseRecord(
+                    id=phase.id,
+                    arm=phase.arm,
+                    title=phase.title,
+                    strategy=phase.strategy,
+                    t0=at,
+                    t1=at + PHASE_S,
+                    keys=max(100.0, phase.keys * keys),
+                    commands={"GET": {"calls": 720.0, "usec": 1300.0}},
+                    utilisation=0.3,
+                    events={
+                        "asked_per_s": events * phase.events,
+                        "offered_per_s": events * phase.events,
+                        "finished_per_s": events * phase.events,
+                        "in_flight_end": 0.0,
+                        "failures": 0.0,
+                    },
+                    client_p99_ms={"app": 2.0, "locust": 9.0},
+                    probes={
+                        name: {
+                            "sent": 600.0,
+                            "received": 600.0,
+                            "errors": 0.0,
+                            "lag_p99_us": 300.0,
+                            "rate": 200.0,
+                        }
+                        for name in ("main", *(spec.name for spec in phase.probes))
+                    },
+                    machine={"busy": 0.5, "steal": 0.0, "others": 0.05},
+                    processes={"store": 0.3, "web": 0.05},
+                    memory_mb={"store": 60.0},
+                    params=dict(phase.params),
+                )
+            )
+            at += PHASE_S
+
+    def phase(self, phase_id: str) -> PhaseRecord:
+        """A phase by its id."""
+        (found,) = [phase for phase in self.facts.phases if phase.id == phase_id]
+        return found
+
+    def arm(self, name: str) -> list[PhaseRecord]:
+        """The phases of an arm."""
+        return [phase for phase in self.facts.phases if phase.arm == name]
+
+    def drop(self, phase_id: str) -> None:
+        """As if a phase had never been measured."""
+        self.facts.phases.remove(self.phase(phase_id))
+
+    def write(self, folder: Path) -> Run:
+        """Write the folder and read it back."""
+        folder.mkdir(parents=True, exist_ok=True)
+        writer, rng = RunWriter(folder), np.random.default_rng(7)
+        for phase in self.facts.phases:
+            for probe in phase.probes:
+                name = phase.id if probe == "main" else f"{phase.id}:{probe}"
+                at, count = phase.t0, round(PHASE_S / INTERVAL_S)
+                for values in heavy_tail(
+                    rng, self.p99_ms.get(name, 1.0), count, round(PROBES_PER_S * INTERVAL_S)
+                ):
+                    at += INTERVAL_S
+                    writer.probe(
+                        probe,
+                        {
+                            "t": at,
+                            "interval_s": INTERVAL_S,
+                            "max_us": float(values.max()),
+                            "intended": encode(values),
+                            "service": encode(values),
+                        },
+                    )
+            writer.sample(
+                {"t": phase.t0 + 1, "phase": phase.id, "strategy": phase.strategy, "keys": phase.keys}
+            )
+        for command, duration in self.slowlog:
+            writer.slow(START + 2, command, duration)
+        for line in self.lines:
+            writer.load(str(line.pop("phase")), str(line.pop("load")), line)
+        writer.facts(self.facts)
+        writer.close()
+        return Run(folder)
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """One thing that is wrong with a run, or (as a bearable one) almost wrong."""
+
+    what: str
+    change: Callable[[Plain], object]
+
+
+@dataclass(frozen=True)
+class Proofs:
+    """What shows that a scenario's claims can hold, and can fail. `refuting` and `bearing` go by claim id.
+
+    healthy    a run in which every claim holds
+    control    a run without the cause, in which every applicable claim is refuted
+    refuting   changes to a healthy run, each of which refutes the claim
+    bearing    changes just inside the bound, which the claim must bear
+    """
+
+    healthy: Callable[[], Plain]
+    control: Callable[[], Plain]
+    refuting: dict[str, list[Wrong]] = field(default_factory=dict)
+    bearing: dict[str, list[Wrong]] = field(default_factory=dict)
