@@ -5,6 +5,7 @@
     run = build_run(tmp_path / "run", p99_ms={"grow-8": 3.0})        # main probe, by phase id or by arm
     run = build_run(tmp_path / "run", p99_ms={"pool:pool": 500.0})   # a second probe, PHASE:PROBE
     run = build_run(tmp_path / "run", slowlog=["GET"])               # one more entry of the slow log
+    run = build_run(tmp_path / "run", filling=["SET"])               # one from between two plateaus
     run = build_run(tmp_path / "run", without=["restart"])           # phases (or arms) never measured
     run = build_run(tmp_path / "run", doctor=change)                 # change(facts: RunFacts) before writing
     run = build_run(tmp_path / "run", judged=True)                   # result.json too
@@ -42,6 +43,7 @@ def build_run(
     keys: int = 200_000,
     p99_ms: Mapping[str, float] | None = None,
     slowlog: Iterable[str] = (),
+    filling: Iterable[str] = (),
     without: Iterable[str] = (),
     doctor: Doctor | None = None,
     judged: bool = False,
@@ -52,7 +54,9 @@ def build_run(
     world = _World(folder, cause, keys, dict(p99_ms or {}), set(without), np.random.default_rng(seed))
     world.live()
     for command in slowlog:
-        world.writer.slow(START + 20, command, 12_345)
+        world.writer.slow(world.facts.phases[-1].t0 + 1, command, 12_345)
+    for command in filling:
+        world.writer.slow(world.facts.phases[2].t0 - 0.9, command, 12_345)
     if doctor:
         doctor(world.facts)
     world.writer.facts(world.facts)
@@ -208,7 +212,7 @@ class _World:
         if phase.strategy == "scan" and cost["SCAN"] > self.facts.slowlog_threshold_us:
             slow["SCAN"] = {"count": calls["SCAN"], "max_us": cost["SCAN"] * 1.4}
             for _ in range(round(calls["SCAN"])):
-                self.writer.slow(math.floor(t0), "SCAN", round(cost["SCAN"] * self.rng.uniform(1.0, 1.4)))
+                self.writer.slow(math.ceil(t0), "SCAN", round(cost["SCAN"] * self.rng.uniform(1.0, 1.4)))
         return PhaseRecord(
             id=phase.id,
             arm=phase.arm,

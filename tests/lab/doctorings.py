@@ -220,7 +220,10 @@ STILL: dict[str, list[Doctoring]] = {
     "pool": [Doctoring("16 % better", {"p99_ms": {"pool": 100.0, "pool:pool": 84.0}})],
     "fresh-connections": [Doctoring("16 % worse", {"p99_ms": {"fresh": 100.0, "fresh:fresh": 116.0}})],
     "execution-steady": [Doctoring("execution time grows 1.95 ×", slower_get(1.95))],
-    "victims-not-slow": [Doctoring("the scans themselves in the slow log", {"slowlog": ["SCAN", "KEYS"]})],
+    "victims-not-slow": [
+        Doctoring("the scans themselves in the slow log", {"slowlog": ["SCAN", "KEYS"]}),
+        Doctoring("a SET of the filling before a plateau", {"filling": ["SET"]}),
+    ],
     "knee-predicted": [
         Doctoring("predicted 13 % too high", prediction(1.13)),
         Doctoring("predicted 13 % too low", prediction(0.87)),
