@@ -12,7 +12,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from app.cache import connection_options
-from app.fragments import Keyspace
+from app.fragments import Keyspace, fragment_names
 from app.metrics import STORE_CALLS, StoreTimer
 from app.settings import Settings
 from app.telemetry import SCAN_PAGE
@@ -55,6 +55,8 @@ class AsyncStore:
     ) -> None:
         self.keyspace = Keyspace(settings.key_prefix, settings.entry_ttl_seconds)
         self.clock = clock
+        self.names = tuple(fragment_names(settings.fragments_per_user))
+        """Names of the fragments that a user usually has."""
         self._client = client
         self._strategy = strategy
         self._timer = StoreTimer(settings.server_name)

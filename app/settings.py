@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from redis.connection import parse_url
 
-STRATEGY_NAMES = ("scan", "keys", "index")
+STRATEGY_NAMES = ("scan", "keys", "exact", "index")
 SCAN_COUNT_MAX = 10_000_000
 
 

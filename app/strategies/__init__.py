@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from app.cache_async import AsyncStore
 from app.settings import STRATEGY_NAMES
-from app.strategies import index, keys, scan
+from app.strategies import exact, index, keys, scan
 
 Strategy = Callable[[AsyncStore, int, Sequence[str], int], Awaitable[int]]
 """(store, user, areas, scan_count) -> number of entries deleted."""
@@ -14,6 +14,7 @@ Strategy = Callable[[AsyncStore, int, Sequence[str], int], Awaitable[int]]
 STRATEGIES: dict[str, Strategy] = {
     "scan": scan.invalidate,
     "keys": keys.invalidate,
+    "exact": exact.invalidate,
     "index": index.invalidate,
 }
 assert tuple(STRATEGIES) == STRATEGY_NAMES

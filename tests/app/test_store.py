@@ -51,12 +51,29 @@ def test_strategy_deletes_one_users_entries_only(
 ) -> None:
     """Everything of the user goes, nothing of users whose ids begin or end alike, whatever strategy."""
     cache.put_users([1, 11, 12, 21])
-    cache.put(1, "page-extra", "x")
-    assert invalidate(settings, strategy, 1) == 21
+    if strategy != "exact":  # which knows the usual names only
+        cache.put(1, "page-extra", "x")
+    assert invalidate(settings, strategy, 1) == (20 if strategy == "exact" else 21)
     left = store.client().keys("shop:*")
     assert len(left) == 60
     assert not [key for key in left if key.startswith("shop:r1:user:1:")]
     assert invalidate(settings, strategy, 1) == 0
+
+
+def test_exact_searches_nothing_and_leaves_what_its_docstring_says(
+    settings: Settings, cache: Cache, store: StoreServer
+) -> None:
+    """One UNLINK and not a single search; a name that is not on the list stays, and so does another release's entry."""
+    raw = store.client()
+    cache.put_users([6])
+    cache.put(6, "page-extra", "x")
+    raw.set("shop:r0:user:6:page-1", "another release's")
+    raw.config_resetstat()
+    assert invalidate(settings, "exact", 6) == 20
+    assert {
+        name: number for name, number in calls(raw).items() if name not in ("config|resetstat", "info")
+    } == {"unlink": 1}
+    assert sorted(raw.keys("shop:*")) == ["shop:r0:user:6:page-1", "shop:r1:user:6:page-extra"]
 
 
 @pytest.mark.parametrize("before", STRATEGY_NAMES)

@@ -6,6 +6,7 @@ const CURVE_SECONDS = 300;
 const EXPLAIN = {
   scan: "SCAN the whole keyspace for each event",
   keys: "KEYS over the whole keyspace for each event",
+  exact: "delete by name, from the list of a page's fragments",
   index: "look up the user's own index",
 };
 const cards = new Map();

@@ -1,0 +1,22 @@
+"""`exact`: delete the user's entries by name, from the list of the names that a page is made of. Nothing is searched.
+
+Cost, with M names on the list (the user's usual fragments): M / 500 round trips of UNLINK. Server work is O(M),
+cached or not, whatever else the store holds; nothing is read and nothing grows.
+
+What it cannot delete: an entry whose name is not on the list (a fragment added since, or for some users only) and
+one of another release, which has its own keys. Both stay until their TTL ends; so the list must be complete
+wherever events are handled, and a release must wait one TTL, or delete its predecessor's names too. Members stay
+behind in the index, for at most one TTL beyond their entries'.
+"""
+
+from collections.abc import Sequence
+
+from app.cache_async import AsyncStore
+
+
+async def invalidate(store: AsyncStore, user: int, areas: Sequence[str], scan_count: int) -> int:
+    """Delete the user's usual fragments in ``areas``, of this release."""
+    starts = tuple(f"{area}-" for area in areas)
+    return await store.unlink(
+        [store.keyspace.entry(user, name) for name in store.names if name.startswith(starts)]
+    )
