@@ -106,6 +106,8 @@ class Scenario:
     `scan_count` is the COUNT of each SCAN. `refutes` marks a control: its run is as it should be when every
     applicable claim fails. `replica`: the primary has one. `own_server`: settings are changed that are not the lab's to
     change on somebody else's server.
+    `symptom` (what people saw) and `cause` (what it was) are a few words each, for tables of incidents; `headline` is
+    the id of the claim whose measured text says most: it stands at the head of reports, summaries and tables.
     """
 
     id: str
@@ -127,3 +129,6 @@ class Scenario:
     own_server: bool = False
     server_settings: dict[str, str] = field(default_factory=dict)
     charts: tuple[Chart, ...] = ()
+    symptom: str = ""
+    cause: str = ""
+    headline: str = ""

@@ -72,4 +72,7 @@ SCENARIO = Scenario(
     },
     knee_at=KNEE_AT,
     scan_count=4_000_000,
+    symptom="p99 of every command climbs for hours; a restart cures it for a while",
+    cause="each invalidation SCANs the whole keyspace",
+    headline="index-cures",
 )
