@@ -39,10 +39,10 @@ def execution_steady(server_times: float, client_times: float) -> Claim:
 def victims_never_slow(times: float) -> Claim:
     """GET, SET, DEL and UNLINK stay out of the slow log although their p99 is a multiple of what it was.
 
-    Entries of the plateaus count, not those of filling: the lab itself then writes many thousand keys a second, and the
-    log, which times by the wall clock, holds a SET that the machine took off its core half-way. An empty log is believed
-    only where it should be empty: if SCAN took longer than the threshold on average, a log without it was not read, and
-    the claim fails.
+    Entries of the plateaus count, not those of filling: the lab itself then writes many thousand keys a second, and
+    the log, which times by the wall clock, holds a SET that the machine took off its core half-way. An empty log is
+    believed only where it should be empty: if SCAN took longer than the threshold on average, a log without it was
+    not read, and the claim fails.
     """
 
     def check(run: Run) -> Finding:
