@@ -142,33 +142,27 @@ class ComposeStack:
 
     def start_probe(self, spec: ProbeSpec, rate: float) -> Child:
         """Start an open-loop probe in the container probe-NAME; its lines come back through `docker exec`."""
-        child = Child(
-            f"probe-{spec.name}",
-            [
-                "docker", "exec", "-i", self._scene.of("probe").id, "python", "-m", "loadtest.probe",
-                "--url", self._inner_url, *probe_arguments(spec, rate, self._seed), "--until-stdin-ends",
-            ],
-            self._logs / f"probe-{spec.name}.log",
-            pipe=True,
-            leash=True,
-        )  # fmt: skip
+        child = self._inside(f"probe-{spec.name}", "probe", probe_arguments(spec, rate, self._seed))
         self._probes.append(child)
         return child
 
     def start_load(self, spec: LoadSpec, arguments: list[str]) -> Child:
         """Start a load in the container probe-NAME, on a leash as the probes are."""
-        child = Child(
-            f"load-{spec.name}",
-            [
-                "docker", "exec", "-i", "-e", f"PROBE_URL={self._inner_url}", self._scene.of("probe").id,
-                "python", "-m", f"loadtest.{spec.module}", *arguments, "--until-stdin-ends",
-            ],
-            self._logs / f"load-{spec.name}.log",
-            pipe=True,
-            leash=True,
-        )  # fmt: skip
+        child = self._inside(f"load-{spec.name}", spec.module, arguments)
         self._loads.append(child)
         return child
+
+    def _inside(self, name: str, module: str, arguments: list[str]) -> Child:
+        words = ["docker", "exec", "-i", "-e", "PROBE_URL", self._scene.of("probe").id]
+        words += ["python", "-m", f"loadtest.{module}", *arguments, "--until-stdin-ends"]
+        return Child(
+            name,
+            words,
+            self._logs / f"{name}.log",
+            env={"PROBE_URL": self._inner_url},  # handed on by its name, so that no process list shows it
+            pipe=True,
+            leash=True,
+        )
 
     def end_load(self, load: LoadProcess) -> None:
         """Tell a load to end, and wait for it."""

@@ -195,7 +195,10 @@ def test_probes_run_in_their_container_and_end_when_let_go(running: Running, sta
     assert (line["name"], line["errors"]) == ("pool", 0)
     words = next(call for call in running.docker.calls if call[0] == "exec")
     assert words[1] == "-i", "without a stdin there is no leash"
-    assert words[words.index("--url") + 1] == running.native.store_url
+    assert words[words.index("-e") + 1] == "PROBE_URL", "handed on by its name"
+    assert not [word for word in words if "redis://" in word], (
+        "where every process list would show a password"
+    )
     assert words[words.index("--reconnect-seconds") + 1] == "0.5"
     stack.check()
     stack.forget(probe)
