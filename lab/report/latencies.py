@@ -37,7 +37,7 @@ class Latencies:
     """All intervals of all probes of a run. A damaged line (an interrupted run's last) is left out."""
 
     def __init__(self, run: Run) -> None:
-        self._run = run
+        self.run = run
         self._path = run.folder / "probe.hlog"
         self._phases: dict[tuple[str, str, str], Values] = {}
 
@@ -66,7 +66,7 @@ class Latencies:
     def phase(self, phase: PhaseRecord, probe: str = "main", kind: str = "intended") -> Values:
         """Sorted latencies (µs) of a phase: the very ones that claims are judged by."""
         if (key := (phase.id, probe, kind)) not in self._phases:
-            parts = self._run.latencies(phase, probe, kind)
+            parts = self.run.latencies(phase, probe, kind)
             self._phases[key] = np.sort(np.concatenate(parts)) if parts else np.array([])
         return self._phases[key]
 

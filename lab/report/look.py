@@ -18,6 +18,8 @@ CAUSE, CURE, THIRD, FOURTH = "#b3400a", "#0b4f8a", "#111111", "#6b6b6b"
 AREA, SHADE = "#c3cfdc", "#f1f1f1"
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 SIZE = 16
+LABEL = 400
+"""Pixels that the name of a phase may take beside a plot; what is longer is cut."""
 
 Row = dict[str, Any]
 Chart = alt.LayerChart | alt.Chart | alt.VConcatChart | alt.HConcatChart | alt.FacetChart
@@ -120,3 +122,8 @@ def keys_axis(title: str = "keys") -> alt.Axis:
         "datum.value > 0 ? format(datum.value / 1000, '~g') + ' k' : '0'"
     )
     return alt.Axis(title=title, labelExpr=words, tickCount=6)
+
+
+def label_room(names: Sequence[str], size: int = SIZE) -> int:
+    """Pixels that the longest of these names takes."""
+    return min(LABEL, round(max(map(len, names), default=0) * size * 0.53) + 12)

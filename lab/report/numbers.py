@@ -47,6 +47,23 @@ def count(value: float | None) -> str:
     return f"{value:,.0f}" if value is not None and math.isfinite(value) else UNKNOWN
 
 
+def short(value: float | None) -> str:
+    """A number that may be whole (then all of it is shown) or not (then three digits)."""
+    if value is not None and math.isfinite(value) and value == round(value):
+        return count(value)
+    return sig(value)
+
+
+def size(value: float | None) -> str:
+    """An amount of memory given in bytes, in the unit that reads best (powers of 1000)."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    for factor, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if abs(value) >= factor:
+            return f"{sig(value / factor)} {unit}"
+    return f"{count(value)} bytes"
+
+
 def share(value: float | None) -> str:
     """A share near one, with the digits that tell it from all; given as a fraction of one."""
     if value is None or not math.isfinite(value):

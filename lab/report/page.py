@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import vl_convert
 
-from lab.report import look, parts, shapes, story, tables, timeline
+from lab.report import charts, general, look, parts, shapes, story, tables, timeline
 from lab.report.scene import Scene
 
 HERE = Path(__file__).parent
 VEGA_LITE = "6.4"
+PARTS = "The p99 of each phase split into execution, round trip and waiting."
+EYES = "The p99 of each phase as seen by the probe, the application and Locust."
 SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 
@@ -30,6 +32,20 @@ class Drawing:
 
 def render(scene: Scene) -> str:
     """The whole page as HTML."""
+    drawings = {name: _draw(name, make, scene, description) for name, make, description in _charts(scene)}
+    return fill(
+        "page.html.j2",
+        drawings,
+        scene=scene,
+        facts=scene.facts,
+        story=story,
+        told=story if scene.main else general,
+        tables=tables,
+    )
+
+
+def fill(template: str, drawings: dict[str, Drawing], **more: Any) -> str:
+    """A page from a template; the library for drawings is put in only where there are any."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE),
         autoescape=True,
@@ -37,22 +53,33 @@ def render(scene: Scene) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    drawings = {name: _draw(name, make, scene, description) for name, make, description in _charts(scene)}
-    return environment.get_template("page.html.j2").render(
-        scene=scene,
-        facts=scene.facts,
-        story=story,
-        tables=tables,
-        drawings=drawings,
-        style=(HERE / "page.css").read_text(),
-        library=_library(),
-    )
+    style = (HERE / "page.css").read_text()
+    return environment.get_template(template).render(drawings=drawings, style=style, library=_library, **more)
 
 
 def _charts(scene: Scene) -> list[tuple[str, Callable[[Scene], look.Chart], str]]:
     """Every chart with its description; those of phases that were never measured are left out."""
     if not scene.run.phases:
         return []
+    own = [
+        (f"picture-{chart.id}", partial(charts.draw, chart=chart), charts.description(scene, chart))
+        for chart in scene.charts
+        if charts.points(scene, chart)
+    ]
+    return [*(_incident(scene) if scene.main else _general()), *own]
+
+
+def _general() -> list[tuple[str, Callable[[Scene], look.Chart], str]]:
+    return [
+        ("timeline", timeline.timeline, "Key count and p99 of a GET over time, with phases and restarts."),
+        ("stalls", parts.stalls, "The p99 and the longest wait of a bystander's GET in each phase."),
+        ("rates", timeline.rates, "Calls a second of each command over time."),
+        ("parts", parts.where_time_went, PARTS),
+        ("eyes", parts.three_p99s, EYES),
+    ]
+
+
+def _incident(scene: Scene) -> list[tuple[str, Callable[[Scene], look.Chart], str]]:
     first, top = story.figures(scene)[:1], story.figures(scene)[1:2]
     told = f" From {first[0].value} to {top[0].value}." if first and top else ""
     return [
@@ -72,12 +99,8 @@ def _charts(scene: Scene) -> list[tuple[str, Callable[[Scene], look.Chart], str]
             "Latency at each percentile with few keys, with all keys, and after the fix.",
         ),
         ("rates", timeline.rates, "Calls a second of each command over time; SCAN ends with the fix."),
-        (
-            "parts",
-            parts.where_time_went,
-            "The p99 of each phase split into execution, round trip and waiting.",
-        ),
-        ("eyes", parts.three_p99s, "The p99 of each phase as seen by the probe, the application and Locust."),
+        ("parts", parts.where_time_went, PARTS),
+        ("eyes", parts.three_p99s, EYES),
         (
             "utilisation",
             shapes.utilisation,

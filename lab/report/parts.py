@@ -8,11 +8,12 @@ import altair as alt
 
 from lab.report import look, numbers
 from lab.report.look import Chart, Row
+from lab.report.quantities import quantity
 from lab.report.scene import Scene
 from lab.runfolder import PhaseRecord
 
 STEP = 30
-LABEL_WIDTH = 190
+FONT = 15
 EYES = (
     ("probe, from the intended time", "circle", look.CAUSE),
     ("probe, from the send time", "cross", look.INK),
@@ -75,7 +76,9 @@ def where_time_went(scene: Scene) -> Chart:
     kinds = ["execution", "round trip", "waiting"]
     colour = alt.Scale(domain=kinds, range=[look.INK, look.CURE, "#d9a27f"])
     shape = alt.Scale(domain=kinds, range=["square", "cross", "circle"])
-    y = alt.Y("phase:N", sort=names, title=None, axis=alt.Axis(labelLimit=LABEL_WIDTH, labelFontSize=15))
+    y = _rows(names)
+    room = look.label_room(names, FONT)
+    width = (look.WIDTH - 100 - room) / 2
     highest = max([row["p99"] for row in ends] + [1.0])
     x = alt.X(
         "from:Q",
@@ -93,9 +96,9 @@ def where_time_went(scene: Scene) -> Chart:
             tooltip=["phase:N", "part:N", "ms:Q"],
         )
     )
-    said = look.chart(ends).mark_text(align="left", dx=6, fontSize=15).encode(x="p99:Q", y=y, text="text:N")
+    said = look.chart(ends).mark_text(align="left", dx=6, fontSize=FONT).encode(x="p99:Q", y=y, text="text:N")
     height = STEP * max(len(names), 1)
-    left = alt.layer(bars, said).properties(width=380, height=height)
+    left = alt.layer(bars, said).properties(width=width + 20, height=height)
     scale = look.log_scale([row["ms"] for row in dots])
     right = (
         look.chart(dots)
@@ -111,7 +114,7 @@ def where_time_went(scene: Scene) -> Chart:
             ),
             tooltip=["phase:N", "part:N", alt.Tooltip("ms:Q", format=",.3~r")],
         )
-        .properties(width=360, height=height)
+        .properties(width=width, height=height)
     )
     both: Chart = alt.hconcat(left, right, spacing=30).resolve_scale(color="independent", shape="independent")
     return both
@@ -139,12 +142,7 @@ def three_p99s(scene: Scene) -> Chart:
         .mark_point(opacity=1, strokeWidth=2.5)
         .encode(
             x=alt.X("ms:Q", scale=scale, axis=look.latency_axis("p99, log scale", scale)),
-            y=alt.Y(
-                "phase:N",
-                sort=names,
-                title=None,
-                axis=alt.Axis(labelLimit=LABEL_WIDTH, labelFontSize=15, grid=True),
-            ),
+            y=_rows(names, grid=True),
             shape=alt.Shape(
                 "eye:N",
                 scale=alt.Scale(domain=seen, range=[s for _, s, _ in EYES]),
@@ -160,9 +158,60 @@ def three_p99s(scene: Scene) -> Chart:
             ),
             tooltip=["phase:N", "eye:N", alt.Tooltip("ms:Q", format=",.3~r")],
         )
-        .properties(width=look.WIDTH - 180, height=STEP * max(len(names), 1))
+        .properties(width=look.WIDTH - 30 - look.label_room(names, FONT), height=STEP * max(len(names), 1))
     )
     return drawn
+
+
+def stalls(scene: Scene) -> Chart:
+    """One row for each phase: the main probe's p99 and longest wait, and the p99 of further probes."""
+    names = _names(scene)
+    longest = quantity("max")
+    seen = [("p99", "circle", look.CAUSE), ("longest of all", "triangle-right", look.INK)]
+    signs = (
+        ("square", look.CURE),
+        ("diamond", look.FOURTH),
+        ("cross", look.CURE),
+        ("triangle-up", look.FOURTH),
+    )
+    seen += [(f"p99, probe “{name}”", *signs[i % len(signs)]) for i, name in enumerate(scene.probes)]
+    rows: list[Row] = []
+    for phase, name in zip(scene.run.phases, names, strict=True):
+        others = [scene.p99(phase, probe) for probe in scene.probes]
+        for (what, _, _), value in zip(
+            seen, [scene.p99(phase), longest.of(phase, scene.latencies), *others], strict=True
+        ):
+            if isinstance(value, float) and value > 0:
+                rows.append({"phase": name, "what": what, "ms": value, "said": numbers.ms(value)})
+    scale = look.log_scale([row["ms"] for row in rows])
+    whats = [what for what, _, _ in seen]
+    legend = alt.Legend(columns=3)
+    x = alt.X("ms:Q", scale=scale, axis=look.latency_axis("wait of a GET, log scale", scale))
+    y = _rows(names, grid=True)
+    signed = (
+        look.chart(rows)
+        .mark_point(opacity=1, strokeWidth=2.5, size=120)
+        .encode(
+            x=x,
+            y=y,
+            shape=alt.Shape(
+                "what:N", scale=alt.Scale(domain=whats, range=[s for _, s, _ in seen]), legend=legend
+            ),
+            color=alt.Color(
+                "what:N", scale=alt.Scale(domain=whats, range=[c for _, _, c in seen]), legend=legend
+            ),
+            tooltip=["phase:N", "what:N", "said:N"],
+        )
+    )
+    drawing: Chart = alt.layer(signed).properties(
+        width=look.WIDTH - 30 - look.label_room(names, FONT), height=STEP * max(len(names), 1)
+    )
+    return drawing
+
+
+def _rows(names: list[str], grid: bool = False) -> alt.Y:
+    axis = alt.Axis(labelLimit=look.LABEL, labelFontSize=FONT, grid=grid)
+    return alt.Y("phase:N", sort=names, title=None, axis=axis)
 
 
 def _names(scene: Scene) -> list[str]:

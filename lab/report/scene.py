@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from lab import operational, stats
+from lab import operational, scenarios, stats
 from lab.report.latencies import Latencies
 from lab.report.numbers import number, ratio
 from lab.runfolder import PhaseRecord, Run
+from lab.scenario import Chart, Scenario
 
 BEFORE, AFTER = "grow", "index"
 SHORT = {
@@ -57,6 +58,28 @@ class Scene:
         self.latencies = Latencies(run)
         self.result: dict[str, Any] | None = run.result()
 
+    @cached_property
+    def scenario(self) -> Scenario | None:
+        """The scenario that was run, for its charts and its headline; None for one that the lab no longer knows."""
+        return scenarios.catalogue().get(self.facts.scenario)
+
+    @cached_property
+    def main(self) -> bool:
+        """Whether the story is the main incident's: keys grow before the fix, and again after it."""
+        planned = self.scenario.phases if self.scenario else self.run.phases
+        return {BEFORE, AFTER} <= {phase.arm for phase in planned}
+
+    @property
+    def charts(self) -> tuple[Chart, ...]:
+        """The scenario's own charts."""
+        return self.scenario.charts if self.scenario else ()
+
+    @property
+    def headline(self) -> dict[str, Any] | None:
+        """The claim that says most, as the run was judged by it."""
+        wanted = self.scenario.headline if self.scenario else ""
+        return next((c for c in (self.result or {}).get("claims", []) if c["id"] == wanted), None)
+
     # --- phases
 
     @cached_property
@@ -96,10 +119,26 @@ class Scene:
 
     def name(self, phase: PhaseRecord) -> str:
         """A short name that tells the phases of a run apart."""
+        if not self.main:
+            return self._titles[phase.id]
         keys = f"{phase.keys / 1000:,.0f} k"
         if phase.arm in (BEFORE, AFTER):
             return f"{self.side(phase)}, {keys}"
         return f"{SHORT.get(phase.arm, phase.id)}, {keys}"
+
+    @cached_property
+    def _titles(self) -> dict[str, str]:
+        """Phase id → title, with its key count, or else its id, where several phases have that title."""
+        titles = [phase.title for phase in self.run.phases]
+        longer = [f"{phase.title}, {phase.keys / 1000:,.0f} k keys" for phase in self.run.phases]
+        return {
+            phase.id: title
+            if titles.count(title) == 1
+            else named
+            if longer.count(named) == 1
+            else f"{title} ({phase.id})"
+            for phase, title, named in zip(self.run.phases, titles, longer, strict=True)
+        }
 
     def p99(self, phase: PhaseRecord | None, probe: str = "main", kind: str = "intended") -> float | None:
         """p99 of a phase in ms."""
@@ -112,6 +151,25 @@ class Scene:
     def top(self, arm: str) -> PhaseRecord | None:
         """The plateau of an arm with the most keys."""
         return max(self.run.arm(arm), key=lambda p: p.keys, default=None)
+
+    @cached_property
+    def worst(self) -> PhaseRecord | None:
+        """The phase in which a bystander's p99 was the highest."""
+        return max(self._answered, key=lambda p: self.p99(p) or 0.0, default=None)
+
+    @cached_property
+    def best(self) -> PhaseRecord | None:
+        """The phase in which a bystander's p99 was the lowest."""
+        return min(self._answered, key=lambda p: self.p99(p) or 0.0, default=None)
+
+    @property
+    def _answered(self) -> list[PhaseRecord]:
+        return [phase for phase in self.run.phases if self.p99(phase) is not None]
+
+    @property
+    def probes(self) -> list[str]:
+        """Probes beside the main one."""
+        return [p for p in dict.fromkeys(p for phase in self.run.phases for p in phase.probes) if p != "main"]
 
     # --- figures
 
@@ -194,8 +252,8 @@ class Scene:
                 at = began
         for phase in self.run.phases:
             end = phase.t1 - self.origin
-            label = LABELS.get(phase.arm, SHORT.get(phase.arm, phase.arm))
-            if phase.arm in (BEFORE, AFTER):
+            label = LABELS.get(phase.arm, SHORT.get(phase.arm, phase.arm)) if self.main else phase.arm
+            if self.main and phase.arm in (BEFORE, AFTER):
                 label = f"keys grow\nunder {phase.strategy}"
                 if phase.arm == BEFORE and any(band.label == label for band in bands):
                     label = "all\nkeys"

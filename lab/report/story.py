@@ -182,20 +182,25 @@ def observers(scene: Scene) -> list[str]:
             f"At the top: probe {ms(probe)} from the intended time and {ms(sent)} from the send time, application "
             f"{ms(app)}, Locust {ms(locust)}. Here the queue outweighs what each observer adds."
         )
+    return said + clocks(scene)
+
+
+def clocks(scene: Scene) -> list[str]:
+    """How far the probe's two clocks lie apart."""
     apart = [
         (due - sent, phase)
         for phase in scene.run.phases
         for due, sent in [eyes(scene, phase)[:2]]
         if due is not None and sent is not None
     ]
-    if apart:
-        late, phase = max(apart, key=lambda pair: pair[0])
-        said.append(
-            f"The probe's two clocks lie at most {ms(max(late, 0.0))} apart (in “{scene.name(phase)}”): it sends on "
-            "schedule and waits for nobody. In a client that awaits each answer before it sends again they would lie a "
-            "whole stall apart."
-        )
-    return said
+    if not apart:
+        return []
+    late, phase = max(apart, key=lambda pair: pair[0])
+    return [
+        f"The probe's two clocks lie at most {ms(max(late, 0.0))} apart (in “{scene.name(phase)}”): it sends on "
+        "schedule and waits for nobody. In a client that awaits each answer before it sends again they would lie a "
+        "whole stall apart."
+    ]
 
 
 def silence(scene: Scene) -> str:

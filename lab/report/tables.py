@@ -86,13 +86,14 @@ def claims(scene: Scene) -> Table:
     """Claims with bounds and what was measured."""
     headings = ["", "claim", "bound", "measured"]
     rows = [
-        [_outcome(claim["holds"], scene.control), claim["statement"], claim["bound"], claim["measured"]]
+        [outcome(claim["holds"], scene.control), claim["statement"], claim["bound"], claim["measured"]]
         for claim in (scene.result or {}).get("claims", [])
     ]
     return Table("Claims, written down with their bounds before the run", headings, rows)
 
 
-def _outcome(holds: bool | None, control: bool) -> str:
+def outcome(holds: bool | None, control: bool) -> str:
+    """A claim's outcome, a sign first; in a control a refuted claim is good news."""
     if holds is None:
         return "– not applicable"
     if control:
@@ -135,12 +136,15 @@ def setting(scene: Scene) -> Table:
         "SCAN": f"COUNT {count(facts.scan_count)}; slow log from {setting_of(facts.slowlog_threshold_us)}",
     }
     if found:
-        known["calibration"] = (
-            f"round trip to the idle server {us(_get(found, 'ping_floor_us'))}; a scanned key costs "
-            f"{sig(_get(found, 'cost_us_per_key'))} µs under load ({sig(_get(found, 'cost_alone_us_per_key'))} alone), "
-            f"measured at {count(_get(found, 'keys'))} keys; "
+        known["calibration"] = f"round trip to the idle server {us(_get(found, 'ping_floor_us'))}"
+    if "cost_us_per_key" in found:
+        known["calibration"] += (
+            f"; a scanned key costs {sig(_get(found, 'cost_us_per_key'))} µs under load "
+            f"({sig(_get(found, 'cost_alone_us_per_key'))} alone), measured at {count(_get(found, 'keys'))} keys; "
             f"knee planned at {count(_get(found, 'planned_knee_keys'))} keys"
         )
+    for number_, note in enumerate(getattr(facts, "notes", []), start=1):
+        known[f"note {number_}"] = str(note)
     known |= {f"claim {name}": f"not applicable: {reason}" for name, reason in facts.cannot.items()}
     return Table(
         "The setting", ["what", "value"], [[name, value or UNKNOWN] for name, value in known.items()]

@@ -14,14 +14,10 @@ from lab.report.scene import Scene
 LABEL_PX = 8.2
 DOT = {"color": look.INK, "size": 12}
 """A second between two unanswered ones has no line to belong to: a dot shows it."""
-COMMANDS = (
-    ("scan", "SCAN"),
-    ("keys", "KEYS"),
-    ("sscan", "SSCAN"),
-    ("unlink", "UNLINK"),
-    ("get", "GET"),
-    ("set", "SET"),
-)
+ORDER = ("scan", "keys", "sscan", "unlink", "get", "set")
+"""Of the commands' rows. Others follow, as the samples name them."""
+ALWAYS = ("scan", "sscan", "unlink", "get", "set")
+"""Shown in the main incident even where nothing called them: that is what its control is about."""
 
 
 def timeline(scene: Scene, width: int = look.WIDTH) -> Chart:
@@ -53,8 +49,8 @@ def timeline(scene: Scene, width: int = look.WIDTH) -> Chart:
 def rates(scene: Scene) -> Chart:
     """Calls a second of each command, each in a row of its own."""
     panels = []
-    shown = [(column, name) for column, name in COMMANDS if column != "keys" or _rate_top(scene, column) > 0]
-    for i, (column, name) in enumerate(shown):
+    shown = _commands(scene)
+    for i, column in enumerate(shown):
         rows = _rates(scene, column)
         # Filling writes tens of thousands of SETs a second: on a plain axis nothing else would be seen.
         busy = column == "set"
@@ -73,7 +69,7 @@ def rates(scene: Scene) -> Chart:
                     color=look.AREA, line={"color": look.INK, "strokeWidth": 2}, point=DOT
                 ),
                 x_labels=i == len(shown) - 1,
-                name=name + (" (log)" if busy else ""),
+                name=column.upper() + (" (log)" if busy else ""),
             )
         )
     stacked: Chart = alt.vconcat(_lanes(scene, look.WIDTH - 96), *panels, spacing=8).resolve_scale(x="shared")
@@ -229,6 +225,18 @@ def _series(scene: Scene, column: str) -> list[Row]:
 
 def _rates(scene: Scene, column: str) -> list[Row]:
     return _series(scene, f"{column}_per_s")
+
+
+def _commands(scene: Scene) -> list[str]:
+    """Commands whose rates were sampled and are worth a row."""
+    sampled = [
+        column.removesuffix("_per_s")
+        for column in (scene.run.samples or [{}])[0]
+        if column.endswith("_per_s")
+    ]
+    known = [column for column in sampled if column != "events_finished"]
+    wanted = [c for c in known if _rate_top(scene, c) > 0 or (scene.main and c in ALWAYS)]
+    return sorted(wanted or known[:1], key=lambda c: ORDER.index(c) if c in ORDER else len(ORDER))
 
 
 def _rate_top(scene: Scene, column: str) -> float:

@@ -1,0 +1,268 @@
+"""A scenario's own charts: lines, bars and heat maps of its phases' quantities.
+
+Each axis decides by its values whether it is logarithmic: where they span more than two decades.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+
+from lab.report import look
+from lab.report.axes import DECADES, Axis, numeric
+from lab.report.look import Row
+from lab.report.quantities import Value, quantity
+from lab.report.scene import Scene
+from lab.scenario import Chart
+
+HEIGHT, WIDTH, STEP = 380, look.WIDTH - 330, 36
+SHAPES = (
+    "circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left",
+)  # fmt: skip
+DASHES = ([1, 0], [10, 4], [3, 3], [14, 3, 3, 3], [6, 6], [2, 6], [18, 5], [8, 2, 2, 2])
+COLOURS = (look.CAUSE, look.CURE, look.INK, "#00704f", "#8b3f86", "#8a6d00", look.FOURTH, "#2f87c4")
+"""Told apart with any kind of colour blindness, and dark enough for a projector; shape and dash say the same."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One phase in a chart: its name, its place, and the series it belongs to."""
+
+    phase: str
+    x: Value
+    y: float
+    by: Value
+
+
+def points(scene: Scene, chart: Chart) -> list[Point]:
+    """What a chart shows: one point for each measured phase that has all of its quantities."""
+    x, y = quantity(chart.x), quantity(chart.y)
+    by = quantity(chart.by) if chart.by else None
+    found = []
+    for phase in scene.run.phases:
+        if chart.arm and phase.arm != chart.arm:
+            continue
+        at, value = x.of(phase, scene.latencies), y.of(phase, scene.latencies)
+        series = by.of(phase, scene.latencies) if by else ""
+        if at is None or series is None or not isinstance(value, int | float):
+            continue
+        if math.isfinite(value):
+            found.append(Point(scene.name(phase), at, float(value), series))
+    return found
+
+
+def draw(scene: Scene, chart: Chart) -> look.Chart:
+    """The chart. One without any point is drawn as empty axes. Raises `ValueError` for an unknown kind."""
+    kinds = {"lines": lines, "bars": bars, "heat": heat}
+    if chart.kind not in kinds:
+        raise ValueError(f"chart {chart.id}: there is no kind {chart.kind!r}")
+    return kinds[chart.kind](chart, points(scene, chart))
+
+
+def description(scene: Scene, chart: Chart) -> str:
+    """What a chart shows, in words."""
+    x, y = quantity(chart.x), quantity(chart.y)
+    each = f", for each {quantity(chart.by).axis}" if chart.by else ""
+    said = f"{chart.title}. {y.axis} over {x.axis}{each}."
+    found = points(scene, chart)
+    if found:
+        low, high = min(found, key=lambda p: p.y), max(found, key=lambda p: p.y)
+        said += f" From {y.text(low.y)} ({low.phase}) to {y.text(high.y)} ({high.phase})."
+    return said
+
+
+def _order(values: Sequence[Value]) -> list[Value]:
+    """Distinct values: numbers by size, words in the order of the run."""
+    distinct = list(dict.fromkeys(values))
+    if all(isinstance(value, int | float) for value in distinct):
+        return sorted(distinct, key=lambda value: float(value or 0.0))
+    return distinct
+
+
+def _floats(values: Sequence[Value]) -> list[float] | None:
+    numbers = [value for value in values if isinstance(value, int | float)]
+    return [float(value) for value in numbers] if len(numbers) == len(values) else None
+
+
+def _styles(series: list[str]) -> dict[str, alt.Scale]:
+    n = len(series)
+    return {
+        "shape": alt.Scale(domain=series, range=[SHAPES[i % len(SHAPES)] for i in range(n)]),
+        "dash": alt.Scale(domain=series, range=[list(DASHES[i % len(DASHES)]) for i in range(n)]),
+        "color": alt.Scale(domain=series, range=[COLOURS[i % len(COLOURS)] for i in range(n)]),
+    }
+
+
+def lines(chart: Chart, found: list[Point]) -> look.Chart:
+    """y over x, one line for each value of `by`; which is which stands to the right of the lines' ends."""
+    x, y = quantity(chart.x), quantity(chart.y)
+    by = quantity(chart.by) if chart.by else None
+    up = numeric(y, [point.y for point in found])
+    xs = _floats([point.x for point in found])
+    along = numeric(x, xs, places=True) if xs is not None else None
+    series = [by.text(value) if by else "" for value in _order([point.by for point in found])]
+    rows: list[Row] = []
+    for i, point in enumerate(found):
+        at = xs[i] * along.factor if xs is not None and along else x.text(point.x)
+        rows.append(
+            {
+                "x": at,
+                "y": point.y * up.factor,
+                "by": by.text(point.by) if by else "",
+                "phase": point.phase,
+                "said": y.text(point.y),
+            }
+        )
+    places = alt.X(
+        f"x:{'Q' if along else 'O'}",
+        scale=along.scale if along else alt.Scale(),
+        sort=None if along else [x.text(value) for value in _order([point.x for point in found])],
+        axis=along.axis if along else alt.Axis(title=x.axis, labelAngle=0, labelLimit=150),
+    )
+    heights = alt.Y("y:Q", scale=up.scale, axis=up.axis)
+    style = _styles(series)
+    colour = alt.Color("by:N", scale=style["color"], legend=None)
+    drawn = (
+        look.chart(rows)
+        .mark_line(strokeWidth=3)
+        .encode(
+            x=places,
+            y=heights,
+            color=colour,
+            strokeDash=alt.StrokeDash("by:N", scale=style["dash"], legend=None),
+            **({"order": "x:Q"} if along else {}),
+        )
+    )
+    dots = (
+        look.chart(rows)
+        .mark_point(filled=True, opacity=1, size=130)
+        .encode(
+            x=places,
+            y=heights,
+            color=colour,
+            shape=alt.Shape("by:N", scale=style["shape"], legend=None),
+            tooltip=[alt.Tooltip("phase:N"), alt.Tooltip("said:N", title=y.label)],
+        )
+    )
+    layers: list[look.Chart] = [drawn, dots]
+    if by and series:
+        layers += _names_at_ends(rows, series, by.axis, up)
+    whole: look.Chart = alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
+    return whole
+
+
+def _names_at_ends(rows: list[Row], series: list[str], title: str, up: Axis) -> list[look.Chart]:
+    """The key: sign and name of each series at the height at which it ends, moved apart where they are close."""
+    ends = [[row for row in rows if row["by"] == name][-1] for name in series]
+    heights = sorted((up.share(row["y"]) * HEIGHT, i) for i, row in enumerate(ends))
+    room, place = 24.0, -1e9
+    placed = []
+    for height, i in heights:
+        place = max(height, place + room)
+        placed.append((place, i))
+    over = max(0.0, placed[-1][0] - (HEIGHT - 8))
+    layers: list[look.Chart] = []
+    ceiling = 1e9
+    for place, i in reversed(placed):  # push down what was pushed out at the top
+        ceiling = min(place, ceiling - room) if over else place
+        ceiling = min(ceiling, HEIGHT - 8)
+        down = alt.value(HEIGHT - ceiling)
+        sign = look.chart([{}]).mark_point(
+            shape=SHAPES[i % len(SHAPES)], filled=True, opacity=1, color=COLOURS[i % len(COLOURS)]
+        )
+        name = look.chart([{"text": series[i]}]).mark_text(align="left", fontWeight="bold")
+        layers.append(sign.encode(x=alt.value(WIDTH + 20), y=down))
+        layers.append(name.encode(x=alt.value(WIDTH + 34), y=down, text="text:N"))
+    head = look.chart([{"text": f"{title}:"}]).mark_text(align="left", limit=310)
+    layers.append(head.encode(x=alt.value(WIDTH + 12), y=alt.value(-14), text="text:N"))
+    return layers
+
+
+def bars(chart: Chart, found: list[Point]) -> look.Chart:
+    """y for each phase: bars to scale, or points on a log axis (a bar on a log axis has no length)."""
+    x, y = quantity(chart.x), quantity(chart.y)
+    by = quantity(chart.by) if chart.by else None
+    across = numeric(y, [point.y for point in found])
+    names = [point.phase if x.name == "title" else x.text(point.x) for point in found]
+    series = [by.text(value) if by else "" for value in _order([point.by for point in found])]
+    rows: list[Row] = [
+        {
+            "name": name,
+            "y": point.y * across.factor,
+            "by": by.text(point.by) if by else "",
+            "said": y.text(point.y),
+        }
+        for name, point in zip(names, found, strict=True)
+    ]
+    style = _styles(series)
+    places = alt.Y(
+        "name:N", sort=list(dict.fromkeys(names)), title=None, axis=alt.Axis(labelLimit=look.LABEL, grid=True)
+    )
+    lengths = alt.X("y:Q", scale=across.scale, axis=across.axis)
+    legend = alt.Legend(title=by.axis, columns=4) if by else None
+    colour = alt.Color("by:N", scale=style["color"], legend=legend)
+    tooltip = [alt.Tooltip("name:N", title="phase"), alt.Tooltip("said:N", title=y.label)]
+    base = look.chart(rows)
+    layers: list[look.Chart]
+    if across.scale["type"] == "linear":
+        fill = {"color": colour} if by else {"color": alt.value(look.AREA)}
+        drawn = base.mark_bar(stroke=look.INK, strokeWidth=1, height=20)
+        layers = [drawn.encode(x=lengths, y=places, tooltip=tooltip, **fill)]
+    else:
+        shape = alt.Shape("by:N", scale=style["shape"], legend=legend)
+        drawn = base.mark_point(filled=True, opacity=1, size=150)
+        layers = [drawn.encode(x=lengths, y=places, color=colour, shape=shape, tooltip=tooltip)]
+    said = base.mark_text(align="left", dx=9, fontWeight="bold").encode(x=lengths, y=places, text="said:N")
+    height = STEP * max(1, len(set(names)))
+    width = look.WIDTH - look.label_room(names) - 110
+    whole: look.Chart = alt.layer(*layers, said).properties(width=width, height=height)
+    return whole
+
+
+def heat(chart: Chart, found: list[Point]) -> look.Chart:
+    """A cell for each pair of x and `by`: the darker the more, with the figure written in it."""
+    x, y = quantity(chart.x), quantity(chart.y)
+    by = quantity(chart.by) if chart.by else quantity("title")
+    low, high = (end([p.y for p in found], default=1.0) for end in (min, max))
+    wide = low > 0 and high / low > DECADES
+    kind: Any = "log" if wide else "linear"
+    rows: list[Row] = []
+    for point in found:
+        depth = (point.y - low) / (high - low) if high > low else 0.0
+        if wide:
+            depth = math.log(point.y / low) / math.log(high / low)
+        rows.append(
+            {
+                "x": x.text(point.x),
+                "by": by.text(point.by),
+                "y": point.y,
+                "said": y.text(point.y),
+                "ink": "white" if depth > 0.5 else look.INK,
+                "phase": point.phase,
+            }
+        )
+    columns = [x.text(value) for value in _order([point.x for point in found])]
+    lanes = [by.text(value) for value in _order([point.by for point in found])][::-1]
+    width = min(150, (look.WIDTH - 240) // max(1, len(columns)))
+    places = alt.X("x:O", sort=columns, axis=alt.Axis(title=x.axis, labelAngle=0))
+    heights = alt.Y("by:O", sort=lanes, axis=alt.Axis(title=by.axis))
+    shade = alt.Scale(type=kind, domain=[low, high if high > low else low + 1], range=["#f3efe6", "#0b3d6b"])
+    tooltip = [alt.Tooltip("phase:N"), alt.Tooltip("said:N", title=y.label)]
+    cells = (
+        look.chart(rows)
+        .mark_rect(stroke="white", strokeWidth=3)
+        .encode(x=places, y=heights, color=alt.Color("y:Q", scale=shade, legend=None), tooltip=tooltip)
+    )
+    said = (
+        look.chart(rows)
+        .mark_text(fontWeight="bold", fontSize=look.SIZE + 1)
+        .encode(x=places, y=heights, text="said:N", color=alt.Color("ink:N", scale=None, legend=None))
+    )
+    whole: look.Chart = alt.layer(cells, said).properties(
+        width=width * max(1, len(columns)), height=58 * max(1, len(lanes))
+    )
+    return whole
