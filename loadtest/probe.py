@@ -19,55 +19,18 @@ last line, exit code 0. Bad arguments: 2.
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import os
-import re
 import signal
 import sys
 import threading
 from collections.abc import Callable
-from typing import NoReturn
 
+from loadtest.arguments import Parser, number, stop_with_stdin, word
 from loadtest.openloop import OpenLoop, Plan
 from loadtest.quiet import become_quiet
 from loadtest.record import Observer
-from loadtest.wire import Server
 
 MOST_CONNECTIONS = 500  # select(2) handles file descriptors below 1024, and each connection may need two
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"probe: {message}\n")
-
-
-def _number(low: float, high: float, kind: Callable[[str], float] = float) -> Callable[[str], float]:
-    def read(text: str) -> float:
-        try:
-            value = kind(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(
-                f"not a {'whole ' if kind is int else ''}number: {text}"
-            ) from None
-        if not low <= value <= high:
-            raise argparse.ArgumentTypeError(f"must be between {low:g} and {high:g}: {text}")
-        return value
-
-    return read
-
-
-def _word(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_.:-]{1,64}", text):
-        raise argparse.ArgumentTypeError(f"letters, digits and _.:- only, at most 64: {text!r}")
-    return text
-
-
-def _server(text: str) -> Server:
-    try:
-        return Server.from_url(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, tuple[str, int] | None, bool]:
@@ -75,36 +38,28 @@ def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, tuple[str,
 
     Bad arguments end the process: one line on stderr, exit code 2.
     """
-    parser = _Parser(
-        prog="probe", description="Open-loop latency probe; one JSON line a second.", allow_abbrev=False
-    )
-    parser.add_argument(
-        "--url",
-        type=_server,
-        default=os.environ.get("PROBE_URL"),
-        help="redis://[[user]:password@]host[:port][/database] (PROBE_URL, which nobody sees in a process list)",
-    )
-    parser.add_argument("--rate", type=_number(0.1, 20_000), default=200.0, help="requests a second (200)")
+    parser = Parser("probe", "Open-loop latency probe; one JSON line a second.")
+    parser.add_argument("--rate", type=number(0.1, 20_000), default=200.0, help="requests a second (200)")
     parser.add_argument(
         "--connections",
-        type=_number(1, MOST_CONNECTIONS, int),
+        type=number(1, MOST_CONNECTIONS, int),
         default=1,
         help="connections to take turns on (1)",
     )
     parser.add_argument(
-        "--reconnect-seconds", type=_number(0.05, 86_400), help="replace each connection every so often"
+        "--reconnect-seconds", type=number(0.05, 86_400), help="replace each connection every so often"
     )
-    parser.add_argument("--duration", type=_number(0.1, 10**7), help="seconds; without it until SIGTERM")
-    parser.add_argument("--name", type=_word, default="main", help="appears in every line and in CLIENT LIST")
+    parser.add_argument("--duration", type=number(0.1, 10**7), help="seconds; without it until SIGTERM")
+    parser.add_argument("--name", type=word, default="main", help="appears in every line and in CLIENT LIST")
     parser.add_argument("--command", choices=("get", "ping"), default="get", help="what to ask (get)")
     parser.add_argument(
-        "--keys", type=_number(1, 100_000, int), default=100, help="own keys to write and GET in turn (100)"
+        "--keys", type=number(1, 100_000, int), default=100, help="own keys to write and GET in turn (100)"
     )
     parser.add_argument(
-        "--key-prefix", type=_word, default="bystander", help="own keys are PREFIX:0, PREFIX:1 ..."
+        "--key-prefix", type=word, default="bystander", help="own keys are PREFIX:0, PREFIX:1 ..."
     )
     parser.add_argument(
-        "--interval-seconds", type=_number(0.1, 60), default=1.0, help="seconds between lines (1)"
+        "--interval-seconds", type=number(0.1, 60), default=1.0, help="seconds between lines (1)"
     )
     parser.add_argument(
         "--arrivals",
@@ -112,19 +67,12 @@ def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, tuple[str,
         default="even",
         help="each request at the beginning of its slot, or at a random moment of it (even)",
     )
-    parser.add_argument("--seed", type=_number(0, 2**63, int), default=0, help="for --arrivals jittered (0)")
+    parser.add_argument("--seed", type=number(0, 2**63, int), default=0, help="for --arrivals jittered (0)")
     parser.add_argument(
-        "--until-stdin-ends",
-        action="store_true",
-        help="end when stdin does: for a starter that cannot signal (docker exec) or may die",
-    )
-    parser.add_argument(
-        "--metrics-port", type=_number(1, 65_535, int), help="also serve Prometheus metrics here"
+        "--metrics-port", type=number(1, 65_535, int), help="also serve Prometheus metrics here"
     )
     parser.add_argument("--metrics-host", default="127.0.0.1", help="address for --metrics-port (127.0.0.1)")
-    options = parser.parse_args(arguments)
-    if options.url is None:
-        parser.error("--url is missing (or PROBE_URL in the environment)")
+    options = parser.read(arguments)
     plan = Plan(
         server=options.url,
         name=options.name,
@@ -169,14 +117,6 @@ def serve_metrics(host: str, port: int, name: str) -> tuple[Observer, Callable[[
     return observe, heartbeat.set_to_current_time
 
 
-def stop_with_stdin(stop: Callable[[], None]) -> None:
-    """Wait until stdin ends, and say so. Blocks in read(2), so it costs the measurement nothing."""
-    with contextlib.suppress(OSError):
-        while os.read(0, 4096):
-            pass
-    stop()
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Run the probe; the exit code."""
     plan, metrics, leashed = read_arguments(arguments)
@@ -199,8 +139,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"probe {plan.name}: {text}", file=sys.stderr, flush=True)
 
     loop = OpenLoop(plan, emit, complain, observer)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: loop.stop())
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signal_number, lambda *_: loop.stop())
     if leashed:
         threading.Thread(target=stop_with_stdin, args=(loop.stop,), name="leash", daemon=True).start()
     become_quiet()
