@@ -257,12 +257,13 @@ def heat(chart: Chart, found: list[Point]) -> look.Chart:
         .mark_rect(stroke="white", strokeWidth=3)
         .encode(x=places, y=heights, color=alt.Color("y:Q", scale=shade, legend=None), tooltip=tooltip)
     )
-    said = (
-        look.chart(rows)
-        .mark_text(fontWeight="bold", fontSize=look.SIZE + 1)
-        .encode(x=places, y=heights, text="said:N", color=alt.Color("ink:N", scale=None, legend=None))
-    )
-    whole: look.Chart = alt.layer(cells, said).properties(
+    said = [
+        look.chart([row for row in rows if row["ink"] == ink])
+        .mark_text(fontWeight="bold", fontSize=look.SIZE + 1, color=ink)
+        .encode(x=places, y=heights, text="said:N")
+        for ink in ("white", look.INK)
+    ]
+    whole: look.Chart = alt.layer(cells, *said).properties(
         width=width * max(1, len(columns)), height=58 * max(1, len(lanes))
     )
     return whole

@@ -97,9 +97,7 @@ def quantity(name: str) -> Quantity:
         case "exec":
             return Quantity(name, f"execution of a {rest}", "µs", lambda phase, _: phase.execution_us(rest))
         case "utilisation":
-            return Quantity(
-                name, "busy share of the main thread", "share", lambda phase, _: phase.utilisation
-            )
+            return Quantity(name, "main thread busy", "share", lambda phase, _: phase.utilisation)
         case "demand":
             return Quantity(name, "demand on the main thread", "share", _demand)
         case "memory":

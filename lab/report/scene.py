@@ -243,6 +243,7 @@ class Scene:
     def bands(self) -> list[Band]:
         """Phases along the time axis; neighbours of one arm are one band. Filling counts to the phase it serves."""
         bands: list[Band] = []
+        one_arm = len({phase.arm for phase in self.run.phases}) == 1 and not self.main
         arm = ""
         at = 0.0
         if self.run.phases:
@@ -253,11 +254,13 @@ class Scene:
         for phase in self.run.phases:
             end = phase.t1 - self.origin
             label = LABELS.get(phase.arm, SHORT.get(phase.arm, phase.arm)) if self.main else phase.arm
+            if one_arm:
+                label = phase.id
             if self.main and phase.arm in (BEFORE, AFTER):
                 label = f"keys grow\nunder {phase.strategy}"
                 if phase.arm == BEFORE and any(band.label == label for band in bands):
                     label = "all\nkeys"
-            if bands and phase.arm == arm:
+            if bands and phase.arm == arm and not one_arm:
                 bands[-1] = Band(bands[-1].start, end, bands[-1].label, bands[-1].number)
             else:
                 bands.append(Band(at, end, label, len(bands)))
