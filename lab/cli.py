@@ -14,11 +14,13 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
-from lab import errors, scenarios
+from lab import errors, scenarios, terminal
 from lab.errors import LabError, UsageError
 from lab.processes import INTERRUPTIONS, ignore_interruptions
+
+ALL = "all"
+"""In place of a scenario's id."""
 
 app = typer.Typer(
     name="lab",
@@ -28,44 +30,20 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+_HEARD: set[signal.Signals] = set()
+"""Interruptions that somebody may send: not those that were ignored when the lab was started."""
+
 Folder = Annotated[Path, typer.Argument(help="A run folder.", metavar="DIR")]
 
 
 @app.command("list")
 def list_scenarios(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
     """Show every scenario with its source and its claims."""
-    known = scenarios.catalogue().values()
+    known = list(scenarios.catalogue().values())
     if as_json:
-        print(
-            json.dumps(
-                [
-                    {
-                        "id": s.id,
-                        "title": s.title,
-                        "story": s.story,
-                        "source": s.source,
-                        "paces": {name: vars(pace) for name, pace in s.paces.items()},
-                        "claims": [
-                            {"id": c.id, "statement": c.statement, "bound": c.bound} for c in s.claims
-                        ],
-                        "refutes": s.refutes,
-                    }
-                    for s in known
-                ],
-                indent=1,
-            )
-        )
-        return
-    console = Console(highlight=False)
-    for scenario in known:
-        console.print(f"[bold]{scenario.id}[/bold]  {scenario.title}")
-        console.print(f"  {scenario.story}")
-        console.print(f"  source: {scenario.source}")
-        for claim in scenario.claims:
-            console.print(
-                f"  {'refutes' if scenario.refutes else 'claims'}: {claim.statement} ({claim.bound})"
-            )
-        console.print()
+        print(json.dumps(terminal.catalogue(known), indent=1))
+    else:
+        terminal.show_catalogue(Console(highlight=False), known)
 
 
 @app.command()
@@ -84,7 +62,9 @@ def doctor() -> None:
 
 @app.command()
 def run(
-    scenario: Annotated[str, typer.Argument(help="Which scenario; `lab list` shows them.", metavar="ID")],
+    scenario: Annotated[
+        str, typer.Argument(help="Which scenario, as `lab list` shows them, or `all`.", metavar="ID")
+    ],
     server: Annotated[
         str | None,
         typer.Option(
@@ -105,10 +85,21 @@ def run(
         bool, typer.Option("--yes", help="Do not ask before writing to a non-empty --url.")
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print result.json, and nothing else, on stdout.")
+        bool,
+        typer.Option(
+            "--json", help="Print result.json (of `all`: summary.json), and nothing else, on stdout."
+        ),
     ] = False,
+    controls: Annotated[bool, typer.Option("--controls", help="With `all`: the controls too.")] = False,
 ) -> None:
     """Run a scenario and judge it by its claims."""
+    if scenario == ALL:
+        for option, given in (("--keys", keys), ("--url", url), ("--port", port)):
+            if given is not None:
+                raise UsageError(f"{option} is for one scenario, not for `lab run {ALL}`.")
+        raise typer.Exit(_run_all(server, stack, pace, seed, out, controls, as_json))
+    if controls:
+        raise UsageError(f"--controls is for `lab run {ALL}`; a control alone is run by its own id.")
     from lab.experiment import Request, conduct
     from lab.live import LiveDisplay
     from lab.report import write_report
@@ -126,7 +117,7 @@ def run(
     if as_json:
         print((finished.folder / "result.json").read_text())
     else:
-        show_verdict(Console(highlight=False), finished.folder)
+        terminal.show_verdict(Console(highlight=False), finished.folder)
         print(f"report: {report.resolve()}")
     raise typer.Exit(verdict.exit_code)
 
@@ -142,7 +133,7 @@ def report(folder: Folder) -> None:
     verdict = reach(finished)
     write_result(finished, verdict)
     path = write_report(finished)
-    show_verdict(Console(highlight=False), folder)
+    terminal.show_verdict(Console(highlight=False), folder)
     print(f"report: {path.resolve()}")
     raise typer.Exit(verdict.exit_code)
 
@@ -156,34 +147,30 @@ def compare(first: Folder, second: Folder) -> None:
     comparison(Console(highlight=False), Run(first), Run(second))
 
 
-def show_verdict(console: Console, folder: Path) -> None:
-    """Print claims, validity and the verdict of a judged run folder."""
-    result = json.loads((folder / "result.json").read_text())
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("", "claim", "bound", "measured"):
-        table.add_column(heading, overflow="fold")
-    words = {True: "holds", False: "refuted", None: "n/a"}
-    for claim in result["claims"]:
-        table.add_row(words[claim["holds"]], claim["statement"], claim["bound"], claim["measured"])
-    console.print(table)
-    console.print()
-    for check in result["validity"]:
-        console.print(f"{'valid  ' if check['ok'] else 'INVALID'} {check['check']}: {check['detail']}")
-    console.print()
-    console.print(f"[bold]{verdict_sentence(result)}[/bold]")
+def _run_all(
+    server: str | None, stack: str, pace: str, seed: int, out: Path | None, controls: bool, as_json: bool
+) -> int:
+    """Every scenario one after the other; the exit code of them all."""
+    from lab.experiment import Request
+    from lab.live import LiveDisplay
+    from lab.series import chosen, run_series
 
-
-def verdict_sentence(result: dict[str, object]) -> str:
-    """The verdict in a sentence."""
-    if result["holds"] is None:
-        return "No verdict: the run is not valid. Close other programs, or take a calmer machine, and run it again."
-    if result["refutes"]:
-        return (
-            "The control is as it should be: without the cause every applicable claim is refuted."
-            if result["holds"]
-            else "The control is not as it should be: a claim held without its cause."
-        )
-    return "Every claim holds." if result["holds"] else "A claim was refuted."
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    series = run_series(
+        chosen(controls),
+        lambda scenario, folder: Request(scenario, server, pace, None, seed, folder, stack=stack),
+        out,
+        lambda: LiveDisplay(console),
+        lambda text: console.print(f"\n[bold]{text}[/bold]"),
+        _listen,
+    )
+    if as_json:
+        print((series.folder / "summary.json").read_text())
+    else:
+        terminal.show_series(Console(highlight=False), series)
+    if series.interrupted:
+        raise KeyboardInterrupt
+    return series.exit_code
 
 
 def _ask_first(url: str, yes: bool) -> None:
@@ -214,11 +201,15 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+def _listen() -> None:
+    for number in _HEARD:
+        signal.signal(number, _interrupt)
+
+
 def main() -> int:
     """Entry point: the exit codes of the contract, and one line for each error."""
-    for number in INTERRUPTIONS:
-        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup wants it
-            signal.signal(number, _interrupt)
+    _HEARD.update(n for n in INTERRUPTIONS if signal.getsignal(n) != signal.SIG_IGN)  # as nohup wants it
+    _listen()
     command = typer.main.get_command(app)
     arguments = sys.argv[1:]
     try:

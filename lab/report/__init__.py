@@ -1,13 +1,14 @@
-"""The report of a run: one HTML file that needs nothing else, drawn from the run folder alone."""
+"""Pages about runs: each one HTML file that needs nothing else, drawn from run folders alone."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from lab.errors import StackError
 from lab.runfolder import Run
 
-__all__ = ["picture", "write_report"]
+__all__ = ["picture", "write_report", "write_summary"]
 
 
 def write_report(run: Run) -> Path:
@@ -16,6 +17,13 @@ def write_report(run: Run) -> Path:
     from lab.report.scene import Scene
 
     return _write(run.folder / "report.html", render(Scene(run)).encode())
+
+
+def write_summary(folder: Path, summary: dict[str, Any]) -> Path:
+    """Write summary.html of a series of runs into its folder, from what summary.json holds."""
+    from lab.report.summary import render
+
+    return _write(folder / "summary.html", render(summary).encode())
 
 
 def picture(run: Run, path: Path) -> Path:
