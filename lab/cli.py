@@ -139,12 +139,26 @@ def report(folder: Folder) -> None:
 
 
 @app.command()
-def compare(first: Folder, second: Folder) -> None:
-    """Put two runs side by side: plateaus, claims, and where they differ."""
-    from lab.compare import comparison
+def compare(
+    folders: Annotated[list[Path], typer.Argument(help="Two run folders or more.", metavar="DIR...")],
+    out: Annotated[Path, typer.Option(help="The page; an existing one is replaced.", metavar="FILE")] = Path(
+        "compare.html"
+    ),
+) -> None:
+    """Put runs side by side: the same scenario on several servers, or two runs in detail."""
+    from lab.compare import comparison, side_by_side
+    from lab.report import write_comparison
     from lab.runfolder import Run
 
-    comparison(Console(highlight=False), Run(first), Run(second))
+    if len(folders) < 2:
+        raise UsageError("one run is no comparison: name at least two run folders.")
+    runs = [Run(folder) for folder in folders]
+    console = Console(highlight=False)
+    if len(runs) == 2:
+        comparison(console, *runs)
+        console.print()
+    side_by_side(console, runs)
+    print(f"page: {write_comparison(runs, out).resolve()}")
 
 
 def _run_all(

@@ -1,13 +1,15 @@
-"""Two runs side by side, in the terminal."""
+"""Runs side by side, in the terminal: two in detail, any number server by server."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lab.report import servers
 from lab.report.latencies import Latencies
 from lab.report.numbers import UNKNOWN, count, ms, percent, ratio, sig
 from lab.runfolder import PhaseRecord, Run
@@ -39,6 +41,19 @@ def comparison(console: Console, first: Run, second: Run) -> None:
     console.print("where they differ", style="bold")
     for line in [*_conditions(first, second), *apart, *split] or ["nowhere that matters."]:
         console.print(f"  {line}", highlight=False, markup=False)
+
+
+def side_by_side(console: Console, runs: Sequence[Run]) -> None:
+    """Print one row for each run: growth of p99, knee, slow log, verdict; then every claim on each server."""
+    found = servers.sides(runs)
+    for table in (servers.overview(found), servers.claims(found)):
+        drawn = Table(title=table.caption, title_justify="left", title_style="bold", box=None, pad_edge=False)
+        for i, heading in enumerate(table.headings):
+            drawn.add_column(heading, overflow="fold", justify="right" if i in table.figures else "left")
+        for row in table.rows:
+            drawn.add_row(*map(Text, row))
+        console.print(drawn)
+        console.print()
 
 
 def _table(*headings: str) -> Table:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from lab.errors import StackError
 from lab.runfolder import Run
 
-__all__ = ["picture", "write_report", "write_summary"]
+__all__ = ["picture", "write_comparison", "write_report", "write_summary"]
 
 
 def write_report(run: Run) -> Path:
@@ -24,6 +25,13 @@ def write_summary(folder: Path, summary: dict[str, Any]) -> Path:
     from lab.report.summary import render
 
     return _write(folder / "summary.html", render(summary).encode())
+
+
+def write_comparison(runs: Sequence[Run], path: Path) -> Path:
+    """Write the page that puts several runs side by side."""
+    from lab.report.servers import render
+
+    return _write(path, render(runs).encode())
 
 
 def picture(run: Run, path: Path) -> Path:

@@ -15,7 +15,7 @@ import altair as alt
 from lab.report import look
 from lab.report.axes import DECADES, Axis, numeric
 from lab.report.look import Row
-from lab.report.quantities import Value, quantity
+from lab.report.quantities import Quantity, Value, quantity
 from lab.report.scene import Scene
 from lab.scenario import Chart
 
@@ -60,7 +60,8 @@ def draw(scene: Scene, chart: Chart) -> look.Chart:
     kinds = {"lines": lines, "bars": bars, "heat": heat}
     if chart.kind not in kinds:
         raise ValueError(f"chart {chart.id}: there is no kind {chart.kind!r}")
-    return kinds[chart.kind](chart, points(scene, chart))
+    by = quantity(chart.by) if chart.by else None
+    return kinds[chart.kind](quantity(chart.x), quantity(chart.y), by, points(scene, chart))
 
 
 def description(scene: Scene, chart: Chart) -> str:
@@ -97,10 +98,8 @@ def _styles(series: list[str]) -> dict[str, alt.Scale]:
     }
 
 
-def lines(chart: Chart, found: list[Point]) -> look.Chart:
+def lines(x: Quantity, y: Quantity, by: Quantity | None, found: list[Point]) -> look.Chart:
     """y over x, one line for each value of `by`; which is which stands to the right of the lines' ends."""
-    x, y = quantity(chart.x), quantity(chart.y)
-    by = quantity(chart.by) if chart.by else None
     up = numeric(y, [point.y for point in found])
     xs = _floats([point.x for point in found])
     along = numeric(x, xs, places=True) if xs is not None else None
@@ -182,10 +181,8 @@ def _names_at_ends(rows: list[Row], series: list[str], title: str, up: Axis) -> 
     return layers
 
 
-def bars(chart: Chart, found: list[Point]) -> look.Chart:
+def bars(x: Quantity, y: Quantity, by: Quantity | None, found: list[Point]) -> look.Chart:
     """y for each phase: bars to scale, or points on a log axis (a bar on a log axis has no length)."""
-    x, y = quantity(chart.x), quantity(chart.y)
-    by = quantity(chart.by) if chart.by else None
     across = numeric(y, [point.y for point in found])
     names = [point.phase if x.name == "title" else x.text(point.x) for point in found]
     series = [by.text(value) if by else "" for value in _order([point.by for point in found])]
@@ -223,10 +220,33 @@ def bars(chart: Chart, found: list[Point]) -> look.Chart:
     return whole
 
 
-def heat(chart: Chart, found: list[Point]) -> look.Chart:
+def dots(y: Quantity, by: Quantity, found: list[Point]) -> look.Chart:
+    """A row for each phase, and in it a sign for each value of `by`."""
+    across = numeric(y, [point.y for point in found])
+    rows: list[Row] = [
+        {"name": p.phase, "y": p.y * across.factor, "by": by.text(p.by), "said": y.text(p.y)} for p in found
+    ]
+    names = list(dict.fromkeys(point.phase for point in found))
+    style = _styles([by.text(value) for value in _order([point.by for point in found])])
+    legend = alt.Legend(title=None, columns=2)
+    drawn: look.Chart = (
+        look.chart(rows)
+        .mark_point(opacity=1, size=150, strokeWidth=2.5)
+        .encode(
+            x=alt.X("y:Q", scale=across.scale, axis=across.axis),
+            y=alt.Y("name:N", sort=names, title=None, axis=alt.Axis(labelLimit=look.LABEL, grid=True)),
+            color=alt.Color("by:N", scale=style["color"], legend=legend),
+            shape=alt.Shape("by:N", scale=style["shape"], legend=legend),
+            tooltip=[alt.Tooltip("name:N"), alt.Tooltip("by:N"), alt.Tooltip("said:N", title=y.label)],
+        )
+        .properties(width=look.WIDTH - look.label_room(names) - 40, height=STEP * max(1, len(names)))
+    )
+    return drawn
+
+
+def heat(x: Quantity, y: Quantity, by: Quantity | None, found: list[Point]) -> look.Chart:
     """A cell for each pair of x and `by`: the darker the more, with the figure written in it."""
-    x, y = quantity(chart.x), quantity(chart.y)
-    by = quantity(chart.by) if chart.by else quantity("title")
+    by = by or quantity("title")
     low, high = (end([p.y for p in found], default=1.0) for end in (min, max))
     wide = low > 0 and high / low > DECADES
     kind: Any = "log" if wide else "linear"

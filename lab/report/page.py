@@ -32,7 +32,7 @@ class Drawing:
 
 def render(scene: Scene) -> str:
     """The whole page as HTML."""
-    drawings = {name: _draw(name, make, scene, description) for name, make, description in _charts(scene)}
+    drawings = {name: draw(name, make(scene), description) for name, make, description in _charts(scene)}
     return fill(
         "page.html.j2",
         drawings,
@@ -109,8 +109,9 @@ def _incident(scene: Scene) -> list[tuple[str, Callable[[Scene], look.Chart], st
     ]
 
 
-def _draw(name: str, make: Callable[[Scene], look.Chart], scene: Scene, description: str) -> Drawing:
-    return Drawing(name, _for_script(look.spec(make(scene), description)))
+def draw(name: str, drawing: look.Chart, description: str) -> Drawing:
+    """A chart as the page takes it."""
+    return Drawing(name, _for_script(look.spec(drawing, description)))
 
 
 def _for_script(document: dict[str, Any]) -> str:
