@@ -165,7 +165,7 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
         load={
             "reads_per_second": scenario.reads_per_second,
             "probe_per_second": scenario.probe_per_second,
-            "events_per_second": 0.0,
+            "events_per_second": scenario.events_per_second,
         },
         scan_count=scenario.scan_count,
         slowlog_threshold_us=scenario.slowlog_threshold_us,

@@ -102,7 +102,7 @@ class Scenario:
     """One incident: its story in a line, its source, what is done, and what must be true of the result.
 
     `knee_at` is the fraction of the key count at which the calibrated event rate saturates the server, of which
-    `load_share` is offered; None: there are no events, and nothing to calibrate.
+    `load_share` is offered; None: nothing is calibrated, and `events_per_second` are offered.
     `scan_count` is the COUNT of each SCAN. `refutes` marks a control: its run is as it should be when every
     applicable claim fails. `replica`: the primary has one. `own_server`: settings are changed that are not the lab's to
     change on somebody else's server.
@@ -120,6 +120,7 @@ class Scenario:
     knee_at: float | None
     scan_count: int
     load_share: float = 1.0
+    events_per_second: float = 0.0
     reads_per_second: float = 40.0
     probe_per_second: float = 200.0
     slowlog_threshold_us: int = 10_000

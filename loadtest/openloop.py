@@ -49,6 +49,7 @@ class Plan:
     key_prefix: str = "bystander"
     interval_seconds: float = 1.0
     jitter_seed: int | None = None
+    read_only: bool = False
 
     def greeting(self) -> list[bytes]:
         """What each new connection says first."""
@@ -61,8 +62,8 @@ class Plan:
         return commands
 
     def writes(self) -> list[bytes]:
-        """The commands that write the keys to be read."""
-        if self.command == "ping":
+        """The commands that write the keys to be read; none where others write them."""
+        if self.command == "ping" or self.read_only:
             return []
         value = "b" * 200
         return [

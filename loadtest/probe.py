@@ -59,6 +59,9 @@ def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, tuple[str,
         "--key-prefix", type=word, default="bystander", help="own keys are PREFIX:0, PREFIX:1 ..."
     )
     parser.add_argument(
+        "--read-only", action="store_true", help="write no keys: on a replica another probe's are there"
+    )
+    parser.add_argument(
         "--interval-seconds", type=number(0.1, 60), default=1.0, help="seconds between lines (1)"
     )
     parser.add_argument(
@@ -85,6 +88,7 @@ def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, tuple[str,
         key_prefix=options.key_prefix,
         interval_seconds=options.interval_seconds,
         jitter_seed=options.seed if options.arrivals == "jittered" else None,
+        read_only=options.read_only,
     )
     metrics = (options.metrics_host, options.metrics_port) if options.metrics_port else None
     return plan, metrics, options.until_stdin_ends

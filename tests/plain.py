@@ -35,7 +35,7 @@ class Plain:
         self.p99_ms: dict[str, float] = {}
         self.slowlog: list[tuple[str, int]] = []
         self.lines: list[dict[str, Any]] = []
-        events = EVENTS_PER_S if scenario.knee_at is not None else 0.0
+        events = EVENTS_PER_S if scenario.knee_at is not None or scenario.events_per_second else 0.0
         self.facts = RunFacts(
             interrupted=False,
             scenario=scenario.id,

@@ -25,11 +25,13 @@ LOAD_PREFIX = "latency-lab-load"
 
 def probe_arguments(spec: ProbeSpec, rate: float, seed: int) -> list[str]:
     """What `python -m loadtest.probe` is told, the same on every stack; how it learns the URL is the stack's affair."""
+    keys = "main" if spec.replica else spec.name
     words = [
         "--rate", str(rate), "--name", spec.name, "--connections", str(spec.connections),
-        "--key-prefix", f"{BYSTANDER_PREFIX}-{spec.name}", "--interval-seconds", str(PROBE_INTERVAL_S),
+        "--key-prefix", f"{BYSTANDER_PREFIX}-{keys}", "--interval-seconds", str(PROBE_INTERVAL_S),
         "--arrivals", "jittered", "--seed", str(seed),
     ]  # fmt: skip
+    words += ["--read-only"] if spec.replica else []  # it has the main probe's keys
     return words + (["--reconnect-seconds", str(spec.reconnect_seconds)] if spec.reconnect_seconds else [])
 
 

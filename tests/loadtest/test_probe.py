@@ -179,6 +179,17 @@ def test_keys_that_vanish_are_written_again(server: Any, start_probe: Any) -> No
     probe.end()
 
 
+def test_read_only_writes_nothing_and_reads_what_is_there(server: Any, start_probe: Any) -> None:
+    """As on a replica: GETs of another probe's keys, found or not, and never a SET."""
+    server.client().set("other:0", "value")
+    lines = start_probe("--url", server.url, "--read-only", "--key-prefix", "other", "--duration", "1").end(
+        None
+    )
+    assert_nothing_is_lost(lines)
+    assert sum(line["received"] for line in lines) == 200
+    assert server.client().info("commandstats")["cmdstat_set"]["calls"] == 1
+
+
 def test_ping_writes_nothing(server: Any, start_probe: Any) -> None:
     """--command ping measures the floor and leaves no key behind."""
     lines = start_probe("--url", server.url, "--command", "ping", "--duration", "0.5").end(None)
