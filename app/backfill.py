@@ -1,8 +1,8 @@
 """Indexes entries that some other program cached without the index, then ends: ``python -m app.backfill``.
 
-The service itself never needs it, because it writes the index under every strategy. Cost: one iteration over
-the keyspace and one transaction per entry, in pipelines; run it when a scan is affordable, before switching
-to `index`.
+The service itself never needs it, because it writes the index whatever strategy searches or deletes its entries. Cost:
+one iteration over the keyspace and one transaction per entry, in pipelines; run it when a scan is affordable, before
+switching to `index`. Only the first epoch's entries are found (see `app.layouts`): other programs know no other keys.
 """
 
 from app.cache import Cache, CacheUnavailable

@@ -8,11 +8,11 @@ so the index stays true at every moment.
 """
 
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import hiredis
 
-from app.fragments import Keyspace, render
+from app.fragments import Keyspace, render, written
 
 CHUNK_BYTES = 256 * 1024
 _WINDOW = 2
@@ -37,21 +37,25 @@ class UserTemplate:
     def __init__(self, keyspace: Keyspace, names: Sequence[str], value_bytes: int, now: float) -> None:
         self._keyspace, self._names, self._size, self._now = keyspace, names, value_bytes, now
         self._by_digits: dict[int, bytes] = {}
-        self.replies = len(names) + 4
-        """How many replies one user's transaction brings."""
+        self.replies = len(self._commands("0")) + 2
+        """How many replies one user's transaction brings: one for each command, MULTI and EXEC."""
+
+    def _commands(self, hole: str) -> list[bytes]:
+        """What the transaction does for a user whose id is `hole`."""
+        keyspace, expires = self._keyspace, self._keyspace.entry_expires_ms(self._now)
+        bucket = keyspace.bucket(self._now)
+        index = keyspace.index(hole, bucket)
+        return [
+            *(
+                encode("SET", keyspace.entry(hole, name), render(hole, name, self._size), "PXAT", expires)
+                for name in self._names
+            ),
+            encode("SADD", index, *map(keyspace.member, self._names)),
+            encode("PEXPIREAT", index, keyspace.index_expires_ms(bucket)),
+        ]
 
     def _build(self, digits: int) -> bytes:
-        keyspace, hole = self._keyspace, "\0" * digits
-        expires = keyspace.entry_expires_ms(self._now)
-        bucket = keyspace.bucket(self._now)
-        commands = [encode("MULTI")]
-        for name in self._names:
-            value = render(hole, name, self._size)
-            commands.append(encode("SET", keyspace.entry(hole, name), value, "PXAT", expires))
-        commands.append(encode("SADD", keyspace.index(hole, bucket), *map(keyspace.member, self._names)))
-        commands.append(encode("PEXPIREAT", keyspace.index(hole, bucket), keyspace.index_expires_ms(bucket)))
-        commands.append(encode("EXEC"))
-        return b"".join(commands)
+        return b"".join([encode("MULTI"), *self._commands("\0" * digits), encode("EXEC")])
 
     def user(self, user: int) -> bytes:
         """The transaction for one user."""
@@ -61,6 +65,56 @@ class UserTemplate:
         if template is None:
             template = self._by_digits[width] = self._build(width)
         return template.replace(b"\0" * width, digits)
+
+
+class HashTemplate(UserTemplate):
+    """The same for the layout `hash`: MULTI, one HSET of all fragments, PEXPIREAT, EXEC."""
+
+    def _commands(self, hole: str) -> list[bytes]:
+        keyspace, expires = self._keyspace, self._keyspace.entry_expires_ms(self._now)
+        fields: list[str] = []
+        for name in self._names:
+            fields += [keyspace.member(name), f"{expires:013d}{render(hole, name, self._size)}"]
+        key = keyspace.user_hash(hole)
+        return [encode("HSET", key, *fields), encode("PEXPIREAT", key, expires)]
+
+
+class GenerationTemplate(UserTemplate):
+    """The same for the layout `generation`, of users whose generations are known. These are filled in as the ids are.
+
+    Server work per user: MULTI, one SET per fragment, PEXPIREAT of the number, EXEC.
+    """
+
+    def __init__(
+        self,
+        keyspace: Keyspace,
+        names: Sequence[str],
+        value_bytes: int,
+        now: float,
+        generations: Mapping[int, int],
+    ) -> None:
+        self._generations, self._by_widths = generations, dict[tuple[int, int], bytes]()
+        self._hole = "\1"
+        super().__init__(keyspace, names, value_bytes, now)
+
+    def _commands(self, hole: str) -> list[bytes]:
+        keyspace, expires = self._keyspace, self._keyspace.entry_expires_ms(self._now)
+        keys = [keyspace.entry_in(hole, self._hole, name) for name in self._names]
+        values = [render(hole, name, self._size) for name in self._names]
+        return [
+            *(encode("SET", key, value, "PXAT", expires) for key, value in zip(keys, values, strict=True)),
+            encode("PEXPIREAT", keyspace.generation(hole), expires),
+        ]
+
+    def user(self, user: int) -> bytes:
+        """The transaction for one user."""
+        digits, number = b"%d" % user, written(self._generations[user]).encode()
+        widths = len(digits), len(number)
+        template = self._by_widths.get(widths)
+        if template is None:
+            self._hole = "\1" * widths[1]
+            template = self._by_widths[widths] = self._build(widths[0])
+        return template.replace(b"\0" * widths[0], digits).replace(b"\1" * widths[1], number)
 
 
 def write_users(sock: socket.socket, template: UserTemplate, users: Iterable[int]) -> int:

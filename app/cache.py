@@ -1,13 +1,14 @@
 """The synchronous side of the cache: the only module through which web and warmer talk to the store.
 
-A put writes the entry and its index membership in one MULTI/EXEC, whatever the strategy in force: so a switch
-to ``index`` needs no back-fill of entries cached before it. (Entries some other program wrote are not
-indexed: ``python -m app.backfill`` adds them.) What no invalidation strategy can see is a value computed
-before an event and put after it; the TTL bounds the life of such a value.
+(With `app.layouts`, which lays entries out in other ways, and says what is common to all.) A put writes the entry and
+its index membership in one MULTI/EXEC, whatever the strategy in force, if it is one of this layout: so a switch to
+``index`` needs no back-fill of entries cached before it. (Entries some other program wrote are not indexed: ``python
+-m app.backfill`` adds them.) What no invalidation strategy of this layout can see is a value computed before an event
+and put after it; the TTL bounds the life of such a value.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import redis
@@ -43,17 +44,27 @@ def connection_options(timeout_seconds: float) -> dict[str, Any]:
 class Cache:
     """Cached fragments of users. Thread-safe. Methods raise `CacheUnavailable` when the store fails."""
 
-    def __init__(self, settings: Settings, clock: Callable[[], float] = time.time) -> None:
-        self.keyspace = Keyspace(settings.key_prefix, settings.entry_ttl_seconds)
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Callable[[], float] = time.time,
+        epoch: int = 0,
+        pool: redis.ConnectionPool | None = None,
+    ) -> None:
+        self.keyspace = Keyspace(settings.key_prefix, settings.entry_ttl_seconds).at(epoch)
         self._settings = settings
         self.now = clock
         self._timer = StoreTimer(settings.server_name)
-        self._pool = redis.ConnectionPool.from_url(
+        self._pool = pool or redis.ConnectionPool.from_url(
             settings.store_url,
             retry=Retry(NoBackoff(), 0),
             **connection_options(settings.store_timeout_seconds),
         )
         self._client: Any = redis.Redis(connection_pool=self._pool)
+
+    def other(self, kind: type["Cache"], epoch: int) -> "Cache":
+        """Another epoch or layout on the same connections."""
+        return kind(self._settings, self.now, epoch, self._pool)
 
     def _timed(self, operation: str, call: Callable[..., Any], *args: Any) -> Any:
         started = time.perf_counter()
@@ -71,7 +82,11 @@ class Cache:
         )
         return value
 
-    def put(self, user: int, name: str, value: bytes | str) -> None:
+    def look(self, user: int, name: str) -> tuple[bytes | None, int]:
+        """As `get`; and what `put` wants to know about a value that is computed from now on."""
+        return self.get(user, name), 0
+
+    def put(self, user: int, name: str, value: bytes | str, since: int = 0) -> None:
         """Cache a fragment for one TTL and index it, atomically. One round trip."""
         now = self.now()
         bucket = self.keyspace.bucket(now)
@@ -87,7 +102,7 @@ class Cache:
     def put_users(self, users: Iterable[int]) -> int:
         """Cache and index all usual fragments of ``users``, in bulk; returns how many entries."""
         names = fragment_names(self._settings.fragments_per_user)
-        template = bulk.UserTemplate(self.keyspace, names, self._settings.value_bytes, self.now())
+        template, users = self._template(names, users)
         try:
             connection: Any = self._pool.get_connection()
         except redis.RedisError as error:
@@ -103,6 +118,19 @@ class Cache:
             raise
         finally:
             self._pool.release(connection)
+
+    def _template(
+        self, names: Sequence[str], users: Iterable[int]
+    ) -> tuple[bulk.UserTemplate, Iterable[int]]:
+        return bulk.UserTemplate(self.keyspace, names, self._settings.value_bytes, self.now()), users
+
+    def entries(self, keys: int, users: int) -> int:
+        """How many entries so many keys are, when so many users were filled: each of them has an index set."""
+        return max(0, keys - users)
+
+    def keys(self, users: int) -> int:
+        """How many keys a fill of so many users makes."""
+        return users * (self._settings.fragments_per_user + 1)
 
     def adopt(self, cursor: int) -> tuple[int, int]:
         """Index the entries on one page of SCAN, whoever put them; returns the next cursor and their number.

@@ -12,7 +12,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from app.cache import connection_options
-from app.fragments import Keyspace, fragment_names
+from app.fragments import Keyspace, fragment_names, generation_step
 from app.metrics import STORE_CALLS, StoreTimer
 from app.settings import Settings
 from app.telemetry import SCAN_PAGE
@@ -51,9 +51,14 @@ class AsyncStore:
     """
 
     def __init__(
-        self, client: Any, settings: Settings, strategy: str, clock: Callable[[], float] = time.time
+        self,
+        client: Any,
+        settings: Settings,
+        strategy: str,
+        clock: Callable[[], float] = time.time,
+        epoch: int = 0,
     ) -> None:
-        self.keyspace = Keyspace(settings.key_prefix, settings.entry_ttl_seconds)
+        self.keyspace = Keyspace(settings.key_prefix, settings.entry_ttl_seconds).at(epoch)
         self.clock = clock
         self.names = tuple(fragment_names(settings.fragments_per_user))
         """Names of the fragments that a user usually has."""
@@ -135,3 +140,9 @@ class AsyncStore:
         entries = [self.keyspace.entry_of(user, member) for member in members]
         replies = await self._transaction("UNLINK", [("UNLINK", *entries), ("SREM", index, *members)])
         return int(replies[0])
+
+    async def renew(self, user: int) -> None:
+        """Begin the user's next generation, which lives for one TTL from now, or from a later put in it."""
+        key = self.keyspace.generation(user)
+        expires = self.keyspace.entry_expires_ms(self.clock())
+        await self._transaction("INCRBY", [("INCRBY", key, generation_step()), ("PEXPIREAT", key, expires)])

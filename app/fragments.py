@@ -7,8 +7,9 @@ key), and the members of an index set name the release too: ``{release}:{name}``
 per time bucket, ``{prefix}-index:{user}:{bucket}``; no pattern of entries matches it.
 """
 
+import random
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 RELEASE = "r1"
 AREAS = ("page", "cart", "offer")
@@ -45,6 +46,21 @@ def render(user: int | str, name: str, size: int) -> str:
     return f"{user}/{name} ".ljust(size, ".")[:size]
 
 
+def generation_step() -> int:
+    """How far the next generation of a user is from this one: a random step, 2**35 on average.
+
+    With steps of 1 a number that the server lost (evicted, expired) would count through the same generations again,
+    and bring back what was cached in them. A random one meets a given number again once in 2**36 times. 64 bits hold
+    more than 10**8 steps, for each user, between two losses.
+    """
+    return random.randint(1, 2**36)
+
+
+def written(generation: int) -> str:
+    """A generation as it stands in keys."""
+    return f"{generation:x}"
+
+
 @dataclass(frozen=True)
 class Keyspace:
     """Names of all keys the service uses, and the time arithmetic of the index.
@@ -58,6 +74,10 @@ class Keyspace:
 
     prefix: str
     ttl_seconds: int
+
+    def at(self, epoch: int) -> "Keyspace":
+        """The names in an epoch (see `app.layouts`); those of the first have no mark of it."""
+        return replace(self, prefix=f"{self.prefix}-e{epoch}") if epoch else self
 
     def entry(self, user: int | str, name: str) -> str:
         """Key of a fragment cached by this release."""
@@ -88,6 +108,18 @@ class Keyspace:
     def index(self, user: int | str, bucket: int) -> str:
         """Key of a user's index set for one time bucket."""
         return f"{self.prefix}-index:{user}:{bucket}"
+
+    def user_hash(self, user: int | str) -> str:
+        """Key of the hash that holds all of a user's fragments in the layout `hash`, a field for each member."""
+        return f"{self.prefix}-hash:{user}"
+
+    def generation(self, user: int | str) -> str:
+        """Key of the number of a user's generation, which is part of the keys in the layout `generation`."""
+        return f"{self.prefix}-generation:{user}"
+
+    def entry_in(self, user: int | str, generation: str, name: str) -> str:
+        """Key of a fragment cached by this release in one of the user's generations, as `written` has it."""
+        return f"{self.prefix}:{RELEASE}:user:{user}:{generation}:{name}"
 
     def marker(self) -> str:
         """Key that tells the warmer whether the store still holds what it filled."""

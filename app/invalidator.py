@@ -45,7 +45,8 @@ class Invalidator:
     def __init__(self, settings: Settings, state: State, client: Any, log: logging.Logger) -> None:
         self._name = settings.invalidator_name
         self._state = state
-        self._stores = {name: AsyncStore(client, settings, name) for name in STRATEGIES}
+        self._client, self._settings = client, settings
+        self._stores: dict[tuple[str, int], AsyncStore] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._mode: Invalidation = state.invalidation()
         self._rare = RareLog(log)
@@ -79,6 +80,12 @@ class Invalidator:
             self._mode = mode
             show_strategy(mode.strategy)
 
+    def _store(self, mode: Invalidation) -> AsyncStore:
+        key = mode.strategy, mode.epoch
+        if key not in self._stores:
+            self._stores[key] = AsyncStore(self._client, self._settings, mode.strategy, epoch=mode.epoch)
+        return self._stores[key]
+
     def _start(self, event: Event) -> None:
         task = asyncio.create_task(self._carry_out(event))
         self._tasks.add(task)
@@ -94,12 +101,14 @@ class Invalidator:
     async def _carry_out(self, event: Event) -> None:
         started = time.perf_counter()
         attempt = 0
+        mode = self._mode
         while True:
-            mode = self._mode
             try:
+                # After the event was accepted: what is put in a later epoch was computed later than that.
+                mode = self._state.invalidation()
                 await self._attempt(event, mode, attempt)
                 break
-            except (StoreError, OSError) as error:
+            except (StoreError, StateError, OSError) as error:
                 EVENTS.labels(mode.strategy, "retried").inc()
                 self._rare.warning(f"event {event.id} will be tried again: {error}")
             delay = min(RETRY_CAP_SECONDS, RETRY_FIRST_SECONDS * 2.0**attempt)
@@ -127,7 +136,7 @@ class Invalidator:
             quiet: AbstractContextManager[Any] = nullcontext() if recording else suppress_instrumentation()
             with quiet:
                 deleted = await STRATEGIES[mode.strategy](
-                    self._stores[mode.strategy], event.user, AREAS, mode.scan_count
+                    self._store(mode), event.user, AREAS, mode.scan_count
                 )
             if recording:
                 span.set_attribute("cache.invalidation.strategy", mode.strategy)

@@ -8,8 +8,15 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from redis.connection import parse_url
 
-STRATEGY_NAMES = ("scan", "keys", "exact", "index")
+STRATEGY_NAMES = ("scan", "keys", "exact", "index", "hash", "generation")
+OWN_LAYOUT = ("hash", "generation")
+"""Strategies that need their entries written in a layout of their own (see `app.layouts`)."""
 SCAN_COUNT_MAX = 10_000_000
+
+
+def layout_of(strategy: str) -> str:
+    """The layout that a strategy invalidates."""
+    return strategy if strategy in OWN_LAYOUT else "entries"
 
 
 class Settings(BaseSettings):

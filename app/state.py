@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from app.settings import layout_of
+
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS outbox (
@@ -32,10 +34,15 @@ class StateError(Exception):
 
 @dataclass(frozen=True)
 class Invalidation:
-    """How events are carried out at present."""
+    """How events are carried out at present, and so how entries are laid out in the store.
+
+    ``epoch`` counts the changes of layout: an entry is served only in the epoch it was put in.
+    """
 
     strategy: str
     scan_count: int
+    layout: str = "entries"
+    epoch: int = 0
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,9 @@ class Warming:
 
 @dataclass(frozen=True)
 class WarmingStatus:
-    """The warmer's report. ``sets``: index sets it made; ``marker``: names the fill; ``at``: unix seconds."""
+    """The warmer's report. ``sets``: users whose index sets (or the like) it made; ``marker``: names the fill;
+    ``at``: unix seconds; ``others``: keys of earlier epochs, which age out.
+    """
 
     keys: int = 0
     users: int = 0
@@ -61,6 +70,8 @@ class WarmingStatus:
     generation: int = 0
     marker: str = ""
     at: float = 0.0
+    epoch: int = 0
+    others: int = 0
 
 
 @dataclass(frozen=True)
@@ -147,7 +158,9 @@ class State:
 
     def init_invalidation(self, strategy: str, scan_count: int) -> None:
         """Set the initial values; a stored value wins."""
-        value = json.dumps({"strategy": strategy, "scan_count": scan_count})
+        value = json.dumps(
+            {"strategy": strategy, "scan_count": scan_count, "layout": layout_of(strategy), "epoch": 0}
+        )
         self._run("INSERT OR IGNORE INTO settings VALUES ('invalidation', ?)", (value,))
 
     def invalidation(self) -> Invalidation:
@@ -155,8 +168,17 @@ class State:
         return Invalidation(**{"strategy": "scan", "scan_count": 1000, **self._read("invalidation")})
 
     def set_invalidation(self, change: Mapping[str, Any]) -> None:
-        """Change ``strategy``, ``scan_count`` or both, for all processes."""
-        self._merge("invalidation", change)
+        """Change ``strategy``, ``scan_count`` or both, for all processes. A change of layout begins an epoch."""
+        wanted = dict(change)
+        if "strategy" in wanted:
+            wanted["layout"] = layout_of(str(wanted["strategy"]))
+        self._run(
+            "INSERT INTO settings VALUES ('invalidation', json_patch('{}', ?1)) "
+            "ON CONFLICT (key) DO UPDATE SET value = json_set(json_patch(value, ?1), '$.epoch', "
+            "coalesce(json_extract(value, '$.epoch'), 0) + (coalesce(json_extract(?1, '$.layout'), '') "
+            "NOT IN ('', coalesce(json_extract(value, '$.layout'), 'entries'))))",
+            (json.dumps(wanted),),
+        )
 
     def warming(self) -> Warming:
         """What the warmer is asked for."""

@@ -14,6 +14,7 @@ from prometheus_client.exposition import choose_encoder
 from app import problems
 from app.cache import Cache, CacheUnavailable
 from app.fragments import is_fragment_name, parse_user, render
+from app.layouts import Layouts
 from app.metrics import CACHE_REQUESTS, HTTP_DURATION, exemplar, show_strategy
 from app.problems import Problem, problem
 from app.settings import SCAN_COUNT_MAX, STRATEGY_NAMES, Settings
@@ -38,7 +39,7 @@ def create_app(settings: Settings, state: State, cache: Cache) -> Flask:
     app.config["MAX_CONTENT_LENGTH"] = BODY_MAX + 1
     problems.install(app)
     _time_requests(app)
-    _add_fragments(app, settings, cache)
+    _add_fragments(app, settings, state, Layouts(cache))
     _add_events(app, state)
     _add_invalidation_settings(app, state)
     _add_warming_settings(app, state)
@@ -106,7 +107,7 @@ def _time_requests(app: Flask) -> None:
         return response
 
 
-def _add_fragments(app: Flask, settings: Settings, cache: Cache) -> None:
+def _add_fragments(app: Flask, settings: Settings, state: State, layouts: Layouts) -> None:
     @app.get("/users/<user>/fragments/<name>")
     def fragment(user: str, name: str) -> Response:
         number = _user(user)
@@ -114,18 +115,20 @@ def _add_fragments(app: Flask, settings: Settings, cache: Cache) -> None:
             raise Problem(
                 404, "no such fragment: a name is page-, cart- or offer- and a-z, 0-9 or '-', 64 in all"
             )
+        since, cached = 0, None
         try:
-            cached = cache.get(number, name)
+            cache = layouts.at(state.invalidation())
+            cached, since = cache.look(number, name)
             result = "miss" if cached is None else "hit"
-        except CacheUnavailable:
-            cached, result = None, "bypass"
+        except (CacheUnavailable, StateError):
+            result = "bypass"
         if cached is None:
             # Stands for the work the cache saves: a few database queries and a template.
             time.sleep(settings.miss_cost_ms / 1000)
             body = render(number, name, settings.value_bytes)
             if result == "miss":
                 with suppress(CacheUnavailable):  # The answer does not depend on it.
-                    cache.put(number, name, body)
+                    cache.put(number, name, body, since)
         else:
             body = cached.decode(errors="replace")
         CACHE_REQUESTS.labels(result).inc()

@@ -13,6 +13,7 @@ from dataclasses import replace
 from types import FrameType
 
 from app.cache import Cache, CacheUnavailable
+from app.layouts import Layouts
 from app.metrics import HEARTBEAT, WARMING_KEYS
 from app.process import RareLog, fail, serve_metrics, setup_logging
 from app.settings import Settings, load_settings
@@ -32,7 +33,8 @@ class Warmer:
     def __init__(self, settings: Settings, state: State, cache: Cache, log: logging.Logger) -> None:
         self._each = settings.fragments_per_user
         self._state = state
-        self._cache = cache
+        self._layouts = Layouts(cache)
+        self._cache, self._epoch = cache, 0
         self._rare = RareLog(log)
         self._status = state.warming_status()
         self._wanted = Warming()
@@ -45,6 +47,8 @@ class Warmer:
         try:
             if self._state.changed():
                 self._wanted = self._state.warming()
+                mode = self._state.invalidation()
+                self._cache, self._epoch = self._layouts.at(mode), mode.epoch
             before = self._status
             delay = self._work()
             now = time.monotonic()
@@ -64,7 +68,8 @@ class Warmer:
         wanted = self._wanted
         fresh = wanted.revision != self._status.revision
         try:
-            if fresh or time.monotonic() >= self._next_census:
+            moved = self._epoch != self._status.epoch
+            if fresh or moved or time.monotonic() >= self._next_census:
                 self._census()
             if wanted.generation != self._status.generation or not (
                 self._status.marker and wanted.target_keys
@@ -93,18 +98,26 @@ class Warmer:
             return 0.5
 
     def _census(self) -> None:
-        """See whether the fill is still there, and count the keys that are not index sets."""
+        """See whether the fill is still there, and count the entries.
+
+        While keys of earlier epochs age out, the entries that events have removed cannot be told from them, and are
+        counted.
+        """
         pause = FILLING_CENSUS_SECONDS if self._status.state == "filling" else CENSUS_SECONDS
         self._next_census = time.monotonic() + pause
         marker, size = self._cache.census()
         status = self._status
+        if status.epoch != self._epoch:
+            status = replace(status, epoch=self._epoch, marker="", users=0, sets=0, others=size)
         if status.marker and marker != status.marker:
             status = replace(status, marker="", users=0, sets=0)
         if size < status.sets:  # Emptied while nothing was wanted, so while no mark could tell.
             status = replace(status, sets=0)
-        # One index set per filled user; exact up to the users invalidated or read since.
-        keys = max(0, size - status.sets - bool(marker))
-        self._status = replace(status, keys=keys)
+        own = self._cache.keys(status.users) + bool(marker)
+        others = max(0, min(status.others, size - own))
+        # Exact up to the users invalidated or read since.
+        keys = self._cache.entries(size - others - bool(marker), status.sets)
+        self._status = replace(status, keys=keys, others=others)
 
     def _begin(self) -> None:
         """Start from user 1, if anything is wanted."""

@@ -1,20 +1,22 @@
 """Ways to invalidate everything cached for a user. Adding one is a module here and its name in
-`app.settings`.
+`app.settings`; one that needs its entries written in another way has a layout in `app.layouts` too.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
 
 from app.cache_async import AsyncStore
 from app.settings import STRATEGY_NAMES
-from app.strategies import exact, index, keys, scan
+from app.strategies import exact, generation, hash, index, keys, scan
 
 Strategy = Callable[[AsyncStore, int, Sequence[str], int], Awaitable[int]]
-"""(store, user, areas, scan_count) -> number of entries deleted."""
+"""(store, user, areas, scan_count) -> number of keys deleted."""
 
 STRATEGIES: dict[str, Strategy] = {
     "scan": scan.invalidate,
     "keys": keys.invalidate,
     "exact": exact.invalidate,
     "index": index.invalidate,
+    "hash": hash.invalidate,
+    "generation": generation.invalidate,
 }
 assert tuple(STRATEGIES) == STRATEGY_NAMES

@@ -20,7 +20,11 @@ from lab.store import Store, redacted
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY_PREFIX = "latency-lab"
-CACHED_PREFIXES = (f"{KEY_PREFIX}:", f"{KEY_PREFIX}-index:", f"{KEY_PREFIX}-warmed")
+CACHED_PREFIXES = (
+    f"{KEY_PREFIX}:",
+    *(f"{KEY_PREFIX}-{rest}" for rest in ("index:", "hash:", "generation:", "warmed", "e")),
+)
+"""Of all the storefront's keys, in every layout and epoch."""
 OWN_PREFIXES = (f"{KEY_PREFIX}:", f"{KEY_PREFIX}-")
 LOCK_KEY = f"{KEY_PREFIX}-lock"
 LOCK_S = 2 * 3600

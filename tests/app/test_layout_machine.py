@@ -1,0 +1,445 @@
+"""Reads, puts, fills, events and switches of strategy in any order: a Hypothesis state machine on a real server.
+
+Every value tells how many events of its user had been accepted when it was computed. So a read can be judged: it must
+not show less than the events that were done when it began. Everything that has several round trips is interrupted
+between them: invalidations by a gate before each store call, looks and fills by whole events.
+"""
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+
+import app.bulk
+import app.cache_async
+import app.layouts
+from app.cache import Cache
+from app.cache_async import connect
+from app.fragments import AREAS, fragment_names
+from app.layouts import GenerationCache, HashCache, Layouts
+from app.settings import Settings
+from app.state import Invalidation, State
+from app.strategies import STRATEGIES
+from tests.app.servicekit import StoreServer
+from tests.app.test_index_machine import Gate, GatedStore
+
+USERS = st.integers(1, 2)
+NAMES = st.sampled_from(fragment_names(3))
+SWITCHES = st.sampled_from(["scan", "index", "hash", "generation"])
+WHEN = st.sampled_from([0, 0, 0, 1, 2, 3])
+TTL = 60
+PROFILE = settings(
+    max_examples=80, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
+@dataclass(frozen=True)
+class Value:
+    """What was cached, read back from its text."""
+
+    user: int
+    name: str
+    version: int
+    serial: int
+
+    @property
+    def text(self) -> str:
+        """As it is stored."""
+        return f"{self.user}/{self.name}/{self.version}/{self.serial}"
+
+
+def read_back(text: bytes) -> Value:
+    """The value of that text."""
+    user, name, version, serial = text.decode().split("/")
+    return Value(int(user), name, int(version), int(serial))
+
+
+@dataclass
+class Reader:
+    """A request that has missed and computes its value."""
+
+    cache: Cache
+    value: Value
+    since: int
+    evictions: int
+
+
+@dataclass
+class Running:
+    """An event on its way. `version`: that of its user when it was accepted."""
+
+    user: int
+    version: int
+    task: "asyncio.Task[int]"
+    gates: list[Gate] = field(default_factory=list)
+
+
+class LayoutMachine(RuleBasedStateMachine):
+    """Laws: a read shows nothing older than the events done when it began, but for values that were put late (not
+    even those under `generation`); nothing outlives its TTL; and what was cached is there, unless there is a reason.
+    """
+
+    server: ClassVar[StoreServer]
+    state_class: ClassVar[type[State]] = State
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.raw = self.server.client()
+        self.raw.flushall()
+        self.folder = tempfile.TemporaryDirectory()
+        self.state = self.state_class(Path(self.folder.name))
+        self.state.init_invalidation("index", 3)
+        self.options = Settings(
+            store_url=self.server.url, key_prefix="t", entry_ttl_seconds=TTL, fragments_per_user=3
+        )
+        self.offset = 0.0
+        self.layouts = Layouts(Cache(self.options, self.now))
+        self.loop = asyncio.new_event_loop()
+        self.client = connect(self.options)
+        self.version = {1: 0, 2: 0}
+        self.done = {1: 0, 2: 0}
+        self.serial = self.evictions = 0
+        self.put_at: dict[int, float] = {}
+        self.late: set[int] = set()
+        self.certain: dict[tuple[int, str], tuple[Invalidation, Value]] = {}
+        self.readers: list[Reader] = []
+        self.running: list[Running] = []
+
+    def now(self) -> float:
+        # Far ahead of the server's clock: `advance` expires keys by this one.
+        return 4_000_000_000 + self.offset
+
+    def teardown(self) -> None:
+        for run in self.running:
+            run.task.cancel()
+        self.loop.run_until_complete(asyncio.wait_for(self._ended(), 10))
+        self.loop.run_until_complete(self.client.aclose())
+        self.loop.run_until_complete(self.client.connection_pool.disconnect())
+        self.loop.close()
+        self.layouts.at(Invalidation("index", 3)).close()
+        self.raw.close()
+        self.state.close()
+        self.folder.cleanup()
+
+    def _new(self, user: int, name: str) -> Value:
+        self.serial += 1
+        return Value(user, name, self.version[user], self.serial)
+
+    def _did_put(self, value: Value, evictions: int, mode: Invalidation) -> None:
+        self.put_at[value.serial] = self.now()
+        key = value.user, value.name
+        if self.version[value.user] > value.version:
+            self.late.add(value.serial)
+        if (
+            value.serial in self.late
+            or evictions != self.evictions
+            or any(run.user == value.user for run in self.running)
+        ):
+            self.certain.pop(key, None)
+        else:
+            self.certain[key] = mode, value
+
+    @contextmanager
+    def _interrupted(self, user: int, when: int) -> Iterator[None]:
+        """An event of the user is accepted and done before the `when`th store call in here."""
+        calls = 0
+
+        def count(call: Callable[..., Any]) -> Callable[..., Any]:
+            def counted(*args: Any) -> Any:
+                nonlocal calls
+                calls += 1
+                if calls == when:
+                    self.begin(user)
+                    self._finish(self.running[-1])
+                return call(*args)
+
+            return counted
+
+        def render(hole: str, name: str, size: int) -> str:
+            # The hole stands for the user's id, and is filled in later.
+            return f"{hole}/{name}/{self.version[user]}/{self.serial}"
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Cache, "_timed", count(Cache._timed))
+            patch.setattr(app.bulk, "write_users", count(app.bulk.write_users))
+            patch.setattr(app.bulk, "render", render)
+            yield
+
+    @rule(user=USERS, name=NAMES, when=WHEN)
+    def look(self, user: int, name: str, when: int) -> None:
+        """A request reads, and computes its value if it must."""
+        done, mode = self.done[user], self.state.invalidation()
+        cache, evictions = self.layouts.at(mode), self.evictions
+        known = self.certain.get((user, name))
+        with self._interrupted(user, when):
+            text, since = cache.look(user, name)
+        if text is None:
+            assert known is None or known[0].epoch != mode.epoch or (user, name) not in self.certain
+            self.readers.append(Reader(cache, self._new(user, name), since, evictions))
+            return
+        value = read_back(text)
+        assert (value.user, value.name) == (user, name)
+        assert self.now() < self.put_at[value.serial] + TTL, f"{value} outlived its TTL"
+        excused = mode.layout != "generation" and value.serial in self.late
+        assert value.version >= done or excused, f"{value} is stale under {mode}: {done} events were done"
+        if known and known[0].epoch == mode.epoch and (user, name) in self.certain:
+            assert value == known[1]
+
+    @precondition(lambda self: self.readers)
+    @rule(which=st.integers(0, 3), when=WHEN)
+    def put(self, which: int, when: int) -> None:
+        """A request that had missed caches its value where it looked for it."""
+        reader = self.readers.pop(which % len(self.readers))
+        value, mode = reader.value, self.state.invalidation()
+        with self._interrupted(value.user, when):
+            reader.cache.put(value.user, value.name, value.text, reader.since)
+        here = reader.cache is self.layouts.at(mode)
+        self._did_put(value, reader.evictions if here else -1, mode)
+
+    @rule(user=USERS, when=WHEN)
+    def fill(self, user: int, when: int) -> None:
+        """The warmer caches all of a user's fragments."""
+        mode, evictions = self.state.invalidation(), self.evictions
+        self.serial += 1
+        values = [Value(user, name, self.version[user], self.serial) for name in fragment_names(3)]
+        with self._interrupted(user, when):
+            assert self.layouts.at(mode).put_users([user]) == 3
+        kept = [self.layouts.at(mode).get(user, value.name) for value in values]
+        stored = [read_back(text) for text in kept if text is not None]
+        for value in stored or values:
+            self._did_put(value, evictions, mode)
+
+    @rule(seconds=st.sampled_from([0.5, 20.0, 59.9, 60.0, 61.5, 130.0]))
+    def advance(self, seconds: float) -> None:
+        """Time passes; keys that have ended go, as the server would have it."""
+        self.offset += seconds
+        for key in self.raw.keys("*"):
+            if self.raw.pexpiretime(key) <= self.now() * 1000:
+                self.raw.delete(key)
+        for place, (_, value) in list(self.certain.items()):
+            if self.put_at[value.serial] + TTL <= self.now() + 0.002:
+                del self.certain[place]
+
+    @rule(which=st.integers(0, 30))
+    def evict(self, which: int) -> None:
+        """The server drops some key, as it does when memory is short. (An index set must not go: its entries would be
+        out of the sight of `index`.)"""
+        if keys := sorted(key for key in self.raw.keys("*") if "index" not in key):
+            self.raw.delete(keys[which % len(keys)])
+            self.evictions += 1
+            self.certain.clear()
+
+    @rule(name=SWITCHES)
+    def switch(self, name: str) -> None:
+        """Somebody changes the strategy."""
+        self.state.set_invalidation({"strategy": name})
+
+    @precondition(lambda self: len(self.running) < 3)
+    @rule(user=USERS)
+    def begin(self, user: int) -> None:
+        """An event is accepted, and an attempt at it begins under the strategy in force."""
+        self.version[user] += 1
+        for key in [key for key in self.certain if key[0] == user]:
+            del self.certain[key]
+        self.attempt(user, self.version[user], self.state.invalidation())
+
+    def attempt(self, user: int, version: int, mode: Invalidation) -> None:
+        store = GatedStore(self.client, self.options, mode.strategy, self.now, mode.epoch)
+        store.gates = []
+        task = self.loop.create_task(self._invalidate(store, mode.strategy, user))
+        self.running.append(Running(user, version, task, store.gates))
+        self.loop.run_until_complete(self._quiet())
+
+    async def _invalidate(self, store: GatedStore, strategy: str, user: int) -> int:
+        return await STRATEGIES[strategy](store, user, AREAS, 3)
+
+    async def _ended(self) -> None:
+        await asyncio.gather(*(run.task for run in self.running), return_exceptions=True)
+
+    async def _quiet(self) -> None:
+        for _ in range(12):
+            await asyncio.sleep(0)
+
+    @precondition(lambda self: self.running)
+    @rule(run=st.integers(0, 2), which=st.integers(0, 2))
+    def step(self, run: int, which: int) -> None:
+        """One store call of an event under way happens."""
+        self._step(self.running[run % len(self.running)], which)
+
+    @precondition(lambda self: self.running)
+    @rule(run=st.integers(0, 2))
+    def finish(self, run: int) -> None:
+        """An event under way goes on to its end."""
+        self._finish(self.running[run % len(self.running)])
+
+    def _finish(self, run: Running) -> None:
+        while not run.task.done():
+            self._step(run, 0)
+
+    def _step(self, run: Running, which: int) -> None:
+        gate = run.gates.pop(which % len(run.gates))
+
+        async def go() -> None:
+            gate.go.set_result(None)
+            await gate.back
+            await self._quiet()
+
+        self.loop.run_until_complete(go())
+        if run.task.done():
+            run.task.result()
+            self.running.remove(run)
+            self.done[run.user] = max(self.done[run.user], run.version)
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch, store: StoreServer) -> None:
+    """Chunks of two, so that a handful of entries takes many round trips."""
+    monkeypatch.setattr(app.strategies.index, "CHUNK", 2)
+    monkeypatch.setattr(app.cache_async, "UNLINK_CHUNK", 2)
+    LayoutMachine.server = store
+
+
+def test_layouts_keep_their_laws() -> None:
+    """Whatever happens in whatever order, nothing stale is served beyond the stated limits, and no entry is lost."""
+    run_state_machine_as_test(LayoutMachine, settings=PROFILE)
+
+
+class NoEpochs(State):
+    """A wrong one: every switch comes back to the keys it left."""
+
+    def invalidation(self) -> Invalidation:
+        right = super().invalidation()
+        return Invalidation(right.strategy, right.scan_count, right.layout, 0)
+
+
+class LearnsLate(GenerationCache):
+    """A wrong one: puts in the generation that is current when it puts."""
+
+    def put(self, user: int, name: str, value: bytes | str, since: int = 0) -> None:
+        super().put(user, name, value)
+
+
+class Immortal(HashCache):
+    """A wrong one: does not look at the ends of values."""
+
+    def get(self, user: int, name: str) -> bytes | None:
+        key, member = self.keyspace.user_hash(user), self.keyspace.member(name)
+        stored: bytes | None = self._client.execute_command("HGET", key, member)
+        return stored and stored[13:]
+
+
+@pytest.fixture
+def machine() -> Iterator[Callable[[type[State]], LayoutMachine]]:
+    """Makes a machine with that state."""
+    made: list[LayoutMachine] = []
+
+    def make(state: type[State] = State) -> LayoutMachine:
+        kind = type("Kind", (LayoutMachine,), {"state_class": state})
+        made.append(kind())
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.teardown()
+
+
+def serves(machine: LayoutMachine, stale: str | None) -> None:
+    """The machine's next look finds a fault, if there is one."""
+    if stale is None:
+        machine.look(1, "page-0", 0)
+    else:
+        with pytest.raises(AssertionError, match=stale):
+            machine.look(1, "page-0", 0)
+
+
+def event(machine: LayoutMachine) -> None:
+    """A whole event of user 1."""
+    machine.begin(1)
+    machine._finish(machine.running[-1])
+
+
+@pytest.mark.parametrize(("kind", "stale"), [(State, None), (NoEpochs, "is stale")])
+@pytest.mark.parametrize("other", ["hash", "generation"])
+def test_machine_finds_a_switch_that_brings_old_entries_back(
+    machine: Any, kind: type[State], stale: str | None, other: str
+) -> None:
+    """Without epochs, entries that an event did not see under another layout come back with theirs."""
+    found = machine(kind)
+    found.fill(1, 0)
+    found.switch(other)
+    event(found)
+    found.switch("index")
+    serves(found, stale)
+
+
+@pytest.mark.parametrize(("kind", "stale"), [(GenerationCache, None), (LearnsLate, "is stale")])
+def test_machine_finds_a_late_put_in_the_wrong_generation(
+    machine: Any, monkeypatch: pytest.MonkeyPatch, kind: type[Cache], stale: str | None
+) -> None:
+    """A value computed before an event belongs to the generation of that time."""
+    monkeypatch.setitem(app.layouts.KINDS, "generation", kind)
+    found = machine()
+    found.switch("generation")
+    found.look(1, "page-0", 0)
+    event(found)
+    found.put(0, 0)
+    serves(found, stale)
+
+
+@pytest.mark.parametrize(("step", "stale"), [(None, None), (1, "is stale")])
+def test_machine_finds_a_counter_that_starts_again(
+    machine: Any, monkeypatch: pytest.MonkeyPatch, step: int | None, stale: str | None
+) -> None:
+    """Counting 1, 2, 3, a number that was lost comes back to what it was, and its entries with it."""
+    if step:
+        for module in (app.layouts, app.cache_async):
+            monkeypatch.setattr(module, "generation_step", lambda: step)
+    found = machine()
+    found.switch("generation")
+    found.fill(1, 0)
+    event(found)
+    found.raw.delete("t-e1-generation:1")
+    found.certain.clear()
+    found.look(1, "cart-0", 0)
+    serves(found, stale)
+
+
+@pytest.mark.parametrize(("kind", "stale"), [(HashCache, None), (Immortal, "outlived its TTL")])
+def test_machine_finds_a_hash_that_never_ends(
+    machine: Any, monkeypatch: pytest.MonkeyPatch, kind: type[Cache], stale: str | None
+) -> None:
+    """A hash lives on with each put; its fields must not."""
+    monkeypatch.setitem(app.layouts.KINDS, "hash", kind)
+    found = machine()
+    found.switch("hash")
+    found.look(1, "page-0", 0)
+    found.look(1, "cart-0", 0)
+    found.put(0, 0)
+    found.advance(59.9)
+    found.put(0, 0)
+    found.advance(0.5)
+    serves(found, stale)
+
+
+@pytest.mark.parametrize(("early", "stale"), [(False, None), (True, "is stale")])
+def test_machine_finds_an_event_in_an_epoch_before_its_own(
+    machine: Any, early: bool, stale: str | None
+) -> None:
+    """An event that is accepted after a switch must be carried out after it: its attempt asks the state late."""
+    found = machine()
+    before = found.state.invalidation()
+    found.switch("hash")
+    found.fill(1, 0)
+    found.version[1] += 1
+    found.certain.clear()
+    found.attempt(1, found.version[1], before if early else found.state.invalidation())
+    found._finish(found.running[-1])
+    serves(found, stale)

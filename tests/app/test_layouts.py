@@ -1,0 +1,257 @@
+"""The layouts `hash` and `generation`: what they store, what they cost, and how a switch is told and counted."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.bulk import GenerationTemplate, HashTemplate, UserTemplate
+from app.cache import Cache, CacheUnavailable
+from app.cache_async import AsyncStore, connect
+from app.fragments import AREAS, Keyspace, fragment_names, render
+from app.layouts import KINDS, Layouts
+from app.settings import STRATEGY_NAMES, Settings, layout_of
+from app.state import Invalidation, State
+from app.storefront import create_app
+from app.strategies import STRATEGIES
+from tests.app.servicekit import Service, StoreServer, eventually
+
+FAR = 4_000_000_000.25
+OTHERS = [name for name in KINDS if name != "entries"]
+
+
+def cache_of(settings: Settings, layout: str, clock: Callable[[], float] | None = None) -> Cache:
+    """A cache in that layout, in the first epoch."""
+    first = Cache(settings, clock) if clock else Cache(settings)
+    return Layouts(first).at(Invalidation(layout, 1, layout))
+
+
+def invalidate(settings: Settings, strategy: str, user: int, clock: Callable[[], float] = lambda: FAR) -> int:
+    """Carry out one invalidation as the invalidator would."""
+
+    async def run() -> int:
+        client = connect(settings)
+        try:
+            store = AsyncStore(client, settings, strategy, clock)
+            return await STRATEGIES[strategy](store, user, AREAS, 100)
+        finally:
+            await client.aclose()
+            await client.connection_pool.disconnect()
+
+    return asyncio.run(run())
+
+
+def calls(raw: Any) -> dict[str, int]:
+    """Commands the server has executed since `config_resetstat`, by name."""
+    stats = raw.info("commandstats")
+    names = {name.removeprefix("cmdstat_"): value["calls"] for name, value in stats.items()}
+    return {name: count for name, count in names.items() if name not in ("config|resetstat", "info")}
+
+
+def test_every_strategy_has_a_layout() -> None:
+    """Strategies, layouts and what can be done with them name each other."""
+    assert set(STRATEGIES) == set(STRATEGY_NAMES)
+    assert {layout_of(name) for name in STRATEGY_NAMES} == set(KINDS)
+
+
+@pytest.mark.parametrize("layout", OTHERS)
+def test_all_of_a_user_goes_and_nothing_else(settings: Settings, store: StoreServer, layout: str) -> None:
+    """Fragments of any name and release go, those of users whose ids begin or end alike stay."""
+    cache = cache_of(settings, layout)
+    cache.put_users([1, 11, 12, 21])
+    cache.put(1, "page-extra", "x")
+    if layout == "hash":
+        store.client().hset("shop-hash:1", "r0:page-0", "another release's")
+    invalidate(settings, layout, 1, cache.now)
+    names = [*fragment_names(20), "page-extra"]
+    assert [cache.get(1, name) for name in names] == [None] * 21
+    for user in (11, 12, 21):
+        assert all(cache.get(user, name) for name in names[:20])
+    if layout == "hash":
+        assert not store.client().exists("shop-hash:1")
+    invalidate(settings, layout, 1, cache.now)
+
+
+@pytest.mark.parametrize(
+    ("layout", "read", "put", "invalidation"),
+    [
+        ("hash", {"hget": 1}, {"multi": 1, "hset": 1, "pexpireat": 1, "exec": 1}, {"unlink": 1}),
+        (
+            "generation",
+            {"get": 2},
+            {"multi": 1, "set": 1, "pexpireat": 1, "exec": 1},
+            {"multi": 1, "incrby": 1, "pexpireat": 1, "exec": 1},
+        ),
+    ],
+)
+def test_costs_are_those_of_the_docstrings(
+    settings: Settings,
+    store: StoreServer,
+    layout: str,
+    read: dict[str, int],
+    put: dict[str, int],
+    invalidation: dict[str, int],
+) -> None:
+    """Exactly these commands, whatever else the store holds."""
+    cache, raw = cache_of(settings, layout), store.client()
+    cache.put_users(range(1, 50))
+    raw.config_resetstat()
+    assert cache.get(7, "page-0")
+    assert calls(raw) == read
+    _, since = cache.look(7, "page-0")
+    raw.config_resetstat()
+    cache.put(7, "page-0", "x", since)
+    assert calls(raw) == put
+    raw.config_resetstat()
+    invalidate(settings, layout, 7, cache.now)
+    assert calls(raw) == invalidation
+
+
+@pytest.mark.parametrize("layout", OTHERS)
+def test_bulk_equals_single_puts(settings: Settings, store: StoreServer, layout: str) -> None:
+    """Bulk writing leaves the same keys, values and expiry times as one put at a time, at every id length."""
+    users, raw = [1, 9, 10, 99, 12345, 999_999_999, 10**9], store.client()
+    cache = cache_of(settings, layout, lambda: FAR)
+
+    def content() -> dict[str, Any]:
+        kinds: dict[str, Callable[[str], Any]] = {"hash": raw.hgetall, "string": raw.get}
+        return {key: (kinds[raw.type(key)](key), raw.pexpiretime(key)) for key in raw.keys("*")}
+
+    assert cache.put_users(users) == 20 * len(users)
+    in_bulk = content()
+    for key in raw.keys("*"):
+        if "generation" not in key:
+            raw.delete(key)
+    for user in users:
+        for name in fragment_names(20):
+            cache.put(user, name, render(user, name, settings.value_bytes))
+    assert content() == in_bulk
+    assert cache.get(10**9, "cart-1") == render(10**9, "cart-1", settings.value_bytes).encode()
+
+
+@pytest.mark.parametrize("layout", KINDS)
+def test_refused_bulk_write_is_one_error(own_store: StoreServer, layout: str) -> None:
+    """Out of memory in the middle of a fill is `CacheUnavailable` in every layout, and it works again after."""
+    raw = own_store.client()
+    raw.config_set("maxmemory", int(raw.info("memory")["used_memory"]) + 3_000_000)
+    cache = cache_of(Settings(store_url=own_store.url), layout)
+    with pytest.raises(CacheUnavailable, match=r"OOM|EXECABORT"):
+        for first in range(1, 20_000, 500):
+            cache.put_users(range(first, first + 500))
+    raw.config_set("maxmemory", 0)
+    assert cache.put_users([1]) == 20
+
+
+@pytest.mark.parametrize("kind", [UserTemplate, HashTemplate])
+def test_templates_know_their_replies(kind: type[UserTemplate]) -> None:
+    """One reply for each command."""
+    template = kind(Keyspace("shop", 60), fragment_names(3), 200, 0.0)
+    assert template.replies == template.user(17).count(b"\r\n*") + 1
+
+
+def test_generations_of_any_width_are_filled_in() -> None:
+    """The bytes for a generation of other width are those of a template made for it."""
+    generations = {5: 0x1, 6: 0xABCDEF, 77: 2**40}
+    template = GenerationTemplate(Keyspace("shop", 60), fragment_names(2), 50, 0.0, generations)
+    for user, generation in generations.items():
+        data = template.user(user)
+        assert f"shop:r1:user:{user}:{generation:x}:page-0".encode() in data
+        assert not {0, 1} & set(data)
+        assert template.replies == data.count(b"\r\n*") + 1
+
+
+def test_generation_lives_as_long_as_its_entries(settings: Settings, store: StoreServer) -> None:
+    """A put lengthens the number's life: an entry that is out of reach before its time would be a waste."""
+    now = FAR
+    cache, raw = cache_of(settings, "generation", lambda: now), store.client()
+    _, since = cache.look(3, "page-0")
+    now = FAR + 100
+    cache.put(3, "page-0", "x", since)
+    ends = {raw.pexpiretime(key) for key in raw.keys("*")}
+    assert ends == {int((FAR + 100 + settings.entry_ttl_seconds) * 1000)}
+
+
+def test_an_epoch_begins_with_another_layout_only(tmp_path: Path) -> None:
+    """Switches within a layout keep what is cached; every change of layout has a number of its own."""
+    state = State(tmp_path)
+    state.init_invalidation("scan", 10)
+
+    def epoch(change: dict[str, Any]) -> tuple[str, int]:
+        state.set_invalidation(change)
+        mode = State(tmp_path).invalidation()
+        return mode.layout, mode.epoch
+
+    assert epoch({"strategy": "index"}) == ("entries", 0)
+    assert epoch({"strategy": "hash"}) == ("hash", 1)
+    assert epoch({"scan_count": 5}) == ("hash", 1)
+    assert epoch({"strategy": "hash"}) == ("hash", 1)
+    assert epoch({"strategy": "generation", "scan_count": 7}) == ("generation", 2)
+    assert epoch({"strategy": "keys"}) == ("entries", 3)
+    assert epoch({"strategy": "hash"}) == ("hash", 4)
+    assert state.invalidation() == Invalidation("hash", 7, "hash", 4)
+
+
+def test_state_of_an_earlier_version_is_the_first_epoch_of_entries(tmp_path: Path) -> None:
+    """A state that knows nothing of layouts is read, and changed, as what it meant."""
+    state = State(tmp_path)
+    old = json.dumps({"strategy": "index", "scan_count": 9})
+    state._run("INSERT INTO settings VALUES ('invalidation', ?)", (old,))
+    assert state.invalidation() == Invalidation("index", 9, "entries", 0)
+    state.set_invalidation({"strategy": "scan"})
+    assert state.invalidation().epoch == 0
+    state.set_invalidation({"strategy": "hash"})
+    assert state.invalidation() == Invalidation("hash", 9, "hash", 1)
+
+
+def test_nothing_stored_is_scan_of_entries(tmp_path: Path) -> None:
+    """A change may come before any process has told the initial values."""
+    state = State(tmp_path)
+    assert state.invalidation() == Invalidation("scan", 1000, "entries", 0)
+    state.set_invalidation({"strategy": "generation"})
+    assert state.invalidation().layout == "generation"
+
+
+def test_reads_do_without_the_cache_while_the_state_fails(settings: Settings) -> None:
+    """Nobody knows then which entries are valid."""
+    state = State(settings.state_dir)
+    web = create_app(settings, state, Cache(settings)).test_client()
+    web.get("/users/1/fragments/page-0")
+    assert web.get("/users/1/fragments/page-0").headers["Cache-Status"] == "shop; hit"
+    state.close()
+    reply = web.get("/users/1/fragments/page-0")
+    assert (reply.status_code, reply.headers["Cache-Status"]) == (200, "shop; fwd=bypass")
+
+
+def test_warmer_follows_a_switch_and_counts_entries(
+    new_service: Callable[..., Service], own_store: StoreServer
+) -> None:
+    """After each change of layout the wanted entries are cached again and counted, whatever earlier epochs left."""
+    service, raw = new_service(own_store).start("web", "warmer"), own_store.client()
+
+    def settled(prefix: str, made: int) -> bool:
+        answer = service.get("/settings/warming").json
+        found = len(raw.keys(prefix))
+        return bool(answer["state"] == "idle" and answer["keys"] == 2000 and found == made)
+
+    service.put("/settings/warming", {"target_keys": 2000})
+    eventually(lambda: settled("shop:r1:*", 2000))
+    for strategy, prefix, made in (
+        ("hash", "shop-e1-hash:*", 100),
+        ("generation", "shop-e2:r1:*", 2000),
+        ("scan", "shop-e3:r1:*", 2000),
+    ):
+        service.put("/settings/invalidation", {"strategy": strategy})
+        eventually(lambda prefix=prefix, made=made: settled(prefix, made))
+        hit = service.get("/users/100/fragments/cart-5").headers["Cache-Status"]
+        assert hit == "shop; hit"
+    for key in raw.keys("*"):  # as if their TTL had ended
+        if not key.startswith("shop-e3"):
+            raw.delete(key)
+    service.put("/settings/warming", {"target_keys": 2400})
+    eventually(lambda: service.get("/settings/warming").json["keys"] == 2400)
+    gone = raw.keys("shop-e3:r1:user:7:*")
+    raw.delete(*gone)
+    eventually(lambda: service.get("/settings/warming").json["keys"] == 2380)
