@@ -77,14 +77,18 @@ class Recorder:
             return name in self._lines and not self._lines[name][-1]["errors"]
 
     def probed(self, name: str, t0: float, t1: float) -> dict[str, float]:
-        """What a probe did between two moments: sent, received, errors, rate of sending, worst lateness (µs)."""
+        """What a probe did between two moments: sent, received, errors, rate of sending, p99 of its lateness (µs).
+
+        Lateness over the whole time, as the latencies are: one late wake-up in seconds moves neither p99.
+        """
         lines = self._between(name, t0, t1)
         found = {key: float(sum(line[key] for line in lines)) for key in ("sent", "received", "errors")}
         seconds = sum(line["interval_s"] for line in lines)
+        lags = [value for line in lines for value in values_of(line["lag"])]
         return {
             **found,
             "rate": found["sent"] / seconds if seconds else 0.0,
-            "lag_p99_us": float(max((line["lag_p99_us"] for line in lines), default=0)),
+            "lag_p99_us": float(np.percentile(lags, 99)) if lags else 0.0,
         }
 
     def p99_ms(self, t0: float, t1: float) -> float | None:

@@ -117,7 +117,7 @@ def _probed(run: Run) -> Check:
 
 
 def _on_time(run: Run) -> Check:
-    """A probe's own lateness must be small beside what it measures in the same phase.
+    """A probe's own lateness must be small beside what it measures in the same phase, p99 beside p99.
 
     LATE_MS is allowed in any case: a busy machine's scheduler takes that long now and then.
     """

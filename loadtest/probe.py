@@ -8,11 +8,12 @@
     errors (no connection stood, lost with their connection, or answered with an error),
     lag_p99_us (send - intended: this process's own lateness),
     p50_us, p99_us, max_us (from the intended time),
-    intended, service (HdrHistogram V2, base64, microseconds: from the intended time and from the send time),
+    intended, service, lag (HdrHistogram V2, base64, microseconds: from the intended time, from the send time, and
+    between the two),
     connected (connections that stand), last_error (text or null)
 
 A reply counts in the interval in which it arrives; a request still out is recorded later, when its reply
-comes. Both histograms hold `received` values; sum(sent) = sum(received) + sum(errors) + the last in_flight.
+comes. `intended` and `service` hold `received` values, `lag` `sent`; sum(sent) = sum(received) + sum(errors) + the last in_flight.
 The probe survives the server's end and restart. SIGTERM, SIGINT, and with `--until-stdin-ends` the end of stdin: a
 last line, exit code 0. Bad arguments: 2.
 """

@@ -1,4 +1,4 @@
-"""What one interval of the probe saw, as two HdrHistograms and one JSON line."""
+"""What one interval of the probe saw, as three HdrHistograms and one JSON line."""
 
 from __future__ import annotations
 
@@ -43,10 +43,13 @@ class Interval:
         self._waits: list[int] = []
         self._intended = new_histogram()
         self._service = new_histogram()
+        self._lag = new_histogram()
 
     def request_was_due(self, lag_ns: int) -> None:
         """A request's time came (whether or not a connection could take it), `lag_ns` after it was due."""
-        self._lags.append(lag_ns // 1000)
+        lag = min(max(lag_ns // 1000, LOWEST_US), HIGHEST_US)
+        self._lags.append(lag)
+        self._lag.record_value(lag)
 
     def reply_came(self, since_due_ns: int, since_sent_ns: int) -> None:
         """A reply came: record its latency from the intended time and from the send time."""
@@ -82,6 +85,7 @@ class Interval:
                 "max_us": waits[-1] if waits else 0,
                 "intended": self._intended.encode().decode("ascii"),
                 "service": self._service.encode().decode("ascii"),
+                "lag": self._lag.encode().decode("ascii"),
                 **self._ended,
             }
         )

@@ -1,0 +1,64 @@
+"""What the recorder makes of a probe's lines."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from lab.recorder import Recorder
+from lab.runfolder import RunWriter
+from loadtest.record import Interval
+
+INTERVAL_S, PER_INTERVAL, INTERVALS = 0.25, 50, 10
+
+
+class Printed:
+    """A probe that printed one line for each list of latenesses (ms)."""
+
+    def __init__(self, lateness: list[list[float]]) -> None:
+        self._lateness = lateness
+
+    def lines(self) -> Iterator[str]:
+        """The lines; the first interval begins at 0."""
+        for number, lags in enumerate(self._lateness, 1):
+            interval = Interval(0)
+            for lag in lags:
+                interval.request_was_due(int(lag * 1e6))
+            interval.end(0, 0, None)
+            line = json.loads(interval.line("main"))
+            yield json.dumps(line | {"t": number * INTERVAL_S, "interval_s": INTERVAL_S})
+
+
+def lateness(tmp_path: Path, printed: list[list[float]]) -> float:
+    """What a recorder says of a probe that printed this, in milliseconds."""
+    stack = cast(Any, SimpleNamespace(meter=lambda: None))
+    recorder = Recorder(stack, RunWriter(tmp_path), lambda row: None)
+    recorder.follow("main", cast(Any, Printed(printed)))
+    until, found = time.monotonic() + 10, {"sent": 0.0}
+    while found["sent"] < sum(map(len, printed)) and time.monotonic() < until:
+        found = recorder.probed("main", 0, len(printed) * INTERVAL_S)
+    return found["lag_p99_us"] / 1000
+
+
+def plateau() -> list[list[float]]:
+    """A plateau of a probe that is on time."""
+    return [[0.1] * PER_INTERVAL for _ in range(INTERVALS)]
+
+
+def test_one_late_wake_up_is_not_the_probes_lateness(tmp_path: Path) -> None:
+    """A hiccup of the machine that leaves the plateau's p99 alone does not spoil the run."""
+    lags = plateau()
+    lags[3][:4] = [51.0, 46.0, 41.0, 36.0]
+    assert lateness(tmp_path, lags) < 1
+
+
+def test_a_probe_that_is_late_every_second_is_late(tmp_path: Path) -> None:
+    """Where one request in fifty is late, so is the p99."""
+    lags = plateau()
+    for interval in lags:
+        interval[0] = 51.0
+    assert 50 < lateness(tmp_path, lags) < 52
