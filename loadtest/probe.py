@@ -13,7 +13,8 @@
     connected (connections that stand), last_error (text or null)
 
 A reply counts in the interval in which it arrives; a request still out is recorded later, when its reply
-comes. `intended` and `service` hold `received` values, `lag` `sent`; sum(sent) = sum(received) + sum(errors) + the last in_flight.
+comes. `intended` and `service` hold `received` values, `lag` holds `sent`; sum(sent) = sum(received) + sum(errors) +
+the last in_flight.
 The probe survives the server's end and restart. SIGTERM, SIGINT, and with `--until-stdin-ends` the end of stdin: a
 last line, exit code 0. Bad arguments: 2.
 """

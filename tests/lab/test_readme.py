@@ -13,6 +13,7 @@ from lab import readme, scenarios
 from lab.cli import app
 from lab.errors import UsageError
 from tests.doctored import build_run
+from tests.invented import CONTROL, SWEEP, judged, sweep, with_catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
@@ -20,7 +21,7 @@ README = (ROOT / "README.md").read_text()
 
 def test_the_figures_are_those_of_a_run() -> None:
     """The block between the marks is, to the letter, what the run beside the picture said."""
-    found = readme.BLOCK.search(README)
+    found = readme.BLOCKS["verdict"].search(README)
     said = json.loads((ROOT / "docs" / "key-growth.json").read_text())
 
     assert found is not None
@@ -31,7 +32,9 @@ def test_the_figures_are_those_of_a_run() -> None:
 
 def test_no_figure_of_a_run_outside_the_block() -> None:
     """No latency, ratio or count of a run is written by hand anywhere else in the README."""
-    rest = readme.BLOCK.sub("", README)
+    rest = README
+    for block in readme.BLOCKS.values():
+        rest = block.sub("", rest)
 
     assert not re.findall(r"\d[\d.,]*\s?(?:ms|µs|×)(?!\w)", rest)
 
@@ -54,7 +57,7 @@ def test_every_command_that_is_documented_exists() -> None:
     verbs = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
     assert set(re.findall(r"bin/lab ([a-z]+)", README)) <= commands
-    assert set(re.findall(r"bin/lab run ([a-z]+-?[a-z]*)", README)) <= set(scenarios.catalogue())
+    assert set(re.findall(r"bin/lab run ([a-z]+-?[a-z]*)", README)) <= {"all", *scenarios.catalogue()}
     assert set(re.findall(r"make ([a-z]+)\b", re.sub(r"<!--.*?-->", "", README))) <= verbs
 
 
@@ -78,3 +81,29 @@ def test_a_run_without_a_verdict_is_not_shown(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match="no verdict"):
         readme.verdict_block(run)
+
+
+def test_the_table_of_incidents_is_the_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make table` writes a row for each incident: symptom, cause, headline claim, what was measured; no control."""
+    with_catalogue(monkeypatch, SWEEP, CONTROL)
+    copy = tmp_path / "README.md"
+    copy.write_text("# x\n<!-- incidents: make table -->\nold\n<!-- /incidents -->\nend\n")
+    for scenario in (SWEEP, CONTROL):
+        judged(sweep(scenario), tmp_path / "all" / scenario.id)
+
+    readme.renew_table(tmp_path / "all", copy)
+
+    text = copy.read_text()
+    assert text.endswith("end\n") and "\nold\n" not in text
+    assert [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| `")] == ["| `sweep`"]
+    assert (
+        "| iterations crawl | a COUNT \\| of ten | an iteration gets faster with COUNT: ≥ 5 × | 66.0 × "
+        in text
+    )
+    assert json.loads((tmp_path / "docs" / "incidents.json").read_text())["block"] in text
+
+
+def test_a_table_of_nothing_is_not_written(tmp_path: Path) -> None:
+    """A folder without runs is named, and the README keeps its table."""
+    with pytest.raises(UsageError, match="holds no runs"):
+        readme.incidents_block(tmp_path)
