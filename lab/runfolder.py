@@ -257,7 +257,11 @@ class Run:
             self.facts = RunFacts(**raw, phases=phases)
         except FileNotFoundError:
             raise UsageError(f"{folder} is not a run folder: it has no run.json.") from None
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except TypeError as error:  # fields that this version does not know, or lacks
+            raise UsageError(
+                f"{folder}/run.json was written by another version of the lab ({error}): run the scenario again."
+            ) from error
+        except (OSError, ValueError, KeyError, AttributeError) as error:
             raise UsageError(f"{folder}/run.json cannot be read: {error}") from error
 
     @property

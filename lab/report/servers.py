@@ -111,14 +111,17 @@ def claims(found: Sequence[Side]) -> Table:
     rows = []
     for claim_id in known:
         all_of_it = next(side.claims[claim_id] for side in found if claim_id in side.claims)
-        cells = []
-        for side in found:
-            claim = side.claims.get(claim_id)
-            cells.append(
-                f"{outcome(claim['holds'], side.scene.control)}: {claim['measured']}" if claim else NOT_JUDGED
-            )
+        cells = [_judged(side.claims.get(claim_id), side.scene.control) for side in found]
         rows.append([f"{all_of_it['statement']} ({all_of_it['bound']})", *cells])
     return Table("Claims on each server", ["claim", *(side.name for side in found)], rows)
+
+
+def _judged(claim: dict[str, Any] | None, control: bool) -> str:
+    if claim is None:
+        return NOT_JUDGED
+    if claim["holds"] is None:  # what was measured says so, and why
+        return f"– {claim['measured']}"
+    return f"{outcome(claim['holds'], control)}: {claim['measured']}"
 
 
 def phases(found: Sequence[Side]) -> Table:
