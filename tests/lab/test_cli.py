@@ -46,7 +46,8 @@ BAD_USAGE = {
     "report of nothing": (["report"], "Missing argument 'DIR'"),
     "report of a folder that is not there": (["report", "nowhere"], "nowhere is not a run folder"),
     "report of another folder": (["report", "."], "is not a run folder"),
-    "compare with one folder": (["compare", "one"], "Missing argument 'DIR'"),
+    "compare with nothing": (["compare"], "Missing argument 'DIR...'"),
+    "compare with one folder": (["compare", "one"], "name at least two run folders"),
 }
 
 
