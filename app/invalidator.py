@@ -3,7 +3,10 @@
 Run as ``python -m app.invalidator``. Events come from the outbox; a row is deleted when its event is done, so
 an event survives a restart of this process or of the store and is carried out at least once (twice does no
 harm). Several invalidators may run side by side under different names; a name takes its own unfinished events
-back when it starts.
+back when it starts, and begins them anew when the strategy is changed, as a new release of the service would.
+
+What failed once is tried again a few at a time. A store that comes back would otherwise meet the whole backlog at
+once, and more searches at a time than it can share its time among: none would finish before the next came.
 """
 
 import asyncio
@@ -37,6 +40,7 @@ from app.telemetry import Telemetry
 POLL_SECONDS = 0.01
 RETRY_FIRST_SECONDS = 0.1
 RETRY_CAP_SECONDS = 5.0
+RETRIES_AT_ONCE = 20
 
 
 class Invalidator:
@@ -48,6 +52,7 @@ class Invalidator:
         self._client, self._settings = client, settings
         self._stores: dict[tuple[str, int], AsyncStore] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._retries = asyncio.Semaphore(RETRIES_AT_ONCE)
         self._mode: Invalidation = state.invalidation()
         self._rare = RareLog(log)
         self._tracer = trace.get_tracer("app.invalidator")
@@ -77,6 +82,9 @@ class Invalidator:
     def _refresh(self) -> None:
         mode = self._state.invalidation()
         if mode != self._mode:
+            self._state.release(self._name)  # what was under way is claimed again
+            for task in self._tasks:
+                task.cancel()
             self._mode = mode
             show_strategy(mode.strategy)
 
@@ -104,9 +112,10 @@ class Invalidator:
         mode = self._mode
         while True:
             try:
-                # After the event was accepted: what is put in a later epoch was computed later than that.
-                mode = self._state.invalidation()
-                await self._attempt(event, mode, attempt)
+                async with self._retries if attempt else nullcontext():
+                    # After the event was accepted: what is put in a later epoch was computed later than that.
+                    mode = self._state.invalidation()
+                    await self._attempt(event, mode, attempt)
                 break
             except (StoreError, StateError, OSError) as error:
                 EVENTS.labels(mode.strategy, "retried").inc()

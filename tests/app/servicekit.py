@@ -95,10 +95,10 @@ class StoreServer:
         eventually(answers)
         return self
 
-    def stop(self) -> None:
-        """Stop; all data is lost."""
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """Stop; all data is lost. A frozen one hears SIGKILL only."""
         if self._process is not None:
-            end(self._process)
+            end(self._process, number)
 
     def pause(self, stopped: bool) -> None:
         """Freeze or thaw the server."""
