@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -68,6 +69,7 @@ class Child:
         """`pipe`: its output can be read by `lines()`. `leash`: it has an open stdin, whose end tells it to end."""
         self.name = name
         self.log = log
+        self._spent: float | None = None
         try:
             with log.open("ab") as sink:
                 self.process = subprocess.Popen(
@@ -99,7 +101,15 @@ class Child:
 
     def exit_code(self) -> int:
         """What it ended with; waits for its end."""
-        return self.process.wait()
+        if self.process.returncode is None:
+            before = _reaped_seconds()
+            self.process.wait()
+            self._spent = _reaped_seconds() - before
+        return int(self.process.returncode)
+
+    def cpu_seconds(self) -> float:
+        """CPU time of it and its children until now, or until the end for which `exit_code` waited."""
+        return tree_seconds(self.pid) if self._spent is None else self._spent
 
     def hush(self, patience_s: float = 10.0) -> None:
         """Tell it to end (its leash, else SIGTERM) and wait, leaving what it still says to be read; then SIGKILL."""
@@ -180,26 +190,27 @@ def port_taken(port: int) -> bool:
 
 
 class CpuMeter:
-    """CPU seconds of process trees and of the whole machine, as shares of one core since the last look."""
+    """CPU seconds of parts of the scene and of the whole machine, as shares of one core since the last look."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, float] = {}
+        self._seen: dict[str, float] | None = None
         self._machine = _machine_seconds()
         self._at = time.monotonic()
 
-    def look(self, pids: dict[str, int]) -> tuple[dict[str, float], dict[str, float]]:
-        """Shares by name, and of the machine: ``busy``, ``steal`` and ``others`` (busy, but none of ours)."""
-        return self.shares({name: tree_seconds(pid) for name, pid in pids.items()})
-
     def shares(self, counted: dict[str, float]) -> tuple[dict[str, float], dict[str, float]]:
-        """The same of CPU seconds that somebody else counted; the lab's own are added."""
+        """Shares by name, and of the machine: ``busy``, ``steal`` and ``others`` (busy, but none of ours).
+
+        `counted` are CPU seconds of all parts there are; the lab's own are added. A part that was not there at the
+        last look began since.
+        """
         now, machine = time.monotonic(), _machine_seconds()
         elapsed = max(now - self._at, 1e-6)
-        shares = {}
-        for name, seconds in {**counted, "lab": tree_seconds(os.getpid())}.items():
-            before = self._seen.get(name)
-            shares[name] = max(0.0, seconds - before) / elapsed if before is not None else 0.0
-            self._seen[name] = seconds
+        counted = {**counted, "lab": tree_seconds(os.getpid())}
+        before = counted if self._seen is None else self._seen
+        shares = {
+            name: max(0.0, seconds - before.get(name, 0.0)) / elapsed for name, seconds in counted.items()
+        }
+        self._seen = counted
         busy, steal = ((machine[i] - self._machine[i]) / elapsed for i in (0, 1))
         self._machine, self._at = machine, now
         others = max(0.0, busy - sum(shares.values()))
@@ -221,14 +232,22 @@ def _members(pid: int) -> list[psutil.Process]:
 
 
 def tree_seconds(pid: int) -> float:
-    """CPU seconds of a process and its children; of this process without its children."""
+    """CPU seconds of a process and its children, those that have ended too; of this process without its children."""
     total = 0.0
     with contextlib.suppress(psutil.Error):
         for member in _members(pid):
             with contextlib.suppress(psutil.Error):
                 times = member.cpu_times()
                 total += times.user + times.system
+                if pid != os.getpid():
+                    total += times.children_user + times.children_system
     return total
+
+
+def _reaped_seconds() -> float:
+    """CPU seconds of all children whose end was waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def memory_mb(pid: int) -> float:

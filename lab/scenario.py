@@ -25,8 +25,8 @@ class LoadSpec:
     the phase's, so it must print one even when it is told to stop (SIGTERM, or the end of stdin). Any exit code but
     0 breaks the run, with the last line of its stderr. Names in braces in its arguments are filled in: {keys},
     {seed}, {seconds} (the phase's length), {prefix} (of keys that the lab may write), {store} (what the storefront's
-    keys begin with), {users} and {each} (the storefront's users, and entries of each), the names in the pace's
-    `sizes`, and {PHASE[FIGURE]}: a figure of an earlier phase.
+    keys begin with), {web} (its address), {users} and {each} (its users, and entries of each), {beyond} (the first user
+    id that is none of theirs), the names in the pace's `sizes`, and {PHASE[FIGURE]}: a figure of an earlier phase.
     `ends`: it starts with the measurement, and the phase lasts until it ends; else it goes on for as long as the
     phase. `greedy`: it takes what CPU it gets, as a closed loop does, and that spoils nothing.
     """

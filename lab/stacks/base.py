@@ -65,7 +65,7 @@ class Meter(Protocol):
     def look(self) -> tuple[dict[str, float], dict[str, float]]:
         """Shares of one core since the last look: by part (``store``, ``web``, ``lab``, …), and of the machine.
 
-        The machine's are ``busy``, ``steal`` and ``others``: busy, but none of the parts. A part's first look is 0.
+        The machine's are ``busy``, ``steal`` and ``others``: busy, but none of the parts. The first look says 0.
         """
         ...
 
@@ -96,6 +96,11 @@ class Stack(Protocol):
     @property
     def key_prefix(self) -> str:
         """What the service's keys begin with."""
+        ...
+
+    @property
+    def web_url(self) -> str:
+        """The service's address as a load of the scenario's own reaches it."""
         ...
 
     @property

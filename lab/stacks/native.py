@@ -36,13 +36,13 @@ READY_S = 30.0
 class ProcessMeter:
     """CPU time of processes that come and go."""
 
-    def __init__(self, pids: Callable[[], dict[str, int]]) -> None:
-        self._pids = pids
+    def __init__(self, seconds: Callable[[], dict[str, float]]) -> None:
+        self._seconds = seconds
         self._meter = CpuMeter()
 
     def look(self) -> tuple[dict[str, float], dict[str, float]]:
         """See `lab.stacks.base.Meter`."""
-        return self._meter.look(self._pids())
+        return self._meter.shares(self._seconds())
 
 
 class NativeStack:
@@ -87,6 +87,11 @@ class NativeStack:
         self.store_url = url or f"redis://127.0.0.1:{self.store_port}/0"
         self.store = Store(self.store_url)
         (folder / "logs").mkdir(parents=True, exist_ok=True)
+
+    @property
+    def web_url(self) -> str:
+        """The storefront's address."""
+        return self.web.base_url
 
     @property
     def owns_store(self) -> bool:
@@ -261,20 +266,20 @@ class NativeStack:
         for child in self._children:
             child.check()
 
-    def pids(self) -> dict[str, int]:
-        """Process ids by name; the server's is called ``store``."""
-        found = {
-            child.name: child.pid
+    def _parts(self) -> dict[str, Child]:
+        """All processes by name; the server's is called ``store``."""
+        return {
+            "store" if child is self._store_child else child.name: child
             for child in (*self._children, *self._loads)
-            if child is not self._store_child
         }
-        if self._store_child:
-            found["store"] = self._store_child.pid
-        return found
+
+    def pids(self) -> dict[str, int]:
+        """Process ids by name."""
+        return {name: child.pid for name, child in self._parts().items()}
 
     def meter(self) -> ProcessMeter:
-        """A new meter of all processes there are at the moment of a look."""
-        return ProcessMeter(self.pids)
+        """A new meter of all processes there are at the moment of a look, loads that ended in their phase included."""
+        return ProcessMeter(lambda: {name: child.cpu_seconds() for name, child in self._parts().items()})
 
     def memory_mb(self) -> dict[str, float]:
         """Resident memory by process tree, and the lab's own."""

@@ -217,11 +217,11 @@ def test_meter_tells_the_busy_from_the_idle(tmp_path: Path, children: list[Child
     idle = python(tmp_path, "idle", "import time; print(1, flush=True); time.sleep(600)")
     children += [busy, idle]
     eventually(lambda: busy.last_words() == idle.last_words() == "1")
-    meter, pids = CpuMeter(), {"busy": busy.pid, "idle": idle.pid}
-    first, _ = meter.look(pids)
+    meter = CpuMeter()
+    first, _ = meter.shares({"busy": busy.cpu_seconds(), "idle": idle.cpu_seconds()})
     assert first["busy"] == first["idle"] == 0.0  # nothing to compare with yet
     time.sleep(0.6)
-    shares, machine = meter.look(pids)
+    shares, machine = meter.shares({"busy": busy.cpu_seconds(), "idle": idle.cpu_seconds()})
     assert shares["busy"] > 10 * shares["idle"]
     assert set(machine) == {"busy", "steal", "others"}
     assert machine["busy"] >= 0.5 * shares["busy"]
@@ -232,10 +232,30 @@ def test_meter_bears_a_process_that_is_gone(tmp_path: Path, children: list[Child
     child = python(tmp_path, "brief", "")
     children.append(child)
     meter = CpuMeter()
-    meter.look({"brief": child.pid})
+    meter.shares({"brief": child.cpu_seconds()})
     child.process.wait(10)
-    assert meter.look({"brief": child.pid})[0]["brief"] == 0.0
+    assert meter.shares({"brief": child.cpu_seconds()})[0]["brief"] == 0.0
     assert memory_mb(child.pid) == 0.0
+
+
+def test_what_began_and_ended_between_two_looks_is_counted(tmp_path: Path, children: list[Child]) -> None:
+    """All of its CPU time, its own child's too, once its end was waited for; the next of that name begins anew."""
+    work = "import time\nwhile time.process_time() < 0.2: pass"
+    meter = CpuMeter()
+    meter.shares({})
+    for _ in range(2):
+        child = python(
+            tmp_path,
+            "brief",
+            f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {work!r}])\n{work}",
+        )
+        children.append(child)
+        began = time.monotonic()
+        assert child.exit_code() == child.exit_code() == 0
+        assert child.cpu_seconds() >= 0.4
+        share = meter.shares({"brief": child.cpu_seconds()})[0]["brief"]
+        assert share * (time.monotonic() - began) >= 0.35
+        meter.shares({})
 
 
 def test_memory_is_that_of_the_whole_tree(tmp_path: Path, children: list[Child]) -> None:
