@@ -20,6 +20,9 @@ from app.fragments import Keyspace, fragment_names
 from app.metrics import StoreTimer
 from app.settings import Settings
 
+PUT_CHUNK = 500
+"""Entries of one user to a transaction in bulk: a longer one would stall bystanders."""
+
 
 class CacheUnavailable(Exception):
     """The store did not do what it was asked: down, too slow, out of memory. The message is one line."""
@@ -101,7 +104,18 @@ class Cache:
 
     def put_users(self, users: Iterable[int]) -> int:
         """Cache and index all usual fragments of ``users``, in bulk; returns how many entries."""
-        names = fragment_names(self._settings.fragments_per_user)
+        return self._put_bulk(fragment_names(self._settings.fragments_per_user), users)
+
+    def put_many(self, user: int, count: int) -> int:
+        """Cache and index the first ``count`` fragments of one user, in bulk; returns how many entries.
+
+        In as many transactions as keep each one short: to fill a giant must not stall bystanders.
+        """
+        names = fragment_names(count)
+        parts = [names[start : start + PUT_CHUNK] for start in range(0, count, PUT_CHUNK)]
+        return sum(self._put_bulk(part, [user]) for part in parts)
+
+    def _put_bulk(self, names: Sequence[str], users: Iterable[int]) -> int:
         template, users = self._template(names, users)
         try:
             connection: Any = self._pool.get_connection()

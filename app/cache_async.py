@@ -135,10 +135,18 @@ class AsyncStore:
         reply = await self._command("SSCAN", key, cursor, "COUNT", count)
         return int(reply[0]), list(reply[1])
 
-    async def unlink_indexed(self, user: int, index: str, members: Sequence[bytes]) -> int:
-        """Delete entries and their index members in one MULTI/EXEC; returns how many entries existed."""
+    async def smembers(self, key: str) -> list[bytes]:
+        """All members of an index set, by one SMEMBERS call that blocks the store for all of the set."""
+        return list(await self._command("SMEMBERS", key))
+
+    async def unlink_indexed(
+        self, user: int, index: str, members: Sequence[bytes], command: str = "UNLINK"
+    ) -> int:
+        """Delete entries (by UNLINK or DEL) and their index members in one MULTI/EXEC, which blocks the store for all
+        of them; returns how many entries existed.
+        """
         entries = [self.keyspace.entry_of(user, member) for member in members]
-        replies = await self._transaction("UNLINK", [("UNLINK", *entries), ("SREM", index, *members)])
+        replies = await self._transaction(command, [(command, *entries), ("SREM", index, *members)])
         return int(replies[0])
 
     async def renew(self, user: int) -> None:

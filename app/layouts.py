@@ -1,7 +1,8 @@
 """How entries are laid out in the store: what a strategy needs of reads and puts, and what happens at a switch.
 
     layout       strategies                 one read          one put                          an invalidation's work
-    entries      scan, keys, exact, index   GET               MULTI SET SADD PEXPIREAT EXEC    see there
+    entries      scan, keys, exact, index,  GET               MULTI SET SADD PEXPIREAT EXEC    see there
+                 index-naive
     hash         hash                       HGET              MULTI HSET PEXPIREAT EXEC        one key
     generation   generation                 GET, then GET     MULTI SET PEXPIREAT EXEC         one number
 

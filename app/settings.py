@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from redis.connection import parse_url
 
-STRATEGY_NAMES = ("scan", "keys", "exact", "index", "hash", "generation")
+STRATEGY_NAMES = ("scan", "keys", "exact", "index", "index-naive", "hash", "generation")
 OWN_LAYOUT = ("hash", "generation")
 """Strategies that need their entries written in a layout of their own (see `app.layouts`)."""
 SCAN_COUNT_MAX = 10_000_000

@@ -232,6 +232,10 @@ class State:
         """Remove a finished event."""
         self._run("DELETE FROM outbox WHERE id = ?", (event_id,))
 
+    def is_pending(self, event_id: int) -> bool:
+        """Whether an accepted event is not finished."""
+        return bool(self._run("SELECT 1 FROM outbox WHERE id = ?", (event_id,)))
+
     def pending(self) -> int:
         """How many accepted events are not finished."""
         return int(self._run("SELECT count(*) FROM outbox")[0][0])

@@ -23,6 +23,8 @@ from app.state import State, StateError
 BODY_MAX = 4096
 EVENT_TYPES = ("order", "profile", "price")
 TARGET_MAX = 100_000_000
+FRAGMENTS_MAX = 1_000_000
+EVENT_ID_MAX = 2**63 - 1
 WARMER_SILENT_SECONDS = 5.0
 _OUTBOX = {
     "messaging.operation.name": "send",
@@ -136,8 +138,27 @@ def _add_fragments(app: Flask, settings: Settings, state: State, layouts: Layout
         response.headers["Cache-Status"] = "shop; hit" if result == "hit" else f"shop; fwd={result}"
         return response
 
+    @app.put("/users/<user>/fragments")
+    def fragments(user: str) -> Response:
+        """Cache so many fragments of a user at once, as if somebody had asked for each."""
+        number = _user(user)
+        body = _body()
+        _only(body, "count")
+        count = _whole(body.get("count"), "count", 1, FRAGMENTS_MAX)
+        try:
+            layouts.at(state.invalidation()).put_many(number, count)
+        except CacheUnavailable as error:
+            raise Problem(503, f"the store does not take them: {error}") from None
+        return _json({"user": number, "count": count})
+
 
 def _add_events(app: Flask, state: State) -> None:
+    @app.get(f"/users/<user>/events/<int(max={EVENT_ID_MAX}):event_id>")
+    def event_state(user: str, event_id: int) -> Response:
+        """Whether an accepted event is done; one that never was accepted is too."""
+        _user(user)
+        return _json({"event": event_id, "state": "pending" if state.is_pending(event_id) else "done"})
+
     @app.post("/users/<user>/events")
     def event(user: str) -> tuple[Response, int]:
         number = _user(user)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from app.cache_async import AsyncStore
 from app.settings import STRATEGY_NAMES
-from app.strategies import exact, generation, hash, index, keys, scan
+from app.strategies import exact, generation, hash, index, index_naive, keys, scan
 
 Strategy = Callable[[AsyncStore, int, Sequence[str], int], Awaitable[int]]
 """(store, user, areas, scan_count) -> number of keys deleted."""
@@ -16,6 +16,7 @@ STRATEGIES: dict[str, Strategy] = {
     "keys": keys.invalidate,
     "exact": exact.invalidate,
     "index": index.invalidate,
+    "index-naive": index_naive.invalidate,
     "hash": hash.invalidate,
     "generation": generation.invalidate,
 }

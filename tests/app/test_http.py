@@ -115,6 +115,49 @@ def test_bad_event_is_refused(
     assert state.pending() == 0
 
 
+def test_many_fragments_are_cached_at_once(web: FlaskClient, store: StoreServer) -> None:
+    """As many as asked, each then a hit with the body that a read would have made."""
+    asked = web.get("/users/8/fragments/page-100").json
+    assert web.put("/users/7/fragments", json={"count": 1000}).json == {"user": 7, "count": 1000}
+    assert len(store.client().keys("shop:r1:user:7:*")) == 1000
+    reply = web.get("/users/7/fragments/page-100")
+    assert reply.headers["Cache-Status"] == "shop; hit"
+    assert reply.json is not None
+    assert asked is not None
+    assert reply.json["body"] == asked["body"].replace("8/", "7/")
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"count": 0}, {"count": 1_000_001}, {"count": 1.5}, {"count": None}, {"count": 1, "x": 1}]
+)
+def test_bad_count_of_fragments(web: FlaskClient, store: StoreServer, body: dict[str, Any]) -> None:
+    """400, and nothing is cached."""
+    assert is_problem(web.put("/users/7/fragments", json=body), 400)
+    assert store.client().dbsize() == 0
+
+
+def test_many_fragments_need_the_store(tmp_path: Path, state: State) -> None:
+    """503 where it is not there, and 404 for nobody."""
+    down = Settings(store_url=f"redis://127.0.0.1:{free_port()}/0", state_dir=tmp_path)
+    client = create_app(down, state, Cache(down)).test_client()
+    assert is_problem(client.put("/users/7/fragments", json={"count": 1}), 503)
+    assert is_problem(client.put("/users/0/fragments", json={"count": 1}), 404)
+
+
+def test_an_event_is_pending_until_it_is_done(web: FlaskClient, state: State) -> None:
+    """Its number says which; of one that never was there is nothing to wait for."""
+    reply = web.post("/users/9/events", json={"type": "order"}).json
+    assert reply is not None
+    number = reply["event"]
+    assert web.get(f"/users/9/events/{number}").json == {"event": number, "state": "pending"}
+    (event,) = state.claim("test")
+    assert web.get(f"/users/9/events/{number}").json == {"event": number, "state": "pending"}
+    state.done(event.id)
+    assert web.get(f"/users/9/events/{number}").json == {"event": number, "state": "done"}
+    assert is_problem(web.get(f"/users/x/events/{number}"), 404)
+    assert is_problem(web.get("/users/9/events/" + "9" * 30), 404)
+
+
 def test_event_is_accepted_without_the_store(tmp_path: Path, state: State) -> None:
     """202 depends on the outbox only: it is given while no store exists, and the event is in the outbox."""
     down = Settings(store_url=f"redis://127.0.0.1:{free_port()}/0", state_dir=tmp_path)

@@ -66,7 +66,7 @@ class GatedStore(AsyncStore):
 class TornStore(GatedStore):
     """A wrong one: deletes entries and members in two calls instead of one transaction."""
 
-    async def unlink_indexed(self, user: int, index: str, names: Any) -> int:
+    async def unlink_indexed(self, user: int, index: str, names: Any, command: str = "UNLINK") -> int:
         deleted = await self.unlink([self.keyspace.entry_of(user, name) for name in names])
         await self._command("SREM", index, *names)
         return deleted

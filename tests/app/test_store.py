@@ -128,6 +128,36 @@ def test_giant_index_set_goes_in_chunks(settings: Settings, cache: Cache, store:
     assert max(sizes) <= 502
 
 
+def test_giant_index_set_goes_at_once(settings: Settings, cache: Cache, store: StoreServer) -> None:
+    """Under `index-naive` the same user is one SMEMBERS, one DEL and one SREM, whatever the size."""
+    assert cache.put_many(3, 5000) == 5000
+    raw = store.client()
+    raw.config_resetstat()
+    assert invalidate(settings, "index-naive", 3) == 5000
+    made = calls(raw)
+    assert made.get("smembers", 0) in (2, 3)  # live buckets
+    assert (made["del"], made["srem"]) == (1, 1)
+    assert not {"scan", "keys", "sscan"} & set(made)
+    assert raw.dbsize() == 0
+
+
+def test_many_puts_equal_single_ones_and_stall_nobody(
+    settings: Settings, cache: Cache, store: StoreServer
+) -> None:
+    """All of a user's fragments, cached in transactions of 500 at most, with their index."""
+    raw = store.client()
+    raw.config_resetstat()
+    assert cache.put_many(77, 1203) == 1203
+    assert calls(raw)["exec"] == 3
+    names = fragment_names(1203)
+    entries = [cache.keyspace.entry(77, name) for name in names]
+    assert raw.mget(entries) == [render(77, name, settings.value_bytes) for name in names]
+    index = cache.keyspace.index(77, cache.keyspace.bucket(cache.now()))
+    assert raw.smembers(index) == {cache.keyspace.member(name) for name in names}
+    assert invalidate(settings, "index", 77) == 1203
+    assert raw.dbsize() == 0
+
+
 def test_bulk_equals_single_puts(settings: Settings, store: StoreServer) -> None:
     """Bulk writing leaves the same keys, values, index and expiry times as one put at a time, at every id
     length.
@@ -247,6 +277,8 @@ def test_connecting_needs_no_handshake(binary: str | None) -> None:
             "sscan",
             "keys",
             "unlink",
+            "smembers",
+            "del",
             "srem",
             "incrby",
         }

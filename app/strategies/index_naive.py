@@ -1,0 +1,26 @@
+"""`index-naive`: read the user's index sets whole, and delete everything they name at once. The cure's second act.
+
+Cost, with M entries of the user: for each of the two live time buckets one round trip of SMEMBERS, and one of MULTI;
+DEL; SREM; EXEC. Server work is O(M) as under `index`, but in two pieces, however large M is: nobody else is served
+during either. A user of ordinary size is as well invalidated by it as by `index`; one giant set stalls everybody.
+
+Nothing is lost, for the same reason as under `index`: entries and memberships go together.
+"""
+
+from collections.abc import Sequence
+
+from app.cache_async import AsyncStore, together
+
+
+async def invalidate(store: AsyncStore, user: int, areas: Sequence[str], scan_count: int) -> int:
+    """Delete the user's entries in ``areas``, those of each live bucket at once."""
+    starts = tuple(f"{area}-".encode() for area in areas)
+    buckets = store.keyspace.live_buckets(store.clock())
+    return await together(*(_sweep(store, user, bucket, starts) for bucket in buckets))
+
+
+async def _sweep(store: AsyncStore, user: int, bucket: int, starts: tuple[bytes, ...]) -> int:
+    index = store.keyspace.index(user, bucket)
+    members = await store.smembers(index)
+    wanted = [member for member in members if member.partition(b":")[2].startswith(starts)]
+    return await store.unlink_indexed(user, index, wanted, "DEL") if wanted else 0

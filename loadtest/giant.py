@@ -1,0 +1,142 @@
+"""One user with very much cached, invalidated again and again: by the storefront's own events, and nothing else.
+
+`python -m loadtest.giant --storefront http://127.0.0.1:8000 --entries 100000` prints a JSON line for each round (t,
+round, entries, fill_s, invalidation_s), and a last one that holds the `figures`:
+
+    entries             of the user
+    rounds              how many times they were cached and invalidated
+    fill_s              how long it took to cache them, the median
+    invalidation_s      from the event to its end, the median (to 10 ms, for it is asked so often)
+
+In each round the storefront caches the user's entries in bulk (in transactions short enough to stall nobody), accepts
+an event, and is asked until the event is done. Rounds begin `--every` seconds apart, or when the one before is done.
+Ends after the round that is under way on SIGTERM, or with `--until-stdin-ends` at the end of stdin: exit code 0, none
+of its entries left. Bad arguments: 2. A storefront that refuses or is gone: 3. (--url, which all loads know, is not
+used.)
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import statistics
+import sys
+from argparse import ArgumentTypeError
+from time import monotonic, perf_counter, sleep, time
+from urllib.parse import urlsplit
+
+from loadtest.arguments import Parser, number
+from loadtest.running import ANSWER_S, Ending, LoadFailed, run_load, say
+from loadtest.wire import ConnectionLost
+
+USER = 999_999_999
+"""By default: beyond those that the rest of the load asks about."""
+MOST_ENTRIES = 1_000_000
+ASK_SECONDS = 0.01
+
+
+class Storefront:
+    """One connection to the storefront. Raises `LoadFailed` for a refusal, `ConnectionLost` where it is gone."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._name = f"the storefront at {host}:{port}"
+        self._line = http.client.HTTPConnection(host, port, timeout=ANSWER_S)
+
+    def ask(self, method: str, path: str, body: object = None) -> dict[str, object]:
+        """The JSON answer."""
+        text = None if body is None else json.dumps(body)
+        try:
+            self._line.request(method, path, text, {"Content-Type": "application/json"})
+            answer = self._line.getresponse()
+            content = json.loads(answer.read())
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise ConnectionLost(f"{self._name} does not answer {method} {path}: {error}") from None
+        if answer.status >= 400 or not isinstance(content, dict):
+            detail = content.get("detail", "") if isinstance(content, dict) else content
+            raise LoadFailed(f"{self._name} refuses {method} {path}: {detail}")
+        return content
+
+
+class Giant:
+    """A user, and what is cached for it."""
+
+    def __init__(self, storefront: Storefront, user: int, entries: int) -> None:
+        self._storefront, self._user, self._entries = storefront, user, entries
+        self._fills: list[float] = []
+        self._invalidations: list[float] = []
+
+    def run(self, rounds: int, seconds: float, every: float, ending: Ending) -> dict[str, float]:
+        """At least so many rounds, for at least so long; the figures."""
+        end = monotonic() + seconds
+        while not ending.asked and (len(self._fills) < rounds or monotonic() < end):
+            due = monotonic() + every
+            self._round()
+            while (left := due - monotonic()) > 0 and not ending.asked:
+                sleep(min(left, 0.05))
+        figures: dict[str, float] = {"entries": self._entries, "rounds": len(self._fills)}
+        if self._fills:
+            figures["fill_s"] = statistics.median(self._fills)
+            figures["invalidation_s"] = statistics.median(self._invalidations)
+        return figures
+
+    def _round(self) -> None:
+        began = perf_counter()
+        self._storefront.ask("PUT", f"/users/{self._user}/fragments", {"count": self._entries})
+        filled = perf_counter()
+        accepted = self._storefront.ask("POST", f"/users/{self._user}/events", {"type": "order"})["event"]
+        while True:
+            state = self._storefront.ask("GET", f"/users/{self._user}/events/{accepted}")["state"]
+            if state == "done":
+                break
+            if perf_counter() - filled > ANSWER_S:
+                raise LoadFailed(f"event {accepted} is not done after {ANSWER_S:g} s")
+            sleep(ASK_SECONDS)
+        self._fills.append(filled - began)
+        self._invalidations.append(perf_counter() - filled)
+        say(
+            {
+                "t": time(),
+                "round": len(self._fills),
+                "entries": self._entries,
+                "fill_s": self._fills[-1],
+                "invalidation_s": self._invalidations[-1],
+            }
+        )
+
+
+def address(text: str) -> tuple[str, int]:
+    """Host and port of an http:// URL."""
+    parts = urlsplit(text)
+    try:
+        port = parts.port or 80
+    except ValueError:
+        port = 0
+    if parts.scheme != "http" or not parts.hostname or not port or parts.path.strip("/"):
+        raise ArgumentTypeError(f"not an http://host:port address: {text}")
+    return parts.hostname, port
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run it; the exit code."""
+    parser = Parser("giant", "One user with very much cached; one JSON line a round.")
+    parser.add_argument(
+        "--storefront", type=address, required=True, help="its base URL: http://127.0.0.1:8000"
+    )
+    parser.add_argument("--user", type=number(1, 10**9, int), default=USER, help=f"whose entries ({USER})")
+    parser.add_argument(
+        "--entries", type=number(1, MOST_ENTRIES, int), default=100_000, help="of the user (100000)"
+    )
+    parser.add_argument("--rounds", type=number(1, 10_000, int), default=3, help="at least (3)")
+    parser.add_argument("--seconds", type=number(0, 86_400), default=0.0, help="go on for so long (0)")
+    parser.add_argument("--every", type=number(0, 3_600), default=0.0, help="a round so often, in s (0)")
+    options = parser.parse_args(arguments)
+
+    def work(ending: Ending) -> dict[str, float]:
+        giant = Giant(Storefront(*options.storefront), options.user, options.entries)
+        return giant.run(options.rounds, options.seconds, options.every, ending)
+
+    return run_load(parser.prog, work, options.until_stdin_ends)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
