@@ -1,0 +1,126 @@
+"""Claims about deleting many keys: what round trips cost, and what sparing all of them costs the bystanders.
+
+Figures are those of `loadtest.deletes`; phases of the arm ``rtt`` delete in all ways at one round-trip time, those of
+the arm ``chunks`` in one way and one size of chunk.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from lab.claims.base import Claim, Finding, Missing, need_arm, need_p99, need_phase
+from lab.runfolder import PhaseRecord, Run
+
+
+def _figure(phase: PhaseRecord, name: str) -> float:
+    if name not in phase.figures:
+        raise Missing(f"the load of {phase.id!r} did not measure {name}")
+    return phase.figures[name]
+
+
+def _by_rtt(run: Run) -> list[PhaseRecord]:
+    return sorted(need_arm(run, "rtt", 2), key=lambda phase: phase.params["rtt_ms"])
+
+
+def pipelining_pays(times: float) -> Claim:
+    """Without any network a pipeline still spares two context switches and two system calls a key on either side."""
+
+    def check(run: Run) -> Finding:
+        near = _by_rtt(run)[0]
+        one, many = _figure(near, "one_by_one_keys_per_s"), _figure(near, "pipelined_keys_per_s")
+        return Finding(
+            many / one >= times,
+            f"{many / one:.1f} × on loopback ({one:,.0f} → {many:,.0f} keys a second)",
+            {"ratio": many / one, "one_by_one_per_s": one, "pipelined_per_s": many},
+        )
+
+    return Claim(
+        "pipeline-pays",
+        "on loopback, pipelined DELs delete several times as many keys a second as one DEL after the other",
+        f"≥ {times:g} ×",
+        check,
+    )
+
+
+def gain_grows(step: float) -> Claim:
+    """The longer the round trip, the more is gained by sparing it: what sets waiting apart from work."""
+
+    def check(run: Run) -> Finding:
+        phases = _by_rtt(run)
+        gains = [_figure(phase, "pipelined_gain_x") for phase in phases]
+        smallest = min(later / earlier for earlier, later in pairwise(gains))
+        said = ", ".join(
+            f"{gain:,.0f} × at {phase.params['rtt_ms']:g} ms"
+            for phase, gain in zip(phases, gains, strict=True)
+        )
+        return Finding(smallest >= step, said, {"smallest_step": smallest, "largest_gain": max(gains)})
+
+    return Claim(
+        "gain-grows",
+        "the gain of a pipeline grows with the round-trip time",
+        f"by ≥ {step:g} × at each step from 0 to 5 ms",
+        check,
+    )
+
+
+def variadic_first(times: float) -> Claim:
+    """One command for many keys spares the server the commands too, not only the round trips."""
+
+    def check(run: Run) -> Finding:
+        leads = {}
+        for phase in _by_rtt(run):
+            rival = max(_figure(phase, "pipelined_keys_per_s"), _figure(phase, "one_by_one_keys_per_s"))
+            leads[phase.params["rtt_ms"]] = _figure(phase, "variadic_keys_per_s") / rival
+        said = ", ".join(f"{lead:.2f} × at {rtt:g} ms" for rtt, lead in leads.items())
+        return Finding(
+            min(leads.values()) >= times,
+            f"against the better of the two: {said}",
+            {"least": min(leads.values())},
+        )
+
+    return Claim(
+        "variadic-first",
+        "a variadic UNLINK is faster than both at each round-trip time",
+        f"≥ {times:g} × the better of the two",
+        check,
+    )
+
+
+def stalls(claim_id: str, statement: str, all_at_once: str, gentle: str, times: float) -> Claim:
+    """Bystanders wait a multiple of what they wait in the phase `gentle` while `all_at_once` is measured."""
+
+    def check(run: Run) -> Finding:
+        worse, better = need_phase(run, all_at_once), need_phase(run, gentle)
+        high, low = need_p99(run, worse), need_p99(run, better)
+        return Finding(
+            high / low >= times,
+            f"p99 of bystanders {high:.1f} ms against {low:.2f} ms: {high / low:.1f} ×",
+            {"ratio": high / low, "high_ms": high, "low_ms": low},
+        )
+
+    return Claim(claim_id, statement, f"p99 ≥ {times:g} ×", check)
+
+
+def chunks_keep_the_speed(chunked: str, whole: str, share: float, times: float) -> Claim:
+    """Most of the gain is made by the first hundreds of keys to a call.
+
+    Of a run in which nothing is gained by the whole there would be nothing to keep: so the chunks must also be several
+    `times` as fast as one key after the other.
+    """
+
+    def check(run: Run) -> Finding:
+        one = _figure(_by_rtt(run)[0], "one_by_one_keys_per_s")
+        some = _figure(need_phase(run, chunked), "keys_per_s")
+        all_ = _figure(need_phase(run, whole), "keys_per_s")
+        return Finding(
+            some >= share * all_ and some >= times * one,
+            f"{some / all_:.0%} of the speed of all in one call, {some / one:.1f} × one by one",
+            {"share": some / all_, "over_one_by_one": some / one},
+        )
+
+    return Claim(
+        "chunks-keep-speed",
+        "an UNLINK of a thousand keys at a time keeps the speed of one UNLINK of all",
+        f"≥ {share:.0%} of it, and ≥ {times:g} × one by one",
+        check,
+    )

@@ -1,0 +1,105 @@
+"""A link with a round-trip time of its own: a TCP relay that holds every byte for half of it, each way.
+
+`python -m loadtest.delay --url redis://127.0.0.1:6379 --rtt-ms 1` prints one JSON line that says on which port of
+127.0.0.1 it listens, and relays until SIGTERM, SIGINT, or with `--until-stdin-ends` the end of stdin: exit code 0.
+Bad arguments: 2. A server that cannot be reached closes the connection that wanted it.
+
+What it models is latency alone: what was read at time t is written at t + RTT/2, in its order, however much is on
+its way. A real network also has a bandwidth, a window that opens slowly, and losses; with those a long pipeline gains
+less. The relay's own work (two wake-ups each way) comes on top: measure the round trip of a PING through it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import socket
+import sys
+import threading
+import time
+from queue import SimpleQueue
+
+from loadtest.arguments import Parser, number, stop_with_stdin
+from loadtest.quiet import become_quiet
+from loadtest.wire import Server
+
+READ_BYTES = 256 * 1024
+LONGEST_MS = 1_000.0
+Held = SimpleQueue[tuple[float, bytes]]
+
+
+def relay(server: Server, half_s: float) -> int:
+    """Listen on a free port of 127.0.0.1 and relay each connection to the server, in threads; the port.
+
+    Threads inherit the timer slack of the one that calls this (`become_quiet`).
+    """
+    listener = socket.create_server(("127.0.0.1", 0))
+    threading.Thread(target=_accept, args=(listener, server, half_s), daemon=True).start()
+    port: int = listener.getsockname()[1]
+    return port
+
+
+def _accept(listener: socket.socket, server: Server, half_s: float) -> None:
+    while True:
+        near, _ = listener.accept()
+        try:
+            far = socket.create_connection((server.host, server.port))
+        except OSError:
+            near.close()
+            continue
+        for source, sink in ((near, far), (far, near)):
+            source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            held: Held = SimpleQueue()
+            threading.Thread(target=_take, args=(source, held, half_s), daemon=True).start()
+            threading.Thread(target=_give, args=(held, sink), daemon=True).start()
+
+
+def _take(source: socket.socket, held: Held, half_s: float) -> None:
+    """Note of all that comes when it is due at the other end; nothing (b"") ends the stream."""
+    data = b"."
+    while data:
+        try:
+            data = source.recv(READ_BYTES)
+        except OSError:
+            data = b""
+        held.put((time.monotonic() + half_s, data))
+
+
+def _give(held: Held, sink: socket.socket) -> None:
+    while True:
+        due, data = held.get()
+        if (left := due - time.monotonic()) > 0:
+            time.sleep(left)
+        try:
+            if not data:
+                sink.shutdown(socket.SHUT_WR)
+                return
+            sink.sendall(data)
+        except OSError:  # that end is gone, and what is on its way there with it
+            with contextlib.suppress(OSError):
+                sink.close()
+            return
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Relay until told to end; the exit code."""
+    parser = Parser("delay", "A TCP relay with a round-trip time; one JSON line that says where it listens.")
+    parser.add_argument(
+        "--rtt-ms", type=number(0, LONGEST_MS), default=1.0, help="round-trip time to add, in ms (1)"
+    )
+    options = parser.read(arguments)
+    ended = threading.Event()
+    for ending in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(ending, lambda *_: ended.set())
+    if options.until_stdin_ends:
+        threading.Thread(target=stop_with_stdin, args=(ended.set,), name="leash", daemon=True).start()
+    become_quiet()
+    with contextlib.suppress(BrokenPipeError):
+        print(json.dumps({"port": relay(options.url, options.rtt_ms / 2000)}), flush=True)
+    ended.wait()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

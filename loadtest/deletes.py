@@ -1,0 +1,222 @@
+"""Deletes many keys in several ways, and measures how many a second each way manages.
+
+`python -m loadtest.deletes --url redis://127.0.0.1:6379 --keys 100000` prints a JSON line for each measurement (t,
+round, way, chunk, deleted, seconds, keys_per_s), and a last one that holds the `figures`:
+
+    WAY_keys_per_s      keys deleted a second in the best of the rounds (what disturbs one only makes it longer)
+    WAY_s               how long one deletion of all of its keys took, the best again
+    WAY_gain_x          WAY_keys_per_s / one_by_one_keys_per_s, where both were measured
+    keys_per_s          the same as WAY_keys_per_s, where only one way was asked for
+    round_trip_ms       of a PING on the connection that deletes, the median: what --rtt-ms really comes to
+    rounds, keys, one_by_one_keys
+
+Ways (all by the same client, a blocking socket with hiredis; a chunk is sent, all of its replies are awaited, then the
+next):
+
+    one_by_one          DEL key, wait for the reply, DEL the next
+    pipelined           as many DELs as a chunk holds, one behind the other, then their replies
+    transaction         the same between MULTI and EXEC, as many clients' pipelines are unless told otherwise
+    variadic            UNLINK key key key ..., as many as a chunk holds
+
+Each measurement writes keys of its own first (200-byte values, on a direct connection) and deletes them all. With
+--rtt-ms the deletions go through a relay (`loadtest.delay`) that models latency and nothing else. Ends on SIGTERM, or
+with `--until-stdin-ends` at the end of stdin: exit code 0, its keys removed. Bad arguments: 2. A server that refuses or
+is gone: 3.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import statistics
+import subprocess
+import sys
+from argparse import ArgumentTypeError
+from collections.abc import Iterator
+from dataclasses import replace
+from time import monotonic, perf_counter, time
+
+from loadtest.arguments import Parser, number, word
+from loadtest.running import Ending, LoadFailed, ask, connect, run_load, say
+from loadtest.wire import Server, command
+
+WAYS = ("one_by_one", "pipelined", "transaction", "variadic")
+MOST_KEYS = 10_000_000
+WRITE_CHUNK = 1_000
+VALUE = "d" * 200
+KEY_TTL_SECONDS = 3600
+PINGS = 50
+
+
+def requests(way: str, keys: list[str]) -> list[bytes]:
+    """The commands that delete a chunk of keys."""
+    if way == "variadic":
+        return [command("UNLINK", *keys)]
+    deletes = [command("DEL", key) for key in keys]
+    return [command("MULTI"), *deletes, command("EXEC")] if way == "transaction" else deletes
+
+
+def deleted(way: str, replies: list[object]) -> int:
+    """How many keys the replies to `requests` say were deleted."""
+    counts = replies[-1] if way == "transaction" else replies
+    if not isinstance(counts, list):
+        raise LoadFailed(f"EXEC did nothing: {counts}")
+    return sum(count for count in counts if isinstance(count, int))
+
+
+@contextlib.contextmanager
+def delayed(server: Server, rtt_ms: float) -> Iterator[Server]:
+    """The server behind a relay with that round-trip time; without one, the server itself."""
+    if not rtt_ms:
+        yield server
+        return
+    words = [sys.executable, "-m", "loadtest.delay", "--rtt-ms", str(rtt_ms), "--until-stdin-ends"]
+    address = f"redis://{f'[{server.host}]' if ':' in server.host else server.host}:{server.port}"
+    words += ["--url", address]  # without a password: the relay does not sign in
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as relay:
+        assert relay.stdin is not None
+        assert relay.stdout is not None
+        try:
+            line = relay.stdout.readline()
+            if not line:
+                raise LoadFailed("the relay that delays did not start")
+            yield replace(server, host="127.0.0.1", port=int(json.loads(line)["port"]))
+        finally:
+            relay.stdin.close()  # its leash: it ends
+
+
+class Deletes:
+    """All ways, round after round."""
+
+    def __init__(self, ways: list[str], keys: int, one_by_one_keys: int, chunk: int, prefix: str) -> None:
+        """`chunk`: keys that are deleted before a reply is awaited; 0 is all of them."""
+        self._ways, self._prefix = ways, prefix
+        self._keys, self._few, self._chunk = keys, one_by_one_keys, chunk
+        self._rates: dict[str, list[float]] = {way: [] for way in ways}
+        self._times: dict[str, list[float]] = {way: [] for way in ways}
+
+    def run(
+        self, server: Server, rtt_ms: float, rounds: int, seconds: float, ending: Ending
+    ) -> dict[str, float]:
+        """At least so many rounds, for at least so long; the figures."""
+        with delayed(server, rtt_ms) as far, connect(server) as direct, connect(far) as line:
+            trips = []
+            for _ in range(PINGS):
+                began = perf_counter()
+                ask(line, command("PING"))
+                trips.append(perf_counter() - began)
+            end, done = monotonic() + seconds, 0
+            while not ending.asked and (done < rounds or monotonic() < end):
+                done += 1
+                for way in self._ways:
+                    self._measure(way, done, direct, line, ending)
+                    if ending.asked:
+                        break
+        return self._figures(done, statistics.median(trips))
+
+    def _measure(
+        self, way: str, round_number: int, direct: socket.socket, line: socket.socket, ending: Ending
+    ) -> None:
+        count = self._few if way == "one_by_one" else self._keys
+        keys = [f"{self._prefix}:{number}" for number in range(count)]
+        chunk = 1 if way == "one_by_one" else self._chunk or count
+        for start in range(0, count, WRITE_CHUNK):
+            part = keys[start : start + WRITE_CHUNK]
+            ask(direct, *(command("SET", key, VALUE, "EX", KEY_TTL_SECONDS) for key in part))
+        gone, began = 0, perf_counter()
+        for start in range(0, count, chunk):
+            gone += deleted(way, ask(line, *requests(way, keys[start : start + chunk])))
+            if ending.asked:
+                break
+        took = perf_counter() - began
+        if ending.asked:  # half of a measurement is none
+            self._remove(keys, direct)
+            return
+        if gone != count:
+            raise LoadFailed(f"only {gone} of {count} keys were there to be deleted")
+        self._rates[way].append(gone / took)
+        self._times[way].append(took)
+        say(
+            {
+                "t": time(),
+                "round": round_number,
+                "way": way,
+                "chunk": chunk,
+                "deleted": gone,
+                "seconds": took,
+                "keys_per_s": gone / took,
+            }
+        )
+
+    @staticmethod
+    def _remove(keys: list[str], direct: socket.socket) -> None:
+        for start in range(0, len(keys), WRITE_CHUNK):
+            ask(direct, command("UNLINK", *keys[start : start + WRITE_CHUNK]))
+
+    def _figures(self, rounds: int, round_trip_s: float) -> dict[str, float]:
+        figures: dict[str, float] = {
+            "rounds": rounds,
+            "keys": self._keys,
+            "one_by_one_keys": self._few,
+            "round_trip_ms": round_trip_s * 1000,
+        }
+        rates = {way: max(values) for way, values in self._rates.items() if values}
+        for way, rate in rates.items():
+            figures[f"{way}_keys_per_s"] = rate
+            figures[f"{way}_s"] = min(self._times[way])
+            if way != "one_by_one" and "one_by_one" in rates:
+                figures[f"{way}_gain_x"] = rate / rates["one_by_one"]
+        if len(rates) == 1:
+            figures["keys_per_s"] = next(iter(rates.values()))
+        return figures
+
+
+def _ways(text: str) -> list[str]:
+    found = text.split(",")
+    for way in found:
+        if way not in WAYS:
+            raise ArgumentTypeError(f"no such way: {way} (there are {', '.join(WAYS)})")
+    return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run it; the exit code."""
+    parser = Parser("deletes", "Deletes keys in several ways; one JSON line a measurement.")
+    parser.add_argument(
+        "--ways",
+        type=_ways,
+        default=["one_by_one", "pipelined", "variadic"],
+        help="one_by_one, pipelined, transaction, variadic: some, with commas (all but transaction)",
+    )
+    parser.add_argument(
+        "--keys", type=number(1, MOST_KEYS, int), default=100_000, help="to delete in each round (100000)"
+    )
+    parser.add_argument(
+        "--one-by-one-keys",
+        type=number(1, MOST_KEYS, int),
+        default=10_000,
+        help="fewer for one_by_one, which takes a round trip each: its rate is what counts (10000)",
+    )
+    parser.add_argument(
+        "--chunk", type=number(0, MOST_KEYS, int), default=0, help="keys to a chunk; 0: all in one (0)"
+    )
+    parser.add_argument(
+        "--rtt-ms", type=number(0, 1_000), default=0.0, help="round-trip time to add, in ms; 0: direct (0)"
+    )
+    parser.add_argument("--rounds", type=number(1, 10_000, int), default=3, help="at least (3)")
+    parser.add_argument("--seconds", type=number(0, 86_400), default=0.0, help="go on for so long (0)")
+    parser.add_argument(
+        "--prefix", type=word, default="deletes", help="own keys are PREFIX:0, PREFIX:1 ... (deletes)"
+    )
+    options = parser.read(arguments)
+
+    def work(ending: Ending) -> dict[str, float]:
+        load = Deletes(options.ways, options.keys, options.one_by_one_keys, options.chunk, options.prefix)
+        return load.run(options.url, options.rtt_ms, options.rounds, options.seconds, ending)
+
+    return run_load(parser.prog, work, options.until_stdin_ends)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,213 @@
+"""The load that deletes, and the relay that delays, against a real server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loadtest.delay import relay
+from loadtest.wire import Server as Address
+
+PATIENCE = 60.0
+WAYS = ("one_by_one", "pipelined", "transaction", "variadic")
+
+
+@pytest.fixture
+def run(repository: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start `python -m loadtest.deletes`; what still runs in the end is ended."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "loadtest.deletes", *arguments],
+                cwd=repository,
+                env={**os.environ, **environment},
+                text=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        )
+        return started[-1]
+
+    yield start
+    for each in started:
+        if each.poll() is None:
+            each.kill()
+        each.communicate()
+
+
+def lines(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
+    """All it says to its end, which must be a good one."""
+    output, complaints = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, complaints
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def calls(server: Any) -> dict[str, int]:
+    """Commands the server executed."""
+    return {name[8:]: row["calls"] for name, row in server.client().info("commandstats").items()}
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """Wait until it holds."""
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("way", "chunk", "expected"),
+    [
+        ("one_by_one", 0, {"del": 250, "unlink": 0, "exec": 0}),
+        ("pipelined", 0, {"del": 250, "unlink": 0, "exec": 0}),
+        ("pipelined", 100, {"del": 250, "unlink": 0, "exec": 0}),
+        ("transaction", 100, {"del": 250, "unlink": 0, "exec": 3}),
+        ("variadic", 100, {"del": 0, "unlink": 3, "exec": 0}),
+        ("variadic", 0, {"del": 0, "unlink": 1, "exec": 0}),
+    ],
+)
+def test_each_way_deletes_all_in_the_commands_it_promises(
+    server: Any, run: Any, way: str, chunk: int, expected: dict[str, int]
+) -> None:
+    """Every key is gone, by so many commands; another's keys stay."""
+    server.client().set("deletes-not:1", "stays")
+    said = lines(run("--url", server.url, "--ways", way, "--keys", "250", "--one-by-one-keys", "250",
+                     "--chunk", str(chunk), "--rounds", "1"))  # fmt: skip
+    assert [line["deleted"] for line in said[:-1]] == [250]
+    made = calls(server)
+    assert {name: made.get(name, 0) for name in expected} == expected
+    assert server.client().keys("*") == ["deletes-not:1"]
+
+
+def test_figures_hold_every_way_and_what_it_gains(server: Any, run: Any) -> None:
+    """The best of the measurements, and the gain between them; one by one on fewer keys."""
+    words = ("--ways", ",".join(WAYS), "--keys", "400", "--one-by-one-keys", "40", "--rounds", "3")
+    *measured, last = lines(run(*words, PROBE_URL=server.url))
+    assert len(measured) == 3 * len(WAYS)
+    figures = last["figures"]
+    for way in WAYS:
+        mine = [line for line in measured if line["way"] == way]
+        assert {line["deleted"] for line in mine} == {40 if way == "one_by_one" else 400}
+        assert figures[f"{way}_keys_per_s"] == max(line["keys_per_s"] for line in mine)
+    ratio = figures["pipelined_keys_per_s"] / figures["one_by_one_keys_per_s"]
+    assert figures["pipelined_gain_x"] == pytest.approx(ratio)
+    assert figures["rounds"] == 3
+    assert "keys_per_s" not in figures
+
+
+def test_an_added_round_trip_is_waited_for_once_a_reply(server: Any, run: Any) -> None:
+    """20 replies take 20 round trips or longer one by one, and one pipeline of 20 takes less than half of that."""
+    said = lines(run("--url", server.url, "--ways", "one_by_one,pipelined", "--keys", "20",
+                     "--one-by-one-keys", "20", "--rtt-ms", "20", "--rounds", "1"))  # fmt: skip
+    figures = said[-1]["figures"]
+    assert figures["round_trip_ms"] >= 20
+    assert figures["one_by_one_s"] >= 20 * 0.020
+    assert 0.020 <= figures["pipelined_s"] < figures["one_by_one_s"] / 2
+
+
+def test_a_relay_delays_and_keeps_order_and_amount(server: Any) -> None:
+    """A few megabytes come back whole and in order, no sooner than a round trip later; the end is passed on."""
+    echo = socket.create_server(("127.0.0.1", 0))
+
+    def answer() -> None:
+        connection, _ = echo.accept()
+        while data := connection.recv(65536):
+            connection.sendall(data)
+        connection.close()
+
+    threading.Thread(target=answer, daemon=True).start()
+    port = relay(Address("127.0.0.1", echo.getsockname()[1]), 0.03)
+    sent = bytes(range(251)) * 12_000
+    with socket.create_connection(("127.0.0.1", port), PATIENCE) as line:
+        began = time.monotonic()
+        threading.Thread(
+            target=lambda: (line.sendall(sent), line.shutdown(socket.SHUT_WR)), daemon=True
+        ).start()
+        got = line.recv(65536)
+        assert time.monotonic() - began >= 0.06
+        while data := line.recv(65536):
+            got += data
+    assert got == sent
+
+
+def test_a_relay_to_nowhere_closes_the_connection(unused_port: int) -> None:
+    """Whoever connects is told by the end of the stream, and the next one too."""
+    port = relay(Address("127.0.0.1", unused_port), 0.0)
+    for _ in range(2):
+        with socket.create_connection(("127.0.0.1", port), PATIENCE) as line:
+            assert line.recv(1) == b""
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "end of stdin"])
+def test_told_to_end_it_says_its_figures_and_leaves_no_keys(server: Any, run: Any, how: str) -> None:
+    """In the middle of a slow deletion."""
+    process = run("--url", server.url, "--ways", "one_by_one", "--one-by-one-keys", "100000", "--rtt-ms", "5",
+                  "--until-stdin-ends")  # fmt: skip
+    eventually(lambda: calls(server).get("del", 0) > 0)
+    if how == "SIGTERM":
+        process.send_signal(signal.SIGTERM)
+    else:
+        process.stdin.close()
+        process.stdin = None
+    said = lines(process)
+    assert set(said[-1]) == {"figures"}
+    assert said[-1]["figures"]["rounds"] == 1
+    assert server.client().dbsize() == 0
+
+
+def refused(process: subprocess.Popen[str]) -> str:
+    """What it says when it fails: exit code 3 and one line."""
+    _, complaints = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 3, complaints
+    assert len(complaints.splitlines()) == 1, complaints
+    return complaints
+
+
+def test_a_server_that_refuses_or_is_gone_is_one_line(server: Any, run: Any, unused_port: int) -> None:
+    """Out of memory, a replica that takes no writes, a lost connection, nobody there: exit code 3."""
+    client = server.client()
+    client.config_set("maxmemory", "1")
+    assert "OOM" in refused(run("--url", server.url, "--keys", "10"))
+    client.config_set("maxmemory", "0")
+    client.execute_command("REPLICAOF", "127.0.0.1", str(unused_port))
+    assert "READONLY" in refused(run("--url", server.url, "--keys", "10"))
+    client.execute_command("REPLICAOF", "NO", "ONE")
+    assert refused(run("--url", f"redis://127.0.0.1:{unused_port}"))
+    process = run("--url", server.url, "--ways", "one_by_one", "--one-by-one-keys", "20000", "--rtt-ms", "5")
+    eventually(lambda: calls(server).get("del", 0) > 0)
+    server.kill()
+    assert refused(process)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--ways", "all"], "no such way"),
+        (["--keys", "0"], "--keys"),
+        (["--chunk", "-1"], "--chunk"),
+        (["--rtt-ms", "5000"], "--rtt-ms"),
+        (["--rounds", "1.5"], "whole number"),
+        (["--prefix", "a b"], "--prefix"),
+    ],
+)
+def test_bad_arguments_are_one_line_and_exit_code_2(run: Any, arguments: list[str], named: str) -> None:
+    """And name what is wrong."""
+    process = run("--url", "redis://127.0.0.1:1", *arguments)
+    _, complaints = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 2
+    assert len(complaints.splitlines()) == 1
+    assert named in complaints
