@@ -1,0 +1,145 @@
+"""Claims about one user's giant index set: what invalidating it at once costs bystanders, and what pieces save.
+
+Phases come in two arms, ``naive`` and ``chunked``, each with the same sizes of the set (param ``entries``); the load
+is `loadtest.giant`, which invalidates that user alone.
+"""
+
+from __future__ import annotations
+
+from lab.claims.base import Claim, Finding, Missing, need_arm, need_p99
+from lab.runfolder import PhaseRecord, Run
+
+DELETING = ("SMEMBERS", "SSCAN", "DEL", "UNLINK", "SREM")
+"""Commands of which the two ways to invalidate are made. (EXEC's time holds that of the commands in it once more.)"""
+
+
+def _sizes(run: Run, arm: str) -> list[PhaseRecord]:
+    """The phases of an arm, the smallest set first."""
+    return sorted(need_arm(run, arm, 3), key=lambda phase: phase.params["entries"])
+
+
+def _work_ms(phase: PhaseRecord) -> float:
+    """Execution time on the server of one invalidation."""
+    rounds = phase.figures.get("rounds", 0.0)
+    if not rounds:
+        raise Missing(f"the load of {phase.id!r} finished no round")
+    return sum(phase.commands.get(name, {}).get("usec", 0.0) for name in DELETING) / rounds / 1000
+
+
+def giant_stalls(times: float) -> Claim:
+    """The same set, the same work, the same events beside it: only the size of the pieces differs."""
+
+    def check(run: Run) -> Finding:
+        high, low = (need_p99(run, _sizes(run, arm)[-1]) for arm in ("naive", "chunked"))
+        return Finding(
+            high / low >= times,
+            f"p99 of bystanders {high:.1f} ms in one piece, {low:.2f} ms in chunks: {high / low:.0f} ×",
+            {"ratio": high / low, "naive_ms": high, "chunked_ms": low},
+        )
+
+    return Claim(
+        "giant-stalls",
+        "while a giant set is invalidated at once, p99 of bystanders is a multiple of that in chunks",
+        f"≥ {times:g} ×",
+        check,
+    )
+
+
+def ordinary_harmless(times: float) -> Claim:
+    """Why nobody noticed before: by the same strategy, a user of ordinary size costs bystanders nothing."""
+
+    def check(run: Run) -> Finding:
+        sizes = _sizes(run, "naive")
+        low, high = need_p99(run, sizes[0]), need_p99(run, sizes[-1])
+        return Finding(
+            high / low >= times,
+            f"{low:.2f} ms with {sizes[0].params['entries']:,.0f} entries, {high:.1f} ms with "
+            f"{sizes[-1].params['entries']:,.0f}: {high / low:.0f} ×",
+            {"ratio": high / low},
+        )
+
+    return Claim(
+        "ordinary-harmless",
+        "the same strategy harms nobody as long as it meets users of ordinary size",
+        f"p99 with the giant ≥ {times:g} × that with an ordinary user",
+        check,
+    )
+
+
+def stall_follows_size(times: float) -> Claim:
+    """Ten times the entries, about ten times the stall: there is no size from which on it is safe."""
+
+    def check(run: Run) -> Finding:
+        *_, smaller, giant = _sizes(run, "naive")
+        low, high = need_p99(run, smaller), need_p99(run, giant)
+        factor = giant.params["entries"] / smaller.params["entries"]
+        return Finding(
+            high / low >= times,
+            f"{low:.1f} ms with {smaller.params['entries']:,.0f} entries, {high:.1f} ms with {factor:g} × as many: "
+            f"{high / low:.1f} ×",
+            {"ratio": high / low},
+        )
+
+    return Claim(
+        "stall-follows-size",
+        "p99 of bystanders grows with the size of the set that is invalidated at once",
+        f"≥ {times:g} × at ten times the entries",
+        check,
+    )
+
+
+def slowlog_names_them(share: float) -> Claim:
+    """What slow log and bystanders agree on, for once: the culprits are in it, under their own names.
+
+    Each invalidation at once must have left an entry; in chunks there may be at most `share` as many, for the log times
+    by the clock and holds a command that the machine took off its core half-way.
+    """
+
+    def check(run: Run) -> Finding:
+        naive, chunked = (_sizes(run, arm)[-1] for arm in ("naive", "chunked"))
+        found = {
+            phase.id: {name: seen["count"] for name, seen in phase.slowlog.items() if name in DELETING}
+            for phase in (naive, chunked)
+        }
+        many, few = sum(found[naive.id].values()), sum(found[chunked.id].values())
+        rounds = naive.figures.get("rounds", 0.0)
+        named = (
+            ", ".join(f"{count:.0f} {name}" for name, count in sorted(found[naive.id].items())) or "nothing"
+        )
+        return Finding(
+            many > 0 and many >= rounds and few <= share * many,
+            f"{named} of {rounds:.0f} invalidations at once; {few:.0f} entries in chunks",
+            {"naive": many, "chunked": few, "rounds": rounds},
+        )
+
+    return Claim(
+        "slowlog-names",
+        "the slow log names the calls that invalidate the giant at once, and hardly any of those in chunks",
+        f"≥ 1 entry an invalidation, ≤ {share:.0%} as many in chunks",
+        check,
+    )
+
+
+def same_work(most: float, times: float) -> Claim:
+    """Chunks save nobody any work: they let others in between. (Where nobody had waited that would be no finding.)
+
+    They even cost some: SSCAN finds a member for several times what SMEMBERS takes for one.
+    """
+
+    def check(run: Run) -> Finding:
+        naive, chunked = (_sizes(run, arm)[-1] for arm in ("naive", "chunked"))
+        at_once, pieces = _work_ms(naive), _work_ms(chunked)
+        relief = need_p99(run, naive) / need_p99(run, chunked)
+        return Finding(
+            pieces <= most * at_once and relief >= times,
+            f"{at_once:.0f} ms of the server's time at once, {pieces:.0f} ms in chunks ({pieces / at_once:.2f} ×), "
+            f"while p99 fell to 1/{relief:.0f}",
+            {"ratio": pieces / at_once, "naive_ms": at_once, "chunked_ms": pieces},
+        )
+
+    return Claim(
+        "same-work",
+        "in chunks the server does less than twice the work of doing it at once",
+        f"≤ {most:g} × the execution time, at 1/{times:g} of the p99",
+        check,
+    )

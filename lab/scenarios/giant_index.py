@@ -1,0 +1,98 @@
+"""`giant-index`: the cure's second act. One user has a hundred thousand entries, and one event stalls everybody.
+
+The index made invalidation independent of the keyspace; read by one SMEMBERS and deleted by one DEL, it is as long as
+the user's set. So one user (of a kind that no test has: a crawler, an agency, a health check) is enough. The same set
+in chunks of 500, by SSCAN and UNLINK, costs the server rather more work, and bystanders next to nothing.
+
+Ordinary events go on in all phases. Beside them one user is cached and invalidated again and again, with as many
+entries as the phase says; one of them is as many as everybody has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lab.claims import giant
+from lab.scenario import Chart, LoadSpec, Pace, Phase, Scenario
+
+ORDINARY = 20
+SIZES = (ORDINARY, 1_000, 10_000, 100_000)
+ARMS = {"naive": ("index-naive", "at once"), "chunked": ("index", "in chunks")}
+LONG, SHORT = 2.0, 1.0
+"""Length of a phase. Where a claim wants nobody harmed it is long: a p99 then bears one hiccup."""
+
+
+def phases(with_giant: bool = True) -> tuple[Phase, ...]:
+    """The story; without a giant, all sizes are an ordinary user's."""
+    return tuple(
+        Phase(
+            f"{arm}-{size}",
+            arm,
+            f"{size:,} entries {how}",
+            strategy,
+            1.0,
+            LONG if f"{arm}-{size}" in ("naive-20", "chunked-100000") else SHORT,
+            loads=(
+                LoadSpec(
+                    "giant",
+                    "giant",
+                    (
+                        "--storefront", "{web}", "--user", "{beyond}",
+                        "--entries", str(size if with_giant else ORDINARY),
+                        "--rounds", "{rounds}", "--seconds", "{seconds}", "--every", "1.5",
+                    ),
+                    ends=True,
+                ),
+            ),
+            params={"entries": float(size)},
+        )
+        for arm, (strategy, how) in ARMS.items()
+        for size in SIZES
+    )  # fmt: skip
+
+
+CLAIMS = (
+    giant.giant_stalls(times=5),
+    giant.ordinary_harmless(times=5),
+    giant.stall_follows_size(times=3),
+    giant.slowlog_names_them(share=0.2),
+    giant.same_work(most=2, times=5),
+)
+
+SCENARIO = Scenario(
+    id="giant-index",
+    title="One user's index set is a giant",
+    story="Under the index every invalidation is cheap, until it meets the one user with a hundred thousand entries: "
+    "one SMEMBERS and one DEL stall everybody, and chunks of 500 do not.",
+    source="public reports of the incident's second act: an index set whose one call blocked for 40 ms",
+    phases=phases(),
+    claims=CLAIMS,
+    paces={
+        "quick": Pace(plateau_s=3.0, settle_s=0.3, keys=20_000, sizes={"rounds": 2}),
+        "standard": Pace(plateau_s=10.0, settle_s=1.0, keys=100_000, sizes={"rounds": 5}),
+        "full": Pace(plateau_s=30.0, settle_s=2.0, keys=2_000_000, sizes={"rounds": 10}),
+    },
+    knee_at=None,
+    scan_count=1_000,
+    events_per_second=10.0,
+    fragments_per_user=ORDINARY,
+    charts=(
+        Chart("stall", "What bystanders wait, by size and way", "bars", "title", "p99"),
+        Chart("own-time", "How long the user's own invalidation takes", "bars", "title", "figure:invalidation_s",
+              note="Two round trips at once, hundreds in chunks."),
+    ),
+    symptom="every few minutes all commands wait a tenth of a second",
+    cause="one user's index set has 100 000 members, read and deleted at once",
+    headline="giant-stalls",
+)  # fmt: skip
+
+CONTROL = replace(
+    SCENARIO,
+    id="giant-index-control",
+    title="giant-index without its giant",
+    story="The same events, strategies and phases, but the user has as many entries as everybody: all claims must be "
+    "refuted.",
+    source="no-fault control of giant-index",
+    phases=phases(with_giant=False),
+    refutes=True,
+)
