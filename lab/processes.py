@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -185,6 +186,7 @@ class CpuMeter:
     def __init__(self) -> None:
         self._seen: dict[str, float] = {}
         self._machine = _machine_seconds()
+        self._ended = _ended_seconds()
         self._at = time.monotonic()
 
     def look(self, pids: dict[str, int]) -> tuple[dict[str, float], dict[str, float]]:
@@ -192,18 +194,32 @@ class CpuMeter:
         return self.shares({name: tree_seconds(pid) for name, pid in pids.items()})
 
     def shares(self, counted: dict[str, float]) -> tuple[dict[str, float], dict[str, float]]:
-        """The same of CPU seconds that somebody else counted; the lab's own are added."""
+        """The same of CPU seconds that somebody else counted; the lab's own are added.
+
+        What has ended since the last look cannot be looked at any more, but its time is not that of others.
+        """
         now, machine = time.monotonic(), _machine_seconds()
         elapsed = max(now - self._at, 1e-6)
         shares = {}
-        for name, seconds in {**counted, "lab": tree_seconds(os.getpid())}.items():
+        ended = _ended_seconds()
+        gone, self._ended = ended - self._ended, ended
+        found = {**counted, "lab": tree_seconds(os.getpid())}
+        for name in [name for name in self._seen if found.get(name, 0.0) < self._seen[name]]:
+            gone -= self._seen.pop(name)  # of an earlier look
+        for name, seconds in found.items():
             before = self._seen.get(name)
             shares[name] = max(0.0, seconds - before) / elapsed if before is not None else 0.0
             self._seen[name] = seconds
         busy, steal = ((machine[i] - self._machine[i]) / elapsed for i in (0, 1))
         self._machine, self._at = machine, now
-        others = max(0.0, busy - sum(shares.values()))
+        others = max(0.0, busy - sum(shares.values()) - max(0.0, gone) / elapsed)
         return shares, {"busy": busy, "steal": steal, "others": others}
+
+
+def _ended_seconds() -> float:
+    """CPU seconds of all children of this process that have ended, and of theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _machine_seconds() -> tuple[float, float]:

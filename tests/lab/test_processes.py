@@ -1,6 +1,7 @@
 """Child processes: their last words, their end, and that nothing outlives the lab."""
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from lab import processes
 from lab.errors import StackError
 from lab.processes import Child, CpuMeter, free_port, memory_mb, port_taken, stop_all
 from tests.app.servicekit import eventually
@@ -236,6 +238,37 @@ def test_meter_bears_a_process_that_is_gone(tmp_path: Path, children: list[Child
     child.process.wait(10)
     assert meter.look({"brief": child.pid})[0]["brief"] == 0.0
     assert memory_mb(child.pid) == 0.0
+
+
+def test_what_ended_is_not_what_others_used(
+    tmp_path: Path, children: list[Child], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine on which nothing else runs, others use nothing: also while processes of ours come, work and end."""
+
+    def ours() -> tuple[float, float]:
+        used = sum(
+            sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        )
+        alive = sum(processes.tree_seconds(c.pid) for c in children if c.process.returncode is None)
+        return used + alive, 0.0
+
+    monkeypatch.setattr(processes, "_machine_seconds", ours)
+    meter = CpuMeter()
+    work = "import time\nwhile time.process_time() < {}: pass\nprint(1, flush=True)\nif {}: time.sleep(600)"
+    seen, unseen = (python(tmp_path, name, work.format(0.4, name == "seen")) for name in ("seen", "unseen"))
+    children += [seen, unseen]
+    eventually(lambda: seen.last_words() == "1")
+    meter.look({"seen": seen.pid})
+    unseen.process.wait(10)
+    seen.stop()
+    shares, machine = meter.look({"seen": seen.pid})
+    assert shares["seen"] == 0.0
+    assert machine["busy"] > 0
+    assert machine["others"] < 0.2 * machine["busy"] + 0.01
+    # And what ended long ago hides nobody.
+    monkeypatch.setattr(processes, "_machine_seconds", lambda: (ours()[0] + 5.0, 0.0))
+    _, machine = meter.look({})
+    assert machine["others"] > 0.9 * machine["busy"]
 
 
 def test_memory_is_that_of_the_whole_tree(tmp_path: Path, children: list[Child]) -> None:
