@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lab.claims import Claim
+from lab.runfolder import Run
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,8 @@ class LoadSpec:
     the phase's, so it must print one even when it is told to stop (SIGTERM, or the end of stdin). Any exit code but
     0 breaks the run, with the last line of its stderr. Names in braces in its arguments are filled in: {keys},
     {seed}, {seconds} (the phase's length), {prefix} (of keys that the lab may write), {store} (what the storefront's
-    keys begin with), {users} and {each} (the storefront's users, and entries of each), the names in the pace's
-    `sizes`, and {PHASE[FIGURE]}: a figure of an earlier phase.
+    keys begin with), {web} (its address), {users} and {each} (its users, and entries of each), {beyond} (the first user
+    id that is none of theirs), the names in the pace's `sizes`, and {PHASE[FIGURE]}: a figure of an earlier phase.
     `ends`: it starts with the measurement, and the phase lasts until it ends; else it goes on for as long as the
     phase. `greedy`: it takes what CPU it gets, as a closed loop does, and that spoils nothing.
     """
@@ -98,6 +100,18 @@ class Chart:
 
 
 @dataclass(frozen=True)
+class Listing:
+    """A table in the report: `rows` reads them from the run, each a name and as many cells as there are `headings`.
+
+    What was not measured is a dash. The cells are words for people, so that they fit into any other text too.
+    """
+
+    caption: str
+    headings: tuple[str, ...]
+    rows: Callable[[Run], list[list[str]]]
+
+
+@dataclass(frozen=True)
 class Scenario:
     """One incident: its story in a line, its source, what is done, and what must be true of the result.
 
@@ -130,6 +144,7 @@ class Scenario:
     own_server: bool = False
     server_settings: dict[str, str] = field(default_factory=dict)
     charts: tuple[Chart, ...] = ()
+    listings: tuple[Listing, ...] = ()
     symptom: str = ""
     cause: str = ""
     headline: str = ""

@@ -84,6 +84,11 @@ class Stack(Protocol):
         ...
 
     @property
+    def web_url(self) -> str:
+        """The service's address as a load of the scenario's own reaches it."""
+        ...
+
+    @property
     def locust(self) -> Locust:
         """The load generator."""
         ...

@@ -65,6 +65,7 @@ class ComposeStack:
         self._check_settings(env)
         self.web = Storefront(f"web-{scene.server}", scene.address("web"))
         self.invalidator = Storefront(f"invalidator-{scene.server}", scene.address("invalidator"))
+        self.web_url = f"http://web-{scene.server}:{PORTS['web']}"
         self.locust = Locust(f"locust-{scene.server}", scene.address("locust"))
         self.store = Store(self._store_url(scene.of("store")))
 

@@ -93,6 +93,11 @@ class NativeStack:
         """Whether the lab started the server (and so may restart it)."""
         return self._external is None
 
+    @property
+    def web_url(self) -> str:
+        """The storefront's address."""
+        return self.web.base_url
+
     def up(self, say: Say) -> None:
         """Start everything and wait until all of it answers. Raises `StackError` naming what did not."""
         if self.owns_store:
