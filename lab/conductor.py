@@ -21,7 +21,7 @@ from lab.validity import FEWEST_EVENTS
 FILL_S = 600.0
 SHORTEST_LOOK_S = 0.8
 SOUND_S = 10.0
-"""For the probes to find a store that was restarted; one that has not by then makes the run invalid."""
+"""For the probes to find a store that was restarted; one that has not by then ends the run."""
 LOAD_S = 1800.0
 """For a load that ends by itself: longer than any of the catalogue's at full pace."""
 MAIN = ProbeSpec("main")
@@ -66,6 +66,7 @@ class Conductor:
         self._population = max(1, facts.keys // scenario.fragments_per_user)
         self._calibrator = Calibrator(stack, scenario, self._population, self._pause, self._drain)
         self._loads: list[RunningLoad] = []
+        self._probed: tuple[float, list[str]] | None = None  # since when, and which probes must not complain
 
     def run(self) -> None:
         """Calibrate, then walk the phases. Raises `StackError` when the stack breaks."""
@@ -183,6 +184,7 @@ class Conductor:
         cpu.look()
         stack.locust.reset()
         before = self._mark()
+        self._probed = before.store.at, names
         self._start_loads(phase, seconds, ends=True)
         if not self._await_ending(phase):
             end = before.store.at + seconds
@@ -194,6 +196,7 @@ class Conductor:
         figures = self._end_loads()
         self._events(0.0)
         self._pause(PROBE_INTERVAL_S + 0.05)  # until the probes' last lines about the phase have come
+        self._probed = None
         record = self._record(phase, before, after, tallies, shares, machine, names)
         record.figures = figures
         return record, recorder.p99_ms(record.t0, record.t1)
@@ -310,3 +313,7 @@ class Conductor:
             if load.over and not load.spec.ends:
                 raise StackError(f"load {load.spec.name} ended before its phase did.")
         self._recorder.raise_if_broken()
+        since, names = self._probed or (0.0, [])
+        for name in names:
+            if text := self._recorder.trouble(name, since):
+                raise StackError(f"the server fails probe {name} while it is measured: {text}.")

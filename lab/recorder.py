@@ -24,10 +24,15 @@ LINES_KEPT = 4000
 COMMANDS = ("GET", "SET", "UNLINK", "SCAN", "KEYS", "SSCAN")
 
 
+class _Refused(StackError):
+    """The server answers, and takes no write."""
+
+
 class Recorder:
     """Runs in threads of its own; `raise_if_broken` brings their errors to the conductor.
 
-    A second in which the server does not answer (it is being restarted) becomes a row with gaps.
+    A second in which the server does not answer (it is being restarted) becomes a row with gaps. One that refuses
+    writes breaks the run: reads alone would go on, and be measured, as if nothing were wrong.
     """
 
     def __init__(self, stack: Stack, writer: RunWriter, on_row: Callable[[Row], None]) -> None:
@@ -75,6 +80,11 @@ class Recorder:
         """Whether a probe has its latest interval without errors: after a restart it must find the store again."""
         with self._lock:
             return name in self._lines and not self._lines[name][-1]["errors"]
+
+    def trouble(self, name: str, since: float) -> str | None:
+        """What a probe complained of since a moment: a lost connection, or an error for an answer."""
+        lines = self._between(name, since, float("inf"))
+        return next((str(line["last_error"]) for line in lines if line["last_error"]), None)
 
     def probed(self, name: str, t0: float, t1: float) -> dict[str, float]:
         """What a probe did between two moments: sent, received, errors, rate of sending, p99 of its lateness (µs).
@@ -138,7 +148,7 @@ class Recorder:
             due = max(due, time.monotonic() - 1.0)  # a slow second is not made up for by a burst
             try:
                 before = self._sample(before)
-            except CannotWrite as error:
+            except (CannotWrite, _Refused) as error:
                 self._error = error
                 return
             except StackError:
@@ -156,6 +166,8 @@ class Recorder:
 
     def _sample(self, before: tuple[Snapshot, Metrics] | None) -> tuple[Snapshot, Metrics]:
         now = self._stack.store.snapshot()
+        if reason := self._stack.store.refusal():
+            raise _Refused(f"the server at {self._stack.store.shown} refuses writes: {reason}")
         self._read_slowlog(now.run_id, keep=True)
         metrics = self._stack.observe()
         shares, machine = self._cpu.look()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lab.claims import Claim
+from lab.runfolder import Run
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,18 @@ class Chart:
 
 
 @dataclass(frozen=True)
+class Listing:
+    """A table in the report: `rows` reads them from the run, each a name and as many cells as there are `headings`.
+
+    What was not measured is a dash. The cells are words for people, so that they fit into any other text too.
+    """
+
+    caption: str
+    headings: tuple[str, ...]
+    rows: Callable[[Run], list[list[str]]]
+
+
+@dataclass(frozen=True)
 class Scenario:
     """One incident: its story in a line, its source, what is done, and what must be true of the result.
 
@@ -130,6 +144,7 @@ class Scenario:
     own_server: bool = False
     server_settings: dict[str, str] = field(default_factory=dict)
     charts: tuple[Chart, ...] = ()
+    listings: tuple[Listing, ...] = ()
     symptom: str = ""
     cause: str = ""
     headline: str = ""

@@ -110,6 +110,7 @@ SERVERS = {
             cannot={
                 "victims-not-slow": WAITS_COUNT.format("slow log"),
                 "execution-steady": WAITS_COUNT.format("execution time"),
+                "work-ranked": WAITS_COUNT.format("execution time"),
             },
             whole_scans=False,  # a call returns after about 50 ms, wherever it is
         ),

@@ -14,6 +14,11 @@ from redis.retry import Retry
 
 from lab.errors import StackError
 
+REFUSALS = ("OOM", "READONLY", "MISCONF", "NOREPLICAS")
+"""Errors with which a server refuses every write, and answers reads as if nothing were wrong."""
+CANARY = "latency-lab-canary"
+"""A key that never exists: see `Store.refusal`."""
+
 Counters = dict[str, tuple[float, float]]
 """Command → (calls, execution time in µs), since the server started."""
 
@@ -157,6 +162,24 @@ class Store:
             run_id=str(server.get("run_id") or replication.get("master_replid", "")),
             threads=_threads(server),
         )
+
+    def refusal(self) -> str | None:
+        """Why the server refuses writes (its own words, OOM, READONLY or MISCONF first); None if it takes them.
+
+        Asks for a write that does nothing: SETRANGE of nothing on a key that is not there makes no key, and is refused
+        as any other write is. (Reads, and the counters, show nothing of it.)
+        """
+        try:
+            self._client.execute_command("SETRANGE", CANARY, 0, "")
+        except redis.exceptions.OutOfMemoryError as error:  # the client takes the first word off
+            return f"OOM {error}"
+        except redis.exceptions.ReadOnlyError as error:
+            return f"READONLY {error}"
+        except redis.ResponseError as error:
+            return str(error) if str(error).startswith(REFUSALS) else None
+        except redis.RedisError as error:
+            raise StackError(f"the server at {self.shown} does not answer: {error}") from error
+        return None
 
     def _local(self, server: dict[str, Any]) -> float:
         """The server's own clock, moved to this machine's: exact for rates, and fit to be compared with the probes.

@@ -74,7 +74,7 @@ def _unit(what: Quantity, highest: float) -> tuple[float, str]:
 def _axis(what: Quantity, title: str, ticks: Sequence[float] | None) -> alt.Axis:
     if what.name == "keys":
         return look.keys_axis(title)
-    form = "%" if what.unit == "share" else ",~r" if ticks else ",~g"
+    form = "%" if what.unit == "share" else ",~r"  # never ~g: that writes 1e+2 where the ticks are hundreds
     more: dict[str, Any] = {"values": list(ticks)} if ticks else {"tickCount": 6}
     return alt.Axis(title=title, format=form, labelOverlap=True, **more)
 

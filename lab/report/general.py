@@ -13,6 +13,8 @@ from lab.report.scene import Scene
 from lab.report.story import Figure
 from lab.report.tables import Table, outcome
 
+SHORT_CELL = 14
+"""A cell with more characters than that is words, and not set to the right."""
 WIDEST = 7
 """Columns of figures in one table; more of them make a second one."""
 
@@ -95,6 +97,16 @@ def silence(scene: Scene) -> str:
         f"{count(len(entries))} entries at the threshold of {threshold}, {percent(entries.count(most) / len(entries))} "
         f"of them {most}, while {p99}. The slow log times execution, never the queue before it."
     )
+
+
+def listings(scene: Scene) -> list[Table]:
+    """The scenario's own tables; the first column is words, and so is each whose cells are long."""
+    found = []
+    for listing in scene.scenario.listings if scene.scenario else ():
+        rows, headings = listing.rows(scene.run), list(listing.headings)
+        short_ones = (i for i in range(1, len(headings)) if all(len(row[i]) <= SHORT_CELL for row in rows))
+        found.append(Table(listing.caption, headings, rows, frozenset(short_ones)))
+    return [table for table in found if table.rows]
 
 
 def figures_by_phase(scene: Scene) -> list[Table]:

@@ -62,3 +62,30 @@ def test_a_probe_that_is_late_every_second_is_late(tmp_path: Path) -> None:
     for interval in lags:
         interval[0] = 51.0
     assert 50 < lateness(tmp_path, lags) < 52
+
+
+class Complaining:
+    """A probe that lost its connection in its second interval of three, and no request with it."""
+
+    def lines(self) -> Iterator[str]:
+        """The lines; the first interval begins at 0."""
+        for number, error in enumerate([None, "closed by the server", None], 1):
+            line = json.loads(Interval(0).line("main"))
+            yield json.dumps(
+                line | {"t": number * INTERVAL_S, "interval_s": INTERVAL_S, "last_error": error, "errors": 0}
+            )
+
+
+def test_a_probes_complaint_is_trouble_where_it_is_measured(tmp_path: Path) -> None:
+    """Of the intervals since a moment, and only those: the store may have been restarted before."""
+    stack = cast(Any, SimpleNamespace(meter=lambda: None))
+    recorder = Recorder(stack, RunWriter(tmp_path), lambda row: None)
+    assert recorder.trouble("main", 0.0) is None
+    recorder.follow("main", cast(Any, Complaining()))
+    until = time.monotonic() + 10
+    while recorder.trouble("main", 0.0) is None and time.monotonic() < until:
+        time.sleep(0.01)
+    assert recorder.trouble("main", 0.0) == "closed by the server"
+    assert recorder.trouble("main", INTERVAL_S) == "closed by the server"
+    assert recorder.trouble("main", 2 * INTERVAL_S) is None
+    assert recorder.trouble("other", 0.0) is None

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from lab import scenarios
-from lab.report import charts, look, write_report
+from lab.report import charts, general, look, write_report
 from lab.report.page import _charts
 from lab.report.quantities import quantity
 from lab.report.scene import Scene
 from lab.runfolder import Run
-from lab.scenario import Chart
+from lab.scenario import Chart, Listing
 from tests.invented import CONTROL, SWEEP, judged, sweep, with_catalogue
 from tests.plain import Plain
 from tests.report.test_report import Page, words
@@ -129,6 +129,32 @@ def test_a_chart_that_nothing_was_measured_for_says_so(tmp_path: Path) -> None:
     text = words(page_of(judged(sweep(), tmp_path / "run")))
 
     assert "What no load ever said Nothing was measured for this chart." in text
+
+
+def test_a_scenarios_own_tables_stand_before_its_pictures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each with its caption, numbers to the right and words to the left; one without a row is left out."""
+    listed = replace(
+        SWEEP,
+        listings=(
+            Listing(
+                "How fast",
+                ("phase", "rate", "why"),
+                lambda run: [[p.id, "12 ms", "w" * 40] for p in run.phases],
+            ),
+            Listing("Empty listing", ("phase", "rate"), lambda run: []),
+        ),
+    )
+    with_catalogue(monkeypatch, listed)
+    run = judged(sweep(listed), tmp_path / "run")
+    page = page_of(run)
+    assert page.ids == [*SECTIONS[:1], "listings", *SECTIONS[1:]]
+    assert "How fast" in words(page)
+    assert "Empty listing" not in words(page)
+    [table] = general.listings(Scene(run))
+    assert table.figures == {1}
+    assert [row[0] for row in table.rows] == [phase.id for phase in run.phases]
 
 
 @pytest.mark.parametrize("kept", range(len(SWEEP.phases)))

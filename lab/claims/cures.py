@@ -1,0 +1,260 @@
+"""Claims about ways to invalidate, side by side at the same keys and load: waiting, work, memory, staleness.
+
+Each way has two phases: ``WAY-cost``, in which nothing but single events of `loadtest.freshness` is carried out, and
+``WAY-load``, at the same offered load as all others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lab.claims.base import Claim, Finding, Missing, need_p99, need_phase
+from lab.report.numbers import UNKNOWN, count, ms, percent, short, sig, size, us
+from lab.runfolder import PhaseRecord, Run
+
+CAUSE, SEARCH, CURES = "scan", "keys", ("index", "hash", "generation")
+WAYS = (CAUSE, SEARCH, *CURES)
+SAME_KEYS, SAME_LOAD = 0.05, 0.15
+NO_TIME_MS = 5.0
+"""A shorter staleness than the steps in which it is looked for says no more than that it is short."""
+
+
+def _load(run: Run, way: str) -> PhaseRecord:
+    return need_phase(run, f"{way}-load")
+
+
+def _figure(run: Run, way: str, name: str) -> float:
+    """A figure of the single events, or `Missing`."""
+    value = need_phase(run, f"{way}-cost").figures.get(name)
+    if value is None:
+        raise Missing(f"the single events under {way} have no figure {name!r}")
+    return value
+
+
+def _differ(before: PhaseRecord, after: PhaseRecord) -> str:
+    """What makes two phases unfit to be compared; nothing if they are fit."""
+    loads = before.events["offered_per_s"], after.events["offered_per_s"]
+    if abs(loads[0] - loads[1]) > SAME_LOAD * max(loads):
+        return f", but the loads differ: {loads[0]:.1f} and {loads[1]:.1f} events/s"
+    return ""
+
+
+def _apart(run: Run, before: PhaseRecord, after: PhaseRecord) -> tuple[float, float]:
+    """How many times p99 and p90 of bystanders are in one phase what they are in the other.
+
+    p90, because a machine that stalls once for 50 ms moves the p99 of a few seconds, which is no strategy's doing.
+    """
+    p99 = need_p99(run, before) / need_p99(run, after)
+    p90s = [float(np.percentile(np.concatenate(run.latencies(phase)), 90)) for phase in (before, after)]
+    return p99, p90s[0] / p90s[1]
+
+
+def relieves(way: str, times: float) -> Claim:
+    """p99 of bystanders under SCAN against p99 under a cure, at the same entries and offered load; p90 too."""
+
+    def check(run: Run) -> Finding:
+        before, after = _load(run, CAUSE), _load(run, way)
+        p99s = need_p99(run, before), need_p99(run, after)
+        (ratio, at_p90), differs = _apart(run, before, after), _differ(before, after)
+        return Finding(
+            min(ratio, at_p90) >= times and not differs,
+            f"{ratio:.1f} × ({p99s[0]:.1f} → {p99s[1]:.2f} ms), at p90 {at_p90:.1f} ×{differs}",
+            {"ratio": ratio, "p90_ratio": at_p90},
+        )
+
+    return Claim(
+        f"{way}-relieves",
+        f"at the same entries and load, p99 of bystanders under SCAN is a multiple of p99 under {way}",
+        f"≥ {times:g} ×, and as much at p90",
+        check,
+    )
+
+
+def keys_relieves_not(times: float) -> Claim:
+    """KEYS in place of SCAN is no cure: its bystanders wait a multiple of what they wait under the index."""
+
+    def check(run: Run) -> Finding:
+        keys, index = _load(run, SEARCH), _load(run, "index")
+        p99s = need_p99(run, keys), need_p99(run, index)
+        (ratio, at_p90), differs = _apart(run, keys, index), _differ(keys, index)
+        return Finding(
+            min(ratio, at_p90) >= times and not differs,
+            f"{p99s[0]:.1f} ms under KEYS, {p99s[1]:.2f} ms under the index ({ratio:.1f} ×, at p90 {at_p90:.1f} ×)"
+            + differs,
+            {"ratio": ratio, "p90_ratio": at_p90},
+        )
+
+    return Claim(
+        "keys-relieves-not",
+        "KEYS in place of SCAN does not help: p99 of bystanders stays a multiple of that under the index",
+        f"≥ {times:g} ×, and as much at p90",
+        check,
+    )
+
+
+def work_ranked(search_times: float, rank_times: float) -> Claim:
+    """Execution time for each event: a search costs most, a user's index much less, one key or number least.
+
+    (In commands there is no such order: see the table.)
+    """
+
+    def check(run: Run) -> Finding:
+        cost = {way: _figure(run, way, "execution_per_event_us") for way in WAYS}
+        least_search = min(cost[CAUSE], cost[SEARCH])
+        most_whole = max(cost["hash"], cost["generation"])
+        searched, ranked = least_search / max(cost["index"], 1e-9), cost["index"] / max(most_whole, 1e-9)
+        return Finding(
+            searched >= search_times and ranked >= rank_times,
+            ", ".join(f"{way} {us(cost[way])}" for way in WAYS)
+            + f": a search {sig(searched)} × the index, the index {sig(ranked)} × the dearer of the others",
+            {"search_ratio": searched, "index_ratio": ranked},
+        )
+
+    return Claim(
+        "work-ranked",
+        "an event costs the server most under SCAN and KEYS, little under index, least under hash and generation",
+        f"a search ≥ {search_times:g} × the index, the index ≥ {rank_times:g} × the others",
+        check,
+    )
+
+
+def generation_leaves(share: float, each: int) -> Claim:
+    """After an event and a reading of everything, generation has a user's old entries in memory too; no other way.
+
+    Until their TTL ends, which no run waits for: what is counted is that the keys are there.
+    """
+
+    def check(run: Run) -> Finding:
+        left = {way: _figure(run, way, "left_per_event") / each for way in WAYS}
+        others = max(abs(value) for way, value in left.items() if way != "generation")
+        return Finding(
+            left["generation"] >= 1 - share and others <= share,
+            f"of {each} entries {left['generation'] * each:.1f} stay behind under generation, "
+            f"{others * each:.1f} at most otherwise",
+            {"generation": left["generation"], "others": others},
+        )
+
+    return Claim(
+        "generation-leaves",
+        "generation deletes nothing: each event leaves a user's entries in memory until their TTL ends",
+        f"≥ {1 - share:.0%} of them stay, ≤ {share:.0%} under any other strategy",
+        check,
+    )
+
+
+def hash_leaner(share: float) -> Claim:
+    """Memory for each entry: fields of one hash against keys of their own with an index."""
+
+    def check(run: Run) -> Finding:
+        name = "memory_per_entry_bytes"
+        apart, together = _figure(run, "index", name), _figure(run, "hash", name)
+        return Finding(
+            together <= share * apart,
+            f"{apart:.0f} → {together:.0f} bytes ({together / apart:.0%})",
+            {"share": together / apart},
+        )
+
+    return Claim(
+        "hash-leaner",
+        "an entry takes less memory as a field of its user's hash than as a key of its own, with an index",
+        f"≤ {share:.0%}",
+        check,
+    )
+
+
+def sooner_fresh(times: float) -> Claim:
+    """How long old values are served after an event was accepted; and none once each area was seen to be gone.
+
+    The same work that bystanders wait for is what the event itself takes.
+    """
+
+    def check(run: Run) -> Finding:
+        times_ms = {way: _figure(run, way, "stale_for_ms") for way in (CAUSE, *CURES)}
+        stale = sum(_figure(run, way, "stale_entries") for way in WAYS)
+        slowest = max(times_ms[way] for way in CURES)
+        ratio = times_ms[CAUSE] / max(slowest, NO_TIME_MS)
+        return Finding(
+            ratio >= times and stale == 0,
+            f"{times_ms[CAUSE]:.0f} ms under SCAN, {slowest:.1f} ms at most under the cures ({ratio:.1f} ×); "
+            f"{stale:.0f} old values after that",
+            {"ratio": ratio, "stale": stale},
+        )
+
+    return Claim(
+        "sooner-fresh",
+        "old values are served longer after an event under SCAN than under any cure, and under none after its end",
+        f"≥ {times:g} ×, no old value after the end",
+        check,
+    )
+
+
+def generation_reads_twice(times: float) -> Claim:
+    """What generation costs the readers: each learns the user's number first."""
+
+    def check(run: Run) -> Finding:
+        index, generation = reading(run, _load(run, "index")), reading(run, _load(run, "generation"))
+        return Finding(
+            generation >= times * index,
+            f"{index:.2f} commands for each read under the index, {generation:.2f} under generation",
+            {"ratio": generation / index if index else 0.0},
+        )
+
+    return Claim(
+        "generation-reads-twice",
+        "under generation a read asks the store twice: for the number, then for the entry",
+        f"≥ {times:g} × the commands of a read under the index",
+        check,
+    )
+
+
+def reading(run: Run, phase: PhaseRecord) -> float:
+    """Commands by which the storefront read, for each of its reads: what is not the probes' own."""
+    probes = sum(probe["rate"] for probe in phase.probes.values())
+    reads = run.facts.load.get("reads_per_second", 0.0)
+    if not reads:
+        raise Missing("nobody read from the storefront")
+    return max(0.0, phase.rate("GET") + phase.rate("HGET") - probes) / reads
+
+
+HEADINGS = (
+    "p99 of a bystander",
+    "main thread busy",
+    "commands an event",
+    "execution an event",
+    "commands a read",
+    "memory an entry",
+    "entries left behind by an event",
+    "old values served for",
+)
+
+
+def side_by_side(run: Run) -> list[list[str]]:
+    """A row for each way: what was measured of it, in the order of `HEADINGS`."""
+    rows = []
+    for way in WAYS:
+        load, cost = run.phase(f"{way}-load"), run.phase(f"{way}-cost")
+        if load is None and cost is None:
+            continue
+        found = cost.figures if cost else {}
+        bytes_each = found.get("memory_per_entry_bytes")
+        left = found.get("left_per_event")
+        rows.append(
+            [
+                _row_name(way, load or cost),
+                ms(run.p99_ms(load)) if load else UNKNOWN,
+                percent(load.utilisation) if load else UNKNOWN,
+                short(found.get("commands_per_event")),
+                us(found.get("execution_per_event_us")),
+                sig(reading(run, load), 2) if load else UNKNOWN,
+                size(bytes_each),
+                count(left) if left is not None else UNKNOWN,
+                ms(found.get("stale_for_ms")),
+            ]
+        )
+    return rows
+
+
+def _row_name(way: str, phase: PhaseRecord | None) -> str:
+    """A control has another strategy in a way's place."""
+    strategy = phase.strategy if phase else way
+    return way if strategy == way else f"{strategy}, in place of {way}"

@@ -1,0 +1,174 @@
+"""`cures`: five ways to invalidate, side by side in one run: what bystanders wait, what an event costs, what stays.
+
+For each strategy first single events on users whom nobody else reads (`loadtest.freshness`): what each costs the
+server, how long old values are served after it, what it leaves behind. Then the same load as for all others, of which
+SCAN alone would take most of the server. A strategy with a layout of its own begins with an empty server, so that
+memory and key count are its own; scan, keys and index share a layout.
+
+SCAN's COUNT is that of `key-growth`, for the reason given there; and an event rate close to what the server can bear
+makes bystanders wait for whole events.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lab.claims import cures
+from lab.runfolder import Run
+from lab.scenario import Chart, Listing, LoadSpec, Pace, Phase, Scenario
+
+COMMANDS = {
+    "scan": "SCAN,UNLINK",
+    "keys": "KEYS,UNLINK",
+    "index": "SSCAN,MULTI,UNLINK,SREM,EXEC",
+    "hash": "UNLINK",
+    "generation": "MULTI,INCRBY,PEXPIREAT,EXEC",
+}
+"""What the server is asked for in an event; nothing else asks for these while nobody puts."""
+OWN_LAYOUT = ("hash", "generation")
+LATE_PUT = "a value computed before an event and put after it"
+STALE = {
+    "scan": (LATE_PUT, "one TTL", "members in the index sets, until one TTL after their entries'"),
+    "keys": (LATE_PUT, "one TTL", "members in the index sets, until one TTL after their entries'"),
+    "index": (
+        f"{LATE_PUT}; an entry that another program put without its membership (there is a back-fill)",
+        "one TTL; that entry's own TTL",
+        "members of entries that ended by their TTL, for one TTL more at most",
+    ),
+    "hash": (
+        LATE_PUT,
+        "one TTL",
+        "nothing; but a field that has ended stays until its user is left alone for one TTL",
+    ),
+    "generation": ("nothing", "–", "all entries of earlier generations, until their TTL ends"),
+}
+"""By the strategies' own accounts (app/strategies, app/layouts.py): what can be served although an event that is done
+made it stale, for how long at most, and what takes memory in vain. tests/app/test_layout_machine.py tests them."""
+
+
+def single_events(strategy: str) -> LoadSpec:
+    """Events one by one, on users of its own."""
+    where = ("--web", "{web}", "--first-user", "{beyond}", "--users", "3", "--each", "{each}")
+    what = ("--entries", "{keys}", "--base-mb", "{base[memory_mb]}", "--commands", COMMANDS[strategy])
+    return LoadSpec("events", "freshness", (*where, *what), ends=True)
+
+
+def phases(ways: dict[str, str]) -> tuple[Phase, ...]:
+    """A pair of phases for each way; `ways` says which strategy takes its place (a control's is another)."""
+    look = LoadSpec(
+        "look", "freshness", ("--web", "{web}", "--first-user", "{beyond}", "--users", "0", "--seconds", "{seconds}"),
+        ends=True,
+    )  # fmt: skip
+    first = ways[cures.CAUSE]
+    found = [Phase("base", "base", "nothing cached", first, 0.0, 0.25, events=0.0, loads=(look,))]
+    for way, strategy in ways.items():
+        name = way if way == strategy else f"{strategy} in place of {way}"
+        found += [
+            Phase(
+                f"{way}-cost", "cost", f"{name}: event by event", strategy, 1.0,
+                empty=way in OWN_LAYOUT, events=0.0, loads=(single_events(strategy),),
+            ),
+            Phase(f"{way}-load", "load", f"{name}: under load", strategy, 1.0),
+        ]  # fmt: skip
+    return tuple(found)
+
+
+def staleness(run: Run) -> list[list[str]]:
+    """What the strategies of a run say of themselves."""
+    used = dict.fromkeys(phase.strategy for phase in run.phases)
+    return [[strategy, *STALE[strategy]] for strategy in used if strategy in STALE]
+
+
+CLAIMS = (
+    *(cures.relieves(way, times=4) for way in cures.CURES),
+    cures.keys_relieves_not(times=4),
+    cures.work_ranked(search_times=50, rank_times=1.5),
+    cures.sooner_fresh(times=2),
+    cures.generation_leaves(share=0.1, each=20),
+    cures.generation_reads_twice(times=1.5),
+    cures.hash_leaner(share=0.92),
+)
+
+SCENARIO = Scenario(
+    id="cures",
+    title="Five ways to invalidate, side by side",
+    story="scan, keys, index, hash and generation at the same entries and the same load: what bystanders wait, what an "
+    "event costs the server, what it leaves in memory, and for how long old values are served.",
+    source="the cures of key-growth, named or taken in 'Debugging Redis Latency', and the field's others",
+    phases=phases({way: way for way in cures.WAYS}),
+    claims=CLAIMS,
+    paces={
+        "quick": Pace(plateau_s=4.0, settle_s=0.3, keys=120_000),
+        "standard": Pace(plateau_s=15.0, settle_s=1.0, keys=200_000),
+        "full": Pace(plateau_s=30.0, settle_s=3.0, keys=2_000_000),
+    },
+    knee_at=1.0,
+    load_share=0.8,
+    scan_count=4_000_000,
+    charts=(
+        Chart("waiting", "What a bystander waits under load", "bars", "title", "p99", arm="load"),
+        Chart(
+            "work",
+            "What an event costs the server",
+            "bars",
+            "title",
+            "figure:execution_per_event_us",
+            arm="cost",
+            note="Execution time by the server's own counters, for single events on an otherwise quiet server.",
+        ),
+        Chart(
+            "commands",
+            "How many commands an event takes",
+            "bars",
+            "title",
+            "figure:commands_per_event",
+            arm="cost",
+        ),
+        Chart(
+            "memory", "Memory for each entry", "bars", "title", "figure:memory_per_entry_bytes", arm="cost"
+        ),
+        Chart(
+            "left",
+            "Keys that an event leaves behind",
+            "bars",
+            "title",
+            "figure:left_per_event",
+            arm="cost",
+            note="After the event all was read, and so cached, again. What is left behind stays until its TTL ends.",
+        ),
+        Chart(
+            "stale",
+            "How long old values are served after an event was accepted",
+            "bars",
+            "title",
+            "figure:stale_for_ms",
+            arm="cost",
+        ),
+    ),
+    listings=(
+        Listing("Measured side by side", ("strategy", *cures.HEADINGS), cures.side_by_side),
+        Listing(
+            "What can go stale, by each strategy's own account",
+            (
+                "strategy",
+                "can be served after the event is done",
+                "for how long at most",
+                "takes memory in vain",
+            ),
+            staleness,
+        ),
+    ),
+    symptom="the search has to go, and every cure looks alike until it is measured",
+    cause="how entries are named and laid out decides what an invalidation costs, and whom",
+    headline="index-relieves",
+)
+
+CONTROL = replace(
+    SCENARIO,
+    id="cures-control",
+    title="cures with one strategy in all places",
+    story="The same phases and load, but every way is the index: nothing differs, and every claim must be refuted.",
+    source="no-difference control of cures",
+    phases=phases(dict.fromkeys(cures.WAYS, "index")),
+    refutes=True,
+)

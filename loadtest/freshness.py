@@ -1,0 +1,304 @@
+"""What an invalidation costs the store, and for how long old values are served: caches, tells an event, looks again.
+
+`python -m loadtest.freshness --web http://127.0.0.1:8000 --first-user 100001` has users of its own whom nobody else
+reads, and through the storefront's HTTP interface all of their fragments cached. Then, in each round, for each user:
+
+    an event, and from its acceptance on one fragment of each area is read again and again, until each was a miss once;
+    then all others are read once. A hit before the first miss is an old value, and so is a hit among the others.
+
+    an event, and nothing is read until the storefront says that no event is pending: what the server counts meanwhile
+    is the event's work alone. Then everything is read, and so cached, again.
+
+One JSON line for each event of the first kind (t, user, stale_for_ms, stale_entries); the last holds the `figures`:
+
+    stale_for_ms               for how long after an event's acceptance old values are served, at most: until the first
+                               read that misses the last of them is sent; the median over the events
+    stale_for_worst_ms         the longest
+    stale_entries              old values among the others, after that, over all events
+    commands_per_event         calls of --commands on the server, by its own counters, for each event of the second kind
+    execution_per_event_us     their execution time (without EXEC's, which repeats that of what it executes)
+    left_per_event             keys more in the store after an event and the reads that cached everything again
+    events                     how many there were, of both kinds
+    memory_per_entry_bytes     memory used at the beginning, less --base-mb, for each of --entries
+    memory_mb                  memory used at the beginning, by the server's own count of what it has allocated
+
+Without users (--users 0) only the last. Ends by itself, after --seconds at the earliest, or on SIGTERM, or with
+`--until-stdin-ends` at the end of stdin: exit code 0. Bad arguments: 2. A storefront or a store that does not do what
+it should: 3, with one line on stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import http.client
+import json
+import socket
+import statistics
+import sys
+from dataclasses import dataclass, field
+from time import monotonic, sleep, time
+from urllib.parse import urlsplit
+
+from loadtest.arguments import Parser, number
+from loadtest.load import AREAS, fragment_name
+from loadtest.running import Ending, LoadFailed, ask, connect, run_load, say
+from loadtest.wire import Server, command
+
+PATIENCE_S = 30.0
+"""For one event: a store that is searched from end to end takes its time."""
+PAUSE_S = 0.002
+PENDING_PAUSE_S = 0.02
+"""Between two looks: a closed loop would take a core."""
+PENDING = "cache_invalidation_events_pending"
+HIT, MISS = "shop; hit", "shop; fwd=miss"
+MOST_USERS = 10_000
+
+
+class Front:
+    """The storefront over one kept connection. Methods raise `LoadFailed` where it does not do what it should."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._line = http.client.HTTPConnection(*address, timeout=PATIENCE_S)
+
+    def cached(self, user: int, name: str) -> bool:
+        """Read a fragment: whether it came from the cache. If it did not, it is cached now."""
+        status, _ = self._ask("GET", f"/users/{user}/fragments/{name}")
+        if status not in (HIT, MISS):
+            raise LoadFailed(f"the storefront cannot use its store ({status or 'no Cache-Status'})")
+        return status == HIT
+
+    def event(self, user: int) -> None:
+        """Tell an event; it is accepted, not done, when this returns."""
+        self._ask("POST", f"/users/{user}/events", json.dumps({"type": "order"}))
+
+    def idle(self) -> bool:
+        """Whether all events are done."""
+        _, page = self._ask("GET", "/metrics")
+        for line in page.splitlines():
+            if line.startswith(f"{PENDING} "):
+                return float(line.split(" ")[1]) == 0
+        raise LoadFailed(f"the storefront's metrics lack {PENDING}")
+
+    def _ask(self, method: str, path: str, body: str | None = None) -> tuple[str, str]:
+        """The answer's Cache-Status, and its body."""
+        try:
+            self._line.request(method, path, body, {"Content-Type": "application/json"} if body else {})
+            answer = self._line.getresponse()
+            content = answer.read().decode(errors="replace")
+        except (OSError, http.client.HTTPException) as error:
+            raise LoadFailed(f"the storefront does not answer: {error!r}") from None
+        if answer.status >= 400:
+            raise LoadFailed(f"the storefront refuses {method} {path}: {answer.status} {answer.reason}")
+        return answer.getheader("Cache-Status", ""), content
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._line.close()
+
+
+@dataclass(frozen=True)
+class Look:
+    """The server's own counters at one moment: keys, memory in bytes, and (calls, execution in µs) of commands."""
+
+    keys: int
+    memory: int
+    calls: float
+    execution_us: float
+
+    @classmethod
+    def at(cls, line: socket.socket, commands: tuple[str, ...]) -> Look:
+        """Look at the server. Raises `LoadFailed` or `ConnectionLost`."""
+        asked = [command("DBSIZE"), command("INFO", "memory"), command("INFO", "commandstats")]
+        keys, memory, stats = ask(line, *asked)
+        calls = execution = 0.0
+        for name, value in (*_fields(memory).items(), *_fields(stats).items()):
+            name = name.removeprefix("cmdstat_").upper()
+            if name in commands:
+                counters = dict(part.partition("=")[::2] for part in value.split(","))
+                calls += float(counters["calls"])
+                execution += float(counters["usec"]) if name != "EXEC" else 0.0
+        assert isinstance(keys, int)
+        return cls(keys, int(_fields(memory)["used_memory"]), calls, execution)
+
+
+def _fields(text: object) -> dict[str, str]:
+    assert isinstance(text, bytes)
+    return dict(line.partition(":")[::2] for line in text.decode().splitlines() if ":" in line)
+
+
+@dataclass
+class Tally:
+    """What the events so far have shown, and cost."""
+
+    stale_ms: list[float] = field(default_factory=list)
+    stale_entries: int = 0
+    silent: int = 0
+    calls: float = 0.0
+    execution_us: float = 0.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which users, how often, and what the store held at the beginning."""
+
+    first_user: int
+    users: int
+    rounds: int
+    each: int
+    entries: int
+    base_mb: float
+    commands: tuple[str, ...]
+    seconds: float
+
+    @property
+    def names(self) -> list[str]:
+        """A user's fragments."""
+        return [fragment_name(i) for i in range(self.each)]
+
+
+def work(plan: Plan, front: Front, line: socket.socket, ending: Ending) -> dict[str, float]:
+    """All rounds of all users; the figures."""
+    end = monotonic() + plan.seconds
+    figures = _measure(plan, front, line, ending)
+    while monotonic() < end and not ending.asked:
+        sleep(PENDING_PAUSE_S)
+    return figures
+
+
+def _measure(plan: Plan, front: Front, line: socket.socket, ending: Ending) -> dict[str, float]:
+    first = Look.at(line, plan.commands)
+    figures = {"memory_mb": first.memory / 1e6}
+    if plan.entries:
+        figures["memory_per_entry_bytes"] = (first.memory - plan.base_mb * 1e6) / plan.entries
+    users = range(plan.first_user, plan.first_user + plan.users)
+    for user in users:
+        _cache(plan, front, user)
+    before, tally = Look.at(line, plan.commands), Tally()
+    for _ in range(plan.rounds):
+        for user in users:
+            if ending.asked:
+                break
+            _watch(plan, front, user, tally)
+            _count(plan, front, line, user, tally)
+    if not tally.silent:
+        return figures
+    events = len(tally.stale_ms) + tally.silent
+    return figures | {
+        "stale_for_ms": statistics.median(tally.stale_ms),
+        "stale_for_worst_ms": max(tally.stale_ms),
+        "stale_entries": float(tally.stale_entries),
+        "commands_per_event": tally.calls / tally.silent,
+        "execution_per_event_us": tally.execution_us / tally.silent,
+        "left_per_event": (Look.at(line, plan.commands).keys - before.keys) / events,
+        "events": float(events),
+    }
+
+
+def _cache(plan: Plan, front: Front, user: int) -> None:
+    """Have all of a user's fragments cached, and see that they are."""
+    for name in plan.names:
+        front.cached(user, name)
+    missing = [name for name in plan.names if not front.cached(user, name)]
+    if missing:
+        raise LoadFailed(f"the store keeps nothing: {missing[0]} of user {user} was missed twice in a row")
+
+
+def _watch(plan: Plan, front: Front, user: int, tally: Tally) -> None:
+    """One event, and what is served after it. All is cached again in the end: each read that misses puts."""
+    names = plan.names
+    watched, others = names[: len(AREAS)], names[len(AREAS) :]
+    front.event(user)
+    accepted = gone = monotonic()
+    while watched:
+        for name in list(watched):
+            asked = monotonic()
+            if not front.cached(user, name):
+                watched.remove(name)
+                gone = asked  # when it was asked, not when it was answered: a miss takes its time
+        if monotonic() - accepted > PATIENCE_S:
+            raise LoadFailed(f"an entry of user {user} is still cached {PATIENCE_S:g} s after the event")
+        if watched:
+            sleep(PAUSE_S)
+    took = (gone - accepted) * 1e3
+    stale = sum(front.cached(user, name) for name in others)
+    tally.stale_ms.append(took)
+    tally.stale_entries += stale
+    say({"t": time(), "user": user, "stale_for_ms": took, "stale_entries": stale})
+
+
+def _count(plan: Plan, front: Front, line: socket.socket, user: int, tally: Tally) -> None:
+    """One event while nobody reads: what it costs the server. Then all is cached again."""
+    _await_idle(front)
+    before = Look.at(line, plan.commands)
+    front.event(user)
+    _await_idle(front)
+    after = Look.at(line, plan.commands)
+    tally.silent += 1
+    tally.calls += after.calls - before.calls
+    tally.execution_us += after.execution_us - before.execution_us
+    for name in plan.names:
+        front.cached(user, name)
+
+
+def _await_idle(front: Front) -> None:
+    end = monotonic() + PATIENCE_S
+    while not front.idle():
+        if monotonic() > end:
+            raise LoadFailed(f"an event is not done after {PATIENCE_S:g} s")
+        sleep(PENDING_PAUSE_S)
+
+
+def web(text: str) -> tuple[str, int]:
+    """Host and port of ``http://HOST:PORT``."""
+    try:
+        parts = urlsplit(text)
+        if parts.scheme != "http" or not parts.hostname or parts.path.strip("/"):
+            raise ValueError
+        return parts.hostname, parts.port or 80
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"not an http://host:port address: {text}") from None
+
+
+def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, Server, tuple[str, int], bool]:
+    """The plan, the store, the storefront, and whether the end of stdin is the end.
+
+    Bad arguments end the process: one line on stderr, exit code 2.
+    """
+    parser = Parser("freshness", "What an invalidation costs, and for how long old values are served.")
+    parser.add_argument("--web", type=web, required=True, help="the storefront, http://host:port")
+    parser.add_argument("--first-user", type=number(1, 10**9 - MOST_USERS, int), required=True,
+                        help="its own users have this id and the following: nobody else reads them")  # fmt: skip
+    parser.add_argument("--users", type=number(0, MOST_USERS, int), default=4, help="how many of them (4)")
+    parser.add_argument(
+        "--rounds", type=number(1, 10_000, int), default=2, help="times that all have their events (2)"
+    )
+    parser.add_argument(
+        "--each", type=number(len(AREAS), 1000, int), default=20, help="fragments of each (20)"
+    )
+    parser.add_argument("--entries", type=number(0, 10**9, int), default=0, help="entries cached already (0)")
+    parser.add_argument("--base-mb", type=number(0, 10**6), default=0.0, help="memory without them (0)")
+    parser.add_argument("--commands", type=lambda text: tuple(text.upper().split(",")), default=(),
+                        help="commands that only invalidations use, with commas between them")  # fmt: skip
+    parser.add_argument(
+        "--seconds", type=number(0, 10**6), default=0.0, help="go on for so long at least (0)"
+    )
+    options = parser.read(arguments)
+    plan = Plan(options.first_user, options.users, options.rounds, options.each, options.entries,
+                options.base_mb, options.commands, options.seconds)  # fmt: skip
+    return plan, options.url, options.web, options.until_stdin_ends
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run it; the exit code."""
+    plan, server, address, leashed = read_arguments(arguments)
+
+    def whole(ending: Ending) -> dict[str, float]:
+        with contextlib.closing(Front(address)) as front, connect(server) as line:
+            return work(plan, front, line, ending)
+
+    return run_load("freshness", whole, leashed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,233 @@
+"""The load that tells single events: on a real storefront and server, and on a storefront that serves old values."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from lab.scenarios.cures import COMMANDS
+from tests.app.servicekit import ROOT, Service, StoreServer, eventually
+
+WEB = ["--web", "http://127.0.0.1:1"]
+
+
+def start(web: str, url: str, *more: str) -> subprocess.Popen[str]:
+    """The load as a process."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "loadtest.freshness", "--web", web, "--first-user", "1001", *more],
+        cwd=ROOT,
+        env={**os.environ, "PROBE_URL": url},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(load: subprocess.Popen[str]) -> tuple[int, list[dict[str, Any]], str]:
+    """Exit code, lines, and what it complained of."""
+    out, err = load.communicate(timeout=60)
+    return load.returncode, [json.loads(line) for line in out.splitlines()], err
+
+
+def is_one_line(err: str) -> bool:
+    """Whether that is a complaint as people want it."""
+    return err.startswith("freshness: ") and len(err.splitlines()) == 1 and "Traceback" not in err
+
+
+@pytest.fixture
+def store() -> Iterator[StoreServer]:
+    """A server of the test's own."""
+    server = StoreServer(StoreServer.valkey()).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A place for the service."""
+    (tmp_path / "service").mkdir()
+    return tmp_path / "service"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "commands", "left"),
+    [("scan", 6.0, 0.0), ("index", 6.0, 0.0), ("hash", 1.0, 0.0), ("generation", 4.0, 20.0)],
+)
+def test_figures_are_the_strategys(
+    strategy: str, commands: float, left: float, store: StoreServer, folder: Path
+) -> None:
+    """Commands of an event, keys left behind by it, no old value after it, by the server's own counters."""
+    service = Service(folder, store.url, APP_STRATEGY=strategy, APP_SCAN_COUNT="1000000")
+    try:
+        service.start("web", "invalidator")
+        code, lines, err = finish(
+            start(service.base, store.url, "--users", "2", "--rounds", "1", "--commands", COMMANDS[strategy])
+        )
+    finally:
+        service.stop()
+    assert (code, err) == (0, "")
+    figures = lines[-1]["figures"]
+    assert figures["commands_per_event"] == commands
+    assert figures["left_per_event"] == left
+    assert figures["events"] == 4
+    assert figures["stale_entries"] == 0
+    assert figures["execution_per_event_us"] > 0
+    assert 0 <= figures["stale_for_ms"] <= figures["stale_for_worst_ms"]
+    assert [line["user"] for line in lines[:-1]] == [1001, 1002]
+
+
+def test_memory_of_an_entry_is_what_was_added(store: StoreServer) -> None:
+    """Memory used less what it was before, for each entry; of what is there before the load does anything."""
+    client = store.client()
+    code, [before], _ = finish(start(*WEB[1:], store.url, "--users", "0"))
+    assert code == 0
+    client.mset({f"key-{i:06}": "v" * 500 for i in range(20_000)})
+    base = str(before["figures"]["memory_mb"])
+    code, [after], _ = finish(
+        start(*WEB[1:], store.url, "--users", "0", "--entries", "20000", "--base-mb", base)
+    )
+    assert code == 0
+    assert 500 < after["figures"]["memory_per_entry_bytes"] < 700
+
+
+class Stale(http.server.BaseHTTPRequestHandler):
+    """A storefront whose events delete one fragment of each area, and leave the others."""
+
+    protocol_version = "HTTP/1.1"
+    cached: ClassVar[set[str]] = set()
+
+    def do_GET(self) -> None:
+        """Everything is cached by its first read."""
+        if self.path == "/metrics":
+            self._say(b"cache_invalidation_events_pending 0.0\n")
+            return
+        hit = self.path in self.cached
+        self.cached.add(self.path)
+        self._say(b"{}", "shop; hit" if hit else "shop; fwd=miss")
+
+    def do_POST(self) -> None:
+        """An event."""
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.cached.difference_update([path for path in self.cached if path.endswith("-0")])
+        self._say(b"{}")
+
+    def _say(self, body: bytes, status: str = "") -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Status", status)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def stale_front() -> Iterator[str]:
+    """Its address."""
+    Stale.cached = set()
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stale)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+def test_old_values_are_counted(stale_front: str, store: StoreServer) -> None:
+    """What is still served after each area was seen to be gone is an old value: 17 of 20 here."""
+    code, lines, err = finish(start(stale_front, store.url, "--users", "1", "--rounds", "1"))
+    assert (code, err) == (0, "")
+    assert lines[-1]["figures"]["stale_entries"] == 17
+
+
+def test_sigterm_ends_it_with_its_figures(stale_front: str, store: StoreServer) -> None:
+    """Told to end, it says what it has."""
+    load = start(stale_front, store.url, "--users", "1", "--rounds", "9999")
+    assert load.stdout is not None
+    first = load.stdout.readline()
+    assert "stale_for_ms" in first
+    load.send_signal(signal.SIGTERM)
+    code, lines, err = finish(load)
+    assert (code, err) == (0, "")
+    assert lines[-1]["figures"]["events"] >= 2
+
+
+def test_it_goes_on_for_as_long_as_asked(store: StoreServer) -> None:
+    """--seconds: a phase has some length even where there is nothing to do."""
+    load = start(*WEB[1:], store.url, "--users", "0", "--seconds", "60")
+    with pytest.raises(subprocess.TimeoutExpired):
+        load.wait(1.5)
+    load.send_signal(signal.SIGTERM)
+    code, lines, _ = finish(load)
+    assert code == 0
+    assert lines[-1]["figures"]["memory_mb"] > 0
+
+
+def test_a_store_that_refuses_writes_is_one_line_and_exit_3(store: StoreServer, folder: Path) -> None:
+    """Nothing can be cached: no figures, for they would be wrong."""
+    service = Service(folder, store.url)
+    client = store.client()
+    try:
+        service.start("web", "invalidator")
+        eventually(lambda: service.get("/readyz").status == 200)
+        client.config_set("maxmemory", 1)
+        code, lines, err = finish(start(service.base, store.url))
+    finally:
+        service.stop()
+    assert code == 3
+    assert is_one_line(err)
+    assert "keeps nothing" in err
+    assert lines == []
+
+
+def test_a_store_or_a_storefront_that_is_gone_is_one_line_and_exit_3(store: StoreServer) -> None:
+    """Nobody there: which of them is told."""
+    code, _, err = finish(start(*WEB[1:], store.url))
+    assert code == 3
+    assert is_one_line(err)
+    assert "storefront" in err
+    code, _, err = finish(start(*WEB[1:], "redis://127.0.0.1:1"))
+    assert code == 3
+    assert is_one_line(err)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--first-user", "1"],
+        [*WEB],
+        ["--web", "127.0.0.1:8000", "--first-user", "1"],
+        ["--web", "http://127.0.0.1:8000/shop", "--first-user", "1"],
+        [*WEB, "--first-user", "0"],
+        [*WEB, "--first-user", "1", "--users", "-1"],
+        [*WEB, "--first-user", "1", "--each", "2"],
+        [*WEB, "--first-user", "1", "--entries", "many"],
+        [*WEB, "--first-user", "1", "--url", "http://x"],
+    ],
+    ids=" ".join,
+)
+def test_bad_arguments_are_one_line_and_exit_2(words: list[str]) -> None:
+    """Each is refused before anything is asked."""
+    done = subprocess.run(
+        [sys.executable, "-m", "loadtest.freshness", *words],
+        cwd=ROOT,
+        env={**os.environ, "PROBE_URL": "redis://127.0.0.1:1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert is_one_line(done.stderr)
+    assert done.stdout == ""
