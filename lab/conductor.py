@@ -21,7 +21,8 @@ from lab.validity import FEWEST_EVENTS
 FILL_S = 600.0
 SHORTEST_LOOK_S = 0.8
 SOUND_S = 10.0
-"""For the probes to find a store that was restarted; one that has not by then ends the run."""
+"""For the probes to find a store that was restarted (one that has not by then ends the run), and for loads to be under
+way."""
 LOAD_S = 1800.0
 """For a load that ends by itself: longer than any of the catalogue's at full pace."""
 MAIN = ProbeSpec("main")
@@ -163,7 +164,10 @@ class Conductor:
         self._pause(self._pace.settle_s)
         end = time.monotonic() + SOUND_S
         names = ["main", *(spec.name for spec, _ in extra)]
-        while not all(recorder.sound(name) for name in names) and time.monotonic() < end:
+        while (
+            not (all(recorder.sound(name) for name in names) and all(load.begun for load in self._loads))
+            and time.monotonic() < end
+        ):
             self._pause(0.05)
         record, p99 = self._measure(phase, seconds, extra)
         record.events["asked_per_s"] = full

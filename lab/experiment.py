@@ -6,6 +6,7 @@ import os
 import platform
 import shlex
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,8 +17,8 @@ from lab.conductor import Conductor, Display
 from lab.errors import UsageError
 from lab.processes import ignore_interruptions, port_taken
 from lab.runfolder import Run, RunFacts, RunWriter, make_folder, new_folder
-from lab.scenario import Scenario
-from lab.servers import SERVERS
+from lab.scenario import Pace, Scenario
+from lab.servers import SERVERS, Server
 from lab.stacks.base import Stack
 from lab.stacks.compose import ComposeStack
 from lab.stacks.native import NativeStack, address_of
@@ -26,8 +27,8 @@ from lab.store import redacted
 from lab.verdict import Verdict, reach, write_result
 
 FEWEST_KEYS, MOST_KEYS = 10_000, 50_000_000
-# Resident memory of a whole native run: without keys, and for each entry (value, key, expiry, share of the index).
-BASE_BYTES, BYTES_PER_KEY = 500e6, 420
+BASE_BYTES = 500e6
+"""Resident memory of a native run's processes without any keys."""
 STACKS = {"native": "embedded", "compose": "redis"}
 """Stack → the server that is taken if none is named."""
 
@@ -88,17 +89,26 @@ def _processor() -> str:
     return platform.processor() or "unknown"
 
 
-def _have_memory(keys: int) -> None:
+def memory_bytes(scenario: Scenario, pace: Pace, server: Server, keys: int) -> float:
+    """Resident memory that a native run needs, all of its processes together: what is announced before it begins."""
+    servers = 2 if scenario.replica else 1
+    return BASE_BYTES + keys * server.key_bytes * servers + pace.loads_mb * 1e6
+
+
+def _announce_memory(request: Request, server: Server, keys: int, say: Callable[[str], None]) -> None:
     """A `UsageError` where so many keys do not fit: better than to meet the kernel's out-of-memory killer."""
-    needed = (BASE_BYTES + keys * BYTES_PER_KEY) / 1e9
+    needed = memory_bytes(request.scenario, request.scenario.paces[request.pace], server, keys) / 1e9
     free = psutil.virtual_memory().available / 1e9
     if needed > free:
         raise UsageError(
             f"{keys:,} keys need about {needed:.1f} GB of memory, and {free:.1f} GB are free. Choose fewer with --keys."
         )
+    say(
+        f"{keys:,} keys on {server.name}: this run needs about {needed:.1f} GB of memory, {free:.1f} GB are free"
+    )
 
 
-def _look_first(request: Request, keys: int) -> Scene | None:
+def _look_first(request: Request, keys: int, say: Callable[[str], None]) -> Scene | None:
     """Complain about what cannot be, before anything is created; the compose stack's scene if it is wanted.
 
     Raises `UsageError`, or `StackError` where something is missing.
@@ -123,7 +133,7 @@ def _look_first(request: Request, keys: int) -> Scene | None:
             )
     else:
         server.require()
-        _have_memory(keys)
+        _announce_memory(request, server, keys, say)
         if request.port and port_taken(request.port):
             raise UsageError(f"port {request.port} is taken. Choose another --port, or leave it out.")
     return None
@@ -140,7 +150,7 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
     keys = request.keys if request.keys is not None else pace.keys
     if not FEWEST_KEYS <= keys <= MOST_KEYS:
         raise UsageError(f"--keys must be between {FEWEST_KEYS:,} and {MOST_KEYS:,}, not {keys:,}.")
-    scene = _look_first(request, keys)
+    scene = _look_first(request, keys, display.say)
     started = datetime.now(UTC)
     folder = make_folder(request.out) if request.out else new_folder(f"{started:%Y%m%d-%H%M%S}-{scenario.id}")
     folder = folder.resolve()  # processes of the run work in another directory

@@ -36,6 +36,7 @@ class RunningLoad:
         self.spec = spec
         self.process = process
         self._keep = keep
+        self._spoke = False
         self._figures: Figures | None = None
         self._error: LabError | None = None
         self._thread = threading.Thread(target=self._read, name=f"load-{spec.name}", daemon=True)
@@ -45,6 +46,11 @@ class RunningLoad:
     def over(self) -> bool:
         """Whether it has ended and everything it said was read."""
         return not self._thread.is_alive()
+
+    @property
+    def begun(self) -> bool:
+        """Whether it is under way, as far as it tells."""
+        return self._spoke or not self.spec.speaks
 
     def figures(self) -> Figures:
         """Its figures, once it has ended. Raises `StackError` where it failed, or never said any."""
@@ -76,6 +82,7 @@ class RunningLoad:
                     line = json.loads(raw)
                 except ValueError:
                     continue  # the last line of one that was killed
+                self._spoke = True
                 if isinstance(line.get("figures"), dict):
                     self._figures = {name: float(value) for name, value in line["figures"].items()}
                 self._keep(self.spec.name, line)

@@ -30,7 +30,8 @@ class LoadSpec:
     keys begin with), {web} (its address), {users} and {each} (its users, and entries of each), {beyond} (the first user
     id that is none of theirs), the names in the pace's `sizes`, and {PHASE[FIGURE]}: a figure of an earlier phase.
     `ends`: it starts with the measurement, and the phase lasts until it ends; else it goes on for as long as the
-    phase. `greedy`: it takes what CPU it gets, as a closed loop does, and that spoils nothing.
+    phase. `greedy`: it takes what CPU it gets, as a closed loop does, and that spoils nothing. `speaks`: it says a line
+    as soon as it is under way, and nothing is measured before that.
     """
 
     name: str
@@ -38,6 +39,7 @@ class LoadSpec:
     arguments: tuple[str, ...] = ()
     ends: bool = False
     greedy: bool = False
+    speaks: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,13 +74,15 @@ class Pace:
     """How long a run may take: seconds per plateau, settling time before each, and the key count.
 
     Where events are few a plateau takes longer: until it has seen enough of them to be judged (`lab.validity`).
-    `sizes` are further numbers that the loads' arguments may name.
+    `sizes` are further numbers that the loads' arguments may name. `loads_mb`: memory that the loads need, in the
+    server or by themselves, beside the keys.
     """
 
     plateau_s: float
     settle_s: float
     keys: int
     sizes: dict[str, int] = field(default_factory=dict)
+    loads_mb: float = 0.0
 
 
 @dataclass(frozen=True)

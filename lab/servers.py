@@ -38,7 +38,9 @@ class Server:
     """One kind of server: how to start it natively, and what it cannot do.
 
     `find` returns the path of its binary or None; `arguments` may use {folder}, and get ``--port N`` added.
-    `cannot` maps a claim to the reason why the server cannot answer it. `whole_scans`: see `RunFacts`.
+    `cannot` maps a claim to the reason why the server cannot answer it. `whole_scans`: see `RunFacts`. `key_bytes` is
+    its resident memory for each of the storefront's entries: value, key, expiry, share of the index (measured at up to
+    5 million keys for Valkey 9.1 and Redis 7.0, see bench/fill_millions.py; the larger of both for the others).
     In the compose stack its services are NAME, web-NAME, invalidator-NAME and so on, where it has any there.
     """
 
@@ -49,6 +51,7 @@ class Server:
     cannot: dict[str, str] = field(default_factory=dict)
     whole_scans: bool = True
     in_compose: bool = True
+    key_bytes: int = 470
 
     def require(self) -> str:
         """Path of the binary. Raises `StackError` where there is none."""
@@ -89,12 +92,14 @@ SERVERS = {
             REDIS_LIKE,
             "The embedded Valkey has no build for this platform: install redis-server and use --server redis.",
             in_compose=False,
+            key_bytes=360,
         ),
         Server(
             "valkey",
             _on_path("valkey-server"),
             REDIS_LIKE,
             "Put a valkey-server on PATH, or leave --server out for the embedded one.",
+            key_bytes=360,
         ),
         Server(
             "redis",

@@ -1,0 +1,115 @@
+"""Filling millions of keys as a run does, against ``redis-benchmark -P 16`` writing as many: seconds, as a ratio.
+
+Run as ``python -m bench.fill_millions [--server redis] [--keys N] [--rounds N]``. Each fill has a new server of its
+own. Ours goes through the service's own code in the warmer's steps, over one connection. An entry of ours is a SET with
+an expiry, and twenty of them are a transaction with their index set. So there are two yardsticks, both over
+redis-benchmark's own 50 connections, with values of the same length under random names (of which a few come twice):
+
+- the same SETs, with an expiry: equal work but for the index and the transactions. Goal: at most 1.25.
+- plain SETs (``-t set``), printed beside it as ratio_plain: what servers are usually praised for. It has no goal, as no
+  client can reach it: `server_work` is how many times the CPU time of plain SETs our entries cost the server, most of
+  it for the expiry (a second table, a larger object), and more the less fits into the processor's caches.
+
+A second line compares the memory that the server took for the keys with what `lab run` announces before it starts.
+Goal: within 15 %.
+"""
+
+import argparse
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import redis
+
+from app.cache import Cache
+from app.settings import Settings
+from app.warmer import CHUNK_ENTRIES
+from bench.kit import report, server
+from lab.servers import SERVERS
+from lab.stacks.native import KEY_PREFIX
+
+PIPELINE = 16
+VALUE_BYTES = 200
+
+
+def ours(url: str, keys: int) -> None:
+    """Fill through the service's own code, in the warmer's steps."""
+    settings = Settings(store_url=url, key_prefix=KEY_PREFIX)
+    each = settings.fragments_per_user
+    cache, last = Cache(settings), keys // each
+    for first in range(1, last + 1, CHUNK_ENTRIES // each):
+        cache.put_users(range(first, min(last + 1, first + CHUNK_ENTRIES // each)))
+    cache.close()
+
+
+def yardstick(*more: str) -> Callable[[str, int], None]:
+    """As many SETs by redis-benchmark, with more words after key and value."""
+
+    def fill(url: str, keys: int) -> None:
+        command = ["redis-benchmark", "-p", str(urlsplit(url).port), "-n", str(keys), "-r", "1000000000"]
+        command += ["-P", str(PIPELINE), "--csv", "SET", "key:__rand_int__", "x" * VALUE_BYTES, *more]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+    return fill
+
+
+def measure(kind: str, fill: Callable[[str, int], None], keys: int) -> tuple[float, float, float]:
+    """Seconds, the server's CPU seconds, and bytes of resident memory for each key."""
+    with server(kind) as url:
+        raw: Any = redis.Redis.from_url(url)
+        empty = raw.info("memory")["used_memory_rss"]
+        started = time.perf_counter()
+        fill(url, keys)
+        seconds = time.perf_counter() - started
+        found = raw.info()
+        raw.close()
+    cpu = float(found["used_cpu_user"]) + float(found["used_cpu_sys"])
+    return seconds, cpu, (found["used_memory_rss"] - empty) / keys
+
+
+def main() -> int:
+    """Print the medians and the ratios; exit code 2 where there is no yardstick."""
+    parser = argparse.ArgumentParser(
+        prog="bench.fill_millions", description="Fill as a run does, and measure."
+    )
+    parser.add_argument("--server", default="embedded", choices=sorted(SERVERS))
+    parser.add_argument("--keys", type=int, default=5_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    if not shutil.which("redis-benchmark"):
+        print("bench.fill_millions: there is no redis-benchmark here to compare with", file=sys.stderr)
+        return 2
+    fills = {"ours": ours, "same": yardstick("EX", "86400"), "plain": yardstick()}
+    found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in fills}
+    for _ in range(options.rounds):
+        for name, fill in fills.items():
+            found[name].append(measure(options.server, fill, options.keys))
+    rounds = list(zip(*found.values(), strict=True))
+    medians = {name: statistics.median(seconds for seconds, _, _ in rows) for name, rows in found.items()}
+    report(
+        f"fill {options.keys:,} keys on {options.server}: seconds / redis-benchmark -P {PIPELINE}, SETs with an expiry",
+        statistics.median(mine[0] / same[0] for mine, same, _ in rounds),
+        goal="<= 1.25",
+        ratio_plain=statistics.median(mine[0] / plain[0] for mine, _, plain in rounds),
+        **{f"{name}_s": seconds for name, seconds in medians.items()},
+        server_work=statistics.median(mine[1] / plain[1] for mine, _, plain in rounds),
+    )
+    used = statistics.median(size for _, _, size in found["ours"])
+    announced = SERVERS[options.server].key_bytes
+    report(
+        f"memory of {options.keys:,} keys on {options.server} / announced",
+        used / announced,
+        goal="0.85 to 1.15",
+        used_bytes_per_key=used,
+        announced_bytes_per_key=announced,
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,194 @@
+"""Claims about full iterations: what COUNT does to one, and what many at once do to everybody else.
+
+Phases of the arm ``alone`` hold the bystander load and nothing else; those of the arm ``sweep`` have clients that
+iterate beside it, with the COUNT in their `params` and as many of them as `loadtest.iterations` was told to run. An
+iteration brings every key once, whatever COUNT means to the server: so it is equal work, and its time compares servers.
+"""
+
+from __future__ import annotations
+
+import statistics
+from itertools import pairwise
+
+import numpy as np
+
+from lab.claims.base import Claim, Finding, Missing, need_arm
+from lab.runfolder import PhaseRecord, Run
+
+Cells = dict[int, dict[int, PhaseRecord]]
+
+
+def _figure(phase: PhaseRecord, name: str) -> float:
+    if name not in phase.figures:
+        raise Missing(f"the load of {phase.id!r} did not measure {name}")
+    return phase.figures[name]
+
+
+def _cells(run: Run) -> Cells:
+    """Phases of the sweep by COUNT, and then by clients at once, both from few to many."""
+    found: Cells = {}
+    for phase in need_arm(run, "sweep", 2):
+        found.setdefault(int(phase.params["count"]), {})[int(_figure(phase, "concurrent"))] = phase
+    return {count: dict(sorted(found[count].items())) for count in sorted(found)}
+
+
+def _one_at_a_time(run: Run) -> dict[int, PhaseRecord]:
+    """By COUNT, the phases in which a single client iterated."""
+    return {count: row[1] for count, row in _cells(run).items() if 1 in row}
+
+
+def _times(run: Run) -> dict[int, float]:
+    return {count: _figure(phase, "iteration_s") for count, phase in _one_at_a_time(run).items()}
+
+
+def _need(times: dict[int, float], *counts: int) -> list[float]:
+    if missing := [count for count in counts if count not in times]:
+        raise Missing(f"no client iterated alone with COUNT {missing[0]:,}")
+    return [times[count] for count in counts]
+
+
+def small_count_is_slow(times: float, share: float) -> Claim:
+    """From COUNT 10 to 1 000 the round trips of an iteration fall to a hundredth, and with them its time.
+
+    After that there is little left to spare: what remains is the work on each key, which is the same.
+    """
+
+    def check(run: Run) -> Finding:
+        ten, thousand, more = _need(_times(run), 10, 1_000, 10_000)
+        first, then = ten / thousand, thousand / more
+        return Finding(
+            first >= times and then <= share * first,
+            f"{first:.1f} × from COUNT 10 to 1,000, then {then:.2f} × to 10,000 "
+            f"({ten:.3g} → {thousand:.3g} → {more:.3g} s)",
+            {"ratio": first, "after": then},
+        )
+
+    return Claim(
+        "iteration-time-falls",
+        "a full iteration takes far less time with COUNT 1 000 than with 10, and little less with more",
+        f"≥ {times:g} × less from 10 to 1 000, then ≤ {share:.0%} of that factor to 10 000",
+        check,
+    )
+
+
+def call_grows(times: float) -> Claim:
+    """What a call spares in round trips it takes in one piece: nobody else is served until it is over.
+
+    The server's own mean execution time of a call, which no pause of this machine's can pretend. (The longest single
+    call that a client saw is told too: with a small COUNT that is a moment at which something else had the core.)
+    """
+
+    def check(run: Run) -> Finding:
+        phases = _one_at_a_time(run)
+        if len(phases) < 2:
+            raise Missing("no two COUNTs were tried by a client alone")
+        took = {count: phase.execution_us("SCAN") or 0.0 for count, phase in phases.items()}
+        longest = [_figure(phase, "longest_in_iteration_ms") for phase in phases.values()]
+        smallest, largest = min(took), max(took)
+        growth = took[largest] / took[smallest] if took[smallest] else 0.0
+        rises = all(later > earlier for earlier, later in pairwise(took.values()))
+        said = ", ".join(f"{us:,.0f} µs with COUNT {count:,}" for count, us in took.items())
+        return Finding(
+            rises and growth >= times,
+            (f"{growth:.0f} × on the server ({said})" if growth else "no SCAN was executed")
+            + f"; a client saw {longest[0]:.1f} → {longest[-1]:.1f} ms at the longest",
+            {"ratio": growth, "longest_first_ms": longest[0], "longest_last_ms": longest[-1]},
+        )
+
+    return Claim(
+        "stall-grows",
+        "the stall that a single call is grows with COUNT",
+        f"at each step, and ≥ {times:g} × from the smallest COUNT to the largest",
+        check,
+    )
+
+
+def throughput_falls(step: float, counts: tuple[int, ...], whole: float) -> Claim:
+    """Whatever COUNT is: the more iterate at once, the less the server has left for the others.
+
+    Every call in its queue takes its turn before a bystander's next pipeline does. The rates are the server's own
+    counters of GETs, the storefront's and the probe's included, which are few. The steps are judged on the geometric
+    mean over the COUNTs, so that one moment's noise does not decide; the whole way is judged for each COUNT.
+    """
+
+    def check(run: Run) -> Finding:
+        alone = statistics.mean(_gets(phase) for phase in need_arm(run, "alone"))
+        cells = _cells(run)
+        if missing := [count for count in counts if count not in cells]:
+            raise Missing(f"COUNT {missing[0]:,} was not tried")
+        clients = list(cells[counts[0]])
+        rates = {count: [alone, *(_gets(phase) for phase in cells[count].values())] for count in counts}
+        if any(list(cells[count]) != clients for count in counts):
+            raise Missing("the COUNTs were not all tried by as many clients")
+        means = [statistics.geometric_mean(column) for column in zip(*rates.values(), strict=True)]
+        worst = max(later / earlier for earlier, later in pairwise(means))
+        left = max(row[-1] / alone for row in rates.values())
+        said = [f"COUNT {count:,}: {_thousands(row)}" for count, row in rates.items()]
+        return Finding(
+            worst <= step and left <= whole,
+            f"{means[-1] / alone:.0%} left beside {clients[-1]:,} iterations; thousand GETs a second beside 0, "
+            f"{', '.join(f'{n:,}' for n in clients)}: {_thousands(means)} in the mean, {'; '.join(said)} "
+            f"({_tool(run)})",
+            {"ratio": alone / means[-1], "worst_step": worst, "most_left": left},
+        )
+
+    return Claim(
+        "throughput-falls",
+        "bystanders get less done the more iterations run at once, whatever COUNT",
+        f"each step leaves ≤ {step:.0%} in the mean over the COUNTs, all steps ≤ {whole:.0%} for each of them",
+        check,
+    )
+
+
+def _gets(phase: PhaseRecord) -> float:
+    """GETs a second. (A server that answered none at all is taken to have answered one: means and ratios need some.)"""
+    return max(phase.rate("GET"), 1.0)
+
+
+def _thousands(rates: list[float]) -> str:
+    return " → ".join(f"{rate / 1000:,.0f}" for rate in rates)
+
+
+def _tool(run: Run) -> str:
+    """What made the bystander load."""
+    notes = [str(line["note"]) for line in run.loads if line.get("load") == "bystanders" and "note" in line]
+    return notes[-1] if notes else "bystander load: not told by what"
+
+
+def waits_grow(times: float) -> Claim:
+    """The other price of a large COUNT: as many iterations, with longer turns, and a bystander waits for all of them.
+
+    A quarter of a second is typical if half of them were worse: one in which the machine itself stood still decides
+    nothing.
+    """
+
+    def check(run: Run) -> Finding:
+        cells = _cells(run)
+        crowd = max(max(row) for row in cells.values())
+        waits = {count: _typical_p99_ms(run, row[crowd]) for count, row in cells.items() if crowd in row}
+        if len(waits) < 2:
+            raise Missing("no two COUNTs were tried by as many clients")
+        smallest, largest = min(waits), max(waits)
+        alone = statistics.mean(_typical_p99_ms(run, phase) for phase in need_arm(run, "alone"))
+        growth = waits[largest] / waits[smallest]
+        return Finding(
+            growth >= times and waits[largest] / alone >= times,
+            f"{growth:.1f} × from COUNT {smallest:,} to {largest:,} ({waits[smallest]:.2f} → {waits[largest]:.1f} ms) "
+            f"beside {crowd:,} iterations; {alone:.2f} ms beside none",
+            {"ratio": growth, "alone_ms": alone, "largest_ms": waits[largest]},
+        )
+
+    return Claim(
+        "waits-grow",
+        "beside as many iterations a bystander's GET waits the longer the larger COUNT is",
+        f"p99 of a typical quarter of a second ≥ {times:g} × from the smallest COUNT to the largest, and ≥ {times:g} × "
+        "that without any iteration",
+        check,
+    )
+
+
+def _typical_p99_ms(run: Run, phase: PhaseRecord) -> float:
+    parts = run.latencies(phase)
+    if not parts:
+        raise Missing(f"the probe recorded nothing in phase {phase.id!r}")
+    return statistics.median(float(np.percentile(part, 99)) for part in parts) / 1000

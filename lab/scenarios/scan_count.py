@@ -1,0 +1,161 @@
+"""`scan-count`: what COUNT and many iterations at once cost, to those who iterate and to everybody else.
+
+A bystander load asks for as many GETs as it gets, beside a sweep of COUNT × clients that walk the whole keyspace with
+SCAN, over and over. The original had 50 million keys, COUNT 100, 1 000 and 10 000, up to 1 000 iterations at once and
+memtier's 200 connections; `--pace full` has 5 million keys and as many iterations (``--keys`` takes it to 50).
+COUNT means something else to each server, so what is compared is work: an iteration brings every key once, and the
+keys visited in a second are counted beside the GETs that were left to the bystanders.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lab.claims import sweep
+from lab.scenario import Chart, LoadSpec, Pace, Phase, Scenario
+
+COUNTS = (100, 1_000, 10_000)
+"""Of the sweep. COUNT 10, Redis's default, is tried by one client alone: more of them are bound by themselves."""
+AT_ONCE = {"one": "one iteration", "several": "several at once", "many": "many at once"}
+"""How many iterate at once is the pace's affair: {one}, {several} and {many} are sizes of it."""
+BYSTANDERS = LoadSpec(
+    "bystanders",
+    "bystanders",
+    ("--connections", "4", "--pipeline", "16", "--prefix", "{prefix}"),
+    greedy=True,
+    speaks=True,
+)
+REPLIES_MB = 450.0
+"""At full pace a thousand replies of 10 000 keys wait in the server to be read."""
+PING = ("--command", "ping", "--rest-ms", "50")
+"""In the control nothing is walked: an iteration is ten PINGs, and then some rest."""
+
+
+def phases(*more: str) -> tuple[Phase, ...]:
+    """The sweep, with more arguments for the clients that iterate. Each COUNT's steps follow one another."""
+
+    def alone(name: str, title: str) -> Phase:
+        return Phase(name, "alone", title, "index", 1.0, loads=(BYSTANDERS,))
+
+    def cell(count: int, at_once: str) -> Phase:
+        arguments = ("--count", str(count), "--concurrent", f"{{{at_once}}}", *more)
+        return Phase(
+            f"{at_once}-{count}",
+            "sweep",
+            f"COUNT {count:,}, {AT_ONCE[at_once]}",
+            "index",
+            1.0,
+            loads=(BYSTANDERS, LoadSpec("iterations", "iterations", arguments, greedy=True, speaks=True)),
+            params={"count": float(count)},
+        )
+
+    return (
+        alone("alone", "bystanders alone"),
+        cell(10, "one"),
+        *(cell(count, at_once) for count in COUNTS for at_once in AT_ONCE),
+        alone("alone-again", "bystanders alone, again"),
+    )
+
+
+CHARTS = (
+    Chart(
+        "left",
+        "GETs a second that are left to the bystanders",
+        "heat",
+        "param:count",
+        "rate:GET",
+        "figure:concurrent",
+        note="Each step up, to more iterations at once, takes from everybody else. So does each step to the right, "
+        "where a client gets more done.",
+    ),
+    Chart(
+        "waits",
+        "p99 of a bystander's GET",
+        "heat",
+        "param:count",
+        "p99",
+        "figure:concurrent",
+        note="From the moment each GET of the open-loop probe was due.",
+    ),
+    Chart(
+        "iteration",
+        "Time of one full iteration",
+        "lines",
+        "param:count",
+        "figure:iteration_s",
+        "figure:concurrent",
+        note="Where not every client finished one, it is what one would take at the pace that was seen.",
+    ),
+    Chart(
+        "stall",
+        "The server's time for one call: nobody else is served meanwhile",
+        "lines",
+        "param:count",
+        "exec:SCAN",
+        "figure:concurrent",
+    ),
+    Chart(
+        "longest",
+        "The longest single call in the typical iteration, as its client saw it",
+        "lines",
+        "param:count",
+        "figure:longest_in_iteration_ms",
+        "figure:concurrent",
+        note="It waits for the other iterations' calls too.",
+    ),
+    Chart(
+        "crowd",
+        "What more iterations at once leave to the bystanders",
+        "lines",
+        "figure:concurrent",
+        "rate:GET",
+        "param:count",
+    ),
+    Chart(
+        "work",
+        "Equal work: keys visited a second, and what is left to the bystanders",
+        "lines",
+        "figure:visited_per_s",
+        "rate:GET",
+        "param:count",
+        note="COUNT means something else to each server; a visited key does not. Compare servers at the same place of "
+        "the axis below.",
+    ),
+)
+
+SCENARIO = Scenario(
+    id="scan-count",
+    title="What COUNT and concurrent SCANs cost",
+    story="Full iterations with a small COUNT take many times as long; with a large one each call is a longer stall; "
+    "and whatever COUNT, the more of them run at once, the less everybody else gets done.",
+    source="KeyDB's study of SCAN: 50 million keys, COUNT 100 to 10 000, up to 1 000 iterations at once",
+    phases=phases(),
+    claims=(
+        sweep.small_count_is_slow(times=5, share=0.25),
+        sweep.call_grows(times=20),
+        sweep.throughput_falls(step=0.85, counts=COUNTS, whole=0.6),
+        sweep.waits_grow(times=3),
+    ),
+    paces={
+        "quick": Pace(2.0, 0.2, 100_000, {"one": 1, "several": 4, "many": 16}),
+        "standard": Pace(6.0, 1.0, 500_000, {"one": 1, "several": 8, "many": 64}),
+        "full": Pace(15.0, 2.0, 5_000_000, {"one": 1, "several": 32, "many": 1_000}, REPLIES_MB),
+    },
+    knee_at=None,
+    scan_count=1_000,
+    reads_per_second=10.0,
+    charts=CHARTS,
+    symptom="throughput of everybody collapses while exports or clean-ups walk the keyspace",
+    cause="concurrent full SCANs share the one thread; COUNT only chooses between slow iterations and long stalls",
+    headline="throughput-falls",
+)
+
+CONTROL = replace(
+    SCENARIO,
+    id="scan-count-control",
+    title="scan-count without its cause",
+    story="The same bystanders, and as many clients beside them, but they walk nothing: every claim must be refuted.",
+    source="no-fault control of scan-count",
+    phases=phases(*PING),
+    refutes=True,
+)

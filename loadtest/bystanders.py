@@ -1,0 +1,233 @@
+"""Bystanders: as many GETs as the server gives them, from a real load tool where there is one.
+
+`python -m loadtest.bystanders --url redis://127.0.0.1:6379 --prefix mine` keeps `--connections` busy with
+pipelines of `--pipeline` GETs (closed loop) of `--keys` keys of its own, PREFIX:bystander:000000000000 and so on,
+which it writes before and removes afterwards. The load is redis-benchmark's where that is on PATH, and otherwise
+that of `--processes` processes of the lab's, which send the same; `--tool own` wants those in any case. Where the
+server has a password it is theirs too: redis-benchmark would show it in the process list.
+
+What the server got done is for the server to say (its command statistics), so that the figure does not depend on the
+tool. The first line of output says which tool it is, under ``note``; the last one holds the `figures`:
+bystander_connections, bystander_pipeline, and redis_benchmark (1, or 0 for the lab's own).
+
+(GETs of keys that are there; each connection waits for its pipeline's replies before it sends the next one.)
+
+Ends on SIGTERM, after --seconds, or with `--until-stdin-ends` at the end of stdin: exit code 0. Bad arguments: 2. A
+server that refuses or is gone: 3.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from multiprocessing.process import BaseProcess
+from typing import Protocol
+
+from loadtest.arguments import Parser, number, word
+from loadtest.running import Ending, LoadFailed, ask, connect, run_load, say
+from loadtest.wire import ConnectionLost, Server, command
+
+TOOL = "redis-benchmark"
+VALUE_BYTES = 200
+"""As the storefront's entries."""
+MOST_PER_SECOND = 5_000_000
+"""GETs a second that no server of one thread reaches: what bounds the tool's requests, should nobody end it."""
+LOOK_S = 0.05
+ENDING_S = 5.0
+
+
+class Tool(Protocol):
+    """What makes the load."""
+
+    def failure(self) -> str | None:
+        """Why it ended, or None while it goes on."""
+        ...
+
+    def end(self) -> None:
+        """End it."""
+        ...
+
+
+class Benchmark:
+    """redis-benchmark, at it until it is ended."""
+
+    def __init__(self, server: Server, key: str, keys: int, connections: int, pipeline: int, seconds: float):
+        words = [TOOL, "-h", server.host, "-p", str(server.port), "--dbnum", str(server.database), "--csv"]
+        words += ["-c", str(connections), "-P", str(pipeline), "-r", str(keys)]
+        words += ["-n", str(int(min(2**31 - 1, seconds * MOST_PER_SECOND))), "GET", f"{key}:__rand_int__"]
+        self._process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+
+    def failure(self) -> str | None:
+        """See `Tool`. A signal that ended it was meant for both of us."""
+        code = self._process.poll()
+        if code is None or code in (-signal.SIGTERM, -signal.SIGINT):
+            return None
+        said = self._process.communicate()[0].decode(errors="replace").strip()
+        return f"{TOOL} ended (exit code {code}): {said.rpartition(chr(10))[2]}"
+
+    def end(self) -> None:
+        """See `Tool`."""
+        self._process.terminate()
+        try:
+            self._process.communicate(timeout=ENDING_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        self._process.communicate()
+
+
+class Generator:
+    """Processes of our own, each with its share of the connections."""
+
+    def __init__(
+        self,
+        server: Server,
+        key: str,
+        keys: int,
+        connections: int,
+        pipeline: int,
+        processes: int,
+        seconds: float,
+    ) -> None:
+        context = multiprocessing.get_context("spawn")
+        shares = [len(range(i, connections, processes)) for i in range(min(processes, connections))]
+        self._processes: list[BaseProcess] = [
+            context.Process(target=generate, args=(server, key, keys, share, pipeline, seconds), daemon=True)
+            for share in shares
+        ]
+        for process in self._processes:
+            process.start()
+
+    def failure(self) -> str | None:
+        """See `Tool`."""
+        ended = [process for process in self._processes if process.exitcode not in (None, -signal.SIGTERM)]
+        return f"a generator ended (exit code {ended[0].exitcode})" if ended else None
+
+    def end(self) -> None:
+        """See `Tool`."""
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            process.join(ENDING_S)
+
+
+def generate(server: Server, key: str, keys: int, connections: int, pipeline: int, seconds: float) -> None:
+    """Send pipelines of GETs over some connections until the process is ended, or for so many seconds at most.
+
+    Where that fails the exit code is 3.
+
+    Every reply has the same length, so nothing is parsed: a pipeline is answered when all its bytes have come.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    names = [f"{key}:{number:012d}" for number in range(keys)]
+    batches = [
+        b"".join(command("GET", names[(at + i) % keys]) for i in range(pipeline))
+        for at in range(0, keys, pipeline)
+    ]
+    head = b"$%d\r\n" % VALUE_BYTES
+    whole = pipeline * (len(head) + VALUE_BYTES + 2)
+    end = time.monotonic() + seconds
+    try:
+        lines = {line.fileno(): line for line in (connect(server) for _ in range(connections))}
+        poll = select.epoll()
+        left, turn = dict.fromkeys(lines, whole), 0
+        for fd, line in lines.items():
+            poll.register(fd, select.EPOLLIN)
+            line.sendall(batches[0])
+        while time.monotonic() < end:
+            for fd, _ in poll.poll(LOOK_S):
+                data = lines[fd].recv(left[fd])
+                if not data:
+                    raise ConnectionLost("closed by the server")
+                if left[fd] == whole and not data.startswith(head[: len(data)]):
+                    raise LoadFailed(f"the server refuses: {data[:80].decode(errors='replace').strip()}")
+                left[fd] -= len(data)
+                if left[fd] == 0:
+                    turn += 1
+                    left[fd] = whole
+                    lines[fd].sendall(batches[turn % len(batches)])
+    except (OSError, ConnectionLost, LoadFailed) as error:
+        print(f"bystanders: {error}", file=sys.stderr, flush=True)
+        sys.exit(3)
+
+
+def version_of_tool() -> str:
+    """What the tool calls itself, for the note."""
+    done = subprocess.run([TOOL, "--version"], capture_output=True, text=True, timeout=10, check=False)
+    return done.stdout.partition("(")[0].strip() or TOOL
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run it; the exit code."""
+    parser = Parser("bystanders", "Pipelined GETs in a closed loop, by redis-benchmark where there is one.")
+    parser.add_argument("--connections", type=number(1, 500, int), default=4, help="kept busy (4)")
+    parser.add_argument("--pipeline", type=number(1, 1_000, int), default=16, help="GETs sent together (16)")
+    parser.add_argument("--keys", type=number(1, 100_000, int), default=1_000, help="own keys to GET (1000)")
+    parser.add_argument("--prefix", type=word, default="lab", help="own keys begin with it")
+    parser.add_argument("--tool", choices=("auto", "own"), default="auto", help="own: never redis-benchmark")
+    parser.add_argument("--processes", type=number(1, 16, int), default=2, help="of the own generator (2)")
+    parser.add_argument(
+        "--seconds", type=number(0.1, 86_400), default=3_600.0, help="end after so long (3600)"
+    )
+    options = parser.read(arguments)
+    server, keys = options.url, options.keys
+    key = f"{options.prefix}:bystander"
+    names = [f"{key}:{number:012d}" for number in range(keys)]
+    real = options.tool == "auto" and not server.password and shutil.which(TOOL) is not None
+
+    def work(ending: Ending) -> dict[str, float]:
+        life = int(options.seconds) + 60
+        with connect(server) as line:
+            ask(line, *(command("SET", name, "b" * VALUE_BYTES, "EX", life) for name in names))
+        try:
+            press(ending)
+        finally:
+            with connect(server) as line:
+                ask(line, command("UNLINK", *names))
+        return {
+            "bystander_connections": options.connections,
+            "bystander_pipeline": options.pipeline,
+            "redis_benchmark": float(real),
+        }
+
+    def press(ending: Ending) -> None:
+        tool: Tool
+        if real:
+            tool = Benchmark(server, key, keys, options.connections, options.pipeline, options.seconds)
+        else:
+            tool = Generator(
+                server,
+                key,
+                keys,
+                options.connections,
+                options.pipeline,
+                options.processes,
+                options.seconds + ENDING_S,
+            )
+        what = version_of_tool() if real else "a pipelined generator of the lab's own"
+        say(
+            {
+                "note": f"bystander load: {what}, {options.connections} connections, pipeline {options.pipeline}"
+            }
+        )
+        end = time.monotonic() + options.seconds
+        try:
+            while not ending.asked and time.monotonic() < end:
+                time.sleep(LOOK_S)
+                if (failure := tool.failure()) and not ending.asked:
+                    raise LoadFailed(failure)
+        finally:
+            tool.end()
+
+    return run_load(parser.prog, work, options.until_stdin_ends)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

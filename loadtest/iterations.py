@@ -1,0 +1,237 @@
+"""N clients at once, each walking the whole keyspace with SCAN, over and over: what does a COUNT cost?
+
+`python -m loadtest.iterations --url redis://127.0.0.1:6379 --count 1000 --concurrent 4` prints one JSON line as
+it begins and one a second (t, calls, visited, iterations, longest_call_ms: so far), and a last one that holds the
+`figures`:
+
+    count, concurrent       as it was told
+    calls_per_s             SCAN calls a second, of all clients together
+    visited_per_s           keys that came back a second. Nothing is filtered, so these are the keys that the server
+                            visited, whatever COUNT means to it: a measure of work that compares servers
+    keys_per_call           how many came back in a call
+    iterations              full iterations that were finished
+    iteration_s             median time of one. Where not every client has finished one: what it would take at the pace
+                            so far (time x clients x keys / keys visited)
+    mean_call_ms, longest_call_ms
+                            from send to reply, as this client saw them
+    longest_in_iteration_ms the longest call of a finished iteration, the median over all of them: a single moment in
+                            which something else held up this machine does not decide it. Without one: the longest
+
+Each client sends its next call when the reply has come (closed loop), over a connection of its own, and rests for
+--rest-ms after each iteration (0). `--command ping` is for controls, in which nothing is walked: an iteration is then a
+few PINGs, whatever COUNT is. Ends on SIGTERM, after --seconds, or with `--until-stdin-ends` at the end of stdin: exit
+code 0. Bad arguments: 2. A server that refuses or is gone: 3.
+"""
+
+from __future__ import annotations
+
+import math
+import resource
+import select
+import statistics
+import sys
+from collections import deque
+from time import monotonic, time
+from time import perf_counter_ns as clock
+
+import hiredis
+
+from loadtest.arguments import Parser, number
+from loadtest.running import Ending, LoadFailed, ask, connect, run_load, say
+from loadtest.wire import ConnectionLost, Server, command
+
+MOST_CLIENTS = 5_000
+READ_BYTES = 1024 * 1024
+TURN_S = 0.25
+SPARE_FILES = 64
+KEPT = 100_000
+"""Iterations, of the latest, of which medians are made."""
+PINGS = 10
+"""Of an iteration in a control."""
+
+
+class Client:
+    """One iteration under way: its connection, and what it has seen. Times in ns."""
+
+    def __init__(self, server: Server) -> None:
+        """Connect and sign in. Raises `LoadFailed` or `ConnectionLost`."""
+        self._line = connect(server)
+        self._line.setblocking(False)
+        self._reader = hiredis.Reader()
+        self.fd = self._line.fileno()
+        self.began = self.sent = self.calls = self.longest = 0
+
+    def call(self, request: bytes) -> None:
+        """Send a call, which is small: there is always room for it."""
+        self.sent = clock()
+        try:
+            self._line.send(request)
+        except OSError as error:
+            raise ConnectionLost(error.strerror or str(error)) from None
+
+    def receive(self) -> object:
+        """The reply, or False while it is incomplete."""
+        try:
+            data = self._line.recv(READ_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise ConnectionLost(error.strerror or str(error)) from None
+        if not data:
+            raise ConnectionLost("closed by the server")
+        try:
+            self._reader.feed(data)
+            return self._reader.gets()
+        except hiredis.ProtocolError as error:
+            raise ConnectionLost(f"not a Redis-compatible server: {error}") from None
+
+    def close(self) -> None:
+        """Close the connection, whatever is still on its way."""
+        self._line.close()
+
+
+class Iterations:
+    """All clients, in one loop."""
+
+    def __init__(self, server: Server, count: int, concurrent: int, pings: bool, rest_s: float) -> None:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = concurrent + SPARE_FILES
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard == -1 else min(hard, wanted), hard))
+        with connect(server) as line:
+            self._keys = max(1, int(str(ask(line, command("DBSIZE"))[0])))
+        self._count, self._pings, self._rest_ns = count, pings, round(rest_s * 1e9)
+        self._nominal = PINGS if pings else math.ceil(self._keys / count)
+        self._clients = {client.fd: client for client in (Client(server) for _ in range(concurrent))}
+        self.calls = self.visited = self.iterations = 0
+        self._call_ns = self._longest = 0
+        self._took_each = deque[int](maxlen=KEPT)
+        self._longest_each = deque[int](maxlen=KEPT)
+        self._resting: deque[tuple[int, Client]] = deque()
+        self._began = 0
+
+    def run(self, ending: Ending, seconds: float) -> dict[str, float]:
+        """Iterate until it is time to end; the figures."""
+        poll = select.epoll()
+        end, due = monotonic() + seconds, monotonic() + 1.0
+        self._began = clock()
+        for client in self._clients.values():
+            poll.register(client.fd, select.EPOLLIN)
+            self._begin(client)
+        say(self._so_far())
+        while not ending.asked and monotonic() < end:
+            for fd, _ in poll.poll(self._until_one_has_rested()):
+                client = self._clients[fd]
+                if (reply := client.receive()) is not False:
+                    self._take(client, reply)
+            if monotonic() >= due:
+                due += 1.0
+                say(self._so_far())
+        figures = self._figures()
+        for client in self._clients.values():
+            client.close()
+        return figures
+
+    def _until_one_has_rested(self) -> float:
+        """Let those go on whose rest is over; how long the next one still rests, in s."""
+        now = clock()
+        while self._resting and self._resting[0][0] <= now:
+            self._begin(self._resting.popleft()[1])
+        return min(TURN_S, (self._resting[0][0] - now) / 1e9) if self._resting else TURN_S
+
+    def _begin(self, client: Client) -> None:
+        client.began, client.calls, client.longest = clock(), 0, 0
+        self._call(client, b"0")
+
+    def _call(self, client: Client, cursor: bytes) -> None:
+        client.call(command("PING") if self._pings else command("SCAN", cursor, "COUNT", self._count))
+
+    def _take(self, client: Client, reply: object) -> None:
+        now = clock()
+        took = now - client.sent
+        self.calls += 1
+        self._call_ns += took
+        client.calls += 1
+        client.longest = max(client.longest, took)
+        self._longest = max(self._longest, took)
+        if isinstance(reply, hiredis.ReplyError):
+            raise LoadFailed(f"the server refuses: {reply}")
+        cursor = b""
+        if self._pings:
+            over = client.calls >= self._nominal
+        elif isinstance(reply, list):
+            cursor, over = reply[0], reply[0] == b"0"
+            self.visited += len(reply[1])
+        else:
+            raise LoadFailed(f"that is no reply to SCAN: {reply!r}")
+        if not over:
+            self._call(client, cursor)
+            return
+        self.iterations += 1
+        self._took_each.append(now - client.began)
+        self._longest_each.append(client.longest)
+        if self._rest_ns:
+            self._resting.append((now + self._rest_ns, client))
+        else:
+            self._begin(client)
+
+    def _so_far(self) -> dict[str, object]:
+        return {
+            "t": time(),
+            "calls": self.calls,
+            "visited": self.visited,
+            "iterations": self.iterations,
+            "longest_call_ms": self._longest / 1e6,
+        }
+
+    def _iteration_s(self, elapsed: int) -> float:
+        clients = len(self._clients)
+        if self.iterations >= clients:
+            return statistics.median(self._took_each) / 1e9
+        done = self.calls / self._nominal if self._pings else self.visited / self._keys
+        return elapsed / 1e9 * clients / done if done else 0.0
+
+    def _figures(self) -> dict[str, float]:
+        elapsed = clock() - self._began
+        return {
+            "count": self._count,
+            "concurrent": len(self._clients),
+            "calls_per_s": self.calls / elapsed * 1e9,
+            "visited_per_s": self.visited / elapsed * 1e9,
+            "keys_per_call": self.visited / max(1, self.calls),
+            "iterations": self.iterations,
+            "iteration_s": self._iteration_s(elapsed),
+            "mean_call_ms": self._call_ns / max(1, self.calls) / 1e6,
+            "longest_call_ms": self._longest / 1e6,
+            "longest_in_iteration_ms": statistics.median(self._longest_each or [self._longest]) / 1e6,
+        }
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run it; the exit code."""
+    parser = Parser("iterations", "Full SCAN iterations, so many at once; one JSON line a second.")
+    parser.add_argument("--count", type=number(1, 10**9, int), default=10, help="COUNT of each call (10)")
+    parser.add_argument(
+        "--concurrent", type=number(1, MOST_CLIENTS, int), default=1, help="clients that iterate at once (1)"
+    )
+    parser.add_argument(
+        "--command", choices=("scan", "ping"), default="scan", help="ping: for controls, nothing is walked"
+    )
+    parser.add_argument(
+        "--rest-ms", type=number(0, 60_000), default=0.0, help="of a client after each iteration (0)"
+    )
+    parser.add_argument(
+        "--seconds", type=number(0.1, 86_400), default=3_600.0, help="end after so long (3600)"
+    )
+    options = parser.read(arguments)
+
+    def work(ending: Ending) -> dict[str, float]:
+        pings, rest_s = options.command == "ping", options.rest_ms / 1000
+        return Iterations(options.url, options.count, options.concurrent, pings, rest_s).run(
+            ending, options.seconds
+        )
+
+    return run_load(parser.prog, work, options.until_stdin_ends)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""When a load is under way, as far as the conductor can tell."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from lab.loads import RunningLoad
+from lab.scenario import LoadSpec
+
+
+class Process:
+    """Says its lines when it is allowed to."""
+
+    def __init__(self) -> None:
+        self.may_speak, self.may_end = threading.Event(), threading.Event()
+
+    def lines(self) -> Iterator[bytes]:
+        """One line, and later the figures."""
+        self.may_speak.wait(30)
+        yield b'{"note": "under way"}\n'
+        self.may_end.wait(30)
+        yield b'{"figures": {"answer": 42}}\n'
+
+    def exit_code(self) -> int:
+        """A good end."""
+        return 0
+
+    def last_words(self) -> str:
+        """Nothing went wrong."""
+        return ""
+
+
+@pytest.mark.parametrize("speaks", [True, False])
+def test_a_load_that_speaks_has_begun_with_its_first_line(speaks: bool) -> None:
+    """One that does not is taken to be under way from its start."""
+    process, kept = Process(), list[dict[str, Any]]()
+    load = RunningLoad(LoadSpec("it", "it", speaks=speaks), process, lambda _name, line: kept.append(line))
+    assert load.begun is not speaks
+    process.may_speak.set()
+    end = time.monotonic() + 30
+    while not (load.begun and kept):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert not load.over
+    process.may_end.set()
+    assert load.figures() == {"answer": 42}

@@ -1,0 +1,237 @@
+"""The clients that iterate and the load beside them, against a real server."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PATIENCE = 60.0
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(repository: Path) -> Iterator[Start]:
+    """Start `python -m loadtest.MODULE`; what still runs in the end is ended."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(module: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-m", f"loadtest.{module}", *arguments],
+                cwd=repository,
+                env={**os.environ, **environment},
+                text=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        )
+        return started[-1]
+
+    yield begin
+    for each in started:
+        if each.poll() is None:
+            os.killpg(each.pid, signal.SIGKILL)
+        each.communicate()
+
+
+def first(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """The line with which it says that it is under way."""
+    assert process.stdout
+    line: dict[str, Any] = json.loads(process.stdout.readline())
+    return line
+
+
+def ended(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
+    """What it still says to its end, which must be a good one."""
+    output, complaints = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, complaints
+    assert complaints == ""
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def figures(process: subprocess.Popen[str]) -> dict[str, float]:
+    """Those of its last line."""
+    found: dict[str, float] = ended(process)[-1]["figures"]
+    return found
+
+
+def calls(server: Any, command: str) -> int:
+    """How many the server executed."""
+    found: int = server.client().info("commandstats").get(f"cmdstat_{command}", {}).get("calls", 0)
+    return found
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """Wait until it holds."""
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def fill(server: Any, keys: int) -> None:
+    """So many keys."""
+    server.client().mset({f"key:{number}": "x" for number in range(keys)})
+
+
+@pytest.mark.parametrize(("count", "concurrent"), [(10, 1), (100, 3), (5_000, 2)])
+def test_every_iteration_brings_every_key_once(
+    server: Any, start: Start, count: int, concurrent: int
+) -> None:
+    """What was visited is what there is, times the iterations; calls are about as many as COUNT makes them."""
+    fill(server, 3_000)
+    clients = start("iterations", "--url", server.url, "--count", str(count), "--concurrent", str(concurrent))
+    lines = [first(clients)]
+    while lines[-1]["iterations"] < 2 * concurrent:
+        lines.append(first(clients))
+    clients.terminate()
+    lines += ended(clients)
+    found, last = lines[-1]["figures"], lines[-2]
+    assert (found["count"], found["concurrent"]) == (count, concurrent)
+    # Those under way have seen some of the keys.
+    assert 3_000 * last["iterations"] <= last["visited"] < 3_000 * (last["iterations"] + concurrent)
+    assert min(count, 3_000) <= found["keys_per_call"] <= 2 * count
+    assert found["iteration_s"] > 0
+    assert 0 < found["mean_call_ms"] <= found["longest_call_ms"]
+    assert found["longest_in_iteration_ms"] <= found["longest_call_ms"]
+    assert calls(server, "scan") >= last["calls"]
+
+
+def test_an_iteration_that_is_not_finished_is_told_from_what_was_visited(server: Any, start: Start) -> None:
+    """With COUNT 1 nobody gets through: the time is that of all keys at the pace so far."""
+    fill(server, 50_000)
+    clients = start(
+        "iterations", "--url", server.url, "--count", "1", "--concurrent", "2", "--seconds", "0.5"
+    )
+    found = figures(clients)
+    assert found["iterations"] == 0
+    assert found["iteration_s"] == pytest.approx(2 * 50_000 / found["visited_per_s"], rel=0.01)
+
+
+def test_a_control_walks_nothing(server: Any, start: Start) -> None:
+    """PINGs, as many in an iteration whatever COUNT is, with some rest in between."""
+    fill(server, 1_000)
+    arguments = ("--command", "ping", "--rest-ms", "20", "--concurrent", "2", "--seconds", "1")
+    few, many = (
+        figures(start("iterations", "--url", server.url, "--count", count, *arguments))
+        for count in ("10", "1000")
+    )
+    for found in (few, many):
+        assert found["visited_per_s"] == found["keys_per_call"] == 0
+        assert 2 <= found["iterations"] <= 2 * 1_000 / 20 + 2
+        assert found["iteration_s"] > 0
+    assert calls(server, "scan") == 0
+    assert calls(server, "ping") >= 10 * (few["iterations"] + many["iterations"])
+
+
+@pytest.mark.parametrize("module", ["iterations", "bystanders"])
+def test_it_ends_with_its_stdin(server: Any, start: Start, module: str) -> None:
+    """For a starter that cannot signal."""
+    fill(server, 100)
+    load = start(module, "--url", server.url, "--until-stdin-ends")
+    first(load)
+    assert load.stdin
+    load.stdin.close()
+    load.stdin = None
+    assert figures(load)
+
+
+TOOLS = [
+    pytest.param(
+        "auto",
+        marks=pytest.mark.skipif(not shutil.which("redis-benchmark"), reason="no redis-benchmark here"),
+    ),
+    "own",
+]
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_bystanders_get_until_they_are_told_to_end(server: Any, start: Start, tool: str) -> None:
+    """GETs of keys that are there, over as many connections as were asked for; nothing is left behind."""
+    server.client().set("not-mine", "stays")
+    load = start("bystanders", "--url", server.url, "--prefix", "mine", "--connections", "3", "--pipeline", "5",
+                 "--keys", "50", "--tool", tool)  # fmt: skip
+    note = first(load)["note"]
+    assert "3 connections, pipeline 5" in note
+    assert ("redis-benchmark" in note) == (tool == "auto")
+    before = calls(server, "get")
+    eventually(lambda: calls(server, "get") > before + 5_000)
+    eventually(lambda: sum(client["cmd"] == "get" for client in server.client().client_list()) == 3)
+    assert server.client().info("stats")["keyspace_misses"] == 0
+    load.terminate()
+    found = figures(load)
+    assert found == {
+        "bystander_connections": 3,
+        "bystander_pipeline": 5,
+        "redis_benchmark": float(tool == "auto"),
+    }
+    after = calls(server, "get")
+    assert server.client().keys() == ["not-mine"]
+    time.sleep(0.1)
+    assert calls(server, "get") == after
+
+
+def test_a_password_is_shown_to_nobody(guarded_server: Any, start: Start) -> None:
+    """redis-benchmark would show it in the process list: the lab's own generator signs in by itself."""
+    url = guarded_server.url.replace("redis://", "redis://:open%20sesame@")
+    load = start("bystanders", PROBE_URL=url)
+    assert "own" in first(load)["note"]
+    load.terminate()
+    assert figures(load)["redis_benchmark"] == 0
+
+
+@pytest.mark.parametrize("arguments", [("iterations",), ("bystanders",), ("bystanders", "--tool", "own")])
+def test_a_server_that_goes_away_is_one_line_and_exit_code_3(
+    server: Any, start: Start, arguments: tuple[str, ...]
+) -> None:
+    """No traceback, and nothing goes on."""
+    fill(server, 1_000)
+    load = start(*arguments, "--url", server.url)
+    first(load)
+    server.kill()
+    _, complaints = load.communicate(timeout=PATIENCE)
+    assert load.returncode == 3
+    assert "Traceback" not in complaints
+    assert complaints.splitlines()[-1].startswith(f"{arguments[0]}: ")
+
+
+def test_a_server_that_takes_no_writes_is_one_line_and_exit_code_3(server: Any, start: Start) -> None:
+    """Out of memory, before the load began."""
+    server.client().config_set("maxmemory", "1")
+    load = start("bystanders", "--url", server.url)
+    _, complaints = load.communicate(timeout=PATIENCE)
+    assert load.returncode == 3
+    assert len(complaints.splitlines()) == 1
+    assert "OOM" in complaints
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("iterations", "--count", "0"),
+        ("iterations", "--concurrent", "5001"),
+        ("iterations", "--command", "flushall"),
+        ("iterations", "--rest-ms", "-1"),
+        ("bystanders", "--pipeline", "many"),
+        ("bystanders", "--prefix", "a b"),
+        ("bystanders", "--tool", "memtier"),
+    ],
+)
+def test_bad_arguments_are_one_line_and_exit_code_2(start: Start, arguments: tuple[str, ...]) -> None:
+    """Nothing is connected to."""
+    load = start(*arguments, "--url", "redis://127.0.0.1:1")
+    _, complaints = load.communicate(timeout=PATIENCE)
+    assert load.returncode == 2
+    assert len(complaints.splitlines()) == 1
