@@ -68,6 +68,7 @@ class Child:
         """`pipe`: its output can be read by `lines()`. `leash`: it has an open stdin, whose end tells it to end."""
         self.name = name
         self.log = log
+        self._spent_s: float | None = None
         try:
             with log.open("ab") as sink:
                 self.process = subprocess.Popen(
@@ -99,7 +100,16 @@ class Child:
 
     def exit_code(self) -> int:
         """What it ended with; waits for its end."""
+        if self.process.returncode is None and hasattr(os, "waitid"):
+            # Once it is waited for the kernel forgets what it used.
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+                self._spent_s = tree_seconds(self.pid)
         return self.process.wait()
+
+    def cpu_seconds(self) -> float:
+        """CPU seconds of it and its children so far; of one that has ended if its exit code was asked for."""
+        return tree_seconds(self.pid) if self._spent_s is None else self._spent_s
 
     def hush(self, patience_s: float = 10.0) -> None:
         """Tell it to end (its leash, else SIGTERM) and wait, leaving what it still says to be read; then SIGKILL."""
@@ -192,12 +202,16 @@ class CpuMeter:
         return self.shares({name: tree_seconds(pid) for name, pid in pids.items()})
 
     def shares(self, counted: dict[str, float]) -> tuple[dict[str, float], dict[str, float]]:
-        """The same of CPU seconds that somebody else counted; the lab's own are added."""
+        """The same of CPU seconds that somebody else counted; the lab's own are added.
+
+        What was not there at the last look has begun since then.
+        """
         now, machine = time.monotonic(), _machine_seconds()
         elapsed = max(now - self._at, 1e-6)
         shares = {}
+        new = 0.0 if self._seen else None
         for name, seconds in {**counted, "lab": tree_seconds(os.getpid())}.items():
-            before = self._seen.get(name)
+            before = self._seen.get(name, new)
             shares[name] = max(0.0, seconds - before) / elapsed if before is not None else 0.0
             self._seen[name] = seconds
         busy, steal = ((machine[i] - self._machine[i]) / elapsed for i in (0, 1))

@@ -36,13 +36,13 @@ READY_S = 30.0
 class ProcessMeter:
     """CPU time of processes that come and go."""
 
-    def __init__(self, pids: Callable[[], dict[str, int]]) -> None:
-        self._pids = pids
+    def __init__(self, seconds: Callable[[], dict[str, float]]) -> None:
+        self._seconds = seconds
         self._meter = CpuMeter()
 
     def look(self) -> tuple[dict[str, float], dict[str, float]]:
         """See `lab.stacks.base.Meter`."""
-        return self._meter.look(self._pids())
+        return self._meter.shares(self._seconds())
 
 
 class NativeStack:
@@ -274,7 +274,14 @@ class NativeStack:
 
     def meter(self) -> ProcessMeter:
         """A new meter of all processes there are at the moment of a look."""
-        return ProcessMeter(self.pids)
+        return ProcessMeter(self._cpu_seconds)
+
+    def _cpu_seconds(self) -> dict[str, float]:
+        """Of all parts by name; loads that have ended by themselves are still there, and are counted."""
+        return {
+            "store" if child is self._store_child else child.name: child.cpu_seconds()
+            for child in (*self._children, *self._loads)
+        }
 
     def memory_mb(self) -> dict[str, float]:
         """Resident memory by process tree, and the lab's own."""

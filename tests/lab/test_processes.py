@@ -238,6 +238,17 @@ def test_meter_bears_a_process_that_is_gone(tmp_path: Path, children: list[Child
     assert memory_mb(child.pid) == 0.0
 
 
+def test_a_child_that_has_ended_is_still_counted(tmp_path: Path, children: list[Child]) -> None:
+    """What it used is kept when its exit code is asked for, so that a meter does not take it for a stranger's work."""
+    child = python(tmp_path, "brief", "for _ in range(3_000_000): pass")
+    children.append(child)
+    assert child.exit_code() == 0
+    assert child.cpu_seconds() > 0
+    meter = CpuMeter()
+    meter.shares({"idle": 0.0})
+    assert meter.shares({"idle": 0.0, "brief": child.cpu_seconds()})[0]["brief"] > 0
+
+
 def test_memory_is_that_of_the_whole_tree(tmp_path: Path, children: list[Child]) -> None:
     """What a child's child holds counts: two processes weigh more than either."""
     child = python(tmp_path, "stubborn", STUBBORN)
