@@ -297,17 +297,23 @@ class Run:
                 continue
         return found
 
-    def latencies(self, phase: PhaseRecord, probe: str = "main", kind: str = "intended") -> list[Latencies]:
-        """Latencies in µs that a probe recorded in a phase, one array per interval.
+    def intervals(
+        self, phase: PhaseRecord, probe: str = "main", kind: str = "intended"
+    ) -> list[tuple[float, float, Latencies]]:
+        """(start, end, latencies in µs) of the intervals in which a probe recorded something in a phase.
 
         An interval belongs to the phase that its middle lies in. The probes' intervals begin and end at the same
         moments, so two probes in one phase are compared over the same time.
         """
         return [
-            values
+            (start, end, values)
             for start, end, values in self._intervals.get(f"{probe}-{kind}", [])
             if phase.t0 <= (start + end) / 2 < phase.t1 and len(values)
         ]
+
+    def latencies(self, phase: PhaseRecord, probe: str = "main", kind: str = "intended") -> list[Latencies]:
+        """Latencies in µs that a probe recorded in a phase, one array per interval."""
+        return [values for _, _, values in self.intervals(phase, probe, kind)]
 
     def p99_ms(self, phase: PhaseRecord, probe: str = "main", kind: str = "intended") -> float | None:
         """p99 of a phase in milliseconds; None where the probe recorded nothing."""

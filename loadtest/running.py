@@ -87,13 +87,16 @@ def connect(server: Server) -> socket.socket:
     return line
 
 
-def ask(line: socket.socket, *requests: bytes) -> list[object]:
-    """The replies to some requests sent at once. Raises `LoadFailed` for a refusal, or `ConnectionLost`."""
-    reader = hiredis.Reader()
+def ask(line: socket.socket, *requests: bytes, each: int = 1) -> list[object]:
+    """The replies to some requests sent at once, `each` to one. Raises `LoadFailed` for a refusal, or `ConnectionLost`.
+
+    (A request may itself be a pipeline of several commands.)
+    """
+    reader, wanted = hiredis.Reader(), each * len(requests)
     replies: list[object] = []
     try:
         line.sendall(b"".join(requests))
-        while len(replies) < len(requests):
+        while len(replies) < wanted:
             while (reply := reader.gets()) is False:
                 data = line.recv(65536)
                 if not data:

@@ -4,6 +4,7 @@
     plain.phase("count-10").figures["iteration_s"] = 4.0   # what its loads measured
     plain.p99_ms["count-10"] = 30.0                        # main probe, by phase id
     plain.p99_ms["keys-4:replica"] = 0.4                   # a second probe, PHASE:PROBE
+    plain.each_p99_ms["burst"] = [2.0, 2.0, 900.0]         # interval by interval
     plain.slowlog.append(("KEYS", 25_000))                 # an entry of the slow log, µs
     plain.lines.append({"phase": "burst", "load": "crowd", "t": 1.0})   # a line of loads.jsonl
     run = plain.write(tmp_path / "run")
@@ -33,6 +34,7 @@ class Plain:
     def __init__(self, scenario: Scenario, keys: int = 100_000) -> None:
         self.scenario = scenario
         self.p99_ms: dict[str, float] = {}
+        self.each_p99_ms: dict[str, list[float]] = {}
         self.slowlog: list[tuple[str, int]] = []
         self.lines: list[dict[str, Any]] = []
         events = EVENTS_PER_S if scenario.knee_at is not None or scenario.events_per_second else 0.0
@@ -127,10 +129,12 @@ class Plain:
         for phase in self.facts.phases:
             for probe in phase.probes:
                 name = phase.id if probe == "main" else f"{phase.id}:{probe}"
-                at, count = phase.t0, round(PHASE_S / INTERVAL_S)
-                for values in heavy_tail(
-                    rng, self.p99_ms.get(name, 1.0), count, round(PROBES_PER_S * INTERVAL_S)
-                ):
+                at, each = phase.t0, round(PROBES_PER_S * INTERVAL_S)
+                count, p99_ms = round(phase.seconds / INTERVAL_S), self.p99_ms.get(name, 1.0)
+                latencies = heavy_tail(rng, p99_ms, count, each)
+                if name in self.each_p99_ms:
+                    latencies = [heavy_tail(rng, p99, 1, each)[0] for p99 in self.each_p99_ms[name]]
+                for values in latencies:
                     at += INTERVAL_S
                     writer.probe(
                         probe,

@@ -1,0 +1,194 @@
+"""A crowd of clients on a cache: large reads, writes that fill it, and looks at the server ten times a second.
+
+`python -m loadtest.crowd --url redis://127.0.0.1:6379 --rate 3000 --seconds 20` opens its connections, fills the server
+with pages of small entries (`loadtest.pages`) up to a share of its `maxmemory`, then offers the load (the model:
+`loadtest.crowding`) and prints a JSON line for each look at the server's INFO, asked on a connection of its
+own every --interval-seconds or as soon as the server answers again:
+
+    t (the server's clock), interval_s, offered_per_s (what the crowd asks when nobody waits),
+    sent, answered, stalled (requests not made because their client was still waiting or had gone away),
+    in_flight, away, p50_ms, p99_ms (of those answered, from the time they were due), inserted (entries),
+    evicted, expired (entries, by the server's count), keys, used_mb, limit_mb (maxmemory), clients_mb
+    (mem_clients_normal), busy (share of the main thread)
+
+The last line holds the `figures`: rate, busy, busy_us (of the main thread, for one request), answered_per_s, p50_ms,
+p99_ms, evicted, inserted, expired, most_in_flight, most_clients_mb, fitting_ttl_s (time to live with which the entries
+of such a load come to use --fits of the limit), next_page (for a later crowd on the same server: --first-page).
+
+With --find-utilisation U it looks for the rate that keeps the server's main thread busy to that share, in steps that
+approach it from below, and `rate` is what it found.
+
+Entries are written with a time to live and never removed: the server must be the load's own. Ends on SIGTERM, or with
+`--until-stdin-ends` at the end of stdin: figures, exit code 0. Bad arguments: 2. A server that refuses, or is gone: 3.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import sys
+import time
+
+from loadtest.arguments import Parser, number, word
+from loadtest.crowding import Crowd, Plan, Stretch
+from loadtest.pages import MOST_PAGES, Layout, Pages, fill
+from loadtest.running import Ending, LoadFailed, ask, connect, run_load
+from loadtest.serverlook import ServerLook
+from loadtest.wire import command
+
+FIRST_RATE = 500.0
+FIRST_PART = 0.15
+STEPS = ((0.5, 0.15), (0.8, 0.2), (1.0, 0.2), (1.0, 0.3))
+"""Of the utilisation wanted, and of the time: nearer and nearer, since what a request costs depends on the rate.
+
+(An idle server finds its data cold, a busy one reads several requests a turn.) The first part is at FIRST_RATE.
+"""
+SHORT_S = 3600.0
+"""Entries that live shorter are of all ages from the beginning: a cache that is in balance with their expiry."""
+
+
+def wait(seconds: float, ending: Ending) -> None:
+    """Wait so long, or until the load is to end."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not ending.asked:
+        time.sleep(0.05)
+
+
+def cost_s(stretch: Stretch) -> float:
+    """CPU seconds of the main thread for one request. Raises `LoadFailed` where the server does not tell."""
+    if stretch.busy <= 0 or not stretch.answered:
+        raise LoadFailed("the server does not say how busy its main thread is, or answers nothing")
+    return stretch.busy * stretch.seconds / stretch.answered
+
+
+def find_rate(crowd: Crowd, wanted: float, seconds: float, ending: Ending) -> tuple[float, Stretch]:
+    """The rate at which the main thread is busy to that share, and the last step. Raises `LoadFailed`."""
+    stretch = crowd.run(FIRST_RATE, seconds * FIRST_PART, ending)
+    for share, part in STEPS:
+        if ending.asked:
+            break
+        stretch = crowd.run(share * wanted / cost_s(stretch), seconds * part, ending)
+    return wanted / cost_s(stretch), stretch
+
+
+def fitting_ttl(look: ServerLook, room: float, entries_per_s: float) -> float:
+    """Seconds that entries may live so that those written in that time fill so many bytes."""
+    each = (look.used - look.clients) / max(look.keys, 1)
+    return room / each / entries_per_s
+
+
+def figures(stretch: Stretch, rate: float, next_page: int, fitting_ttl_s: float) -> dict[str, float]:
+    """What a stretch came to."""
+    found = sorted(stretch.latencies)
+    first, last = stretch.first, stretch.last
+    return {
+        "rate": rate,
+        "busy": stretch.busy,
+        "busy_us": stretch.busy * stretch.seconds / max(stretch.answered, 1) * 1e6,
+        "answered_per_s": stretch.answered / stretch.seconds,
+        "p50_ms": found[len(found) // 2] / 1e6 if found else 0.0,
+        "p99_ms": found[int(0.99 * len(found))] / 1e6 if found else 0.0,
+        "evicted": last.evicted - first.evicted,
+        "expired": last.expired - first.expired,
+        "inserted": stretch.inserted,
+        "most_in_flight": stretch.most_in_flight,
+        "most_clients_mb": stretch.most_clients / 1e6,
+        "fitting_ttl_s": fitting_ttl_s,
+        "next_page": next_page,
+    }
+
+
+def read_arguments(arguments: list[str] | None) -> argparse.Namespace:
+    """What the crowd is told. Bad arguments end the process: one line on stderr, exit code 2."""
+    parser = Parser("crowd", "A crowd of clients on a cache that evicts; one JSON line a look at the server.")
+    add = parser.add_argument
+    add("--rate", type=number(1, 200_000), help="requests a second of the whole crowd when nobody waits")
+    add("--share", type=number(0.01, 10), default=1.0, help="offer so much of --rate (1)")
+    add(
+        "--find-utilisation",
+        type=number(0.1, 0.99),
+        help="find the rate instead: busy share of the main thread",
+    )
+    add("--seconds", type=number(0.5, 3600), required=True, help="how long, without the filling")
+    add("--clients", type=number(1, 20_000, int), default=1000, help="in the crowd (1000)")
+    add("--connections", type=number(1, 20_000, int), help="that they share (one for each client)")
+    add(
+        "--write-every",
+        type=number(1, 10_000, int),
+        default=10,
+        help="one request in so many writes a page (10)",
+    )
+    add("--patience-seconds", type=number(0, 3600), default=0.25, help="who waits longer goes away (0.25)")
+    add("--away-seconds", type=number(0, 3600), default=1.0, help="and returns after about so long (1)")
+    add(
+        "--fill",
+        type=number(0, 0.99),
+        default=0.0,
+        help="first up to this share of maxmemory (0: not at all)",
+    )
+    add("--limit-mb", type=number(8, 10**6), help="set the server's maxmemory first (leave it)")
+    add(
+        "--settle-seconds",
+        type=number(0, 60),
+        default=0.0,
+        help="after connecting, for the server to shrink buffers of idle connections (0)",
+    )
+    add("--ttl-seconds", type=number(0.1, 10**8), default=1_209_600.0, help="of all entries (two weeks)")
+    add("--fits", type=number(0.01, 1), default=0.7, help="share of maxmemory for fitting_ttl_s (0.7)")
+    add("--first-page", type=number(1, MOST_PAGES // 2, int), default=1, help="number of the first page (1)")
+    add("--entries", type=number(1, 999, int), default=150, help="of a page (150)")
+    add("--pages-read", type=number(1, 8, int), default=2, help="by one request (2)")
+    add(
+        "--key-bytes", type=number(24, 500, int), default=48, help="length of a key, the prefix included (48)"
+    )
+    add("--value-bytes", type=number(1, 10_000, int), default=16, help="length of a value (16)")
+    add("--interval-seconds", type=number(0.02, 10), default=0.1, help="between looks at the server (0.1)")
+    add("--prefix", type=word, default="crowd", help="own keys are PREFIX:PAGE:ENTRY (crowd)")
+    add("--seed", type=number(0, 2**63, int), default=0, help="of what is drawn (0)")
+    options = parser.read(arguments)
+    if (options.rate is None) == (options.find_utilisation is None):
+        parser.error("either --rate or --find-utilisation is needed")
+    if len(options.prefix) + 14 > options.key_bytes:
+        parser.error(f"--key-bytes {options.key_bytes} leaves no room for the prefix {options.prefix}")
+
+    return options
+
+
+def offer(options: argparse.Namespace, ending: Ending) -> dict[str, float]:
+    """Connect, fill, offer the load; the figures. Raises `LoadFailed`, `ConnectionLost`."""
+    sizes = (options.entries, options.pages_read, options.key_bytes, options.value_bytes)
+    pages = Pages(Layout(options.prefix, *sizes), options.ttl_seconds)
+    connections = options.connections or options.clients
+    times = (options.patience_seconds, options.away_seconds, options.interval_seconds)
+    plan = Plan(options.clients, connections, options.write_every, *times)
+    with connect(options.url) as line:
+        if options.limit_mb:
+            ask(line, command("CONFIG", "SET", "maxmemory", round(options.limit_mb * 1e6)))
+        crowd = Crowd(options.url, plan, pages, options.seed)
+        wait(options.settle_seconds, ending)
+        spread = options.ttl_seconds < SHORT_S
+        crowd.next_page, look = fill(line, pages, options.first_page, options.fill, spread, ending)
+        crowd.readable = max(1, look.keys // options.entries)
+    try:
+        gc.freeze()  # a collection would come in the middle of the measurement; nothing here makes cycles
+        gc.disable()
+        if options.find_utilisation:
+            rate, stretch = find_rate(crowd, options.find_utilisation, options.seconds, ending)
+        else:
+            rate = options.rate * options.share
+            stretch = crowd.run(rate, options.seconds, ending)
+        entries_per_s = rate * options.entries / options.write_every
+        ttl_s = fitting_ttl(stretch.last, options.fits * stretch.last.limit, entries_per_s)
+        return figures(stretch, rate, crowd.next_page, ttl_s)
+    finally:
+        crowd.close()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run it; the exit code."""
+    options = read_arguments(arguments)
+    return run_load("crowd", lambda ending: offer(options, ending), options.until_stdin_ends)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,308 @@
+"""The crowd itself: clients that think, ask, wait, and go away when they waited too long. One thread, one epoll.
+
+Clients are not simulated one by one. With C clients of which w wait for an answer and a stay away, requests arrive at
+RATE * (1 - (w + a) / C): each client that is free asks RATE / C times a second, and one that is not does not. That is
+the machine-repairman model of queueing theory (a finite source); for a short queue it is an open loop, and where the
+server stalls, arrivals stall with it. A request takes the connection that was used last and is free; where all that are
+allowed are taken it waits in the client.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import random
+import resource
+import select
+from collections import deque
+from dataclasses import dataclass
+from itertools import repeat
+from time import monotonic_ns
+
+import hiredis
+
+from loadtest.pages import Pages
+from loadtest.running import Ending, LoadFailed, say
+from loadtest.serverlook import INFO, ServerLook, read_info
+from loadtest.wire import Connection, Sent, Server, command, resolve
+
+SECOND = 1_000_000_000
+SPARE_FILES = 64
+READING = select.EPOLLIN
+WRITING = select.EPOLLIN | select.EPOLLOUT
+ANSWER_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(Sent):
+    """A request in flight, and how many entries it writes."""
+
+    inserts: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the crowd behaves: clients, connections they share, one request in so many a write, times in seconds."""
+
+    clients: int
+    connections: int
+    write_every: int
+    patience_s: float
+    away_s: float
+    interval_s: float
+
+
+class Tally:
+    """What was counted on the client's side since the last line."""
+
+    def __init__(self) -> None:
+        self.sent = self.answered = self.stalled = self.inserted = 0
+        self.latencies: list[int] = []
+
+    def quantile_ms(self, q: float) -> float | None:
+        """Of the latencies from the time due."""
+        found = sorted(self.latencies)
+        return found[min(len(found) - 1, int(q * len(found)))] / 1e6 if found else None
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A stretch of load at one rate: looks at the server at both ends, and what was counted between them."""
+
+    rate: float
+    first: ServerLook
+    last: ServerLook
+    answered: int
+    inserted: int
+    most_in_flight: int
+    most_clients: float
+    latencies: list[int]
+
+    @property
+    def seconds(self) -> float:
+        """On the server's clock."""
+        return max(self.last.at - self.first.at, 1e-6)
+
+    @property
+    def busy(self) -> float:
+        """Busy share of the server's main thread."""
+        return (self.last.busy_s - self.first.busy_s) / self.seconds
+
+
+def allow_files(wanted: int) -> None:
+    """Let this process open so many files. Raises `LoadFailed` where the system does not."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        raise LoadFailed(f"{wanted} open files are needed, and the system allows {hard} (ulimit -n)")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+class Crowd:
+    """A crowd on one server. The next write makes `next_page`, and `readable` pages before that are there."""
+
+    def __init__(self, server: Server, plan: Plan, pages: Pages, seed: int) -> None:
+        """Opens all connections.
+
+        Raises:
+            ConnectionLost: the server does not take them.
+            LoadFailed: it refuses to sign in, or the system has too few files.
+        """
+        allow_files(plan.connections + SPARE_FILES)
+        self._plan, self._pages, self._random = plan, pages, random.Random(seed)
+        self.next_page = self.readable = 1
+        self._poll = select.epoll()
+        self._family, self._address = resolve(server)
+        self._greeting = _greeting(server)
+        self._lines: dict[int, Connection] = {}
+        self._observer = self._open()
+        self._free = [self._open() for _ in range(plan.connections)]
+        self._queue: deque[int] = deque()
+        self._away: list[int] = []  # a heap of times of return
+        self._waiting = self._requests = self._asked_at = 0
+        self._asking = False
+        self._tally = Tally()
+        self._look: ServerLook | None = None
+
+    def _open(self) -> Connection:
+        """One connection that stands and is signed in. (Servers accept a few a turn: in a stall they would not.)"""
+        line = Connection(self._family, self._address, monotonic_ns())
+        self._poll.register(line.fd, WRITING)
+        end = monotonic_ns() + ANSWER_S * SECOND
+        answered = False
+        while not answered:
+            for fd, events in self._poll.poll(1.0):
+                if fd != line.fd:
+                    continue
+                if events & select.EPOLLOUT and not line.ready:
+                    line.finish_connecting()
+                    self._poll.modify(fd, READING)
+                    line.waiting.extend(repeat(None, len(self._greeting) - 1))
+                    line.send(b"".join(self._greeting), None)
+                elif events & READING:
+                    self._refused(line.receive())
+                    answered = not line.waiting
+            if monotonic_ns() > end:
+                raise LoadFailed("the server does not take a connection")
+        self._lines[line.fd] = line
+        return line
+
+    @staticmethod
+    def _refused(answers: list[tuple[Sent | None, object]]) -> None:
+        for _, reply in answers:
+            if isinstance(reply, hiredis.ReplyError):
+                raise LoadFailed(f"the server refuses: {reply}")
+
+    def run(self, rate: float, seconds: float, ending: Ending) -> Stretch:
+        """Offer `rate` requests a second for so long. Raises `LoadFailed` for a refusal, `ConnectionLost`."""
+        began = monotonic_ns()
+        end, slots = began + round(seconds * SECOND), 0
+        looks: list[ServerLook] = []
+        total, most_in_flight, most_clients = Tally(), 0, 0.0
+        while (now := monotonic_ns()) < end and not ending.asked:
+            while self._away and self._away[0] <= now:
+                heapq.heappop(self._away)
+            due = int((now - began) * rate / SECOND)
+            while slots < due:
+                slots += 1
+                self._arrive(began + int(slots * SECOND / rate))
+            if not self._asking and now >= self._asked_at + self._plan.interval_s * SECOND:
+                self._observer.send(INFO, None)
+                self._asking, self._asked_at = True, now
+            pause = (began + (slots + 1) * SECOND / rate - monotonic_ns()) / SECOND
+            for fd, events in self._poll.poll(min(max(pause, 0.0), 0.02)):
+                line = self._lines[fd]
+                if events & select.EPOLLOUT:
+                    line.flush()
+                    if not line.has_outgoing:
+                        self._poll.modify(fd, READING)
+                if not events & ~select.EPOLLOUT:
+                    continue
+                if line is not self._observer:
+                    self._take(line)
+                elif look := self._observe():
+                    most_in_flight = max(most_in_flight, self._waiting)
+                    most_clients = max(most_clients, look.clients)
+                    if looks:
+                        self._write_line(looks[-1], look, rate)
+                        total.answered += self._tally.answered
+                        total.inserted += self._tally.inserted
+                        total.latencies += self._tally.latencies
+                    looks.append(look)
+                    self._tally = Tally()
+        if len(looks) < 2:
+            if ending.asked and self._look:
+                looks = [self._look, self._look]
+            else:
+                raise LoadFailed("the server hardly answers INFO: take a longer time")
+        return Stretch(
+            rate,
+            looks[0],
+            looks[-1],
+            total.answered,
+            total.inserted,
+            most_in_flight,
+            most_clients,
+            total.latencies,
+        )
+
+    def _arrive(self, due: int) -> None:
+        if self._random.random() * self._plan.clients < self._waiting + len(self._away):
+            self._tally.stalled += 1
+            return
+        self._waiting += 1
+        if self._free:
+            self._send(self._free.pop(), due)
+        else:
+            self._queue.append(due)
+
+    def _send(self, line: Connection, due: int) -> None:
+        self._requests += 1
+        self._tally.sent += 1
+        inserts = 0
+        if self._requests % self._plan.write_every == 0:
+            inserts = self._pages.layout.entries
+            request = self._pages.write(self.next_page)
+            self.next_page += 1
+            self.readable += 1
+            line.waiting.extend(repeat(None, inserts - 1))
+        else:
+            oldest = self.next_page - self.readable
+            request = self._pages.read(
+                [
+                    oldest + int(self._random.random() * self.readable)
+                    for _ in range(self._pages.layout.pages_read)
+                ]
+            )
+        line.send(request, Asked(due, monotonic_ns(), inserts))
+        if line.has_outgoing:
+            self._poll.modify(line.fd, WRITING)
+
+    def _take(self, line: Connection) -> None:
+        """What has come on a connection; with the last reply to a request it is free again."""
+        for sent, reply in line.receive():
+            if isinstance(reply, hiredis.ReplyError):
+                raise LoadFailed(f"the server refuses: {reply}")
+            if not isinstance(sent, Asked):
+                continue
+            now = monotonic_ns()
+            took = now - sent.due
+            self._waiting -= 1
+            self._tally.answered += 1
+            self._tally.inserted += sent.inserts
+            self._tally.latencies.append(took)
+            if took > self._plan.patience_s * SECOND:
+                back = now + round(self._plan.away_s * (0.5 + self._random.random()) * SECOND)
+                heapq.heappush(self._away, back)
+            if self._queue:
+                self._send(line, self._queue.popleft())
+            else:
+                self._free.append(line)
+
+    def _observe(self) -> ServerLook | None:
+        for _, reply in self._observer.receive():
+            self._asking = False
+            if not isinstance(reply, bytes):
+                raise LoadFailed(f"the server refuses INFO: {reply!r}")
+            self._look = read_info(reply)
+            # What is cached by now is what can be read: evicted and expired pages are the oldest ones, about.
+            self.readable = max(1, min(self.readable, self._look.keys // self._pages.layout.entries))
+            return self._look
+        return None
+
+    def _write_line(self, old: ServerLook, new: ServerLook, rate: float) -> None:
+        """One line about the time between two looks at the server."""
+        tally, seconds = self._tally, max(new.at - old.at, 1e-6)
+        say(
+            {
+                "t": new.at,
+                "interval_s": seconds,
+                "offered_per_s": rate,
+                "sent": tally.sent,
+                "answered": tally.answered,
+                "stalled": tally.stalled,
+                "in_flight": self._waiting,
+                "away": len(self._away),
+                "p50_ms": tally.quantile_ms(0.5),
+                "p99_ms": tally.quantile_ms(0.99),
+                "inserted": tally.inserted,
+                "evicted": new.evicted - old.evicted,
+                "expired": new.expired - old.expired,
+                "keys": new.keys,
+                "used_mb": new.used / 1e6,
+                "limit_mb": new.limit / 1e6,
+                "clients_mb": new.clients / 1e6,
+                "busy": (new.busy_s - old.busy_s) / seconds,
+            }
+        )
+
+    def close(self) -> None:
+        """Close all connections; what was in flight is lost."""
+        for line in self._lines.values():
+            with contextlib.suppress(OSError):
+                line.close()
+        self._poll.close()
+
+
+def _greeting(server: Server) -> list[bytes]:
+    words = [command("AUTH", *filter(None, (server.username, server.password)))] if server.password else []
+    return [*words, command("SELECT", server.database)]

@@ -1,0 +1,212 @@
+"""The crowd on a real server: what it writes and reads, how it stalls with the server, how it ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loadtest.pages import Layout, Pages, fill
+from loadtest.running import Ending, LoadFailed, ask, connect
+from loadtest.serverlook import look, read_info
+from loadtest.wire import Server as Address
+from tests.loadtest.conftest import ROOT, Server
+
+SMALL = ("--clients", "20", "--entries", "10", "--interval-seconds", "0.05", "--write-every", "4")
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Iterator[Server]:
+    """A server that evicts at 16 MB."""
+    server = Server(tmp_path, "--maxmemory", "16mb", "--maxmemory-policy", "allkeys-lru")
+    server.start()
+    yield server
+    server.kill()
+
+
+def start(server: Server, *arguments: str) -> subprocess.Popen[str]:
+    """A crowd of its own process."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "loadtest.crowd", "--url", server.url, *arguments],
+        cwd=ROOT,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def lines_of(crowd: subprocess.Popen[str]) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """Its looks and its figures; it ends well."""
+    output, complaints = crowd.communicate(timeout=60)
+    assert crowd.returncode == 0, complaints
+    *looks, last = [json.loads(line) for line in output.splitlines()]
+    return looks, last["figures"]
+
+
+def end_of(crowd: subprocess.Popen[str]) -> tuple[int, str]:
+    """Exit code and what it said on stderr."""
+    _, complaints = crowd.communicate(timeout=60)
+    return crowd.returncode, complaints
+
+
+def test_a_page_is_written_and_read_whole(server: Server) -> None:
+    """Every entry under its own key, with its time to live; a read brings back all of the pages asked for."""
+    pages = Pages(Layout("crowd", 5, 2, 40, 7), ttl_s=100.0)
+    with connect(Address.from_url(server.url)) as line:
+        assert ask(line, pages.write(3), pages.write(12_345_678), each=5) == [b"OK"] * 10
+        (found,) = ask(line, pages.read([3, 12_345_678]))
+        (half,) = ask(line, pages.read([3, 4]))
+    assert found == [b"v" * 7] * 10
+    assert half == [b"v" * 7] * 5 + [None] * 5
+    keys = server.client().keys("*")
+    assert len(keys) == 10
+    assert {len(key) for key in keys} == {40}
+    assert all(90 < server.client().ttl(key) <= 100 for key in keys)
+
+
+def test_entries_of_some_age_live_shorter(server: Server) -> None:
+    """Half their time gone by: half of it left."""
+    pages = Pages(Layout("crowd", 3, 2, 40, 7), ttl_s=1000.0)
+    with connect(Address.from_url(server.url)) as line:
+        ask(line, pages.write(1, age=0.5), each=3)
+    assert all(490 < server.client().ttl(key) <= 500 for key in server.client().keys("*"))
+
+
+def test_filling_stops_at_the_share_of_the_limit(cache: Server) -> None:
+    """Used memory is what was asked for, a few pages more at most, and the pages are numbered on."""
+    pages = Pages(Layout("crowd", 50, 2, 48, 16), ttl_s=1000.0)
+    with connect(Address.from_url(cache.url)) as line:
+        following, seen = fill(line, pages, 5, 0.6, False, Ending())
+    assert 0.6 <= seen.used / seen.limit < 0.7
+    assert seen.keys == (following - 5) * 50
+
+
+def test_what_is_counted_adds_up(cache: Server) -> None:
+    """Entries inserted are the server's keys; the looks' counts are the figures'; nobody waits for long."""
+    looks, figures = lines_of(start(cache, "--rate", "400", "--seconds", "1.5", *SMALL))
+    assert sum(look["inserted"] for look in looks) == figures["inserted"]
+    assert sum(look["answered"] for look in looks) == pytest.approx(figures["answered_per_s"] * 1.5, rel=0.3)
+    assert figures["answered_per_s"] == pytest.approx(400, rel=0.2)
+    assert (figures["next_page"] - 1) * 10 == cache.client().dbsize()
+    assert figures["evicted"] == figures["expired"] == 0
+    assert all(look["limit_mb"] == pytest.approx(16.777216) for look in looks)
+
+
+def test_a_full_cache_evicts_what_is_inserted(cache: Server) -> None:
+    """At the limit there are evictions, and the server's memory stays at it."""
+    looks, figures = lines_of(
+        start(cache, "--rate", "400", "--seconds", "1", "--fill", "0.99", *SMALL, "--write-every", "1")
+    )
+    assert figures["evicted"] > 0
+    assert max(look["used_mb"] for look in looks) < 1.05 * looks[0]["limit_mb"]
+
+
+def test_a_limit_can_be_set_first(server: Server) -> None:
+    """--limit-mb is the server's maxmemory from then on."""
+    lines_of(start(server, "--rate", "100", "--seconds", "0.6", "--limit-mb", "20", *SMALL))
+    assert server.client().config_get("maxmemory") == {"maxmemory": "20000000"}
+
+
+def test_clients_that_wait_ask_nothing(cache: Server) -> None:
+    """A finite source: while the server stalls no client has more than one request out, and most ask nothing."""
+    crowd = start(cache, "--rate", "400", "--seconds", "3", "--patience-seconds", "0.2", *SMALL)
+    time.sleep(1.0)
+    stall = threading.Thread(target=lambda: cache.client().execute_command("DEBUG", "SLEEP", "1"))
+    stall.start()
+    looks, figures = lines_of(crowd)
+    stall.join()
+    assert max(look["in_flight"] for look in looks) <= figures["most_in_flight"] <= 20
+    assert sum(look["stalled"] for look in looks) > 100
+    assert max(look["away"] for look in looks) > 10
+    assert max(look["p99_ms"] or 0.0 for look in looks) > 300
+
+
+def test_few_connections_are_shared(cache: Server) -> None:
+    """Requests without a free connection wait in the crowd, not at the server."""
+    _, figures = lines_of(start(cache, "--rate", "400", "--seconds", "1", *SMALL, "--connections", "2"))
+    assert figures["answered_per_s"] == pytest.approx(400, rel=0.3)
+
+
+def test_a_rate_is_found(cache: Server) -> None:
+    """The rate at which the main thread is busy to a share, by what a request cost at the last step."""
+    _, figures = lines_of(
+        start(cache, "--find-utilisation", "0.2", "--seconds", "3", *SMALL, "--entries", "150")
+    )
+    assert figures["rate"] == pytest.approx(0.2e6 / figures["busy_us"])
+    assert 0.02 < figures["busy"] < 0.6
+    assert figures["fitting_ttl_s"] > 0
+
+
+@pytest.mark.parametrize("how", ["signal", "stdin"])
+def test_it_ends_when_it_is_told_to(cache: Server, how: str) -> None:
+    """With its figures, and exit code 0."""
+    crowd = start(cache, "--rate", "100", "--seconds", "600", *SMALL, "--until-stdin-ends")
+    assert crowd.stdout
+    crowd.stdout.readline()
+    if how == "signal":
+        crowd.send_signal(signal.SIGTERM)
+    _, figures = lines_of(crowd)  # which closes its stdin
+    assert figures["rate"] == 100
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--rate", "0", "--seconds", "1"], "between"),
+        (["--seconds", "1"], "either --rate or --find-utilisation"),
+        (["--rate", "1", "--find-utilisation", "0.5", "--seconds", "1"], "either --rate"),
+        (["--rate", "1", "--seconds", "1", "--key-bytes", "24", "--prefix", "far-too-long"], "no room"),
+        (["--rate", "1", "--seconds", "1", "--fill", "1.5"], "between"),
+    ],
+)
+def test_bad_arguments(server: Server, arguments: list[str], said: str) -> None:
+    """One line, exit code 2."""
+    code, complaints = end_of(start(server, *arguments))
+    assert code == 2
+    assert said in complaints
+    assert complaints.count("\n") == 1
+
+
+def test_a_server_that_refuses(tmp_path: Path) -> None:
+    """Out of memory without eviction: one line, exit code 3."""
+    server = Server(tmp_path, "--maxmemory", "8mb", "--maxmemory-policy", "noeviction")
+    server.start()
+    try:
+        crowd = start(server, "--rate", "400", "--seconds", "30", "--write-every", "1", "--fill", "0.95")
+        code, complaints = end_of(crowd)
+    finally:
+        server.kill()
+    assert code == 3
+    assert complaints.startswith("crowd: the server refuses: OOM")
+    assert complaints.count("\n") == 1
+
+
+def test_a_server_that_goes_away(cache: Server) -> None:
+    """One line, exit code 3."""
+    crowd = start(cache, "--rate", "100", "--seconds", "600", *SMALL)
+    assert crowd.stdout
+    crowd.stdout.readline()
+    cache.kill()
+    code, complaints = end_of(crowd)
+    assert code == 3
+    assert complaints.count("\n") == 1
+
+
+def test_a_look_reads_what_all_servers_say(server: Server) -> None:
+    """Levels and counters of a real INFO; a server without them is refused in words."""
+    with connect(Address.from_url(server.url)) as line:
+        seen = look(line)
+    assert seen.keys == 0
+    assert seen.used > 0
+    assert seen.busy_s > 0
+    with pytest.raises(LoadFailed, match="lacks"):
+        read_info(b"used_memory:1\r\n")
