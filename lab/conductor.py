@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from lab.calibration import Calibrator
 from lab.errors import StackError
-from lab.loads import RunningLoad, arguments_of
+from lab.loads import Figures, RunningLoad, arguments_of, figure_of
 from lab.recorder import Recorder, Row
 from lab.runfolder import PhaseRecord, RunFacts, RunWriter
 from lab.scenario import Pace, Phase, ProbeSpec, Scenario
@@ -111,6 +111,15 @@ class Conductor:
         window = max(SHORTEST_LOOK_S, min(self._pace.plateau_s / 4, 4.0))
         return self._calibrator.foretell(self._facts.load["events_per_second"], window)
 
+    def _events_of(self, phase: Phase) -> float:
+        """Events a second of which the phase offers its share."""
+        if phase.events_from:
+            return figure_of(phase, phase.events_from, self._figures())
+        return self._facts.load["events_per_second"]
+
+    def _figures(self) -> dict[str, Figures]:
+        return {record.id: record.figures for record in self._facts.phases}
+
     def _events(self, per_second: float) -> None:
         self._stack.locust.load(self._scenario.reads_per_second, per_second, self._population)
 
@@ -132,7 +141,7 @@ class Conductor:
 
     def _walk(self, number: int, total: int, phase: Phase) -> None:
         stack, recorder = self._stack, self._recorder
-        full = self._facts.load["events_per_second"] * phase.events
+        full = self._events_of(phase) * phase.events
         seconds = self._pace.plateau_s * phase.weight
         if (
             full
@@ -218,7 +227,7 @@ class Conductor:
             "beyond": self._population + 1,
             "each": self._scenario.fragments_per_user,
             **self._pace.sizes,
-            **{record.id: record.figures for record in facts.phases},
+            **self._figures(),
         }
         for spec in [spec for spec in phase.loads if spec.ends is ends]:
             process = self._stack.start_load(spec, arguments_of(spec, values))

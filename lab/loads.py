@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lab.errors import LabError, StackError
-from lab.scenario import LoadSpec
+from lab.scenario import LoadSpec, Phase
 from lab.stacks.base import LoadProcess
 
 Figures = dict[str, float]
@@ -19,12 +19,19 @@ ENDING_S = 30.0
 
 def arguments_of(spec: LoadSpec, values: Mapping[str, object]) -> list[str]:
     """The arguments with the names in braces filled in. Raises `StackError` for a name that nothing stands for."""
+    return [_filled_in(word, values, f"load {spec.name}") for word in spec.arguments]
+
+
+def figure_of(phase: Phase, reference: str, measured: Mapping[str, Figures]) -> float:
+    """An earlier phase's figure, referred to as PHASE[FIGURE]. Raises `StackError` where there is none."""
+    return float(_filled_in(f"{{{reference}}}", measured, f"phase {phase.id}"))
+
+
+def _filled_in(text: str, values: Mapping[str, object], where: str) -> str:
     try:
-        return [word.format_map(values) for word in spec.arguments]
+        return text.format_map(values)
     except (KeyError, IndexError, ValueError) as error:
-        raise StackError(
-            f"load {spec.name}: nothing stands for {error} in {' '.join(spec.arguments)}"
-        ) from error
+        raise StackError(f"{where}: nothing stands for {error} in {text}") from error
 
 
 class RunningLoad:

@@ -49,7 +49,8 @@ class Phase:
     `keys` is a fraction of the run's key count; `weight` multiplies the pace's plateau length. `arm` groups
     phases for the claims. `empty` restarts the store first (or empties the lab's own keys where the lab did not
     start the store). `foretell` has the demand predicted, at part of the load, before and after the plateau.
-    `events` is the share of the run's events offered in this phase, `scan_count` another COUNT than the scenario's,
+    `events` is the share of the run's events offered in this phase (or, with `events_from`, a multiple of an earlier
+    phase's figure, written PHASE[FIGURE]), `scan_count` another COUNT than the scenario's,
     `settings` what the store is told first (CONFIG SET), `params` figures by which claims and charts tell phases apart.
     """
 
@@ -64,6 +65,7 @@ class Phase:
     probes: tuple[ProbeSpec, ...] = ()
     loads: tuple[LoadSpec, ...] = ()
     events: float = 1.0
+    events_from: str = ""
     scan_count: int | None = None
     settings: dict[str, str] = field(default_factory=dict)
     params: dict[str, float] = field(default_factory=dict)

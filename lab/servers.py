@@ -31,6 +31,8 @@ WAITS_COUNT = (
     "Dragonfly's clock for a command starts before it is scheduled: its {} includes waiting for others"
 )
 """Dragonfly 1.40.1, main_service.cc: the timer starts in InvokeCmd, ahead of the transaction's scheduling."""
+COUNTS_MATCHES = "Dragonfly's COUNT is of keys that match: a SCAN for few of many goes on for up to 50 ms"
+"""The same, generic_family.cc: a call ends at COUNT matches or after about 50 ms, and lets others in meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,10 @@ SERVERS = {
                 "victims-not-slow": WAITS_COUNT.format("slow log"),
                 "execution-steady": WAITS_COUNT.format("execution time"),
                 "work-ranked": WAITS_COUNT.format("execution time"),
+                "scan-stalls-less": WAITS_COUNT.format("execution time"),
+                "slow-log-empty": COUNTS_MATCHES,
+                "calls-are-short": COUNTS_MATCHES,
+                "calls-per-event": COUNTS_MATCHES,
             },
             whole_scans=False,  # a call returns after about 50 ms, wherever it is
         ),

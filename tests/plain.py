@@ -72,6 +72,7 @@ class Plain:
         at = START
         for phase in scenario.phases:
             at += GAP_S
+            asked = phase.events * (EVENTS_PER_S if phase.events_from else events)
             self.facts.phases.append(
                 PhaseRecord(
                     id=phase.id,
@@ -84,9 +85,9 @@ class Plain:
                     commands={"GET": {"calls": 720.0, "usec": 1300.0}},
                     utilisation=0.3,
                     events={
-                        "asked_per_s": events * phase.events,
-                        "offered_per_s": events * phase.events,
-                        "finished_per_s": events * phase.events,
+                        "asked_per_s": asked,
+                        "offered_per_s": asked,
+                        "finished_per_s": asked,
                         "in_flight_end": 0.0,
                         "failures": 0.0,
                     },

@@ -1,0 +1,177 @@
+"""Claims about a great many short calls: a server that drowns in them, and a slow log that holds none."""
+
+from __future__ import annotations
+
+from lab.claims.base import Claim, Finding, Missing, need_arm, need_p99, need_phase
+from lab.runfolder import PhaseRecord, Run
+
+
+def drowns(busy: float, done: float, times: float) -> Claim:
+    """The server is saturated: its main thread busy, events left undone, bystanders waiting.
+
+    Busy alone would not do (a server can be busy and keep up), and waiting alone neither.
+    """
+
+    def check(run: Run) -> Finding:
+        storm = need_phase(run, "storm")
+        used, share = _busy(storm), _done(storm)
+        ratio = need_p99(run, storm) / need_p99(run, need_phase(run, "cure"))
+        return Finding(
+            used >= busy and share <= done and ratio >= times,
+            f"the main thread is busy {used:.0%} of the time, {share:.0%} of the events get done, bystanders' p99 is "
+            f"{ratio:.1f} × what it is under the cure",
+            {"utilisation": used, "done": share, "p99_ratio": ratio},
+        )
+
+    return Claim(
+        "server-drowns",
+        "the server is saturated, and bystanders wait",
+        f"busy ≥ {busy:.0%}, at most {done:.0%} of the events done, p99 ≥ {times:g} × that under the cure",
+        check,
+    )
+
+
+def slowlog_empty(one_in: int, busy: float) -> Claim:
+    """The slow log holds none of the calls that keep the server busy.
+
+    Hardly any, to be exact: it times by the wall clock, so a call during which the machine took the server off its
+    core gets in, however short it is. Beside an idle server an empty log says nothing, and the claim fails.
+    """
+
+    def check(run: Run) -> Finding:
+        storm = need_phase(run, "storm")
+        calls = storm.commands.get("SCAN", {}).get("calls", 0.0)
+        entries = storm.slowlog.get("SCAN", {}).get("count", 0.0)
+        used = _busy(storm)
+        threshold = run.facts.slowlog_threshold_us / 1000
+        return Finding(
+            calls > 0 and entries * one_in <= calls and used >= busy,
+            f"{entries:.0f} of {calls:,.0f} SCANs took longer than {threshold:g} ms, while the main thread was busy "
+            f"{used:.0%} of the time",
+            {"entries": entries, "calls": calls},
+        )
+
+    return Claim(
+        "slow-log-empty",
+        "the slow log holds nothing of what saturates the server",
+        f"at most 1 in {one_in:,} SCANs, while the server is busy ≥ {busy:.0%}",
+        check,
+    )
+
+
+def calls_are_short(share: float) -> Claim:
+    """The mean SCAN takes the server a small part of what would make it slow."""
+
+    def check(run: Run) -> Finding:
+        storm = need_phase(run, "storm")
+        took, threshold = storm.execution_us("SCAN"), run.facts.slowlog_threshold_us
+        if took is None:
+            return Finding(False, "nothing was searched")
+        return Finding(
+            took <= share * threshold,
+            f"{took:.1f} µs, {took / threshold:.3%} of the threshold of {threshold / 1000:g} ms",
+            {"call_us": took},
+        )
+
+    return Claim(
+        "calls-are-short",
+        "a single SCAN is far below the slow log's threshold",
+        f"≤ {share:.0%} of it on average",
+        check,
+    )
+
+
+def calls_per_event(at_least: int, within: float) -> Claim:
+    """What no time of a call shows: how many of them an event makes, and that they grow with the keys."""
+
+    def check(run: Run) -> Finding:
+        looks = need_arm(run, "look", 2)
+        first, top = looks[0], looks[-1]
+        few, many, keys = _calls(first), _calls(top), top.keys / first.keys
+        grown = many / few if few else 0.0
+        return Finding(
+            many >= at_least and abs(grown / keys - 1) <= within,
+            f"{few:,.0f} → {many:,.0f} calls ({grown:.1f} ×) from {first.keys:,.0f} to {top.keys:,.0f} keys "
+            f"({keys:.1f} ×)",
+            {"calls": many, "growth": grown, "keys_growth": keys},
+        )
+
+    return Claim(
+        "calls-per-event",
+        "the calls per event give it away: they are many, and grow in step with the keys",
+        f"≥ {at_least:,} at the top, growth within {within:.0%} of the keys'",
+        check,
+    )
+
+
+def time_in_scan(share: float) -> Claim:
+    """The command statistics, which add up what the slow log looks at one by one, name SCAN."""
+
+    def check(run: Run) -> Finding:
+        storm = need_phase(run, "storm")
+        spent = {name: counted["usec"] for name, counted in storm.commands.items()}
+        total = sum(spent.values())
+        if not total:
+            raise Missing("the server counted no command")
+        scan = spent.get("SCAN", 0.0) / total
+        most = max(spent, key=lambda name: spent[name])
+        return Finding(
+            scan >= share, f"SCAN took {scan:.1%} of all execution time; most is {most}'s", {"share": scan}
+        )
+
+    return Claim(
+        "time-goes-to-scan",
+        "the command statistics show where the time goes",
+        f"SCAN has ≥ {share:.0%} of it",
+        check,
+    )
+
+
+def index_cures(busy_times: float, p99_times: float) -> Claim:
+    """The same rate of events at the same keys, invalidated by index: all get done, the server idles, nobody waits."""
+
+    def check(run: Run) -> Finding:
+        before, after = need_phase(run, "storm"), need_phase(run, "cure")
+        used, p99s = (_busy(before), _busy(after)), (need_p99(run, before), need_p99(run, after))
+        rates = _arrived(before), _arrived(after)
+        alike = abs(rates[0] - rates[1]) <= 0.15 * max(rates) and abs(before.keys / after.keys - 1) <= 0.25
+        return Finding(
+            used[0] >= busy_times * used[1] and p99s[0] >= p99_times * p99s[1] and _done(after) >= 0.8 and alike,
+            f"the main thread is busy {used[0]:.0%} → {used[1]:.0%}, p99 {p99s[0]:.1f} → {p99s[1]:.2f} ms, "
+            f"{_done(after):.0%} of the events get done"
+            + ("" if alike else f", but {rates[0]:.1f} and {rates[1]:.1f} events/s, {before.keys:,.0f} and "
+               f"{after.keys:,.0f} keys"),
+            {"busy_ratio": used[0] / max(used[1], 1e-9), "p99_ratio": p99s[0] / p99s[1]},
+        )  # fmt: skip
+
+    return Claim(
+        "index-cures",
+        "the same events by index leave the server idle",
+        f"busy ≤ 1/{busy_times:g}, p99 ≤ 1/{p99_times:g}, at the same rate and keys",
+        check,
+    )
+
+
+def _busy(phase: PhaseRecord) -> float:
+    if phase.utilisation is None:
+        raise Missing("the server does not tell its CPU time")
+    return phase.utilisation
+
+
+def _arrived(phase: PhaseRecord) -> float:
+    """Events a second, from whichever of the two they came."""
+    return phase.events["offered_per_s"] + phase.figures.get("arrived_per_s", 0.0)
+
+
+def _done(phase: PhaseRecord) -> float:
+    """The share of the events that got done."""
+    done = phase.events["finished_per_s"] + phase.figures.get("finished_per_s", 0.0)
+    return done / _arrived(phase) if _arrived(phase) else 0.0
+
+
+def _calls(phase: PhaseRecord) -> float:
+    """SCAN calls of one event: counted by what made them, else by the server."""
+    if "calls_per_event" in phase.figures:
+        return phase.figures["calls_per_event"]
+    finished = phase.events["finished_per_s"]
+    return phase.rate("SCAN") / finished if finished else 0.0

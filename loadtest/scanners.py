@@ -1,0 +1,257 @@
+"""Events that each walk the whole keyspace in small steps: what do a great many short SCAN calls cost?
+
+`python -m loadtest.scanners --url redis://127.0.0.1:6379 --match 'shop:*:user:@:page-*' --rate 20` starts events at a
+rate, however many are under way (open loop). An event walks once for each --match, all its walks at once, with
+SCAN MATCH COUNT until the cursor is 0; the at sign stands for a user, another one for each event. Nothing is deleted.
+
+Walks share few connections (--lines), as those of a multiplexing client do (ioredis, Lettuce, StackExchange.Redis):
+each has one call on its way, and the calls of many travel together. So little is spent on anything but SCAN, neither
+here nor in the server, that the server's main thread is what gives in first.
+
+Without --rate there are --most events at once (closed loop), which is what `capacity_per_s` is measured by. The first
+walks alone; from then on they follow each other at equal distances. Started together, they would stay together, each
+finding in the processor's caches what the one before has just read: a SCAN then costs a third of what it does where
+every event is somewhere else.
+
+A JSON line a second (t, arrived, finished, calls: so far), and a last one that holds the `figures`:
+
+    arrived_per_s, finished_per_s, calls_per_s      events that came due, events done, and calls, each second
+    in_flight               events that have come due and are not done, in the end
+    calls_per_event         mean calls of the events done; where none is, the most that one has made so far
+    capacity_per_s          calls a second / calls_per_event: events a second that the server has calls for. Counted
+                            from the moment when --most events were under way for the first time, if they ever were
+
+Events that find --most others under way wait for their turn. Ends on SIGTERM, after --seconds, or with
+`--until-stdin-ends` at the end of stdin: exit code 0. Bad arguments: 2. A server that refuses or is gone: 3.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import random
+import selectors
+import sys
+from collections import deque
+from dataclasses import dataclass
+from time import perf_counter_ns as clock
+from time import time
+
+import hiredis
+
+from loadtest.arguments import Parser, number
+from loadtest.openloop import due_times
+from loadtest.running import Ending, LoadFailed, connect, run_load, say
+from loadtest.wire import ConnectionLost, Server, command
+
+SECOND = 1_000_000_000
+READ_BYTES = 256 * 1024
+LONGEST_SLEEP_S = 0.1
+CURSOR = b"$1\r\n\0"
+"""Where the cursor belongs in a request."""
+READ, READ_AND_WRITE = selectors.EVENT_READ, selectors.EVENT_READ | selectors.EVENT_WRITE
+
+
+@dataclass(slots=True, eq=False)
+class Event:
+    """How many of its walks are not over, and its calls so far."""
+
+    walks: int
+    calls: int = 0
+
+
+@dataclass(slots=True)
+class Walk:
+    """One walk of an event: what its requests hold before and behind the cursor."""
+
+    event: Event
+    head: bytes
+    tail: bytes
+
+    def call(self, cursor: bytes) -> tuple[bytes, bytes, bytes]:
+        """The parts of the request that goes on from a cursor."""
+        return self.head, b"$%d\r\n%b" % (len(cursor), cursor), self.tail
+
+
+class Line:
+    """A connection that many walks share: their calls leave in one piece, and replies come in the same order."""
+
+    def __init__(self, server: Server) -> None:
+        """Connect and sign in. Raises `LoadFailed` or `ConnectionLost`."""
+        self.socket = connect(server)
+        self.socket.setblocking(False)
+        self._reader = hiredis.Reader()
+        self._outgoing = b""
+        self.interest = READ
+        self.waiting: deque[Walk] = deque()
+
+    def send(self, parts: list[bytes]) -> None:
+        """Send what there is room for; the rest goes first the next time, and `interest` says that there is some."""
+        whole = self._outgoing + b"".join(parts)
+        try:
+            self._outgoing = whole[self.socket.send(whole) :]
+        except BlockingIOError:
+            self._outgoing = whole
+        except OSError as error:
+            raise ConnectionLost(error.strerror or str(error)) from None
+        self.interest = READ_AND_WRITE if self._outgoing else READ
+
+    def receive(self) -> list[object]:
+        """The replies that have come."""
+        replies: list[object] = []
+        try:
+            data = self.socket.recv(READ_BYTES)
+            if not data:
+                raise ConnectionLost("closed by the server")
+            self._reader.feed(data)
+            while (reply := self._reader.gets()) is not False:
+                replies.append(reply)
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            raise ConnectionLost(error.strerror or str(error)) from None
+        except hiredis.ProtocolError as error:
+            raise ConnectionLost(f"not a Redis-compatible server: {error}") from None
+        return replies
+
+
+class Scanners:
+    """All events, in one loop."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        """Connect. Raises `LoadFailed` or `ConnectionLost`."""
+        self._options = options
+        self._random = random.Random(options.seed)
+        self._selector = selectors.DefaultSelector()
+        self._lines = [Line(options.url) for _ in range(options.lines)]
+        for line in self._lines:
+            self._selector.register(line.socket, READ, line)
+        self._turns = itertools.cycle(self._lines)
+        self._under_way: set[Event] = set()
+        self._youngest = Event(0)
+        self._full: tuple[int, int] | None = None
+        self._arrived = self._begun = self._finished = self._calls = self._calls_of_finished = 0
+
+    def run(self, ending: Ending) -> dict[str, float]:
+        """Start events and answer calls until it is time to end; the figures."""
+        options = self._options
+        began = now = clock()
+        end, line_due = began + int(options.seconds * SECOND), began + SECOND
+        schedule = (
+            due_times(began, options.rate, options.seed, None) if options.rate else itertools.repeat(end)
+        )
+        due = next(schedule)
+        while not ending.asked and now < end:
+            while due <= now:
+                self._arrived += 1
+                due = next(schedule)
+            if not options.rate and self._may_follow():
+                self._arrived += 1
+            while self._begun < self._arrived and len(self._under_way) < options.most:
+                self._begin()
+            if not self._full and len(self._under_way) == options.most:
+                self._full = clock(), self._calls
+            for key, ready in self._selector.select(min(max(0, due - clock()) / SECOND, LONGEST_SLEEP_S)):
+                self._attend(key.data, ready)
+            now = clock()
+            if now >= line_due:
+                line_due += SECOND
+                say({"t": time(), "arrived": self._arrived, "finished": self._finished, "calls": self._calls})
+        for line in self._lines:
+            line.socket.close()
+        return self._figures(began, now)
+
+    def _may_follow(self) -> bool:
+        """Whether it is time for the next event of a closed loop: the youngest has gone its share of the way."""
+        if not self._under_way:
+            return True
+        share = self._calls_of_finished / max(1, self._finished) / self._options.most
+        return (
+            self._finished > 0 and len(self._under_way) < self._options.most and self._youngest.calls >= share
+        )
+
+    def _begin(self) -> None:
+        """Begin the walks of the next event."""
+        options = self._options
+        self._begun += 1
+        event = self._youngest = Event(len(options.match))
+        self._under_way.add(event)
+        user = str(self._random.randint(1, options.users))
+        for pattern in options.match:
+            words = command("SCAN", "\0", "MATCH", pattern.replace("@", user), "COUNT", options.count)
+            head, _, tail = words.partition(CURSOR)
+            walk, line = Walk(event, head, tail), next(self._turns)
+            line.waiting.append(walk)
+            self._send(line, [*walk.call(b"0")])
+
+    def _send(self, line: Line, parts: list[bytes]) -> None:
+        before = line.interest
+        line.send(parts)
+        if line.interest != before:
+            self._selector.modify(line.socket, line.interest, line)
+
+    def _attend(self, line: Line, ready: int) -> None:
+        """Answer each reply with the walk's next call."""
+        replies = line.receive() if ready & selectors.EVENT_READ else []
+        parts: list[bytes] = []
+        for reply in replies:
+            walk = line.waiting.popleft()
+            if not isinstance(reply, list):
+                raise LoadFailed(f"the server refuses: {reply}")
+            walk.event.calls += 1
+            if reply[0] == b"0":
+                self._walked(walk.event)
+            else:
+                parts += walk.call(reply[0])
+                line.waiting.append(walk)
+        self._calls += len(replies)
+        if parts or ready & selectors.EVENT_WRITE:
+            self._send(line, parts)
+
+    def _walked(self, event: Event) -> None:
+        event.walks -= 1
+        if event.walks == 0:
+            self._under_way.remove(event)
+            self._finished += 1
+            self._calls_of_finished += event.calls
+
+    def _figures(self, began: int, now: int) -> dict[str, float]:
+        seconds = (now - began) / SECOND
+        full_at, calls_then = self._full or (began, 0)
+        most = max((event.calls for event in self._under_way), default=0)
+        each = self._calls_of_finished / self._finished if self._finished else float(most)
+        return {
+            "arrived_per_s": self._arrived / seconds,
+            "finished_per_s": self._finished / seconds,
+            "in_flight": self._arrived - self._finished,
+            "calls_per_s": self._calls / seconds,
+            "calls_per_event": each,
+            "capacity_per_s": (self._calls - calls_then) * SECOND / (now - full_at) / each if each else 0.0,
+        }
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run it; the exit code."""
+    parser = Parser("scanners", "Events that walk the keyspace in small steps; one JSON line a second.")
+    parser.add_argument(
+        "--match", action="append", required=True, help="a pattern to search; @ is the user (may be repeated)"
+    )
+    parser.add_argument("--users", type=number(1, 10**9, int), default=1000, help="users 1 to N (1000)")
+    parser.add_argument("--count", type=number(1, 10**9, int), default=10, help="COUNT of each call (10)")
+    parser.add_argument("--rate", type=number(0.001, 1e6), help="events a second; without: --most at once")
+    parser.add_argument(
+        "--most", type=number(1, 100_000, int), default=1000, help="events under way at once (1000)"
+    )
+    parser.add_argument(
+        "--lines", type=number(1, 100, int), default=8, help="connections that they share (8)"
+    )
+    parser.add_argument("--seed", type=number(0, 2**63, int), default=0, help="of users and arrivals (0)")
+    parser.add_argument(
+        "--seconds", type=number(0.1, 86_400), default=3_600.0, help="end after so long (3600)"
+    )
+    options = parser.read(arguments)
+    return run_load(parser.prog, lambda ending: Scanners(options).run(ending), options.until_stdin_ends)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

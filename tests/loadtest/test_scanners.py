@@ -1,0 +1,221 @@
+"""Events that walk the keyspace in small steps, against a real server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PATIENCE = 60.0
+KEYS, USERS = 2_000, 100
+PATTERNS = ("--match", "shop:*:user:@:page-*", "--match", "shop:*:user:@:cart-*")
+
+
+@pytest.fixture
+def run(repository: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start `python -m loadtest.scanners`; what still runs in the end is ended."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "loadtest.scanners", *arguments],
+                cwd=repository,
+                env={**os.environ, **environment},
+                text=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        )
+        return started[-1]
+
+    yield start
+    for each in started:
+        if each.poll() is None:
+            each.kill()
+        each.communicate()
+
+
+@pytest.fixture
+def filled(server: Any) -> Any:
+    """A server with keys."""
+    each = KEYS // USERS
+    server.client().mset({f"shop:r1:user:{i // each}:page-{i % each}": "x" for i in range(KEYS)})
+    return server
+
+
+def lines(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
+    """All it says to its end, which must be a good one."""
+    output, complaints = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, complaints
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def scans(server: Any) -> int:
+    """SCAN calls that the server executed."""
+    calls: int = server.client().info("commandstats").get("cmdstat_scan", {"calls": 0})["calls"]
+    return calls
+
+
+def calls_of_a_walk(server: Any) -> int:
+    """As redis-py makes it, with COUNT 10."""
+    before = scans(server)
+    assert len(list(server.client().scan_iter(count=10))) == KEYS
+    return scans(server) - before
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """Wait until it holds."""
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_an_event_walks_the_whole_keyspace_for_each_pattern(filled: Any, run: Any) -> None:
+    """It makes as many calls as any client would, and the server counts the same ones; nothing is deleted."""
+    walk = calls_of_a_walk(filled)
+    before = scans(filled)
+    (*_, last) = lines(
+        run(*PATTERNS, "--users", str(USERS), "--most", "3", "--seconds", "1.5", PROBE_URL=filled.url)
+    )
+    figures = last["figures"]
+    assert walk >= KEYS / 20
+    assert figures["finished_per_s"] > 0
+    assert figures["calls_per_event"] == 2 * walk
+    assert figures["capacity_per_s"] == pytest.approx(figures["calls_per_s"] / (2 * walk), rel=0.5)
+    # What was on its way when it ended is the server's alone: one call for each of six walks.
+    assert 0 <= (scans(filled) - before) - figures["calls_per_s"] * 1.5 <= 6 + 0.1 * figures["calls_per_s"]
+    assert filled.client().dbsize() == KEYS
+
+
+def test_patterns_name_users_and_the_count_is_as_told(filled: Any, run: Any) -> None:
+    """What goes over the wire: MATCH with a user of the range, COUNT, cursors that follow each other."""
+    with socket.create_connection(("127.0.0.1", filled.port), PATIENCE) as monitor:
+        monitor.sendall(b"MONITOR\r\n")
+        assert monitor.recv(5) == b"+OK\r\n"
+        lines(
+            run(
+                "--url",
+                filled.url,
+                *PATTERNS,
+                "--users",
+                "3",
+                "--count",
+                "500",
+                "--rate",
+                "50",
+                "--seconds",
+                "0.5",
+            )
+        )
+        filled.client().ping()
+        seen = b""
+        while b'"PING"' not in seen:
+            seen += monitor.recv(65536)
+    words = [line.split(b'" "') for line in seen.split(b"\r\n") if b'"SCAN"' in line]
+    assert {word[5].strip(b'"') for word in words} == {b"500"}
+    users = {word[3].split(b":")[3] for word in words}
+    assert users == {b"1", b"2", b"3"}
+    assert {word[3].split(b":")[4] for word in words} == {b"page-*", b"cart-*"}
+    assert len({word[1] for word in words}) > 1
+
+
+def test_a_rate_is_kept_however_many_are_under_way(filled: Any, run: Any) -> None:
+    """More than the server has calls for: events come due at the rate all the same, and pile up."""
+    said = lines(run("--url", filled.url, *PATTERNS, "--rate", "2000", "--seconds", "2.2", "--count", "1"))
+    *seconds, last = said
+    figures = last["figures"]
+    assert figures["arrived_per_s"] == pytest.approx(2000, rel=0.05)
+    assert figures["in_flight"] == pytest.approx((2000 - figures["finished_per_s"]) * 2.2, rel=0.1)
+    assert figures["in_flight"] > 1000
+    assert [set(line) for line in seconds] == [{"t", "arrived", "finished", "calls"}] * len(seconds)
+    assert len(seconds) >= 1
+
+
+def test_as_many_at_once_as_told(filled: Any, run: Any) -> None:
+    """A closed loop: never more than --most events, each with a call for each pattern on its way."""
+    process = run("--url", filled.url, *PATTERNS, "--most", "4", "--seconds", "1.5")
+    (*_, last) = lines(process)
+    assert last["figures"]["in_flight"] <= 4
+    assert last["figures"]["arrived_per_s"] * 1.5 > 4
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "end of stdin"])
+def test_told_to_end_it_says_its_figures(filled: Any, run: Any, how: str) -> None:
+    """In the middle of everything; where no event got done, the calls so far stand for one."""
+    process = run("--url", filled.url, *PATTERNS, "--rate", "1000", "--count", "1", "--until-stdin-ends")
+    eventually(lambda: scans(filled) > 0)
+    if how == "SIGTERM":
+        process.send_signal(signal.SIGTERM)
+    else:
+        process.stdin.close()
+        process.stdin = None
+    said = lines(process)
+    assert set(said[-1]) == {"figures"}
+    assert said[-1]["figures"]["calls_per_event"] > 0
+
+
+def refused(process: subprocess.Popen[str]) -> str:
+    """What it says when it fails: exit code 3 and one line."""
+    _, complaints = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 3, complaints
+    assert len(complaints.splitlines()) == 1, complaints
+    return complaints
+
+
+def test_a_server_that_refuses_or_is_gone_is_one_line(filled: Any, run: Any, unused_port: int) -> None:
+    """No permission for SCAN, nobody there, a lost connection: exit code 3."""
+    filled.client().execute_command("ACL", "SETUSER", "guest", "on", ">pass", "~*", "+@all", "-scan")
+    guest = f"redis://guest:pass@127.0.0.1:{filled.port}"
+    assert "NOPERM" in refused(run("--url", guest, *PATTERNS))
+    assert refused(run("--url", f"redis://127.0.0.1:{unused_port}", *PATTERNS))
+    process = run("--url", filled.url, *PATTERNS)
+    eventually(lambda: scans(filled) > 0)
+    filled.kill()
+    assert refused(process)
+
+
+def test_what_is_not_a_redis_is_one_line(run: Any) -> None:
+    """Another protocol: exit code 3."""
+    other = socket.create_server(("127.0.0.1", 0))
+
+    def answer() -> None:
+        connection, _ = other.accept()
+        connection.recv(65536)
+        connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    threading.Thread(target=answer, daemon=True).start()
+    url = f"redis://127.0.0.1:{other.getsockname()[1]}"
+    assert "not a Redis" in refused(run("--url", url, *PATTERNS, "--lines", "1"))
+    other.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ([], "--match"),
+        ([*PATTERNS, "--rate", "0"], "between"),
+        ([*PATTERNS, "--count", "1.5"], "whole number"),
+        ([*PATTERNS, "--url", "http://x"], "redis://"),
+        ([*PATTERNS, "--lines", "101"], "between"),
+    ],
+)
+def test_bad_arguments_are_one_line(run: Any, arguments: list[str], named: str) -> None:
+    """Exit code 2."""
+    process = run(*arguments, PROBE_URL="redis://127.0.0.1:1")
+    _, complaints = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 2
+    assert len(complaints.splitlines()) == 1, complaints
+    assert named in complaints
