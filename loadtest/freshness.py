@@ -1,13 +1,14 @@
 """What an invalidation costs the store, and for how long old values are served: caches, tells an event, looks again.
 
-`python -m loadtest.freshness --web http://127.0.0.1:8000 --first-user 100001` has users of its own whom nobody else
-reads, and through the storefront's HTTP interface all of their fragments cached. Then, in each round, for each user:
+`python -m loadtest.freshness --storefront http://127.0.0.1:8000 --first-user 100001` has users of its own, whom nobody
+else reads, and through the storefront's HTTP interface all of their fragments cached. Then, in each round, for each
+user:
 
     an event, and from its acceptance on one fragment of each area is read again and again, until each was a miss once;
     then all others are read once. A hit before the first miss is an old value, and so is a hit among the others.
 
-    an event, and nothing is read until the storefront says that no event is pending: what the server counts meanwhile
-    is the event's work alone. Then everything is read, and so cached, again.
+    an event, and nothing is read until the storefront says that it is done: what the server counts meanwhile is the
+    event's work alone. Then everything is read, and so cached, again.
 
 One JSON line for each event of the first kind (t, user, stale_for_ms, stale_entries); the last holds the `figures`:
 
@@ -29,72 +30,22 @@ it should: 3, with one line on stderr.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import http.client
-import json
 import socket
 import statistics
 import sys
 from dataclasses import dataclass, field
 from time import monotonic, sleep, time
-from urllib.parse import urlsplit
 
 from loadtest.arguments import Parser, number
 from loadtest.load import AREAS, fragment_name
-from loadtest.running import Ending, LoadFailed, ask, connect, run_load, say
+from loadtest.running import ANSWER_S, Ending, LoadFailed, ask, connect, run_load, say
+from loadtest.storefront import Storefront, address
 from loadtest.wire import Server, command
 
-PATIENCE_S = 30.0
-"""For one event: a store that is searched from end to end takes its time."""
 PAUSE_S = 0.002
-PENDING_PAUSE_S = 0.02
-"""Between two looks: a closed loop would take a core."""
-PENDING = "cache_invalidation_events_pending"
-HIT, MISS = "shop; hit", "shop; fwd=miss"
+"""Between two looks for an old value: a closed loop would take a core."""
 MOST_USERS = 10_000
-
-
-class Front:
-    """The storefront over one kept connection. Methods raise `LoadFailed` where it does not do what it should."""
-
-    def __init__(self, address: tuple[str, int]) -> None:
-        self._line = http.client.HTTPConnection(*address, timeout=PATIENCE_S)
-
-    def cached(self, user: int, name: str) -> bool:
-        """Read a fragment: whether it came from the cache. If it did not, it is cached now."""
-        status, _ = self._ask("GET", f"/users/{user}/fragments/{name}")
-        if status not in (HIT, MISS):
-            raise LoadFailed(f"the storefront cannot use its store ({status or 'no Cache-Status'})")
-        return status == HIT
-
-    def event(self, user: int) -> None:
-        """Tell an event; it is accepted, not done, when this returns."""
-        self._ask("POST", f"/users/{user}/events", json.dumps({"type": "order"}))
-
-    def idle(self) -> bool:
-        """Whether all events are done."""
-        _, page = self._ask("GET", "/metrics")
-        for line in page.splitlines():
-            if line.startswith(f"{PENDING} "):
-                return float(line.split(" ")[1]) == 0
-        raise LoadFailed(f"the storefront's metrics lack {PENDING}")
-
-    def _ask(self, method: str, path: str, body: str | None = None) -> tuple[str, str]:
-        """The answer's Cache-Status, and its body."""
-        try:
-            self._line.request(method, path, body, {"Content-Type": "application/json"} if body else {})
-            answer = self._line.getresponse()
-            content = answer.read().decode(errors="replace")
-        except (OSError, http.client.HTTPException) as error:
-            raise LoadFailed(f"the storefront does not answer: {error!r}") from None
-        if answer.status >= 400:
-            raise LoadFailed(f"the storefront refuses {method} {path}: {answer.status} {answer.reason}")
-        return answer.getheader("Cache-Status", ""), content
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._line.close()
 
 
 @dataclass(frozen=True)
@@ -157,16 +108,16 @@ class Plan:
         return [fragment_name(i) for i in range(self.each)]
 
 
-def work(plan: Plan, front: Front, line: socket.socket, ending: Ending) -> dict[str, float]:
+def work(plan: Plan, front: Storefront, line: socket.socket, ending: Ending) -> dict[str, float]:
     """All rounds of all users; the figures."""
     end = monotonic() + plan.seconds
     figures = _measure(plan, front, line, ending)
     while monotonic() < end and not ending.asked:
-        sleep(PENDING_PAUSE_S)
+        sleep(0.02)
     return figures
 
 
-def _measure(plan: Plan, front: Front, line: socket.socket, ending: Ending) -> dict[str, float]:
+def _measure(plan: Plan, front: Storefront, line: socket.socket, ending: Ending) -> dict[str, float]:
     first = Look.at(line, plan.commands)
     figures = {"memory_mb": first.memory / 1e6}
     if plan.entries:
@@ -195,7 +146,7 @@ def _measure(plan: Plan, front: Front, line: socket.socket, ending: Ending) -> d
     }
 
 
-def _cache(plan: Plan, front: Front, user: int) -> None:
+def _cache(plan: Plan, front: Storefront, user: int) -> None:
     """Have all of a user's fragments cached, and see that they are."""
     for name in plan.names:
         front.cached(user, name)
@@ -204,11 +155,11 @@ def _cache(plan: Plan, front: Front, user: int) -> None:
         raise LoadFailed(f"the store keeps nothing: {missing[0]} of user {user} was missed twice in a row")
 
 
-def _watch(plan: Plan, front: Front, user: int, tally: Tally) -> None:
+def _watch(plan: Plan, front: Storefront, user: int, tally: Tally) -> None:
     """One event, and what is served after it. All is cached again in the end: each read that misses puts."""
     names = plan.names
     watched, others = names[: len(AREAS)], names[len(AREAS) :]
-    front.event(user)
+    event = front.tell(user)
     accepted = gone = monotonic()
     while watched:
         for name in list(watched):
@@ -216,23 +167,22 @@ def _watch(plan: Plan, front: Front, user: int, tally: Tally) -> None:
             if not front.cached(user, name):
                 watched.remove(name)
                 gone = asked  # when it was asked, not when it was answered: a miss takes its time
-        if monotonic() - accepted > PATIENCE_S:
-            raise LoadFailed(f"an entry of user {user} is still cached {PATIENCE_S:g} s after the event")
+        if monotonic() - accepted > ANSWER_S:
+            raise LoadFailed(f"an entry of user {user} is still cached {ANSWER_S:g} s after the event")
         if watched:
             sleep(PAUSE_S)
     took = (gone - accepted) * 1e3
     stale = sum(front.cached(user, name) for name in others)
     tally.stale_ms.append(took)
     tally.stale_entries += stale
+    front.await_end(user, event)
     say({"t": time(), "user": user, "stale_for_ms": took, "stale_entries": stale})
 
 
-def _count(plan: Plan, front: Front, line: socket.socket, user: int, tally: Tally) -> None:
+def _count(plan: Plan, front: Storefront, line: socket.socket, user: int, tally: Tally) -> None:
     """One event while nobody reads: what it costs the server. Then all is cached again."""
-    _await_idle(front)
     before = Look.at(line, plan.commands)
-    front.event(user)
-    _await_idle(front)
+    front.await_end(user, front.tell(user))
     after = Look.at(line, plan.commands)
     tally.silent += 1
     tally.calls += after.calls - before.calls
@@ -241,32 +191,15 @@ def _count(plan: Plan, front: Front, line: socket.socket, user: int, tally: Tall
         front.cached(user, name)
 
 
-def _await_idle(front: Front) -> None:
-    end = monotonic() + PATIENCE_S
-    while not front.idle():
-        if monotonic() > end:
-            raise LoadFailed(f"an event is not done after {PATIENCE_S:g} s")
-        sleep(PENDING_PAUSE_S)
-
-
-def web(text: str) -> tuple[str, int]:
-    """Host and port of ``http://HOST:PORT``."""
-    try:
-        parts = urlsplit(text)
-        if parts.scheme != "http" or not parts.hostname or parts.path.strip("/"):
-            raise ValueError
-        return parts.hostname, parts.port or 80
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"not an http://host:port address: {text}") from None
-
-
 def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, Server, tuple[str, int], bool]:
     """The plan, the store, the storefront, and whether the end of stdin is the end.
 
     Bad arguments end the process: one line on stderr, exit code 2.
     """
     parser = Parser("freshness", "What an invalidation costs, and for how long old values are served.")
-    parser.add_argument("--web", type=web, required=True, help="the storefront, http://host:port")
+    parser.add_argument(
+        "--storefront", type=address, required=True, help="its base URL: http://127.0.0.1:8000"
+    )
     parser.add_argument("--first-user", type=number(1, 10**9 - MOST_USERS, int), required=True,
                         help="its own users have this id and the following: nobody else reads them")  # fmt: skip
     parser.add_argument("--users", type=number(0, MOST_USERS, int), default=4, help="how many of them (4)")
@@ -286,15 +219,15 @@ def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, Server, tu
     options = parser.read(arguments)
     plan = Plan(options.first_user, options.users, options.rounds, options.each, options.entries,
                 options.base_mb, options.commands, options.seconds)  # fmt: skip
-    return plan, options.url, options.web, options.until_stdin_ends
+    return plan, options.url, options.storefront, options.until_stdin_ends
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run it; the exit code."""
-    plan, server, address, leashed = read_arguments(arguments)
+    plan, server, where, leashed = read_arguments(arguments)
 
     def whole(ending: Ending) -> dict[str, float]:
-        with contextlib.closing(Front(address)) as front, connect(server) as line:
+        with contextlib.closing(Storefront(*where)) as front, connect(server) as line:
             return work(plan, front, line, ending)
 
     return run_load("freshness", whole, leashed)

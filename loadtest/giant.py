@@ -17,44 +17,17 @@ used.)
 
 from __future__ import annotations
 
-import http.client
-import json
 import statistics
 import sys
-from argparse import ArgumentTypeError
 from time import monotonic, perf_counter, sleep, time
-from urllib.parse import urlsplit
 
 from loadtest.arguments import Parser, number
-from loadtest.running import ANSWER_S, Ending, LoadFailed, run_load, say
-from loadtest.wire import ConnectionLost
+from loadtest.running import Ending, run_load, say
+from loadtest.storefront import Storefront, address
 
 USER = 999_999_999
 """By default: beyond those that the rest of the load asks about."""
 MOST_ENTRIES = 1_000_000
-ASK_SECONDS = 0.01
-
-
-class Storefront:
-    """One connection to the storefront. Raises `LoadFailed` for a refusal, `ConnectionLost` where it is gone."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self._name = f"the storefront at {host}:{port}"
-        self._line = http.client.HTTPConnection(host, port, timeout=ANSWER_S)
-
-    def ask(self, method: str, path: str, body: object = None) -> dict[str, object]:
-        """The JSON answer."""
-        text = None if body is None else json.dumps(body)
-        try:
-            self._line.request(method, path, text, {"Content-Type": "application/json"})
-            answer = self._line.getresponse()
-            content = json.loads(answer.read())
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise ConnectionLost(f"{self._name} does not answer {method} {path}: {error}") from None
-        if answer.status >= 400 or not isinstance(content, dict):
-            detail = content.get("detail", "") if isinstance(content, dict) else content
-            raise LoadFailed(f"{self._name} refuses {method} {path}: {detail}")
-        return content
 
 
 class Giant:
@@ -83,14 +56,7 @@ class Giant:
         began = perf_counter()
         self._storefront.ask("PUT", f"/users/{self._user}/fragments", {"count": self._entries})
         filled = perf_counter()
-        accepted = self._storefront.ask("POST", f"/users/{self._user}/events", {"type": "order"})["event"]
-        while True:
-            state = self._storefront.ask("GET", f"/users/{self._user}/events/{accepted}")["state"]
-            if state == "done":
-                break
-            if perf_counter() - filled > ANSWER_S:
-                raise LoadFailed(f"event {accepted} is not done after {ANSWER_S:g} s")
-            sleep(ASK_SECONDS)
+        self._storefront.await_end(self._user, self._storefront.tell(self._user))
         self._fills.append(filled - began)
         self._invalidations.append(perf_counter() - filled)
         say(
@@ -102,18 +68,6 @@ class Giant:
                 "invalidation_s": self._invalidations[-1],
             }
         )
-
-
-def address(text: str) -> tuple[str, int]:
-    """Host and port of an http:// URL."""
-    parts = urlsplit(text)
-    try:
-        port = parts.port or 80
-    except ValueError:
-        port = 0
-    if parts.scheme != "http" or not parts.hostname or not port or parts.path.strip("/"):
-        raise ArgumentTypeError(f"not an http://host:port address: {text}")
-    return parts.hostname, port
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -48,7 +48,7 @@ made it stale, for how long at most, and what takes memory in vain. tests/app/te
 
 def single_events(strategy: str) -> LoadSpec:
     """Events one by one, on users of its own."""
-    where = ("--web", "{web}", "--first-user", "{beyond}", "--users", "3", "--each", "{each}")
+    where = ("--storefront", "{web}", "--first-user", "{beyond}", "--users", "3", "--each", "{each}")
     what = ("--entries", "{keys}", "--base-mb", "{base[memory_mb]}", "--commands", COMMANDS[strategy])
     return LoadSpec("events", "freshness", (*where, *what), ends=True)
 
@@ -56,8 +56,8 @@ def single_events(strategy: str) -> LoadSpec:
 def phases(ways: dict[str, str]) -> tuple[Phase, ...]:
     """A pair of phases for each way; `ways` says which strategy takes its place (a control's is another)."""
     look = LoadSpec(
-        "look", "freshness", ("--web", "{web}", "--first-user", "{beyond}", "--users", "0", "--seconds", "{seconds}"),
-        ends=True,
+        "look", "freshness",
+        ("--storefront", "{web}", "--first-user", "{beyond}", "--users", "0", "--seconds", "{seconds}"), ends=True,
     )  # fmt: skip
     first = ways[cures.CAUSE]
     found = [Phase("base", "base", "nothing cached", first, 0.0, 0.25, events=0.0, loads=(look,))]

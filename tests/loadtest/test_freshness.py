@@ -18,13 +18,13 @@ import pytest
 from lab.scenarios.cures import COMMANDS
 from tests.app.servicekit import ROOT, Service, StoreServer, eventually
 
-WEB = ["--web", "http://127.0.0.1:1"]
+WEB = ["--storefront", "http://127.0.0.1:1"]
 
 
 def start(web: str, url: str, *more: str) -> subprocess.Popen[str]:
     """The load as a process."""
     return subprocess.Popen(
-        [sys.executable, "-m", "loadtest.freshness", "--web", web, "--first-user", "1001", *more],
+        [sys.executable, "-m", "loadtest.freshness", "--storefront", web, "--first-user", "1001", *more],
         cwd=ROOT,
         env={**os.environ, "PROBE_URL": url},
         stdin=subprocess.DEVNULL,
@@ -109,8 +109,8 @@ class Stale(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Everything is cached by its first read."""
-        if self.path == "/metrics":
-            self._say(b"cache_invalidation_events_pending 0.0\n")
+        if "/events/" in self.path:
+            self._say(b'{"state": "done"}')
             return
         hit = self.path in self.cached
         self.cached.add(self.path)
@@ -120,7 +120,7 @@ class Stale(http.server.BaseHTTPRequestHandler):
         """An event."""
         self.rfile.read(int(self.headers["Content-Length"]))
         self.cached.difference_update([path for path in self.cached if path.endswith("-0")])
-        self._say(b"{}")
+        self._say(b'{"event": 1}')
 
     def _say(self, body: bytes, status: str = "") -> None:
         self.send_response(200)
@@ -207,8 +207,8 @@ def test_a_store_or_a_storefront_that_is_gone_is_one_line_and_exit_3(store: Stor
         [],
         ["--first-user", "1"],
         [*WEB],
-        ["--web", "127.0.0.1:8000", "--first-user", "1"],
-        ["--web", "http://127.0.0.1:8000/shop", "--first-user", "1"],
+        ["--storefront", "127.0.0.1:8000", "--first-user", "1"],
+        ["--storefront", "http://127.0.0.1:8000/shop", "--first-user", "1"],
         [*WEB, "--first-user", "0"],
         [*WEB, "--first-user", "1", "--users", "-1"],
         [*WEB, "--first-user", "1", "--each", "2"],

@@ -1,0 +1,74 @@
+"""The storefront as loads of a scenario's own know it: its HTTP interface, over one kept connection."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from argparse import ArgumentTypeError
+from time import monotonic, sleep
+from urllib.parse import urlsplit
+
+from loadtest.running import ANSWER_S, LoadFailed
+from loadtest.wire import ConnectionLost
+
+ASK_SECONDS = 0.01
+HIT, MISS = "shop; hit", "shop; fwd=miss"
+
+
+class Storefront:
+    """One connection to the storefront. Raises `LoadFailed` for a refusal, `ConnectionLost` where it is gone."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._name = f"the storefront at {host}:{port}"
+        self._line = http.client.HTTPConnection(host, port, timeout=ANSWER_S)
+        self._cache_status = ""
+
+    def ask(self, method: str, path: str, body: object = None) -> dict[str, object]:
+        """The JSON answer."""
+        text = None if body is None else json.dumps(body)
+        try:
+            self._line.request(method, path, text, {"Content-Type": "application/json"})
+            answer = self._line.getresponse()
+            content = json.loads(answer.read())
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise ConnectionLost(f"{self._name} does not answer {method} {path}: {error}") from None
+        if answer.status >= 400 or not isinstance(content, dict):
+            detail = content.get("detail", "") if isinstance(content, dict) else content
+            raise LoadFailed(f"{self._name} refuses {method} {path}: {detail}")
+        self._cache_status = answer.getheader("Cache-Status", "")
+        return content
+
+    def cached(self, user: int, name: str) -> bool:
+        """Read a fragment: whether it came from the cache. If it did not, it is put there now."""
+        self.ask("GET", f"/users/{user}/fragments/{name}")
+        if self._cache_status not in (HIT, MISS):
+            raise LoadFailed(f"{self._name} cannot use its store ({self._cache_status or 'no Cache-Status'})")
+        return self._cache_status == HIT
+
+    def tell(self, user: int) -> object:
+        """An order: the event's number. It is accepted, and not yet done."""
+        return self.ask("POST", f"/users/{user}/events", {"type": "order"})["event"]
+
+    def await_end(self, user: int, event: object) -> None:
+        """Until the event is done; asked for every `ASK_SECONDS`."""
+        end = monotonic() + ANSWER_S
+        while self.ask("GET", f"/users/{user}/events/{event}")["state"] != "done":
+            if monotonic() > end:
+                raise LoadFailed(f"event {event} is not done after {ANSWER_S:g} s")
+            sleep(ASK_SECONDS)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._line.close()
+
+
+def address(text: str) -> tuple[str, int]:
+    """Host and port of an http:// URL."""
+    parts = urlsplit(text)
+    try:
+        port = parts.port or 80
+    except ValueError:
+        port = 0
+    if parts.scheme != "http" or not parts.hostname or not port or parts.path.strip("/"):
+        raise ArgumentTypeError(f"not an http://host:port address: {text}")
+    return parts.hostname, port
