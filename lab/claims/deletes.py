@@ -8,14 +8,32 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from lab.claims.base import Claim, Finding, Missing, need_arm, need_p99, need_phase
+import numpy as np
+
+from lab.claims.base import Claim, Finding, Missing, need_arm, need_phase
 from lab.runfolder import PhaseRecord, Run
+
+BLOCK = 4
+"""Intervals of the probe that are judged together: about a second."""
 
 
 def _figure(phase: PhaseRecord, name: str) -> float:
     if name not in phase.figures:
         raise Missing(f"the load of {phase.id!r} did not measure {name}")
     return phase.figures[name]
+
+
+def _typical_p99_ms(run: Run, phase: PhaseRecord) -> float:
+    """p99 of bystanders in the median second of a phase, in ms.
+
+    These deletions come more than once a second, so what they do shows in every second. What the machine does by
+    itself (some tens of milliseconds without a core) shows in one, and would make the p99 of a short phase.
+    """
+    parts = run.latencies(phase)
+    if not parts:
+        raise Missing(f"the main probe recorded nothing in phase {phase.id!r}")
+    whole = [parts[start : start + BLOCK] for start in range(0, max(1, len(parts) - BLOCK + 1), BLOCK)]
+    return float(np.median([np.percentile(np.concatenate(block), 99) for block in whole])) / 1000
 
 
 def _by_rtt(run: Run) -> list[PhaseRecord]:
@@ -91,14 +109,14 @@ def stalls(claim_id: str, statement: str, all_at_once: str, gentle: str, times: 
 
     def check(run: Run) -> Finding:
         worse, better = need_phase(run, all_at_once), need_phase(run, gentle)
-        high, low = need_p99(run, worse), need_p99(run, better)
+        high, low = _typical_p99_ms(run, worse), _typical_p99_ms(run, better)
         return Finding(
             high / low >= times,
-            f"p99 of bystanders {high:.1f} ms against {low:.2f} ms: {high / low:.1f} ×",
+            f"p99 of bystanders in a typical second {high:.1f} ms against {low:.2f} ms: {high / low:.1f} ×",
             {"ratio": high / low, "high_ms": high, "low_ms": low},
         )
 
-    return Claim(claim_id, statement, f"p99 ≥ {times:g} ×", check)
+    return Claim(claim_id, statement, f"p99 in the median second ≥ {times:g} ×", check)
 
 
 def chunks_keep_the_speed(chunked: str, whole: str, share: float, times: float) -> Claim:

@@ -6,11 +6,15 @@ is `loadtest.giant`, which invalidates that user alone.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from lab.claims.base import Claim, Finding, Missing, need_arm, need_p99
 from lab.runfolder import PhaseRecord, Run
 
-DELETING = ("SMEMBERS", "SSCAN", "DEL", "UNLINK", "SREM")
-"""Commands of which the two ways to invalidate are made. (EXEC's time holds that of the commands in it once more.)"""
+AT_ONCE, IN_CHUNKS = ("SMEMBERS", "DEL"), ("SSCAN", "UNLINK")
+"""Commands by which the two ways to invalidate can be told apart."""
+DELETING = (*AT_ONCE, *IN_CHUNKS, "SREM")
+"""All they are made of. (EXEC's time holds that of the commands in it once more.)"""
 
 
 def _sizes(run: Run, arm: str) -> list[PhaseRecord]:
@@ -91,25 +95,20 @@ def stall_follows_size(times: float) -> Claim:
 def slowlog_names_them(share: float) -> Claim:
     """What slow log and bystanders agree on, for once: the culprits are in it, under their own names.
 
-    Each invalidation at once must have left an entry; in chunks there may be at most `share` as many, for the log times
-    by the clock and holds a command that the machine took off its core half-way.
+    Each way has commands of its own, so entries of the whole run can be told apart. Each invalidation of the giant at
+    once must have left one; in chunks there may be `share` as many, for the log times by the clock and holds a command
+    that the machine took off its core half-way.
     """
 
     def check(run: Run) -> Finding:
-        naive, chunked = (_sizes(run, arm)[-1] for arm in ("naive", "chunked"))
-        found = {
-            phase.id: {name: seen["count"] for name, seen in phase.slowlog.items() if name in DELETING}
-            for phase in (naive, chunked)
-        }
-        many, few = sum(found[naive.id].values()), sum(found[chunked.id].values())
-        rounds = naive.figures.get("rounds", 0.0)
-        named = (
-            ", ".join(f"{count:.0f} {name}" for name, count in sorted(found[naive.id].items())) or "nothing"
-        )
+        rounds = _sizes(run, "naive")[-1].figures.get("rounds", 0.0)
+        entries = Counter(row["command"] for row in run.slowlog)
+        many, few = (sum(entries[name] for name in names) for names in (AT_ONCE, IN_CHUNKS))
+        named = ", ".join(f"{entries[name]} {name}" for name in (*AT_ONCE, *IN_CHUNKS))
         return Finding(
             many > 0 and many >= rounds and few <= share * many,
-            f"{named} of {rounds:.0f} invalidations at once; {few:.0f} entries in chunks",
-            {"naive": many, "chunked": few, "rounds": rounds},
+            f"the slow log holds {named}; the giant was invalidated at once {rounds:.0f} times",
+            {"at_once": many, "in_chunks": few, "rounds": rounds},
         )
 
     return Claim(

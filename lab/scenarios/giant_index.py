@@ -55,7 +55,7 @@ CLAIMS = (
     giant.giant_stalls(times=5),
     giant.ordinary_harmless(times=5),
     giant.stall_follows_size(times=3),
-    giant.slowlog_names_them(share=0.2),
+    giant.slowlog_names_them(share=0.25),
     giant.same_work(most=2, times=5),
 )
 

@@ -17,7 +17,7 @@ from lab.scenario import Chart, LoadSpec, Pace, Phase, Scenario
 RTTS_MS = {"rtt-0": 0.0, "rtt-half": 0.5, "rtt-1": 1.0, "rtt-5": 5.0}
 """Phase → added round-trip time; the phase's name with underscores is the size of its one-by-one part."""
 LONG, SHORT = 2.0, 0.6
-"""Length of a phase of chunks. Those that must *not* stall bystanders take long: a p99 then bears one hiccup."""
+"""Length of a phase of chunks. Those that must *not* stall bystanders take longer: one bad second is one of many."""
 CHUNKS = (
     ("variadic", 100, SHORT, "UNLINKs of 100"),
     ("variadic", 1_000, LONG, "UNLINKs of 1,000"),

@@ -81,11 +81,11 @@ PROOFS = Proofs(
             Wrong("level with the pipeline on loopback", at("rtt-0", 40_000, 600_000, 630_000)),
         ],
         "whole-stalls": [
-            Wrong("one UNLINK of everything that stalls little", waits("variadic-all", 4.9)),
+            Wrong("one UNLINK of everything that stalls little", waits("variadic-all", 3.5)),
             Wrong("chunks that stall as much", waits("variadic-1000", 40.0)),
         ],
         "transaction-stalls": [
-            Wrong("a transaction that stalls little", waits("transaction-all", 4.9)),
+            Wrong("a transaction that stalls little", waits("transaction-all", 3.5)),
             Wrong("a plain pipeline that stalls as much", waits("pipelined-all", 60.0)),
         ],
         "chunks-keep-speed": [
@@ -100,8 +100,8 @@ PROOFS = Proofs(
             Wrong("1.25 times as much at 1 ms as at 0.5", at("rtt-1", 1_120, 600_000, 900_000)),
         ],
         "variadic-first": [Wrong("1.12 times at one", at("rtt-1", 760, 600_000, 672_000))],
-        "whole-stalls": [Wrong("5.3 times", waits("variadic-all", 5.3))],
-        "transaction-stalls": [Wrong("5.3 times", waits("transaction-all", 5.3))],
+        "whole-stalls": [Wrong("about 8 times", waits("variadic-all", 8.0))],
+        "transaction-stalls": [Wrong("about 8 times", waits("transaction-all", 8.0))],
         "chunks-keep-speed": [Wrong("just enough of the speed", speed("variadic-1000", 0.52 * 950_000))],
     },
 )
