@@ -42,7 +42,7 @@ def phases(searched: bool) -> tuple[Phase, ...]:
             "what one event takes",
             "index",
             share,
-            0.5,
+            0.4,
             loads=_scanners("--most", "24", greedy=True),
             events=0.0,
         )
@@ -81,7 +81,7 @@ SCENARIO = Scenario(
     phases=phases(searched=True),
     claims=CLAIMS,
     paces={
-        "quick": Pace(plateau_s=6.0, settle_s=0.3, keys=60_000),
+        "quick": Pace(plateau_s=8.0, settle_s=0.3, keys=60_000),
         "standard": Pace(plateau_s=20.0, settle_s=1.0, keys=150_000),
         "full": Pace(plateau_s=60.0, settle_s=3.0, keys=150_000),
     },

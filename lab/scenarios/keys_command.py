@@ -1,0 +1,90 @@
+"""`keys-command`: all of a user's entries are deleted by pattern, with KEYS.
+
+Keys grow under KEYS; at the top a replica is asked too. Then, at the top: deletes by exact key (the cure that was
+deployed first), and SCAN in place of KEYS (the one planned next: shorter stalls, more work).
+
+The event rate is calibrated so that the dearest of these, SCAN, takes a bit more than a quarter of the server's time:
+nothing here is about saturation. One KEYS is enough to hold everybody up, on a server that is idle most of the time.
+More would not do: to the invalidator a SCAN of COUNT 100 is twice as dear as to the server, and it must not be what
+gives in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lab.claims import blocking
+from lab.scenario import Chart, Pace, Phase, ProbeSpec, Scenario
+
+PLATEAUS = (0.08, 0.3, 0.6, 1.0)
+REPLICA = ProbeSpec("replica", replica=True)
+
+
+def phases(cause: str, planned: str) -> tuple[Phase, ...]:
+    """The story with `cause` as the strategy that is found (``keys``), and `planned` as the last one (``scan``)."""
+    grow = [
+        Phase(
+            f"grow-{number}",
+            "grow",
+            f"keys grow under {cause}",
+            cause,
+            share,
+            probes=(REPLICA,) if share == PLATEAUS[-1] else (),
+        )
+        for number, share in enumerate(PLATEAUS, start=1)
+    ]
+    return (
+        *grow,
+        Phase("exact", "exact", "the fix: delete by exact key", "exact", 1.0),
+        Phase("scan", "scan", f"{planned} in its place", planned, 1.0),
+    )
+
+
+CLAIMS = (
+    blocking.fills_slowlog(share=0.9),
+    blocking.exact_cures(times=2),
+    blocking.grows(rank=0.8, times=2),
+    blocking.replica_unharmed(share=0.25),
+    blocking.scan_stalls_less(call_times=10, p99_times=2),
+    blocking.scan_works_more(times=1.15),
+)
+
+SCENARIO = Scenario(
+    id="keys-command",
+    title="KEYS for pattern deletes",
+    story="Whenever a customer's data changes, KEYS looks for the customer's entries among all there are; every GET "
+    "that comes meanwhile waits, on the primary only.",
+    source="'Redis KEYS in production', a shop on Grails: GETs of 200 to 1 000 ms on the primary",
+    phases=phases("keys", "scan"),
+    claims=CLAIMS,
+    paces={
+        "quick": Pace(plateau_s=3.0, settle_s=0.3, keys=60_000),
+        "standard": Pace(plateau_s=10.0, settle_s=1.0, keys=100_000),
+        "full": Pace(plateau_s=30.0, settle_s=3.0, keys=2_000_000),
+    },
+    knee_at=1.0,
+    load_share=0.28,
+    scan_count=100,
+    slowlog_threshold_us=5_000,
+    replica=True,
+    charts=(
+        Chart("growth", "What a bystander waits, by keys", "lines", "keys", "p99", arm="grow"),
+        Chart("call", "How long one KEYS holds the server", "lines", "keys", "exec:KEYS", arm="grow"),
+        Chart("strategies", "The strategies at the top", "bars", "title", "p99"),
+        Chart("work", "How busy they keep the server", "bars", "title", "utilisation"),
+    ),
+    symptom="every so often a GET takes hundreds of milliseconds, on the primary only",
+    cause="KEYS blocks the server for a walk over all keys, to find a few",
+    headline="exact-cures",
+)
+
+CONTROL = replace(
+    SCENARIO,
+    id="keys-command-control",
+    title="keys-command without its cause",
+    story="The same keys, events, reads and phases, but entries are deleted by exact key from the beginning, and "
+    "nothing is searched: all claims must be refuted.",
+    source="no-fault control of keys-command",
+    phases=phases("exact", "exact"),
+    refutes=True,
+)
