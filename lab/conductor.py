@@ -112,10 +112,9 @@ class Conductor:
         return self._calibrator.foretell(self._facts.load["events_per_second"], window)
 
     def _events_of(self, phase: Phase) -> float:
-        """Events a second of which the phase offers its share."""
-        if phase.events_from:
-            return figure_of(phase, phase.events_from, self._figures())
-        return self._facts.load["events_per_second"]
+        """Events a second that the phase offers."""
+        load, source = self._facts.load["events_per_second"], phase.events_from
+        return (figure_of(phase, source, self._figures()) if source else load) * phase.events
 
     def _figures(self) -> dict[str, Figures]:
         return {record.id: record.figures for record in self._facts.phases}
@@ -141,11 +140,9 @@ class Conductor:
 
     def _walk(self, number: int, total: int, phase: Phase) -> None:
         stack, recorder = self._stack, self._recorder
-        full = self._events_of(phase) * phase.events
+        full = self._events_of(phase)
         seconds = self._pace.plateau_s * phase.weight
-        if (
-            full
-        ):  # a dear key means few events a second: the plateau then lasts until it has seen enough of them
+        if full:  # where events are few the plateau lasts until it has seen enough of them
             seconds = max(seconds, (FEWEST_EVENTS + 2) / full * min(1.0, phase.weight))
         self._display.phase(number, total, phase, seconds)
         recorder.phase, recorder.strategy = phase.id, phase.strategy
