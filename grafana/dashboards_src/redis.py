@@ -23,7 +23,11 @@ def build() -> Dashboard:
                 "Answers",
                 "Whether the exporter reached the store. It asks like any client: while the store is stalled it "
                 "waits in the same queue, so in the incident this says *no* although nothing is broken.",
-                [Query(f'redis_up{{{HERE}}} or on (server) up{{job="redis", {HERE}}}', "up")],
+                [
+                    Query(
+                        f'min by (server) (redis_up{{{HERE}}} or on (server) up{{job="redis", {HERE}}})', "up"
+                    )
+                ],
                 unit="bool_yes_no",
                 steps=((None, "red"), (1, "green")),
             ),
