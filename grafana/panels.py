@@ -29,18 +29,27 @@ from grafana_foundation_sdk.models.dashboard import (
 PROMETHEUS = DataSourceRef(type_val="prometheus", uid="prometheus")
 TEMPO = DataSourceRef(type_val="tempo", uid="tempo")
 
+GREY = "#8e8e8e"
+"""For what the lab itself asks a store, and for the stand-ins of what has not happened."""
+
 COLOURS = {
     r"/^(SCAN|scan)\b/": "red",
     r"/^(KEYS|keys)$/": "orange",
-    r"/^(GET|get)$/": "green",
+    r"/^(GET|get)(,|$)/": "green",
     r"/^(UNLINK|unlink|DEL|del)$/": "purple",
-    r"/^(SET|set)$/": "blue",
+    r"/^(SET|set)(,| SADD|$)/": "blue",
+    r"/^(MULTI|multi|EXEC|exec)$/": "yellow",
+    r"/^(SADD|sadd|SREM|srem)$/": "light-orange",
+    r"/^(SSCAN|sscan)$/": "dark-green",
+    r"/^(INFO|info|PING|CONFIG|COMMAND|DBSIZE|SLOWLOG|FLUSHALL|none|no events)$/": GREY,
     r"/^waiting/": "red",
     r"/^execution/": "green",
     r"/^network/": "blue",
+    r"/^application's/": "blue",
+    r"/^bystander's/": "yellow",
     r"/^cached keys/": "light-blue",
     r"/^under scan/": "red",
-    r"/^under index/": "green",
+    r"/^(under )?index$/": "green",
 }
 """The same thing has the same colour on every dashboard: by its name in the legend."""
 
@@ -125,8 +134,10 @@ def lines(
         .unit(unit)
         .span(width)
         .height(height)
-        .line_width(2)
-        .fill_opacity(45 if stacked else 8)
+        # A stack is areas: a line on top of each would paint a command that takes nothing over one that takes all.
+        # On a logarithmic scale an area means nothing, and those of six lines make mud.
+        .line_width(0 if stacked else 2)
+        .fill_opacity(70 if stacked else 0 if log else 8)
         .show_points(common.VisibilityMode.NEVER)
         .legend(legend())
         .tooltip(
@@ -162,6 +173,10 @@ def lines(
                     DynamicConfigValue(id_val="custom.scaleDistribution", value={"type": "linear"}),
                     DynamicConfigValue(id_val="custom.fillOpacity", value=18),
                     DynamicConfigValue(id_val="custom.lineWidth", value=1),
+                    # A number that moves slowly: a few scrapes that failed need not tear it apart.
+                    DynamicConfigValue(id_val="custom.spanNulls", value=30_000),
+                    # The limit is one of the left axis.
+                    DynamicConfigValue(id_val="custom.thresholdsStyle", value={"mode": "off"}),
                     DynamicConfigValue(id_val="min", value=0),
                 ],
             )
@@ -243,8 +258,8 @@ def states(
                 )
             ]
         )
-        .thresholds(_steps([(None, no), (1, yes)]))
-        .color_scheme(dashboard_builders.FieldColor().mode(FieldColorModeId.THRESHOLDS))
+        # The mapping colours the bars; under thresholds the legend would say "< 1" and "1+" instead of words.
+        .color_scheme(dashboard_builders.FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC))
     )
     for index, query in enumerate(queries):
         panel = panel.with_target(target(query, index))

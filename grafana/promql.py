@@ -2,7 +2,10 @@
 
 A panel must not be empty because what it counts has not happened: no SCAN under the index, no slow-log entry on
 a healthy server. The usual ``or vector(0)`` would add a nameless line to every graph, since its labels match
-nothing; `zero` and `zero_by` fill in a zero that carries the right labels, and only when nothing else does.
+nothing; `zero` and its kin fill in a zero that carries the right labels, and only when nothing else does.
+
+Nor may it show a zero where nobody knows: a store in a stall does not answer its exporter either, and "no commands,
+no processor" would be the opposite of the truth. `zero_told` is for what a store says of itself, and leaves a gap.
 """
 
 from __future__ import annotations
@@ -28,6 +31,21 @@ def zero_by(expression: str, **labels: str) -> str:
     for name, value in labels.items():
         stand_in = f'label_replace({stand_in}, "{name}", "{value}", "", "")'
     return f"({expression}) or ({stand_in} unless on (server) ({expression}))"
+
+
+def zero_told(expression: str) -> str:
+    """As `zero`, for what the store says of itself: 0 only while it says anything."""
+    return (
+        f"sum by (server) ({expression}) or 0 * sum by (server) (server_cmd:store_commands:rate10s{{{HERE}}})"
+    )
+
+
+def zero_before(expression: str, counter: str) -> str:
+    """``expression`` summed over everything but the server, or 0 until ``counter`` has counted for the first time.
+
+    For durations: while no event ends there is no duration, and a 0 would say that events are quick.
+    """
+    return f"sum by (server) ({expression}) or ({nothing()} unless on (server) {counter}{{{HERE}}} > 0)"
 
 
 def nothing() -> str:

@@ -7,7 +7,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from grafana.dashboards_src.board import board
 from grafana.panels import Query, lines, number
 from grafana.plots import words
-from grafana.promql import HERE, per_second, zero, zero_by
+from grafana.promql import HERE, per_second, zero_by, zero_told
 
 SHOWN = f'cmd=~"get|set|scan|keys|unlink|sscan|sadd|srem|exec|info", {HERE}'
 PIPELINED = per_second("dragonfly_pipeline_commands_total")
@@ -17,11 +17,15 @@ BYSTANDER = f"server:probe_latency:p99_10s{{{HERE}}}"
 PIPELINE = """### The wrong turn: "pipeline latency"
 
 The original team saw the panels *Pipeline latency* and *Pipeline length* climb and spent days on connection pools
-and pipelining. What the two panels below count are commands that Dragonfly found **queued behind others on the same
-connection**. A client that waits for each answer never makes such a queue, however long it waits: the panels stay
-flat through the whole incident. And where they do climb, they climb because everything does.
+and pipelining. What the two panels beside and below count are commands that Dragonfly found **queued behind others on
+the same connection**. Here those are the writes: the warmer sends many at a time, and a transaction from MULTI to EXEC
+goes out at once. So the panels do move, and they do climb with p99, because the queue on a connection waits for the
+same thread as everybody else.
 
-*Ask of every panel: which of my clients can move it at all?*
+But a client that waits for each answer never makes such a queue, and is as slow. Without a single pipeline the incident
+would be the same, and these panels would be flat.
+
+*Ask of every panel: which of my clients can move it, and are the others well?*
 """
 
 
@@ -67,7 +71,7 @@ def build() -> Dashboard:
                 "Transactions in the queue",
                 "Commands that wait for their turn on a shard. SCAN lets others in every few microseconds, so the "
                 "queue is short although everybody waits.",
-                [Query(zero(f"sum by (server) (dragonfly_tx_queue_len{{{HERE}}})"), "waiting")],
+                [Query(zero_told(f"sum by (server) (dragonfly_tx_queue_len{{{HERE}}})"), "waiting")],
                 unit="short",
             ),
             number(
@@ -79,8 +83,9 @@ def build() -> Dashboard:
             ),
             lines(
                 "Commands a second",
-                "SCAN is rare, and each call is long: on Dragonfly COUNT counts **matches**, so a pattern that "
-                "matches little walks on for up to 50 ms a call.",
+                "Watch SCAN. On Dragonfly COUNT counts **matches**, so a pattern that matches little walks on until "
+                "50 ms have passed. With few events that is a rare and long call. But the 50 ms include waiting: in a "
+                "crowd each call walks less, the same walk takes more calls, and the crowd grows.",
                 [Query(f"sum by (server, cmd) (server_cmd:store_commands:rate10s{{{SHOWN}}})", "{{cmd}}")],
                 unit="ops",
                 log=True,
@@ -124,10 +129,10 @@ def build() -> Dashboard:
             lines(
                 "Pipeline latency (the panel that misled), beside p99",
                 "Mean time of a pipelined command, and what a bystander's GET really takes. 0 where nothing was "
-                "pipelined. Does the lower line explain the upper?",
+                "pipelined. They climb together; does the lower line explain the upper, or do both have one cause?",
                 [
                     Query(
-                        zero(
+                        zero_told(
                             per_second("dragonfly_pipeline_commands_duration_seconds")
                             + f" / on (server) ({PIPELINED} > 0)"
                         ),
@@ -139,15 +144,16 @@ def build() -> Dashboard:
             ),
             lines(
                 "Pipeline length, and how many commands are pipelined at all",
-                "How many commands stand in connections' queues, and the share of all commands that ever did "
-                "(right axis). A panel about one in a thousand commands cannot explain what happens to all.",
+                "How many commands stand in connections' queues, and the share of all commands that did "
+                "(right axis). It is large while the warmer writes, and **falls** as p99 climbs, because the SCANs, "
+                "which nobody pipelines, become the most: a cause would grow with its effect.",
                 [
                     Query(
-                        zero(f"sum by (server) (dragonfly_pipeline_queue_length{{{HERE}}})"),
+                        zero_told(f"sum by (server) (dragonfly_pipeline_queue_length{{{HERE}}})"),
                         "pipeline length",
                     ),
                     Query(
-                        zero(f"{PIPELINED} / on (server) ({ALL_COMMANDS} > 0)"),
+                        zero_told(f"{PIPELINED} / on (server) ({ALL_COMMANDS} > 0)"),
                         "share of commands that were pipelined",
                         right="percentunit",
                     ),
@@ -160,7 +166,7 @@ def build() -> Dashboard:
                 "and closer to the cause than any pipeline: it grows with the SCANs in flight.",
                 [
                     Query(
-                        zero(
+                        zero_told(
                             per_second("dragonfly_fiber_switch_delay_seconds_total")
                             + " / on (server) ("
                             + per_second("dragonfly_fiber_switch_total")
@@ -173,24 +179,32 @@ def build() -> Dashboard:
             ),
             lines(
                 "Fibers that ran long without a break",
-                "A fiber that does not give way stops its whole thread. SCAN gives way often; this stays low "
-                "and rules out a blocked thread.",
+                "Turns longer than 1 ms by the clock, and how long such a turn is (right axis). A SCAN gives way about "
+                "every 30 µs, so it makes none by itself. The clock is the wall's: on a machine short of processor, or "
+                "at the container's limit, the system takes the thread away in the middle of a turn, and that counts.",
                 [
-                    Query(zero(per_second("dragonfly_fiber_longrun_total")), "long runs a second"),
+                    Query(zero_told(per_second("dragonfly_fiber_longrun_total")), "long runs a second"),
                     Query(
-                        zero(per_second("dragonfly_fiber_longrun_seconds")),
-                        "share of time in them",
-                        right="percentunit",
+                        zero_told(
+                            per_second("dragonfly_fiber_longrun_seconds")
+                            + " / on (server) ("
+                            + per_second("dragonfly_fiber_longrun_total")
+                            + " > 0)"
+                        ),
+                        "one long run",
+                        right="s",
                     ),
                 ],
                 unit="ops",
             ),
             lines(
                 "Sending answers",
-                "Mean time to write one reply. If the network or slow readers were the cause, it would show here.",
+                "Mean time to write one reply. It would rise if the network or slow readers were the cause. It rises "
+                "here too, with small replies to readers next door: the fiber that writes waits for its turn as "
+                "well. Compare the shape with *Fibers*: one more panel that climbs because everything does.",
                 [
                     Query(
-                        zero(
+                        zero_told(
                             per_second("dragonfly_reply_duration_seconds")
                             + " / on (server) ("
                             + per_second("dragonfly_reply_total")
@@ -203,10 +217,11 @@ def build() -> Dashboard:
             ),
             lines(
                 "Bytes in and out",
-                "Traffic. It hardly changes during the incident, so the network can be ruled out.",
+                "Traffic. High while the store is filled for the calibration; it hardly changes during the incident, "
+                "so the network can be ruled out.",
                 [
-                    Query(zero(per_second("dragonfly_net_input_bytes_total")), "in"),
-                    Query(zero(per_second("dragonfly_net_output_bytes_total")), "out"),
+                    Query(zero_told(per_second("dragonfly_net_input_bytes_total")), "in"),
+                    Query(zero_told(per_second("dragonfly_net_output_bytes_total")), "out"),
                 ],
                 unit="Bps",
             ),
@@ -216,8 +231,10 @@ def build() -> Dashboard:
                 "database, a second incident in waiting.",
                 [
                     # Dragonfly reports each twice: in total, and by database.
-                    Query(zero(per_second("dragonfly_keyspace_hits_total", f'db="", {HERE}')), "hits"),
-                    Query(zero(per_second("dragonfly_keyspace_misses_total", f'db="", {HERE}')), "misses"),
+                    Query(zero_told(per_second("dragonfly_keyspace_hits_total", f'db="", {HERE}')), "hits"),
+                    Query(
+                        zero_told(per_second("dragonfly_keyspace_misses_total", f'db="", {HERE}')), "misses"
+                    ),
                 ],
                 unit="ops",
             ),

@@ -6,7 +6,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from grafana.dashboards_src.board import board
 from grafana.panels import Query, lines, number
-from grafana.promql import HERE, WINDOW, per_second, zero, zero_by
+from grafana.promql import HERE, WINDOW, per_second, zero_by, zero_told
 
 SCANNED = f'cmd=~"get|set|scan|keys|unlink|sscan", {HERE}'
 TURNS = f"(sum by (server) (rate(redis_eventloop_cycles_total{{{HERE}}}{WINDOW})) > 0)"
@@ -22,8 +22,12 @@ def build() -> Dashboard:
             number(
                 "Answers",
                 "Whether the exporter reached the store. It asks like any client: while the store is stalled it "
-                "waits in the same queue, and this may fail although nothing is broken.",
-                [Query(f"redis_up{{{HERE}}}", "up")],
+                "waits in the same queue, so in the incident this says *no* although nothing is broken.",
+                [
+                    Query(
+                        f'min by (server) (redis_up{{{HERE}}} or on (server) up{{job="redis", {HERE}}})', "up"
+                    )
+                ],
                 unit="bool_yes_no",
                 steps=((None, "red"), (1, "green")),
             ),
@@ -109,14 +113,14 @@ def build() -> Dashboard:
                 "network and connections. (KeyDB does not tell and shows 0.)",
                 [
                     Query(
-                        zero(
+                        zero_told(
                             f"sum by (server) (rate(redis_eventloop_duration_sum_usec_total{{{HERE}}}{WINDOW}))"
                             f" / 1e6 / {TURNS}"
                         ),
                         "one turn",
                     ),
                     Query(
-                        zero(
+                        zero_told(
                             f"sum by (server) (rate(redis_eventloop_duration_cmd_sum_usec_total{{{HERE}}}{WINDOW}))"
                             f" / 1e6 / {TURNS}"
                         ),
@@ -128,10 +132,10 @@ def build() -> Dashboard:
             lines(
                 "Processor of the store",
                 "User and system time, in cores. One whole core is the main thread at its end, whatever the machine "
-                "has besides.",
+                "has besides. A gap: the store did not answer when asked.",
                 [
-                    Query(zero(per_second("redis_cpu_user_seconds_total")), "user"),
-                    Query(zero(per_second("redis_cpu_sys_seconds_total")), "system"),
+                    Query(zero_told(per_second("redis_cpu_user_seconds_total")), "user"),
+                    Query(zero_told(per_second("redis_cpu_sys_seconds_total")), "system"),
                 ],
                 unit="percentunit",
                 stacked=True,
@@ -151,24 +155,22 @@ def build() -> Dashboard:
             ),
             lines(
                 "The exporter's own patience",
-                "How long the exporter took for one round of questions. It is a bystander too: it SCANs nothing and "
-                "still gets slow. An exporter that did count keys by SCAN would be part of the incident.",
-                [
-                    Query(
-                        zero(f"max by (server) (redis_exporter_last_scrape_duration_seconds{{{HERE}}})"),
-                        "one scrape",
-                    )
-                ],
+                "How long one round of questions to the store took. The exporter is a bystander too: it SCANs nothing "
+                "and still gets slow. At 2 s it gives up, and the panels fed by it have a gap: **the worse the "
+                "incident, the less the store says of it.** An exporter that counted keys by SCAN would be part of "
+                "the incident.",
+                [Query(f'max by (server) (scrape_duration_seconds{{job="redis", {HERE}}})', "one scrape")],
                 unit="s",
                 log=True,
+                limit=2,
             ),
             lines(
                 "Hits and misses",
                 "Does the cache still do its job? Misses after a restart or a burst of events are work for the "
                 "database, a second incident in waiting.",
                 [
-                    Query(zero(per_second("redis_keyspace_hits_total")), "hits"),
-                    Query(zero(per_second("redis_keyspace_misses_total")), "misses"),
+                    Query(zero_told(per_second("redis_keyspace_hits_total")), "hits"),
+                    Query(zero_told(per_second("redis_keyspace_misses_total")), "misses"),
                 ],
                 unit="ops",
             ),
@@ -177,8 +179,8 @@ def build() -> Dashboard:
                 "Expired: their time was over. Evicted: the memory was full; in this incident it never is, so "
                 "eviction can be ruled out at a glance.",
                 [
-                    Query(zero(per_second("redis_expired_keys_total")), "expired"),
-                    Query(zero(per_second("redis_evicted_keys_total")), "evicted"),
+                    Query(zero_told(per_second("redis_expired_keys_total")), "expired"),
+                    Query(zero_told(per_second("redis_evicted_keys_total")), "evicted"),
                 ],
                 unit="ops",
             ),

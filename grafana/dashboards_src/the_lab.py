@@ -182,9 +182,7 @@ def build() -> Dashboard:
                 "Per evaluation; they are due every two seconds. Near the limit, alerts and the panels made from "
                 "rules come late.",
                 [
-                    Query(
-                        "sum by (rule_group) (prometheus_rule_group_last_duration_seconds)", "{{rule_group}}"
-                    )
+                    Query(f"sum by (group) ({GROUPS})", "{{group}}"),
                 ],
                 unit="s",
                 log=True,

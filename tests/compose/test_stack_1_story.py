@@ -60,15 +60,25 @@ def filled_in(expression: str, server: str) -> str:
 
 
 def empty_panels(story: Stack) -> list[str]:
-    """Queries without a value that is a number, on the server whose dashboard it is or on either."""
-    missing = []
-    for board, panel, expression in expressions():
-        servers = [board] if board in SERVERS else SERVERS
-        for server in servers:
-            values = story.query(filled_in(expression, server)).values()
-            if not any(value == value for value in values) and f"{board}: {panel}" not in MAY_BE_EMPTY:
-                missing.append(f"{board}: {panel} ({server}): {expression}")
-    return missing
+    """Queries without a value that is a number, on the server whose dashboard it is or on either, for half a minute: a
+    store in the middle of a stall is not heard of for some scrapes, and a gap is the right thing to show then.
+    """
+    missing = {
+        f"{board}: {panel} ({server}): {expression}": filled_in(expression, server)
+        for board, panel, expression in expressions()
+        if f"{board}: {panel}" not in MAY_BE_EMPTY
+        for server in ([board] if board in SERVERS else SERVERS)
+    }
+    until = time.monotonic() + 30
+    while True:
+        missing = {
+            name: query
+            for name, query in missing.items()
+            if not any(value == value for value in story.query(query).values())
+        }
+        if not missing or time.monotonic() > until:
+            return list(missing)
+        time.sleep(2)
 
 
 def growth_began(story: Stack, server: str) -> float:
