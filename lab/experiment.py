@@ -6,7 +6,6 @@ import os
 import platform
 import shlex
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -95,20 +94,24 @@ def memory_bytes(scenario: Scenario, pace: Pace, server: Server, keys: int) -> f
     return BASE_BYTES + keys * server.key_bytes * servers + pace.loads_mb * 1e6
 
 
-def _announce_memory(request: Request, server: Server, keys: int, say: Callable[[str], None]) -> None:
-    """A `UsageError` where so many keys do not fit: better than to meet the kernel's out-of-memory killer."""
+def _memory(request: Request, keys: int) -> str:
+    """What the run will need, and what there is, in a sentence; none where the server is not ours to start.
+
+    A `UsageError` where so many keys do not fit: better than to meet the kernel's out-of-memory killer.
+    """
+    if request.stack != "native" or request.url is not None:
+        return ""
+    server = SERVERS[request.server_name]
     needed = memory_bytes(request.scenario, request.scenario.paces[request.pace], server, keys) / 1e9
     free = psutil.virtual_memory().available / 1e9
     if needed > free:
         raise UsageError(
             f"{keys:,} keys need about {needed:.1f} GB of memory, and {free:.1f} GB are free. Choose fewer with --keys."
         )
-    say(
-        f"{keys:,} keys on {server.name}: this run needs about {needed:.1f} GB of memory, {free:.1f} GB are free"
-    )
+    return f"{keys:,} keys on {server.name}: the run needs about {needed:.1f} GB of memory, {free:.1f} GB are free"
 
 
-def _look_first(request: Request, keys: int, say: Callable[[str], None]) -> Scene | None:
+def _look_first(request: Request) -> Scene | None:
     """Complain about what cannot be, before anything is created; the compose stack's scene if it is wanted.
 
     Raises `UsageError`, or `StackError` where something is missing.
@@ -133,7 +136,6 @@ def _look_first(request: Request, keys: int, say: Callable[[str], None]) -> Scen
             )
     else:
         server.require()
-        _announce_memory(request, server, keys, say)
         if request.port and port_taken(request.port):
             raise UsageError(f"port {request.port} is taken. Choose another --port, or leave it out.")
     return None
@@ -150,12 +152,15 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
     keys = request.keys if request.keys is not None else pace.keys
     if not FEWEST_KEYS <= keys <= MOST_KEYS:
         raise UsageError(f"--keys must be between {FEWEST_KEYS:,} and {MOST_KEYS:,}, not {keys:,}.")
-    scene = _look_first(request, keys, display.say)
+    scene = _look_first(request)
+    memory = _memory(request, keys)
     started = datetime.now(UTC)
     folder = make_folder(request.out) if request.out else new_folder(f"{started:%Y%m%d-%H%M%S}-{scenario.id}")
     folder = folder.resolve()  # processes of the run work in another directory
     writer = RunWriter(folder)
     display.say(f"{scenario.id}: {scenario.story}")
+    if memory:
+        display.say(memory)
     stack: Stack | None = None
     facts = RunFacts(
         scenario=scenario.id,

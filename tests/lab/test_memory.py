@@ -38,10 +38,15 @@ def test_it_is_announced_or_refused_before_anything_is_created(
     monkeypatch.setattr(experiment.psutil, "virtual_memory", lambda: free)
     said: list[str] = []
     if enough:
-        experiment._look_first(request, 2_000_000, said.append)
-        assert f"{needed / 1e9:.1f} GB" in said[0]
+        assert f"{needed / 1e9:.1f} GB" in experiment._memory(request, 2_000_000)
     else:
         with pytest.raises(UsageError, match="Choose fewer with --keys"):
             experiment.conduct(request, SimpleNamespace(say=said.append))  # type: ignore[arg-type]
         assert not said
     assert not (tmp_path / "run").exists()
+
+
+def test_nothing_is_said_of_somebody_elses_server() -> None:
+    """How much memory it has is not known here."""
+    request = Request(MAIN, None, "full", 2_000_000, 1, None, url="redis://example.org:6379")
+    assert experiment._memory(request, 2_000_000) == ""
