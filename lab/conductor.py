@@ -21,8 +21,7 @@ from lab.validity import FEWEST_EVENTS
 FILL_S = 600.0
 SHORTEST_LOOK_S = 0.8
 SOUND_S = 10.0
-"""For the probes to find a store that was restarted (one that has not by then ends the run), and for loads to be under
-way."""
+"""For probes to find a store that was restarted (else the run ends), and for loads to be under way."""
 LOAD_S = 1800.0
 """For a load that ends by itself: longer than any of the catalogue's at full pace."""
 MAIN = ProbeSpec("main")
@@ -143,9 +142,7 @@ class Conductor:
         stack, recorder = self._stack, self._recorder
         full = self._events_of(phase) * phase.events
         seconds = self._pace.plateau_s * phase.weight
-        if (
-            full
-        ):  # a dear key means few events a second: the plateau then lasts until it has seen enough of them
+        if full:  # a dear key means few events a second: the plateau then lasts until it has seen enough
             seconds = max(seconds, (FEWEST_EVENTS + 2) / full * min(1.0, phase.weight))
         self._display.phase(number, total, phase, seconds)
         recorder.phase, recorder.strategy = phase.id, phase.strategy
