@@ -21,8 +21,7 @@ from lab.validity import FEWEST_EVENTS
 FILL_S = 600.0
 SHORTEST_LOOK_S = 0.8
 SOUND_S = 10.0
-"""For the probes to find a store that was restarted (one that has not by then ends the run), and for loads to be under
-way."""
+"""For probes to find a store that was restarted (else the run ends), and for loads to be under way."""
 LOAD_S = 1800.0
 """For a load that ends by itself: longer than any of the catalogue's at full pace."""
 MAIN = ProbeSpec("main")
