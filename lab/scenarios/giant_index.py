@@ -18,6 +18,8 @@ from lab.scenario import Chart, LoadSpec, Pace, Phase, Scenario
 ORDINARY = 20
 SIZES = (ORDINARY, 1_000, 10_000, 100_000)
 ARMS = {"naive": ("index-naive", "at once"), "chunked": ("index", "in chunks")}
+LOADS_MB = 100.0
+"""The giant's entries in the server, and their names where they are put and invalidated."""
 LONG, SHORT = 2.0, 1.0
 """Length of a phase. Where a claim wants nobody harmed it is long: a p99 then bears one hiccup."""
 
@@ -68,9 +70,9 @@ SCENARIO = Scenario(
     phases=phases(),
     claims=CLAIMS,
     paces={
-        "quick": Pace(plateau_s=3.0, settle_s=0.3, keys=20_000, sizes={"rounds": 2}),
-        "standard": Pace(plateau_s=10.0, settle_s=1.0, keys=100_000, sizes={"rounds": 5}),
-        "full": Pace(plateau_s=30.0, settle_s=2.0, keys=2_000_000, sizes={"rounds": 10}),
+        "quick": Pace(plateau_s=3.0, settle_s=0.3, keys=20_000, sizes={"rounds": 2}, loads_mb=LOADS_MB),
+        "standard": Pace(plateau_s=10.0, settle_s=1.0, keys=100_000, sizes={"rounds": 5}, loads_mb=LOADS_MB),
+        "full": Pace(plateau_s=30.0, settle_s=2.0, keys=2_000_000, sizes={"rounds": 10}, loads_mb=LOADS_MB),
     },
     knee_at=None,
     scan_count=1_000,

@@ -16,6 +16,8 @@ from lab.scenario import Chart, LoadSpec, Pace, Phase, Scenario
 
 RTTS_MS = {"rtt-0": 0.0, "rtt-half": 0.5, "rtt-1": 1.0, "rtt-5": 5.0}
 """Phase → added round-trip time; the phase's name with underscores is the size of its one-by-one part."""
+LOADS_MB = 120.0
+"""A hundred thousand keys in the server, and once more as commands in the client."""
 LONG, SHORT = 2.0, 0.6
 """Length of a phase of chunks. Those that must *not* stall bystanders take longer: one bad second is one of many."""
 CHUNKS = (
@@ -110,12 +112,14 @@ SCENARIO = Scenario(
             plateau_s=2.5,
             settle_s=0.3,
             keys=20_000,
+            loads_mb=LOADS_MB,
             sizes={"deletes": 100_000, "rtt_0": 10_000, "rtt_half": 600, "rtt_1": 300, "rtt_5": 80, "rounds": 3},
         ),
         "standard": Pace(
             plateau_s=6.0,
             settle_s=1.0,
             keys=100_000,
+            loads_mb=LOADS_MB,
             sizes={
                 "deletes": 100_000, "rtt_0": 50_000, "rtt_half": 4_000, "rtt_1": 2_000, "rtt_5": 400, "rounds": 6,
             },
@@ -124,6 +128,7 @@ SCENARIO = Scenario(
             plateau_s=20.0,
             settle_s=2.0,
             keys=200_000,
+            loads_mb=LOADS_MB,
             sizes={
                 "deletes": 100_000, "rtt_0": 100_000, "rtt_half": 100_000, "rtt_1": 100_000, "rtt_5": 100_000,
                 "rounds": 1,
