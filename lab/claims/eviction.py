@@ -1,0 +1,249 @@
+"""Claims about the eviction cycle: its phases, what amplifies it, and what ends it.
+
+Every claim asks for the cycles too: where there are none it says nothing of them, and fails. See
+`lab.claims.evictionscene` for what is taken for one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lab.claims.base import Claim, Finding, need_phase
+from lab.claims.evictionscene import FEWEST, looks_of, p99_ms, pool, scene
+from lab.cycles import FULL, below_limit, cycles, evicted_per_insert, rate, seconds
+from lab.runfolder import Run
+
+CALIBRATION = "calibrate"
+ORIGINAL_SHARE = 0.20
+"""Of the requests that came in the original's bursts were answered: 5 000 of 25 000 a second."""
+NEEDED = 1.3
+"""Evictions for each insert: more than inserts alone can ask for."""
+
+
+def three_phases() -> Claim:
+    """Memory climbs to the limit, evictions burst, and memory is given back without any: again and again.
+
+    Evictions while memory is not full would be of another kind, and refute it: no eviction before the limit.
+    """
+
+    def check(run: Run) -> Finding:
+        found = scene(run)
+        early = below_limit(found.looks) / max(sum(look.evicted for look in found.looks), 1)
+        parts = [np.median([seconds(getattr(c, name)) for c in found.cycles]) if found.cycles else 0.0
+                 for name in ("healthy", "burst", "recovery")]  # fmt: skip
+        freed = [c.burst[-1].used_mb - c.recovery[-1].used_mb for c in found.cycles]
+        return Finding(
+            found.there and early <= 0.01,
+            found.few
+            + (
+                f": {parts[0]:.1f} s climbing, {parts[1]:.1f} s evicting, {parts[2]:.1f} s in which "
+                f"{float(np.median(freed)):.0f} MB are freed without an eviction (medians); {early:.1%} of the "
+                "evictions below the limit"
+                if found.cycles
+                else ""
+            ),
+            {"cycles": float(len(found.cycles)), "early_share": early},
+        )
+
+    return Claim(
+        "three-phases",
+        "memory climbs to its limit, keys are evicted in a burst, memory falls without eviction, and again",
+        f"≥ {FEWEST} whole cycles; at most 1 % of the evictions while memory is below {FULL:.0%} of the limit",
+        check,
+    )
+
+
+def burst_p99(times: float) -> Claim:
+    """Bystanders wait in the bursts, a multiple of what they wait while memory climbs."""
+
+    def check(run: Run) -> Finding:
+        found = scene(run)
+        if not found.there:
+            return Finding(False, found.few)
+        healthy, burst = p99_ms(found.healthy), p99_ms(found.bursting)
+        return Finding(
+            burst >= times * healthy,
+            f"p99 {healthy:.1f} ms while memory climbs, {burst:.0f} ms in the bursts ({burst / healthy:.0f} ×)",
+            {"healthy_ms": healthy, "burst_ms": burst, "ratio": burst / healthy},
+        )
+
+    return Claim(
+        "burst-p99",
+        "p99 of a bystander's GET in the bursts is a multiple of that in the healthy phase",
+        f"≥ {times:g} ×",
+        check,
+    )
+
+
+def coincide(share: float, times: float) -> Claim:
+    """Slow GETs come in the bursts, not anywhere: what is slow ten times over is slow because of them.
+
+    Bursts would hold as much of the slow GETs as of all GETs if they had nothing to do with them. Bursts that the
+    phase's beginning or end cuts off count, too.
+    """
+
+    def check(run: Run) -> Finding:
+        found = scene(run)
+        if not found.there:
+            return Finding(False, found.few)
+        slow = times * p99_ms(found.healthy) * 1000
+        inside, outside = int((found.evicting > slow).sum()), int((found.elsewhere > slow).sum())
+        part = inside / max(inside + outside, 1)
+        time = len(found.evicting) / (len(found.evicting) + len(found.elsewhere))
+        return Finding(
+            inside > 0 and part >= share,
+            f"{inside} of {inside + outside} GETs slower than {times:g} × the healthy p99 came while keys were evicted "
+            f"({part:.0%}; of all GETs {time:.0%})",
+            {"share": part},
+        )
+
+    return Claim(
+        "bursts-coincide",
+        "the slow GETs coincide with the bursts of eviction",
+        f"≥ {share:.0%} of those slower than {times:g} × the healthy p99",
+        check,
+    )
+
+
+def responses_drop(share: float) -> Claim:
+    """In a burst the server answers fewer requests than arrive: the gap is the amplifier.
+
+    Beside the original's share stands what it was here, over the whole bursts and in the worst look of each. What the
+    answers would have cost without evictions (by calibration) is their share of the main thread; the evictions have
+    the rest, for the thread is never idle in a burst.
+    """
+
+    def check(run: Run) -> Finding:
+        found = scene(run)
+        if not found.there:
+            return Finding(False, found.few)
+        bursts = [look for cycle in found.cycles for look in cycle.burst]
+        healthy = rate([look for cycle in found.cycles for look in cycle.healthy])
+        offered = sum(look.offered_per_s * look.interval_s for look in bursts) / seconds(bursts)
+        whole = rate(bursts) / offered
+        worst = float(np.median([min(rate([look]) for look in c.burst) for c in found.cycles])) / offered
+        costs_us = need_phase(run, CALIBRATION).figures["busy_us"]
+        evicting = max(1 - rate(bursts) * costs_us / 1e6, 0.0)
+        per_s = sum(look.evicted for look in bursts) / seconds(bursts)
+        return Finding(
+            whole <= share and healthy > rate(bursts),
+            f"of {offered:,.0f} requests/s offered {whole:.0%} are answered over the bursts, {worst:.0%} at the worst "
+            f"of them (the original: {ORIGINAL_SHARE:.0%}), {healthy / offered:.0%} while memory climbs. "
+            f"{per_s:,.0f} evictions/s take {evicting:.0%} of the main thread ({evicting / per_s * 1e6:.1f} µs each); "
+            f"bursts of {seconds(bursts) / len(found.cycles):.1f} s, not 6 to 8, begin and end at the full rate",
+            {"share": whole, "worst_share": worst, "healthy_share": healthy / offered},
+        )
+
+    return Claim(
+        "responses-drop",
+        "in the bursts the server answers only part of what is asked",
+        f"≤ {share:.0%} of the requests offered",
+        check,
+    )
+
+
+def more_than_needed() -> Claim:
+    """Bursts evict more than their inserts need: something else wants the memory."""
+
+    def check(run: Run) -> Finding:
+        found = scene(run)
+        if not found.there:
+            return Finding(False, found.few)
+        each = [evicted_per_insert(cycle.burst) for cycle in found.cycles]
+        together = evicted_per_insert([look for cycle in found.cycles for look in cycle.burst])
+        return Finding(
+            together >= NEEDED,
+            f"{together:.1f} evictions for each insert in the bursts (one by one: "
+            f"{', '.join(f'{value:.1f}' for value in each)})",
+            {"ratio": together, "least": min(each)},
+        )
+
+    return Claim(
+        "evicts-more-than-inserts-need",
+        "bursts evict more entries than they insert",
+        f"≥ {NEEDED:g} × (all entries are of one size)",
+        check,
+    )
+
+
+def displaced(keys: float, clients: float) -> Claim:
+    """What wants the memory is the clients' buffers: keys go, mem_clients_normal comes.
+
+    The server counts each connection's buffers once a second, and less often while it is stalled, so it tells only part
+    of what they took, and tells it late: recoveries are looked at too.
+    """
+
+    def check(run: Run) -> Finding:
+        found = scene(run)
+        if not found.there:
+            return Finding(False, found.few)
+        lost, ratio, words = [], [], ""
+        for cycle in found.cycles:
+            full = cycle.healthy[-1]
+            each_mb = (full.used_mb - full.clients_mb) / full.keys
+            after = min(look.keys for look in cycle.burst)
+            gone_mb = (full.keys - after) * each_mb
+            grown = max(look.clients_mb for look in (*cycle.burst, *cycle.recovery)) - full.clients_mb
+            lost.append(1 - after / full.keys)
+            ratio.append(grown / gone_mb if gone_mb > 0 else 0.0)
+            if lost[-1] >= max(lost):
+                words = (
+                    f"the largest: {gone_mb:.0f} MB of keys went, and clients' memory grew by {grown:.0f} MB"
+                )
+        return Finding(
+            float(np.median(lost)) >= keys and float(np.median(ratio)) >= clients,
+            f"a burst takes {np.median(lost):.0%} of the keys, and {np.median(ratio):.0%} of their memory turns up as "
+            f"the clients' (medians); {words}",
+            {"keys_lost": float(np.median(lost)), "buffers_ratio": float(np.median(ratio))},
+        )
+
+    return Claim(
+        "buffers-displace-keys",
+        "client buffers displace cached keys in the bursts",
+        f"a burst takes ≥ {keys:.0%} of the keys, and the clients' memory grows by ≥ {clients:.0%} of theirs",
+        check,
+    )
+
+
+def gone(
+    claim_id: str, phase_id: str, what: str, bound: float, no_eviction: bool = False, at_limit: bool = False
+) -> Claim:
+    """One thing changed, and the cycle is gone: none found, a bystander waits little, evictions only as needed.
+
+    `no_eviction`: not even one, and `at_limit`: memory is full all the same, so that only the condition taken away can
+    be the reason.
+    """
+
+    def check(run: Run) -> Finding:
+        found = scene(run)
+        phase = need_phase(run, phase_id)
+        looks = looks_of(run, phase)
+        values = pool(v for a, b, v in run.intervals(phase) if looks[0].start <= a and b <= looks[-1].t)
+        waits, number = p99_ms(values), len(cycles(looks))
+        evicted = sum(look.evicted for look in looks)
+        first = next((i for i, look in enumerate(looks) if look.evicted), None)
+        per_insert = evicted_per_insert(looks[first:]) if first is not None else 0.0
+        fits = evicted == 0 if no_eviction else per_insert < NEEDED
+        if at_limit:
+            fits = fits and evicted > 0
+        measured = (
+            f"{what}: {number} cycles, p99 {waits:.1f} ms, "
+            + (f"{per_insert:.2f} evictions for each insert" if evicted else "nothing evicted")
+            + f", {rate(looks) / looks[0].offered_per_s:.0%} of the offered requests answered"
+        )
+        if not found.there:
+            return Finding(False, f"{measured}; but there is no cycle to end: {found.few}")
+        burst = p99_ms(found.bursting)
+        return Finding(
+            number == 0 and fits and waits * bound <= burst,
+            f"{measured}; in the bursts p99 is {burst:.0f} ms ({burst / waits:.0f} ×)",
+            {"cycles": float(number), "evicted_per_insert": per_insert, "p99_ratio": burst / waits},
+        )
+
+    evictions = "no eviction" if no_eviction else f"evictions < {NEEDED:g} × inserts"
+    return Claim(
+        claim_id,
+        f"{what}: no cycle",
+        f"none found, {evictions}{' (but some)' if at_limit else ''}, p99 of the bursts ≥ {bound:g} × the phase's",
+        check,
+    )

@@ -1,0 +1,136 @@
+"""Finds the three phases of an eviction cycle in a load's looks at the server: memory and evictions, nothing else.
+
+Latencies and response rates take no part in it, so that claims about them are no circles: where memory is full and
+where it is given back is decided first, and what people waited meanwhile is looked up afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+FULL = 0.97
+"""Share of the limit at which memory counts as full: the server frees what a command may need before it runs it."""
+ROOM = 0.98
+"""Evictions belong together while memory stays above this share of the limit; below it a new climb begins."""
+FREED = 0.01
+"""Share of the limit that a recovery must give back after the last eviction."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a crowd of clients and the server's INFO said of one short stretch of time, which ends at `t`.
+
+    Counts are of the stretch, levels (in flight, keys, memory in MB) of its end; `clients_mb` is mem_clients_normal.
+    """
+
+    t: float
+    interval_s: float
+    offered_per_s: float
+    answered: int
+    in_flight: int
+    inserted: int
+    evicted: int
+    expired: int
+    keys: int
+    used_mb: float
+    limit_mb: float
+    clients_mb: float
+
+    @property
+    def start(self) -> float:
+        """Its beginning."""
+        return self.t - self.interval_s
+
+
+Stretch = tuple[Look, ...]
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """Memory climbs to its limit, keys are evicted there, and memory falls without any eviction."""
+
+    healthy: Stretch
+    burst: Stretch
+    recovery: Stretch
+
+
+def look_of(line: dict[str, Any]) -> Look | None:
+    """A look from a line of `loadtest.crowd`; None for another line."""
+    try:
+        return Look(**{name: line[name] for name in Look.__dataclass_fields__})
+    except KeyError:
+        return None
+
+
+def seconds(looks: Sequence[Look]) -> float:
+    """How long they lasted together."""
+    return sum(look.interval_s for look in looks)
+
+
+def rate(looks: Sequence[Look]) -> float:
+    """Answers a second."""
+    return sum(look.answered for look in looks) / max(seconds(looks), 1e-9)
+
+
+def evicted_per_insert(looks: Sequence[Look]) -> float:
+    """Entries evicted for each that was inserted; all entries are of one size, so 1 is what inserts need."""
+    return sum(look.evicted for look in looks) / max(sum(look.inserted for look in looks), 1)
+
+
+def bursts_at(looks: Sequence[Look]) -> list[tuple[int, int]]:
+    """First and last look of each stretch with evictions, whether it belongs to a whole cycle or not."""
+    evicting = [i for i, look in enumerate(looks) if look.evicted]
+    found: list[tuple[int, int]] = []
+    for i in evicting:
+        between = looks[found[-1][1] + 1 : i] if found else ()
+        if found and all(look.used_mb > ROOM * look.limit_mb for look in between):
+            found[-1] = (found[-1][0], i)
+        else:
+            found.append((i, i))
+    return found
+
+
+def cycles(looks: Sequence[Look]) -> list[Cycle]:
+    """All whole cycles in them, in order.
+
+    Whole: memory climbed to its limit first, it was full while keys were evicted, and afterwards it fell without
+    evictions. Where a server evicts as much as is inserted, on and on, there is none.
+    """
+    bursts = bursts_at(looks)
+    nexts = [*(first for first, _ in bursts[1:]), len(looks)]
+    lows = [
+        min(range(last, after), key=lambda i: looks[i].used_mb)
+        for (_, last), after in zip(bursts, nexts, strict=False)
+    ]
+    found = []
+    for begin, (first, last), low in zip([-1, *lows], bursts, lows, strict=False):
+        cycle = Cycle(
+            tuple(looks[begin + 1 : first]),
+            tuple(looks[first : last + 1]),
+            tuple(looks[last + 1 : low + 1]),
+        )
+        if _whole(cycle):
+            found.append(cycle)
+    return found
+
+
+def _whole(cycle: Cycle) -> bool:
+    if not cycle.healthy or not cycle.recovery:
+        return False
+    limit = cycle.burst[0].limit_mb
+    climbed = cycle.healthy[0].used_mb <= ROOM * limit
+    full = max(look.used_mb for look in (cycle.healthy[-1], *cycle.burst)) >= FULL * limit
+    freed = cycle.burst[-1].used_mb - cycle.recovery[-1].used_mb >= FREED * limit
+    return climbed and full and freed
+
+
+def below_limit(looks: Sequence[Look]) -> int:
+    """Entries evicted although memory was full neither before nor after the look."""
+    return sum(
+        now.evicted
+        for before, now in pairwise(looks)
+        if max(before.used_mb / before.limit_mb, now.used_mb / now.limit_mb) < FULL
+    )

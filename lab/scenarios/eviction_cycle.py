@@ -1,0 +1,145 @@
+"""`eviction-cycle`: bursts of eviction that feed themselves, in a cache at its memory limit.
+
+How the scene was scaled down. The original had dozens of gigabytes, thousands of clients and 25 000 requests a second,
+most of them small; its climbs took 7 to 15 minutes and its bursts 6 to 8 seconds. What makes the cycle is a
+proportion, and that is kept: what the clients of a stalled server have in flight needs far more memory than
+is inserted meanwhile, and evicting that much costs far more time than answering. So the limit is hundreds of megabytes;
+a request is a page of 150 small entries written, or two pages read, 16 kB (one read(2) of the server does not hold it,
+so a waiting client costs about 50 kB: 350 entries to evict); a quarter of the requests are writes, so that memory
+climbs in seconds; the server looks at 64 keys for each that it evicts, not at 5, which makes small entries as dear to
+evict as larger ones; clients ask nothing while they wait, and who waited a quarter of a second stays away for a few:
+the original's clients stalled with their answers, too. The rate is calibrated: the busy share of the main thread that
+it makes without evictions is the same on every machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lab.claims import eviction
+from lab.scenario import Chart, LoadSpec, Pace, Phase, Scenario
+
+BUSY = 0.68
+"""Share of the main thread that the load takes without evictions; what it inserts costs almost as much to evict."""
+LESS = 0.12
+"""Of that load, where the main thread is to have time.
+
+A stalled client wants 350 evictions, some milliseconds: so few requests come in those that a hiccup dies away.
+"""
+FEW = 16
+LIMIT = ("--limit-mb", "{limit_mb}")
+SHORT = ("--ttl-seconds", "{calibrate[fitting_ttl_s]}")
+SETTLED = ("--settle-seconds", "2")
+"""Or buffers of the new connections shrink while it goes on, and make room for a while."""
+COMMON = (
+    "--prefix", "{prefix}", "--seed", "{seed}", "--write-every", "4", "--away-seconds", "4", "--fits", "0.5",
+)  # fmt: skip
+
+
+def crowd(*arguments: str) -> LoadSpec:
+    """The crowd of clients, with a place to go on from."""
+    return LoadSpec("crowd", "crowd", (*COMMON, *arguments), ends=True)
+
+
+def measured(
+    phase_id: str,
+    title: str,
+    weight: float,
+    before: str,
+    *changes: str,
+    empty: bool = False,
+    fill: str = "0.98",
+) -> Phase:
+    """A phase at the calibrated rate; `changes` override what a crowd is told, `before` is the phase it follows."""
+    words = ["--clients", "{clients}", *LIMIT, "--rate", "{calibrate[rate]}", "--fill", fill]
+    words += ["--first-page", f"{{{before}[next_page]:.0f}}", "--seconds", "{seconds}", *changes]
+    return Phase(phase_id, "scene", title, "index", 0.0, weight, empty=empty, loads=(crowd(*words),))
+
+
+def phases(short: bool) -> tuple[Phase, ...]:
+    """The story; `short`: entries live shortly from the beginning, for the control."""
+    calibrate = ("--clients", "{clients}", *LIMIT, "--find-utilisation", str(BUSY), "--fill", "0.7")
+    ttl, full = (SHORT, "0.45") if short else ((), "0.98")
+    return (
+        Phase(
+            "calibrate",
+            "calibration",
+            "calibration: the rate that keeps the main thread busy enough",
+            "index",
+            0.0,
+            0.7,
+            loads=(crowd(*calibrate, "--seconds", "{seconds}"),),
+        ),
+        measured(
+            "cycle", "memory full, CPU nearly full, many clients", 7.0, "calibrate", *ttl, empty=short,
+            fill="0.45" if short else "0.9",
+        ),
+        measured("few-clients", "few clients", 0.6, "cycle", "--clients", str(FEW), *ttl, fill=full),
+        measured(
+            "spare-cpu", "CPU to spare", 0.8, "few-clients", "--share", str(LESS), *SETTLED, *ttl,
+            fill="0.45" if short else "0.99",
+        ),
+        measured(
+            "spare-memory", "memory to spare", 0.6, "spare-cpu", "--limit-mb", "{roomy_mb}", *ttl,
+            fill="0.2" if short else "0.45",
+        ),
+        measured("short-ttl", "the fix: entries live shortly", 1.3, "spare-memory", *SHORT, empty=True, fill="0.7"),
+    )  # fmt: skip
+
+
+CLAIMS = (
+    eviction.three_phases(),
+    eviction.burst_p99(times=10),
+    eviction.coincide(share=0.8, times=10),
+    eviction.responses_drop(share=0.75),
+    eviction.more_than_needed(),
+    eviction.displaced(keys=0.05, clients=0.20),
+    eviction.gone(
+        "needs-many-clients", "few-clients", f"{FEW} clients with the same load", 10, at_limit=True
+    ),
+    eviction.gone("needs-cpu", "spare-cpu", f"{LESS:.0%} of the load", 10, at_limit=True),
+    eviction.gone("needs-full-memory", "spare-memory", "twice the memory", 10, no_eviction=True),
+    eviction.gone("ttl-cures", "short-ttl", "a shorter time to live, and nothing else", 10, no_eviction=True),
+)
+
+SCENARIO = Scenario(
+    id="eviction-cycle",
+    title="Eviction bursts that feed themselves",
+    story="A cache at its memory limit, its main thread nearly busy: evicting tips it over, waiting clients' buffers "
+    "take memory, and that evicts more, until the clients stall; then memory falls and all begins again.",
+    source="GitLab, November 2022: Redis 6.2 as an LRU cache. Scaled down: hundreds of MB instead of dozens of GB, "
+    "900 clients with requests of 16 kB, cycles of seconds instead of minutes; the rate is calibrated",
+    phases=phases(short=False),
+    claims=CLAIMS,
+    paces={
+        "quick": Pace(5.0, 0.2, 1_500_000, {"limit_mb": 210, "roomy_mb": 420, "clients": 900}),
+        "standard": Pace(12.0, 1.0, 2_400_000, {"limit_mb": 320, "roomy_mb": 640, "clients": 1500}),
+        "full": Pace(60.0, 2.0, 10_000_000, {"limit_mb": 1500, "roomy_mb": 3000, "clients": 5000}),
+    },
+    knee_at=None,
+    scan_count=10,
+    reads_per_second=20.0,
+    own_server=True,
+    server_settings={"maxmemory-policy": "allkeys-lru", "maxmemory-samples": "64"},
+    charts=(
+        Chart("waits", "What the crowd waits", "bars", "title", "figure:p99_ms", arm="scene"),
+        Chart(
+            "buffers", "Memory of clients at its most", "bars", "title", "figure:most_clients_mb", arm="scene"
+        ),
+        Chart("answers", "Answers a second", "bars", "title", "figure:answered_per_s", arm="scene"),
+    ),
+    symptom="every few minutes seconds of very slow answers, then all is well",
+    cause="evictions at the memory limit, multiplied by waiting clients' buffers",
+    headline="burst-p99",
+)
+
+CONTROL = replace(
+    SCENARIO,
+    id="eviction-cycle-control",
+    title="eviction-cycle without its cause",
+    story="The same load, limit and clients, but entries live shortly from the beginning, so that memory never fills: "
+    "every claim of eviction-cycle must be refuted.",
+    source="no-fault control of eviction-cycle",
+    phases=phases(short=True),
+    refutes=True,
+)
