@@ -53,6 +53,9 @@ COLOURS = {
 }
 """The same thing has the same colour on every dashboard: by its name in the legend."""
 
+NAMED = re.compile(r"\{\{(cmd|command|db_operation_name|span_name|strategy)\}\}")
+"""Legends that Grafana fills in with something that has a colour of its own."""
+
 
 @dataclass(frozen=True)
 class Query:
@@ -103,12 +106,12 @@ def fixed(colour: str) -> DynamicConfigValue:
 
 
 def colours(queries: Sequence[Query]) -> list[tuple[str, str]]:
-    """The rows of `COLOURS` that may matter: all of them where a legend is filled in by Grafana."""
+    """The rows of `COLOURS` that may matter: all of them where Grafana fills in a name of a command or strategy."""
     names = [query.legend for query in queries]
     return [
         (pattern, colour)
         for pattern, colour in COLOURS.items()
-        if any("{{" in name or re.search(pattern.strip("/"), name) for name in names)
+        if any(NAMED.search(name) or re.search(pattern.strip("/"), name) for name in names)
     ]
 
 
