@@ -83,7 +83,7 @@ def phases(short: bool) -> tuple[Phase, ...]:
             "spare-memory", "memory to spare", 0.6, "spare-cpu", "--limit-mb", "{roomy_mb}", *ttl,
             fill="0.2" if short else "0.45",
         ),
-        measured("short-ttl", "the fix: entries live shortly", 1.3, "spare-memory", *SHORT, empty=True, fill="0.7"),
+        measured("short-ttl", "the fix: entries live shortly", 1.3, "spare-memory", *SHORT, empty=True, fill="0.75"),
     )  # fmt: skip
 
 
