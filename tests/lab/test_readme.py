@@ -19,15 +19,26 @@ ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
 
 
-def test_the_figures_are_those_of_a_run() -> None:
-    """The block between the marks is, to the letter, what the run beside the picture said."""
-    found = readme.BLOCKS["verdict"].search(README)
-    said = json.loads((ROOT / "docs" / "key-growth.json").read_text())
+@pytest.mark.parametrize(("block", "copy"), [("verdict", "key-growth"), ("incidents", "incidents")])
+def test_the_figures_are_those_of_a_run(block: str, copy: str) -> None:
+    """What stands between the marks is, to the letter, what the runs said."""
+    found = readme.BLOCKS[block].search(README)
+    said = json.loads((ROOT / "docs" / f"{copy}.json").read_text())
 
     assert found is not None
     assert said["block"] in found.group(0)
     assert said["command"] in found.group(0)
     assert (ROOT / "docs" / "key-growth.svg").stat().st_size > 5_000
+
+
+def test_every_incident_is_in_the_table() -> None:
+    """The table was made of a run of each scenario there is, controls aside."""
+    found = readme.BLOCKS["incidents"].search(README)
+
+    assert found is not None
+    assert re.findall(r"^\| `([a-z-]+)` ", found.group(0), re.MULTILINE) == [
+        scenario.id for scenario in scenarios.catalogue().values() if not scenario.refutes
+    ]
 
 
 def test_no_figure_of_a_run_outside_the_block() -> None:
