@@ -23,7 +23,10 @@ LATE_MS = 20.0
 STEAL_MOST = 0.10
 OTHERS_MOST = 0.35
 CLIENT_CPU_MOST = 0.80
-DRIFT_WITHIN = 0.25
+CHEAPER_MOST = 0.25
+DEARER_MOST = 0.50
+"""Cheaper keys move the knee out beyond the last plateau, where nobody sees it. Dearer ones bring it nearer, among the
+plateaus that there are; twice as dear would leave hardly any before it."""
 NEAR_KNEE = 0.75
 """Of the planned knee: with far fewer keys each is cheaper, because more of them fit into the processor's caches."""
 
@@ -175,8 +178,9 @@ def _steady(run: Run) -> Check:
     drift = sum(demand for _, demand in looks) / expected - 1
     return Check(
         "the machine kept its speed",
-        abs(drift) <= DRIFT_WITHIN,
-        f"a scanned key cost {drift:+.0%} on the plateaus against calibration (at most ±{DRIFT_WITHIN:.0%})",
+        -CHEAPER_MOST <= drift <= DEARER_MOST,
+        f"a scanned key cost {drift:+.0%} on the plateaus against calibration "
+        f"({-CHEAPER_MOST:+.0%} to {DEARER_MOST:+.0%} are allowed)",
     )
 
 

@@ -109,7 +109,7 @@ DOCTORINGS: list[tuple[str, str, dict[str, Any]]] = [
     (QUIET, "the hypervisor took a fifth of a core", machine("steal", 0.2)),
     (SPARE, "the load generator was out of CPU", process("locust", 0.85, "grow-5")),
     (SPARE, "a probe was out of CPU", process("probe-main", 0.95, "index-1")),
-    (STEADY, "a scanned key got 30 % dearer after calibration", planned(1.3)),
+    (STEADY, "a scanned key got 60 % dearer after calibration", prediction(1 / 1.6)),
     (STEADY, "a scanned key got 30 % cheaper after calibration", planned(0.7)),
     (STEADY, "keys so cheap that no knee is predicted", prediction(3.0)),
 ]
