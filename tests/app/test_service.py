@@ -80,13 +80,13 @@ def test_a_store_that_comes_back_meets_few_retries_at_once(
         service.event(user)
     eventually(lambda: connections(service, own_store) >= 300)
     own_store.stop(signal.SIGKILL)
-    eventually(lambda: service.metric(RETRIED) >= 100)
+    # Now each waits for seconds between two tries, and few get through before the store is frozen again.
+    eventually(lambda: service.metric(RETRIED) >= 600)
     own_store.start()
     own_store.pause(True)
-    at_once = 3 * RETRIES_AT_ONCE
-    eventually(lambda: connections(service, own_store) >= at_once)
     time.sleep(RETRY_CAP_SECONDS)  # by now every one has waited long enough
-    assert connections(service, own_store) == at_once
+    assert pending(service) > RETRIES_AT_ONCE
+    assert RETRIES_AT_ONCE <= connections(service, own_store) <= 3 * RETRIES_AT_ONCE
     own_store.pause(False)
     eventually(lambda: pending(service) == 0, seconds=30)
 
