@@ -1,1 +1,1 @@
-"""Load for the lab: Locust users and shapes (HTTP only), and the open-loop probe (a process of its own)."""
+"""Load for the lab: Locust users and shapes (HTTP only), the open-loop probe, and the loads of single incidents."""

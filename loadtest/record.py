@@ -39,7 +39,6 @@ class Interval:
         self.received = 0
         self.errors = 0
         self._ended: dict[str, object] = {}
-        self._lags: list[int] = []
         self._waits: list[int] = []
         self._intended = new_histogram()
         self._service = new_histogram()
@@ -47,9 +46,7 @@ class Interval:
 
     def request_was_due(self, lag_ns: int) -> None:
         """A request's time came (whether or not a connection could take it), `lag_ns` after it was due."""
-        lag = min(max(lag_ns // 1000, LOWEST_US), HIGHEST_US)
-        self._lags.append(lag)
-        self._lag.record_value(lag)
+        self._lag.record_value(min(max(lag_ns // 1000, LOWEST_US), HIGHEST_US))
 
     def reply_came(self, since_due_ns: int, since_sent_ns: int) -> None:
         """A reply came: record its latency from the intended time and from the send time."""
@@ -76,10 +73,10 @@ class Interval:
         return json.dumps(
             {
                 "name": name,
-                "sent": len(self._lags),
+                "sent": self._lag.get_total_count(),
                 "received": self.received,
                 "errors": self.errors,
-                "lag_p99_us": percentile(sorted(self._lags), 99),
+                "lag_p99_us": self._lag.get_value_at_percentile(99),
                 "p50_us": percentile(waits, 50),
                 "p99_us": percentile(waits, 99),
                 "max_us": waits[-1] if waits else 0,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from lab.runfolder import PhaseRecord, Run
 
 
@@ -84,6 +86,34 @@ def need_p99(run: Run, phase: PhaseRecord, probe: str = "main") -> float:
     if p99 is None:
         raise Missing(f"probe {probe!r} recorded nothing in phase {phase.id!r}")
     return p99
+
+
+def need_typical_p99(run: Run, phase: PhaseRecord, intervals: int = 1) -> float:
+    """The median of the main probe's p99s (ms), each of so many intervals on end, or `Missing`.
+
+    For what goes on all the time: a moment in which the machine itself stood still is one of many, while it
+    would make the p99 of a short phase.
+    """
+    parts = run.latencies(phase)
+    if not parts:
+        raise Missing(f"the main probe recorded nothing in phase {phase.id!r}")
+    starts = range(0, max(1, len(parts) - intervals + 1), intervals)
+    p99s = [np.percentile(np.concatenate(parts[start : start + intervals]), 99) for start in starts]
+    return float(np.median(p99s)) / 1000
+
+
+def need_figure(phase: PhaseRecord, name: str) -> float:
+    """What a phase's loads measured under that name, or `Missing`."""
+    if name not in phase.figures:
+        raise Missing(f"the loads of {phase.id!r} did not measure {name}")
+    return phase.figures[name]
+
+
+def need_utilisation(phase: PhaseRecord) -> float:
+    """The share of the time that the main thread was busy, or `Missing`."""
+    if phase.utilisation is None:
+        raise Missing("the server does not tell its CPU time")
+    return phase.utilisation
 
 
 def elevation(run: Run) -> float:

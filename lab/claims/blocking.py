@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab import stats
-from lab.claims.base import Claim, Finding, Missing, need_arm, need_p99, need_phase
+from lab.claims.base import Claim, Finding, Missing, need_arm, need_p99, need_phase, need_utilisation
 from lab.runfolder import PhaseRecord, Run
 
 FEWEST_ENTRIES = 10
@@ -158,7 +158,7 @@ def scan_works_more(times: float) -> Claim:
 
     def check(run: Run) -> Finding:
         before, after = need_arm(run, "grow", 2)[-1], need_phase(run, "scan")
-        idle = need_phase(run, "exact").utilisation
+        idle = need_utilisation(need_phase(run, "exact"))
         if not before.rate("KEYS") or not after.rate("SCAN"):
             return Finding(False, "nothing was searched")
         keys, scan = _search_ms(before, idle), _search_ms(after, idle)
@@ -176,10 +176,8 @@ def scan_works_more(times: float) -> Claim:
     )
 
 
-def _search_ms(phase: PhaseRecord, idle: float | None) -> float:
-    if phase.utilisation is None or idle is None:
-        raise Missing("the server does not tell its CPU time")
+def _search_ms(phase: PhaseRecord, idle: float) -> float:
     finished = phase.events["finished_per_s"]
     if not finished:
         raise Missing(f"no event was finished in phase {phase.id!r}")
-    return (phase.utilisation - idle) / finished * 1000
+    return (need_utilisation(phase) - idle) / finished * 1000

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lab.claims.base import Claim, Finding, Missing, need_p99, need_phase
+from lab.claims.base import Claim, Finding, Missing, need_figure, need_p99, need_phase
 from lab.report.numbers import UNKNOWN, count, ms, percent, short, sig, size, us
 from lab.runfolder import PhaseRecord, Run
 
@@ -25,10 +25,7 @@ def _load(run: Run, way: str) -> PhaseRecord:
 
 def _figure(run: Run, way: str, name: str) -> float:
     """A figure of the single events, or `Missing`."""
-    value = need_phase(run, f"{way}-cost").figures.get(name)
-    if value is None:
-        raise Missing(f"the single events under {way} have no figure {name!r}")
-    return value
+    return need_figure(need_phase(run, f"{way}-cost"), name)
 
 
 def _differ(before: PhaseRecord, after: PhaseRecord) -> str:

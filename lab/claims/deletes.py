@@ -8,32 +8,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import numpy as np
-
-from lab.claims.base import Claim, Finding, Missing, need_arm, need_phase
+from lab.claims.base import Claim, Finding, need_arm, need_figure, need_phase, need_typical_p99
 from lab.runfolder import PhaseRecord, Run
 
 BLOCK = 4
 """Intervals of the probe that are judged together: about a second."""
-
-
-def _figure(phase: PhaseRecord, name: str) -> float:
-    if name not in phase.figures:
-        raise Missing(f"the load of {phase.id!r} did not measure {name}")
-    return phase.figures[name]
-
-
-def _typical_p99_ms(run: Run, phase: PhaseRecord) -> float:
-    """p99 of bystanders in the median second of a phase, in ms.
-
-    These deletions come more than once a second, so what they do shows in every second. What the machine does by
-    itself (some tens of milliseconds without a core) shows in one, and would make the p99 of a short phase.
-    """
-    parts = run.latencies(phase)
-    if not parts:
-        raise Missing(f"the main probe recorded nothing in phase {phase.id!r}")
-    whole = [parts[start : start + BLOCK] for start in range(0, max(1, len(parts) - BLOCK + 1), BLOCK)]
-    return float(np.median([np.percentile(np.concatenate(block), 99) for block in whole])) / 1000
 
 
 def _by_rtt(run: Run) -> list[PhaseRecord]:
@@ -45,7 +24,7 @@ def pipelining_pays(times: float) -> Claim:
 
     def check(run: Run) -> Finding:
         near = _by_rtt(run)[0]
-        one, many = _figure(near, "one_by_one_keys_per_s"), _figure(near, "pipelined_keys_per_s")
+        one, many = need_figure(near, "one_by_one_keys_per_s"), need_figure(near, "pipelined_keys_per_s")
         return Finding(
             many / one >= times,
             f"{many / one:.1f} × on loopback ({one:,.0f} → {many:,.0f} keys a second)",
@@ -65,7 +44,7 @@ def gain_grows(step: float) -> Claim:
 
     def check(run: Run) -> Finding:
         phases = _by_rtt(run)
-        gains = [_figure(phase, "pipelined_gain_x") for phase in phases]
+        gains = [need_figure(phase, "pipelined_gain_x") for phase in phases]
         smallest = min(later / earlier for earlier, later in pairwise(gains))
         said = ", ".join(
             f"{gain:,.0f} × at {phase.params['rtt_ms']:g} ms"
@@ -87,8 +66,10 @@ def variadic_first(times: float) -> Claim:
     def check(run: Run) -> Finding:
         leads = {}
         for phase in _by_rtt(run):
-            rival = max(_figure(phase, "pipelined_keys_per_s"), _figure(phase, "one_by_one_keys_per_s"))
-            leads[phase.params["rtt_ms"]] = _figure(phase, "variadic_keys_per_s") / rival
+            rival = max(
+                need_figure(phase, "pipelined_keys_per_s"), need_figure(phase, "one_by_one_keys_per_s")
+            )
+            leads[phase.params["rtt_ms"]] = need_figure(phase, "variadic_keys_per_s") / rival
         said = ", ".join(f"{lead:.2f} × at {rtt:g} ms" for rtt, lead in leads.items())
         return Finding(
             min(leads.values()) >= times,
@@ -109,7 +90,7 @@ def stalls(claim_id: str, statement: str, all_at_once: str, gentle: str, times: 
 
     def check(run: Run) -> Finding:
         worse, better = need_phase(run, all_at_once), need_phase(run, gentle)
-        high, low = _typical_p99_ms(run, worse), _typical_p99_ms(run, better)
+        high, low = (need_typical_p99(run, phase, BLOCK) for phase in (worse, better))
         return Finding(
             high / low >= times,
             f"p99 of bystanders in a typical second {high:.1f} ms against {low:.2f} ms: {high / low:.1f} ×",
@@ -127,9 +108,9 @@ def chunks_keep_the_speed(chunked: str, whole: str, share: float, times: float) 
     """
 
     def check(run: Run) -> Finding:
-        one = _figure(_by_rtt(run)[0], "one_by_one_keys_per_s")
-        some = _figure(need_phase(run, chunked), "keys_per_s")
-        all_ = _figure(need_phase(run, whole), "keys_per_s")
+        one = need_figure(_by_rtt(run)[0], "one_by_one_keys_per_s")
+        some = need_figure(need_phase(run, chunked), "keys_per_s")
+        all_ = need_figure(need_phase(run, whole), "keys_per_s")
         return Finding(
             some >= share * all_ and some >= times * one,
             f"{some / all_:.0%} of the speed of all in one call, {some / one:.1f} × one by one",

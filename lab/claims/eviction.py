@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lab.claims.base import Claim, Finding, need_phase
+from lab.claims.base import Claim, Finding, need_figure, need_phase
 from lab.claims.evictionscene import FEWEST, looks_of, p99_ms, pool, scene
 from lab.cycles import FULL, below_limit, cycles, evicted_per_insert, rate, seconds
 from lab.runfolder import Run
@@ -122,7 +122,7 @@ def responses_drop(share: float) -> Claim:
         offered = sum(look.offered_per_s * look.interval_s for look in bursts) / seconds(bursts)
         whole = rate(bursts) / offered
         worst = float(np.median([min(rate([look]) for look in c.burst) for c in found.cycles])) / offered
-        costs_us = need_phase(run, CALIBRATION).figures["busy_us"]
+        costs_us = need_figure(need_phase(run, CALIBRATION), "busy_us")
         evicting = max(1 - rate(bursts) * costs_us / 1e6, 0.0)
         per_s = sum(look.evicted for look in bursts) / seconds(bursts)
         return Finding(

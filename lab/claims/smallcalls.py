@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.claims.base import Claim, Finding, Missing, need_arm, need_p99, need_phase
+from lab.claims.base import Claim, Finding, Missing, need_arm, need_p99, need_phase, need_utilisation
 from lab.runfolder import PhaseRecord, Run
 
 
@@ -14,7 +14,7 @@ def drowns(busy: float, done: float, times: float) -> Claim:
 
     def check(run: Run) -> Finding:
         storm = need_phase(run, "storm")
-        used, share = _busy(storm), _done(storm)
+        used, share = need_utilisation(storm), _done(storm)
         ratio = need_p99(run, storm) / need_p99(run, need_phase(run, "cure"))
         return Finding(
             used >= busy and share <= done and ratio >= times,
@@ -42,7 +42,7 @@ def slowlog_empty(one_in: int, busy: float) -> Claim:
         storm = need_phase(run, "storm")
         calls = storm.commands.get("SCAN", {}).get("calls", 0.0)
         entries = storm.slowlog.get("SCAN", {}).get("count", 0.0)
-        used = _busy(storm)
+        used = need_utilisation(storm)
         threshold = run.facts.slowlog_threshold_us / 1000
         return Finding(
             calls > 0 and entries * one_in <= calls and used >= busy,
@@ -132,7 +132,10 @@ def index_cures(busy_times: float, p99_times: float) -> Claim:
 
     def check(run: Run) -> Finding:
         before, after = need_phase(run, "storm"), need_phase(run, "cure")
-        used, p99s = (_busy(before), _busy(after)), (need_p99(run, before), need_p99(run, after))
+        used, p99s = (
+            (need_utilisation(before), need_utilisation(after)),
+            (need_p99(run, before), need_p99(run, after)),
+        )
         rates = _arrived(before), _arrived(after)
         alike = abs(rates[0] - rates[1]) <= 0.15 * max(rates) and abs(before.keys / after.keys - 1) <= 0.25
         return Finding(
@@ -150,12 +153,6 @@ def index_cures(busy_times: float, p99_times: float) -> Claim:
         f"busy ≤ 1/{busy_times:g}, p99 ≤ 1/{p99_times:g}, at the same rate and keys",
         check,
     )
-
-
-def _busy(phase: PhaseRecord) -> float:
-    if phase.utilisation is None:
-        raise Missing("the server does not tell its CPU time")
-    return phase.utilisation
 
 
 def _arrived(phase: PhaseRecord) -> float:

@@ -10,25 +10,17 @@ from __future__ import annotations
 import statistics
 from itertools import pairwise
 
-import numpy as np
-
-from lab.claims.base import Claim, Finding, Missing, need_arm
+from lab.claims.base import Claim, Finding, Missing, need_arm, need_figure, need_typical_p99
 from lab.runfolder import PhaseRecord, Run
 
 Cells = dict[int, dict[int, PhaseRecord]]
-
-
-def _figure(phase: PhaseRecord, name: str) -> float:
-    if name not in phase.figures:
-        raise Missing(f"the load of {phase.id!r} did not measure {name}")
-    return phase.figures[name]
 
 
 def _cells(run: Run) -> Cells:
     """Phases of the sweep by COUNT, and then by clients at once, both from few to many."""
     found: Cells = {}
     for phase in need_arm(run, "sweep", 2):
-        found.setdefault(int(phase.params["count"]), {})[int(_figure(phase, "concurrent"))] = phase
+        found.setdefault(int(phase.params["count"]), {})[int(need_figure(phase, "concurrent"))] = phase
     return {count: dict(sorted(found[count].items())) for count in sorted(found)}
 
 
@@ -38,7 +30,7 @@ def _one_at_a_time(run: Run) -> dict[int, PhaseRecord]:
 
 
 def _times(run: Run) -> dict[int, float]:
-    return {count: _figure(phase, "iteration_s") for count, phase in _one_at_a_time(run).items()}
+    return {count: need_figure(phase, "iteration_s") for count, phase in _one_at_a_time(run).items()}
 
 
 def _need(times: dict[int, float], *counts: int) -> list[float]:
@@ -163,11 +155,11 @@ def waits_grow(times: float) -> Claim:
     def check(run: Run) -> Finding:
         cells = _cells(run)
         crowd = max(max(row) for row in cells.values())
-        waits = {count: _typical_p99_ms(run, row[crowd]) for count, row in cells.items() if crowd in row}
+        waits = {count: need_typical_p99(run, row[crowd]) for count, row in cells.items() if crowd in row}
         if len(waits) < 2:
             raise Missing("no two COUNTs were tried by as many clients")
         smallest, largest = min(waits), max(waits)
-        alone = statistics.mean(_typical_p99_ms(run, phase) for phase in need_arm(run, "alone"))
+        alone = statistics.mean(need_typical_p99(run, phase) for phase in need_arm(run, "alone"))
         growth = waits[largest] / waits[smallest]
         return Finding(
             growth >= times and waits[largest] / alone >= times,
@@ -183,10 +175,3 @@ def waits_grow(times: float) -> Claim:
         "that without any iteration",
         check,
     )
-
-
-def _typical_p99_ms(run: Run, phase: PhaseRecord) -> float:
-    parts = run.latencies(phase)
-    if not parts:
-        raise Missing(f"the probe recorded nothing in phase {phase.id!r}")
-    return statistics.median(float(np.percentile(part, 99)) for part in parts) / 1000

@@ -386,3 +386,29 @@ def real_storefront(server: Server, tmp_path: Path) -> Iterator[RealStorefront]:
     yield storefront
     storefront.process.terminate()
     storefront.process.wait(timeout=PATIENCE)
+
+
+@pytest.fixture
+def load(repository: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start `python -m loadtest.MODULE`; what still runs in the end is ended."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(module: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-m", f"loadtest.{module}", *arguments],
+                cwd=repository,
+                env={**os.environ, **environment},
+                text=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        )
+        return started[-1]
+
+    yield start
+    for each in started:
+        if each.poll() is None:
+            each.kill()
+        each.communicate()

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -24,29 +22,9 @@ WAYS = ("one_by_one", "pipelined", "transaction", "variadic")
 
 
 @pytest.fixture
-def run(repository: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Start `python -m loadtest.deletes`; what still runs in the end is ended."""
-    started: list[subprocess.Popen[str]] = []
-
-    def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
-        started.append(
-            subprocess.Popen(
-                [sys.executable, "-m", "loadtest.deletes", *arguments],
-                cwd=repository,
-                env={**os.environ, **environment},
-                text=True,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-            )
-        )
-        return started[-1]
-
-    yield start
-    for each in started:
-        if each.poll() is None:
-            each.kill()
-        each.communicate()
+def run(load: Callable[..., subprocess.Popen[str]]) -> Callable[..., subprocess.Popen[str]]:
+    """Start `python -m loadtest.deletes`."""
+    return partial(load, "deletes")
 
 
 def lines(process: subprocess.Popen[str]) -> list[dict[str, Any]]:

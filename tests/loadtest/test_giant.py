@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -20,28 +21,9 @@ Run = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
-def run(repository: Path) -> Iterator[Run]:
-    """Start `python -m loadtest.giant`; what still runs in the end is ended."""
-    started: list[subprocess.Popen[str]] = []
-
-    def start(*arguments: str) -> subprocess.Popen[str]:
-        started.append(
-            subprocess.Popen(
-                [sys.executable, "-m", "loadtest.giant", *arguments],
-                cwd=repository,
-                text=True,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-            )
-        )
-        return started[-1]
-
-    yield start
-    for each in started:
-        if each.poll() is None:
-            each.kill()
-        each.communicate()
+def run(load: Callable[..., subprocess.Popen[str]]) -> Run:
+    """Start `python -m loadtest.giant`."""
+    return partial(load, "giant")
 
 
 @pytest.fixture
