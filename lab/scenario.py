@@ -92,7 +92,9 @@ class Chart:
     """A chart of phases in the report. Quantities are names that `lab.report.quantities` knows.
 
     `kind` is ``lines`` (y over x, one line per value of `by`), ``bars`` (y for each phase title) or ``heat`` (x and
-    `by` span the cells, y is the colour). `arm` restricts it to the phases of one arm.
+    `by` span the cells, y is the colour); `arm` restricts them to the phases of one arm. Or ``moments``: what the loads
+    of the phase with the id `x` said line by line, over time: `y` names fields of the lines, apart by blanks, each gets
+    a panel; where the field `by` is above zero the time is shaded.
     """
 
     id: str

@@ -12,7 +12,7 @@ from typing import Any
 
 import altair as alt
 
-from lab.report import look
+from lab.report import look, moments
 from lab.report.axes import DECADES, Axis, numeric
 from lab.report.look import Row
 from lab.report.quantities import Quantity, Value, quantity
@@ -57,6 +57,8 @@ def points(scene: Scene, chart: Chart) -> list[Point]:
 
 def draw(scene: Scene, chart: Chart) -> look.Chart:
     """The chart. One without any point is drawn as empty axes. Raises `ValueError` for an unknown kind."""
+    if chart.kind == "moments":
+        return moments.moments(scene, chart)
     kinds = {"lines": lines, "bars": bars, "heat": heat}
     if chart.kind not in kinds:
         raise ValueError(f"chart {chart.id}: there is no kind {chart.kind!r}")
@@ -66,6 +68,8 @@ def draw(scene: Scene, chart: Chart) -> look.Chart:
 
 def description(scene: Scene, chart: Chart) -> str:
     """What a chart shows, in words."""
+    if chart.kind == "moments":
+        return moments.said_in_words(scene, chart)
     x, y = quantity(chart.x), quantity(chart.y)
     each = f", for each {quantity(chart.by).axis}" if chart.by else ""
     said = f"{chart.title}. {y.axis} over {x.axis}{each}."
@@ -74,6 +78,11 @@ def description(scene: Scene, chart: Chart) -> str:
         low, high = min(found, key=lambda p: p.y), max(found, key=lambda p: p.y)
         said += f" From {y.text(low.y)} ({low.phase}) to {y.text(high.y)} ({high.phase})."
     return said
+
+
+def has_data(scene: Scene, chart: Chart) -> bool:
+    """Whether the run measured anything that the chart shows."""
+    return bool(moments.lines(scene, chart) if chart.kind == "moments" else points(scene, chart))
 
 
 def _order(values: Sequence[Value]) -> list[Value]:

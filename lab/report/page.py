@@ -64,7 +64,7 @@ def _charts(scene: Scene) -> list[tuple[str, Callable[[Scene], look.Chart], str]
     own = [
         (f"picture-{chart.id}", partial(charts.draw, chart=chart), charts.description(scene, chart))
         for chart in scene.charts
-        if charts.points(scene, chart)
+        if charts.has_data(scene, chart)
     ]
     return [*(_incident(scene) if scene.main else _general()), *own]
 

@@ -194,7 +194,7 @@ def render(runs: Sequence[Run]) -> str:
     for chart in found[0].scene.charts:
         drawn = []
         for i, side in enumerate(found):
-            if charts.points(side.scene, chart):
+            if charts.has_data(side.scene, chart):
                 add(f"{chart.id}-{i}", charts.draw(side.scene, chart), charts.description(side.scene, chart))
                 drawn.append((f"{chart.id}-{i}", side.name))
         own.append((chart, drawn))

@@ -122,6 +122,14 @@ SCENARIO = Scenario(
     own_server=True,
     server_settings={"maxmemory-policy": "allkeys-lru", "maxmemory-samples": "64"},
     charts=(
+        Chart(
+            "cycle",
+            "The cycle, moment by moment",
+            "moments",
+            "cycle",
+            "used_mb clients_mb evicted answered p99_ms",
+            by="evicted",
+        ),
         Chart("waits", "What the crowd waits", "bars", "title", "figure:p99_ms", arm="scene"),
         Chart(
             "buffers", "Memory of clients at its most", "bars", "title", "figure:most_clients_mb", arm="scene"
