@@ -17,6 +17,7 @@ from lab.docs.fromruns import machine, table
 from lab.docs.records import Records, nearest
 from lab.errors import UsageError
 from lab.report.scene import Scene
+from lab.servers import SERVERS
 
 
 def block(root: Path, records: Records, kind: str, words: list[str]) -> str:
@@ -94,6 +95,16 @@ def _incident(scene: Scene) -> list[str]:
         headline["measured"] + (" (refuted)" if headline["holds"] is False else ""),
         f"all {len(judged)} hold" if all(judged) else f"{sum(judged)} of {len(judged)} hold",
     ]
+
+
+def server_list(_: Path) -> str:
+    """Every server: where it runs, and claims that it cannot answer."""
+    rows = []
+    for server in SERVERS.values():
+        stacks = "native, compose" if server.in_compose else "native"
+        cannot = [f"`{claim}`: {why}" for claim, why in server.cannot.items()]
+        rows.append([f"`{server.name}`", stacks, server.install, "; ".join(cannot)])
+    return table(["`--server`", "`--stack`", "if it is missing", "claims it cannot answer"], rows)
 
 
 # --- the command line
@@ -294,6 +305,7 @@ def alert_list(root: Path) -> str:
 LISTS: dict[str, Callable[[Path], str]] = {
     "scenarios": scenario_list,
     "claims": claim_list,
+    "servers": server_list,
     "options": option_list,
     "targets": target_list,
     "strategies": strategy_list,

@@ -57,7 +57,7 @@ class Renewal:
                     raise UsageError(f"{where}: {error}") from None
             elif end:
                 if not begun or end[1] != begun[1]:
-                    raise UsageError(f"{where}: {line.strip()} ends a block that was never begun.")
+                    raise UsageError(f"{where}: {line.strip()} ends a block never begun.")
                 begun = None
                 renewed.append(line)
             elif not begun:
