@@ -29,6 +29,8 @@ SOURCES = (
     "docs",
 )
 CODE = (".py", ".json", ".yml", ".yaml", ".j2", ".html", ".js", "")
+OTHERS = ("PIP_", "COMPOSE_", "DOCKER_", "HTTP_", "HTTPS_")
+"""What variables of other programs begin with."""
 KINDS = ("dashboard", "dashboards", "panel", "panels", "claim")
 """Words that say what kind of title follows in italics."""
 PLACEHOLDER = re.compile(r"[A-Z][A-Z0-9_.]*|\.\.\.|…")
@@ -162,7 +164,7 @@ def _names(snippet: str, root: Path) -> Iterator[str]:
         if not place.with_suffix(".py").is_file() and not (place / "__main__.py").is_file():
             yield f"there is no module {module}"
     for variable in re.findall(r"(?<![\w/.$-])([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)(?![\w(])", snippet):
-        if variable not in _source(root):
+        if variable not in _source(root) and not variable.startswith(OTHERS):
             yield f"nothing reads {variable}"
     if re.fullmatch(r"(?:[A-Z][a-z]+){3,}", snippet) and snippet not in _source(root):
         yield f"there is no {snippet}"

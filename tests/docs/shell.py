@@ -14,10 +14,10 @@ from pathlib import Path
 from lab.docs.records import FOLDER, USUAL_PACE
 from tests.docs.pagekit import ROOT, Typed
 
-LONGEST_S = 120
+LONGEST_S = 180
 OWN = {"docs", "runs", ".git"}
 """Not shared with the tree: commands write there."""
-FASTER = ((r"--duration \d+", "--duration 1"), (r"\bsleep \d+", "sleep 0.2"))
+FASTER = ((r"--(duration|seconds) \d+", r"--\1 1"), (r"\bsleep \d+", "sleep 0.2"))
 """How long something goes on is no promise of a page: a test has less time than a reader."""
 TOOLS = ("redis-cli", "curl", "py-spy", "tcpdump", "redis-benchmark")
 """Of other people; a machine may lack them."""

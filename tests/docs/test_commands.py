@@ -45,6 +45,10 @@ def misplaced(page: Page) -> list[str]:
             f"{page.name}: {page.text.count('<!-- needs:')} needs, but {used} blocks right below one"
         )
     for typed in page.typed:
+        if typed.needs == "compose":
+            found += [
+                f"{typed.where}: {words}" for line in typed.commands for words in names.wrong_line(line)
+            ]
         if typed.needs and typed.needs not in KINDS:
             found.append(f"{typed.where}: nobody knows how to have {typed.needs!r}")
         if typed.needs == "person" and not typed.why:
