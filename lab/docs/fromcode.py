@@ -6,6 +6,7 @@ import ast
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,7 @@ def server_list(_: Path) -> str:
 # --- the command line
 
 
+@cache
 def commands() -> dict[str, Any]:
     """Every command of `bin/lab` by its words, groups resolved: ``run``, ``blind start`` and so on."""
     from lab.cli import app
@@ -255,6 +257,7 @@ def setting_list(root: Path) -> str:
 # --- the scene
 
 
+@cache
 def dashboards(root: Path) -> list[dict[str, Any]]:
     """The dashboards as Grafana gets them, in the order of their names in the list."""
     found = [json.loads(path.read_text()) for path in (root / "grafana/dashboards").glob("*.json")]

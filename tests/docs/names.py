@@ -170,12 +170,20 @@ def _names(snippet: str, root: Path) -> Iterator[str]:
         yield f"there is no {snippet}"
 
 
-def _title(title: str, before: str, root: Path) -> str:
+@cache
+def _titles(root: Path) -> dict[str, list[str]]:
+    """Titles of dashboards and of panels."""
     boards = fromcode.dashboards(root)
-    if before in ("dashboard", "dashboards"):
-        known = [fromcode.dashboard_title(board) for board in boards]
-    elif before in ("panel", "panels"):
-        known = [panel["title"] for board in boards for panel in fromcode.panels(board)]
+    return {
+        "dashboard": [fromcode.dashboard_title(board) for board in boards],
+        "panel": [panel["title"] for board in boards for panel in fromcode.panels(board)],
+    }
+
+
+def _title(title: str, before: str, root: Path) -> str:
+    kind = before.removesuffix("s")
+    if kind in ("dashboard", "panel"):
+        known = _titles(root)[kind]
     elif before == "claim":
         statements = [claim.statement for s in scenarios.catalogue().values() for claim in s.claims]
         known = [title] if any(statement.startswith(title) for statement in statements) else []

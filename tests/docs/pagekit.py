@@ -18,7 +18,8 @@ NEEDS = re.compile(
 )
 KINDS = ("scene", "compose", "person", "slow")
 BY_DEFINITION = "<!-- by definition -->"
-INLINE_CODE = re.compile(r"(`+)(.+?)\1", re.DOTALL)
+INLINE_CODE = re.compile(r"(?<!`)(`+)(?!`)((?:[^\n]|\n(?!\s*(?:\n|\||[-*] |#)))+?)(?<!`)\1(?!`)")
+"""Within a paragraph, a list's item or a table's row: what is opened there and not closed is no code."""
 
 
 @dataclass(frozen=True)
