@@ -31,11 +31,8 @@ bench: venv ## Ratios against raw redis-py, redis-benchmark and a bare pipeline
 ten: venv ## Ten quick runs of key-growth in a row, as a table
 	$(PY) -m bench.repeat
 
-picture: venv ## Renew the README's picture and verdict from a run folder: make picture RUN=runs/...
-	$(PY) -m lab.readme "$(RUN)"
-
-table: venv ## Renew the README's table of incidents from a folder of runs: make table RUNS=runs/...-all
-	$(PY) -m lab.readme --table "$(RUNS)"
+docs: venv ## Renew the figures, tables and plots of the pages; from new runs: make docs RUNS=runs/...
+	$(PY) -m lab.docs "$(RUNS)"
 
 lock: ## Renew requirements.lock from requirements.in (needs uv)
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 \
@@ -44,4 +41,4 @@ lock: ## Renew requirements.lock from requirements.in (needs uv)
 venv:
 	@bin/lab --bootstrap
 
-.PHONY: help demo up down test test-compose check bench ten picture table lock venv
+.PHONY: help demo up down test test-compose check bench ten docs lock venv

@@ -40,6 +40,13 @@ def reach(run: Run) -> Verdict:
 
 def write_result(run: Run, verdict: Verdict) -> dict[str, Any]:
     """Write result.json and return it."""
+    result = as_result(run, verdict)
+    write_json(run.folder / "result.json", result)
+    return result
+
+
+def as_result(run: Run, verdict: Verdict) -> dict[str, Any]:
+    """What result.json holds."""
     facts = asdict(run.facts)
     for phase, record in zip(facts["phases"], run.phases, strict=True):
         phase["p99_ms"] = {
@@ -48,7 +55,7 @@ def write_result(run: Run, verdict: Verdict) -> dict[str, Any]:
             for kind in ("intended", "service")
         }
         phase["demand"] = operational.demand(record, run.facts.scan_count, run.facts.whole_scans)
-    result = {
+    return {
         **facts,
         "claims": [
             {
@@ -64,5 +71,3 @@ def write_result(run: Run, verdict: Verdict) -> dict[str, Any]:
         "validity": [asdict(check) for check in verdict.checks],
         "holds": verdict.holds,
     }
-    write_json(run.folder / "result.json", result)
-    return result

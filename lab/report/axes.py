@@ -68,7 +68,12 @@ def _unit(what: Quantity, highest: float) -> tuple[float, str]:
     """For a plain axis of time (values in ms): factor and unit that read best."""
     if what.unit not in MS_IN:
         return 1.0, ""
-    return (1e-3, "s") if highest >= 2000 else (1.0, "ms") if highest >= 0.5 else (1e3, "µs")
+    return display_unit(highest)
+
+
+def display_unit(highest_ms: float) -> tuple[float, str]:
+    """For times in ms of which that is the longest: factor and unit that read best."""
+    return (1e-3, "s") if highest_ms >= 2000 else (1.0, "ms") if highest_ms >= 0.5 else (1e3, "µs")
 
 
 def _axis(what: Quantity, title: str, ticks: Sequence[float] | None) -> alt.Axis:

@@ -72,8 +72,14 @@ class Latencies:
 
     def p99_ms(self, phase: PhaseRecord, probe: str = "main", kind: str = "intended") -> float | None:
         """p99 of a phase in ms; None where the probe recorded nothing."""
+        return self.percentile_ms(phase, 99, probe, kind)
+
+    def percentile_ms(
+        self, phase: PhaseRecord, percentile: float, probe: str = "main", kind: str = "intended"
+    ) -> float | None:
+        """Any percentile of a phase in ms; None where the probe recorded nothing."""
         values = self.phase(phase, probe, kind)
-        return float(np.percentile(values, 99)) / 1000 if len(values) else None
+        return float(np.percentile(values, percentile)) / 1000 if len(values) else None
 
     def seconds(self, probe: str = "main", window_s: float = 1.0) -> list[Second]:
         """p99 over consecutive windows. A hole in the record (no server to probe) is a second without a value."""

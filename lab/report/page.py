@@ -32,7 +32,7 @@ class Drawing:
 
 def render(scene: Scene) -> str:
     """The whole page as HTML."""
-    drawings = {name: draw(name, make(scene), description) for name, make, description in _charts(scene)}
+    drawings = {name: draw(name, make(scene), description) for name, make, description in pictures(scene)}
     return fill(
         "page.html.j2",
         drawings,
@@ -57,8 +57,8 @@ def fill(template: str, drawings: dict[str, Drawing], **more: Any) -> str:
     return environment.get_template(template).render(drawings=drawings, style=style, library=_library, **more)
 
 
-def _charts(scene: Scene) -> list[tuple[str, Callable[[Scene], look.Chart], str]]:
-    """Every chart with its description; those of phases that were never measured are left out."""
+def pictures(scene: Scene) -> list[tuple[str, Callable[[Scene], look.Chart], str]]:
+    """Every chart: name, how it is drawn, what it shows in words. Those of phases never measured are left out."""
     if not scene.run.phases:
         return []
     own = [

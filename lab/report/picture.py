@@ -1,22 +1,48 @@
-"""The picture for the README: the run's timeline, legible at 900 pixels."""
+"""Charts of a run as pictures of their own, for pages that are not the report."""
 
 from __future__ import annotations
+
+import re
+from difflib import get_close_matches
 
 import vl_convert
 
 from lab.errors import UsageError
 from lab.report import look, timeline
-from lab.report.page import VEGA_LITE
+from lab.report.page import VEGA_LITE, pictures
 from lab.report.scene import Scene
 
 WIDTH = 780
+"""Of the timeline, legible where a page is 900 pixels wide."""
+OWN = "picture-"
+"""What the names of a scenario's own charts begin with in the report."""
+_DIGITS = re.compile(r"(\d+\.\d\d)\d+")
 
 
 def draw(scene: Scene, ending: str) -> bytes:
-    """The picture as SVG or PNG (twice as dense, for sharp screens). Another ending raises `UsageError`."""
+    """The timeline as SVG or PNG (twice as dense, for sharp screens). Another ending raises `UsageError`."""
     document = look.spec(timeline.timeline(scene, WIDTH), "Key count and p99 of a GET over time.")
     if ending == ".svg":
         return vl_convert.vegalite_to_svg(document, vl_version=VEGA_LITE).encode()
     if ending == ".png":
         return vl_convert.vegalite_to_png(document, vl_version=VEGA_LITE, scale=2)
     raise UsageError(f"a picture ends in .svg or .png, not {ending or 'in nothing'!r}.")
+
+
+def named(scene: Scene, name: str) -> tuple[str, str]:
+    """A chart of the report by its name (a scenario's own by its id): SVG, and what it shows in words.
+
+    Hundredths of a pixel are kept, which nobody sees and which are the same on every machine. Raises `UsageError`,
+    with the nearest name, where the run has no such chart.
+    """
+    known = {found.removeprefix(OWN): (drawn, said) for found, drawn, said in pictures(scene)}
+    if name not in known:
+        near = get_close_matches(name, known, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(known)}."
+        raise UsageError(f"{scene.facts.scenario} has no chart {name!r}; {hint}")
+    drawn, said = known[name]
+    chart = timeline.timeline(scene, WIDTH) if name == "timeline" else drawn(scene)
+    if own := next((own for own in scene.charts if own.id == name), None):
+        chart = chart.properties(title=own.title)  # in the report it stands above the chart
+    svg = vl_convert.vegalite_to_svg(look.spec(chart, said), vl_version=VEGA_LITE)
+    return _DIGITS.sub(r"\1", svg), said

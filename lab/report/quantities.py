@@ -5,7 +5,7 @@
     param:NAME       the scenario's own label       rate:COMMAND     calls a second on the server
     exec:COMMAND     mean execution time            utilisation      busy share of the server's main thread
     demand           arriving work, in the same     title            the phase's title, as words
-    memory           the store's resident memory
+    memory           the store's resident memory    p50, p50:PROBE   the same, of half of the GETs
 
 Units of figures and params are told by the end of their names (see `UNITS`); what is left is the label.
 """
@@ -39,8 +39,8 @@ UNITS = {
 MS_IN = {"ms": 1.0, "µs": 1e-3, "s": 1e3}
 """Units of time, in milliseconds."""
 BYTES_IN = {"bytes": 1.0, "kB": 1e3, "MB": 1e6}
-_PLAIN = {"keys", "max", "utilisation", "demand", "memory", "title", "p99"}
-_WITH_NAME = {"p99", "figure", "param", "rate", "exec"}
+_PLAIN = {"keys", "max", "utilisation", "demand", "memory", "title", "p99", "p50"}
+_WITH_NAME = {"p99", "p50", "figure", "param", "rate", "exec"}
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,12 @@ def quantity(name: str) -> Quantity:
     match kind:
         case "keys":
             return Quantity(name, "keys", "", lambda phase, _: phase.keys)
-        case "p99":
-            probe = rest or "main"
-            label = "p99 of a GET" if not rest else f"p99 of a GET, probe “{rest}”"
-            return Quantity(name, label, "ms", lambda phase, seen: seen.p99_ms(phase, probe))
+        case "p99" | "p50":
+            probe, percentile = rest or "main", int(kind[1:])
+            label = f"{kind} of a GET" if not rest else f"{kind} of a GET, probe “{rest}”"
+            return Quantity(
+                name, label, "ms", lambda phase, seen: seen.percentile_ms(phase, percentile, probe)
+            )
         case "max":
             return Quantity(name, "longest wait of a GET", "ms", _longest)
         case "figure":

@@ -12,7 +12,7 @@ import pytest
 
 from lab import scenarios
 from lab.report import charts, general, look, write_report
-from lab.report.page import _charts
+from lab.report.page import pictures
 from lab.report.quantities import quantity
 from lab.report.scene import Scene
 from lab.runfolder import Run
@@ -37,7 +37,7 @@ def page_of(run: Run) -> Page:
 def documents(run: Run) -> dict[str, dict[str, Any]]:
     """Every chart of a run, checked against the schema of Vega-Lite."""
     scene = Scene(run)
-    return {name: look.spec(make(scene), said, validate=True) for name, make, said in _charts(scene)}
+    return {name: look.spec(make(scene), said, validate=True) for name, make, said in pictures(scene)}
 
 
 def values(document: dict[str, Any]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ import pytest
 
 from lab.errors import StackError, UsageError
 from lab.report import look, picture, write_report
-from lab.report.page import _charts
+from lab.report.page import pictures
 from lab.report.scene import Scene
 from lab.runfolder import PhaseRecord, Run, RunFacts
 from tests.doctored import build_run
@@ -130,7 +130,7 @@ def test_charts_are_valid_vega_lite(healthy: Run) -> None:
     """Every chart satisfies the schema, has a description, and puts numbers in JSON that a browser can read."""
     scene = Scene(healthy)
     names = []
-    for name, make, description in _charts(scene):
+    for name, make, description in pictures(scene):
         document = look.spec(make(scene), description, validate=True)
         assert document["description"]
         json.dumps(document, allow_nan=False)
@@ -215,7 +215,7 @@ def test_missing_figures_are_dashes_and_never_zeros(tmp_path: Path) -> None:
     assert "This server does not count execution time" in text
     documents = {
         name: json.dumps(look.spec(make(Scene(run)), description, validate=True), allow_nan=False)
-        for name, make, description in _charts(Scene(run))
+        for name, make, description in pictures(Scene(run))
     }
     assert '\\"part\\"' not in documents["parts"]
     assert "Locust, the whole" not in documents["eyes"].split('"domain"')[0]

@@ -1,0 +1,29 @@
+"""`make docs`: everything in README.md and workshop/ that a run or the code says, renewed in place.
+
+A page is Markdown that people write, with blocks that only this package writes:
+
+    <!-- run: RECORD KIND [ARGUMENT ...] -->         a record is a committed run, docs/runs/RECORD
+    <!-- /run -->
+    <!-- list: NAME -->                              what the code knows: scenarios, panels, options ...
+    <!-- /list -->
+    <!-- help: COMMAND -->                           a command's arguments and options
+    <!-- /help -->
+    <!-- fig: RECORD CLAIM -->text<!-- /fig -->      in a sentence: what a claim measured
+
+Kinds of a run: `facts`, `claims [ID ...]`, `phases FIGURE ... [only=PHASE,...]`, `plot CHART`. A `fig` may also name
+one figure of a claim (``fig: RECORD CLAIM FIGURE``) or a quantity of a phase (``fig: RECORD PHASE QUANTITY``).
+
+`make docs` renews every block from the committed records: the same every time. `make docs RUNS=DIR` first takes new
+records from a run folder, or from a folder of them, pruned to what judging and drawing need. Every record is judged
+anew by the claims as they are today; nothing that was computed is kept beside it.
+
+What a page has people type, and what it promises, is executed by tests/docs:
+
+    ```sh blocks are typed as they stand. A comment right above one says what it needs:
+    <!-- needs: scene CAUSE -->      `lab blind open CAUSE` in another terminal
+    <!-- needs: compose -->          the scene on Docker
+    <!-- needs: slow - TEST -->      executed elsewhere, by that test; here only its words are checked
+    <!-- needs: person - REASON -->  nobody can execute it but a person
+    A ```text block after it is what it prints: `...` stands for any lines, a number for any number.
+    A figure with a unit in a sentence comes from a run; `<!-- by definition -->` on its line if it does not.
+"""

@@ -1,0 +1,27 @@
+"""Figures with a unit of measurement in prose: each comes from a run, or says that it does not."""
+
+from __future__ import annotations
+
+import re
+
+from tests.docs.pagekit import Page
+
+NUMBER = r"\d(?:[\d,.  ]*\d)?"
+UNITS = (
+    r"ms|µs|us|s|seconds?|milliseconds?|microseconds?|×|x|times|%|per cent|kB|MB|GB|"
+    r"(?:keys|events|calls|requests|commands|reads|GETs?|SCANs?|entries) (?:a|per) second"
+)
+MEASURED = re.compile(
+    rf"(?<![\w.,\-])(?P<bound>[≥≤<>=] ?|at (?:most|least) )?(?P<figure>{NUMBER}\s?(?:{UNITS}))(?![\w/])"
+)
+
+
+def unmeasured(page: Page) -> list[str]:
+    """Figures of no run. A bound (≥ 5 ×) is none, nor is what stands on a line that is true by definition."""
+    return [
+        f"{page.name}:{number}: {found['figure']!r} comes from no run: write it as a fig, or mark it as by definition"
+        for number, line in page.prose
+        if number not in page.defined
+        for found in MEASURED.finditer(line)
+        if not found["bound"]
+    ]

@@ -1,0 +1,215 @@
+"""Names: what there is and nobody wrote about, and what somebody wrote about and is gone."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+from lab import scenarios
+from lab.docs import fromcode
+from lab.servers import SERVERS
+from tests.docs.pagekit import ROOT, Page
+
+SHOWN = ("lab/report", "lab/control", "lab/scenarios", "lab/claims", "grafana/dashboards")
+"""Where the words are that a report, the control page or a dashboard shows."""
+SOURCES = (
+    "app",
+    "lab",
+    "loadtest",
+    "bench",
+    "bin",
+    "grafana",
+    "prometheus",
+    "tempo",
+    "tests",
+    "workshop",
+    "docs",
+)
+CODE = (".py", ".json", ".yml", ".yaml", ".j2", ".html", ".js", "")
+OTHERS = ("PIP_", "COMPOSE_", "DOCKER_", "HTTP_", "HTTPS_")
+"""What variables of other programs begin with."""
+KINDS = ("dashboard", "dashboards", "panel", "panels", "claim")
+"""Words that say what kind of title follows in italics."""
+PLACEHOLDER = re.compile(r"[A-Z][A-Z0-9_.]*|\.\.\.|…")
+"""ID, DIR, RECORD: a reader puts something in its place."""
+
+
+# --- there is, and is documented nowhere
+
+
+def undocumented(pages: Iterable[Page], root: Path = ROOT) -> list[str]:
+    """Everything with a name that no page names as its kind is named: commands in code, titles in italics."""
+    text = "\n".join(page.text for page in pages)
+    code = {snippet for page in pages for _, snippet in page.snippets} | {
+        line for page in pages for typed in page.typed for line in typed.commands
+    }
+    words = {word for snippet in code for word in re.split(r"[\s=]+", snippet)}
+    missing = [f"bin/lab {name}" for name in fromcode.commands() if not any(_begins(c, name) for c in code)]
+    for name, command in fromcode.commands().items():
+        options = [option for p in command.params if p.param_type_name == "option" for option in p.opts]
+        missing += [f"bin/lab {name} {option}" for option in options if option not in words]
+    for name in fromcode.targets(root):
+        if not any(f"make {name}" in re.findall(r"make [a-z-]+", snippet) for snippet in code):
+            missing.append(f"make {name}")
+    named: list[str] = [*scenarios.catalogue(), *fromcode.strategies(root), *fromcode.loads(root)]
+    named += [*fromcode.settings(root), *(rule["alert"] for rule in fromcode.alerts(root)), *SERVERS]
+    missing += [name for name in named if name not in words]
+    for board in fromcode.dashboards(root):
+        titles = [fromcode.dashboard_title(board), *(panel["title"] for panel in fromcode.panels(board))]
+        missing += [
+            f"*{title}*" for title in titles if f"*{title}*" not in text and f"# {title}\n" not in text
+        ]
+    return missing
+
+
+def _begins(snippet: str, name: str) -> bool:
+    return f"{snippet} ".startswith(f"bin/lab {name} ")
+
+
+# --- is documented, and is gone
+
+
+def gone(page: Page, root: Path = ROOT) -> list[str]:
+    """Commands, options, targets, files, variables and titles that a page names and that there are not."""
+    found: list[str] = []
+    written = [(number, snippet) for number, snippet in page.snippets if number not in page.generated]
+    code = written + [(t.line + 1, line) for t in page.typed for line in t.commands]
+    for number, snippet in code:
+        found += [
+            f"{page.name}:{number}: {words}" for words in [*wrong_line(snippet), *_names(snippet, root)]
+        ]
+    for number, title, before in page.italics:
+        if words := _title(title, before, root):
+            found.append(f"{page.name}:{number}: {words}")
+    return found
+
+
+def wrong_line(snippet: str) -> Iterator[str]:
+    """What is wrong about a command or an option: no such verb of make, command, scenario or option."""
+    for target in re.findall(r"(?:^|[\s;&|])make ([a-z][a-z-]*)", f" {snippet}"):
+        if target not in fromcode.targets(ROOT):
+            yield f"there is no verb make {target}"
+    call = re.search(r"(?:^|[\s;&|(])(?:bin/)?lab ([^;&|)<>]*)", f" {snippet}")
+    if call:
+        yield from wrong_call(call[1])
+    elif re.fullmatch(r"--[a-z-]+(?: \S+)?", snippet):
+        options = {o for c in fromcode.commands().values() for p in c.params for o in p.opts}
+        if snippet.split()[0] not in options:
+            yield f"no command has the option {snippet.split()[0]}"
+
+
+def wrong_call(arguments: str) -> Iterator[str]:
+    """What is wrong about the arguments of a call of `bin/lab`: no such command, scenario, option, or too much."""
+    try:
+        words = [word for word in shlex.split(arguments) if word not in ("...", "…")]
+    except ValueError:
+        words = arguments.split()
+    known = fromcode.commands()
+    if not words or words[0].startswith("-"):
+        return
+    size = 2 if " ".join(words[:2]) in known else 1
+    name, rest = " ".join(words[:size]), words[size:]
+    if name not in known:
+        if any(command.startswith(f"{name} ") for command in known):
+            if not rest or PLACEHOLDER.fullmatch(rest[0]):
+                return
+            name = " ".join(words[:2])
+        if not PLACEHOLDER.fullmatch(name):
+            yield f"there is no command bin/lab {name}"
+        return
+    options = {opt: p for p in known[name].params if p.param_type_name == "option" for opt in p.opts}
+    at = 0
+    plain: list[str] = []
+    while at < len(rest):
+        option, _, inline = rest[at].partition("=")
+        if option.startswith("--"):
+            if option not in options and option != "--help":
+                yield f"bin/lab {name} has no option {option}"
+                return
+            takes = option in options and not options[option].is_flag and not inline
+            value = rest[at + 1] if takes and at + 1 < len(rest) else inline
+            yield from _wrong_value(option, value)
+            at += takes
+        else:
+            plain.append(rest[at])
+        at += 1
+    if (
+        name == "run"
+        and plain
+        and plain[0] not in ("all", *scenarios.catalogue())
+        and not PLACEHOLDER.fullmatch(plain[0])
+    ):
+        yield f"there is no scenario {plain[0]}"
+    arguments_taken = [p for p in known[name].params if p.param_type_name == "argument"]
+    if len(plain) > len(arguments_taken) and not any(p.nargs < 0 for p in arguments_taken):
+        yield f"bin/lab {name} takes {len(arguments_taken)} arguments, not {len(plain)}"
+
+
+def _wrong_value(option: str, value: str) -> Iterator[str]:
+    paces = {pace for scenario in scenarios.catalogue().values() for pace in scenario.paces}
+    known = {"--pace": paces, "--server": {*SERVERS, "embedded"}, "--stack": {"native", "compose"}}
+    if value and option in known and value not in known[option] and not PLACEHOLDER.fullmatch(value):
+        yield f"{option} takes none of the kind {value}"
+
+
+def _names(snippet: str, root: Path) -> Iterator[str]:
+    for path in re.findall(rf"(?<![\w/.:-])((?:{'|'.join(SOURCES)})/[\w./*-]*)", snippet):
+        if not list(root.glob(path.rstrip("/").rstrip("."))) and not re.search(r"/[A-Z]+(/|$)", path):
+            yield f"there is no {path}"
+    for module in re.findall(r"-m ((?:app|lab|loadtest|bench|grafana)[\w.]*)", snippet):
+        place = root / module.replace(".", "/")
+        if not place.with_suffix(".py").is_file() and not (place / "__main__.py").is_file():
+            yield f"there is no module {module}"
+    for variable in re.findall(r"(?<![\w/.$-])([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)(?![\w(])", snippet):
+        if variable not in _source(root) and not variable.startswith(OTHERS):
+            yield f"nothing reads {variable}"
+    if re.fullmatch(r"(?:[A-Z][a-z]+){3,}", snippet) and snippet not in _source(root):
+        yield f"there is no {snippet}"
+
+
+@cache
+def _titles(root: Path) -> dict[str, list[str]]:
+    """Titles of dashboards and of panels."""
+    boards = fromcode.dashboards(root)
+    return {
+        "dashboard": [fromcode.dashboard_title(board) for board in boards],
+        "panel": [panel["title"] for board in boards for panel in fromcode.panels(board)],
+    }
+
+
+def _title(title: str, before: str, root: Path) -> str:
+    kind = before.removesuffix("s")
+    if kind in ("dashboard", "panel"):
+        known = _titles(root)[kind]
+    elif before == "claim":
+        statements = [claim.statement for s in scenarios.catalogue().values() for claim in s.claims]
+        known = [title] if any(statement.startswith(title) for statement in statements) else []
+    elif title[:1].isupper():
+        known = [title] if _plain(title) in _shown(root) else []
+    else:
+        return ""
+    return "" if title in known else f"no {before if before in KINDS else 'title'} is called *{title}*"
+
+
+@cache
+def _shown(root: Path) -> str:
+    return _plain("\n".join(path.read_text() for folder in SHOWN for path in _files(root / folder)))
+
+
+@cache
+def _source(root: Path) -> str:
+    whole = [path.read_text() for folder in SOURCES[:8] for path in _files(root / folder)]
+    return "\n".join([*whole, *((root / n).read_text() for n in (".env", "compose.yaml", "Makefile"))])
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix in CODE]
+
+
+def _plain(text: str) -> str:
+    """Words of a source as they are shown: strings joined, quotation marks alike."""
+    joined = re.sub(r"\"\s*\n\s*f?\"", "", text)
+    return re.sub(r"\s+", " ", joined.replace("’", "'").replace("\\u2019", "'"))

@@ -1,0 +1,217 @@
+"""Types what pages say is to be typed, in a place of its own, and compares what comes with what was promised."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.docs.records import FOLDER, USUAL_PACE
+from tests.docs.pagekit import ROOT, Typed
+
+LONGEST_S = 180
+OWN = {"docs", "runs", ".git"}
+"""Not shared with the tree: commands write there."""
+FASTER = ((r"--(duration|seconds) \d+", r"--\1 1"), (r"\bsleep \d+", "sleep 0.2"))
+"""How long something goes on is no promise of a page: a test has less time than a reader."""
+TOOLS = ("redis-cli", "curl", "py-spy", "tcpdump", "redis-benchmark")
+"""Of other people; a machine may lack them."""
+STARTS_S = 120.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back."""
+
+    code: int
+    output: str
+
+
+def workplace(folder: Path) -> Path:
+    """A folder that looks like the tree, in which commands may leave what they like."""
+    folder.mkdir(parents=True)
+    for path in ROOT.iterdir():
+        if path.name not in OWN:
+            (folder / path.name).symlink_to(path)
+    shutil.copytree(ROOT / "docs", folder / "docs")
+    return folder
+
+
+def environment_is_made() -> bool:
+    """Whether bin/lab would take the environment as it is. It would make it anew, through a link too, if not."""
+    with (ROOT / "requirements.lock").open() as lock:
+        wanted = subprocess.run(
+            ["cksum"], stdin=lock, capture_output=True, text=True, check=True
+        ).stdout.strip()
+    stamp = ROOT / ".venv" / ".made-from"
+    return stamp.is_file() and stamp.read_text().strip() == wanted
+
+
+def missing_tools(typed: Typed) -> list[str]:
+    """Tools of other people that a block calls and this machine lacks."""
+    called = {word for line in typed.commands for word in re.findall(r"[\w-]+", line)}
+    return [tool for tool in TOOLS if tool in called and shutil.which(tool) is None]
+
+
+def execute(text: str, place: Path, more: dict[str, str] | None = None) -> Answer:
+    """Type a block as it stands: every command must succeed."""
+    for pattern, instead in FASTER:
+        text = re.sub(pattern, instead, text)
+    env = os.environ | {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "120"} | (more or {})
+    shell = subprocess.Popen(
+        ["bash", "-euo", "pipefail", "-c", text],
+        cwd=place,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, _ = shell.communicate(timeout=LONGEST_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(shell.pid, signal.SIGKILL)
+        output, _ = shell.communicate()
+        return Answer(124, f"{output}\nnot done after {LONGEST_S} s")
+    return Answer(shell.returncode, output)
+
+
+# --- promises
+
+_NUMBER = r"[-+−]?\d[\d,.]*(?:e[-+]\d+)?"
+_TIME = rf"{_NUMBER}(?: ?(?:µs|us|ms|s)\b)?"
+
+
+def kept(promised: str, output: str) -> bool:
+    """Whether an output is what was promised: numbers for numbers, any lines for `...`, spaces for spaces."""
+    wanted = [line.strip() for line in promised.strip().splitlines()]
+    came = [line.strip() for line in output.strip().splitlines()]
+    pattern = "".join(r"(?:.*\n)*?" if line in ("...", "…") else _shape(line) + r"\n" for line in wanted)
+    return re.fullmatch(pattern, "".join(line + "\n" for line in came)) is not None
+
+
+def _shape(line: str) -> str:
+    """A line as a pattern: a time may come in another unit, a rule may be longer, `...` stands for any words."""
+    parts = re.split(rf"(\.\.\.|…|{_TIME}|\s+|[─━-]{{4,}})", line)
+    return "".join(
+        r".*?"
+        if part in ("...", "…")
+        else _TIME
+        if re.fullmatch(_TIME, part)
+        else r"[─━-]{4,}"
+        if re.fullmatch(r"[─━-]{4,}", part)
+        else r"\s+"
+        if part.isspace()
+        else re.escape(part)
+        for part in parts
+        if part
+    )
+
+
+# --- runs that are made elsewhere
+
+
+def put_run(line: str, place: Path) -> Path | None:
+    """Where `bin/lab run ID` was to be typed: its record in its place, as if it had been run; its folder."""
+    words = line.split()
+    if line.startswith("make demo"):
+        words = ["bin/lab", "run", "key-growth"]
+    if words[:2] != ["bin/lab", "run"] or len(words) < 3:
+        return None
+    scenario = words[2]
+    pace = words[words.index("--pace") + 1] if "--pace" in words else "standard"
+    target = place / (
+        words[words.index("--out") + 1] if "--out" in words else f"runs/20260101-000000-{scenario}"
+    )
+    names = (
+        [path.name for path in (ROOT / FOLDER).iterdir()] if scenario == "all" else [_record(scenario, pace)]
+    )
+    for name in names:
+        if (ROOT / FOLDER / name / "run.json").is_file():
+            shutil.copytree(
+                ROOT / FOLDER / name, target / name if scenario == "all" else target, dirs_exist_ok=True
+            )
+    return target if (target / "run.json").is_file() else None
+
+
+def _record(scenario: str, pace: str) -> str:
+    named = f"{scenario}-{pace}"
+    return named if pace != USUAL_PACE and (ROOT / FOLDER / named).is_dir() else scenario
+
+
+# --- scenes
+
+
+class Scenes:
+    """Scenes with a known cause, as a reader opens them in another terminal. The next one starts meanwhile."""
+
+    def __init__(self, causes: list[str], folder: Path) -> None:
+        self._causes = causes
+        self._folder = folder
+        self._opened: dict[str, subprocess.Popen[bytes]] = {}
+
+    def variables(self, cause: str) -> dict[str, str]:
+        """Where the scene of that cause is, once it is there: PROBE_URL, STOREFRONT, STORE_PORT."""
+        self._open(cause)
+        following = self._causes[self._causes.index(cause) + 1 :][:1]
+        for name in following:
+            self._open(name)
+        log = self._log(cause)
+        end = time.monotonic() + STARTS_S
+        while "second terminal" not in log.read_text():
+            if self._opened[cause].poll() is not None or time.monotonic() > end:
+                raise AssertionError(f"the scene {cause} did not start: {log.read_text()}")
+            time.sleep(0.2)
+        said = log.read_text()
+        store = re.search(r"^\s*store\s+(redis://[\d.]+:(\d+))", said, re.MULTILINE)
+        shop = re.search(r"^\s*storefront\s+(http://[\d.:]+)", said, re.MULTILINE)
+        assert store and shop, said
+        return {
+            "PROBE_URL": f"{store[1]}/0",
+            "STORE_PORT": store[2],
+            "STOREFRONT": shop[1],
+            "LAB_BLIND_HOME": str(self._home(cause)),
+        }
+
+    def close(self, cause: str) -> None:
+        """End a scene as Ctrl-C does."""
+        process = self._opened.pop(cause, None)
+        if process is None:
+            return
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def close_all(self) -> None:
+        """End whatever is still there."""
+        for cause in list(self._opened):
+            self.close(cause)
+
+    def _open(self, cause: str) -> None:
+        if cause in self._opened:
+            return
+        self._home(cause).mkdir(parents=True, exist_ok=True)
+        with self._log(cause).open("wb") as log:
+            self._opened[cause] = subprocess.Popen(
+                [str(ROOT / "bin" / "lab"), "blind", "open", cause, "--minutes", "10"],
+                env=os.environ | {"LAB_BLIND_HOME": str(self._home(cause)), "NO_COLOR": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _home(self, cause: str) -> Path:
+        return self._folder / cause
+
+    def _log(self, cause: str) -> Path:
+        return self._folder / f"{cause}.log"

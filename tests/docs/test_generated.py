@@ -1,0 +1,228 @@
+"""What is committed is what the committed runs and the code say, and a mark that says nothing is an error."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lab import scenarios
+from lab.docs.__main__ import main, renew
+from lab.docs.pages import PLOTS, ought, stale
+from lab.docs.records import FOLDER, KEPT, LOADS, Records
+from lab.runfolder import RunFacts
+from tests.docs.pagekit import ROOT
+from tests.doctored import build_run
+
+SIZE_MOST = 2_000_000
+"""Bytes of all records together: they come along with every clone."""
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[Path, str]:
+    """All pages and plots as they ought to be."""
+    return ought(ROOT)
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    """A place with one page and the record of one run."""
+    (tmp_path / "workshop").mkdir()
+    build_run(tmp_path / "run")
+    (tmp_path / "README.md").write_text("# x\n")
+    renew(tmp_path, tmp_path / "run")
+    return tmp_path
+
+
+def page(book: Path, text: str) -> str:
+    """The page after `make docs`, its code and complaint out of sight."""
+    (book / "README.md").write_text(text)
+    renew(book)
+    return (book / "README.md").read_text()
+
+
+def test_what_is_committed_is_what_the_runs_said(expected: dict[Path, str]) -> None:
+    """`make docs` would change nothing: no page, no plot, nothing superfluous."""
+    changed = [str(path) for path, text in expected.items() if not path.exists() or path.read_text() != text]
+    assert changed == [], "run `make docs` and look at what changes"
+    assert list(stale(ROOT, expected)) == []
+
+
+def test_there_is_a_valid_record_of_every_incident() -> None:
+    """Of each scenario that is no control, small enough to come along."""
+    records = Records(ROOT / FOLDER)
+    assert {s.id for s in scenarios.catalogue().values() if not s.refutes} <= set(records.names)
+    assert all(records.scene(name).result["holds"] is not None for name in records.names)  # type: ignore[index]
+    assert sum(path.stat().st_size for path in (ROOT / FOLDER).rglob("*")) < SIZE_MOST
+
+
+def test_no_record_names_its_machine() -> None:
+    """Records hold what claims and charts need, and no file, path or process of the machine they were made on."""
+    for folder in (ROOT / FOLDER).iterdir():
+        assert {path.name for path in folder.iterdir()} <= {
+            "run.json",
+            *KEPT,
+            LOADS,
+            "result.json",
+            "report.html",
+        }
+        facts = json.loads((folder / "run.json").read_text())
+        assert set(facts["host"]) == {"processor", "cores", "memory_gb"}
+        assert "/tmp/" not in (folder / "run.json").read_text()
+
+
+def test_a_record_judges_like_its_run(book: Path) -> None:
+    """Pruning loses nothing that a claim looks at."""
+    before = build_run(book / "again", judged=True).result()
+    after = Records(book / FOLDER).scene("key-growth").result
+    assert before and after
+    assert [claim["measured"] for claim in after["claims"]] == [
+        claim["measured"] for claim in before["claims"]
+    ]
+
+
+def test_a_doctored_record_is_seen(book: Path) -> None:
+    """A page made from one run is not what another one says."""
+    text = page(book, "<!-- run: key-growth claims p99-rises -->\n<!-- /run -->\n")
+    build_run(book / "other", p99_ms={"grow-7": 3000.0})
+    assert renew(book, book / "other") == [book / FOLDER / "key-growth", book / "README.md"]
+    assert (book / "README.md").read_text() != text
+
+
+def test_a_page_is_renewed_in_place(book: Path) -> None:
+    """Only between the marks; twice is as once; marks in code are left alone."""
+    text = page(
+        book,
+        "before\n\n<!-- run: key-growth claims p99-rises -->\nof yesterday\n<!-- /run -->\n\nafter "
+        "<!-- fig: key-growth p99-rises -->of yesterday<!-- /fig --> it\n\n```\n<!-- run: so and so -->\n```\n",
+    )
+    assert text.startswith(
+        "before\n\n<!-- run: key-growth claims p99-rises -->\n| claim | bound | measured | |\n"
+    )
+    assert "yesterday" not in text
+    assert "| p99 at the top plateau is far above the first | ≥ 5 × |" in text
+    assert text.endswith(" it\n\n```\n<!-- run: so and so -->\n```\n")
+    assert renew(book) == []
+
+
+def test_a_plot_is_drawn_linked_and_cleared_away(book: Path) -> None:
+    """The picture stands where the page looks for it, in words too; nobody's picture is removed."""
+    text = page(book, "<!-- run: key-growth plot timeline -->\n<!-- /run -->\n")
+    target = book / PLOTS / "key-growth-timeline.svg"
+    assert f"]({PLOTS}/key-growth-timeline.svg)" in text
+    assert "![Key count and p99" in text
+    assert target.read_text().startswith("<svg")
+    page(book, "nothing\n")
+    assert not target.exists()
+
+
+def test_figures_by_phase_have_their_unit_in_the_head(book: Path) -> None:
+    """One row for each phase asked for, one unit for each column."""
+    text = page(
+        book,
+        "<!-- run: key-growth phases keys p99 exec:GET utilisation rate:SCAN only=index -->\n<!-- /run -->\n",
+    )
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    assert lines[0] == (
+        "| phase | keys | p99 of a GET, ms | execution of a GET, µs | main thread busy, % | SCAN calls a second |"
+    )
+    assert len(lines) == 2 + 4
+    assert all(cell.strip().replace(",", "").replace(".", "").isdigit() for cell in lines[2].split("|")[2:-1])
+
+
+def test_a_figure_in_a_sentence(book: Path) -> None:
+    """Of a claim, one figure of a claim, or a quantity of a phase."""
+    text = page(
+        book,
+        "<!-- fig: key-growth p99-rises --><!-- /fig -->; <!-- fig: key-growth p99-rises ratio --><!-- /fig -->; "
+        "<!-- fig: key-growth grow-1 p99 -->x<!-- /fig -->",
+    )
+    whole, ratio, p99 = (part.split("-->")[1].split("<!--")[0] for part in text.split("; "))
+    assert whole.startswith(f"{float(ratio.split()[0]):.0f}"[:2])
+    assert ratio.endswith(" ×")
+    assert p99.endswith(" ms")
+
+
+@pytest.mark.parametrize(
+    ("mark", "said"),
+    [
+        ("run: key-grwth claims", "there is no record 'key-grwth' in docs/runs; did you mean 'key-growth'?"),
+        ("run: key-growth clams", "there is no kind 'clams'; did you mean 'claims'?"),
+        ("run: key-growth claims p99-rise", "key-growth has no claim 'p99-rise'; did you mean 'p99-rises'?"),
+        ("run: key-growth plot timelin", "key-growth has no chart 'timelin'; did you mean 'timeline'?"),
+        ("run: key-growth phases p98", "there is no figure 'p98'; did you mean 'p99'?"),
+        ("run: key-growth phases p99 only=gro", "key-growth has no phase or arm 'gro'; did you mean 'grow'?"),
+        ("run: key-growth phases rate:SCNA", "key-growth ran no 'rate:SCNA'; did you mean 'rate:SCAN'?"),
+        ("run: key-growth", "a run names a record and one of facts, claims, phases, plot."),
+        ("list: scenarois", "there is no list 'scenarois'; did you mean 'scenarios'?"),
+        ("help: rnu", "there is no command 'rnu'; did you mean 'run'?"),
+        (
+            "fig: key-growth p99-rise",
+            "key-growth has no claim or phase 'p99-rise'; did you mean 'p99-rises'?",
+        ),
+        ("fig: key-growth p99-rises rato", "claim 'p99-rises' has no figure 'rato'; did you mean 'ratio'?"),
+    ],
+)
+def test_a_mark_that_says_nothing_is_an_error(
+    mark: str, said: str, book: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line with file, line and the nearest name, exit code 2, and nothing is written."""
+    refused(book, f"<!-- {mark} -->\n<!-- /{mark.split(':')[0]} -->", f"README.md:2: {said}", capsys)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("<!-- run: key-growth claims -->", "README.md:2: no <!-- /run --> follows."),
+        (
+            "<!-- run: key-growth claims -->\n<!-- /list -->",
+            "README.md:3: <!-- /list --> ends a block never begun.",
+        ),
+        ("<!-- /run -->", "README.md:2: <!-- /run --> ends a block never begun."),
+        (
+            "a\n<!-- fig: key-growth p99-rises -->x",
+            "README.md:3: a fig without its end, or an end without its fig.",
+        ),
+    ],
+)
+def test_half_a_mark_is_an_error(
+    text: str, said: str, book: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same for a begin without an end, and an end without a begin."""
+    refused(book, text, said, capsys)
+
+
+def refused(book: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Assert that a page is refused with one line, and left as it was."""
+    (book / "README.md").write_text(f"# x\n{text}\n")
+    assert main([], book) == 2
+    assert capsys.readouterr().err == f"docs: {said}\n"
+    assert (book / "README.md").read_text() == f"# x\n{text}\n"
+
+
+def test_only_valid_runs_become_records(book: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder without runs, a run that came to no end, and one too many words are refused; the records stay."""
+    kept = (book / FOLDER / "key-growth" / "run.json").read_text()
+    build_run(book / "broken", doctor=lambda facts: setattr(facts, "interrupted", True))
+    for words, said in (
+        ([str(book / "workshop")], "holds no runs"),
+        ([str(book / "broken")], "has no verdict"),
+        (["one", "two"], "make docs RUNS="),
+    ):
+        assert main(words, book) == 2
+        error = capsys.readouterr().err
+        assert said in error
+        assert error.count("\n") == 1
+    assert (book / FOLDER / "key-growth" / "run.json").read_text() == kept
+
+
+def test_what_is_unusual_is_in_a_records_name(book: Path) -> None:
+    """So that a run at another pace, or on another server, stands beside the first."""
+
+    def unusual(facts: RunFacts) -> None:
+        facts.pace, facts.server = "full", "redis"
+
+    build_run(book / "other", doctor=unusual)
+    renew(book, book / "other")
+    assert Records(book / FOLDER).names == ["key-growth", "key-growth-full-redis"]
