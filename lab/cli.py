@@ -17,6 +17,7 @@ from rich.console import Console
 
 from lab import errors, scenarios, terminal
 from lab.errors import LabError, UsageError
+from lab.explain.command import explain
 from lab.processes import INTERRUPTIONS, ignore_interruptions
 
 ALL = "all"
@@ -159,6 +160,9 @@ def compare(
         console.print()
     side_by_side(console, runs)
     print(f"page: {write_comparison(runs, out).resolve()}")
+
+
+app.command()(explain)
 
 
 def _run_all(
