@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 
 from lab import errors, scenarios, terminal
+from lab.cold.command import record, replay
 from lab.errors import LabError, UsageError
 from lab.explain.command import explain
 from lab.processes import INTERRUPTIONS, ignore_interruptions
@@ -162,7 +163,8 @@ def compare(
     print(f"page: {write_comparison(runs, out).resolve()}")
 
 
-app.command()(explain)
+for command in (explain, record, replay):
+    app.command()(command)
 
 
 def _run_all(
