@@ -159,7 +159,7 @@ def fit(
         used = names_in_use()
         kept = [one for one in series if one.name in used]
         gone = len({one.name for one in series} - {one.name for one in kept})
-        dropped.append(f"{gone} metrics that no dashboard and no rule uses")
+        dropped.append(f"metrics that no dashboard and no rule uses: {gone}")
         series, size = kept, len(pack_metrics(kept))
     if size > most or not series:
         raise UsageError(
@@ -168,7 +168,7 @@ def fit(
     number = _most_that_fit(series, exemplars, traces, most)
     kept_traces = dict(list(traces.items())[:number])
     if number < len(traces):
-        dropped.insert(0, f"{len(traces) - number} of {len(traces)} traces")
+        dropped.insert(0, f"traces: {len(traces) - number} of {len(traces)}")
     return _with_exemplars(series, exemplars, kept_traces), kept_traces, dropped
 
 

@@ -100,7 +100,7 @@ def the_scene(scene: Scene) -> Section:
     asked = f"{sig(events)} events and " if events else ""
     lines = [
         _who(scene),
-        f"{len(phases)} phases were measured in {count(scene.length)} s, with {held} keys in the store. The storefront "
+        f"It measured {len(phases)} phases in {count(scene.length)} s, with {held} keys in the store. The storefront "
         f"was asked for {asked}{sig(reads)} reads a second; beside it a bystander sent {sig(probe)} GETs a second on "
         "schedule, and waited for nobody.",
     ]
