@@ -12,7 +12,7 @@ import typer
 from lab.errors import LabError, UsageError
 
 if TYPE_CHECKING:
-    from lab.explain.story import Section
+    from lab.explain.conclusions import Section
     from lab.verdict import Verdict
 
 WIDEST = 110
@@ -28,7 +28,8 @@ def explain(folder: Annotated[Path, typer.Argument(help="A run folder.", metavar
 
 def read(folder: Path) -> tuple[list[Section], Verdict]:
     """The story and the verdict of a run folder. Raises `UsageError` for one that is none, or is damaged."""
-    from lab.explain.story import Judged, tell
+    from lab.explain.conclusions import Judged
+    from lab.explain.story import tell
     from lab.report.scene import Scene
     from lab.runfolder import Run
     from lab.verdict import reach

@@ -43,7 +43,7 @@ class Change:
         """rose, fell, level, or nothing where it moved in no order."""
         if 1 / MOVED < self.factor < MOVED:
             return "level"
-        return "" if abs(self.rank) < IN_ORDER else "rose" if self.rank > 0 else "fell"
+        return "" if abs(self.rank) < IN_ORDER - 1e-9 else "rose" if self.rank > 0 else "fell"
 
 
 @dataclass(frozen=True)

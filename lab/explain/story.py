@@ -2,71 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
-
 from lab.explain import evidence
-from lab.explain.hypotheses import FIXES, HYPOTHESES
+from lab.explain.conclusions import Judged, Section, cannot_tell, refuted, remains
+from lab.explain.hypotheses import FIXES
 from lab.report.numbers import UNKNOWN, count, ms, percent, ratio, setting, share, short, sig, times, us
 from lab.report.parts import parts
 from lab.report.scene import Scene
 from lab.runfolder import PhaseRecord
-from lab.verdict import Verdict
 
 BYSTANDER = "GET"
+EXECUTION, SLOW_LOG = "execution-steady", "victims-not-slow"
+"""Claims that a server cannot answer whose clock for a command, or whose slow log, measures something else."""
 APART = 3.0
 """p99s that differ by less, from the best phase to the worst, are no incident."""
 ALIKE = 2.0
 """Two single p99s that differ by less are called alike."""
 BUSY = 0.7
 """A main thread with less to do has time to spare."""
-
-
-@dataclass(frozen=True)
-class Section:
-    """A heading, sentences under it, and points of a list after them."""
-
-    heading: str
-    sentences: list[str]
-    points: list[str]
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A run's claims and checks as result.json has them. `holds` is None where the run was not valid."""
-
-    claims: list[dict[str, Any]]
-    validity: list[dict[str, Any]]
-    holds: bool | None
-
-    @classmethod
-    def of(cls, verdict: Verdict) -> Judged:
-        """From a verdict just reached."""
-        claims = [
-            {"id": o.claim.id, "statement": o.claim.statement, "measured": o.measured, "holds": o.holds}
-            for o in verdict.outcomes
-        ]
-        return cls(claims, [asdict(check) for check in verdict.checks], verdict.holds)
-
-    @classmethod
-    def read(cls, result: dict[str, Any]) -> Judged:
-        """From result.json."""
-        return cls(result["claims"], result["validity"], result["holds"])
-
-    @property
-    def held(self) -> list[dict[str, Any]]:
-        """Claims that hold."""
-        return [claim for claim in self.claims if claim["holds"]]
-
-    @property
-    def failed(self) -> list[dict[str, Any]]:
-        """Claims that were measured and do not hold."""
-        return [claim for claim in self.claims if claim["holds"] is False and not _open(claim)]
-
-    @property
-    def open(self) -> list[dict[str, Any]]:
-        """Claims that the run says nothing about: not applicable, or not measured."""
-        return [claim for claim in self.claims if _open(claim)]
 
 
 def tell(scene: Scene, judged: Judged) -> list[Section]:
@@ -194,6 +146,8 @@ def where_time_went(scene: Scene) -> Section:
             f"server, {ms(part.floor)} the network floor (an idle PING), and {ms(part.waiting)} waiting "
             f"({share(part.share)})." + (" The time went into a queue, not into the GET." if queue else "")
         )
+    if reason := scene.facts.cannot.get(EXECUTION):
+        lines.append(f"What is called execution here is more than that: {reason.rstrip('.')}.")
     if worst.utilisation is not None:
         lines.append(f"The server's main thread was busy {percent(worst.utilisation)} of that phase.")
     if culprit := evidence.busiest(worst):
@@ -219,11 +173,14 @@ def slow_log(scene: Scene) -> Section:
     lines = [f"It holds {named} ({at})." if entries else f"It stayed empty ({at})."]
     worst = scene.worst
     executed = worst.execution_us("GET") if worst else None
+    reason = scene.facts.cannot.get(SLOW_LOG)
     if victims := entries.get(BYSTANDER):
         lines.append(
             f"{count(victims)} of {count(sum(entries.values()))} entries are {BYSTANDER}, all that a bystander sends: "
-            "those took long to execute, not only to wait."
+            + (f"{reason.rstrip('.')}." if reason else "those took long to execute, not only to wait.")
         )
+    elif reason:
+        lines.append(f"Whether it could name a victim is open: {reason.rstrip('.')}.")
     elif worst and executed and (scene.p99(worst) or 0.0) * 1000 > threshold:
         lines.append(
             f"It cannot name a victim: it times execution, and a GET that took the client {ms(scene.p99(worst))} at "
@@ -237,67 +194,6 @@ def slow_log(scene: Scene) -> Section:
             f"on average. Many short calls saturate a server without one entry."
         )
     return Section("What the slow log shows", lines, [])
-
-
-def refuted(scene: Scene, judged: Judged) -> Section:
-    """Which explanations the claims that hold have refuted, and which are not refuted because their claims fail."""
-    if scene.facts.refutes:
-        return _of_control(judged)
-    lines = []
-    if judged.holds is None:
-        lines.append("The run is not valid, so these are indications, not refutations.")
-    verb = "refuted" if judged.holds is not None else "spoken against"
-    points = [f"“{_hypothesis(claim)}”: {verb}. {_sentence(claim)}" for claim in judged.held]
-    points += [
-        f"“{_hypothesis(claim)}”: NOT refuted. The claim failed: {_sentence(claim)}"
-        for claim in judged.failed
-    ]
-    return Section("Which hypotheses the run refutes", lines, points)
-
-
-def _of_control(judged: Judged) -> Section:
-    held = [f"It holds without the cause: {_sentence(claim)}" for claim in judged.held]
-    tested = len(judged.held) + len(judged.failed)
-    said = (
-        f"All {tested} claims that were tested fail without the cause, as they should: what they saw in the incident "
-        "was the cause's doing."
-        if tested and not held
-        else f"{len(held)} of {tested} claims hold although the cause is absent: they prove nothing about it."
-    )
-    return Section("Which hypotheses the run refutes", [said], held)
-
-
-def _hypothesis(claim: dict[str, Any]) -> str:
-    return HYPOTHESES.get(claim["id"], f"it is not so that {claim['statement']}")
-
-
-def _sentence(claim: dict[str, Any]) -> str:
-    """What was claimed, and what was measured; once only where the measured text begins with the same words."""
-    stated, measured = claim["statement"], str(claim["measured"])
-    text = measured if measured.startswith(stated.partition(":")[0]) else f"{stated}: {measured}"
-    return (text if text.startswith("p99") else text[0].upper() + text[1:]).rstrip(".") + "."
-
-
-def remains(scene: Scene, judged: Judged) -> Section:
-    """What explanation is left, and how firmly."""
-    if scene.facts.refutes:
-        return Section("What remains", [], [])
-    cause = scene.scenario.cause if scene.scenario and scene.scenario.cause else scene.facts.story
-    if judged.holds is None:
-        said = f"Nothing is concluded from a run that is not valid. The explanation under test was: {cause}."
-    elif judged.failed or not judged.held:
-        said = (
-            f"The explanation “{cause}” is not shown by this run: {_claims(len(judged.failed))} of it failed."
-        )
-    elif judged.open:
-        said = f"{cause[0].upper()}{cause[1:]}. All claims that could be tested hold, {len(judged.open)} could not be."
-    else:
-        said = f"{cause[0].upper()}{cause[1:]}. All {len(judged.held)} claims hold."
-    return Section("What remains", [said], [])
-
-
-def _claims(number: int) -> str:
-    return f"{number} claim" if number == 1 else f"{number} claims"
 
 
 def fix(scene: Scene) -> Section:
@@ -341,30 +237,3 @@ def _turn(scene: Scene, before: PhaseRecord, after: PhaseRecord) -> str:
         + "; ".join(said).replace(UNKNOWN, "unknown")
         + "."
     )
-
-
-def cannot_tell(scene: Scene, judged: Judged) -> Section:
-    """Failed checks of validity, claims that were not tested, and what no single run can say."""
-    points = [
-        f"Not valid: {check['check']} was not so ({check['detail']})."
-        for check in judged.validity
-        if not check["ok"]
-    ]
-    points += [f"Not tested: {_sentence(claim)}" for claim in judged.open]
-    if scene.facts.interrupted:
-        points.insert(
-            0, f"The run was broken off after {len(scene.run.phases)} phases: whatever came later is missing."
-        )
-    points.append(
-        "It is one run, on one machine: ratios and ranks carry over to others, milliseconds do not."
-        + (
-            " Client and server shared it, so the network is the loopback."
-            if scene.facts.stack == "native"
-            else ""
-        )
-    )
-    return Section("What this run cannot tell", [], points)
-
-
-def _open(claim: dict[str, Any]) -> bool:
-    return claim["holds"] is None or str(claim["measured"]).startswith("not measured")

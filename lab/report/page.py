@@ -12,7 +12,8 @@ from typing import Any
 import jinja2
 import vl_convert
 
-from lab.explain.story import Judged, tell
+from lab.explain.conclusions import Judged
+from lab.explain.story import tell
 from lab.report import charts, general, look, parts, shapes, story, tables, timeline
 from lab.report.scene import Scene
 

@@ -77,7 +77,7 @@ def test_the_main_story(tmp_path: Path) -> None:
         (
             {"p99_ms": {"return": 1.0}},
             "All 10 claims hold",
-            "is not shown by this run: 1 claim of it failed",
+            "is not shown by this run: 1 of 10 claims that were tested failed",
         ),
         ({"without": ["index"]}, "a bystander's p99 fell", "The run ended before the fix was measured."),
         (
@@ -158,6 +158,23 @@ def test_what_does_not_apply(tmp_path: Path) -> None:
         "Not tested: A replica serves GETs unharmed while the primary stalls: not applicable: this" in story
     )
     assert "could not be" in story
+
+
+def test_a_server_with_another_clock(tmp_path: Path) -> None:
+    """Where the server's execution time or slow log includes waiting, the story says so and draws no conclusion."""
+
+    def dragonfly(facts: RunFacts) -> None:
+        facts.cannot |= {
+            "execution-steady": "its clock includes waiting.",
+            "victims-not-slow": "so does its log.",
+        }
+
+    plain = told(build_run(tmp_path / "run", doctor=dragonfly).folder)
+    assert "What is called execution here is more than that: its clock includes waiting." in plain
+    assert "Whether it could name a victim is open: so does its log." in plain
+    named = told(build_run(tmp_path / "named", doctor=dragonfly, slowlog=["GET"]).folder)
+    assert "all that a bystander sends: so does its log." in named
+    assert "took long to execute" not in plain + named
 
 
 def test_partial_runs(tmp_path: Path) -> None:
