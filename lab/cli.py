@@ -16,7 +16,9 @@ import typer
 from rich.console import Console
 
 from lab import errors, scenarios, terminal
+from lab.cold.command import record, replay
 from lab.errors import LabError, UsageError
+from lab.explain.command import explain
 from lab.processes import INTERRUPTIONS, ignore_interruptions
 
 ALL = "all"
@@ -159,6 +161,10 @@ def compare(
         console.print()
     side_by_side(console, runs)
     print(f"page: {write_comparison(runs, out).resolve()}")
+
+
+for command in (explain, record, replay):
+    app.command()(command)
 
 
 def _run_all(

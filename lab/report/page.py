@@ -12,6 +12,8 @@ from typing import Any
 import jinja2
 import vl_convert
 
+from lab.explain.conclusions import Judged
+from lab.explain.story import tell
 from lab.report import charts, general, look, parts, shapes, story, tables, timeline
 from lab.report.scene import Scene
 
@@ -41,6 +43,7 @@ def render(scene: Scene) -> str:
         story=story,
         told=story if scene.main else general,
         tables=tables,
+        words=tell(scene, Judged.read(scene.result)) if scene.result else [],
     )
 
 

@@ -21,7 +21,18 @@ from tests.invented import CONTROL, SWEEP, judged, sweep, with_catalogue
 from tests.plain import Plain
 from tests.report.test_report import Page, words
 
-SECTIONS = ["story", "pictures", "timeline", "phases", "rates", "parts", "observers", "slowlog", "claims"]
+SECTIONS = [
+    "story",
+    "pictures",
+    "timeline",
+    "phases",
+    "rates",
+    "parts",
+    "observers",
+    "slowlog",
+    "words",
+    "claims",
+]
 
 
 @pytest.fixture(autouse=True)

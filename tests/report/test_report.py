@@ -26,6 +26,7 @@ SECTIONS = [
     "observers",
     "utilisation",
     "slowlog",
+    "words",
     "claims",
 ]
 

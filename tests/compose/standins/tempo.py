@@ -183,12 +183,15 @@ def main(path):
         sys.exit("this would phone home")
     for folder in (config["storage"]["trace"]["wal"]["path"], config["storage"]["trace"]["local"]["path"]):
         Path(folder).mkdir(parents=True, exist_ok=True)
-    made = config["metrics_generator"]
-    spans = made["processor"].get("span_metrics", {})
+    made = config.get(
+        "metrics_generator", {}
+    )  # without it, as for a cold case, nothing is counted in the spans
+    processor = made.get("processor", {})
+    spans = processor.get("span_metrics", {})
     generator = Generator(
         spans.get("histogram_buckets", [0.002 * 2**n for n in range(14)]),
         spans.get("dimensions", []),
-        seconds(made["processor"]["service_graphs"].get("wait", "10s")),
+        seconds(processor.get("service_graphs", {}).get("wait", "10s")),
     )
     store = Store(generator)
 
@@ -221,7 +224,8 @@ def main(path):
     receivers = config["distributor"]["receivers"]["otlp"]["protocols"]
     serve(receivers["http"]["endpoint"], receive)
     serve(f"0.0.0.0:{config['server']['http_listen_port']}", query)
-    write_metrics(store, seconds(made["registry"]["collection_interval"]), made["storage"]["remote_write"])
+    registry, storage = made.get("registry", {}), made.get("storage", {})
+    write_metrics(store, seconds(registry.get("collection_interval", "15s")), storage.get("remote_write", []))
 
 
 if __name__ == "__main__":
