@@ -79,7 +79,7 @@ CAUSES = {
                 "While somebody waits long, the server executes something long. It keeps a list of such things.",
                 "SLOWLOG GET: every entry is the same command, and it walks over all keys. KEYS blocks.",
             ),
-            ("keys-command", "keys command", "keyscommand", "KEYS"),
+            ("keys-command", "keys command", "keyscommand"),
         ),
         Cause(
             "giant-index",
@@ -198,7 +198,7 @@ CAUSES = {
         ),
         Cause(
             "noisy-neighbour",
-            "A noisy neighbour on the CPU",
+            "A noisy neighbour",
             "other programs take the core that the store needs",
             "The store has little to do, but is not on a core when a command comes: it waits for its turn. Its clock "
             "runs meanwhile, so even its own execution times rise, of all commands alike.",
@@ -216,7 +216,7 @@ CAUSES = {
                 "Other processes compute on the store's core (top, ps -o psr; /proc/PID/schedstat, second "
                 "figure): a noisy neighbour.",
             ),
-            ("noisy-neighbour", "noisy neighbo", "noisyneighbo", "burn"),
+            ("noisy-neighbour", "noisy neighbo", "noisyneighbo", "burner"),
         ),
         Cause(
             "nothing",
@@ -234,7 +234,7 @@ CAUSES = {
                 "Measure a minute of each of the three figures, and compare with what was printed at the start.",
                 "All three figures are healthy. There is nothing to find.",
             ),
-            ("nothing at all", "no cause"),
+            ("nothing at all", "no cause", "placebo"),
         ),
     )
 }
@@ -251,7 +251,15 @@ def find(text: str) -> Cause:
 
 
 def choose(seed: int, compose: bool = False) -> Cause:
-    """The cause of a seed: the same on every machine, for either stack."""
+    """The cause of a seed: the same on every machine, for either stack.
+
+    As many seeds in a row as there are causes, beginning with a multiple of that, have each of them once: so groups
+    that are given seeds in a row do not all get the same.
+    """
     possible = [cause for cause in CAUSES.values() if cause.on_compose or not compose]
-    digest = hashlib.sha256(f"lab blind {seed}".encode()).digest()
-    return possible[int.from_bytes(digest[:8], "big") % len(possible)]
+    block, place = divmod(seed, len(possible))
+
+    def drawn(cause: Cause) -> bytes:
+        return hashlib.sha256(f"lab blind {block} {cause.id}".encode()).digest()
+
+    return sorted(possible, key=drawn)[place]

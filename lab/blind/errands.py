@@ -151,7 +151,7 @@ def computing(order: Order, inbox: Inbox, store: Server) -> None:
         while not inbox.news:
             sha256(BLOCK)
 
-    threads = [threading.Thread(target=hash_on, daemon=True) for _ in range(order["threads"])]
+    threads = [threading.Thread(target=hash_on, name="work", daemon=True) for _ in range(order["threads"])]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -22,7 +22,7 @@ from lab.blind.journal import Journal
 from lab.blind.observer import Look, Observer, readings, seen
 from lab.blind.readings import Readings, Seen
 from lab.blind.scene import EVENTS_PER_S, PROBES_PER_S, READS_PER_S, BlindStack
-from lab.errors import StackError
+from lab.errors import StackError, UsageError
 from lab.processes import ignore_interruptions
 from lab.scenario import ProbeSpec
 
@@ -62,7 +62,7 @@ class Session:
     def run(self) -> None:
         """From the start to the end; whatever happens, every process is ended. Raises `LabError`."""
         home = self.folder.parent
-        door = Door(home, self._answer)  # before anything else: two at once must not disturb each other
+        door = Door(home, self.reply)  # before anything else: two at once must not disturb each other
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self.journal = Journal(self.cause, self.folder / "notes.txt")
@@ -192,7 +192,7 @@ class Session:
             self.stack.check()
             self._ended.wait(min(0.25, left))
 
-    def _answer(self, words: dict[str, Any]) -> str:
+    def reply(self, words: dict[str, Any]) -> str:
         """What a second terminal asks. Raises `LabError`."""
         verb = words["verb"]
         if verb == "look":
@@ -212,7 +212,7 @@ class Session:
 
     def _need_begun(self) -> None:
         if not self.begun_at or len(self.observer.looks) <= self._looks_before:
-            raise StackError("the session is still starting: wait until it says where everything is.")
+            raise UsageError("the session is still starting: wait until it says where everything is.")
 
     def _users(self) -> str:
         held = list(self.observer.looks)[self._looks_before :]
