@@ -217,6 +217,7 @@ CAUSES = {
                 "figure): a noisy neighbour.",
             ),
             ("noisy-neighbour", "noisy neighbo", "noisyneighbo", "burner"),
+            on_compose=False,
         ),
         Cause(
             "nothing",

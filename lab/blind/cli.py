@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from lab.blind.causes import CAUSES, choose, find
-from lab.blind.door import ask
+from lab.blind.door import ask, home
+from lab.errors import UsageError
 
 LARGEST_SEED = 2**31
 app = typer.Typer(
@@ -16,6 +19,13 @@ app = typer.Typer(
     help="Find a hidden cause by experiment: start it in one terminal, investigate in another, then reveal.",
     rich_markup_mode=None,
 )
+STACKS = ("native", "compose")
+StackName = Annotated[
+    str,
+    typer.Option(
+        "--stack", help="native: processes of this machine. compose: the stack that `make up` started."
+    ),
+]
 Minutes = Annotated[float, typer.Option(help="End by itself after so many minutes.", min=0.1, max=24 * 60)]
 
 
@@ -25,19 +35,21 @@ def start(
         int | None,
         typer.Option(help="Which cause, reproducibly; without it a random one.", min=0, max=LARGEST_SEED),
     ] = None,
+    stack: StackName = "native",
     minutes: Minutes = 60.0,
 ) -> None:
     """Start the scene with a sealed cause, and show what users see until Ctrl-C, the reveal, or time is up."""
-    _play(None, secrets.randbelow(LARGEST_SEED) if seed is None else seed, minutes)
+    _play(None, secrets.randbelow(LARGEST_SEED) if seed is None else seed, stack, minutes)
 
 
 @app.command("open")
 def open_cause(
     cause: Annotated[str, typer.Argument(help="As `lab blind causes` lists them.", metavar="CAUSE")],
+    stack: StackName = "native",
     minutes: Minutes = 60.0,
 ) -> None:
     """Start the same scene with a cause that you choose and know: to try out what shows it, and what does not."""
-    _play(cause, 0, minutes)
+    _play(cause, 0, stack, minutes)
 
 
 @app.command()
@@ -84,15 +96,24 @@ def reveal() -> None:
 def causes() -> None:
     """List the possible answers, each in a line."""
     for cause in CAUSES.values():
-        print(f"{cause.id:<20}  {cause.line}")
+        print(f"{cause.id:<20}  {cause.line}{'' if cause.on_compose else ' (natively only)'}")
 
 
-def _play(cause: str | None, seed: int, minutes: float) -> None:
-    chosen = choose(seed) if cause is None else find(cause)
-    from lab.blind.door import home
+def _play(name: str | None, seed: int, stack: str, minutes: float) -> None:
+    if stack not in STACKS:
+        raise UsageError(f"there is no stack {stack!r}; this lab knows {', '.join(STACKS)}.")
+    compose = stack == "compose"
+    cause = choose(seed, compose) if name is None else find(name)
+    if compose and not cause.on_compose:
+        raise UsageError(
+            f"{cause.id} needs a storefront or a core of its own, which the compose stack has not: leave --stack out."
+        )
+    from lab.blind.compose import ComposeBlindStack
+    from lab.blind.scene import BlindStack, SceneStack
     from lab.blind.session import Session, new_folder
 
     def say(text: str) -> None:
         print(text, flush=True)
 
-    Session(chosen, seed, minutes, new_folder(home()), say, sealed=cause is None).run()
+    make: Callable[[Path], SceneStack] = ComposeBlindStack if compose else BlindStack
+    Session(cause, seed, minutes, new_folder(home()), say, sealed=name is None, make=make).run()

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import USAGE, LabError, StackError, UsageError
-from lab.stacks.native import ROOT
 
+ROOT = Path(__file__).resolve().parents[2]
 LONGEST_PATH = 100
 """A little less than a Unix socket's address holds on Linux (108) and macOS (104)."""
 LONGEST = 100_000

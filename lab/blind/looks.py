@@ -24,7 +24,10 @@ STATS = ("evicted_keys", "expired_keys", "keyspace_hits", "keyspace_misses", "to
 class Scene(Protocol):
     """What is looked at."""
 
-    store: Store
+    @property
+    def store(self) -> Store:
+        """The store."""
+        ...
 
     def pids(self) -> dict[str, int]:
         """Process ids by name."""
@@ -123,6 +126,8 @@ def _memory(client: Any, scene: Scene) -> str:
 
 
 def _processes(client: Any, scene: Scene) -> str:
+    if not scene.pids():
+        raise UsageError("the scene runs in containers: docker stats and docker top show their processes.")
     before = {name: _usage(pid) for name, pid in scene.pids().items()}
     began = time.monotonic()
     time.sleep(WINDOW_S)

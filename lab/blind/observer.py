@@ -30,9 +30,20 @@ PAST_CACHE = re.compile(r'^cache_requests_total\{[^}]*result="bypass"[^}]*\} (\S
 class Scene(Protocol):
     """What an observer needs of a scene."""
 
-    store: Store
-    web: Storefront
-    locust: Locust
+    @property
+    def store(self) -> Store:
+        """The observer's view of the store."""
+        ...
+
+    @property
+    def web(self) -> Storefront:
+        """The service."""
+        ...
+
+    @property
+    def locust(self) -> Locust:
+        """The load generator."""
+        ...
 
     def link_url(self) -> str:
         """The storefront's way to the store."""

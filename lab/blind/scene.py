@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from lab.blind.observer import cpu_seconds, waited_s
 from lab.blind.orders import Order
@@ -19,6 +19,8 @@ from lab.errors import StackError
 from lab.processes import Child
 from lab.scenario import Phase, Scenario
 from lab.servers import SERVERS
+from lab.service import Storefront
+from lab.stacks.base import Stack
 from lab.stacks.native import ROOT, NativeStack
 
 PROGRAMS = ("program-1", "program-2", "program-3", "program-4")
@@ -45,11 +47,50 @@ def tell(child: Child, words: dict[str, Any]) -> None:
         child.process.stdin.flush()
 
 
+class SceneStack(Stack, Protocol):
+    """What a session needs of a scene, on either stack."""
+
+    core: int | None
+
+    @property
+    def invalidator(self) -> Storefront:
+        """What carries out the storefront's own events."""
+        ...
+
+    def order(self, name: str, order: Order) -> None:
+        """Tell the link, the storefront or a program what to do from now on; who is not there hears nothing."""
+        ...
+
+    def limit_memory(self, headroom: int) -> None:
+        """Set the store's limit so much above what it holds."""
+        ...
+
+    def shown(self) -> dict[str, str]:
+        """Where everything is, by name."""
+        ...
+
+    def pids(self) -> dict[str, int]:
+        """Process ids by name, of those that run on this machine and belong to the scene."""
+        ...
+
+    def link_url(self) -> str:
+        """The storefront's way to the store."""
+        ...
+
+    def waited_s(self) -> float | None:
+        """Seconds that the store's main thread was ready to run without a core; None where nobody tells."""
+        ...
+
+    def neighbours_s(self) -> float:
+        """CPU seconds of the programs of other teams."""
+        ...
+
+
 class BlindStack(NativeStack):
     """The native stack with a link, and programs that follow orders."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
-        super().__init__(SCENARIO, SERVERS["embedded"], folder, seed)
+    def __init__(self, folder: Path) -> None:
+        super().__init__(SCENARIO, SERVERS["embedded"], folder, seed=1)
         self.link_port = 0
         self.core: int | None = None
         self._told: dict[str, Child] = {}
@@ -101,6 +142,10 @@ class BlindStack(NativeStack):
         """The store's process id."""
         assert self._store_child is not None
         return self._store_child.pid
+
+    def limit_memory(self, headroom: int) -> None:
+        """Set the store's limit so much above what it holds."""
+        self.store.limit_memory(headroom)
 
     def order(self, name: str, order: Order) -> None:
         """Tell one of the link, the storefront or the programs what to do from now on."""

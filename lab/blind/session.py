@@ -21,7 +21,7 @@ from lab.blind.errands import CHANGES, INDEX
 from lab.blind.journal import Journal
 from lab.blind.observer import Look, Observer, readings, seen
 from lab.blind.readings import Readings, Seen
-from lab.blind.scene import EVENTS_PER_S, PROBES_PER_S, READS_PER_S, BlindStack
+from lab.blind.scene import EVENTS_PER_S, PROBES_PER_S, READS_PER_S, BlindStack, SceneStack
 from lab.errors import StackError, UsageError
 from lab.processes import ignore_interruptions
 from lab.scenario import ProbeSpec
@@ -43,7 +43,14 @@ class Session:
     """See the module. `sealed` is False for an exercise whose cause is known."""
 
     def __init__(
-        self, cause: Cause, seed: int, minutes: float, folder: Path, say: Say, sealed: bool = True
+        self,
+        cause: Cause,
+        seed: int,
+        minutes: float,
+        folder: Path,
+        say: Say,
+        sealed: bool = True,
+        make: Callable[[Path], SceneStack] = BlindStack,
     ) -> None:
         self.cause = cause
         self.seed = seed
@@ -52,6 +59,7 @@ class Session:
         self.healthy = Seen(0.0, 0.0, 0.0)
         self.begun_at = 0.0
         self.page: Path | None = None
+        self._make = make
         self._minutes = minutes
         self._say = say
         self._strength = 1.0
@@ -66,7 +74,7 @@ class Session:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self.journal = Journal(self.cause, self.folder / "notes.txt")
-            self.stack = BlindStack(self.folder, seed=1)
+            self.stack = self._make(self.folder)
             try:
                 self._play()
             finally:
@@ -124,9 +132,8 @@ class Session:
             if time.monotonic() > end:
                 raise StackError("the programs beside the storefront do not get to work. Try again.")
             time.sleep(0.05)
-        limit = int(client.info("memory")["used_memory"]) + plan.HEADROOM_MB * 1_000_000
         client.close()
-        stack.store.configure({"maxmemory": str(limit), "maxmemory-policy": "allkeys-lru"})
+        stack.limit_memory(plan.HEADROOM_MB * 1_000_000)
         stack.store.configure_slowlog(self.measured.slow_us)
 
     def _change_prices(self) -> None:
