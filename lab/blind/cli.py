@@ -33,7 +33,11 @@ Minutes = Annotated[float, typer.Option(help="End by itself after so many minute
 def start(
     seed: Annotated[
         int | None,
-        typer.Option(help="Which cause, reproducibly; without it a random one.", min=0, max=LARGEST_SEED),
+        typer.Option(
+            help="Which cause, reproducibly (and so no secret to who looks it up); without it a random one.",
+            min=0,
+            max=LARGEST_SEED,
+        ),
     ] = None,
     stack: StackName = "native",
     minutes: Minutes = 60.0,
@@ -55,7 +59,8 @@ def open_cause(
 @app.command()
 def look(
     what: Annotated[
-        str, typer.Argument(help="users, slowlog, commands, clients, memory or processes.", metavar="WHAT")
+        str,
+        typer.Argument(help="users, slowlog, commands, clients, memory, ping or processes.", metavar="WHAT"),
     ] = "users",
 ) -> None:
     """Take a raw reading of the running session, as redis-cli, ps and top would: nothing is interpreted."""

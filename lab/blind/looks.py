@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import psutil
 import redis
 
-from lab.blind.observer import waited_s
+from lab.blind.observer import PINGS, pings_ms, waited_s
 from lab.errors import StackError, UsageError
 from lab.store import Store
 
@@ -31,6 +31,10 @@ class Scene(Protocol):
 
     def pids(self) -> dict[str, int]:
         """Process ids by name."""
+        ...
+
+    def link_url(self) -> str:
+        """The storefront's way to the store."""
         ...
 
 
@@ -125,6 +129,17 @@ def _memory(client: Any, scene: Scene) -> str:
     )
 
 
+def _ping(client: Any, scene: Scene) -> str:
+    rows = []
+    ways = {"to the store": scene.store.url, "through the storefront's link": scene.link_url()}
+    for name, url in ways.items():
+        taken = pings_ms(url)
+        rows.append((name, url, *(f"{each:.2f}" for each in (taken[0], taken[len(taken) // 2], taken[-1]))))
+    return f"PING {PINGS} times, one after the other, on a connection of its own:\n" + _table(
+        ("way", "address", "least ms", "median ms", "most ms"), rows
+    )
+
+
 def _processes(client: Any, scene: Scene) -> str:
     if not scene.pids():
         raise UsageError("the scene runs in containers: docker stats and docker top show their processes.")
@@ -161,5 +176,6 @@ KINDS: dict[str, Callable[[Any, Scene], str]] = {
     "commands": _commands,
     "clients": _clients,
     "memory": _memory,
+    "ping": _ping,
     "processes": _processes,
 }

@@ -180,7 +180,15 @@ def _client(url: str) -> Any:
 
 
 def _ping_ms(url: str) -> float:
-    """Median of some PINGs on a connection of their own."""
+    """Median of some PINGs on a connection of their own; infinite where there is no answer."""
+    try:
+        return pings_ms(url)[PINGS // 2]
+    except redis.RedisError:
+        return float("inf")
+
+
+def pings_ms(url: str) -> list[float]:
+    """Round trips of some PINGs on a connection of their own, ascending. Raises `redis.RedisError`."""
     client, taken = _client(url), []
     try:
         client.ping()
@@ -188,11 +196,9 @@ def _ping_ms(url: str) -> float:
             began = time.perf_counter()
             client.ping()
             taken.append((time.perf_counter() - began) * 1000)
-    except redis.RedisError:
-        return float("inf")
     finally:
         client.close()
-    return sorted(taken)[PINGS // 2]
+    return sorted(taken)
 
 
 def seen(looks: list[Look]) -> Seen:

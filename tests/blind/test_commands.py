@@ -88,7 +88,7 @@ def test_a_session_from_start_to_reveal(home: Path) -> None:
         assert "a blind session runs already" in second.err
         for what, words in {
             "users": "p99 of a page", "slowlog": "SLOWLOG LEN", "commands": "calls/s", "clients": "CLIENT LIST",
-            "memory": "used_memory", "processes": "program-4",
+            "memory": "used_memory", "ping": "through the storefront's link", "processes": "program-4",
         }.items():  # fmt: skip
             assert words in blind(home, "look", what).out
         assert "users, slowlog" in blind(home, "look", "dice").err

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import socket
 import stat
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import redis
 
@@ -17,7 +19,11 @@ from lab.blind import door, front, plan
 from lab.blind.causes import CAUSES, choose, find
 from lab.blind.journal import HINT_COSTS, WRONG_COSTS, Journal
 from lab.blind.readings import Readings, Seen, Spent
+from lab.blind.scene import tell
 from lab.errors import UsageError
+from lab.processes import Child
+from lab.stacks.native import ROOT
+from tests.app.servicekit import eventually
 
 MEASURED = plan.Measured(ping_us=50.0, key_us=0.3, keys=200_000, core=1, cores=2, healthy=Seen(5.0, 1.0, 0.3))
 BECAUSE = "a ping through the link took 40 ms"
@@ -210,6 +216,26 @@ def test_the_search_finds_a_name_in_any_spelling(leak: str) -> None:
     clean = {"arguments": "python -m lab.blind.worker", "settings": json.dumps({"strategy": "index"})}
     assert leaks(clean) == []
     assert len(leaks(clean | {"environment": f"x {leak} y"})) == 1
+
+
+def test_what_a_program_is_told_shows_neither_in_arguments_nor_environment(tmp_path: Path) -> None:
+    """A program's instruction, environment included, reaches it, and the system shows nothing of it."""
+    child = Child(
+        "program", [sys.executable, "-m", "lab.blind.worker"], tmp_path / "log", cwd=ROOT, leash=True
+    )
+    try:
+        told = {"PROBE_URL": "redis://127.0.0.1:1", "TOLD": "a-secret"}
+        tell(child, {"module": "lab.blind.errands", "arguments": ["a-secret"], "env": told})
+        tell(child, {"kind": "rest", "note": "a-secret"})
+        process = psutil.Process(child.pid)
+        eventually(lambda: process.num_threads() > 1)  # it listens for orders: it has its address
+        assert child.alive(), child.last_words()
+        assert "a-secret" not in " ".join(process.cmdline())
+        assert "a-secret" not in repr(process.environ())
+        child.hush()
+        assert child.exit_code() == 0, child.last_words()
+    finally:
+        child.stop()
 
 
 class Line:
