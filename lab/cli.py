@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 
 from lab import errors, scenarios, terminal
+from lab.blind.cli import app as blind
 from lab.cold.command import record, replay
 from lab.errors import LabError, UsageError
 from lab.explain.command import explain
@@ -31,6 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.add_typer(blind)
 
 _HEARD: set[signal.Signals] = set()
 """Interruptions that somebody may send: not those that were ignored when the lab was started."""

@@ -217,6 +217,14 @@ class Store:
         for name, value in settings.items():
             self._ask(f"CONFIG SET {name}", self._client.config_set, name, value)
 
+    def limit_memory(self, headroom: int) -> Callable[[], None]:
+        """Let the server hold so many bytes more than now, and evict beyond; returns what undoes it."""
+        names = ("maxmemory", "maxmemory-policy")
+        before = {name: str(self._ask("CONFIG GET", self._client.config_get, name)[name]) for name in names}
+        used = int(self._ask("INFO", self._client.info, "memory")["used_memory"])
+        self.configure({"maxmemory": str(used + headroom), "maxmemory-policy": "allkeys-lru"})
+        return lambda: self.configure(before)
+
     def configure_slowlog(self, threshold_us: int, length: int = 512) -> None:
         """Set threshold and length. What the log holds stays."""
         self._ask("CONFIG SET", self._client.config_set, "slowlog-log-slower-than", threshold_us)

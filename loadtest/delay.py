@@ -29,18 +29,25 @@ LONGEST_MS = 1_000.0
 Held = SimpleQueue[tuple[float, bytes]]
 
 
-def relay(server: Server, half_s: float) -> int:
+class Delay:
+    """How long bytes are held each way, in s; a change holds for all that comes from then on."""
+
+    def __init__(self, half_s: float) -> None:
+        self.half_s = half_s
+
+
+def relay(server: Server, delay: Delay) -> int:
     """Listen on a free port of 127.0.0.1 and relay each connection to the server, in threads; the port.
 
     Threads inherit the timer slack of the one that calls this (`become_quiet`).
     """
     listener = socket.create_server(("127.0.0.1", 0))
-    threading.Thread(target=_accept, args=(listener, server, half_s), daemon=True).start()
+    threading.Thread(target=_accept, args=(listener, server, delay), daemon=True).start()
     port: int = listener.getsockname()[1]
     return port
 
 
-def _accept(listener: socket.socket, server: Server, half_s: float) -> None:
+def _accept(listener: socket.socket, server: Server, delay: Delay) -> None:
     while True:
         near, _ = listener.accept()
         try:
@@ -51,11 +58,11 @@ def _accept(listener: socket.socket, server: Server, half_s: float) -> None:
         for source, sink in ((near, far), (far, near)):
             source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             held: Held = SimpleQueue()
-            threading.Thread(target=_take, args=(source, held, half_s), daemon=True).start()
+            threading.Thread(target=_take, args=(source, held, delay), daemon=True).start()
             threading.Thread(target=_give, args=(held, sink), daemon=True).start()
 
 
-def _take(source: socket.socket, held: Held, half_s: float) -> None:
+def _take(source: socket.socket, held: Held, delay: Delay) -> None:
     """Note of all that comes when it is due at the other end; nothing (b"") ends the stream."""
     data = b"."
     while data:
@@ -63,7 +70,7 @@ def _take(source: socket.socket, held: Held, half_s: float) -> None:
             data = source.recv(READ_BYTES)
         except OSError:
             data = b""
-        held.put((time.monotonic() + half_s, data))
+        held.put((time.monotonic() + delay.half_s, data))
 
 
 def _give(held: Held, sink: socket.socket) -> None:
@@ -96,7 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
         threading.Thread(target=stop_with_stdin, args=(ended.set,), name="leash", daemon=True).start()
     become_quiet()
     with contextlib.suppress(BrokenPipeError):
-        print(json.dumps({"port": relay(options.url, options.rtt_ms / 2000)}), flush=True)
+        print(json.dumps({"port": relay(options.url, Delay(options.rtt_ms / 2000))}), flush=True)
     ended.wait()
     return 0
 

@@ -56,14 +56,25 @@ def tree(folder: Path) -> list[str]:
 
 
 class Running:
-    """A `lab run` that goes on in the background. Use as a context manager: nothing of it survives the block."""
+    """A `lab run` that goes on in the background. Use as a context manager: nothing of it survives the block.
 
-    def __init__(self, *arguments: str, cwd: Path, limit: Callable[[], None] | None = None) -> None:
+    With another `verb` another command than `run`; `environment` are variables of its own.
+    """
+
+    def __init__(
+        self,
+        *arguments: str,
+        cwd: Path,
+        limit: Callable[[], None] | None = None,
+        verb: str = "run",
+        **environment: str,
+    ) -> None:
         self._out, self._err = cwd / "stdout.txt", cwd / "stderr.txt"
         with self._out.open("w") as out, self._err.open("w") as err:
             self.process = subprocess.Popen(
-                [str(LAB), "run", *arguments],
+                [str(LAB), verb, *arguments],
                 cwd=cwd,
+                env={**os.environ, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,

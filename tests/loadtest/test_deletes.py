@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from loadtest.delay import relay
+from loadtest.delay import Delay, relay
 from loadtest.wire import Server as Address
 
 PATIENCE = 60.0
@@ -108,7 +108,7 @@ def test_a_relay_delays_and_keeps_order_and_amount(server: Any) -> None:
         connection.close()
 
     threading.Thread(target=answer, daemon=True).start()
-    port = relay(Address("127.0.0.1", echo.getsockname()[1]), 0.03)
+    port = relay(Address("127.0.0.1", echo.getsockname()[1]), Delay(0.03))
     sent = bytes(range(251)) * 12_000
     with socket.create_connection(("127.0.0.1", port), PATIENCE) as line:
         began = time.monotonic()
@@ -124,7 +124,7 @@ def test_a_relay_delays_and_keeps_order_and_amount(server: Any) -> None:
 
 def test_a_relay_to_nowhere_closes_the_connection(unused_port: int) -> None:
     """Whoever connects is told by the end of the stream, and the next one too."""
-    port = relay(Address("127.0.0.1", unused_port), 0.0)
+    port = relay(Address("127.0.0.1", unused_port), Delay(0.0))
     for _ in range(2):
         with socket.create_connection(("127.0.0.1", port), PATIENCE) as line:
             assert line.recv(1) == b""

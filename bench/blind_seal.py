@@ -1,0 +1,96 @@
+"""Searches everything that a participant of a blind session can read for a name of its cause.
+
+What is read: arguments, environments and thread names of all processes, every endpoint of the storefront and
+its helpers, every file of the session (the database too), what was printed, and what the session answers. What the
+store itself says of its commands is behaviour, and is what a participant is to read.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import psutil
+
+from lab.blind.causes import CAUSES
+from lab.blind.session import Session
+from lab.service import Http
+
+Sources = dict[str, str]
+"""Where it stands → what stands there."""
+
+ENDPOINTS = ("/metrics", "/settings/invalidation", "/settings/warming", "/readyz", "/load")
+ANSWERS = ("users", "processes")
+
+
+def _processes(session: Session) -> list[tuple[str, psutil.Process]]:
+    """Every process of the scene, and its children, by name."""
+    found = []
+    for name, pid in session.stack.pids().items():
+        process = psutil.Process(pid)
+        found += [(name, each) for each in (process, *process.children(recursive=True))]
+    return found
+
+
+def _threads(process: psutil.Process) -> list[str]:
+    """Names of its threads, where the system has them in files."""
+    tasks = Path(f"/proc/{process.pid}/task")
+    return [path.read_text().strip() for path in tasks.glob("*/comm")] if tasks.is_dir() else []
+
+
+def gather(session: Session, said: list[str]) -> Sources:
+    """All of it, of a running session; `said` is what it printed."""
+    sources = {"printed": "\n".join(said)}
+    for name, process in _processes(session):
+        sources[f"arguments of {name} {process.pid}"] = " ".join([process.name(), *process.cmdline()])
+        sources[f"environment of {name} {process.pid}"] = repr(process.environ())
+        sources[f"threads of {name} {process.pid}"] = " ".join(_threads(process))
+    stack = session.stack
+    for client in (stack.web, stack.invalidator, stack.locust):
+        for path in ENDPOINTS:
+            sources[f"{client.name} {path}"] = _page(client, path)
+    for file in sorted(session.folder.rglob("*")):
+        where = str(file.relative_to(session.folder.parent))
+        held = file.read_bytes().decode("latin-1") if file.is_file() else ""
+        sources[f"file {where}"] = f"{where}\n{held}"
+    for what in ANSWERS:
+        sources[f"look {what}"] = session.reply({"verb": "look", "what": what})
+    return sources
+
+
+def _page(client: Http, path: str) -> str:
+    return client.text(path) if client.ready(path) else ""
+
+
+def leaks(sources: Sources) -> list[str]:
+    """Where any cause's name stands, in any spelling; nothing where the session is sealed."""
+    names = [word for cause in CAUSES.values() for word in cause.words]
+    pattern = re.compile("|".join(re.escape(name).replace(r"\-", "[-_ ]?") for name in names), re.IGNORECASE)
+    return [
+        f"{where}: {found.group(0)!r}" for where, text in sources.items() for found in pattern.finditer(text)
+    ]
+
+
+def outline(session: Session) -> dict[str, list[str]]:
+    """What must be the same whatever the cause: processes, arguments, environments, files, names of metrics.
+
+    Without what differs from one start to the next of the same cause: numbers (ports, ids) and the session's folder.
+    """
+    folder = str(session.folder)
+    processes = set()
+    for name, process in _processes(session):
+        variables = sorted(f"{key}={value}" for key, value in process.environ().items())
+        processes.add(f"{name}: {' '.join(process.cmdline())} [{' '.join(variables)}]")
+    files = {str(path.relative_to(session.folder)) for path in session.folder.rglob("*")}
+    metrics = {
+        line.split()[2]
+        for client in (session.stack.web, session.stack.invalidator)
+        for line in client.text("/metrics").splitlines()
+        if line.startswith("# TYPE")
+    }
+    settings = [_page(session.stack.web, "/settings/invalidation")]
+    parts = {"processes": processes, "files": files, "metrics": metrics, "settings": settings}
+    return {
+        part: sorted(re.sub(r"\d+", "N", text.replace(folder, "FOLDER")) for text in texts)
+        for part, texts in parts.items()
+    }

@@ -1,0 +1,35 @@
+"""A blind session that takes readings in place of a participant: for tests, and for `bench.blind_seeds`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from lab.blind.causes import Cause
+from lab.blind.readings import Readings
+from lab.blind.session import Session
+
+
+class Trial(Session):
+    """Watches for so many looks after the start, has `inspect` look around, and ends without a reveal."""
+
+    def __init__(
+        self, cause: Cause, folder: Path, looks: int = 1, inspect: Callable[[Trial], None] = lambda _: None
+    ) -> None:
+        self.said: list[str] = []
+        super().__init__(cause, 0, 60.0, folder, self.said.append)
+        self._inspect = inspect
+        self._more = looks
+        self.taken: Readings | None = None
+
+    def _watch(self) -> None:
+        for _ in range(self._more):
+            self._wait(5.0)
+            self.observer.look()
+        self._inspect(self)
+        self.taken = self.readings()
+
+    def outcome(self) -> Readings:
+        """What was measured since the cause began."""
+        assert self.taken is not None, "the trial did not run"
+        return self.taken

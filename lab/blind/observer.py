@@ -1,0 +1,261 @@
+"""Takes readings of a scene: a look every few seconds, and what lies between any two of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import redis
+
+from lab.blind.errands import CHANGES
+from lab.blind.readings import Readings, Seen, Spent
+from lab.processes import tree_seconds
+from lab.service import Locust, Storefront
+from lab.stacks.base import Probe
+from lab.store import Store
+from loadtest.record import new_histogram
+
+SAMPLE_S = 0.1
+PINGS = 9
+KEPT_LOOKS = 10_000
+PAST_CACHE = re.compile(r'^cache_requests_total\{[^}]*result="bypass"[^}]*\} (\S+)', re.M)
+
+
+class Scene(Protocol):
+    """What an observer needs of a scene."""
+
+    @property
+    def store(self) -> Store:
+        """The observer's view of the store."""
+        ...
+
+    @property
+    def web(self) -> Storefront:
+        """The service."""
+        ...
+
+    @property
+    def locust(self) -> Locust:
+        """The load generator."""
+        ...
+
+    def link_url(self) -> str:
+        """The storefront's way to the store."""
+        ...
+
+    def waited_s(self) -> float | None:
+        """Seconds that the store's main thread was ready to run without a core; None where nobody tells."""
+        ...
+
+    def neighbours_s(self) -> float:
+        """CPU seconds of the programs of other teams."""
+        ...
+
+
+@dataclass(frozen=True)
+class Look:
+    """Counters at one moment (`at`: monotonic seconds), and figures of the time since the look before."""
+
+    at: float
+    counters: dict[str, tuple[float, float]]
+    busy_s: float
+    waited_s: float | None
+    neighbours_s: float
+    evicted: float
+    past_cache: float
+    keys: int
+    page_ms: float
+    oldest_s: float
+    memory: float
+    link_ms: float
+    direct_ms: float
+    gets: Any
+    slow: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def get_ms(self) -> float:
+        """p99 of the probe's GETs since the look before."""
+        return p99(self.gets)
+
+
+def p99(histogram: Any) -> float:
+    """In ms, of a histogram of µs."""
+    return float(histogram.get_value_at_percentile(99)) / 1000 if histogram.total_count else 0.0
+
+
+@dataclass
+class _Since:
+    """What is gathered between two looks."""
+
+    gets: Any = field(default_factory=new_histogram)
+    oldest_s: float = 0.0
+    memory: float = 0.0
+
+
+class Observer:
+    """Gathers in threads of its own; `look` closes a stretch."""
+
+    def __init__(self, scene: Scene, probe: Probe) -> None:
+        self._scene = scene
+        self._lock = threading.Lock()
+        self._since = _Since()
+        self._client: Any = _client(scene.store.url)
+        self._seen_slow: set[str] = {entry[0] for entry in scene.store.slowlog()}
+        self.looks: deque[Look] = deque(maxlen=KEPT_LOOKS)
+        self._ended = threading.Event()
+        threading.Thread(target=self._hear, args=(probe,), daemon=True).start()
+        threading.Thread(target=self._sample, daemon=True).start()
+
+    def _hear(self, probe: Probe) -> None:
+        for line in probe.lines():
+            text = json.loads(line)["intended"]
+            with self._lock:
+                self._since.gets.decode_and_add(text)
+
+    def _sample(self) -> None:
+        client = _client(self._scene.store.url)
+        while not self._ended.wait(SAMPLE_S):
+            try:
+                pipe = client.pipeline(transaction=False)
+                pipe.lindex(CHANGES, 0)
+                pipe.info("memory")
+                oldest, memory = pipe.execute()
+            except (redis.RedisError, ValueError):
+                continue
+            age = time.time() - float(oldest) if oldest else 0.0
+            share = memory["used_memory"] / memory["maxmemory"] if memory.get("maxmemory") else 0.0
+            with self._lock:
+                self._since.oldest_s = max(self._since.oldest_s, age)
+                self._since.memory = max(self._since.memory, share)
+
+    def look(self) -> Look:
+        """Close the stretch since the last look. Raises `StackError` where something does not answer."""
+        scene = self._scene
+        tallies = scene.locust.tallies()
+        scene.locust.reset()
+        snapshot = scene.store.snapshot()
+        slow = self._new_slow()
+        past = PAST_CACHE.search(scene.web.text("/metrics"))
+        link_ms, direct_ms = _ping_ms(scene.link_url()), _ping_ms(scene.store.url)
+        with self._lock:
+            since, self._since = self._since, _Since()
+        look = Look(
+            at=time.monotonic(),
+            counters=snapshot.commands,
+            busy_s=snapshot.main_thread_s or 0.0,
+            waited_s=scene.waited_s(),
+            neighbours_s=scene.neighbours_s(),
+            evicted=float(self._client.info("stats")["evicted_keys"]),
+            past_cache=float(past.group(1)) if past else 0.0,
+            keys=snapshot.keys,
+            page_ms=tallies["reads"]["p99_ms"] or 0.0,
+            oldest_s=since.oldest_s,
+            memory=since.memory,
+            link_ms=link_ms,
+            direct_ms=direct_ms,
+            gets=since.gets,
+            slow=slow,
+        )
+        self.looks.append(look)
+        return look
+
+    def _new_slow(self) -> tuple[tuple[str, int], ...]:
+        entries = [entry for entry in self._scene.store.slowlog() if entry[0] not in self._seen_slow]
+        self._seen_slow.update(entry[0] for entry in entries)
+        return tuple((name, duration) for _, _, name, duration in entries)
+
+    def close(self) -> None:
+        """Stop gathering."""
+        self._ended.set()
+
+
+def _client(url: str) -> Any:
+    return redis.Redis.from_url(url, protocol=2, driver_info=None, socket_timeout=30, decode_responses=True)
+
+
+def _ping_ms(url: str) -> float:
+    """Median of some PINGs on a connection of their own; infinite where there is no answer."""
+    try:
+        return pings_ms(url)[PINGS // 2]
+    except redis.RedisError:
+        return float("inf")
+
+
+def pings_ms(url: str) -> list[float]:
+    """Round trips of some PINGs on a connection of their own, ascending. Raises `redis.RedisError`."""
+    client, taken = _client(url), []
+    try:
+        client.ping()
+        for _ in range(PINGS):
+            began = time.perf_counter()
+            client.ping()
+            taken.append((time.perf_counter() - began) * 1000)
+    finally:
+        client.close()
+    return sorted(taken)
+
+
+def seen(looks: list[Look]) -> Seen:
+    """What users saw over these looks: the median of the page's p99s, p99 of all GETs, and the oldest change."""
+    gets = new_histogram()
+    for look in looks:
+        gets.add(look.gets)
+    pages = sorted(look.page_ms for look in looks)
+    return Seen(pages[len(pages) // 2], p99(gets), max(look.oldest_s for look in looks))
+
+
+def readings(before: Look, looks: list[Look], healthy: Seen, cores: int) -> Readings:
+    """What happened from one look to the last of those that followed it."""
+    last = looks[-1]
+    seconds = last.at - before.at
+    commands = {}
+    for name, (calls, usec) in last.counters.items():
+        were, spent = before.counters.get(name, (0.0, 0.0))
+        if calls > were:
+            commands[name] = Spent(
+                (calls - were) / seconds, (usec - spent) / 1e6 / seconds, (usec - spent) / (calls - were)
+            )
+    slow: dict[str, tuple[int, float]] = {}
+    for name, duration in (entry for look in looks for entry in look.slow):
+        count, longest = slow.get(name, (0, 0.0))
+        slow[name] = count + 1, max(longest, duration / 1000)
+    waited = None
+    if last.waited_s is not None and before.waited_s is not None:
+        waited = (last.waited_s - before.waited_s) / seconds
+    middle = len(looks) // 2
+    return Readings(
+        seconds=seconds,
+        seen=seen(looks),
+        healthy=healthy,
+        busy=(last.busy_s - before.busy_s) / seconds,
+        waited=waited,
+        neighbours=(last.neighbours_s - before.neighbours_s) / seconds,
+        cores=cores,
+        evicted_per_s=(last.evicted - before.evicted) / seconds,
+        memory=max(look.memory for look in looks),
+        link_ms=sorted(look.link_ms for look in looks)[middle],
+        direct_ms=sorted(look.direct_ms for look in looks)[middle],
+        past_cache_per_s=(last.past_cache - before.past_cache) / seconds,
+        keys=last.keys,
+        commands=commands,
+        slow=slow,
+    )
+
+
+def waited_s(pid: int) -> float | None:
+    """Seconds that a process's first thread was ready to run without a core (Linux), else None."""
+    try:  # proc(5): time on a core, time waiting for one (both ns), and times it was put on one
+        return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def cpu_seconds(pids: list[int]) -> float:
+    """CPU seconds of some processes and their children together."""
+    return sum(tree_seconds(pid) for pid in pids)

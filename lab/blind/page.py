@@ -1,0 +1,98 @@
+"""The page to keep: what it was, what showed it, what looks like it, the notes, the score. One file, opens offline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from math import log10
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+
+from lab.blind.causes import CAUSES
+from lab.blind.journal import FULL, HINT_COSTS, WRONG_COSTS
+
+if TYPE_CHECKING:
+    from lab.blind.session import Session
+
+HERE = Path(__file__).parent
+STYLE = HERE.parent / "report" / "page.css"
+WIDTH, HEIGHT, LEFT, BOTTOM, NAMES = 1000, 260, 70, 40, 190
+TOP_COMMANDS = 6
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve in the page's plot."""
+
+    name: str
+    points: str
+    dash: str
+    end: float
+
+
+def write(session: Session, path: Path) -> Path:
+    """Write the page of a session; its path."""
+    cause, journal, now = session.cause, session.journal, session.readings()
+    others = [(CAUSES[other], how, CAUSES[other].evidence(now)) for other, how in cause.alike.items()]
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    spent = sorted(now.commands.items(), key=lambda item: -item[1].share)[:TOP_COMMANDS]
+    text = environment.get_template("page.html.j2").render(
+        style=STYLE.read_text(),
+        session=session,
+        cause=cause,
+        finding=cause.evidence(now),
+        others=others,
+        now=now,
+        healthy=session.healthy,
+        journal=journal,
+        full=FULL,
+        hints_cost=sum(HINT_COSTS[: journal.hints]),
+        wrong_cost=WRONG_COSTS * len(journal.wrong),
+        began=datetime.fromtimestamp(session.begun_at).strftime("%d %B %Y, %H:%M"),
+        clock=lambda at: datetime.fromtimestamp(at).strftime("%H:%M:%S"),
+        spent=spent,
+        plot=plot(session),
+    )
+    path.write_text(text)
+    return path
+
+
+def plot(session: Session) -> dict[str, Any]:
+    """p99 of a page and of a GET over the session, on a logarithmic scale: two curves, told apart by dash and name."""
+    held = [(at, look.page_ms, look.get_ms) for at, look in session.looks_since()]
+    first, last = held[0][0], max(held[-1][0], held[0][0] + 1)
+    values = [value for _, *both in held for value in both if value > 0] or [1.0]
+    low, high = 0.1, 1.0
+    while high < max(values):
+        high *= 10
+    while low * 10 < min(values):
+        low *= 10
+    steps = []
+    tick = low
+    while tick <= high * 1.001:
+        steps.append((_y(tick, low, high), f"{tick:g} ms" if tick < 1000 else f"{tick / 1000:g} s"))
+        tick *= 10
+
+    def across(at: float) -> float:
+        return LEFT + (at - first) / (last - first) * (WIDTH - LEFT - NAMES)
+
+    lines = []
+    for name, dash, column in (("a page", "", 1), ("a bystander's GET", "7 5", 2)):
+        points = [f"{across(row[0]):.1f},{_y(max(row[column], low), low, high):.1f}" for row in held]
+        lines.append(Line(name, " ".join(points), dash, float(points[-1].split(",")[1])))
+    if abs(lines[0].end - lines[1].end) < 18:  # names must not cover each other
+        lines[1] = Line(lines[1].name, lines[1].points, lines[1].dash, lines[0].end + 20)
+    return {"lines": lines, "steps": steps, "begun": across(0.0), "seconds": last - max(0.0, first)}
+
+
+def _y(value: float, low: float, high: float) -> float:
+    share = (log10(value) - log10(low)) / (log10(high) - log10(low))
+    return HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - 16)

@@ -1,0 +1,88 @@
+"""What can be measured of the scene from outside, over one stretch of time: the raw material of every evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+TIMES_HEALTHY = 3.0
+"""So many times the healthy value, measured in the same scene before the cause began, is a symptom."""
+LEAST_PAGE_MS, LEAST_GET_MS, LEAST_OLDEST_S = 25.0, 5.0, 2.0
+"""And at least so much: a p99 of two milliseconds that becomes six is nothing that users would complain of."""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one command cost the server: calls a second, share of its main thread, µs a call in the mean."""
+
+    per_s: float
+    share: float
+    mean_us: float
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What users see: p99 of a page and of a bystander's GET (ms), and the age of the oldest pending change (s)."""
+
+    page_ms: float
+    get_ms: float
+    oldest_s: float
+
+
+@dataclass(frozen=True)
+class Readings:
+    """One stretch of `seconds`; `healthy` is what users saw before the cause began.
+
+    `busy` is the share of the store's main thread, `waited` the share of the time it was ready to run and did not get
+    a core (None where the system does not tell), `neighbours` the cores that programs of other teams used.
+    `slow` holds, by command, how many entries the slow log got and the longest (ms). `memory` is the largest share of
+    maxmemory in use, `link_ms` and `direct_ms` are medians of a PING through the storefront's link and past it,
+    `past_cache_per_s` pages for which the storefront did not get to its cache.
+    """
+
+    seconds: float
+    seen: Seen
+    healthy: Seen
+    busy: float
+    waited: float | None
+    neighbours: float
+    cores: int
+    evicted_per_s: float
+    memory: float
+    link_ms: float
+    direct_ms: float
+    past_cache_per_s: float
+    keys: int
+    commands: dict[str, Spent] = field(default_factory=dict)
+    slow: dict[str, tuple[int, float]] = field(default_factory=dict)
+
+    def spent(self, command: str) -> Spent:
+        """What a command cost; nothing where it was not called."""
+        return self.commands.get(command, Spent(0.0, 0.0, 0.0))
+
+    @property
+    def slow_pages(self) -> bool:
+        """Whether pages are plainly slower than when all was well."""
+        return self.seen.page_ms >= max(TIMES_HEALTHY * self.healthy.page_ms, LEAST_PAGE_MS)
+
+    @property
+    def slow_gets(self) -> bool:
+        """Whether a bystander's GETs are."""
+        return self.seen.get_ms >= max(TIMES_HEALTHY * self.healthy.get_ms, LEAST_GET_MS)
+
+    @property
+    def stale(self) -> bool:
+        """Whether changes wait plainly longer."""
+        return self.seen.oldest_s >= max(TIMES_HEALTHY * self.healthy.oldest_s, LEAST_OLDEST_S)
+
+    @property
+    def symptom(self) -> bool:
+        """Whether users have something to complain of."""
+        return self.slow_pages or self.slow_gets or self.stale
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Whether the evidence of a cause is in the readings, and the figures that say so."""
+
+    found: bool
+    text: str

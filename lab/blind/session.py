@@ -1,0 +1,262 @@
+"""One blind session: brings the scene up, lets all be well, begins the cause, shows what users see."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from lab.blind import looks, plan
+from lab.blind.causes import Cause
+from lab.blind.door import Door
+from lab.blind.errands import CHANGES, INDEX
+from lab.blind.journal import Journal
+from lab.blind.observer import Look, Observer, readings, seen
+from lab.blind.readings import Readings, Seen
+from lab.blind.scene import EVENTS_PER_S, PROBES_PER_S, READS_PER_S, BlindStack, SceneStack
+from lab.errors import StackError, UsageError
+from lab.processes import ignore_interruptions
+from lab.scenario import ProbeSpec
+
+COMPLAINT = (
+    "Since this morning users complain: the shop is slow, and prices that were changed long ago still show as they "
+    "were. Nothing was released, says everybody."
+)
+POPULATION = plan.KEYS // 20
+LULL_S, HEALTHY_S, SETTLE_S, TICK_S = 1.0, 5.0, 5.0, 5.0
+STRONGER = 2.0
+FILL_S = 60.0
+REVEALED_LOOKS = 12
+"""Of the latest, of which the reveal tells."""
+Say = Callable[[str], None]
+
+
+class Session:
+    """See the module. `sealed` is False for an exercise whose cause is known."""
+
+    def __init__(
+        self,
+        cause: Cause,
+        seed: int,
+        minutes: float,
+        folder: Path,
+        say: Say,
+        sealed: bool = True,
+        make: Callable[[Path], SceneStack] = BlindStack,
+    ) -> None:
+        self.cause = cause
+        self.seed = seed
+        self.sealed = sealed
+        self.folder = folder
+        self.healthy = Seen(0.0, 0.0, 0.0)
+        self.begun_at = 0.0
+        self.page: Path | None = None
+        self._make = make
+        self._minutes = minutes
+        self._say = say
+        self._strength = 1.0
+        self._ended = threading.Event()
+        self._turn = threading.Lock()
+        self._looks_before = 0
+
+    def run(self) -> None:
+        """From the start to the end; whatever happens, every process is ended. Raises `LabError`."""
+        home = self.folder.parent
+        door = Door(home, self.reply)  # before anything else: two at once must not disturb each other
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.journal = Journal(self.cause, self.folder / "notes.txt")
+            self.stack = self._make(self.folder)
+            try:
+                self._play()
+            finally:
+                ignore_interruptions()
+                self._ended.set()
+                self.stack.down()
+                shutil.rmtree(self.folder / "state", ignore_errors=True)
+        finally:
+            door.close()
+
+    def _play(self) -> None:
+        stack = self.stack
+        stack.up(self._say)
+        self._say(f"filling {plan.KEYS:,} entries")
+        self.measured = self._measure()
+        self._set_store_up()
+        self._say("measuring a healthy shop")
+        probe = stack.start_probe(ProbeSpec("main"), PROBES_PER_S)
+        self.observer = Observer(stack, probe)
+        stack.locust.load(READS_PER_S, EVENTS_PER_S, POPULATION)
+        threading.Thread(target=self._change_prices, daemon=True).start()
+        self._wait(LULL_S)
+        self.observer.look()
+        self._wait(HEALTHY_S)
+        self.healthy = seen([self.observer.look()])
+        self.measured = replace(self.measured, healthy=self.healthy)
+        self._begin()
+        self._announce()
+        self._watch()
+        self.observer.close()
+
+    def _measure(self) -> plan.Measured:
+        stack = self.stack
+        stack.web.warm(plan.KEYS, restart=False, seconds=FILL_S, check=stack.check)
+        keys = stack.store.snapshot().keys
+        pings = sorted(stack.store.ping_us())
+        walk_us = stack.store.scan_cost_us(plan.PATTERN, 1000, 0.3)
+        return plan.Measured(
+            ping_us=pings[len(pings) // 2],
+            key_us=walk_us / keys,
+            keys=keys,
+            core=stack.core,
+            cores=os.cpu_count() or 1,
+        )
+
+    def _set_store_up(self) -> None:
+        """Everybody's first orders, and the store's settings: the same for every cause."""
+        stack = self.stack
+        for name, order in plan.WELL.items():
+            stack.order(name, order)
+        client: Any = redis.Redis.from_url(stack.store.url, protocol=2, driver_info=None)
+        end = time.monotonic() + FILL_S
+        while client.scard(INDEX) < plan.MEMBERS:
+            stack.check()
+            if time.monotonic() > end:
+                raise StackError("the programs beside the storefront do not get to work. Try again.")
+            time.sleep(0.05)
+        client.close()
+        stack.limit_memory(plan.HEADROOM_MB * 1_000_000)
+        stack.store.configure_slowlog(self.measured.slow_us)
+
+    def _change_prices(self) -> None:
+        client: Any = redis.Redis.from_url(self.stack.store.url, protocol=2, driver_info=None)
+        while not self._ended.wait(self.measured.change_every_s):
+            try:
+                client.rpush(CHANGES, time.time())
+            except redis.RedisError:
+                continue
+        client.close()
+
+    def _begin(self) -> None:
+        """Let the cause begin, and twice as strongly where it does not show; for every cause in the same time."""
+        self._say("something happens")
+        self._looks_before = len(self.observer.looks)
+        self.begun_at = time.time()
+        for _ in range(2):
+            for name, order in plan.orders(self.cause.id, self.measured, self._strength).items():
+                if order != plan.WELL[name]:
+                    self.stack.order(name, order)
+            self._wait(SETTLE_S)
+            self.observer.look()
+            if self.readings(1).symptom:
+                self._wait(SETTLE_S)
+                self.observer.look()
+                return
+            self._strength *= STRONGER
+
+    def readings(self, newest: int = REVEALED_LOOKS) -> Readings:
+        """Of the newest looks since the cause began."""
+        held = list(self.observer.looks)
+        first = max(self._looks_before, len(held) - newest)
+        return readings(held[first - 1], held[first:], self.healthy, self.measured.cores)
+
+    def _announce(self) -> None:
+        say = self._say
+        say("")
+        say(COMPLAINT if self.sealed else f"{self.cause.title}: {self.cause.line}.")
+        say("")
+        for name, place in self.stack.shown().items():
+            say(f"  {name:<26}  {place}")
+        say("")
+        say(
+            f"When all was well: p99 of a page {self.healthy.page_ms:.1f} ms, of a bystander's GET "
+            f"{self.healthy.get_ms:.1f} ms, the oldest price change {self.healthy.oldest_s:.1f} s."
+        )
+        say("In a second terminal: lab blind look | note | hint | answer | reveal. Ctrl-C ends everything.")
+        say("")
+
+    def _watch(self) -> None:
+        end = time.monotonic() + 60 * self._minutes
+        while not self._ended.is_set() and time.monotonic() < end:
+            self._wait(min(TICK_S, max(0.1, end - time.monotonic())))
+            if not self._ended.is_set():
+                self._say(told(self.observer.look()))
+        if not self._ended.is_set():
+            self._say("the time is up.")
+            self._say(self._reveal())
+
+    def _wait(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while not self._ended.is_set() and (left := end - time.monotonic()) > 0:
+            self.stack.check()
+            self._ended.wait(min(0.25, left))
+
+    def reply(self, words: dict[str, Any]) -> str:
+        """What a second terminal asks. Raises `LabError`."""
+        verb = words["verb"]
+        if verb == "look":
+            self._need_begun()
+            return looks.look(str(words["what"]), self.stack, self._users)
+        with self._turn:
+            self._need_begun()
+            if verb == "note":
+                return self.journal.note(str(words["text"]))
+            if verb == "hint":
+                return self.journal.hint()
+            if verb == "answer":
+                return self.journal.answer(str(words["cause"]), str(words["evidence"]))
+            if verb == "reveal":
+                return self._reveal()
+        raise ValueError(verb)
+
+    def _need_begun(self) -> None:
+        if not self.begun_at or len(self.observer.looks) <= self._looks_before:
+            raise UsageError("the session is still starting: wait until it says where everything is.")
+
+    def _users(self) -> str:
+        held = list(self.observer.looks)[self._looks_before :]
+        return "\n".join(told(look) for look in held[-20:])
+
+    def _reveal(self) -> str:
+        from lab.blind.page import write
+
+        self.page = write(self, self.folder / "page.html")
+        self._ended.set()
+        found = self.cause.evidence(self.readings())
+        return (
+            f"it was {self.cause.id}: {self.cause.title.lower()}.\n{found.text}\n"
+            f"score: {self.journal.score} of 100\npage: {self.page}"
+        )
+
+    def looks_since(self) -> list[tuple[float, Look]]:
+        """Every look with the seconds since the cause began (negative: while all was well)."""
+        held = list(self.observer.looks)
+        began = held[self._looks_before - 1].at if self._looks_before else held[0].at
+        return [(look.at - began, look) for look in held]
+
+
+def told(look: Look) -> str:
+    """What users see, in a line."""
+    now = datetime.fromtimestamp(time.time() - time.monotonic() + look.at).strftime("%H:%M:%S")
+    return (
+        f"{now}  p99 of a page {look.page_ms:7.1f} ms   of a bystander's GET {look.get_ms:7.1f} ms   "
+        f"oldest price change {look.oldest_s:5.1f} s"
+    )
+
+
+def new_folder(home: Path) -> Path:
+    """A folder for a session that begins now."""
+    name = datetime.now().strftime("%Y%m%d-%H%M%S")
+    folder, attempt = home / name, 1
+    while folder.exists():
+        attempt += 1
+        folder = home / f"{name}-{attempt}"
+    return folder

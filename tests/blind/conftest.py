@@ -1,0 +1,67 @@
+"""Fixtures: real scenes of each cause, brought up once each, and readings that are as on a healthy day."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bench.blind_seal import Sources, gather, outline
+from bench.blind_trial import Trial
+from lab.blind.causes import CAUSES
+from lab.blind.readings import Readings, Seen
+from lab.processes import INTERRUPTIONS
+
+WELL = Seen(page_ms=5.0, get_ms=1.0, oldest_s=0.3)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a real scene of a cause gave: readings, all that a participant could read, and its outline."""
+
+    readings: Readings
+    sources: Sources
+    outline: dict[str, list[str]]
+
+
+@pytest.fixture
+def healthy() -> Readings:
+    """Readings of a shop in which all is well."""
+    return Readings(
+        seconds=10.0, seen=WELL, healthy=WELL, busy=0.1, waited=0.01, neighbours=0.0, cores=2, evicted_per_s=0.0,
+        memory=0.6, link_ms=0.1, direct_ms=0.05, past_cache_per_s=0.0, keys=290_000,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Recorded]:
+    """The real scene of a cause, brought up when it is first asked for."""
+    kept: dict[str, Recorded] = {}
+
+    def record(cause: str) -> Recorded:
+        if cause not in kept:
+            kept[cause] = _record(cause, tmp_path_factory.mktemp("scene") / "session")
+        return kept[cause]
+
+    return record
+
+
+def _record(cause: str, folder: Path) -> Recorded:
+    seen: list[tuple[Sources, dict[str, list[str]]]] = []
+    trial = Trial(
+        CAUSES[cause], folder, looks=0, inspect=lambda it: seen.append((gather(it, it.said), outline(it)))
+    )
+    before = {number: signal.getsignal(number) for number in INTERRUPTIONS}
+    # pytest's own name of this test, which every child would have in its environment
+    test = os.environ.pop("PYTEST_CURRENT_TEST", "")
+    try:
+        trial.run()
+    finally:
+        os.environ["PYTEST_CURRENT_TEST"] = test  # pytest takes it away in the end
+        for number, handler in before.items():  # a session that takes its scene down listens no more
+            signal.signal(number, handler)
+    return Recorded(trial.outcome(), *seen[0])

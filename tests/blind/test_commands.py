@@ -1,0 +1,143 @@
+"""`lab blind` as people use it: a session from start to reveal, bad input, and Ctrl-C, with nothing left behind."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from lab.blind.causes import CAUSES, choose
+from lab.blind.door import address
+from tests.lab.labkit import Answer, Running, lab, tree
+
+BEFORE = {
+    "look": ["look"],
+    "note": ["note", "hypothesis: it is the pool"],
+    "hint": ["hint"],
+    "answer": ["answer", "slow-network", "--evidence", "a ping took forty milliseconds"],
+    "reveal": ["reveal"],
+}
+BAD = {
+    "unknown cause": (["answer", "slow-netwrok", "--evidence", "x"], "Did you mean slow-network?"),
+    "unknown cause to open": (["open", "the-moon"], "no cause 'the-moon'"),
+    "negative seed": (["start", "--seed", "-1"], "--seed"),
+    "no time": (["start", "--minutes", "0"], "--minutes"),
+    "unknown stack": (["start", "--stack", "cloud"], "no stack 'cloud'"),
+    "unknown verb": (["guess"], "No such command 'guess'"),
+    "note without text": (["note"], "Missing argument 'TEXT'"),
+}
+SEED = next(seed for seed in range(100) if choose(seed).id == "slow-network")
+BECAUSE = "a PING through the link took 40 ms, past it a tenth of one"
+
+
+def blind(home: Path, *arguments: str) -> Answer:
+    """A command of a participant."""
+    return lab("blind", *arguments, cwd=home.parent, LAB_BLIND_HOME=str(home))
+
+
+def start(home: Path, *arguments: str) -> Running:
+    """A session in the background."""
+    return Running(*arguments, cwd=home.parent, verb="blind", LAB_BLIND_HOME=str(home))
+
+
+def said(home: Path) -> str:
+    """What the session has printed."""
+    return (home.parent / "stdout.txt").read_text()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A place for sessions."""
+    return tmp_path / "blind"
+
+
+@pytest.mark.parametrize("verb", BEFORE)
+def test_before_a_start_there_is_nobody_to_ask(verb: str, home: Path) -> None:
+    """Without a session every verb says in one line how to start one, and creates nothing."""
+    answer = blind(home, *BEFORE[verb])
+    assert answer.is_one_line(2), answer
+    assert "no blind session runs. Start one in another terminal: lab blind start." in answer.err
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input_gets_one_line(what: str, home: Path) -> None:
+    """A misspelt cause, a bad seed or an unknown verb: one line, exit code 2, nothing created."""
+    arguments, words = BAD[what]
+    answer = blind(home, *arguments)
+    assert answer.is_one_line(2), answer
+    assert words in answer.err
+    assert not home.exists()
+
+
+def test_the_possible_answers_are_public(home: Path) -> None:
+    """`lab blind causes` names every cause with a line, session or not."""
+    lines = blind(home, "causes").out.splitlines()
+    assert [line.split()[0] for line in lines] == list(CAUSES)
+
+
+def test_a_session_from_start_to_reveal(home: Path) -> None:
+    """Start, look, note, hint, a wrong answer, the right one, reveal: a page and notes stay, processes do not."""
+    with start(home, "start", "--seed", str(SEED)) as session:
+        session.until(lambda: "the session" in blind(home, "note", "too early").err or said(home), 30)
+        session.until(lambda: "Ctrl-C ends everything" in said(home))
+        assert len(session.family()) >= 10
+        second = blind(home, "start")
+        assert second.is_one_line(2), second
+        assert "a blind session runs already" in second.err
+        for what, words in {
+            "users": "p99 of a page", "slowlog": "SLOWLOG LEN", "commands": "calls/s", "clients": "CLIENT LIST",
+            "memory": "used_memory", "ping": "through the storefront's link", "processes": "program-4",
+        }.items():  # fmt: skip
+            assert words in blind(home, "look", what).out
+        assert "users, slowlog" in blind(home, "look", "dice").err
+        assert blind(home, "note", "hypothesis: the way is slow").code == 0
+        assert "5 points; 95 of 100 left" in blind(home, "hint").out
+        assert "no, that is not it" in blind(home, "answer", "nothing", "--evidence", BECAUSE).out
+        assert "right. 75 of 100 points" in blind(home, "answer", "slow-network", "--evidence", BECAUSE).out
+        revealed = blind(home, "reveal")
+        ended = session.answer()
+        assert session.left() == []
+    assert ended.code == 0, ended
+    assert revealed.code == 0
+    assert "it was slow-network" in revealed.out
+    assert "score: 75 of 100" in revealed.out
+    [folder] = [path for path in home.iterdir() if path.is_dir()]
+    assert tree(folder)[-2:] == ["notes.txt", "page.html"]
+    page = (folder / "page.html").read_text()
+    for words in (
+        "A slow network",
+        "75 of 100 points",
+        "hypothesis: the way is slow",
+        "An exhausted connection pool",
+    ):
+        assert words in page
+    assert "http" not in page.replace("http://www.w3.org", ""), "the page must open offline"
+    assert "hypothesis: the way is slow" in (folder / "notes.txt").read_text()
+    assert not address(home).exists()
+
+
+@pytest.mark.parametrize("stage", ["starting the storefront", "something happens"])
+def test_ctrl_c_while_starting_leaves_nothing(stage: str, home: Path) -> None:
+    """Ctrl-C at any stage ends every process and frees the socket: one line, exit code 130."""
+    with start(home, "open", "noisy-neighbour") as session:
+        session.until(lambda: stage in said(home))
+        session.signal(signal.SIGINT)
+        answer = session.answer()
+        assert session.seen
+        assert session.left() == []
+    assert answer.is_one_line(130), answer
+    assert not address(home).exists()
+
+
+def test_a_killed_session_leaves_no_processes_and_hinders_nobody(home: Path) -> None:
+    """After SIGKILL its processes end by themselves, and its socket answers nobody."""
+    with start(home, "open", "nothing") as session:
+        session.until(lambda: "filling" in said(home))
+        session.family()
+        session.signal(signal.SIGKILL)
+        session.process.wait()
+        assert session.left(seconds=10) == []
+    assert address(home).exists()
+    assert "no blind session runs" in blind(home, "reveal").err

@@ -1,0 +1,276 @@
+"""The parts of blind mode without processes: causes, evidence, orders, journal, door, and the seal's search."""
+
+from __future__ import annotations
+
+import json
+import socket
+import stat
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import redis
+
+from bench.blind_seal import leaks
+from lab.blind import door, front, plan
+from lab.blind.causes import CAUSES, choose, find
+from lab.blind.journal import HINT_COSTS, WRONG_COSTS, Journal
+from lab.blind.readings import Readings, Seen, Spent
+from lab.blind.scene import tell
+from lab.errors import UsageError
+from lab.processes import Child
+from lab.stacks.native import ROOT
+from tests.app.servicekit import eventually
+
+MEASURED = plan.Measured(ping_us=50.0, key_us=0.3, keys=200_000, core=1, cores=2, healthy=Seen(5.0, 1.0, 0.3))
+BECAUSE = "a ping through the link took 40 ms"
+
+DOCTORED: dict[str, dict[str, Any]] = {
+    "scan-storm": {"busy": 0.95, "commands": {"SCAN": Spent(900, 0.9, 1000)}},
+    "keys-command": {"commands": {"KEYS": Spent(7, 0.3, 40_000)}, "slow": {"KEYS": (50, 48.0)}},
+    "giant-index": {
+        "commands": {"SMEMBERS": Spent(1, 0.01, 9_000), "UNLINK": Spent(1, 0.04, 40_000)},
+        "slow": {"UNLINK": (9, 47.0)},
+    },
+    "eviction-cycle": {"evicted_per_s": 30_000.0, "memory": 1.0},
+    "unpipelined-deletes": {"commands": {"UNLINK": Spent(13_000, 0.02, 1.0)}},
+    "exhausted-pool": {"past_cache_per_s": 20.0},
+    "slow-network": {"link_ms": 40.0},
+    "noisy-neighbour": {"waited": 0.3, "neighbours": 1.0},
+}
+HURT = {
+    "unpipelined-deletes": Seen(5.0, 1.0, 12.0),
+    "exhausted-pool": Seen(300.0, 1.0, 0.3),
+    "slow-network": Seen(45.0, 1.0, 0.3),
+}
+
+
+def test_causes_are_nine_at_least_nothing_among_them() -> None:
+    """There are nine causes or more, one of them is nothing, and each of their look-alikes is one of them."""
+    assert len(CAUSES) >= 9
+    assert "nothing" in CAUSES
+    for cause in CAUSES.values():
+        assert cause.alike
+        assert cause.id not in cause.alike
+        assert set(cause.alike) <= set(CAUSES)
+        assert len(cause.hints) == len(HINT_COSTS)
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_only_the_last_hint_names_the_cause(cause: str) -> None:
+    """No hint but the last holds a word of the cause's name or title, apart from words for anything."""
+    common = {"a", "an", "the", "of", "on", "at", "all", "command", "set", "nothing", "slow"}
+    words = {word.rstrip("s") for word in f"{cause} {CAUSES[cause].title}".lower().replace("-", " ").split()}
+    for hint in CAUSES[cause].hints[:-1]:
+        said = {word.strip(".,:?()").rstrip("s") for word in hint.lower().replace("-", " ").split()}
+        assert said & (words - common) == set(), hint
+
+
+def test_a_seed_has_the_same_cause_always_and_nine_in_a_row_have_all() -> None:
+    """A seed decides the cause, and each block of as many seeds as there are causes has each of them once."""
+    assert [choose(seed).id for seed in range(40)] == [choose(seed).id for seed in range(40)]
+    for block in range(5):
+        first = block * len(CAUSES)
+        assert {choose(seed).id for seed in range(first, first + len(CAUSES))} == set(CAUSES)
+    assert [choose(seed) for seed in range(9)] != [choose(seed) for seed in range(9, 18)]
+    assert all(choose(seed, compose=True).on_compose for seed in range(40))
+
+
+def test_an_unknown_cause_is_refused_with_the_nearest() -> None:
+    """A misspelt cause is refused, and the nearest is named; spaces and capitals are no misspelling."""
+    assert find("Slow network").id == "slow-network"
+    with pytest.raises(UsageError, match="Did you mean scan-storm"):
+        find("scan-strom")
+    with pytest.raises(UsageError, match=r"no cause 'xyzzy'\. `lab blind causes`"):
+        find("xyzzy")
+
+
+@pytest.mark.parametrize("cause", DOCTORED)
+def test_evidence_needs_both_symptom_and_its_own_figures(cause: str, healthy: Readings) -> None:
+    """Evidence is found in its figures with a symptom; in the figures or the symptom alone it is not."""
+    symptom = HURT.get(cause, Seen(60.0, 60.0, 5.0))
+    evidence = CAUSES[cause].evidence
+    assert evidence(replace(healthy, seen=symptom, **DOCTORED[cause])).found
+    assert not evidence(replace(healthy, **DOCTORED[cause])).found
+    assert not evidence(replace(healthy, seen=symptom)).found
+
+
+def test_nothing_is_found_only_where_no_figure_is_bad(healthy: Readings) -> None:
+    """Each of the three figures alone refutes that nothing is wrong."""
+    assert CAUSES["nothing"].evidence(healthy).found
+    for seen in (Seen(60.0, 1.0, 0.3), Seen(5.0, 30.0, 0.3), Seen(5.0, 1.0, 9.0)):
+        assert not CAUSES["nothing"].evidence(replace(healthy, seen=seen)).found
+
+
+def test_orders_follow_what_was_measured() -> None:
+    """The same wait is asked for on fast and slow servers, whatever a key costs; `nothing` changes no order."""
+    slow = replace(MEASURED, key_us=1.0)
+    for measured in (MEASURED, slow):
+        order = plan.orders("scan-storm", measured)[plan.SECOND]
+        wait_ms = order["connections"] * order["count"] * measured.key_us / 1000
+        assert plan.WAIT_MS <= wait_ms <= 1.1 * plan.WAIT_MS
+        every_s = plan.orders("keys-command", measured)[plan.SECOND]["every_s"]
+        assert measured.walk_ms / 1000 / every_s == pytest.approx(plan.BUSY)
+        assert measured.slow_us < 1000 * measured.walk_ms
+        assert order["count"] * measured.key_us < measured.slow_us
+    assert plan.orders("nothing", MEASURED) == plan.WELL
+    assert {cause for cause in CAUSES if plan.orders(cause, MEASURED) == plan.WELL} == {"nothing"}
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    """A journal of a session with a slow network."""
+    return Journal(CAUSES["slow-network"], tmp_path / "notes.txt")
+
+
+def test_hints_and_wrong_answers_cost_and_only_the_right_one_scores(journal: Journal) -> None:
+    """The score is what hints and wrong answers leave, once the answer is right; before it is nothing."""
+    journal.hint()
+    assert "no, that is not it" in journal.answer("exhausted-pool", BECAUSE)
+    assert journal.score == 0
+    assert journal.answer("slow-network", BECAUSE).startswith("right")
+    assert journal.score == 100 - HINT_COSTS[0] - WRONG_COSTS
+    with pytest.raises(UsageError, match="answered rightly already"):
+        journal.answer("nothing", BECAUSE)
+    with pytest.raises(UsageError, match="you have the answer"):
+        journal.hint()
+
+
+def test_there_is_no_hint_after_the_last(journal: Journal) -> None:
+    """After the last hint another is refused, and costs nothing."""
+    for _ in journal.cause.hints:
+        journal.hint()
+    points = journal.points
+    with pytest.raises(UsageError, match="you have had them all"):
+        journal.hint()
+    assert journal.points == points == 100 - sum(HINT_COSTS)
+
+
+def test_an_answer_needs_evidence(journal: Journal) -> None:
+    """An answer without evidence is refused and costs nothing, right or wrong."""
+    for cause in ("slow-network", "nothing"):
+        for evidence in ("", "it is obvious"):
+            with pytest.raises(UsageError, match="needs evidence"):
+                journal.answer(cause, evidence)
+    assert journal.points == 100
+    assert journal.right is None
+
+
+def test_notes_stay_in_a_plain_file(journal: Journal) -> None:
+    """What was noted, hinted and answered is in the file, a line each, with its time; an empty note is refused."""
+    journal.note("hypothesis:\n  the pool")
+    journal.hint()
+    with pytest.raises(UsageError, match="empty"):
+        journal.note("  ")
+    lines = journal.file.read_text().splitlines()
+    assert len(lines) == 2
+    assert lines[0].endswith("note    hypothesis: the pool")
+
+
+def test_one_session_at_a_time_and_only_for_its_owner(tmp_path: Path) -> None:
+    """While a session is there a second is refused; its socket is the owner's alone, and gone with it."""
+    first = door.Door(tmp_path, lambda words: f"heard {words['verb']}")
+    try:
+        assert stat.S_IMODE(door.address(tmp_path).stat().st_mode) == 0o600
+        assert door.ask({"verb": "note"}, tmp_path) == "heard note"
+        with pytest.raises(UsageError, match="runs already"):
+            door.Door(tmp_path, lambda _: "")
+        with pytest.raises(UsageError, match="does not understand"):
+            door.ask({"nonsense": 1}, tmp_path)
+    finally:
+        first.close()
+    assert not door.address(tmp_path).exists()
+    with pytest.raises(UsageError, match="no blind session runs"):
+        door.ask({"verb": "note"}, tmp_path)
+
+
+def test_a_socket_left_behind_is_nobody(tmp_path: Path) -> None:
+    """The socket of a session that was killed answers nobody, and does not keep the next from starting."""
+    left = socket.socket(socket.AF_UNIX)
+    left.bind(str(door.address(tmp_path)))
+    left.close()
+    with pytest.raises(UsageError, match="no blind session runs"):
+        door.ask({"verb": "hint"}, tmp_path)
+    door.Door(tmp_path, lambda _: "").close()
+
+
+def test_a_long_path_gets_a_short_socket(tmp_path: Path) -> None:
+    """Where the folder's path is too long for a socket's address, another private place is taken."""
+    folder = tmp_path / ("long-" * 25)
+    folder.mkdir()
+    assert len(str(door.address(folder))) <= door.LONGEST_PATH
+    opened = door.Door(folder, lambda _: "here")
+    try:
+        assert door.ask({"verb": "look"}, folder) == "here"
+        assert stat.S_IMODE(door.address(folder).parent.stat().st_mode) == 0o700
+    finally:
+        opened.close()
+
+
+@pytest.mark.parametrize("leak", ["APP_MODE=scan-storm", "Giant_Index", "thread slow network", "UNPIPELINED"])
+def test_the_search_finds_a_name_in_any_spelling(leak: str) -> None:
+    """A name of a cause that leaks anywhere is found, whatever its spelling; other text is not."""
+    clean = {"arguments": "python -m lab.blind.worker", "settings": json.dumps({"strategy": "index"})}
+    assert leaks(clean) == []
+    assert len(leaks(clean | {"environment": f"x {leak} y"})) == 1
+
+
+def test_what_a_program_is_told_shows_neither_in_arguments_nor_environment(tmp_path: Path) -> None:
+    """A program's instruction, environment included, reaches it, and the system shows nothing of it."""
+    child = Child(
+        "program", [sys.executable, "-m", "lab.blind.worker"], tmp_path / "log", cwd=ROOT, leash=True
+    )
+    try:
+        told = {"PROBE_URL": "redis://127.0.0.1:1", "TOLD": "a-secret"}
+        tell(child, {"module": "lab.blind.errands", "arguments": ["a-secret"], "env": told})
+        tell(child, {"kind": "rest", "note": "a-secret"})
+        process = psutil.Process(child.pid)
+        eventually(lambda: process.num_threads() > 1)  # it listens for orders: it has its address
+        assert child.alive(), child.last_words()
+        assert "a-secret" not in " ".join(process.cmdline())
+        assert "a-secret" not in repr(process.environ())
+        child.hush()
+        assert child.exit_code() == 0, child.last_words()
+    finally:
+        child.stop()
+
+
+class Line:
+    """A connection that is always there."""
+
+    def __init__(self, **_options: Any) -> None:
+        self.pid = None
+
+    def connect(self) -> None:
+        """It is."""
+
+    def can_read(self, *_arguments: Any, **_options: Any) -> bool:
+        """Nothing came."""
+        return False
+
+    def disconnect(self) -> None:
+        """It stays."""
+
+    def should_reconnect(self) -> bool:
+        """It stands."""
+        return False
+
+
+def test_the_pool_follows_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an order connections are as many as wanted; with one, they are few, and come back late."""
+    monkeypatch.setattr(front, "Inbox", lambda hear: None)
+    pool = front.Pool(connection_class=Line)
+    many = [pool.get_connection() for _ in range(5)]
+    for line in many:
+        pool.release(line)
+    pool._hear({"size": 2, "hold_s": 0.2, "wait_s": 0.05})
+    held = [pool.get_connection() for _ in range(2)]
+    for line in held:
+        pool.release(line)
+    with pytest.raises(redis.ConnectionError, match="No connection"):
+        pool.get_connection()
+    pool._wait_s = 1.0
+    assert pool.get_connection() is not None
