@@ -9,7 +9,7 @@ from typing import Any
 from lab.errors import StackError
 from lab.runfolder import Run
 
-__all__ = ["picture", "write_comparison", "write_report", "write_summary"]
+__all__ = ["write_comparison", "write_report", "write_summary"]
 
 
 def write_report(run: Run) -> Path:
@@ -32,14 +32,6 @@ def write_comparison(runs: Sequence[Run], path: Path) -> Path:
     from lab.report.servers import render
 
     return _write(path, render(runs).encode())
-
-
-def picture(run: Run, path: Path) -> Path:
-    """Write the run's timeline as a picture, SVG or PNG by the name's ending."""
-    from lab.report.picture import draw
-    from lab.report.scene import Scene
-
-    return _write(path, draw(Scene(run), path.suffix.lower()))
 
 
 def _write(path: Path, content: bytes) -> Path:

@@ -19,16 +19,6 @@ OWN = "picture-"
 _DIGITS = re.compile(r"(\d+\.\d\d)\d+")
 
 
-def draw(scene: Scene, ending: str) -> bytes:
-    """The timeline as SVG or PNG (twice as dense, for sharp screens). Another ending raises `UsageError`."""
-    document = look.spec(timeline.timeline(scene, WIDTH), "Key count and p99 of a GET over time.")
-    if ending == ".svg":
-        return vl_convert.vegalite_to_svg(document, vl_version=VEGA_LITE).encode()
-    if ending == ".png":
-        return vl_convert.vegalite_to_png(document, vl_version=VEGA_LITE, scale=2)
-    raise UsageError(f"a picture ends in .svg or .png, not {ending or 'in nothing'!r}.")
-
-
 def named(scene: Scene, name: str) -> tuple[str, str]:
     """A chart of the report by its name (a scenario's own by its id): SVG, and what it shows in words.
 

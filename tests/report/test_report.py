@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from lab.errors import StackError, UsageError
-from lab.report import look, picture, write_report
+from lab.report import look, write_report
 from lab.report.page import pictures
+from lab.report.picture import named
 from lab.report.scene import Scene
 from lab.runfolder import PhaseRecord, Run, RunFacts
 from tests.doctored import build_run
@@ -273,14 +274,13 @@ def test_the_report_is_written_in_one_piece(healthy: Run, tmp_path: Path) -> Non
     assert not list(run.folder.glob(".report*"))
 
 
-def test_the_picture_is_a_picture(healthy: Run, tmp_path: Path) -> None:
-    """SVG and PNG by the name's ending, at most 900 wide; another ending is refused in one line."""
-    svg = picture(healthy, tmp_path / "run.svg").read_text()
-    png = picture(healthy, tmp_path / "run.png").read_bytes()
+def test_the_timeline_alone_is_a_picture(healthy: Run) -> None:
+    """SVG of at most 900 pixels, with what it shows in words; an unknown chart is refused with the nearest name."""
+    svg, said = named(Scene(healthy), "timeline")
     width = re.search(r'<svg[^>]* width="(\d+)', svg)
 
     assert width and int(width[1]) <= 900
     assert all(label in svg for label in ("keys grow under scan", "the fix", "restart", "p99 of a GET"))
-    assert png.startswith(b"\x89PNG")
-    with pytest.raises(UsageError, match=r"\.svg or \.png"):
-        picture(healthy, tmp_path / "run.gif")
+    assert said
+    with pytest.raises(UsageError, match="did you mean 'timeline'"):
+        named(Scene(healthy), "timelime")
