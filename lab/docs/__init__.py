@@ -10,8 +10,9 @@ A page is Markdown that people write, with blocks that only this package writes:
     <!-- /help -->
     <!-- fig: RECORD CLAIM -->text<!-- /fig -->      in a sentence: what a claim measured
 
-Kinds of a run: `facts`, `claims [ID ...]`, `phases FIGURE ... [only=PHASE,...]`, `plot CHART`. A `fig` may also name
-one figure of a claim (``fig: RECORD CLAIM FIGURE``) or a quantity of a phase (``fig: RECORD PHASE QUANTITY``).
+Kinds of a run: `facts`, `claims [ID ...]`, `phases FIGURE ... [only=PHASE,...]`, `plot CHART`, `explain [HEADING ...]`
+(its first words, with hyphens). A `fig` may also name one figure of a claim (``fig: RECORD CLAIM FIGURE``) or a
+quantity of a phase (``fig: RECORD PHASE QUANTITY``).
 
 `make docs` renews every block from the committed records: the same every time. `make docs RUNS=DIR` first takes new
 records from a run folder, or from a folder of them, pruned to what judging and drawing need. Every record is judged

@@ -8,6 +8,8 @@ from typing import Any
 
 from lab.docs.records import nearest
 from lab.errors import UsageError
+from lab.explain.conclusions import Judged, Section
+from lab.explain.story import tell
 from lab.report import numbers
 from lab.report.axes import display_unit
 from lab.report.picture import named
@@ -163,6 +165,25 @@ def _worded(name: str, value: float) -> str:
     return f"{what.text(value)} a second" if what.unit == "/s" else what.text(value)
 
 
+def explained(scene: Scene, words: Sequence[str]) -> str:
+    """What `lab explain` tells of the run: all of it, or the parts whose headings begin with a word."""
+    told = tell(scene, Judged.read(scene.result or {}))
+    for word in words:
+        if not any(_begins(part.heading, word) for part in told):
+            raise UsageError(f"no part is called {word!r}; {nearest(word, [part.heading for part in told])}")
+    chosen = [part for part in told if not words or any(_begins(part.heading, word) for word in words)]
+    return "\n\n".join(_part(part) for part in chosen)
+
+
+def _begins(heading: str, word: str) -> bool:
+    return heading.lower().replace(" ", "-").startswith(word.lower())
+
+
+def _part(part: Section) -> str:
+    lines = [" ".join([f"**{part.heading}.**", *part.sentences])]
+    return "\n".join([*lines, *([""] if part.points else []), *(f"- {point}" for point in part.points)])
+
+
 def plot(scene: Scene, words: Sequence[str]) -> tuple[str, str]:
     """A chart as SVG, and what it shows in words."""
     if len(words) != 1:
@@ -170,5 +191,10 @@ def plot(scene: Scene, words: Sequence[str]) -> tuple[str, str]:
     return named(scene, words[0])
 
 
-KINDS: dict[str, Callable[[Scene, Sequence[str]], str]] = {"facts": facts, "claims": claims, "phases": phases}
+KINDS: dict[str, Callable[[Scene, Sequence[str]], str]] = {
+    "facts": facts,
+    "claims": claims,
+    "phases": phases,
+    "explain": explained,
+}
 """Blocks that are text; a plot is a file besides."""

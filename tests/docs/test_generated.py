@@ -131,6 +131,15 @@ def test_figures_by_phase_have_their_unit_in_the_head(book: Path) -> None:
     assert all(cell.strip().replace(",", "").replace(".", "").isdigit() for cell in lines[2].split("|")[2:-1])
 
 
+def test_a_run_is_explained(book: Path) -> None:
+    """In the words of `lab explain`, all of them or one part."""
+    whole = page(book, "<!-- run: key-growth explain -->\n<!-- /run -->\n")
+    part = page(book, "<!-- run: key-growth explain where-the-time -->\n<!-- /run -->\n")
+    assert whole.count("\n**") > 3
+    assert part.count("\n**") == 1
+    assert part.splitlines()[1] in whole
+
+
 def test_a_figure_in_a_sentence(book: Path) -> None:
     """Of a claim, one figure of a claim, or a quantity of a phase."""
     text = page(
@@ -154,7 +163,11 @@ def test_a_figure_in_a_sentence(book: Path) -> None:
         ("run: key-growth phases p98", "there is no figure 'p98'; did you mean 'p99'?"),
         ("run: key-growth phases p99 only=gro", "key-growth has no phase or arm 'gro'; did you mean 'grow'?"),
         ("run: key-growth phases rate:SCNA", "key-growth ran no 'rate:SCNA'; did you mean 'rate:SCAN'?"),
-        ("run: key-growth", "a run names a record and one of facts, claims, phases, plot."),
+        ("run: key-growth", "a run names a record and one of facts, claims, phases, explain, plot."),
+        (
+            "run: key-growth explain where-the-tme",
+            "no part is called 'where-the-tme'; did you mean 'Where the time went'?",
+        ),
         ("list: scenarois", "there is no list 'scenarois'; did you mean 'scenarios'?"),
         ("help: rnu", "there is no command 'rnu'; did you mean 'run'?"),
         (
