@@ -49,7 +49,7 @@ def record(
         f"{counts['traces']:,} traces, {counts['exemplars']:,} exemplars that lead to them"
     )
     for what in done.meta.dropped:
-        print(f"left out to stay within {max_mb:g} MB: {what}")
+        print(f"left out (at most {max_mb:g} MB): {what}")
     print(f"bin/lab replay {folder} serves it.")
 
 

@@ -12,7 +12,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 from lab.cold import NoAnswer
 from lab.errors import StackError
 
-ANSWER_S = 30.0
+ANSWER_S = 60.0
 PROTOBUF = "application/protobuf"
 """Tempo's own message of a trace has the very form of OTLP's `TracesData`."""
 AT_ONCE = 2_000_000

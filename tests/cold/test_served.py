@@ -62,7 +62,7 @@ def asked(url: str, path: str, **parameters: Any) -> Any:
 def test_the_recording_is_small(cold_case: Path, recording: Recording) -> None:
     """It may be committed, and is as long as an incident needs."""
     assert sum(file.stat().st_size for file in cold_case.iterdir()) <= MOST_MB * 1e6
-    assert recording.meta.end - recording.meta.start >= 600
+    assert recording.meta.end - recording.meta.start >= 420
     assert set(SERVERS) <= set(recording.meta.servers)
 
 
@@ -95,7 +95,7 @@ def test_every_panel_has_its_data(prometheus_url: str, served: Served) -> None:
 def test_dots_lead_to_traces(prometheus: Prometheus, served: Served, traces: TempoStandin) -> None:
     """Each exemplar that Prometheus shows names a trace that was served, and traces moved along with the samples."""
     shown = [e for found in prometheus.exemplars(served.start, served.end).values() for e in found]
-    assert len(shown) > 100
+    assert len(shown) > 1000
     assert {trace_of(exemplar) for exemplar in shown} <= set(traces.traces)
     for trace in list(traces.traces.values())[:50]:
         began = min(
