@@ -164,7 +164,7 @@ def _rows(command: Any) -> list[list[str]]:
             continue
         takes = "" if parameter.is_flag else f" {_name(parameter)}"
         usual = parameter.default
-        left_out = "" if usual in (None, False, ()) or callable(usual) else f"`{usual}`"
+        left_out = "" if usual in (None, False, (), "") or callable(usual) else f"`{usual}`"
         rows.append([f"`{'`, `'.join(parameter.opts)}{takes}`", _sentence(parameter.help), left_out])
     return rows
 

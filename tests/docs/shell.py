@@ -157,7 +157,7 @@ class Scenes:
         self._opened: dict[str, subprocess.Popen[bytes]] = {}
 
     def variables(self, cause: str) -> dict[str, str]:
-        """Where the scene of that cause is, once it is there: PROBE_URL, STOREFRONT, STORE_PORT."""
+        """Where the scene of that cause is, once it is there: PROBE_URL, STOREFRONT, LOCUST, STORE_PORT."""
         self._open(cause)
         following = self._causes[self._causes.index(cause) + 1 :][:1]
         for name in following:
@@ -171,11 +171,13 @@ class Scenes:
         said = log.read_text()
         store = re.search(r"^\s*store\s+(redis://[\d.]+:(\d+))", said, re.MULTILINE)
         shop = re.search(r"^\s*storefront\s+(http://[\d.:]+)", said, re.MULTILINE)
-        assert store and shop, said
+        load = re.search(r"^\s*Locust\s+(http://[\d.:]+)", said, re.MULTILINE)
+        assert store and shop and load, said
         return {
             "PROBE_URL": f"{store[1]}/0",
             "STORE_PORT": store[2],
             "STOREFRONT": shop[1],
+            "LOCUST": load[1],
             "LAB_BLIND_HOME": str(self._home(cause)),
         }
 
