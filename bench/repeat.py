@@ -1,7 +1,8 @@
-"""Ten quick runs in a row, as a table: `python -m bench.repeat [--runs N] [--scenario ID] [--server NAME]`.
+"""Several quick runs of a scenario in a row, as a table: `python -m bench.repeat [ID] [--server NAME] [--times N]`.
 
-Runs until so many *valid* runs are done (at most a fifth more are started) and exits 0 when all of those hold. A
-run that is not valid says something about the machine, not about the claims, and is counted apart.
+Runs until so many *valid* runs are done (at most a fifth more are started) and exits 0 when all of those are as they
+should be: claims hold, or with a control are refuted. A run that is not valid says something about the machine, not
+about the claims, and is counted apart. Each run has a seed of its own.
 """
 
 from __future__ import annotations
@@ -9,18 +10,63 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from lab import scenarios
+from lab.errors import LabError
+
 ROOT = Path(__file__).resolve().parents[1]
+WORDS = {0: "holds", 1: "FAILED", 4: "not valid"}
+WIDTH = 100
 
 
-def once(scenario: str, server: str, folder: Path, seed: int) -> tuple[int, float, list[str]]:
-    """One run: exit code, seconds, and the ids of what failed (claims, or validity checks)."""
+@dataclass(frozen=True)
+class Outcome:
+    """One run: its exit code, how long it took, how many claims were as they should be, and what is worth a look."""
+
+    seed: int
+    code: int
+    seconds: float
+    claims: str
+    notes: tuple[str, ...]
+
+    @property
+    def judged(self) -> bool:
+        """Whether there is a verdict."""
+        return self.code in (0, 1)
+
+    def row(self) -> str:
+        """As a line of the table."""
+        said = "; ".join(self.notes)
+        said = said if self.code == 1 or len(said) <= WIDTH else said[: WIDTH - 1] + "…"
+        return (
+            f"{self.seed:>4}  {WORDS.get(self.code, f'exit {self.code}'):<9} {self.seconds:>6.1f} s  "
+            f"{self.claims:>8}  {said}"
+        )
+
+
+def outcome(seed: int, code: int, seconds: float, result: dict[str, Any], headline: str) -> Outcome:
+    """What a run with a result came to: what failed, or the checks it is not valid for, or its foremost claim."""
+    if code == 4:
+        wrong = tuple(f"{c['check']} ({c['detail']})" for c in result["validity"] if not c["ok"])
+        return Outcome(seed, code, seconds, "", wrong)
+    judged = [c for c in result["claims"] if c["holds"] is not None]
+    wrong = tuple(f"{c['id']}: {c['measured']}" for c in judged if c["holds"] is result["refutes"])
+    claims = f"{len(judged) - len(wrong)} of {len(judged)}"
+    foremost = tuple(c["measured"] for c in judged if c["id"] == headline)
+    return Outcome(seed, code, seconds, claims, wrong or foremost)
+
+
+def once(scenario: str, server: str, folder: Path, seed: int) -> Outcome:
+    """One run into that folder."""
     began = time.monotonic()
     command = [sys.executable, "-m", "lab", "run", scenario, "--pace", "quick", "--server", server, "--json"]
     done = subprocess.run(
@@ -28,48 +74,60 @@ def once(scenario: str, server: str, folder: Path, seed: int) -> tuple[int, floa
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     seconds = time.monotonic() - began
-    if done.returncode not in (0, 1, 4):
-        return done.returncode, seconds, done.stderr.strip().splitlines()[-1:]
-    result = json.loads(done.stdout)
-    if done.returncode == 4:
-        return 4, seconds, [f"{c['check']} ({c['detail']})" for c in result["validity"] if not c["ok"]]
-    wrong = [c for c in result["claims"] if c["holds"] is result["refutes"]]
-    return done.returncode, seconds, [f"{c['id']}: {c['measured']}" for c in wrong] or figures(result)
+    if done.returncode not in WORDS:
+        return Outcome(seed, done.returncode, seconds, "", tuple(done.stderr.strip().splitlines()[-1:]))
+    headline = scenarios.find(scenario).headline
+    return outcome(seed, done.returncode, seconds, json.loads(done.stdout), headline)
 
 
-def figures(result: dict[str, Any]) -> list[str]:
-    """What is worth a look from run to run."""
-    found = {c["id"]: c["figures"] for c in result["claims"]}
-    asked = (("p99 rises", "p99-rises", "ratio", "{:.0f} ×"), ("knee", "knee-predicted", "error", "{:+.1%}"))
-    return [f"{name} {form.format(found[c][f])}" for name, c, f, form in asked if f in found.get(c, {})]
+def table(scenario: str, server: str, outcomes: Sequence[Outcome]) -> str:
+    """All runs, and a last line with the count."""
+    took = [one.seconds for one in outcomes]
+    judged = [one for one in outcomes if one.judged]
+    return "\n".join(
+        (
+            f"seed  {'outcome':<9} {'took':>8}  {'claims':>8}  {scenario} on {server}",
+            *(one.row() for one in outcomes),
+            f"{sum(one.code == 0 for one in judged)} of {len(judged)} valid runs hold, {len(outcomes)} started; "
+            f"{statistics.median(took):.0f} s each (median), at most {max(took):.0f} s",
+        )
+    )
+
+
+def count(text: str) -> int:
+    """A number of runs from the command line. Raises `ValueError` for what is none (argparse then says so)."""
+    if (number := int(text)) < 1:
+        raise ValueError(text)
+    return number
 
 
 def main() -> int:
     """Entry point; exit code 0 when enough runs were valid and every valid one was as it should be."""
     parser = argparse.ArgumentParser(prog="bench.repeat", description="Repeat a quick run and count.")
-    parser.add_argument("--runs", type=int, default=10, help="valid runs wanted (10)")
-    parser.add_argument("--scenario", default="key-growth")
-    parser.add_argument("--server", default="embedded")
+    parser.add_argument("scenario", nargs="?", default="key-growth", help="which one (key-growth)")
+    parser.add_argument("--server", default="embedded", help="on which server (embedded)")
+    parser.add_argument("--times", type=count, default=10, help="valid runs wanted (10)")
+    parser.add_argument("--seed", type=int, default=1, help="of the first run; the next one has the next (1)")
     options = parser.parse_args()
-    valid = held = started = 0
-    words = {0: "holds", 1: "FAILED", 4: "not valid"}
-    while valid < options.runs and started < options.runs + options.runs // 5:
-        started += 1
+    try:
+        scenarios.find(options.scenario)
+    except LabError as error:
+        print(f"bench.repeat: {error}", file=sys.stderr)
+        return error.exit_code
+    found: list[Outcome] = []
+    while (valid := sum(one.judged for one in found)) < options.times:
+        if len(found) >= options.times + max(1, options.times // 5):
+            break
         with TemporaryDirectory() as folder:
             run = Path(folder) / "run"
-            code, seconds, wrong = once(options.scenario, options.server, run, started)
-            if code == 1:  # worth a look afterwards
+            found.append(once(options.scenario, options.server, run, options.seed + len(found)))
+            print(found[-1].row(), file=sys.stderr, flush=True)
+            if found[-1].code == 1:  # worth a look afterwards
                 kept = ROOT / "runs" / f"failed-{time.strftime('%Y%m%d-%H%M%S')}-{options.scenario}"
                 shutil.copytree(run, kept)
-                wrong.append(f"kept in {kept.relative_to(ROOT)}")
-        valid += code in (0, 1)
-        held += code == 0
-        print(
-            f"{started:>3}  {words.get(code, f'exit {code}'):<10} {seconds:5.1f} s  {'; '.join(wrong)}",
-            flush=True,
-        )
-    print(f"{held} of {valid} valid runs hold; {started} started")
-    return 0 if valid >= options.runs and held == valid else 1
+                print(f"      kept in {kept.relative_to(ROOT)}", file=sys.stderr)
+    print(table(options.scenario, options.server, found))
+    return 0 if valid >= options.times and all(one.code == 0 for one in found if one.judged) else 1
 
 
 if __name__ == "__main__":

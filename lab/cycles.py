@@ -23,7 +23,8 @@ FREED = 0.01
 class Look:
     """What a crowd of clients and the server's INFO said of one short stretch of time, which ends at `t`.
 
-    Counts are of the stretch, levels (in flight, keys, memory in MB) of its end; `clients_mb` is mem_clients_normal.
+    Counts are of the stretch, levels (in flight, keys, memory in MB) of its end; `clients_mb` is mem_clients_normal,
+    `busy` the busy share of the server's main thread.
     """
 
     t: float
@@ -38,6 +39,7 @@ class Look:
     used_mb: float
     limit_mb: float
     clients_mb: float
+    busy: float
 
     @property
     def start(self) -> float:
@@ -73,6 +75,15 @@ def seconds(looks: Sequence[Look]) -> float:
 def rate(looks: Sequence[Look]) -> float:
     """Answers a second."""
     return sum(look.answered for look in looks) / max(seconds(looks), 1e-9)
+
+
+def cost_us(looks: Sequence[Look]) -> float:
+    """CPU time of the main thread for each answer, in µs."""
+    return (
+        sum(look.busy * look.interval_s for look in looks)
+        / max(sum(look.answered for look in looks), 1)
+        * 1e6
+    )
 
 
 def evicted_per_insert(looks: Sequence[Look]) -> float:

@@ -83,7 +83,7 @@ class Pace:
     plateau_s: float
     settle_s: float
     keys: int
-    sizes: dict[str, int] = field(default_factory=dict)
+    sizes: dict[str, float] = field(default_factory=dict)
     loads_mb: float = 0.0
 
 

@@ -13,10 +13,12 @@ own every --interval-seconds or as soon as the server answers again:
 
 The last line holds the `figures`: rate, busy, busy_us (of the main thread, for one request), answered_per_s, p50_ms,
 p99_ms, evicted, inserted, expired, most_in_flight, most_clients_mb, fitting_ttl_s (time to live with which the entries
-of such a load come to use --fits of the limit), next_page (for a later crowd on the same server: --first-page).
+of such a load come to use --fits of the limit), next_page (for a later crowd on the same server: --first-page), clients
+(how many there were).
 
-With --find-utilisation U it looks for the rate that keeps the server's main thread busy to that share, in steps that
-approach it from below, and `rate` is what it found.
+With --find-utilisation U it looks for the rate that would keep the server's main thread busy to that share, in steps
+that approach it from below, and `rate` is what it found. U may exceed 1: a rate that the server cannot keep up with,
+from the cost of a request just below saturation.
 
 Entries are written with a time to live and never removed: the server must be the load's own. Ends on SIGTERM, or with
 `--until-stdin-ends` at the end of stdin: figures, exit code 0. Bad arguments: 2. A server that refuses, or is gone: 3.
@@ -43,6 +45,8 @@ STEPS = ((0.5, 0.15), (0.8, 0.2), (1.0, 0.2), (1.0, 0.3))
 
 (An idle server finds its data cold, a busy one reads several requests a turn.) The first part is at FIRST_RATE.
 """
+MOST_BUSY = 0.85
+"""No step asks for more: where a queue stays, clients hold back, and the cost is that of a queue."""
 SHORT_S = 3600.0
 """Entries that live shorter are of all ages from the beginning: a cache that is in balance with their expiry."""
 
@@ -67,7 +71,7 @@ def find_rate(crowd: Crowd, wanted: float, seconds: float, ending: Ending) -> tu
     for share, part in STEPS:
         if ending.asked:
             break
-        stretch = crowd.run(share * wanted / cost_s(stretch), seconds * part, ending)
+        stretch = crowd.run(min(share * wanted, MOST_BUSY) / cost_s(stretch), seconds * part, ending)
     return wanted / cost_s(stretch), stretch
 
 
@@ -106,11 +110,16 @@ def read_arguments(arguments: list[str] | None) -> argparse.Namespace:
     add("--share", type=number(0.01, 10), default=1.0, help="offer so much of --rate (1)")
     add(
         "--find-utilisation",
-        type=number(0.1, 0.99),
-        help="find the rate instead: busy share of the main thread",
+        type=number(0.1, 5),
+        help="find the rate instead: busy share of the main thread, above 1 more than it can do",
     )
     add("--seconds", type=number(0.5, 3600), required=True, help="how long, without the filling")
     add("--clients", type=number(1, 20_000, int), default=1000, help="in the crowd (1000)")
+    add(
+        "--asks-every",
+        type=number(0.01, 3600),
+        help="fewer where --rate is low: each asks once in so many seconds (--clients, whatever the rate)",
+    )
     add("--connections", type=number(1, 20_000, int), help="that they share (one for each client)")
     add(
         "--write-every",
@@ -154,13 +163,22 @@ def read_arguments(arguments: list[str] | None) -> argparse.Namespace:
     return options
 
 
+def crowd_size(options: argparse.Namespace) -> int:
+    """How many clients: --clients, or as few as ask often enough at the whole rate."""
+    clients: int = options.clients
+    if options.asks_every and options.rate:
+        clients = min(clients, max(1, round(options.rate * options.asks_every)))
+    return clients
+
+
 def offer(options: argparse.Namespace, ending: Ending) -> dict[str, float]:
     """Connect, fill, offer the load; the figures. Raises `LoadFailed`, `ConnectionLost`."""
     sizes = (options.entries, options.pages_read, options.key_bytes, options.value_bytes)
     pages = Pages(Layout(options.prefix, *sizes), options.ttl_seconds)
-    connections = options.connections or options.clients
+    clients = crowd_size(options)
+    connections = options.connections or clients
     times = (options.patience_seconds, options.away_seconds, options.interval_seconds)
-    plan = Plan(options.clients, connections, options.write_every, *times)
+    plan = Plan(clients, connections, options.write_every, *times)
     with connect(options.url) as line:
         if options.limit_mb:
             ask(line, command("CONFIG", "SET", "maxmemory", round(options.limit_mb * 1e6)))
@@ -179,7 +197,7 @@ def offer(options: argparse.Namespace, ending: Ending) -> dict[str, float]:
             stretch = crowd.run(rate, options.seconds, ending)
         entries_per_s = rate * options.entries / options.write_every
         ttl_s = fitting_ttl(stretch.last, options.fits * stretch.last.limit, entries_per_s)
-        return figures(stretch, rate, crowd.next_page, ttl_s)
+        return figures(stretch, rate, crowd.next_page, ttl_s) | {"clients": clients}
     finally:
         crowd.close()
 

@@ -251,7 +251,7 @@ class Crowd:
             self._tally.inserted += sent.inserts
             self._tally.latencies.append(took)
             if took > self._plan.patience_s * SECOND:
-                back = now + round(self._plan.away_s * (0.5 + self._random.random()) * SECOND)
+                back = now + round(self._plan.away_s * (0.75 + self._random.random() / 2) * SECOND)
                 heapq.heappush(self._away, back)
             if self._queue:
                 self._send(line, self._queue.popleft())

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from lab.claims.base import Claim, Finding, need_figure, need_phase
+from lab.claims.base import Claim, Finding, need_phase
 from lab.claims.evictionscene import FEWEST, looks_of, p99_ms, pool, scene
-from lab.cycles import FULL, below_limit, cycles, evicted_per_insert, rate, seconds
+from lab.cycles import FULL, below_limit, cost_us, cycles, evicted_per_insert, rate, seconds
 from lab.runfolder import Run
 
-CALIBRATION = "calibrate"
 ORIGINAL_SHARE = 0.20
 """Of the requests that came in the original's bursts were answered: 5 000 of 25 000 a second."""
 NEEDED = 1.3
@@ -108,9 +107,9 @@ def coincide(share: float, times: float) -> Claim:
 def responses_drop(share: float) -> Claim:
     """In a burst the server answers fewer requests than arrive: the gap is the amplifier.
 
-    Beside the original's share stands what it was here, over the whole bursts and in the worst look of each. What the
-    answers would have cost without evictions (by calibration) is their share of the main thread; the evictions have
-    the rest, for the thread is never idle in a burst.
+    Beside the original's share stands what it was here, over the whole bursts and in the worst look of each. What as
+    many answers cost while memory climbs, without evictions, is their share of the main thread; the evictions have the
+    rest, for the thread is never idle in a burst.
     """
 
     def check(run: Run) -> Finding:
@@ -118,12 +117,12 @@ def responses_drop(share: float) -> Claim:
         if not found.there:
             return Finding(False, found.few)
         bursts = [look for cycle in found.cycles for look in cycle.burst]
-        healthy = rate([look for cycle in found.cycles for look in cycle.healthy])
+        climbs = [look for cycle in found.cycles for look in cycle.healthy]
+        healthy = rate(climbs)
         offered = sum(look.offered_per_s * look.interval_s for look in bursts) / seconds(bursts)
         whole = rate(bursts) / offered
         worst = float(np.median([min(rate([look]) for look in c.burst) for c in found.cycles])) / offered
-        costs_us = need_figure(need_phase(run, CALIBRATION), "busy_us")
-        evicting = max(1 - rate(bursts) * costs_us / 1e6, 0.0)
+        evicting = max(1 - rate(bursts) * cost_us(climbs) / 1e6, 0.0)
         per_s = sum(look.evicted for look in bursts) / seconds(bursts)
         return Finding(
             whole <= share and healthy > rate(bursts),

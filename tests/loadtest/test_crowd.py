@@ -146,6 +146,24 @@ def test_a_rate_is_found(cache: Server) -> None:
     assert figures["fitting_ttl_s"] > 0
 
 
+def test_a_rate_above_what_the_server_can_do_is_found_below_it(cache: Server) -> None:
+    """More than the whole main thread, from the cost of a request: no look sees the crowd ask for so much."""
+    looks, figures = lines_of(
+        start(cache, "--find-utilisation", "2", "--seconds", "3", *SMALL, "--entries", "150")
+    )
+    assert figures["rate"] == pytest.approx(2e6 / figures["busy_us"])
+    assert max(look["offered_per_s"] for look in looks) < 0.8 * figures["rate"]
+
+
+def test_fewer_clients_where_the_rate_is_low(cache: Server) -> None:
+    """Clients that ask once in so many seconds: as many as make the rate, and never more than there are to be."""
+    for every, number in (("0.02", 8), ("10", 20)):
+        _, figures = lines_of(
+            start(cache, "--rate", "400", "--seconds", "0.6", *SMALL, "--asks-every", every)
+        )
+        assert figures["clients"] == number
+
+
 @pytest.mark.parametrize("how", ["signal", "stdin"])
 def test_it_ends_when_it_is_told_to(cache: Server, how: str) -> None:
     """With its figures, and exit code 0."""

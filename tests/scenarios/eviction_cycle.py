@@ -31,6 +31,7 @@ def look(t: float, **changes: float) -> Line:
         "used_mb": 0.7 * LIMIT_MB,
         "limit_mb": LIMIT_MB,
         "clients_mb": 3.0,
+        "busy": 0.6,
     }
     return line | changes
 
@@ -89,7 +90,6 @@ def scene(scenario: Any) -> Plain:
     """A run of the scenario, its phase of cycles long enough for three; nothing looked at yet."""
     plain = Plain(scenario)
     _lengthen(plain, "cycle", CYCLES * CYCLE * LOOK_S)
-    plain.phase("calibrate").figures["busy_us"] = 300.0
     return plain
 
 

@@ -1,0 +1,40 @@
+"""The table of repeated runs says what went wrong, and counts it."""
+
+from typing import Any
+
+from bench.repeat import outcome, table
+
+
+def result(refutes: bool = False, **holds: bool | None) -> dict[str, Any]:
+    """A judged run with claims of those names."""
+    return {
+        "refutes": refutes,
+        "claims": [{"id": name, "holds": value, "measured": f"{name}!"} for name, value in holds.items()],
+        "validity": [
+            {"check": "quiet", "ok": False, "detail": "noise"},
+            {"check": "sent", "ok": True, "detail": ""},
+        ],
+    }
+
+
+def test_a_row_shows_the_foremost_claim_or_what_failed() -> None:
+    """A run that holds shows its headline, a failed one its refuted claims, an invalid one the checks."""
+    good = outcome(1, 0, 40.0, result(main=True, other=None, more=True), "main")
+    assert (good.claims, good.notes) == ("2 of 2", ("main!",))
+    bad = outcome(2, 1, 40.0, result(main=True, more=False), "main")
+    assert (bad.claims, bad.notes) == ("1 of 2", ("more: more!",))
+    noisy = outcome(3, 4, 40.0, result(main=True), "main")
+    assert not noisy.judged and noisy.notes == ("quiet (noise)",)
+
+
+def test_a_control_is_wrong_where_a_claim_holds() -> None:
+    """What fails of a control is a claim that holds without its cause."""
+    assert outcome(1, 1, 40.0, result(True, main=False, more=True), "main").notes == ("more: more!",)
+
+
+def test_the_last_line_counts_valid_runs_only() -> None:
+    """Runs that are not valid are started, and neither hold nor fail."""
+    codes = (0, 4, 1)
+    rows = [outcome(i, code, 30.0 + i, result(main=code == 0), "main") for i, code in enumerate(codes)]
+    last = table("cures", "redis", rows).splitlines()[-1]
+    assert last == "1 of 2 valid runs hold, 3 started; 31 s each (median), at most 32 s"
