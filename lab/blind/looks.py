@@ -86,10 +86,19 @@ def _cut(text: str) -> str:
     return text if len(text) <= WIDE else f"{text[:WIDE]}... ({len(text.split()):,} words)"
 
 
+def _commandstats(client: Any) -> tuple[dict[str, Any], float]:
+    """What INFO says of commands, and when, by the store's own clock."""
+    info = client.info("server", "commandstats")
+    return {name: entry for name, entry in info.items() if name.startswith("cmdstat_")}, (
+        info["server_time_usec"] / 1e6
+    )
+
+
 def _commands(client: Any, scene: Scene) -> str:
-    before, began = client.info("commandstats"), time.monotonic()
+    before, began = _commandstats(client)
     time.sleep(WINDOW_S)
-    after, seconds = client.info("commandstats"), time.monotonic() - began
+    after, ended = _commandstats(client)
+    seconds = ended - began
     rows = []
     for name, entry in after.items():
         were = before.get(name, {"calls": 0, "usec": 0})
