@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lab.blind.causes import Cause
 from lab.blind.readings import Readings
+from lab.blind.scene import BlindStack, SceneStack
 from lab.blind.session import Session
 
 
@@ -14,10 +15,15 @@ class Trial(Session):
     """Watches for so many looks after the start, has `inspect` look around, and ends without a reveal."""
 
     def __init__(
-        self, cause: Cause, folder: Path, looks: int = 1, inspect: Callable[[Trial], None] = lambda _: None
+        self,
+        cause: Cause,
+        folder: Path,
+        looks: int = 1,
+        inspect: Callable[[Trial], None] = lambda _: None,
+        make: Callable[[Path], SceneStack] = BlindStack,
     ) -> None:
         self.said: list[str] = []
-        super().__init__(cause, 0, 60.0, folder, self.said.append)
+        super().__init__(cause, 0, 60.0, folder, self.said.append, make=make)
         self._inspect = inspect
         self._more = looks
         self.taken: Readings | None = None

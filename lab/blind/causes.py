@@ -252,7 +252,7 @@ def find(text: str) -> Cause:
 
 
 def choose(seed: int, compose: bool = False) -> Cause:
-    """The cause of a seed: the same on every machine, for either stack.
+    """The cause of a seed: the same on every machine; with `compose` among those that are possible there.
 
     As many seeds in a row as there are causes, beginning with a multiple of that, have each of them once: so groups
     that are given seeds in a row do not all get the same.

@@ -28,9 +28,8 @@ class ComposeBlindStack(ComposeStack):
 
     core: int | None = None
 
-    def __init__(self, folder: Path) -> None:
-        scene = find_scene(SERVER)
-        super().__init__(SCENARIO, scene, folder, seed=1)
+    def __init__(self, folder: Path, server: str = SERVER) -> None:
+        super().__init__(SCENARIO, find_scene(server), folder, seed=1)
         self._programs: dict[str, Child] = {}
 
     def up(self, say: Say) -> None:

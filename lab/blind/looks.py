@@ -16,7 +16,7 @@ from lab.store import Store
 
 WINDOW_S = 3.0
 NEWEST = 15
-WIDE = 90
+WIDE, TAIL = 90, 28
 MEMORY = ("used_memory", "maxmemory", "maxmemory_policy", "mem_clients_normal", "mem_fragmentation_ratio")
 STATS = ("evicted_keys", "expired_keys", "keyspace_hits", "keyspace_misses", "total_connections_received")
 
@@ -83,13 +83,23 @@ def _slowlog(client: Any, scene: Scene) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= WIDE else f"{text[:WIDE]}... ({len(text.split()):,} words)"
+    """Its beginning and its end, where the server says how many words it left out."""
+    return text if len(text) <= WIDE else f"{text[: WIDE - TAIL]} … {text[-TAIL:]}"
+
+
+def _commandstats(client: Any) -> tuple[dict[str, Any], float]:
+    """What INFO says of commands, and when, by the store's own clock."""
+    info = client.info("server", "commandstats")
+    return {name: entry for name, entry in info.items() if name.startswith("cmdstat_")}, (
+        info["server_time_usec"] / 1e6
+    )
 
 
 def _commands(client: Any, scene: Scene) -> str:
-    before, began = client.info("commandstats"), time.monotonic()
+    before, began = _commandstats(client)
     time.sleep(WINDOW_S)
-    after, seconds = client.info("commandstats"), time.monotonic() - began
+    after, ended = _commandstats(client)
+    seconds = ended - began
     rows = []
     for name, entry in after.items():
         were = before.get(name, {"calls": 0, "usec": 0})

@@ -15,6 +15,7 @@ import redis
 
 from lab.blind.errands import CHANGES
 from lab.blind.readings import Readings, Seen, Spent
+from lab.errors import StackError
 from lab.processes import tree_seconds
 from lab.service import Locust, Storefront
 from lab.stacks.base import Probe
@@ -60,7 +61,7 @@ class Scene(Protocol):
 
 @dataclass(frozen=True)
 class Look:
-    """Counters at one moment (`at`: monotonic seconds), and figures of the time since the look before."""
+    """Counters at one moment (`at`: unix seconds, by the store's clock), and figures since the look before."""
 
     at: float
     counters: dict[str, tuple[float, float]]
@@ -146,12 +147,12 @@ class Observer:
         with self._lock:
             since, self._since = self._since, _Since()
         look = Look(
-            at=time.monotonic(),
+            at=snapshot.at,
             counters=snapshot.commands,
             busy_s=snapshot.main_thread_s or 0.0,
             waited_s=scene.waited_s(),
             neighbours_s=scene.neighbours_s(),
-            evicted=float(self._client.info("stats")["evicted_keys"]),
+            evicted=self._evicted(),
             past_cache=float(past.group(1)) if past else 0.0,
             keys=snapshot.keys,
             page_ms=tallies["reads"]["p99_ms"] or 0.0,
@@ -164,6 +165,12 @@ class Observer:
         )
         self.looks.append(look)
         return look
+
+    def _evicted(self) -> float:
+        try:
+            return float(self._client.info("stats")["evicted_keys"])
+        except redis.RedisError as error:
+            raise StackError(f"the store does not answer INFO: {error}") from None
 
     def _new_slow(self) -> tuple[tuple[str, int], ...]:
         entries = [entry for entry in self._scene.store.slowlog() if entry[0] not in self._seen_slow]

@@ -52,7 +52,7 @@ class Measured:
     @property
     def change_every_s(self) -> float:
         """Between two changes of prices."""
-        return min(2.5, max(1.0, BACKLOG * MEMBERS * self.ping_us / 1e6))
+        return min(1.8, max(1.0, BACKLOG * MEMBERS * self.ping_us / 1e6))
 
     @property
     def slow_us(self) -> int:

@@ -188,10 +188,18 @@ class Session:
         while not self._ended.is_set() and time.monotonic() < end:
             self._wait(min(TICK_S, max(0.1, end - time.monotonic())))
             if not self._ended.is_set():
-                self._say(told(self.observer.look()))
+                self._tell_users()
         if not self._ended.is_set():
             self._say("the time is up.")
             self._say(self._reveal())
+
+    def _tell_users(self) -> None:
+        """Say what users see; where nothing answers in time, for a participant may well overload it, say that."""
+        try:
+            self._say(told(self.observer.look()))
+        except StackError as error:
+            self.stack.check()
+            self._say(f"{datetime.now():%H:%M:%S}  {error}")
 
     def _wait(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -245,9 +253,9 @@ class Session:
 
 def told(look: Look) -> str:
     """What users see, in a line."""
-    now = datetime.fromtimestamp(time.time() - time.monotonic() + look.at).strftime("%H:%M:%S")
     return (
-        f"{now}  p99 of a page {look.page_ms:7.1f} ms   of a bystander's GET {look.get_ms:7.1f} ms   "
+        f"{datetime.fromtimestamp(look.at):%H:%M:%S}  p99 of a page {look.page_ms:7.1f} ms   "
+        f"of a bystander's GET {look.get_ms:7.1f} ms   "
         f"oldest price change {look.oldest_s:5.1f} s"
     )
 

@@ -82,7 +82,7 @@ def test_a_session_from_start_to_reveal(home: Path) -> None:
     with start(home, "start", "--seed", str(SEED)) as session:
         session.until(lambda: "the session" in blind(home, "note", "too early").err or said(home), 30)
         session.until(lambda: "Ctrl-C ends everything" in said(home))
-        assert len(session.family()) >= 10
+        assert len(session.seen) >= 10
         second = blind(home, "start")
         assert second.is_one_line(2), second
         assert "a blind session runs already" in second.err

@@ -21,7 +21,12 @@ import psutil
 import pytest
 import redis
 
+from bench.blind_seal import leaks
+from bench.blind_trial import Trial
+from lab.blind.causes import CAUSES
+from lab.blind.compose import ComposeBlindStack
 from lab.errors import StackError
+from lab.processes import INTERRUPTIONS
 from lab.scenario import ProbeSpec
 from lab.scenarios import catalogue
 from lab.servers import SERVERS
@@ -342,6 +347,33 @@ def test_whole_run_on_the_compose_stack(running: Running, tmp_path: Path) -> Non
     time.sleep(1)
     words = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
     assert not [line for line in words if "--until-stdin-ends" in line and running.native.store_url in line]
+
+
+def test_blind_session_on_the_compose_stack(running: Running, tmp_path: Path) -> None:
+    """A cause driven by programs in the probe's container shows as natively, is named nowhere, and leaves no trace."""
+    store = running.native.store
+    before = {number: signal.getsignal(number) for number in INTERRUPTIONS}
+    trial = Trial(
+        CAUSES["unpipelined-deletes"],
+        tmp_path / "blind",
+        looks=0,
+        make=lambda folder: ComposeBlindStack(folder, "valkey"),
+    )
+    try:
+        trial.run()
+    finally:
+        for number, handler in before.items():  # a session that takes its scene down listens no more
+            signal.signal(number, handler)
+    found = {cause.id for cause in CAUSES.values() if cause.evidence(trial.outcome()).found}
+    assert found == {"unpipelined-deletes"}, trial.outcome()
+    calls = "\n".join(" ".join(call) for call in running.docker.calls)
+    assert calls.count("lab.blind.worker") == 4
+    assert leaks({"calls of docker": calls, "printed": "\n".join(trial.said)}) == []
+    assert running.control.asked[-1] == ("/api/resume", {})
+    assert running.native.web.ask("GET", "/settings/invalidation")["strategy"] == "scan"
+    client = redis.Redis.from_url(store.url, decode_responses=True)
+    assert client.config_get("maxmemory*")["maxmemory-policy"] == "noeviction"
+    assert client.exists("latency-lab-prices-index", "latency-lab-prices:1", "latency-lab-changes") == 0
 
 
 def test_killed_lab_leaves_no_probe_in_the_container(running: Running, tmp_path: Path) -> None:
