@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import random
+from pathlib import Path
 
 import pytest
 
+from lab.cold import NoAnswer
 from lab.cold.prometheus import key, shifted, usual_step_ms
-from lab.cold.record import choose, fit, names_in_use
+from lab.cold.record import choose, fit, names_in_use, record
 from lab.cold.recording import Exemplar, Series, pack_metrics
 from lab.cold.remotewrite import LITERAL, STALE, snappy
 from lab.errors import UsageError
@@ -115,3 +117,62 @@ def test_stale_is_the_mark_and_snappy_is_plain() -> None:
     assert packed[3:6] == b"\xf4\xff\xff"
     assert packed[6 : 6 + LITERAL] == content[:LITERAL]
     assert packed[6 + LITERAL :] == b"\xf4\x09\x00" + content[LITERAL:]
+
+
+class OnePrometheus:
+    """A Prometheus with one series and an exemplar for each of five traces."""
+
+    url = "http://prometheus"
+
+    def version(self) -> str:
+        """Its version."""
+        return "3"
+
+    def names(self, _start: float, _end: float) -> list[str]:
+        """Its one metric."""
+        return ["http_bucket"]
+
+    def series(self, name: str, _start: float, _end: float) -> list[Series]:
+        """Its one series."""
+        return [series(name, 300)]
+
+    def exemplars(self, _start: float, _end: float) -> dict[tuple[tuple[str, str], ...], list[Exemplar]]:
+        """A dot every twenty seconds."""
+        return {key(series("http_bucket").labels): [exemplar(20 * i, 0.1, i) for i in range(1, 6)]}
+
+
+class WeakTempo:
+    """A Tempo that falls silent at the third trace."""
+
+    def __init__(self) -> None:
+        self.given = 0
+
+    def version(self) -> str:
+        """Its version."""
+        return "3"
+
+    def slowest(self, _start: float, _end: float, _number: int) -> list[str]:
+        """Nothing beside what exemplars name."""
+        return []
+
+    def trace(self, trace_id: str) -> bytes | None:
+        """Two traces, then none."""
+        self.given += 1
+        if self.given > 2:
+            raise NoAnswer("Tempo does not answer")
+        return bytes.fromhex(trace_id)
+
+
+def test_what_tempo_gave_is_kept(tmp_path: Path) -> None:
+    """If it falls silent half-way the recording has the traces so far, only their dots, and says what is missing."""
+    done = record(
+        tmp_path / "case",
+        OnePrometheus(),  # type: ignore[arg-type]
+        WeakTempo(),  # type: ignore[arg-type]
+        minutes=10,
+        max_mb=5,
+        say=lambda _: None,
+        end=T / 1000 + 600,
+    )
+    assert done.meta.counts["traces"] == done.meta.counts["exemplars"] == 2
+    assert done.meta.dropped == ["traces, because Tempo stopped answering: 3 of 5"]
