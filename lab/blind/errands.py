@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from socket import socket
 from typing import Any
@@ -51,22 +52,17 @@ def _many(reply: object) -> list[Any]:
     return reply
 
 
-def _remove_in_chunks(line: socket) -> None:
+def _remove_in_parts(line: socket, size: int) -> None:
+    """Page by page, so many keys with each command."""
     cursor: Any = b"0"
     while True:
         [reply] = ask(line, command("SSCAN", INDEX, cursor, "COUNT", CHUNK))
-        cursor, found = _many(reply)
-        found = _many(found)
-        for start in range(0, len(found), CHUNK):
-            ask(line, command("UNLINK", *found[start : start + CHUNK]))
+        cursor, page = _many(reply)
+        found = _many(page)
+        for start in range(0, len(found), size):
+            ask(line, command("UNLINK", *found[start : start + size]))
         if cursor == b"0":
             return
-
-
-def _remove_each(line: socket) -> None:
-    [found] = ask(line, command("SRANDMEMBER", INDEX, 10**6))
-    for key in _many(found):
-        ask(line, command("UNLINK", key))
 
 
 def _remove_whole(line: socket) -> None:
@@ -76,8 +72,8 @@ def _remove_whole(line: socket) -> None:
 
 
 REMOVE: dict[str, Callable[[socket], None]] = {
-    "chunks": _remove_in_chunks,
-    "each": _remove_each,
+    "chunks": partial(_remove_in_parts, size=CHUNK),
+    "each": partial(_remove_in_parts, size=1),
     "whole": _remove_whole,
 }
 
