@@ -149,9 +149,10 @@ def test_a_rate_is_found(cache: Server) -> None:
 def test_a_rate_above_what_the_server_can_do_is_found_below_it(cache: Server) -> None:
     """More than the whole main thread, from the cost of a request: no look sees the crowd ask for so much."""
     looks, figures = lines_of(
-        start(cache, "--find-utilisation", "2", "--seconds", "3", *SMALL, "--entries", "150")
+        start(cache, "--find-utilisation", "5", "--seconds", "3", *SMALL, "--entries", "150")
     )
-    assert figures["rate"] == pytest.approx(2e6 / figures["busy_us"])
+    assert figures["rate"] == pytest.approx(5e6 / figures["busy_us"])
+    # A sixth of it, where a request costs the same at every step; on a restless machine it may cost twice as much.
     assert max(look["offered_per_s"] for look in looks) < 0.8 * figures["rate"]
 
 
