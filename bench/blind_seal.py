@@ -96,6 +96,11 @@ def outline(session: Session) -> dict[str, list[str]]:
     settings = [_page(session.stack.web, "/settings/invalidation")]
     parts = {"processes": processes, "files": files, "metrics": metrics, "settings": settings}
     return {
-        part: sorted(re.sub(r"\d+", "N", text.replace(folder, "FOLDER")) for text in texts)
+        part: sorted(_alike(text.replace(folder, "FOLDER")) for text in texts)
         for part, texts in parts.items()
     }
+
+
+def _alike(text: str) -> str:
+    """Without numbers, and without the blanks with which a server that names its port in its title fills the rest."""
+    return re.sub(r"\s+", " ", re.sub(r"\d+", "N", text))
