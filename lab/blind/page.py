@@ -8,10 +8,9 @@ from math import log10
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jinja2
-
 from lab.blind.causes import CAUSES
 from lab.blind.journal import FULL, HINT_COSTS, WRONG_COSTS
+from lab.templates import templates
 
 if TYPE_CHECKING:
     from lab.blind.session import Session
@@ -36,30 +35,27 @@ def write(session: Session, path: Path) -> Path:
     """Write the page of a session; its path."""
     cause, journal, now = session.cause, session.journal, session.readings()
     others = [(CAUSES[other], how, CAUSES[other].evidence(now)) for other, how in cause.alike.items()]
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
     spent = sorted(now.commands.items(), key=lambda item: -item[1].share)[:TOP_COMMANDS]
-    text = environment.get_template("page.html.j2").render(
-        style=STYLE.read_text(),
-        session=session,
-        cause=cause,
-        finding=cause.evidence(now),
-        others=others,
-        now=now,
-        healthy=session.healthy,
-        journal=journal,
-        full=FULL,
-        hints_cost=sum(HINT_COSTS[: journal.hints]),
-        wrong_cost=WRONG_COSTS * len(journal.wrong),
-        began=datetime.fromtimestamp(session.begun_at).strftime("%d %B %Y, %H:%M"),
-        clock=lambda at: datetime.fromtimestamp(at).strftime("%H:%M:%S"),
-        spent=spent,
-        plot=plot(session),
+    text = (
+        templates(HERE)
+        .get_template("page.html.j2")
+        .render(
+            style=STYLE.read_text(),
+            session=session,
+            cause=cause,
+            finding=cause.evidence(now),
+            others=others,
+            now=now,
+            healthy=session.healthy,
+            journal=journal,
+            full=FULL,
+            hints_cost=sum(HINT_COSTS[: journal.hints]),
+            wrong_cost=WRONG_COSTS * len(journal.wrong),
+            began=datetime.fromtimestamp(session.begun_at).strftime("%d %B %Y, %H:%M"),
+            clock=lambda at: datetime.fromtimestamp(at).strftime("%H:%M:%S"),
+            spent=spent,
+            plot=plot(session),
+        )
     )
     path.write_text(text)
     return path

@@ -9,13 +9,13 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import vl_convert
 
 from lab.explain.conclusions import Judged
 from lab.explain.story import tell
 from lab.report import charts, general, look, parts, shapes, story, tables, timeline
 from lab.report.scene import Scene
+from lab.templates import templates
 
 HERE = Path(__file__).parent
 VEGA_LITE = "6.4"
@@ -49,15 +49,12 @@ def render(scene: Scene) -> str:
 
 def fill(template: str, drawings: dict[str, Drawing], **more: Any) -> str:
     """A page from a template; the library for drawings is put in only where there are any."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
     style = (HERE / "page.css").read_text()
-    return environment.get_template(template).render(drawings=drawings, style=style, library=_library, **more)
+    return (
+        templates(HERE)
+        .get_template(template)
+        .render(drawings=drawings, style=style, library=_library, **more)
+    )
 
 
 def pictures(scene: Scene) -> list[tuple[str, Callable[[Scene], look.Chart], str]]:

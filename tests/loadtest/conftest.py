@@ -403,6 +403,7 @@ def load(repository: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                start_new_session=True,
             )
         )
         return started[-1]
@@ -410,5 +411,5 @@ def load(repository: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     yield start
     for each in started:
         if each.poll() is None:
-            each.kill()
+            os.killpg(each.pid, signal.SIGKILL)  # and the processes that it shares its work with
         each.communicate()

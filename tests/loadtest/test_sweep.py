@@ -3,47 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 PATIENCE = 60.0
 Start = Callable[..., subprocess.Popen[str]]
-
-
-@pytest.fixture
-def start(repository: Path) -> Iterator[Start]:
-    """Start `python -m loadtest.MODULE`; what still runs in the end is ended."""
-    started: list[subprocess.Popen[str]] = []
-
-    def begin(module: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-        started.append(
-            subprocess.Popen(
-                [sys.executable, "-m", f"loadtest.{module}", *arguments],
-                cwd=repository,
-                env={**os.environ, **environment},
-                text=True,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-        )
-        return started[-1]
-
-    yield begin
-    for each in started:
-        if each.poll() is None:
-            os.killpg(each.pid, signal.SIGKILL)
-        each.communicate()
 
 
 def first(process: subprocess.Popen[str]) -> dict[str, Any]:
@@ -87,12 +56,10 @@ def fill(server: Any, keys: int) -> None:
 
 
 @pytest.mark.parametrize(("count", "concurrent"), [(10, 1), (100, 3), (5_000, 2)])
-def test_every_iteration_brings_every_key_once(
-    server: Any, start: Start, count: int, concurrent: int
-) -> None:
+def test_every_iteration_brings_every_key_once(server: Any, load: Start, count: int, concurrent: int) -> None:
     """What was visited is what there is, times the iterations; calls are about as many as COUNT makes them."""
     fill(server, 3_000)
-    clients = start("iterations", "--url", server.url, "--count", str(count), "--concurrent", str(concurrent))
+    clients = load("iterations", "--url", server.url, "--count", str(count), "--concurrent", str(concurrent))
     lines = [first(clients)]
     while lines[-1]["iterations"] < 2 * concurrent:
         lines.append(first(clients))
@@ -109,23 +76,21 @@ def test_every_iteration_brings_every_key_once(
     assert calls(server, "scan") >= last["calls"]
 
 
-def test_an_iteration_that_is_not_finished_is_told_from_what_was_visited(server: Any, start: Start) -> None:
+def test_an_iteration_that_is_not_finished_is_told_from_what_was_visited(server: Any, load: Start) -> None:
     """With COUNT 1 nobody gets through: the time is that of all keys at the pace so far."""
     fill(server, 50_000)
-    clients = start(
-        "iterations", "--url", server.url, "--count", "1", "--concurrent", "2", "--seconds", "0.5"
-    )
+    clients = load("iterations", "--url", server.url, "--count", "1", "--concurrent", "2", "--seconds", "0.5")
     found = figures(clients)
     assert found["iterations"] == 0
     assert found["iteration_s"] == pytest.approx(2 * 50_000 / found["visited_per_s"], rel=0.01)
 
 
-def test_a_control_walks_nothing(server: Any, start: Start) -> None:
+def test_a_control_walks_nothing(server: Any, load: Start) -> None:
     """PINGs, as many in an iteration whatever COUNT is, with some rest in between."""
     fill(server, 1_000)
     arguments = ("--command", "ping", "--rest-ms", "20", "--concurrent", "2", "--seconds", "1")
     few, many = (
-        figures(start("iterations", "--url", server.url, "--count", count, *arguments))
+        figures(load("iterations", "--url", server.url, "--count", count, *arguments))
         for count in ("10", "1000")
     )
     for found in (few, many):
@@ -137,15 +102,15 @@ def test_a_control_walks_nothing(server: Any, start: Start) -> None:
 
 
 @pytest.mark.parametrize("module", ["iterations", "bystanders"])
-def test_it_ends_with_its_stdin(server: Any, start: Start, module: str) -> None:
+def test_it_ends_with_its_stdin(server: Any, load: Start, module: str) -> None:
     """For a starter that cannot signal."""
     fill(server, 100)
-    load = start(module, "--url", server.url, "--until-stdin-ends")
-    first(load)
-    assert load.stdin
-    load.stdin.close()
-    load.stdin = None
-    assert figures(load)
+    process = load(module, "--url", server.url, "--until-stdin-ends")
+    first(process)
+    assert process.stdin
+    process.stdin.close()
+    process.stdin = None
+    assert figures(process)
 
 
 TOOLS = [
@@ -158,20 +123,20 @@ TOOLS = [
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_bystanders_get_until_they_are_told_to_end(server: Any, start: Start, tool: str) -> None:
+def test_bystanders_get_until_they_are_told_to_end(server: Any, load: Start, tool: str) -> None:
     """GETs of keys that are there, over as many connections as were asked for; nothing is left behind."""
     server.client().set("not-mine", "stays")
-    load = start("bystanders", "--url", server.url, "--prefix", "mine", "--connections", "3", "--pipeline", "5",
+    process = load("bystanders", "--url", server.url, "--prefix", "mine", "--connections", "3", "--pipeline", "5",
                  "--keys", "50", "--tool", tool)  # fmt: skip
-    note = first(load)["note"]
+    note = first(process)["note"]
     assert "3 connections, pipeline 5" in note
     assert ("redis-benchmark" in note) == (tool == "auto")
     before = calls(server, "get")
     eventually(lambda: calls(server, "get") > before + 5_000)
     eventually(lambda: sum(client["cmd"] == "get" for client in server.client().client_list()) == 3)
     assert server.client().info("stats")["keyspace_misses"] == 0
-    load.terminate()
-    found = figures(load)
+    process.terminate()
+    found = figures(process)
     assert found == {
         "bystander_connections": 3,
         "bystander_pipeline": 5,
@@ -183,36 +148,36 @@ def test_bystanders_get_until_they_are_told_to_end(server: Any, start: Start, to
     assert calls(server, "get") == after
 
 
-def test_a_password_is_shown_to_nobody(guarded_server: Any, start: Start) -> None:
+def test_a_password_is_shown_to_nobody(guarded_server: Any, load: Start) -> None:
     """redis-benchmark would show it in the process list: the lab's own generator signs in by itself."""
     url = guarded_server.url.replace("redis://", "redis://:open%20sesame@")
-    load = start("bystanders", PROBE_URL=url)
-    assert "own" in first(load)["note"]
-    load.terminate()
-    assert figures(load)["redis_benchmark"] == 0
+    process = load("bystanders", PROBE_URL=url)
+    assert "own" in first(process)["note"]
+    process.terminate()
+    assert figures(process)["redis_benchmark"] == 0
 
 
 @pytest.mark.parametrize("arguments", [("iterations",), ("bystanders",), ("bystanders", "--tool", "own")])
 def test_a_server_that_goes_away_is_one_line_and_exit_code_3(
-    server: Any, start: Start, arguments: tuple[str, ...]
+    server: Any, load: Start, arguments: tuple[str, ...]
 ) -> None:
     """No traceback, and nothing goes on."""
     fill(server, 1_000)
-    load = start(*arguments, "--url", server.url)
-    first(load)
+    process = load(*arguments, "--url", server.url)
+    first(process)
     server.kill()
-    _, complaints = load.communicate(timeout=PATIENCE)
-    assert load.returncode == 3
+    _, complaints = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 3
     assert "Traceback" not in complaints
     assert complaints.splitlines()[-1].startswith(f"{arguments[0]}: ")
 
 
-def test_a_server_that_takes_no_writes_is_one_line_and_exit_code_3(server: Any, start: Start) -> None:
+def test_a_server_that_takes_no_writes_is_one_line_and_exit_code_3(server: Any, load: Start) -> None:
     """Out of memory, before the load began."""
     server.client().config_set("maxmemory", "1")
-    load = start("bystanders", "--url", server.url)
-    _, complaints = load.communicate(timeout=PATIENCE)
-    assert load.returncode == 3
+    process = load("bystanders", "--url", server.url)
+    _, complaints = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 3
     assert len(complaints.splitlines()) == 1
     assert "OOM" in complaints
 
@@ -229,9 +194,9 @@ def test_a_server_that_takes_no_writes_is_one_line_and_exit_code_3(server: Any, 
         ("bystanders", "--tool", "memtier"),
     ],
 )
-def test_bad_arguments_are_one_line_and_exit_code_2(start: Start, arguments: tuple[str, ...]) -> None:
+def test_bad_arguments_are_one_line_and_exit_code_2(load: Start, arguments: tuple[str, ...]) -> None:
     """Nothing is connected to."""
-    load = start(*arguments, "--url", "redis://127.0.0.1:1")
-    _, complaints = load.communicate(timeout=PATIENCE)
-    assert load.returncode == 2
+    process = load(*arguments, "--url", "redis://127.0.0.1:1")
+    _, complaints = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 2
     assert len(complaints.splitlines()) == 1
