@@ -37,28 +37,36 @@ class UserTemplate:
     def __init__(self, keyspace: Keyspace, names: Sequence[str], value_bytes: int, now: float) -> None:
         self._keyspace, self._names, self._size, self._now = keyspace, names, value_bytes, now
         self._by_digits: dict[int, bytes] = {}
-        self.replies = len(self._commands("0")) + 2
-        """How many replies one user's transaction brings: one for each command, MULTI and EXEC."""
+        self.replies = len(self._framed(self._commands("0")))
+        """How many replies one user's commands bring: one each, MULTI and EXEC among them."""
+
+    def _framed(self, commands: list[bytes]) -> list[bytes]:
+        """All of them or none."""
+        return [encode("MULTI"), *commands, encode("EXEC")]
+
+    def _entries(self, hole: str) -> list[bytes]:
+        keyspace, expires = self._keyspace, self._keyspace.entry_expires_ms(self._now)
+        return [
+            encode("SET", keyspace.entry(hole, name), render(hole, name, self._size), "PXAT", expires)
+            for name in self._names
+        ]
 
     def _commands(self, hole: str) -> list[bytes]:
-        """What the transaction does for a user whose id is `hole`."""
-        keyspace, expires = self._keyspace, self._keyspace.entry_expires_ms(self._now)
+        """What is done for a user whose id is `hole`."""
+        keyspace = self._keyspace
         bucket = keyspace.bucket(self._now)
         index = keyspace.index(hole, bucket)
         return [
-            *(
-                encode("SET", keyspace.entry(hole, name), render(hole, name, self._size), "PXAT", expires)
-                for name in self._names
-            ),
+            *self._entries(hole),
             encode("SADD", index, *map(keyspace.member, self._names)),
             encode("PEXPIREAT", index, keyspace.index_expires_ms(bucket)),
         ]
 
     def _build(self, digits: int) -> bytes:
-        return b"".join([encode("MULTI"), *self._commands("\0" * digits), encode("EXEC")])
+        return b"".join(self._framed(self._commands("\0" * digits)))
 
     def user(self, user: int) -> bytes:
-        """The transaction for one user."""
+        """What puts one user's fragments."""
         digits = b"%d" % user
         width = len(digits)
         template = self._by_digits.get(width)
@@ -77,6 +85,16 @@ class HashTemplate(UserTemplate):
             fields += [keyspace.member(name), f"{expires:013d}{render(hole, name, self._size)}"]
         key = keyspace.user_hash(hole)
         return [encode("HSET", key, *fields), encode("PEXPIREAT", key, expires)]
+
+
+class PlainTemplate(UserTemplate):
+    """The same for the layout `plain`: one SET per fragment, and no transaction, for nothing else must fit them."""
+
+    def _framed(self, commands: list[bytes]) -> list[bytes]:
+        return commands
+
+    def _commands(self, hole: str) -> list[bytes]:
+        return self._entries(hole)
 
 
 class GenerationTemplate(UserTemplate):

@@ -5,9 +5,11 @@
                  index-naive
     hash         hash                       HGET              MULTI HSET PEXPIREAT EXEC        one key
     generation   generation                 GET, then GET     MULTI SET PEXPIREAT EXEC         one number
+    plain        ttl                        GET               SET                              none
 
 What can be served although it is older than a finished event: under `entries` and `hash`, a value computed before
-the event and put after it, for one TTL at most. Under `generation` nothing.
+the event and put after it, for one TTL at most. Under `generation` nothing. Under `plain` everything, for one TTL at
+most.
 
 The strategy may change at any time, and no process tells the others. What makes that safe:
 
@@ -23,7 +25,7 @@ The state is part of that: a service that loses its state folder must begin with
 
 from collections.abc import Iterable, Sequence
 
-from app.bulk import GenerationTemplate, HashTemplate, UserTemplate
+from app.bulk import GenerationTemplate, HashTemplate, PlainTemplate, UserTemplate
 from app.cache import Cache
 from app.fragments import generation_step, written
 from app.state import Invalidation
@@ -131,9 +133,35 @@ class GenerationCache(Cache):
         return GenerationTemplate(self.keyspace, names, size, now, generations), filled
 
 
+class PlainCache(Cache):
+    """Layout `plain`: entries alone, as a client that relies on their TTL writes them."""
+
+    def put(self, user: int, name: str, value: bytes | str, since: int = 0) -> None:
+        """Cache a fragment for one TTL. One round trip."""
+        expires = self.keyspace.entry_expires_ms(self.now())
+        key = self.keyspace.entry(user, name)
+        self._timed("SET", self._client.execute_command, "SET", key, value, "PXAT", expires)
+
+    def _template(self, names: Sequence[str], users: Iterable[int]) -> tuple[UserTemplate, Iterable[int]]:
+        return PlainTemplate(self.keyspace, names, self._settings.value_bytes, self.now()), users
+
+    def entries(self, keys: int, users: int) -> int:
+        """Each key is one."""
+        return keys
+
+    def keys(self, users: int) -> int:
+        """One for each of their usual fragments."""
+        return users * self._settings.fragments_per_user
+
+
 STAMP = 13
 """Digits of unix milliseconds, until the year 2286."""
-KINDS: dict[str, type[Cache]] = {"entries": Cache, "hash": HashCache, "generation": GenerationCache}
+KINDS: dict[str, type[Cache]] = {
+    "entries": Cache,
+    "hash": HashCache,
+    "generation": GenerationCache,
+    "plain": PlainCache,
+}
 
 
 class Layouts:

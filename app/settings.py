@@ -8,15 +8,15 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from redis.connection import parse_url
 
-STRATEGY_NAMES = ("scan", "keys", "exact", "index", "index-naive", "hash", "generation")
-OWN_LAYOUT = ("hash", "generation")
-"""Strategies that need their entries written in a layout of their own (see `app.layouts`)."""
+STRATEGY_NAMES = ("scan", "keys", "exact", "index", "index-naive", "hash", "generation", "ttl")
+OWN_LAYOUT = {"hash": "hash", "generation": "generation", "ttl": "plain"}
+"""Strategies that want their entries written in a layout of their own (see `app.layouts`), and which."""
 SCAN_COUNT_MAX = 10_000_000
 
 
 def layout_of(strategy: str) -> str:
     """The layout that a strategy invalidates."""
-    return strategy if strategy in OWN_LAYOUT else "entries"
+    return OWN_LAYOUT.get(strategy, "entries")
 
 
 class Settings(BaseSettings):

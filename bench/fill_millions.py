@@ -1,17 +1,16 @@
-"""Filling millions of keys as a run does, against ``redis-benchmark -P 16`` writing as many: seconds, as a ratio.
+"""Filling millions of keys as `scan-count` does, against ``redis-benchmark -P 16`` writing as many: seconds, a ratio.
 
 Run as ``python -m bench.fill_millions [--server redis] [--keys N] [--rounds N]``. Each fill has a new server of its
-own. Ours goes through the service's own code in the warmer's steps, over one connection. An entry of ours is a SET with
-an expiry, and twenty of them are a transaction with their index set. redis-benchmark writes values of the same length
-under random names (of which a few come twice), in three ways:
+own. Ours goes through the service's own code in the warmer's steps, over one connection, under the strategy `ttl`: an
+entry is a SET with an expiry. redis-benchmark writes values of the same length under random names (of which a few come
+twice):
 
-- plain SETs over one connection, as ours has one (and as in bench.fill). Goal: at most 1.25.
-- ratio_expiring: SETs with an expiry, as ours are, over its own 50 connections: they keep the server busy all the time,
-  as ours do, so this compares what the server does: ours are dearer by the index and the transactions.
-- ratio_plain: plain SETs over 50 connections. Out of reach for any client: `server_work` is how many times the server's
-  CPU time our entries cost, for the expiry (a second table, a larger object), the index and the transactions.
-
-The more keys, the larger the last two: what is not in the processor's caches costs the server several times as much.
+- plain SETs over its own 50 connections, which keep the server busy all the time. Goal: at most 1.25, although each
+  entry of ours has an expiry besides (a second table, a larger object).
+- ratio_expiring: SETs with an expiry, as ours are, over 50 connections.
+- ratio_one_connection: plain SETs over one connection, as ours has one.
+- ratio_indexed: how much longer ours takes under the strategies that search or index: twenty entries are a
+  transaction with their index set. `indexed_work` is how many times the server's CPU time those cost.
 
 A second line compares the memory that the server took for the keys with what `lab run` announces before it starts.
 Goal: within 15 %.
@@ -30,7 +29,9 @@ from urllib.parse import urlsplit
 import redis
 
 from app.cache import Cache
-from app.settings import Settings
+from app.layouts import Layouts
+from app.settings import Settings, layout_of
+from app.state import Invalidation
 from app.warmer import CHUNK_ENTRIES
 from bench.kit import report, server
 from lab.servers import SERVERS
@@ -40,14 +41,19 @@ PIPELINE = 16
 VALUE_BYTES = 200
 
 
-def ours(url: str, keys: int) -> None:
-    """Fill through the service's own code, in the warmer's steps."""
-    settings = Settings(store_url=url, key_prefix=KEY_PREFIX)
-    each = settings.fragments_per_user
-    cache, last = Cache(settings), keys // each
-    for first in range(1, last + 1, CHUNK_ENTRIES // each):
-        cache.put_users(range(first, min(last + 1, first + CHUNK_ENTRIES // each)))
-    cache.close()
+def ours(strategy: str) -> Callable[[str, int], None]:
+    """Fill through the service's own code, in the warmer's steps, as that strategy wants it."""
+
+    def fill(url: str, keys: int) -> None:
+        settings = Settings(store_url=url, key_prefix=KEY_PREFIX)
+        each = settings.fragments_per_user
+        cache = Layouts(Cache(settings)).at(Invalidation(strategy, 1, layout_of(strategy)))
+        last = keys // each
+        for first in range(1, last + 1, CHUNK_ENTRIES // each):
+            cache.put_users(range(first, min(last + 1, first + CHUNK_ENTRIES // each)))
+        cache.close()
+
+    return fill
 
 
 def yardstick(connections: int, *more: str) -> Callable[[str, int], None]:
@@ -89,29 +95,31 @@ def main() -> int:
         print("bench.fill_millions: there is no redis-benchmark here to compare with", file=sys.stderr)
         return 2
     fills = {
-        "ours": ours,
-        "one_connection": yardstick(1),
-        "expiring": yardstick(50, "EX", "86400"),
+        "ours": ours("ttl"),
         "plain": yardstick(50),
+        "expiring": yardstick(50, "EX", "86400"),
+        "one_connection": yardstick(1),
+        "indexed": ours("index"),
     }
     found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in fills}
     for _ in range(options.rounds):
         for name, fill in fills.items():
             found[name].append(measure(options.server, fill, options.keys))
 
-    def ratio(name: str, column: int = 0) -> float:
-        """Ours over that, the median of the rounds."""
-        pairs = zip(found["ours"], found[name], strict=True)
-        return statistics.median(mine[column] / theirs[column] for mine, theirs in pairs)
+    def ratio(name: str, over: str, column: int = 0) -> float:
+        """One over another, the median of the rounds."""
+        pairs = zip(found[name], found[over], strict=True)
+        return statistics.median(one[column] / other[column] for one, other in pairs)
 
     report(
-        f"fill {options.keys:,} keys on {options.server}: seconds / redis-benchmark -P {PIPELINE}, one connection each",
-        ratio("one_connection"),
+        f"fill {options.keys:,} keys on {options.server}: seconds / redis-benchmark -P {PIPELINE}",
+        ratio("ours", "plain"),
         goal="<= 1.25",
-        ratio_expiring=ratio("expiring"),
-        ratio_plain=ratio("plain"),
+        ratio_expiring=ratio("ours", "expiring"),
+        ratio_one_connection=ratio("ours", "one_connection"),
+        ratio_indexed=ratio("indexed", "ours"),
+        indexed_work=ratio("indexed", "ours", 1),
         **{f"{name}_s": statistics.median(row[0] for row in rows) for name, rows in found.items()},
-        server_work=ratio("plain", 1),
     )
     used = statistics.median(size for _, _, size in found["ours"])
     announced = SERVERS[options.server].key_bytes

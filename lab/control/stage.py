@@ -18,7 +18,7 @@ from lab.control.tuning import Tuning
 from lab.errors import StackError
 from lab.knee import saturating_keys
 
-STRATEGIES = ("scan", "keys", "exact", "index", "index-naive", "hash", "generation")
+STRATEGIES = ("scan", "keys", "exact", "index", "index-naive", "hash", "generation", "ttl")
 REASSERT_S = 5.0
 BACK_S = 60.0
 KEPT_SHARE = 0.97

@@ -8,25 +8,25 @@ from typing import Any
 
 import pytest
 
-from app.bulk import GenerationTemplate, HashTemplate, UserTemplate
+from app.bulk import GenerationTemplate, HashTemplate, PlainTemplate, UserTemplate
 from app.cache import Cache, CacheUnavailable
 from app.cache_async import AsyncStore, connect
 from app.fragments import AREAS, Keyspace, fragment_names, render
 from app.layouts import KINDS, Layouts
-from app.settings import STRATEGY_NAMES, Settings, layout_of
+from app.settings import OWN_LAYOUT, STRATEGY_NAMES, Settings, layout_of
 from app.state import Invalidation, State
 from app.storefront import create_app
 from app.strategies import STRATEGIES
 from tests.app.servicekit import Service, StoreServer, eventually
 
 FAR = 4_000_000_000.25
-OTHERS = [name for name in KINDS if name != "entries"]
+OTHERS = list(OWN_LAYOUT)
 
 
-def cache_of(settings: Settings, layout: str, clock: Callable[[], float] | None = None) -> Cache:
-    """A cache in that layout, in the first epoch."""
+def cache_of(settings: Settings, strategy: str, clock: Callable[[], float] | None = None) -> Cache:
+    """A cache in the layout of that strategy, in the first epoch."""
     first = Cache(settings, clock) if clock else Cache(settings)
-    return Layouts(first).at(Invalidation(layout, 1, layout))
+    return Layouts(first).at(Invalidation(strategy, 1, layout_of(strategy)))
 
 
 def invalidate(settings: Settings, strategy: str, user: int, clock: Callable[[], float] = lambda: FAR) -> int:
@@ -57,7 +57,7 @@ def test_every_strategy_has_a_layout() -> None:
     assert {layout_of(name) for name in STRATEGY_NAMES} == set(KINDS)
 
 
-@pytest.mark.parametrize("layout", OTHERS)
+@pytest.mark.parametrize("layout", ["hash", "generation"])
 def test_all_of_a_user_goes_and_nothing_else(settings: Settings, store: StoreServer, layout: str) -> None:
     """Fragments of any name and release go, those of users whose ids begin or end alike stay."""
     cache = cache_of(settings, layout)
@@ -85,6 +85,7 @@ def test_all_of_a_user_goes_and_nothing_else(settings: Settings, store: StoreSer
             {"multi": 1, "set": 1, "pexpireat": 1, "exec": 1},
             {"multi": 1, "incrby": 1, "pexpireat": 1, "exec": 1},
         ),
+        ("ttl", {"get": 1}, {"set": 1}, {}),
     ],
 )
 def test_costs_are_those_of_the_docstrings(
@@ -110,11 +111,20 @@ def test_costs_are_those_of_the_docstrings(
     assert calls(raw) == invalidation
 
 
-@pytest.mark.parametrize("layout", OTHERS)
-def test_bulk_equals_single_puts(settings: Settings, store: StoreServer, layout: str) -> None:
+def test_ttl_leaves_everything_to_its_end(settings: Settings, store: StoreServer) -> None:
+    """An event changes nothing: what was cached is served on, and ends when it would have ended."""
+    cache, raw = cache_of(settings, "ttl", lambda: FAR), store.client()
+    cache.put_users([1])
+    assert invalidate(settings, "ttl", 1) == 0
+    assert cache.get(1, "page-0") == render(1, "page-0", settings.value_bytes).encode()
+    assert {raw.pexpiretime(key) for key in raw.keys("*")} == {int((FAR + settings.entry_ttl_seconds) * 1000)}
+
+
+@pytest.mark.parametrize("strategy", OTHERS)
+def test_bulk_equals_single_puts(settings: Settings, store: StoreServer, strategy: str) -> None:
     """Bulk writing leaves the same keys, values and expiry times as one put at a time, at every id length."""
     users, raw = [1, 9, 10, 99, 12345, 999_999_999, 10**9], store.client()
-    cache = cache_of(settings, layout, lambda: FAR)
+    cache = cache_of(settings, strategy, lambda: FAR)
 
     def content() -> dict[str, Any]:
         kinds: dict[str, Callable[[str], Any]] = {"hash": raw.hgetall, "string": raw.get}
@@ -132,12 +142,12 @@ def test_bulk_equals_single_puts(settings: Settings, store: StoreServer, layout:
     assert cache.get(10**9, "cart-1") == render(10**9, "cart-1", settings.value_bytes).encode()
 
 
-@pytest.mark.parametrize("layout", KINDS)
-def test_refused_bulk_write_is_one_error(own_store: StoreServer, layout: str) -> None:
+@pytest.mark.parametrize("strategy", ["scan", *OTHERS])
+def test_refused_bulk_write_is_one_error(own_store: StoreServer, strategy: str) -> None:
     """Out of memory in the middle of a fill is `CacheUnavailable` in every layout, and it works again after."""
     raw = own_store.client()
     raw.config_set("maxmemory", int(raw.info("memory")["used_memory"]) + 3_000_000)
-    cache = cache_of(Settings(store_url=own_store.url), layout)
+    cache = cache_of(Settings(store_url=own_store.url), strategy)
     with pytest.raises(CacheUnavailable, match=r"OOM|EXECABORT"):
         for first in range(1, 20_000, 500):
             cache.put_users(range(first, first + 500))
@@ -145,7 +155,7 @@ def test_refused_bulk_write_is_one_error(own_store: StoreServer, layout: str) ->
     assert cache.put_users([1]) == 20
 
 
-@pytest.mark.parametrize("kind", [UserTemplate, HashTemplate])
+@pytest.mark.parametrize("kind", [UserTemplate, HashTemplate, PlainTemplate])
 def test_templates_know_their_replies(kind: type[UserTemplate]) -> None:
     """One reply for each command."""
     template = kind(Keyspace("shop", 60), fragment_names(3), 200, 0.0)
@@ -241,17 +251,18 @@ def test_warmer_follows_a_switch_and_counts_entries(
     for strategy, prefix, made in (
         ("hash", "shop-e1-hash:*", 100),
         ("generation", "shop-e2:r1:*", 2000),
-        ("scan", "shop-e3:r1:*", 2000),
+        ("ttl", "shop-e3:r1:*", 2000),
+        ("scan", "shop-e4:r1:*", 2000),
     ):
         service.put("/settings/invalidation", {"strategy": strategy})
         eventually(lambda prefix=prefix, made=made: settled(prefix, made))
         hit = service.get("/users/100/fragments/cart-5").headers["Cache-Status"]
         assert hit == "shop; hit"
     for key in raw.keys("*"):  # as if their TTL had ended
-        if not key.startswith("shop-e3"):
+        if not key.startswith("shop-e4"):
             raw.delete(key)
     service.put("/settings/warming", {"target_keys": 2400})
     eventually(lambda: service.get("/settings/warming").json["keys"] == 2400)
-    gone = raw.keys("shop-e3:r1:user:7:*")
+    gone = raw.keys("shop-e4:r1:user:7:*")
     raw.delete(*gone)
     eventually(lambda: service.get("/settings/warming").json["keys"] == 2380)

@@ -8,6 +8,10 @@ const EXPLAIN = {
   keys: "KEYS over the whole keyspace for each event",
   exact: "delete by name, from the list of a page's fragments",
   index: "look up the user's own index",
+  "index-naive": "read the user's index whole, delete all it names at once",
+  hash: "delete the user's one hash",
+  generation: "give the user's keys a new number, delete nothing",
+  ttl: "do nothing: entries live until their time ends",
 };
 const cards = new Map();
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
