@@ -21,3 +21,9 @@ class StackError(LabError):
     """A process of the stack did not start, died or does not answer."""
 
     exit_code = STACK_BROKE
+
+
+class Interrupted(LabError):
+    """Somebody pressed Ctrl-C; the message says what has become of the work."""
+
+    exit_code = INTERRUPTED

@@ -33,15 +33,15 @@ def record(
     from lab.cold.replay import address
     from lab.cold.tempo import Tempo
 
-    prometheus, tempo = Prometheus(address("PROMETHEUS_PORT")), Tempo(address("TEMPO_PORT"))
     try:
-        with _saying() as say:
+        with (
+            Prometheus(address("PROMETHEUS_PORT")) as prometheus,
+            Tempo(address("TEMPO_PORT")) as tempo,
+            _saying() as say,
+        ):
             done = take(folder, prometheus, tempo, minutes, max_mb, say)
     except NoAnswer as error:
         raise StackError(f"{error} Is the scene running? `make up` starts it.") from error
-    finally:
-        prometheus.close()
-        tempo.close()
     counts = done.meta.counts
     print(
         f"{folder}: {done.size / MB:.2f} MB, {(done.meta.end - done.meta.start) / 60:.1f} minutes of "
@@ -75,13 +75,17 @@ def replay(
     with _saying() as say:
         say("reading the recording")
         recording = read(folder)
-        result = served.replay(recording, docker, say)
-        say("asking how much memory it takes")
-        used = served.memory(docker)
+        result, used = served.replay(recording, docker, say)
     print(
         f"{result.samples:,} samples, {result.traces:,} traces ({result.spans:,} spans): "
         f"{(result.end - result.start) / 60:.1f} minutes that seem to have ended just now"
     )
+    print(f"Tempo finds {result.traces - len(result.missing):,} of {result.traces:,} traces.")
+    if result.missing:
+        print(
+            f"MISSING: {len(result.missing):,}, though sent twice, so some exemplars lead nowhere. "
+            "`docker logs redis-latency-lab-replay-tempo-1` may say why; or end this and replay again."
+        )
     print("\ndashboards, set to the time of the recording:")
     for title, address in served.dashboards(result):
         print(f"  {title:<24} {address}")

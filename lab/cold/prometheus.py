@@ -9,14 +9,12 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-import httpx
-
 from lab.cold import NoAnswer
+from lab.cold.client import Client, said
 from lab.cold.recording import Exemplar, Series
 from lab.cold.remotewrite import HEADERS, STALE, Batch, body
 from lab.errors import StackError
 
-ANSWER_S = 60.0
 SLICE_MS = 30_000
 """Samples are written slice by slice of time, all series of a slice before the next: Prometheus takes what is newer
 than what it has, and nothing much older."""
@@ -28,16 +26,10 @@ TIMES_OF_DAY = re.compile(r"(_created|_timestamp_seconds|start_time_seconds)$")
 EPOCH_S = 1e9
 
 
-class Prometheus:
+class Prometheus(Client):
     """A Prometheus server's HTTP interface. Whatever it does not answer is a `StackError` of one line."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url.rstrip("/")
-        self._http = httpx.Client(base_url=self.url, timeout=ANSWER_S, trust_env=False)
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._http.close()
+    name = "Prometheus"
 
     def version(self) -> str:
         """Its version. Raises `StackError` when nobody, or somebody else, answers."""
@@ -80,29 +72,21 @@ class Prometheus:
         }
 
     def _ask(self, path: str, **parameters: str | float) -> Any:
+        answer = self.send("GET", path, params=parameters)
         try:
-            answer = self._http.get(path, params=parameters)
             content = answer.json()
-        except httpx.HTTPError as error:
-            raise NoAnswer(f"Prometheus does not answer at {self.url} ({_why(error)}).") from error
         except ValueError:
             raise NoAnswer(f"what answers at {self.url} is not Prometheus.") from None
         if not isinstance(content, dict) or content.get("status") != "success":
-            said = content.get("error", "") if isinstance(content, dict) else ""
-            raise StackError(f"Prometheus at {self.url} refuses {path}: {said or answer.status_code}.")
+            why = content.get("error", "") if isinstance(content, dict) else ""
+            raise StackError(f"Prometheus at {self.url} refuses {path}: {why or answer.status_code}.")
         return content["data"]
 
     def write(self, batches: list[Batch]) -> None:
         """Write samples by remote write."""
-        try:
-            answer = self._http.post("/api/v1/write", content=body(batches), headers=HEADERS)
-        except httpx.HTTPError as error:
-            raise NoAnswer(f"Prometheus does not answer at {self.url} ({_why(error)}).") from error
-        if answer.status_code // 100 != 2:
-            said = " ".join(answer.text.split())[:200]
-            raise StackError(
-                f"Prometheus at {self.url} does not take the samples: {said or answer.status_code}."
-            )
+        answer = self.send("POST", "/api/v1/write", content=body(batches), headers=HEADERS)
+        if not answer.is_success:
+            raise StackError(f"Prometheus at {self.url} does not take the samples: {said(answer)}.")
 
 
 def key(labels: dict[str, str]) -> tuple[tuple[str, str], ...]:
@@ -176,7 +160,3 @@ def _slices(series: list[Series], places: list[list[int]], until: int) -> Iterat
             batches = []
     if batches:
         yield batches
-
-
-def _why(error: httpx.HTTPError) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

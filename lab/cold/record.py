@@ -10,9 +10,9 @@ from pathlib import Path
 
 from lab.cold import NoAnswer
 from lab.cold.prometheus import Prometheus, key, usual_step_ms
-from lab.cold.recording import Exemplar, Meta, Series, pack_metrics, pack_traces, write
+from lab.cold.recording import Exemplar, Meta, Series, discard, pack_metrics, pack_traces, write
 from lab.cold.tempo import Tempo, padded
-from lab.errors import UsageError
+from lab.errors import Interrupted, UsageError
 from lab.preflight import ROOT
 
 MB = 1_000_000
@@ -48,16 +48,20 @@ def record(
     """Record the minutes before `end` (now, if left out) into an empty folder.
 
     Raises `UsageError` where the folder is not empty or the bound too narrow, `StackError` where Prometheus or Tempo
-    does not answer or has nothing.
+    does not answer or has nothing, `Interrupted` after Ctrl-C. The folder is then as it was: a part of a recording is
+    of no use to anybody, and the same command may be tried again.
     """
     made = _make(folder)
     try:
         return _record(
             folder, prometheus, tempo, minutes, max_mb, say, end if end is not None else time.time()
         )
-    except BaseException:
+    except BaseException as error:
+        discard(folder)
         if made and not any(folder.iterdir()):
-            folder.rmdir()  # nothing was recorded: nothing is left, and the same command may be tried again
+            folder.rmdir()
+        if isinstance(error, KeyboardInterrupt):
+            raise Interrupted("interrupted; nothing was recorded, and nothing is left behind.") from None
         raise
 
 

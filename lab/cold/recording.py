@@ -98,6 +98,12 @@ def write(folder: Path, meta: Meta, metrics: bytes, traces: bytes) -> None:
         raise StackError(f"cannot write to {folder}: {error.strerror}. Free some space.") from error
 
 
+def discard(folder: Path) -> None:
+    """Remove what `write` has written, or begun to write."""
+    for name in (META, METRICS, TRACES):
+        (folder / name).unlink(missing_ok=True)
+
+
 def read(folder: Path) -> Recording:
     """Read a recording back. Raises `UsageError` for a folder that is none, or is damaged."""
     try:

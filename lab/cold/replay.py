@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.cold import prometheus as metrics
-from lab.cold import tempo as spans
+from lab.cold.deliver import deliver
 from lab.cold.prometheus import Prometheus
 from lab.cold.recording import Recording
-from lab.errors import LabError, StackError, UsageError
+from lab.cold.tempo import Receiver, Tempo, shifted, spans
+from lab.errors import Interrupted, LabError, StackError, UsageError
 from lab.preflight import ROOT, read_env_file
 from lab.stacks.docker import Docker, rows
 
@@ -33,13 +34,14 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Served:
-    """What is being served, and from when to when (unix seconds)."""
+    """What is being served, and from when to when (unix seconds). `missing`: ids of traces that cannot be found."""
 
     start: float
     end: float
     samples: int
     traces: int
     spans: int
+    missing: list[str]
 
 
 def settings() -> dict[str, str]:
@@ -55,8 +57,11 @@ def address(port: str) -> str:
     return f"http://127.0.0.1:{number}"
 
 
-def replay(recording: Recording, docker: Docker, say: Say) -> Served:
-    """Start the three services afresh and fill them. Whatever goes wrong, Ctrl-C included, they are taken down."""
+def replay(recording: Recording, docker: Docker, say: Say) -> tuple[Served, dict[str, int]]:
+    """Start the three services afresh and fill them; what they serve, and how many bytes of memory each takes.
+
+    Whatever goes wrong, Ctrl-C included, they are taken down.
+    """
     say("looking at Docker")
     if running(docker):
         raise UsageError("a replay is being served already: `lab replay --down` ends it.")
@@ -66,39 +71,52 @@ def replay(recording: Recording, docker: Docker, say: Say) -> Served:
             "compose", *FILES, "up", "--detach", "--wait", "--wait-timeout", str(HEALTHY_S), seconds=UP_S
         )
         otlp = docker.ask("compose", *FILES, "port", "tempo", str(OTLP_PORT)).strip()
-        return fill(recording, address("PROMETHEUS_PORT"), f"http://{otlp}", say)
+        with (
+            Prometheus(address("PROMETHEUS_PORT")) as prometheus,
+            Tempo(address("TEMPO_PORT")) as tempo,
+            Receiver(f"http://{otlp}") as receiver,
+        ):
+            served = fill(recording, prometheus, tempo, receiver, say)
+        say("asking how much memory it takes")
+        return served, memory(docker)
     except BaseException as error:
         say("taking everything down again")
+        why = error if isinstance(error, LabError) else None
+        if isinstance(error, KeyboardInterrupt):
+            why = Interrupted("interrupted; nothing is served.")
+        elif isinstance(error, StackError) and "port is already allocated" in str(error):
+            why = StackError(f"{error}. If that is the scene: make down, then try again.")
         try:
             down(docker)
         except LabError as second:
-            if isinstance(error, LabError):
-                raise StackError(f"{error} And it could not be taken down: {second}") from error
-        if isinstance(error, StackError) and "port is already allocated" in str(error):
-            raise StackError(f"{error}. If that is the scene: make down, then try again.") from error
+            why = StackError(f"{why or repr(error)} And it could not be taken down: {second}")
+        if why:
+            raise why from error
         raise
 
 
 def fill(
-    recording: Recording, prometheus_url: str, otlp_url: str, say: Say, now: float | None = None
+    recording: Recording,
+    prometheus: Prometheus,
+    tempo: Tempo,
+    receiver: Receiver,
+    say: Say,
+    now: float | None = None,
 ) -> Served:
     """Write a recording into a Prometheus and a Tempo, moved in time so that it ends a moment before `now`."""
     meta = recording.meta
     by_s = round((now if now is not None else time.time()) - AGO_S - meta.end)
     by_ms, end_ms, step_ms = by_s * 1000, round(meta.end * 1000), round(meta.step_s * 1000)
     moved = [metrics.shifted(series, by_ms, end_ms, step_ms) for series in recording.series]
-    prometheus = Prometheus(prometheus_url)
     try:
-        prometheus.version()
-        samples = metrics.push(moved, prometheus, lambda share: say(f"samples: {share:.0%}"))
-    finally:
-        prometheus.close()
-    try:
-        traces = [spans.shifted(trace, by_ms) for trace in recording.traces]
+        traces = [shifted(trace, by_ms) for trace in recording.traces]
     except ValueError:
         raise UsageError("traces.gz is damaged: copy the recording again, or make a new one.") from None
-    number = spans.push(traces, otlp_url, lambda done: say(f"traces: {done} of {len(traces)}"))
-    return Served(meta.start + by_s, meta.end + by_s, samples, len(traces), number)
+    prometheus.version()
+    samples = metrics.push(moved, prometheus, lambda share: say(f"samples: {share:.0%}"))
+    missing = deliver(traces, tempo, receiver, say)
+    number = sum(1 for trace in traces for _ in spans(trace))
+    return Served(meta.start + by_s, meta.end + by_s, samples, len(traces), number, missing)
 
 
 def running(docker: Docker) -> bool:

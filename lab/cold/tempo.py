@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import httpx
 from google.protobuf import json_format  # type: ignore[import-untyped] # the package has no type information
-from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, TracesData
 
-from lab.cold import NoAnswer
+from lab.cold.client import Client, said
 from lab.errors import StackError
 
-ANSWER_S = 60.0
 PROTOBUF = "application/protobuf"
 """Tempo's own message of a trace has the very form of OTLP's `TracesData`."""
 AT_ONCE = 2_000_000
 """Bytes of traces in one request."""
 
 
-class Tempo:
+class Tempo(Client):
     """A Tempo's query interface. Whatever it does not answer is a `StackError` of one line."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url.rstrip("/")
-        self._http = httpx.Client(base_url=self.url, timeout=ANSWER_S, trust_env=False)
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._http.close()
+    name = "Tempo"
 
     def version(self) -> str:
         """Its version; empty where it does not tell. Raises `StackError` when nobody answers."""
@@ -60,6 +53,19 @@ class Tempo:
                 break
         return sorted(found, key=lambda trace: -found[trace])[:number]
 
+    def listed(self, start: float, end: float, number: int) -> set[str]:
+        """Ids that one search between two times finds, at most so many; none where it is refused."""
+        parameters = {"start": int(start), "end": int(end) + 1, "limit": number, "spss": 1}
+        answer = self._ask("/api/search", parameters=parameters)
+        try:
+            return {padded(row["traceID"]) for row in answer.json().get("traces") or []}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return set()
+
+    def has(self, trace_id: str) -> bool:
+        """Whether an exemplar of this trace leads anywhere."""
+        return self._ask(f"/api/traces/{trace_id}", PROTOBUF).is_success
+
     def trace(self, trace_id: str) -> bytes | None:
         """A trace as an OTLP message; None where Tempo does not have it."""
         answer = self._ask(f"/api/traces/{trace_id}", f"{PROTOBUF}, application/json;q=0.5")
@@ -78,12 +84,37 @@ class Tempo:
         return bytes(message.SerializeToString()) if message.resource_spans else None
 
     def _ask(
-        self, path: str, accept: str = "application/json", parameters: dict[str, str | int] | None = None
+        self, path: str, accept: str = "application/json", parameters: Mapping[str, str | int] | None = None
     ) -> httpx.Response:
-        try:
-            return self._http.get(path, params=parameters, headers={"Accept": accept})
-        except httpx.HTTPError as error:
-            raise _silent(self.url, error) from error
+        return self.send("GET", path, params=parameters, headers={"Accept": accept})
+
+
+class Receiver(Client):
+    """The door by which a Tempo takes traces: OTLP over HTTP."""
+
+    name = "Tempo"
+
+    def push(self, traces: Iterable[TracesData]) -> None:
+        """Send traces, some at a time. Raises `StackError` when they are refused."""
+        pending = TracesData()
+        for trace in traces:
+            pending.MergeFrom(trace)
+            if pending.ByteSize() >= AT_ONCE:
+                self._send(pending)
+                pending = TracesData()
+        if pending.resource_spans:
+            self._send(pending)
+
+    def _send(self, message: TracesData) -> None:
+        """An export request has the very form of `TracesData`."""
+        answer = self.send(
+            "POST",
+            "/v1/traces",
+            content=message.SerializeToString(),
+            headers={"Content-Type": "application/x-protobuf"},
+        )
+        if not answer.is_success:
+            raise StackError(f"Tempo at {self.url} does not take the traces: {said(answer)}.")
 
 
 def padded(trace_id: str) -> str:
@@ -98,51 +129,16 @@ def shifted(trace: bytes, by_ms: int) -> TracesData:
     except Exception as error:  # protobuf's DecodeError, which has no common base with anything
         raise ValueError("not a trace") from error
     by_ns = by_ms * 1_000_000
-    for resource in message.resource_spans:
-        for scope in resource.scope_spans:
-            for span in scope.spans:
-                span.start_time_unix_nano += by_ns
-                span.end_time_unix_nano += by_ns
-                for event in span.events:
-                    event.time_unix_nano += by_ns
+    for span in spans(message):
+        span.start_time_unix_nano += by_ns
+        span.end_time_unix_nano += by_ns
+        for event in span.events:
+            event.time_unix_nano += by_ns
     return message
 
 
-def push(traces: Iterable[TracesData], url: str, progress: Callable[[int], None]) -> int:
-    """Send traces by OTLP over HTTP; how many spans. `progress` hears how many traces are done."""
-    spans = done = 0
-    with httpx.Client(base_url=url, timeout=ANSWER_S, trust_env=False) as http:
-        pending = TracesData()
-        for trace in traces:
-            spans += sum(len(scope.spans) for r in trace.resource_spans for scope in r.scope_spans)
-            pending.MergeFrom(trace)
-            done += 1
-            if pending.ByteSize() >= AT_ONCE:
-                _send(http, pending, url)
-                pending = TracesData()
-                progress(done)
-        if pending.resource_spans:
-            _send(http, pending, url)
-            progress(done)
-    return spans
-
-
-def _send(http: httpx.Client, message: TracesData, url: str) -> None:
-    """An export request has the very form of `TracesData`."""
-    try:
-        answer = http.post(
-            "/v1/traces",
-            content=message.SerializeToString(),
-            headers={"Content-Type": "application/x-protobuf"},
-        )
-    except httpx.HTTPError as error:
-        raise _silent(url, error) from error
-    if not answer.is_success:
-        said = " ".join(answer.text.split())[:200]
-        raise StackError(f"Tempo at {url} does not take the traces: {said or answer.status_code}.")
-
-
-def _silent(url: str, error: httpx.HTTPError) -> NoAnswer:
-    return NoAnswer(
-        f"Tempo does not answer at {url} ({' '.join(str(error).split()) or type(error).__name__})."
+def spans(trace: TracesData) -> Iterator[Span]:
+    """Every span of a trace."""
+    return (
+        span for resource in trace.resource_spans for scope in resource.scope_spans for span in scope.spans
     )

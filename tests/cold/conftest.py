@@ -8,7 +8,8 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -69,11 +70,20 @@ class TempoStandin:
     def __init__(self, protobuf: bool = True) -> None:
         self.traces: dict[str, TracesData] = {}
         self.protobuf = protobuf
+        self.lose: Callable[[str, int], bool] = lambda trace_id, times_seen: False
+        """Which traces are forgotten, having arrived so many times."""
+        self.searchable = True
+        self.asked: list[str] = []
+        self._arrived: Counter[str] = Counter()
         standin = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                standin.take(self.rfile.read(int(self.headers["Content-Length"])))
+                content = self.rfile.read(int(self.headers["Content-Length"]))
+                if self.path != "/v1/traces":
+                    self.answer(429, "text/plain", b"ingestion rate limit exceeded")
+                    return
+                standin.take(content)
                 self.answer(200, "application/x-protobuf", b"")
 
             def do_GET(self) -> None:
@@ -103,16 +113,20 @@ class TempoStandin:
         """Keep the spans of an export request, trace by trace."""
         for resource in TracesData.FromString(content).resource_spans:
             trace_id = resource.scope_spans[0].spans[0].trace_id.hex()
+            self._arrived[trace_id] += 1
+            if self.lose(trace_id, self._arrived[trace_id]):
+                continue
             self.traces.setdefault(trace_id, TracesData()).resource_spans.append(resource)
 
     def give(self, path: str) -> tuple[int, str, bytes]:
         """Status, kind and content of an answer."""
+        self.asked.append(path)
         if path == "/api/status/buildinfo":
             return 200, "application/json", b'{"version": "stand-in"}'
         if path == "/api/search":
             rows = [
                 {"traceID": trace_id.lstrip("0"), "durationMs": number}
-                for number, trace_id in enumerate(self.traces)
+                for number, trace_id in enumerate(self.traces if self.searchable else ())
             ]
             return 200, "application/json", json.dumps({"traces": rows}).encode()
         found = self.traces.get(path.removeprefix("/api/traces/"))

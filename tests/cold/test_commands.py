@@ -10,9 +10,13 @@ import pytest
 from lab import errors
 from lab.cli import main
 from lab.cold import replay
-from lab.cold.recording import METRICS, Meta, Recording, Series, pack_metrics, pack_traces, write
-from lab.errors import StackError, UsageError
+from lab.cold.prometheus import Prometheus
+from lab.cold.record import record
+from lab.cold.recording import METRICS, TRACES, Meta, Recording, Series, pack_metrics, pack_traces, write
+from lab.cold.tempo import Tempo
+from lab.errors import LabError, StackError, UsageError
 from tests.cold.conftest import TempoStandin, free_port
+from tests.cold.test_choice import OnePrometheus, T, WeakTempo
 
 START = 1_795_000_000.0
 
@@ -96,14 +100,58 @@ def test_a_prometheus_without_samples(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """An hour of which nothing is known is not recorded."""
-    from lab.cold.prometheus import Prometheus
-    from lab.cold.record import record
-    from lab.cold.tempo import Tempo
-
     with pytest.raises(StackError, match="has no sample of the last 5 minutes"):
         record(
             tmp_path / "case", Prometheus(prometheus_url), Tempo(tempo.url), 5, 5, lambda _: None, end=START
         )
+    assert not (tmp_path / "case").exists()
+
+
+def interrupting(*_: object) -> None:
+    """Somebody presses Ctrl-C."""
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("moment", ["version", "names", "series", "exemplars"])
+def test_an_interrupted_recording_leaves_nothing(
+    there: bool,
+    moment: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Ctrl-C while samples are read: exit code 130, a line that says that nothing is kept, and it is so."""
+    case = tmp_path / "case"
+    if there:
+        case.mkdir()
+    answers = {"version": "3", "names": ["up"], "series": [Series({}, [1], [1.0])], "exemplars": {}}
+    for name, answer in answers.items():
+        monkeypatch.setattr(Prometheus, name, lambda *_, answer=answer: answer)
+    monkeypatch.setattr(Tempo, "version", lambda _: "3")
+    monkeypatch.setattr(Prometheus, moment, interrupting)
+    code, said = lab(monkeypatch, capsys, "record", case)
+    assert code == errors.INTERRUPTED
+    assert said == "lab: interrupted; nothing was recorded, and nothing is left behind."
+    assert list(tmp_path.iterdir()) == ([case] if there else [])
+    assert not there or not any(case.iterdir())
+
+
+@pytest.mark.parametrize("stopped", [KeyboardInterrupt(), OSError(28, "No space left on device")])
+def test_a_half_written_recording_is_removed(
+    stopped: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If writing ends half-way, by Ctrl-C or a full disk, the files that were complete go too."""
+    seen: list[str] = []
+
+    def stop(*_: object, **__: object) -> None:
+        seen.extend(path.name for path in (tmp_path / "case").iterdir())
+        raise stopped
+
+    monkeypatch.setattr(Path, "write_text", stop)
+    with pytest.raises(LabError, match=r"interrupted; nothing was recorded|No space left"):
+        record(tmp_path / "case", OnePrometheus(), WeakTempo(), 10, 5, lambda _: None, end=T / 1000 + 600)  # type: ignore[arg-type]
+    assert set(seen) == {METRICS, TRACES}, "it was stopped before the last file"
     assert not (tmp_path / "case").exists()
 
 
@@ -165,13 +213,27 @@ def empty_recording() -> Recording:
     return Recording(Meta(START, START + 60, 2.0, {}, [], {}), series, [])
 
 
-@pytest.mark.parametrize("broken", [StackError("tempo is unhealthy"), KeyboardInterrupt()])
-def test_what_fails_is_taken_down(broken: BaseException) -> None:
+BREAKING = [
+    (StackError("tempo is unhealthy"), "tempo is unhealthy"),
+    (KeyboardInterrupt(), "interrupted; nothing is served."),
+]
+
+
+@pytest.mark.parametrize(("broken", "said"), BREAKING)
+def test_what_fails_is_taken_down(broken: BaseException, said: str) -> None:
     """Whatever ends the start, Ctrl-C too, the containers, volumes and the network are removed."""
     docker = Told(("up", broken))
-    with pytest.raises(type(broken)):
+    with pytest.raises(LabError, match=said):
         replay.replay(empty_recording(), docker, lambda _: None)  # type: ignore[arg-type]
     assert "down --volumes --remove-orphans" in docker.asked[-1]
+
+
+@pytest.mark.parametrize(("broken", "said"), BREAKING)
+def test_what_cannot_be_taken_down_is_told(broken: BaseException, said: str) -> None:
+    """If Docker fails a second time both are said, after Ctrl-C too: something may still be there."""
+    docker = Told(("up", broken), ("down", StackError("docker is away")))
+    with pytest.raises(StackError, match=f"{said} And it could not be taken down: docker is away"):
+        replay.replay(empty_recording(), docker, lambda _: None)  # type: ignore[arg-type]
 
 
 def test_the_scene_has_the_ports() -> None:
@@ -192,7 +254,7 @@ def test_one_replay_at_a_time() -> None:
 def test_addresses_hold_the_time_of_the_recording(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each dashboard is linked with the time at which the case is served, on the port that .env says."""
     monkeypatch.setenv("GRAFANA_PORT", "13000")
-    links = dict(replay.dashboards(replay.Served(1000.0, 1900.0, 1, 1, 1)))
+    links = dict(replay.dashboards(replay.Served(1000.0, 1900.0, 1, 1, 1, [])))
     assert len(links) >= 6
     assert all(link.startswith("http://127.0.0.1:13000/d/") for link in links.values())
     assert all("from=990000&to=1900000" in link for link in links.values())

@@ -50,9 +50,18 @@ def test_prometheus_asks_nobody() -> None:
 
 
 def test_tempo_is_that_of_the_scene_but_counts_nothing() -> None:
-    """Without the generator of metrics, with room for spans that are late; all else is the same."""
+    """Without the generator of metrics; searches find spans that are late at their own time; all else is the same."""
     replay, scene = parsed("tempo/tempo.replay.yaml"), parsed("tempo/tempo.yaml")
     del scene["metrics_generator"], scene["overrides"]["defaults"]["metrics_generator"]
     del scene["distributor"]["receivers"]["otlp"]["protocols"]["grpc"]
-    assert replay["storage"]["trace"]["wal"].pop("ingestion_time_range_slack")
+    longest_h = 2
+    live, search = replay["live_store"], replay["query_frontend"].pop("search")
+    assert hours(live.pop("wal").pop("ingestion_time_range_slack")) > longest_h
+    assert hours(search.pop("query_backend_after")) == hours(live.pop("complete_block_timeout")) > longest_h
+    assert not search
     assert replay == scene
+
+
+def hours(duration: str) -> int:
+    """A duration as Tempo writes it, of whole hours."""
+    return int(duration.removesuffix("h"))

@@ -16,7 +16,7 @@ from lab.cold.prometheus import Prometheus, key
 from lab.cold.record import record, trace_of
 from lab.cold.recording import Recording, Series, read
 from lab.cold.replay import Served
-from lab.cold.tempo import Tempo
+from lab.cold.tempo import Receiver, Tempo
 from tests.cold.conftest import TempoStandin
 from tests.compose.test_stack_1_story import SERVERS, expressions, filled_in
 
@@ -41,15 +41,19 @@ def traces() -> Iterator[TempoStandin]:
 @pytest.fixture(scope="session")
 def served(recording: Recording, prometheus_url: str, traces: TempoStandin) -> Served:
     """The whole recording, served as if it had ended just now."""
-    return replay.fill(recording, prometheus_url, traces.url, lambda _: None)
+    with (
+        Prometheus(prometheus_url) as prometheus,
+        Tempo(traces.url) as tempo,
+        Receiver(traces.url) as receiver,
+    ):
+        return replay.fill(recording, prometheus, tempo, receiver, lambda _: None)
 
 
 @pytest.fixture
 def prometheus(prometheus_url: str, served: Served) -> Iterator[Prometheus]:
     """The Prometheus that serves it."""
-    client = Prometheus(prometheus_url)
-    yield client
-    client.close()
+    with Prometheus(prometheus_url) as client:
+        yield client
 
 
 def asked(url: str, path: str, **parameters: Any) -> Any:
@@ -76,6 +80,7 @@ def test_it_ends_a_moment_ago(recording: Recording, served: Served, prometheus_u
     )
     assert found, "the recorded Prometheus' own series are there, too"
     assert served.samples >= recording.meta.counts["samples"]
+    assert (served.traces, served.missing) == (len(recording.traces), [])
 
 
 def test_every_panel_has_its_data(prometheus_url: str, served: Served) -> None:

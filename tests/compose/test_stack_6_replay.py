@@ -71,6 +71,13 @@ def test_it_says_where_to_look(served: str, project: Stack) -> None:
     assert re.search(r"memory: \d\.\d\d GB", served)
 
 
+def test_every_trace_is_found(served: str) -> None:
+    """The replay has looked for what it sent, and found all of it."""
+    number = len(read(CASE).traces)
+    assert f"Tempo finds {number} of {number} traces." in served
+    assert "MISSING" not in served
+
+
 def test_numbers_and_traces_are_there(served: str, project: Stack) -> None:
     """Prometheus knows both servers' p99, Tempo the traces, Grafana the dashboards."""
     p99 = project.query("max by (server) (max_over_time(server:probe_latency:p99_10s[15m]))")
