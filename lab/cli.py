@@ -53,13 +53,14 @@ def list_scenarios(as_json: Annotated[bool, typer.Option("--json", help="As JSON
 @app.command()
 def doctor() -> None:
     """Say what is missing on this machine, and the command that mends it."""
-    from lab.doctor import examine
+    from lab.doctor import examine, outcome
 
     console = Console(highlight=False)
     findings = examine()
     for finding in findings:
         mark = "ok  " if finding.ok else "MISS" if finding.needed else "opt "
         console.print(f"{mark} {finding.what}: {finding.detail}")
+    console.print(f"\n{outcome(findings)}")
     if not all(finding.ok for finding in findings if finding.needed):
         raise typer.Exit(errors.STACK_BROKE)
 

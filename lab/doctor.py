@@ -8,6 +8,7 @@ import platform
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +31,15 @@ def examine() -> list[Finding]:
     """
     native = [_python(), _packages(), *_servers(), _cores(), _memory(), _disk(), _quiet()]
     return [*native, *_containers()]
+
+
+def outcome(findings: Sequence[Finding]) -> str:
+    """The findings in a sentence or two, for who does not know the marks of the lines."""
+    if not all(finding.ok for finding in findings if finding.needed):
+        return "Not ready: mend the lines marked MISS first."
+    if all(finding.ok for finding in findings):
+        return "Ready."
+    return "Ready for runs without Docker. Lines marked opt may stay as they are."
 
 
 def _python() -> Finding:

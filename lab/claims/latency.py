@@ -85,8 +85,8 @@ def flat_under_index(share: float, times: float) -> Claim:
         worst = max(after.high, 0.0)
         return Finding(
             before.low > 0 and worst <= share * before.low and elevation(run) >= times,
-            f"rises by {after.value:.2f} ms at most {after.high:.2f} under the index, "
-            f"by {before.value:.1f} ms at least {before.low:.1f} before",
+            f"rises by {after.value:.2f} ms (at most {after.high:.2f}) under the index, "
+            f"by {before.value:.1f} ms (at least {before.low:.1f}) before",
             {"index_high_ms": after.high, "cause_low_ms": before.low},
         )
 

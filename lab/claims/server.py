@@ -59,7 +59,7 @@ def victims_never_slow(times: float) -> Claim:
         was_read = bool(entries) or (top.execution_us("SCAN") or 0.0) < run.facts.slowlog_threshold_us
         return Finding(
             victims == 0 and client >= times and was_read,
-            f"the slow log holds {named}; the client's p99 rose {client:.1f} ×"
+            f"on the plateaus the slow log took in {named}; the client's p99 rose {client:.1f} ×"
             + ("" if was_read else "; but SCAN was slow enough to be in it"),
             {"victims": float(victims), "client_ratio": client},
         )

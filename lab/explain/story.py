@@ -170,7 +170,11 @@ def slow_log(scene: Scene) -> Section:
     named = ", ".join(
         f"{count(n)} × {name}" for name, n in sorted(entries.items(), key=lambda item: -item[1])[:5]
     )
-    lines = [f"It holds {named} ({at})." if entries else f"It stayed empty ({at})."]
+    lines = [
+        f"In the phases that were measured it took in {named} ({at})."
+        if entries
+        else f"It stayed empty ({at})."
+    ]
     worst = scene.worst
     executed = worst.execution_us("GET") if worst else None
     reason = scene.facts.cannot.get(SLOW_LOG)

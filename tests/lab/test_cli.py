@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from lab import scenarios
+from lab.doctor import outcome
+from lab.preflight import Finding
 from lab.processes import free_port
 from tests.doctored import build_run
 from tests.lab.labkit import LAB, Answer, lab, tree
@@ -213,7 +215,22 @@ def test_doctor_names_each_finding_and_mends(tmp_path: Path) -> None:
     assert answer.err == ""
     for word in ("Python", "packages", "server embedded", "cores", "memory", "disk"):
         assert word in answer.out
+    assert answer.out.splitlines()[-1].startswith("Not ready" if answer.code else "Ready")
     assert tree(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("needed", "missing", "said"),
+    [((), (), "Ready."), ((), ("docker",), "Ready for runs"), (("memory",), ("docker",), "Not ready")],
+)
+def test_doctor_says_in_a_sentence_whether_one_may_begin(
+    needed: tuple[str, ...], missing: tuple[str, ...], said: str
+) -> None:
+    """What is missing for Docker alone does not keep anybody from a run; what is needed does."""
+    findings = [Finding("Python", True, "3.11")]
+    findings += [Finding(what, False, "") for what in needed]
+    findings += [Finding(what, False, "", needed=False) for what in missing]
+    assert outcome(findings).startswith(said)
 
 
 @pytest.mark.parametrize("command", [[], ["list"], ["doctor"], ["run"], ["report"], ["compare"]])
