@@ -124,13 +124,20 @@ class OpenLoop:
         self._settle()
         start = clock() + SECOND // 100
         self._interval = Interval(start)
-        # Intervals end at whole multiples of their length on the wall clock: those of several probes coincide.
-        self._closes_at = start + self._interval_ns - (time_ns() + SECOND // 100) % self._interval_ns
+        self._closes_at = self._first_close(start)
         self._ask_on_schedule(start)
         self._drain(start)
         self._close_interval(clock())
         self._write_line()
         self._pool.close()
+
+    def _first_close(self, start: int) -> int:
+        """When the first interval ends: at a whole multiple of its length on the wall clock, so that the intervals of
+        several probes coincide; after everything, where one interval holds it all."""
+        plan = self._plan
+        if plan.duration is not None and plan.duration <= plan.interval_seconds:
+            return start + int(plan.duration * SECOND) + DRAIN + SECOND
+        return start + self._interval_ns - (time_ns() + SECOND // 100) % self._interval_ns
 
     def _settle(self) -> None:
         """Give the first connections and keys up to a second, so that their cost is not measured."""

@@ -1,7 +1,7 @@
 """The open-loop probe: what does a bystander's GET wait, from the moment it was due?
 
 `python -m loadtest.probe --url redis://127.0.0.1:6379` prints one JSON line a second (or every
-`--interval-seconds`):
+`--interval-seconds`, and a single one where `--duration` is no longer than that):
 
     name, t (unix time of the interval's end), interval_s,
     sent (requests whose time came), received, in_flight, oldest_in_flight_us,
@@ -64,7 +64,10 @@ def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, tuple[str,
         "--read-only", action="store_true", help="write no keys: on a replica another probe's are there"
     )
     parser.add_argument(
-        "--interval-seconds", type=number(0.1, 60), default=1.0, help="seconds between lines (1)"
+        "--interval-seconds",
+        type=number(0.1, 60),
+        default=1.0,
+        help="seconds between lines (1); a --duration that is no longer makes one line",
     )
     parser.add_argument(
         "--arrivals",

@@ -197,6 +197,18 @@ def test_ping_writes_nothing(server: Any, start_probe: Any) -> None:
     assert server.client().dbsize() == 0
 
 
+def test_a_duration_no_longer_than_the_interval_is_one_line(server: Any, start_probe: Any) -> None:
+    """Whenever it begins: who asks for one figure gets one."""
+    begun = [
+        start_probe("--url", server.url, "--duration", "0.4", "--interval-seconds", interval)
+        for interval in ("0.4", "60")
+    ]
+    for probe in begun:
+        (line,) = probe.end(None)
+        assert line["received"] == 80
+        assert_nothing_is_lost([line])
+
+
 def test_a_password_is_used_and_its_absence_is_an_error(guarded_server: Any, start_probe: Any) -> None:
     """Error replies are errors, not latencies; with the right password there are none."""
     without = start_probe("--url", guarded_server.url, "--duration", "0.5").end(None)
