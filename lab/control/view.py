@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from typing import Any
 
 from lab.control.config import Config
@@ -97,12 +98,14 @@ def scene(stages: list[Stage], config: Config, with_curves: bool = False) -> dic
     }
 
 
-def links(config: Config) -> dict[str, list[tuple[str, str]]]:
-    """Where else to look, by heading: (text, address). Only what was configured."""
+def links(config: Config, present: Collection[str]) -> dict[str, list[tuple[str, str]]]:
+    """Where else to look, by heading: (text, address). Only what was configured, and only servers that are present."""
     found: dict[str, list[tuple[str, str]]] = {}
     if config.grafana_url:
         found["Dashboards"] = [(title, f"{config.grafana_url}/d/{uid}") for uid, title in DASHBOARDS]
-    tools = [(f"Locust on {name}", address) for name, address in config.locust_urls.items()]
+    tools = [
+        (f"Locust on {name}", address) for name, address in config.locust_urls.items() if name in present
+    ]
     if config.prometheus_url:
         tools.append(("Prometheus", config.prometheus_url))
     if tools:

@@ -87,7 +87,8 @@ def _answer_problems(app: Flask) -> None:
 def _add_reading(app: Flask, directors: dict[str, Director], config: Config, metrics: ControlMetrics) -> None:
     @app.get("/")
     def page() -> str:
-        return render_template("page.html", links=view.links(config), config=config)
+        present = [director.stage.server for director in _present(directors)]
+        return render_template("page.html", links=view.links(config, present), config=config)
 
     @app.get("/api/state")
     def state() -> Response:

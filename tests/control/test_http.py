@@ -197,6 +197,15 @@ def test_page_is_whole_and_local(page: Page) -> None:
     assert "default-src 'self'" in page.client.get("/").headers["Content-Security-Policy"]
 
 
+def test_page_links_to_no_load_of_a_server_that_is_not_there(new_page: Callable[..., Page]) -> None:
+    """A server whose profile is off has no Locust either: a link to it would lead nowhere."""
+    made = new_page(locust_urls={"one": "http://127.0.0.1:8089", "two": "http://127.0.0.1:8090"})
+    made.until(lambda server: server["up"])
+    html = made.client.get("/").get_data(as_text=True)
+    assert "http://127.0.0.1:8089" in html
+    assert "http://127.0.0.1:8090" not in html
+
+
 def test_page_without_links(new_page: Callable[..., Page]) -> None:
     """Where nothing else was configured there is no heading without links."""
     html = new_page().client.get("/").get_data(as_text=True)
