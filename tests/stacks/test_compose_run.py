@@ -25,20 +25,22 @@ from bench.blind_seal import leaks
 from bench.blind_trial import Trial
 from lab.blind.causes import CAUSES
 from lab.blind.compose import ComposeBlindStack
-from lab.errors import StackError
-from lab.processes import INTERRUPTIONS
+from lab.blind.scene import tell
+from lab.errors import STACK_BROKE, StackError
+from lab.processes import INTERRUPTIONS, Child
 from lab.scenario import ProbeSpec
 from lab.scenarios import catalogue
 from lab.servers import SERVERS
 from lab.service import Http
 from lab.stacks.compose import ComposeStack
-from lab.stacks.native import KEY_PREFIX, NativeStack
+from lab.stacks.native import KEY_PREFIX, ROOT, NativeStack
 from lab.stacks.scene import DirectorPause, find_scene
-from tests.app.servicekit import eventually
+from tests.app.servicekit import eventually, free_port
 from tests.lab.labkit import lab, tree
 
 SCENARIO = catalogue()["key-growth"]
 ROLES = ("web", "invalidator", "warmer", "locust", "probe")
+GUNICORN = ["gunicorn", "-c", "app/gunicorn_conf.py", "app.web:application"]
 
 
 class Neighbour:
@@ -116,6 +118,11 @@ def running(docker: Any, control: Any, make: Callable[..., Any], tmp_path: Path)
             "APP_KEY_PREFIX": KEY_PREFIX,
             "APP_FRAGMENTS_PER_USER": "20",
         }
+        again = free_port()  # of a storefront that takes the place of the one that runs
+        run = {
+            "env": {"PORT": str(again), "APP_STATE_DIR": str(tmp_path / "scene" / "state"), **env},
+            "ports": {8000: again},
+        }
         port = {
             "web": {8000: urlsplit(native.web.base_url).port},
             "invalidator": {9102: urlsplit(native.invalidator.base_url).port},
@@ -129,7 +136,10 @@ def running(docker: Any, control: Any, make: Callable[..., Any], tmp_path: Path)
                     pid=native.pids()["store"],
                     restart=SERVERS["embedded"].command(native.store_port, str(tmp_path / "scene" / "store")),
                 ),
-                *(make(f"{role}-valkey", port.get(role, {}), env=env) for role in ROLES),
+                *(
+                    make(f"{role}-valkey", port.get(role, {}), env=env, command=GUNICORN, run=run)
+                    for role in ROLES
+                ),
                 make("redis"),
                 make("web-redis", {8000: neighbour.port}),
                 make("locust-redis", {8089: neighbour.port}),
@@ -349,12 +359,16 @@ def test_whole_run_on_the_compose_stack(running: Running, tmp_path: Path) -> Non
     assert not [line for line in words if "--until-stdin-ends" in line and running.native.store_url in line]
 
 
-def test_blind_session_on_the_compose_stack(running: Running, tmp_path: Path) -> None:
-    """A cause driven by programs in the probe's container shows as natively, is named nowhere, and leaves no trace."""
+@pytest.mark.parametrize("cause", ["unpipelined-deletes", "slow-network"])
+def test_blind_session_on_the_compose_stack(
+    running: Running, tmp_path: Path, cause: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cause in programs or on the way shows as natively, is named nowhere, and leaves no trace."""
+    monkeypatch.setattr("lab.blind.compose.LINK_PORT", free_port())
     store = running.native.store
     before = {number: signal.getsignal(number) for number in INTERRUPTIONS}
     trial = Trial(
-        CAUSES["unpipelined-deletes"],
+        CAUSES[cause],
         tmp_path / "blind",
         looks=0,
         make=lambda folder: ComposeBlindStack(folder, "valkey"),
@@ -365,15 +379,43 @@ def test_blind_session_on_the_compose_stack(running: Running, tmp_path: Path) ->
         for number, handler in before.items():  # a session that takes its scene down listens no more
             signal.signal(number, handler)
     found = {cause.id for cause in CAUSES.values() if cause.evidence(trial.outcome()).found}
-    assert found == {"unpipelined-deletes"}, trial.outcome()
+    assert found == {cause}, trial.outcome()
     calls = "\n".join(" ".join(call) for call in running.docker.calls)
-    assert calls.count("lab.blind.worker") == 4
+    assert calls.count("lab.blind.worker") == 6, "link, storefront, four programs"
     assert leaks({"calls of docker": calls, "printed": "\n".join(trial.said)}) == []
+    web, last = (
+        f"start {find_scene('valkey').of('web').id}",
+        f"update --cpuset-cpus 0-{(os.cpu_count() or 1) - 1}",
+    )
+    assert calls.index(f"stop {web.split()[1]}") < calls.index(web) < calls.index(last)
     assert running.control.asked[-1] == ("/api/resume", {})
     assert running.native.web.ask("GET", "/settings/invalidation")["strategy"] == "scan"
     client = redis.Redis.from_url(store.url, decode_responses=True)
     assert client.config_get("maxmemory*")["maxmemory-policy"] == "noeviction"
     assert client.exists("latency-lab-prices-index", "latency-lab-prices:1", "latency-lab-changes") == 0
+
+
+def test_what_a_session_changed_is_put_back_even_when_it_is_killed(docker: Any, tmp_path: Path) -> None:
+    """The keeper does as told when stdin ends, whatever signals it gets before, and says what could not be done."""
+    docker.fails("start", "Error response from daemon: no such engine")
+    keeper = Child(
+        "keeper",
+        [sys.executable, "-m", "lab.blind.keeper"],
+        tmp_path / "log",
+        cwd=ROOT,
+        pipe=True,
+        leash=True,
+    )
+    commands = [["rm", "--force", "a"], ["start", "b"], ["update", "--cpuset-cpus", "0-1", "c"]]
+    tell(keeper, {"commands": commands})
+    assert next(keeper.lines()) == b"ready\n"
+    os.kill(keeper.pid, signal.SIGTERM)
+    time.sleep(0.1)
+    assert keeper.alive()
+    keeper.hush()
+    assert keeper.exit_code() == STACK_BROKE
+    assert keeper.last_words() == "docker start b: Error response from daemon: no such engine"
+    assert docker.calls == commands
 
 
 def test_killed_lab_leaves_no_probe_in_the_container(running: Running, tmp_path: Path) -> None:
