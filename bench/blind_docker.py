@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from typing import Any
 
 from bench.blind_seal import Sources, alike
-from lab.errors import StackError
 from lab.stacks.docker import Docker
 
 VARIES = re.compile(r"\b[0-9a-f]{12,}\b")
 """Identities: of containers, of networks' ends, of one-off names."""
 TOP_COLUMNS = 7
-"""Of `docker top`, before the command. Health checks come and go, and are left out."""
+"""Of `docker top`, before the command."""
 
 
 def _containers(docker: Docker, project: str) -> list[dict[str, Any]]:
@@ -32,22 +32,26 @@ def gather(docker: Docker, project: str) -> Sources:
         name, identity = container["Name"], container["Id"]
         sources[f"inspect of {name}"] = json.dumps(container)
         for question in ("top", "logs"):
-            try:
-                sources[f"{question} of {name}"] = docker.ask(question, identity)
-            except StackError as error:  # one that is stopped has no processes
-                sources[f"{question} of {name}"] = str(error)
+            said = subprocess.run(["docker", question, identity], capture_output=True, check=False)
+            # logs are on both; one that is stopped has no processes, and docker says so
+            sources[f"{question} of {name}"] = (said.stdout + said.stderr).decode("utf-8", "replace")
     return sources
 
 
 def outline(docker: Docker, project: str) -> list[str]:
-    """What must be the same whatever the cause: each container, how it was made and limited, and its processes."""
+    """What must be the same whatever the cause: each container, how it was made and limited, and what it runs.
+
+    Of processes the lab's own; without health checks, which come and go.
+    """
     lines = []
     for container in _containers(docker, project):
+        container["Config"]["Env"].sort()  # Compose puts them in a different order each time
         made = {part: container[part] for part in ("Path", "Args", "Config", "HostConfig")}
         made["networks"] = [end["Aliases"] for end in container["NetworkSettings"]["Networks"].values()]
         running = container["State"]["Running"]
         rows = docker.ask("top", container["Id"]).splitlines() if running else []
-        words = sorted({row.split(None, TOP_COLUMNS)[-1] for row in rows if "health" not in row})
+        own = [row for row in rows if "python" in row and "health" not in row]
+        words = sorted({row.split(None, TOP_COLUMNS)[-1] for row in own})
         text = json.dumps([container["Name"], running, made, words], sort_keys=True)
         lines.append(alike(VARIES.sub("", text)))
     return sorted(lines)

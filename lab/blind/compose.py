@@ -5,8 +5,9 @@ its name in the network, with its volume: there the pool follows orders. Contain
 which it goes to the store, and each program of other teams. All of them run `python -m lab.blind.worker` and are told
 over stdin what they are: what docker shows of them is the same for every cause.
 
-The store is kept on one core, in every session: there it can be crowded out, if that is what is to be. The programs
-have more of a share of that core than it has, for the kernel divides it between containers and not between threads.
+The store is kept on one core, in every session: there it can be crowded out, if that is what is to be. The kernel
+divides a core between containers, whatever their number of threads: so each program but the first, which has work to do
+in every session, has twice the share of a store.
 
 Whatever ends the session, the containers end with their stdin, and a keeper, which waits for the same end, starts
 the stack's own storefront again and gives the store all cores (`lab.blind.keeper`).
@@ -43,6 +44,7 @@ LIMITS = (
     "--cpus=1",
 )  # fmt: skip
 """As compose.yaml confines its services."""
+SHARES = dict.fromkeys(PROGRAMS[1:], "--cpu-shares=2048")
 Env = dict[str, str]
 
 
@@ -69,7 +71,8 @@ class ComposeBlindStack(ComposeStack):
         link = self._beside(LINK, f"--publish=127.0.0.1::{LINK_PORT}")
         self._start(LINK, link, "lab.blind.link", ["0.0.0.0", str(LINK_PORT)], store)
         for name in PROGRAMS:
-            self._start(name, self._beside(name), "lab.blind.errands", [], store)
+            words = self._beside(name, SHARES.get(name, "--cpu-shares=1024"))
+            self._start(name, words, "lab.blind.errands", [], store)
         say("putting the storefront behind its link")
         self._replace_web(self._find_link())
         self._others = usage_of(self._docker, {"others": [self._await(name) for name in PROGRAMS[1:]]})

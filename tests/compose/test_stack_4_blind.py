@@ -19,6 +19,7 @@ from bench.blind_trial import Trial
 from lab.blind.causes import CAUSES
 from lab.blind.compose import ComposeBlindStack
 from lab.blind.readings import Readings
+from lab.errors import INTERRUPTED
 from lab.preflight import ROOT
 from lab.processes import INTERRUPTIONS
 from lab.stacks.docker import Docker
@@ -126,8 +127,16 @@ def test_a_cause_that_docker_shows_is_found(stack: Stack) -> None:
         stack.docker("rm", made)
 
 
-def test_a_killed_session_leaves_the_scene_as_it_was(stack: Stack, tmp_path: Path) -> None:
-    """After SIGKILL in the midst of a session its containers end, and the storefront is back, by themselves."""
+ENDS = {
+    "killed while it fills": (signal.SIGKILL, "filling", -signal.SIGKILL),
+    "Ctrl-C while it replaces the storefront": (signal.SIGINT, "putting the storefront", INTERRUPTED),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_whatever_ends_a_session_the_scene_is_as_it_was(end: str, stack: Stack, tmp_path: Path) -> None:
+    """Its containers end, and the storefront is back; after SIGKILL by themselves."""
+    number, stage, code = ENDS[end]
     was = containers(stack)
     command = [sys.executable, "-m", "lab", "blind", "open", "nothing", "--stack", "compose"]
     home = {**os.environ, **stack.environ, "LAB_BLIND_HOME": str(tmp_path / "home")}
@@ -136,8 +145,9 @@ def test_a_killed_session_leaves_the_scene_as_it_was(stack: Stack, tmp_path: Pat
             command, cwd=ROOT, env=home, stdout=log, stderr=log, start_new_session=True
         )
     try:
-        until(lambda: "filling" in (tmp_path / "log").read_text(), "the storefront replaced", 60)
-        assert len(containers(stack)) == len(was) + 6
+        until(lambda: stage in (tmp_path / "log").read_text(), stage, 60, every=0.05)
+        session.send_signal(number)
+        assert session.wait(60) == code, (tmp_path / "log").read_text()
     finally:
         session.kill()
         session.wait()
