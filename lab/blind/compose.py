@@ -6,8 +6,8 @@ which it goes to the store, and each program of other teams. All of them run `py
 over stdin what they are: what docker shows of them is the same for every cause.
 
 The store is kept on one core, in every session: there it can be crowded out, if that is what is to be. The kernel
-divides a core between containers, whatever their number of threads: so each program but the first, which has work to do
-in every session, has twice the share of a store.
+divides a core between containers, whatever their number of threads: so the last two programs, which have nothing to do
+unless that is it, have four times the share of a store.
 
 Whatever ends the session, the containers end with their stdin, and a keeper, which waits for the same end, starts
 the stack's own storefront again and gives the store all cores (`lab.blind.keeper`).
@@ -44,7 +44,7 @@ LIMITS = (
     "--cpus=1",
 )  # fmt: skip
 """As compose.yaml confines its services."""
-SHARES = dict.fromkeys(PROGRAMS[1:], "--cpu-shares=2048")
+SHARES = dict.fromkeys(PROGRAMS[2:], "--cpu-shares=4096")
 Env = dict[str, str]
 
 

@@ -41,9 +41,8 @@ class Played:
 def containers(stack: Stack) -> dict[str, tuple[str, bool, str]]:
     """By name: identity, whether it runs, and the cores it may run on."""
     label = f"label=com.docker.compose.project={stack.environ['COMPOSE_PROJECT_NAME']}"
-    found = json.loads(
-        stack.docker("inspect", *stack.docker("ps", "--all", "--quiet", "--filter", label).split())
-    )
+    there = stack.docker("ps", "--all", "--quiet", "--filter", label).split()
+    found = json.loads(stack.docker("inspect", *there, check=False))  # without what went away meanwhile
     every = f"0-{int(stack.docker('info', '--format', '{{.NCPU}}')) - 1}"
     return {
         raw["Name"]: (raw["Id"], raw["State"]["Running"], raw["HostConfig"]["CpusetCpus"] or every)
