@@ -10,7 +10,8 @@ divides a core between containers, whatever their number of threads: so the last
 unless that is it, have four times the share of a store.
 
 Whatever ends the session, the containers end with their stdin, and a keeper, which waits for the same end, starts
-the stack's own storefront again and gives the store all cores (`lab.blind.keeper`).
+the stack's own storefront again and gives the store all cores (`lab.blind.keeper`). After a session that was killed,
+and so put back none of the store's settings, it restarts the store too: those of `compose.yaml` hold again.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class ComposeBlindStack(ComposeStack):
             ["start", self._original.id],
             ["update", "--cpuset-cpus", before or f"0-{self.core}", store],
         ]
-        tell(self._keeper, {"commands": back})
+        tell(self._keeper, {"commands": back, "orphaned": [["restart", store]]})
         if not next(self._keeper.lines(), b""):
             self._keeper.check()
 
@@ -235,6 +236,7 @@ class ComposeBlindStack(ComposeStack):
         super().down()
 
     def _bring_back(self, keeper: Child) -> None:
+        tell(keeper, {"in order": True})
         keeper.hush(READY_S)
         if keeper.exit_code():
             raise StackError(keeper.last_words())

@@ -1,8 +1,8 @@
 """Puts the scene on compose back, whatever becomes of the session: commands for docker, given when stdin ends.
 
-`python -m lab.blind.keeper` reads one line, a JSON object with `commands` (each a list of words), says that it is
-ready, and waits. stdin ends when the session does, in whatever way: the kernel closes it also for a session that was
-killed.
+`python -m lab.blind.keeper` reads one line, a JSON object with `commands` and `orphaned` (each a list of words), says
+that it is ready, and waits. stdin ends when the session does, in whatever way: the kernel closes it also for a session
+that was killed. One that ends in order says something more before; after any other the orphaned commands are given too.
 Exit code 0; 3 when a command failed, with a line about each that did.
 """
 
@@ -24,12 +24,13 @@ BEST_EFFORT = "rm"
 def main() -> int:
     """Wait for the end, then put back; the exit code."""
     ignore_interruptions()
-    commands = json.loads(first_line() or b'{"commands": []}')["commands"]
+    told = json.loads(first_line() or b'{"commands": [], "orphaned": []}')
     print("ready", flush=True)
+    in_order = False
     while os.read(0, 4096):
-        pass
+        in_order = True
     docker, code = Docker(), 0
-    for words in commands:
+    for words in told["commands"] + ([] if in_order else told["orphaned"]):
         try:
             docker.ask(*words)
         except StackError as error:

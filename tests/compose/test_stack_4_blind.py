@@ -127,7 +127,7 @@ def test_a_cause_that_docker_shows_is_found(stack: Stack) -> None:
 
 
 ENDS = {
-    "killed while it fills": (signal.SIGKILL, "filling", -signal.SIGKILL),
+    "killed while it measures": (signal.SIGKILL, "measuring", -signal.SIGKILL),
     "Ctrl-C while it replaces the storefront": (signal.SIGINT, "putting the storefront", INTERRUPTED),
 }
 
@@ -152,3 +152,5 @@ def test_whatever_ends_a_session_the_scene_is_as_it_was(end: str, stack: Stack, 
         session.wait()
     until(lambda: containers(stack) == was, "all as before", 30)
     stack.wait_health("web-redis", "healthy", 60)
+    policy = ["redis-cli", "config", "get", "maxmemory-policy"]
+    until(lambda: "noeviction" in stack.compose("exec", "-T", "redis", *policy, check=False), "settings", 30)

@@ -428,7 +428,10 @@ def test_blind_storefront_goes_through_the_link_and_its_loss_is_said(
     assert running.control.asked[-1] == ("/api/resume", {})
 
 
-def test_what_a_session_changed_is_put_back_even_when_it_is_killed(docker: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_a_session_changed_is_put_back_even_when_it_is_killed(
+    docker: Any, tmp_path: Path, killed: bool
+) -> None:
     """The keeper does as told when stdin ends, whatever signals it gets before, and says what could not be done."""
     docker.fails("start", "Error response from daemon: no such engine")
     keeper = Child(
@@ -440,15 +443,17 @@ def test_what_a_session_changed_is_put_back_even_when_it_is_killed(docker: Any, 
         leash=True,
     )
     commands = [["rm", "--force", "a"], ["start", "b"], ["update", "--cpuset-cpus", "0-1", "c"]]
-    tell(keeper, {"commands": commands})
+    tell(keeper, {"commands": commands, "orphaned": [["rm", "d"]]})
     assert next(keeper.lines()) == b"ready\n"
     os.kill(keeper.pid, signal.SIGTERM)
     time.sleep(0.1)
     assert keeper.alive()
+    if not killed:
+        tell(keeper, {})
     keeper.hush()
     assert keeper.exit_code() == STACK_BROKE
     assert keeper.last_words() == "docker start b: Error response from daemon: no such engine"
-    assert docker.calls == commands
+    assert docker.calls == commands + ([["rm", "d"]] if killed else [])
 
 
 def test_killed_lab_leaves_no_probe_in_the_container(running: Running, tmp_path: Path) -> None:
