@@ -93,8 +93,13 @@ class ComposeBlindStack(ComposeStack):
             pipe=True,
             leash=True,
         )
+        remove = ["rm", "--force", *map(self._name, (LINK, WEB, *PROGRAMS))]
+        with contextlib.suppress(
+            StackError
+        ):  # what an engine that went away left behind; mostly there is nothing
+            self._docker.ask(*remove)
         back = [
-            ["rm", "--force", *map(self._name, (LINK, WEB, *PROGRAMS))],
+            remove,
             ["start", self._original.id],
             ["update", "--cpuset-cpus", before or f"0-{self.core}", store],
         ]
