@@ -15,6 +15,7 @@ import psutil
 
 from lab.blind.causes import CAUSES
 from lab.blind.session import Session
+from lab.errors import LabError
 from lab.service import Http
 
 Sources = dict[str, str]
@@ -55,7 +56,10 @@ def gather(session: Session, said: list[str]) -> Sources:
         held = file.read_bytes().decode("latin-1") if file.is_file() else ""
         sources[f"file {where}"] = f"{where}\n{held}"
     for what in ANSWERS:
-        sources[f"look {what}"] = session.reply({"verb": "look", "what": what})
+        try:
+            sources[f"look {what}"] = session.reply({"verb": "look", "what": what})
+        except LabError as error:
+            sources[f"look {what}"] = str(error)
     return sources
 
 
@@ -96,11 +100,10 @@ def outline(session: Session) -> dict[str, list[str]]:
     settings = [_page(session.stack.web, "/settings/invalidation")]
     parts = {"processes": processes, "files": files, "metrics": metrics, "settings": settings}
     return {
-        part: sorted(_alike(text.replace(folder, "FOLDER")) for text in texts)
-        for part, texts in parts.items()
+        part: sorted(alike(text.replace(folder, "FOLDER")) for text in texts) for part, texts in parts.items()
     }
 
 
-def _alike(text: str) -> str:
+def alike(text: str) -> str:
     """Without numbers, and without the blanks with which a server that names its port in its title fills the rest."""
     return re.sub(r"\s+", " ", re.sub(r"\d+", "N", text))

@@ -36,12 +36,12 @@ class Delay:
         self.half_s = half_s
 
 
-def relay(server: Server, delay: Delay) -> int:
-    """Listen on a free port of 127.0.0.1 and relay each connection to the server, in threads; the port.
+def relay(server: Server, delay: Delay, near: tuple[str, int] = ("127.0.0.1", 0)) -> int:
+    """Listen at `near` (port 0: a free one) and relay each connection to the server, in threads; the port.
 
     Threads inherit the timer slack of the one that calls this (`become_quiet`).
     """
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server(near)
     threading.Thread(target=_accept, args=(listener, server, delay), daemon=True).start()
     port: int = listener.getsockname()[1]
     return port

@@ -29,7 +29,6 @@ class Cause:
     alike: dict[str, str]
     hints: tuple[str, ...]
     words: tuple[str, ...]
-    on_compose: bool = True
 
 
 CAUSES = {
@@ -171,7 +170,6 @@ CAUSES = {
                 'answer came. The pool is exhausted, and the rest goes past the cache (result="bypass").',
             ),
             ("exhausted-pool", "exhausted", "pool exhaustion", "starv"),
-            on_compose=False,
         ),
         Cause(
             "slow-network",
@@ -194,7 +192,6 @@ CAUSES = {
                 "redis-cli --latency on the link's port against the store's own port: the way is slow, the network.",
             ),
             ("slow-network", "slow network", "slownetwork", "netem"),
-            on_compose=False,
         ),
         Cause(
             "noisy-neighbour",
@@ -213,11 +210,10 @@ CAUSES = {
                 "Ask the store past the storefront. Is it slow for everybody, or only for the storefront?",
                 "The server's own CPU time does not account for what its clients wait. What does a process do when it "
                 "neither works nor sleeps?",
-                "Other processes compute on the store's core (top, ps -o psr; /proc/PID/schedstat, second "
-                "figure): a noisy neighbour.",
+                "Other processes compute on the store's core (top, ps -o psr, docker stats; /proc/PID/schedstat, "
+                "second figure): a noisy neighbour.",
             ),
             ("noisy-neighbour", "noisy neighbo", "noisyneighbo", "burner"),
-            on_compose=False,
         ),
         Cause(
             "nothing",
@@ -251,16 +247,15 @@ def find(text: str) -> Cause:
     raise UsageError(f"there is no cause {text!r}.{hint} `lab blind causes` lists them.")
 
 
-def choose(seed: int, compose: bool = False) -> Cause:
-    """The cause of a seed: the same on every machine; with `compose` among those that are possible there.
+def choose(seed: int) -> Cause:
+    """The cause of a seed: the same on every machine and stack.
 
     As many seeds in a row as there are causes, beginning with a multiple of that, have each of them once: so groups
     that are given seeds in a row do not all get the same.
     """
-    possible = [cause for cause in CAUSES.values() if cause.on_compose or not compose]
-    block, place = divmod(seed, len(possible))
+    block, place = divmod(seed, len(CAUSES))
 
     def drawn(cause: Cause) -> bytes:
         return hashlib.sha256(f"lab blind {block} {cause.id}".encode()).digest()
 
-    return sorted(possible, key=drawn)[place]
+    return sorted(CAUSES.values(), key=drawn)[place]

@@ -101,18 +101,13 @@ def reveal() -> None:
 def causes() -> None:
     """List the possible answers, each in a line."""
     for cause in CAUSES.values():
-        print(f"{cause.id:<20}  {cause.line}{'' if cause.on_compose else ' (natively only)'}")
+        print(f"{cause.id:<20}  {cause.line}")
 
 
 def _play(name: str | None, seed: int, stack: str, minutes: float) -> None:
     if stack not in STACKS:
         raise UsageError(f"there is no stack {stack!r}; this lab knows {', '.join(STACKS)}.")
-    compose = stack == "compose"
-    cause = choose(seed, compose) if name is None else find(name)
-    if compose and not cause.on_compose:
-        raise UsageError(
-            f"{cause.id} needs a storefront or a core of its own, which the compose stack has not: leave --stack out."
-        )
+    cause = choose(seed) if name is None else find(name)
     from lab.blind.compose import ComposeBlindStack
     from lab.blind.scene import BlindStack, SceneStack
     from lab.blind.session import Session, new_folder
@@ -120,5 +115,5 @@ def _play(name: str | None, seed: int, stack: str, minutes: float) -> None:
     def say(text: str) -> None:
         print(text, flush=True)
 
-    make: Callable[[Path], SceneStack] = ComposeBlindStack if compose else BlindStack
+    make: Callable[[Path], SceneStack] = ComposeBlindStack if stack == "compose" else BlindStack
     Session(cause, seed, minutes, new_folder(home()), say, sealed=name is None, make=make).run()

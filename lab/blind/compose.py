@@ -1,64 +1,193 @@
-"""The scene of a blind session on the running compose stack, as far as it goes.
+"""The scene of a blind session on the running compose stack: its dashboards, and every cause.
 
-The programs of other teams run in the container probe-redis, told over stdin as they are natively. The storefront's
-containers are the stack's own: there is no link before them, and nobody replaces their connection pool. So causes
-that need either are left out, and so is the noisy neighbour: each container has a share of the CPU of its own.
+For the length of a session the storefront's container is stopped, and one of the same service takes its place, under
+its name in the network, with its volume: there the pool follows orders. Containers of their own are the link, through
+which it goes to the store, and each program of other teams. All of them run `python -m lab.blind.worker` and are told
+over stdin what they are: what docker shows of them is the same for every cause.
+
+The store is kept on one core, in every session: there it can be crowded out, if that is what is to be. The kernel
+divides a core between containers, whatever their number of threads: so the last two programs, which have nothing to do
+unless that is it, have four times the share of a store.
+
+Whatever ends the session, the containers end with their stdin, and a keeper, which waits for the same end, starts
+the stack's own storefront again and gives the store all cores (`lab.blind.keeper`). After a session that was killed,
+and so put back none of the store's settings, it restarts the store too: those of `compose.yaml` hold again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+
+import redis
 
 from lab.blind.errands import CHANGES, PRICES
 from lab.blind.orders import Order
-from lab.blind.scene import PROGRAMS, SCENARIO, tell
+from lab.blind.scene import LINK, PROGRAMS, SCENARIO, WEB, tell
 from lab.errors import StackError
 from lab.processes import Child, stop_all
+from lab.service import Http, Storefront
 from lab.stacks.base import Say
-from lab.stacks.compose import ComposeStack
-from lab.stacks.scene import find_scene
+from lab.stacks.compose import READY_S, ComposeStack
+from lab.stacks.docker import ROOT, Container
+from lab.stacks.scene import PORTS, find_scene
+from lab.stacks.usage import Usage, usage_of
 
 SERVER = "redis"
 DASHBOARDS, DASHBOARDS_PORT = "grafana", 3000
+LINK_PORT = 6379
+WORKER = ("python", "-m", "lab.blind.worker")
+LIMITS = (
+    "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges:true", "--dns=127.0.0.1", "--memory=192m",
+    "--cpus=1",
+)  # fmt: skip
+"""As compose.yaml confines its services."""
+SHARES = dict.fromkeys(PROGRAMS[2:], "--cpu-shares=4096")
+Env = dict[str, str]
 
 
 class ComposeBlindStack(ComposeStack):
-    """One server of the running compose stack, and programs beside it that follow orders."""
-
-    core: int | None = None
+    """One server of the running compose stack, its storefront replaced, with programs that follow orders."""
 
     def __init__(self, folder: Path, server: str = SERVER) -> None:
         super().__init__(SCENARIO, find_scene(server), folder, seed=1)
-        self._programs: dict[str, Child] = {}
+        self.core: int | None = None
+        self._original = self._scene.of(WEB)
+        self._keeper: Child | None = None
+        self._told: dict[str, Child] = {}
+        self._link_url = ""
+        self._others: Usage | None = None
 
     def up(self, say: Say) -> None:
-        """Pause everybody else, empty the server, start the programs. Raises `StackError`."""
+        """Pause everybody else, empty the server, put the storefront behind the link. Raises `StackError`."""
         super().up(say)
         self.web.use("index", SCENARIO.scan_count)
         say("starting programs beside the storefront")
+        self._keep()
+        self._pin_store()
+        store = {"PROBE_URL": self._inner_url}
+        link = self._beside(LINK, f"--publish=127.0.0.1::{LINK_PORT}")
+        self._start(LINK, link, "lab.blind.link", ["0.0.0.0", str(LINK_PORT)], store)
         for name in PROGRAMS:
-            child = Child(
-                name,
-                ["docker", "exec", "-i", self._scene.of("probe").id, "python", "-m", "lab.blind.worker"],
-                self._logs / f"{name}.log",
-                leash=True,
-            )
-            self._programs[name] = child
-            tell(
-                child, {"module": "lab.blind.errands", "arguments": [], "env": {"PROBE_URL": self._inner_url}}
-            )
+            words = self._beside(name, SHARES.get(name, "--cpu-shares=1024"))
+            self._start(name, words, "lab.blind.errands", [], store)
+        say("putting the storefront behind its link")
+        self._replace_web(self._find_link())
+        self._others = usage_of(self._docker, {"others": [self._await(name) for name in PROGRAMS[1:]]})
+        self._undo.append(self._others.close)
+
+    def _keep(self) -> None:
+        """Have somebody put everything back who outlives this process."""
+        store = self._scene.of("store").id
+        cores = int(self._docker.ask("info", "--format", "{{.NCPU}}"))
+        self.core = cores - 1
+        before = self._docker.ask("inspect", "--format", "{{.HostConfig.CpusetCpus}}", store).strip()
+        self._keeper = Child(
+            "keeper",
+            [sys.executable, "-m", "lab.blind.keeper"],
+            self._logs / "keeper.log",
+            cwd=ROOT,
+            pipe=True,
+            leash=True,
+        )
+        remove = ["rm", "--force", *map(self._name, (LINK, WEB, *PROGRAMS))]
+        with contextlib.suppress(
+            StackError
+        ):  # what an engine that went away left behind; mostly there is nothing
+            self._docker.ask(*remove)
+        back = [
+            remove,
+            ["start", self._original.id],
+            ["update", "--cpuset-cpus", before or f"0-{self.core}", store],
+        ]
+        tell(self._keeper, {"commands": back, "orphaned": [["restart", store]]})
+        if not next(self._keeper.lines(), b""):
+            self._keeper.check()
+
+    def _pin_store(self) -> None:
+        self._docker.ask("update", "--cpuset-cpus", str(self.core), self._scene.of("store").id)
+
+    def _name(self, part: str) -> str:
+        return f"{self._original.project}-blind-{part}"
+
+    def _beside(self, part: str, *more: str) -> list[str]:
+        """For docker: a container of the lab's own image in the stack's network."""
+        of = self._original
+        labels = {"project": of.project, "service": part}
+        options = [f"--label=com.docker.compose.{name}={value}" for name, value in labels.items()]
+        options += [f"--name={self._name(part)}", f"--network={of.network}", *LIMITS, *more]
+        return ["run", "--rm", "--interactive", *options, of.image]
+
+    def _start(self, part: str, words: list[str], module: str, arguments: list[str], env: Env) -> None:
+        """Start a container that waits to be told what it is, and tell it."""
+        log = self._logs / f"{part}.log"
+        child = Child(part, ["docker", *words, *WORKER], log, cwd=ROOT, leash=True)
+        self._told[part] = child
+        tell(child, {"module": module, "arguments": arguments, "env": env})
+
+    def _await(self, part: str) -> Container:
+        """A container once it runs. Raises `StackError`."""
+        end = time.monotonic() + READY_S
+        while True:
+            with contextlib.suppress(StackError):
+                [container] = self._docker.inspect(self._name(part))
+                if container.pid:
+                    return container
+            if time.monotonic() > end:
+                raise StackError(f"{self._name(part)} does not run after {READY_S:g} s.")
+            self.check()
+            time.sleep(0.1)
+
+    def _reach(self, container: Container, port: int, answers: Callable[[str, int], bool]) -> tuple[str, int]:
+        """Where a port of a container is, once it answers there: what only listens may be docker's proxy."""
+        end = time.monotonic() + READY_S
+        while True:
+            with contextlib.suppress(StackError):
+                way = container.reach(port)
+                if answers(*way):
+                    return way
+            if time.monotonic() > end:
+                raise StackError(f"port {port} of {container.service} does not answer after {READY_S:g} s.")
+            self.check()
+            time.sleep(0.1)
+
+    def _find_link(self) -> str:
+        """The link's address as the storefront has it; from here it is `link_url`."""
+        link = self._await(LINK)
+        host, port = self._reach(link, LINK_PORT, _pings)
+        self._link_url = f"redis://{host}:{port}/0"
+        return f"redis://{link.addresses[0]}:{LINK_PORT}/0"
+
+    def _replace_web(self, store_url: str) -> None:
+        """Let a storefront whose pool follows orders take the place of the stack's own."""
+        of = self._original
+        if self._watch:
+            self._watch.expect(of)
+        self._docker.ask("stop", of.id)
+        options = [f"--name={self._name(WEB)}", "--use-aliases", f"--publish=127.0.0.1::{PORTS[WEB]}"]
+        words = ["compose", "run", "--rm", "--no-deps", "--no-TTY", *options, of.service]
+        told = list(of.command[1:])  # all that compose.yaml says after "gunicorn"
+        self._start(WEB, words, "lab.blind.front", told, {"APP_STORE_URL": store_url})
+        self._use_web(self._await(WEB))
+
+    def _use_web(self, container: Container) -> None:
+        """Ask this one from now on, once it is ready."""
+        host, port = self._reach(container, PORTS[WEB], _serves)
+        self.web.close()
+        self.web = Storefront(self._original.service, f"http://{host}:{port}")
 
     def check(self) -> None:
         """Raise `StackError` if a container of this server, a probe or a program has ended."""
         super().check()
-        for child in self._programs.values():
+        for child in self._told.values():
             child.check()
 
     def order(self, name: str, order: Order) -> None:
-        """Tell a program what to do from now on; there is neither a link nor a pool to tell anything."""
-        if name in self._programs:
-            tell(self._programs[name], order)
+        """Tell one of the link, the storefront or the programs what to do from now on."""
+        tell(self._told[name], order)
 
     def limit_memory(self, headroom: int) -> None:
         """Set the store's limit so much above what it holds, until the end of the session."""
@@ -68,6 +197,7 @@ class ComposeBlindStack(ComposeStack):
         """Where everything is, by name."""
         parts = {
             "store": self.store.url.removesuffix("/0"),
+            "link": f"{self._link_url.removesuffix('/0')} (the storefront's way to the store)",
             "storefront": self.web.base_url,
             "metrics of the storefront": f"{self.web.base_url}/metrics",
             "metrics of the invalidator": f"{self.invalidator.base_url}/metrics",
@@ -83,21 +213,48 @@ class ComposeBlindStack(ComposeStack):
         return {}
 
     def link_url(self) -> str:
-        """The store's own address: there is no link."""
-        return self.store.url
+        """The storefront's way to the store."""
+        return self._link_url
 
     def waited_s(self) -> float | None:
-        """Not known: the store runs in a container."""
+        """See `lab.blind.observer.Scene`; the store is the first process of its container."""
+        with contextlib.suppress(StackError, IndexError, ValueError):
+            said = self._docker.ask("exec", self._scene.of("store").id, "cat", "/proc/1/schedstat")
+            return int(said.split()[1]) / 1e9
         return None
 
     def neighbours_s(self) -> float:
-        """No program here computes."""
-        return 0.0
+        """See `lab.blind.observer.Scene`."""
+        return self._others.cpu_seconds()["others"] if self._others else 0.0
 
     def down(self) -> None:
-        """End the programs, remove their keys, and put everything back."""
-        stop_all(list(self._programs.values()))
-        self._programs.clear()
+        """End the link, the storefront and the programs, remove their keys, and put everything back."""
+        stop_all(list(self._told.values()))
+        self._told.clear()
         with contextlib.suppress(StackError):  # it is gone, and its keys with it
             self.store.remove_own((PRICES, CHANGES))
+        if self._keeper:
+            try:
+                self._bring_back(self._keeper)
+            except StackError as error:
+                print(f"could not put everything back: {error} `make up` does.", file=sys.stderr)
         super().down()
+
+    def _bring_back(self, keeper: Child) -> None:
+        tell(keeper, {"in order": True})
+        keeper.hush(READY_S)
+        if keeper.exit_code():
+            raise StackError(keeper.last_words())
+        self._use_web(*self._docker.inspect(self._original.id))
+
+
+def _pings(host: str, port: int) -> bool:
+    client = redis.Redis(host=host, port=port, protocol=2, driver_info=None, socket_timeout=1.0)
+    with contextlib.closing(client), contextlib.suppress(redis.RedisError):
+        return bool(client.ping())
+    return False
+
+
+def _serves(host: str, port: int) -> bool:
+    with contextlib.closing(Http(WEB, f"http://{host}:{port}")) as web:
+        return web.ready("/readyz")

@@ -3,11 +3,13 @@
 Until told otherwise the pool behaves as the storefront's own: as many connections as there are commands at once.
 After an order {`size`, `hold_s`, `wait_s`} it holds `size` connections, whoever used one gives it back only `hold_s`
 seconds later (as a release does that keeps it to the end of some other work), and whoever finds none waits `wait_s`
-seconds at most.
+seconds at most. The end of stdin ends the storefront.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from heapq import heappop, heappush
@@ -34,7 +36,9 @@ class Pool(_Plain):  # type: ignore[misc] # redis-py's classes have no types wor
         threading.Thread(target=self._give_back, name="pool", daemon=True).start()
 
     def _hear(self, order: Order | None) -> None:
-        if order:
+        if order is None:  # whoever gave orders is gone: gunicorn's master ends, and its worker with it
+            os.kill(os.getppid(), signal.SIGTERM)
+        elif order:
             self._hold_s, self._wait_s = order["hold_s"], order["wait_s"]
             self._places = threading.Semaphore(order["size"]) if order["size"] else None
 

@@ -1,6 +1,7 @@
 """The link between storefront and store: a TCP relay whose round-trip time is an order (`delay_s`) on stdin.
 
-Prints one JSON line that says on which port of 127.0.0.1 it listens. PROBE_URL is the store. Ends with stdin.
+Its arguments are the address and the port to listen on (0: a free one); it prints one JSON line that says on which
+port it does. PROBE_URL is the store. Ends with stdin.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def main() -> int:
             delay.half_s = order["delay_s"] / 2
 
     become_quiet()
-    print(json.dumps({"port": relay(server(os.environ["PROBE_URL"]), delay)}), flush=True)
+    near = sys.argv[1], int(sys.argv[2])
+    print(json.dumps({"port": relay(server(os.environ["PROBE_URL"]), delay, near)}), flush=True)
     Inbox(heard)
     ended.wait()
     return 0

@@ -102,11 +102,12 @@ def _crowds(of: Measured, strength: float) -> Orders:
 
 def _holds(of: Measured, strength: float) -> Orders:
     size = 2
-    return {WEB: {"size": size, "hold_s": strength * 1.5 * size / READS_PER_S, "wait_s": 0.3}}
+    wait_s = max(0.3, 6 * of.healthy.page_ms / 1000)
+    return {WEB: {"size": size, "hold_s": strength * 1.5 * size / READS_PER_S, "wait_s": wait_s}}
 
 
 def _delays(of: Measured, strength: float) -> Orders:
-    return {LINK: {"delay_s": strength * min(0.25, max(0.04, 6 * of.healthy.page_ms / 1000))}}
+    return {LINK: {"delay_s": strength * min(0.5, max(0.04, 6 * of.healthy.page_ms / 1000))}}
 
 
 def _computes(of: Measured, strength: float) -> Orders:

@@ -97,7 +97,9 @@ class BlindStack(NativeStack):
 
     def _start_service(self) -> None:
         self._pin_store()
-        link = self._sealed(LINK, "lab.blind.link", [], {"PROBE_URL": self.store_url}, pipe=True)
+        link = self._sealed(
+            LINK, "lab.blind.link", ["127.0.0.1", "0"], {"PROBE_URL": self.store_url}, pipe=True
+        )
         try:
             self.link_port = int(json.loads(next(link.lines()))["port"])
         except (StopIteration, ValueError):

@@ -114,8 +114,8 @@ class ComposeStack:
         load = locust.ask("GET", "/load")
         threshold, length = store.slowlog_settings()
         self._undo += [
-            lambda: web.use(invalidation["strategy"], invalidation["scan_count"]),
-            lambda: web.fill(warming["target_keys"], warming["keys_per_second"]),
+            lambda: self.web.use(invalidation["strategy"], invalidation["scan_count"]),
+            lambda: self.web.fill(warming["target_keys"], warming["keys_per_second"]),
             lambda: locust.load(
                 load["reads_per_second"], load["events_per_second"], load["users_population"]
             ),

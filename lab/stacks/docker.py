@@ -38,6 +38,10 @@ class Container:
     env: dict[str, str] = field(default_factory=dict)
     addresses: tuple[str, ...] = ()
     published: dict[int, tuple[str, int]] = field(default_factory=dict)
+    project: str = ""
+    network: str = ""
+    image: str = ""
+    command: tuple[str, ...] = ()
 
     def reach(self, port: int) -> tuple[str, int]:
         """Host and port that lead from here to a port of the container.
@@ -141,6 +145,10 @@ def _container(raw: dict[str, Any]) -> Container:
         env=dict(pair.split("=", 1) for pair in raw["Config"]["Env"] or [] if "=" in pair),
         addresses=tuple(network["IPAddress"] for network in networks.values() if network.get("IPAddress")),
         published=published,
+        project=raw["Config"]["Labels"].get("com.docker.compose.project", ""),
+        network=next(iter(networks), ""),
+        image=raw["Config"].get("Image", ""),
+        command=tuple(raw["Config"].get("Cmd") or ()),
     )
 
 

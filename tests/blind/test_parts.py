@@ -76,7 +76,6 @@ def test_a_seed_has_the_same_cause_always_and_nine_in_a_row_have_all() -> None:
         first = block * len(CAUSES)
         assert {choose(seed).id for seed in range(first, first + len(CAUSES))} == set(CAUSES)
     assert [choose(seed) for seed in range(9)] != [choose(seed) for seed in range(9, 18)]
-    assert all(choose(seed, compose=True).on_compose for seed in range(40))
 
 
 def test_an_unknown_cause_is_refused_with_the_nearest() -> None:

@@ -1,7 +1,8 @@
 """A stand-in for the `docker` command: containers are processes of this machine, described in a folder.
 
 FAKE_DOCKER names the folder:
-    containers.json   [{service, id, ports: {inside: outside}, env, health, pid, restart: [command]}]
+    containers.json   [{service, id, ports: {inside: outside}, env, health, pid, restart: [command], stopped, run}]
+                      `run` is what `compose run` of the service differs in; a `run` adds NAME.json to the folder
     calls.log         written: one JSON list of words a call
     events.log        what `docker events` goes on printing; `restart` appends the end of what it restarted
     fail.json         {"words": "compose ps", "said": "text on stderr", "code": 1}: that call fails
@@ -24,6 +25,10 @@ def containers() -> list[dict[str, Any]]:
     return list(json.loads((FOLDER / "containers.json").read_text()))
 
 
+def all_there_is() -> list[dict[str, Any]]:
+    return [*containers(), *(json.loads(file.read_text()) for file in FOLDER.glob("run-*.json"))]
+
+
 def inspected(container: dict[str, Any]) -> dict[str, Any]:
     ports = {
         f"{inside}/tcp": [{"HostIp": "0.0.0.0", "HostPort": str(outside)}]
@@ -34,6 +39,7 @@ def inspected(container: dict[str, Any]) -> dict[str, Any]:
         "State": {"Pid": container.get("pid", 0), "Health": {"Status": container.get("health", "healthy")}},
         "Config": {
             "Env": [f"{name}={value}" for name, value in container.get("env", {}).items()],
+            "Cmd": container.get("command"),
             "Labels": {"com.docker.compose.service": container["service"]},
         },
         "NetworkSettings": {
@@ -72,6 +78,31 @@ def _state(pid: int) -> str:
         return "Z"
 
 
+def stop(identity: str, stopped: bool) -> None:
+    found = containers()
+    for container in found:
+        if container["id"] == identity:
+            container["stopped"] = stopped
+    (FOLDER / "containers.json").write_text(json.dumps(found))
+    if stopped:
+        with (FOLDER / "events.log").open("a") as log:
+            event = {"id": identity, "Actor": {"Attributes": {"exitCode": "0"}}}
+            log.write(json.dumps(event) + "\n")
+
+
+def run(words: list[str]) -> None:
+    """Be that container: a process of this machine, there as long as it runs."""
+    name = next(word for word in words if word.startswith("--name=")).removeprefix("--name=")
+    inside = words.index("python")
+    service = next((c for c in containers() if c["service"] == words[inside - 1]), {"service": name})
+    container = {"ports": {}, "address": "127.0.0.1", **service, **service.get("run", {})}
+    container |= {"id": name, "pid": os.getpid(), "stopped": False}
+    (FOLDER / f"run-{name}.json").write_text(json.dumps(container))
+    os.environ.update(container.get("env", {}))
+    os.chdir(os.environ["FAKE_DOCKER_ROOT"])
+    os.execv(sys.executable, [sys.executable, *words[inside + 1 :]])
+
+
 def follow_events() -> None:
     (FOLDER / "events.log").touch()
     with (FOLDER / "events.log").open() as log:
@@ -98,10 +129,24 @@ def main(words: list[str]) -> int:
             print(fail["said"], file=sys.stderr)
             return int(fail["code"])
     if words[:2] == ["compose", "ps"]:
-        listed = [{"ID": c["id"][:12], "Service": c["service"], "State": "running"} for c in containers()]
+        found = [container for container in containers() if not container.get("stopped")]
+        listed = [{"ID": c["id"][:12], "Service": c["service"], "State": "running"} for c in found]
         print(json.dumps(listed) if (FOLDER / "array").exists() else "\n".join(map(json.dumps, listed)))
+    elif words[0] == "run" or words[:2] == ["compose", "run"]:
+        run(words)
+    elif words[0] in ("stop", "start"):
+        stop(words[-1], words[0] == "stop")
+    elif words[0] == "info":
+        print(os.cpu_count())
+    elif words[:2] == ["inspect", "--format"]:
+        print()
+    elif words[0] in ("update", "rm"):
+        pass
     elif words[0] == "inspect":
-        found = [c for identity in words[1:] for c in containers() if c["id"].startswith(identity)]
+        found = [c for identity in words[1:] for c in all_there_is() if c["id"].startswith(identity)]
+        if not found:
+            print(f"Error: No such object: {words[1]}", file=sys.stderr)
+            return 1
         print(json.dumps([inspected(container) for container in found]))
     elif words[0] == "restart":
         restart(words[-1])
@@ -109,6 +154,9 @@ def main(words: list[str]) -> int:
         follow_events()
     elif words[0] == "stats":
         stats(words)
+    elif words[0] == "exec" and words[2] == "cat":
+        [pid] = [c["pid"] for c in containers() if c["id"] == words[1]]
+        print(Path(words[3].replace("/1/", f"/{pid}/")).read_text(), end="")
     elif words[0] == "exec":
         inside = words[words.index("python") + 1 :]
         os.chdir(os.environ["FAKE_DOCKER_ROOT"])

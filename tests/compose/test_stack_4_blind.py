@@ -1,0 +1,156 @@
+"""Blind sessions beside the running scene: evidence, seal, and a scene that is as before, however a session ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from bench import blind_docker, blind_seal
+from bench.blind_trial import Trial
+from lab.blind.causes import CAUSES
+from lab.blind.compose import ComposeBlindStack
+from lab.blind.readings import Readings
+from lab.errors import INTERRUPTED
+from lab.preflight import ROOT
+from lab.processes import INTERRUPTIONS
+from lab.stacks.docker import Docker
+from tests.compose.stack import Stack, until
+
+ON_THE_WAY = ("exhausted-pool", "slow-network", "noisy-neighbour")
+"""What takes the stack's own storefront and store aside. The others are programs alone, the same here as natively."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """What a session gave: readings, all that a participant could read, and its outline."""
+
+    readings: Readings
+    sources: blind_seal.Sources
+    outline: list[str]
+
+
+def containers(stack: Stack) -> dict[str, tuple[str, bool, str]]:
+    """By name: identity, whether it runs, and the cores it may run on."""
+    label = f"label=com.docker.compose.project={stack.environ['COMPOSE_PROJECT_NAME']}"
+    there = stack.docker("ps", "--all", "--quiet", "--filter", label).split()
+    found = json.loads(stack.docker("inspect", *there, check=False))  # without what went away meanwhile
+    every = f"0-{int(stack.docker('info', '--format', '{{.NCPU}}')) - 1}"
+    return {
+        raw["Name"]: (raw["Id"], raw["State"]["Running"], raw["HostConfig"]["CpusetCpus"] or every)
+        for raw in found
+    }
+
+
+@pytest.fixture(scope="module")
+def play(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Played]]:
+    """A session with a cause, played when it is first asked for."""
+    kept: dict[str, Played] = {}
+
+    def played(cause: str) -> Played:
+        if cause not in kept:
+            kept[cause] = _play(stack, cause, tmp_path_factory.mktemp("blind") / "session")
+            if not CAUSES[cause].evidence(kept[cause].readings).found:
+                # A machine that did something else for a moment: once more. Orders that are wrong fail twice.
+                kept[cause] = _play(stack, cause, tmp_path_factory.mktemp("blind") / "session")
+        return kept[cause]
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in stack.environ.items():
+            patch.setenv(name, value)
+        yield played
+
+
+def _play(stack: Stack, cause: str, folder: Path) -> Played:
+    docker, project = Docker(), stack.environ["COMPOSE_PROJECT_NAME"]
+    seen: list[tuple[blind_seal.Sources, list[str]]] = []
+
+    def inspect(trial: Trial) -> None:
+        sources = blind_seal.gather(trial, trial.said) | blind_docker.gather(docker, project)
+        seen.append((sources, blind_docker.outline(docker, project)))
+
+    trial = Trial(CAUSES[cause], folder, inspect=inspect, make=ComposeBlindStack)
+    before = {number: signal.getsignal(number) for number in INTERRUPTIONS}
+    was = containers(stack)
+    try:
+        trial.run()
+    finally:
+        for number, handler in before.items():  # a session that takes its scene down listens no more
+            signal.signal(number, handler)
+    assert containers(stack) == was
+    return Played(trial.outcome(), *seen[0])
+
+
+@pytest.mark.parametrize("cause", ON_THE_WAY)
+def test_evidence_is_there_and_differs_from_look_alikes(cause: str, play: Callable[[str], Played]) -> None:
+    """On the running scene a cause's evidence is found, no other cause's is, and all is put back."""
+    readings = play(cause).readings
+    found = {other.id: other.evidence(readings) for other in CAUSES.values()}
+    assert found[cause].found, found[cause].text
+    assert [other for other, finding in found.items() if finding.found] == [cause], readings
+
+
+@pytest.mark.parametrize("cause", ON_THE_WAY)
+def test_nothing_that_docker_shows_names_a_cause(cause: str, play: Callable[[str], Played]) -> None:
+    """Neither inspect, top and logs of any container nor what is printed, served or written names any cause."""
+    sources = play(cause).sources
+    assert any(where.startswith("top of") and "lab.blind.worker" in text for where, text in sources.items())
+    assert blind_seal.leaks(sources) == []
+
+
+def test_docker_shows_the_same_whatever_the_cause(play: Callable[[str], Played]) -> None:
+    """Containers, how each was made and limited, and their processes are the same for every cause."""
+    for one, other in pairwise(ON_THE_WAY):
+        assert play(one).outline == play(other).outline, f"{one} and {other} differ"
+
+
+def test_a_cause_that_docker_shows_is_found(stack: Stack) -> None:
+    """One variable of one container that names a cause, and search and outline both see it."""
+    docker, project = Docker(), stack.environ["COMPOSE_PROJECT_NAME"]
+    image = stack.inspect("control")["Config"]["Image"]
+    clean = blind_docker.outline(docker, project)
+    label = f"--label=com.docker.compose.project={project}"
+    made = stack.docker("create", label, "--env", "MODE=slow-network", image, "true").strip()
+    try:
+        assert blind_seal.leaks(blind_docker.gather(docker, project))
+        assert blind_docker.outline(docker, project) != clean
+    finally:
+        stack.docker("rm", made)
+
+
+ENDS = {
+    "killed while it measures": (signal.SIGKILL, "measuring", -signal.SIGKILL),
+    "Ctrl-C while it replaces the storefront": (signal.SIGINT, "putting the storefront", INTERRUPTED),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_whatever_ends_a_session_the_scene_is_as_it_was(end: str, stack: Stack, tmp_path: Path) -> None:
+    """Its containers end, and the storefront is back; after SIGKILL by themselves."""
+    number, stage, code = ENDS[end]
+    was = containers(stack)
+    command = [sys.executable, "-m", "lab", "blind", "open", "nothing", "--stack", "compose"]
+    home = {**os.environ, **stack.environ, "LAB_BLIND_HOME": str(tmp_path / "home")}
+    with (tmp_path / "log").open("wb") as log:
+        session = subprocess.Popen(
+            command, cwd=ROOT, env=home, stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        until(lambda: stage in (tmp_path / "log").read_text(), stage, 60, every=0.05)
+        session.send_signal(number)
+        assert session.wait(60) == code, (tmp_path / "log").read_text()
+    finally:
+        session.kill()
+        session.wait()
+    until(lambda: containers(stack) == was, "all as before", 30)
+    stack.wait_health("web-redis", "healthy", 60)
+    policy = ["redis-cli", "config", "get", "maxmemory-policy"]
+    until(lambda: "noeviction" in stack.compose("exec", "-T", "redis", *policy, check=False), "settings", 30)
