@@ -68,7 +68,7 @@ def doctor() -> None:
 @app.command()
 def run(
     scenario: Annotated[
-        str, typer.Argument(help="Which scenario, as `lab list` shows them, or `all`.", metavar="ID")
+        str, typer.Argument(help="Which scenario, as `bin/lab list` shows them, or `all`.", metavar="ID")
     ],
     server: Annotated[
         str | None,
@@ -101,10 +101,10 @@ def run(
     if scenario == ALL:
         for option, given in (("--keys", keys), ("--url", url), ("--port", port)):
             if given is not None:
-                raise UsageError(f"{option} is for one scenario, not for `lab run {ALL}`.")
+                raise UsageError(f"{option} is for one scenario, not for `bin/lab run {ALL}`.")
         raise typer.Exit(_run_all(server, stack, pace, seed, out, controls, as_json))
     if controls:
-        raise UsageError(f"--controls is for `lab run {ALL}`; a control alone is run by its own id.")
+        raise UsageError(f"--controls is for `bin/lab run {ALL}`; a control alone is run by its own id.")
     from lab.experiment import Request, conduct
     from lab.live import LiveDisplay
     from lab.report import write_report

@@ -244,7 +244,7 @@ def find(text: str) -> Cause:
         return CAUSES[known]
     near = difflib.get_close_matches(known, CAUSES, n=1, cutoff=0.4)
     hint = f" Did you mean {near[0]}?" if near else ""
-    raise UsageError(f"there is no cause {text!r}.{hint} `lab blind causes` lists them.")
+    raise UsageError(f"there is no cause {text!r}.{hint} `bin/lab blind causes` lists them.")
 
 
 def choose(seed: int) -> Cause:

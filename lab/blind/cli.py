@@ -1,4 +1,4 @@
-"""`lab blind`: a hidden cause to be found by experiment."""
+"""`bin/lab blind`: a hidden cause to be found by experiment."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def start(
 
 @app.command("open")
 def open_cause(
-    cause: Annotated[str, typer.Argument(help="As `lab blind causes` lists them.", metavar="CAUSE")],
+    cause: Annotated[str, typer.Argument(help="As `bin/lab blind causes` lists them.", metavar="CAUSE")],
     stack: StackName = "native",
     minutes: Minutes = 60.0,
 ) -> None:
@@ -83,7 +83,7 @@ def hint() -> None:
 
 @app.command()
 def answer(
-    cause: Annotated[str, typer.Argument(help="As `lab blind causes` lists them.", metavar="CAUSE")],
+    cause: Annotated[str, typer.Argument(help="As `bin/lab blind causes` lists them.", metavar="CAUSE")],
     evidence: Annotated[str, typer.Option(help="What you measured, and what it rules out.")] = "",
 ) -> None:
     """Name the cause, with evidence. A wrong answer costs 20 points, and you may go on."""

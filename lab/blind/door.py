@@ -24,7 +24,7 @@ LONGEST_PATH = 100
 """A little less than a Unix socket's address holds on Linux (108) and macOS (104)."""
 LONGEST = 100_000
 PATIENCE_S = 60.0
-NOBODY = "no blind session runs. Start one in another terminal: lab blind start."
+NOBODY = "no blind session runs. Start one in another terminal: bin/lab blind start."
 Handler = Callable[[dict[str, Any]], str]
 
 
@@ -96,7 +96,7 @@ class Door:
         if other := _connect(self._path):
             other.close()
             raise UsageError(
-                "a blind session runs already. End it with `lab blind reveal`, or with Ctrl-C in its terminal."
+                "a blind session runs already. End it with `bin/lab blind reveal`, or with Ctrl-C in its terminal."
             )
         with contextlib.suppress(FileNotFoundError):  # a session that was killed has left it
             self._path.unlink()

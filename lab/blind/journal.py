@@ -51,7 +51,7 @@ class Journal:
     def note(self, text: str) -> str:
         """Keep a note."""
         if not text.strip():
-            raise UsageError('the note is empty: lab blind note "hypothesis ...".')
+            raise UsageError('the note is empty: bin/lab blind note "hypothesis ...".')
         self.write(NOTE, text)
         return f"noted in {self.file}"
 
@@ -59,11 +59,11 @@ class Journal:
         """The next hint, which costs points."""
         if self.right:
             raise UsageError(
-                "there is nothing left to hint at: you have the answer. `lab blind reveal` ends it."
+                "there is nothing left to hint at: you have the answer. `bin/lab blind reveal` ends it."
             )
         if self.hints == len(self.cause.hints):
             raise UsageError(
-                f"there were {self.hints} hints, and you have had them all. Answer, or `lab blind reveal`."
+                f"there were {self.hints} hints, and you have had them all. Answer, or `bin/lab blind reveal`."
             )
         text, cost = self.cause.hints[self.hints], HINT_COSTS[self.hints]
         self.hints += 1
@@ -74,7 +74,9 @@ class Journal:
         """Whether the answer is right; a wrong one costs points, one without evidence is none."""
         cause = find(text)
         if self.right:
-            raise UsageError("you have answered rightly already. `lab blind reveal` shows the whole of it.")
+            raise UsageError(
+                "you have answered rightly already. `bin/lab blind reveal` shows the whole of it."
+            )
         if len(evidence.split()) < FEWEST_WORDS:
             raise UsageError(
                 'an answer needs evidence: --evidence "what you measured, and what it rules out", in a sentence.'
@@ -85,7 +87,7 @@ class Journal:
         entry = self.write(ANSWER, f"{cause.id} ({'right' if right else 'wrong'}), because: {evidence}")
         if right:
             self.right = entry
-            return f"right. {self.points} of {FULL} points. `lab blind reveal` shows the whole, and ends the scene."
+            return f"right. {self.points} of {FULL} points. `bin/lab blind reveal` shows the whole, and ends the scene."
         return f"no, that is not it. ({WRONG_COSTS} points; {self.points} of {FULL} left)"
 
     @property

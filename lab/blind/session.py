@@ -173,14 +173,21 @@ class Session:
         say("")
         say(COMPLAINT if self.sealed else f"{self.cause.title}: {self.cause.line}.")
         say("")
-        for name, place in self.stack.shown().items():
+        places = self.stack.shown()
+        for name, place in places.items():
             say(f"  {name:<26}  {place}")
         say("")
         say(
             f"When all was well: p99 of a page {self.healthy.page_ms:.1f} ms, of a bystander's GET "
             f"{self.healthy.get_ms:.1f} ms, the oldest price change {self.healthy.oldest_s:.1f} s."
         )
-        say("In a second terminal: lab blind look | note | hint | answer | reveal. Ctrl-C ends everything.")
+        say("In a second terminal, so that the commands of the guide find all that:")
+        say("")
+        say(f"  export PROBE_URL={places['store']}/0")
+        say(f"  export STOREFRONT={places['storefront']}")
+        say(f"  export LOCUST={places['Locust']}")
+        say("")
+        say("There: bin/lab blind look | note | hint | answer | reveal. Ctrl-C here ends everything.")
         say("")
 
     def _watch(self) -> None:

@@ -1,4 +1,4 @@
-"""`lab replay`: a recording served again by Prometheus, Tempo and Grafana, as if it had ended a moment ago."""
+"""`bin/lab replay`: a recording served again by Prometheus, Tempo and Grafana, as if it had ended a moment ago."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def replay(recording: Recording, docker: Docker, say: Say) -> tuple[Served, dict
     """
     say("looking at Docker")
     if running(docker):
-        raise UsageError("a replay is being served already: `lab replay --down` ends it.")
+        raise UsageError("a replay is being served already: `bin/lab replay --down` ends it.")
     try:
         say("starting Prometheus, Tempo and Grafana")
         docker.ask(

@@ -85,7 +85,7 @@ def take(source: Path, records: Path) -> list[str]:
         [source] if (source / "run.json").is_file() else sorted(p.parent for p in source.glob("*/run.json"))
     )
     if not folders:
-        raise UsageError(f"{source} holds no runs: name a run folder, or a folder of `lab run all`.")
+        raise UsageError(f"{source} holds no runs: name a run folder, or a folder of `bin/lab run all`.")
     runs = [Record(folder) for folder in folders]
     for run in runs:
         if run.result()["holds"] is None:

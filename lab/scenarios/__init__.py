@@ -35,4 +35,4 @@ def find(scenario_id: str) -> Scenario:
         return known[scenario_id]
     near = get_close_matches(scenario_id, known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}."
-    raise UsageError(f"there is no scenario {scenario_id!r}; {hint} `lab list` shows them all.")
+    raise UsageError(f"there is no scenario {scenario_id!r}; {hint} `bin/lab list` shows them all.")

@@ -19,9 +19,11 @@ from lab.errors import StackError
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_DOCKER = (
-    "there is no docker on this machine. Install Docker; what runs natively (`lab run ID`) needs none."
+    "there is no docker on this machine. Install Docker; what runs natively (`bin/lab run ID`) needs none."
 )
-NO_COMPOSE = "this docker has no compose plugin. Install Docker Compose v2; `lab run ID` natively needs none."
+NO_COMPOSE = (
+    "this docker has no compose plugin. Install Docker Compose v2; `bin/lab run ID` natively needs none."
+)
 NOT_UP = "docker compose is not up: make up"
 DOCKER_S = 60.0
 CONNECT_S = 0.5

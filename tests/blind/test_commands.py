@@ -1,4 +1,4 @@
-"""`lab blind` as people use it: a session from start to reveal, bad input, and Ctrl-C, with nothing left behind."""
+"""`bin/lab blind` as people use it: a session from start to reveal, bad input, and Ctrl-C, with nothing left behind."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_before_a_start_there_is_nobody_to_ask(verb: str, home: Path) -> None:
     """Without a session every verb says in one line how to start one, and creates nothing."""
     answer = blind(home, *BEFORE[verb])
     assert answer.is_one_line(2), answer
-    assert "no blind session runs. Start one in another terminal: lab blind start." in answer.err
+    assert "no blind session runs. Start one in another terminal: bin/lab blind start." in answer.err
     assert not home.exists()
 
 
@@ -72,7 +72,7 @@ def test_bad_input_gets_one_line(what: str, home: Path) -> None:
 
 
 def test_the_possible_answers_are_public(home: Path) -> None:
-    """`lab blind causes` names every cause with a line, session or not."""
+    """`bin/lab blind causes` names every cause with a line, session or not."""
     lines = blind(home, "causes").out.splitlines()
     assert [line.split()[0] for line in lines] == list(CAUSES)
 

@@ -83,7 +83,7 @@ def test_an_unknown_cause_is_refused_with_the_nearest() -> None:
     assert find("Slow network").id == "slow-network"
     with pytest.raises(UsageError, match="Did you mean scan-storm"):
         find("scan-strom")
-    with pytest.raises(UsageError, match=r"no cause 'xyzzy'\. `lab blind causes`"):
+    with pytest.raises(UsageError, match=r"no cause 'xyzzy'\. `bin/lab blind causes`"):
         find("xyzzy")
 
 

@@ -1,4 +1,4 @@
-"""`lab record` and `lab replay` as a person calls them: one line for whatever is wrong, the right exit code."""
+"""`bin/lab record` and `bin/lab replay` as a person calls them: one line for whatever is wrong, the right exit code."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_a_recording_overwrites_nothing(
     [
         (("replay",), "name a recording to serve, or say --down"),
         (("replay", "DIR", "--down"), "name a recording to serve, or say --down"),
-        (("replay", "DIR/nowhere"), "is not a recording of `lab record`"),
+        (("replay", "DIR/nowhere"), "is not a recording of `bin/lab record`"),
         (("record", "DIR/new", "--minutes", "0"), "--minutes"),
         (("record", "DIR/new", "--max-mb", "0"), "--max-mb"),
     ],

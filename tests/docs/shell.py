@@ -157,27 +157,22 @@ class Scenes:
         self._opened: dict[str, subprocess.Popen[bytes]] = {}
 
     def variables(self, cause: str) -> dict[str, str]:
-        """Where the scene of that cause is, once it is there: PROBE_URL, STOREFRONT, LOCUST, STORE_PORT."""
+        """Where the scene of that cause is, once it is there: PROBE_URL, STOREFRONT, LOCUST."""
         self._open(cause)
         following = self._causes[self._causes.index(cause) + 1 :][:1]
         for name in following:
             self._open(name)
         log = self._log(cause)
         end = time.monotonic() + STARTS_S
-        while "second terminal" not in log.read_text():
+        while "Ctrl-C here ends" not in log.read_text():
             if self._opened[cause].poll() is not None or time.monotonic() > end:
                 raise AssertionError(f"the scene {cause} did not start: {log.read_text()}")
             time.sleep(0.2)
         said = log.read_text()
-        store = re.search(r"^\s*store\s+(redis://[\d.]+:(\d+))", said, re.MULTILINE)
-        shop = re.search(r"^\s*storefront\s+(http://[\d.:]+)", said, re.MULTILINE)
-        load = re.search(r"^\s*Locust\s+(http://[\d.:]+)", said, re.MULTILINE)
-        assert store and shop and load, said
+        found = dict(re.findall(r"^\s*export (\w+)=(\S+)$", said, re.MULTILINE))
+        assert set(found) == {"PROBE_URL", "STOREFRONT", "LOCUST"}, said
         return {
-            "PROBE_URL": f"{store[1]}/0",
-            "STORE_PORT": store[2],
-            "STOREFRONT": shop[1],
-            "LOCUST": load[1],
+            **found,
             "LAB_BLIND_HOME": str(self._home(cause)),
         }
 
