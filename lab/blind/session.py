@@ -32,11 +32,22 @@ COMPLAINT = (
 )
 POPULATION = plan.KEYS // 20
 LULL_S, HEALTHY_S, SETTLE_S, TICK_S = 1.0, 5.0, 5.0, 5.0
+RESTLESS_MS, HEALTHY_LOOKS = 10.0, 3
+"""A p99 of a bystander's GET on an idle server that makes the lab look again, and how often it looks at most."""
 STRONGER = 2.0
 FILL_S = 60.0
 REVEALED_LOOKS = 12
 """Of the latest, of which the reveal tells."""
 Say = Callable[[str], None]
+
+
+def health(look: Callable[[], Seen]) -> Seen:
+    """What users see when all is well. Where the machine is restless, the best of some looks: what disturbs it is no
+    health, and nothing would be three times as bad."""
+    looks = [look()]
+    while looks[-1].get_ms > RESTLESS_MS and len(looks) < HEALTHY_LOOKS:
+        looks.append(look())
+    return min(looks, key=lambda look: look.get_ms)
 
 
 class Session:
@@ -98,13 +109,16 @@ class Session:
         threading.Thread(target=self._change_prices, daemon=True).start()
         self._wait(LULL_S)
         self.observer.look()
-        self._wait(HEALTHY_S)
-        self.healthy = seen([self.observer.look()])
+        self.healthy = health(self._users_after)
         self.measured = replace(self.measured, healthy=self.healthy)
         self._begin()
         self._announce()
         self._watch()
         self.observer.close()
+
+    def _users_after(self) -> Seen:
+        self._wait(HEALTHY_S)
+        return seen([self.observer.look()])
 
     def _measure(self) -> plan.Measured:
         stack = self.stack

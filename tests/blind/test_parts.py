@@ -20,6 +20,7 @@ from lab.blind.causes import CAUSES, choose, find
 from lab.blind.journal import HINT_COSTS, WRONG_COSTS, Journal
 from lab.blind.readings import Readings, Seen, Spent
 from lab.blind.scene import tell
+from lab.blind.session import HEALTHY_LOOKS, health
 from lab.errors import UsageError
 from lab.processes import Child
 from lab.stacks.native import ROOT
@@ -273,3 +274,15 @@ def test_the_pool_follows_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
         pool.get_connection()
     pool._wait_s = 1.0
     assert pool.get_connection() is not None
+
+
+@pytest.mark.parametrize(
+    ("waits", "best", "looks"),
+    [([2.0], 2.0, 1), ([40.0, 3.0], 3.0, 2), ([25.0, 12.0, 30.0], 12.0, HEALTHY_LOOKS)],
+)
+def test_health_is_looked_for_on_a_restless_machine(waits: list[float], best: float, looks: int) -> None:
+    """A calm look is taken as it is; else there are some more, and the best of them counts."""
+    left = iter(waits)
+    assert health(lambda: Seen(50.0, next(left), 0.2)).get_ms == best
+    assert looks == len(waits)
+    assert next(left, None) is None
