@@ -6,8 +6,9 @@ which it goes to the store, and each program of other teams. All of them run `py
 over stdin what they are: what docker shows of them is the same for every cause.
 
 The store is kept on one core, in every session: there it can be crowded out, if that is what is to be. The kernel
-divides a core between containers, whatever their number of threads: so the last two programs, which have nothing to do
-unless that is it, have four times the share of a store.
+divides a core between containers, whatever their number of threads: so the store has four times the usual share, lest
+the rest of the scene crowd it out all day long, and the last two programs, which have nothing to do unless that is it,
+have four times that.
 
 Whatever ends the session, the containers end with their stdin, and a keeper, which waits for the same end, starts
 the stack's own storefront again and gives the store all cores (`lab.blind.keeper`). After a session that was killed,
@@ -45,7 +46,8 @@ LIMITS = (
     "--cpus=1",
 )  # fmt: skip
 """As compose.yaml confines its services."""
-SHARES = dict.fromkeys(PROGRAMS[2:], "--cpu-shares=4096")
+USUAL_SHARES, STORE_SHARES, NEIGHBOURS_SHARES = 1024, 4096, 16_384
+SHARES = dict.fromkeys(PROGRAMS[2:], NEIGHBOURS_SHARES)
 Env = dict[str, str]
 
 
@@ -72,7 +74,7 @@ class ComposeBlindStack(ComposeStack):
         link = self._beside(LINK, f"--publish=127.0.0.1::{LINK_PORT}")
         self._start(LINK, link, "lab.blind.link", ["0.0.0.0", str(LINK_PORT)], store)
         for name in PROGRAMS:
-            words = self._beside(name, SHARES.get(name, "--cpu-shares=1024"))
+            words = self._beside(name, f"--cpu-shares={SHARES.get(name, USUAL_SHARES)}")
             self._start(name, words, "lab.blind.errands", [], store)
         say("putting the storefront behind its link")
         self._replace_web(self._find_link())
@@ -84,7 +86,10 @@ class ComposeBlindStack(ComposeStack):
         store = self._scene.of("store").id
         cores = int(self._docker.ask("info", "--format", "{{.NCPU}}"))
         self.core = cores - 1
-        before = self._docker.ask("inspect", "--format", "{{.HostConfig.CpusetCpus}}", store).strip()
+        settings = self._docker.ask(
+            "inspect", "--format", "{{.HostConfig.CpuShares}} {{.HostConfig.CpusetCpus}}", store
+        )
+        shares, _, pinned = settings.strip().partition(" ")  # 0 and nothing where nobody set them
         self._keeper = Child(
             "keeper",
             [sys.executable, "-m", "lab.blind.keeper"],
@@ -94,21 +99,22 @@ class ComposeBlindStack(ComposeStack):
             leash=True,
         )
         remove = ["rm", "--force", *map(self._name, (LINK, WEB, *PROGRAMS))]
-        with contextlib.suppress(
-            StackError
-        ):  # what an engine that went away left behind; mostly there is nothing
+        # What an engine that went away left behind; mostly there is nothing.
+        with contextlib.suppress(StackError):
             self._docker.ask(*remove)
+        usual = shares if shares.strip("0") else str(USUAL_SHARES)
         back = [
             remove,
             ["start", self._original.id],
-            ["update", "--cpuset-cpus", before or f"0-{self.core}", store],
+            ["update", "--cpuset-cpus", pinned or f"0-{self.core}", "--cpu-shares", usual, store],
         ]
         tell(self._keeper, {"commands": back, "orphaned": [["restart", store]]})
         if not next(self._keeper.lines(), b""):
             self._keeper.check()
 
     def _pin_store(self) -> None:
-        self._docker.ask("update", "--cpuset-cpus", str(self.core), self._scene.of("store").id)
+        store = self._scene.of("store").id
+        self._docker.ask("update", "--cpuset-cpus", str(self.core), "--cpu-shares", str(STORE_SHARES), store)
 
     def _name(self, part: str) -> str:
         return f"{self._original.project}-blind-{part}"

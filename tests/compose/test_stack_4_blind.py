@@ -17,7 +17,7 @@ import pytest
 from bench import blind_docker, blind_seal
 from bench.blind_trial import Trial
 from lab.blind.causes import CAUSES
-from lab.blind.compose import ComposeBlindStack
+from lab.blind.compose import USUAL_SHARES, ComposeBlindStack
 from lab.blind.readings import Readings
 from lab.errors import INTERRUPTED
 from lab.preflight import ROOT
@@ -38,14 +38,19 @@ class Played:
     outline: list[str]
 
 
-def containers(stack: Stack) -> dict[str, tuple[str, bool, str]]:
-    """By name: identity, whether it runs, and the cores it may run on."""
+def containers(stack: Stack) -> dict[str, tuple[str, bool, str, int]]:
+    """By name: identity, whether it runs, the cores it may run on, and its share of them."""
     label = f"label=com.docker.compose.project={stack.environ['COMPOSE_PROJECT_NAME']}"
     there = stack.docker("ps", "--all", "--quiet", "--filter", label).split()
     found = json.loads(stack.docker("inspect", *there, check=False))  # without what went away meanwhile
     every = f"0-{int(stack.docker('info', '--format', '{{.NCPU}}')) - 1}"
     return {
-        raw["Name"]: (raw["Id"], raw["State"]["Running"], raw["HostConfig"]["CpusetCpus"] or every)
+        raw["Name"]: (
+            raw["Id"],
+            raw["State"]["Running"],
+            raw["HostConfig"]["CpusetCpus"] or every,
+            raw["HostConfig"]["CpuShares"] or USUAL_SHARES,
+        )
         for raw in found
     }
 

@@ -139,7 +139,7 @@ def main(words: list[str]) -> int:
     elif words[0] == "info":
         print(os.cpu_count())
     elif words[:2] == ["inspect", "--format"]:
-        print()
+        print("0 ")
     elif words[0] in ("update", "rm"):
         pass
     elif words[0] == "inspect":
