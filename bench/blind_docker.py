@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import time
 from typing import Any
 
 from bench.blind_seal import Sources, alike
@@ -15,6 +16,7 @@ from lab.stacks.docker import Docker
 
 VARIES = re.compile(r"\b[0-9a-f]{12,}\b")
 """Identities: of containers, of networks' ends, of one-off names."""
+LASTING_S = 1.0
 TOP_COLUMNS = 7
 """Of `docker top`, before the command."""
 
@@ -38,20 +40,26 @@ def gather(docker: Docker, project: str) -> Sources:
     return sources
 
 
+def _own(docker: Docker, container: dict[str, Any]) -> set[str]:
+    rows = docker.ask("top", container["Id"]).splitlines() if container["State"]["Running"] else []
+    return {row.split(None, TOP_COLUMNS)[-1] for row in rows if "python" in row and "health" not in row}
+
+
 def outline(docker: Docker, project: str) -> list[str]:
     """What must be the same whatever the cause: each container, how it was made and limited, and what it runs.
 
-    Of processes the lab's own; without health checks, which come and go.
+    Of processes the lab's own; without health checks and whatever else comes and goes.
     """
     lines = []
-    for container in _containers(docker, project):
+    found = _containers(docker, project)
+    earlier = {container["Id"]: _own(docker, container) for container in found}
+    time.sleep(LASTING_S)
+    for container in found:
         container["Config"]["Env"].sort()  # Compose puts them in a different order each time
         made = {part: container[part] for part in ("Path", "Args", "Config", "HostConfig")}
         made["networks"] = [end["Aliases"] for end in container["NetworkSettings"]["Networks"].values()]
         running = container["State"]["Running"]
-        rows = docker.ask("top", container["Id"]).splitlines() if running else []
-        own = [row for row in rows if "python" in row and "health" not in row]
-        words = sorted({row.split(None, TOP_COLUMNS)[-1] for row in own})
+        words = sorted(earlier[container["Id"]] & _own(docker, container))
         text = json.dumps([container["Name"], running, made, words], sort_keys=True)
         lines.append(alike(VARIES.sub("", text)))
     return sorted(lines)
