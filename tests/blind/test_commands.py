@@ -81,7 +81,7 @@ def test_a_session_from_start_to_reveal(home: Path) -> None:
     """Start, look, note, hint, a wrong answer, the right one, reveal: a page and notes stay, processes do not."""
     with start(home, "start", "--seed", str(SEED)) as session:
         session.until(lambda: "the session" in blind(home, "note", "too early").err or said(home), 30)
-        session.until(lambda: "Ctrl-C ends everything" in said(home))
+        session.until(lambda: "Ctrl-C here ends everything" in said(home))
         assert len(session.seen) >= 10
         second = blind(home, "start")
         assert second.is_one_line(2), second
