@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+
+from lab.servers import SERVERS
+from lab.stacks.native import KEY_PREFIX, NativeStack
+from tests.app.servicekit import free_port
+from tests.stacks.running import GUNICORN, SCENARIO, Neighbour, Running
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = ("web", "invalidator", "warmer", "locust", "probe")
@@ -124,3 +132,56 @@ def make() -> Callable[..., dict[str, Any]]:
 def make_server() -> Callable[..., list[dict[str, Any]]]:
     """Describe the containers of one server."""
     return server_of
+
+
+@pytest.fixture
+def running(docker: Any, control: Any, make: Callable[..., Any], tmp_path: Path) -> Iterator[Running]:
+    """Valkey with its whole storefront, a neighbour called redis, and the control page."""
+    native = NativeStack(SCENARIO, SERVERS["embedded"], tmp_path / "scene", seed=1)
+    (tmp_path / "scene" / "store").mkdir()
+    neighbour = Neighbour()
+    try:
+        native.up(lambda text: None)
+        env = {
+            "APP_STORE_URL": native.store_url,
+            "APP_KEY_PREFIX": KEY_PREFIX,
+            "APP_FRAGMENTS_PER_USER": "20",
+        }
+        again = free_port()  # of a storefront that takes the place of the one that runs
+        run = {
+            "env": {"PORT": str(again), "APP_STATE_DIR": str(tmp_path / "scene" / "state"), **env},
+            "ports": {8000: again},
+        }
+        port = {
+            "web": {8000: urlsplit(native.web.base_url).port},
+            "invalidator": {9102: urlsplit(native.invalidator.base_url).port},
+            "locust": {8089: urlsplit(native.locust.base_url).port},
+        }
+        docker.has(
+            [
+                make(
+                    "valkey",
+                    {6379: native.store_port},
+                    pid=native.pids()["store"],
+                    restart=SERVERS["embedded"].command(native.store_port, str(tmp_path / "scene" / "store")),
+                ),
+                *(
+                    make(f"{role}-valkey", port.get(role, {}), env=env, command=GUNICORN, run=run)
+                    for role in ROLES
+                ),
+                make("redis"),
+                make("web-redis", {8000: neighbour.port}),
+                make("locust-redis", {8089: neighbour.port}),
+                make("control", {8080: control.port}),
+                make("tempo"),
+            ]
+        )
+        scene = Running(docker, control, neighbour, native)
+        try:
+            yield scene
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(scene.store_pid, signal.SIGKILL)
+    finally:
+        native.down()
+        neighbour.close()

@@ -2,162 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-import httpx
 import psutil
 import pytest
 import redis
 
-from bench.blind_seal import leaks
-from bench.blind_trial import Trial
-from lab.blind.causes import CAUSES
-from lab.blind.compose import ComposeBlindStack
-from lab.blind.observer import pings_ms
-from lab.blind.scene import tell
-from lab.errors import STACK_BROKE, StackError
-from lab.processes import INTERRUPTIONS, Child
+from lab.errors import StackError
 from lab.scenario import ProbeSpec
-from lab.scenarios import catalogue
-from lab.servers import SERVERS
 from lab.service import Http
 from lab.stacks.compose import ComposeStack
-from lab.stacks.native import KEY_PREFIX, ROOT, NativeStack
 from lab.stacks.scene import DirectorPause, find_scene
-from tests.app.servicekit import eventually, free_port
+from tests.app.servicekit import eventually
 from tests.lab.labkit import lab, tree
-
-SCENARIO = catalogue()["key-growth"]
-ROLES = ("web", "invalidator", "warmer", "locust", "probe")
-GUNICORN = ["gunicorn", "-c", "app/gunicorn_conf.py", "app.web:application"]
-
-
-class Neighbour:
-    """Another server's storefront and load generator, as far as the lab speaks to them. Remembers every PUT."""
-
-    def __init__(self) -> None:
-        self.state: dict[str, dict[str, Any]] = {
-            "/settings/warming": {
-                "target_keys": 200_000,
-                "keys_per_second": 800,
-                "users": 1500,
-                "keys": 30_000,
-            },
-            "/load": {"reads_per_second": 5.0, "events_per_second": 12.5, "users_population": 10_000},
-        }
-        self.puts: list[tuple[str, dict[str, Any]]] = []
-        neighbour = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self._answer(neighbour.state[self.path])
-
-            def do_PUT(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                neighbour.puts.append((self.path, body))
-                neighbour.state[self.path].update(body)
-                self._answer(neighbour.state[self.path])
-
-            def _answer(self, content: object) -> None:
-                text = json.dumps(content).encode()
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text)
-
-            def log_message(self, format: str, *arguments: object) -> None:
-                pass
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.port = self._http.server_port
-        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-
-    def close(self) -> None:
-        """Stop answering."""
-        self._http.shutdown()
-        self._http.server_close()
-
-
-@dataclass
-class Running:
-    """A scene of real processes that docker seems to run."""
-
-    docker: Any
-    control: Any
-    neighbour: Neighbour
-    native: NativeStack
-
-    @property
-    def store_pid(self) -> int:
-        """The server's process, whoever started it last."""
-        found = json.loads((self.docker.folder / "containers.json").read_text())
-        return int(next(c["pid"] for c in found if c["service"] == "valkey"))
-
-
-@pytest.fixture
-def running(docker: Any, control: Any, make: Callable[..., Any], tmp_path: Path) -> Iterator[Running]:
-    """Valkey with its whole storefront, a neighbour called redis, and the control page."""
-    native = NativeStack(SCENARIO, SERVERS["embedded"], tmp_path / "scene", seed=1)
-    (tmp_path / "scene" / "store").mkdir()
-    neighbour = Neighbour()
-    try:
-        native.up(lambda text: None)
-        env = {
-            "APP_STORE_URL": native.store_url,
-            "APP_KEY_PREFIX": KEY_PREFIX,
-            "APP_FRAGMENTS_PER_USER": "20",
-        }
-        again = free_port()  # of a storefront that takes the place of the one that runs
-        run = {
-            "env": {"PORT": str(again), "APP_STATE_DIR": str(tmp_path / "scene" / "state"), **env},
-            "ports": {8000: again},
-        }
-        port = {
-            "web": {8000: urlsplit(native.web.base_url).port},
-            "invalidator": {9102: urlsplit(native.invalidator.base_url).port},
-            "locust": {8089: urlsplit(native.locust.base_url).port},
-        }
-        docker.has(
-            [
-                make(
-                    "valkey",
-                    {6379: native.store_port},
-                    pid=native.pids()["store"],
-                    restart=SERVERS["embedded"].command(native.store_port, str(tmp_path / "scene" / "store")),
-                ),
-                *(
-                    make(f"{role}-valkey", port.get(role, {}), env=env, command=GUNICORN, run=run)
-                    for role in ROLES
-                ),
-                make("redis"),
-                make("web-redis", {8000: neighbour.port}),
-                make("locust-redis", {8089: neighbour.port}),
-                make("control", {8080: control.port}),
-                make("tempo"),
-            ]
-        )
-        scene = Running(docker, control, neighbour, native)
-        try:
-            yield scene
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(scene.store_pid, signal.SIGKILL)
-    finally:
-        native.down()
-        neighbour.close()
+from tests.stacks.running import SCENARIO, Running
 
 
 @pytest.fixture
@@ -359,101 +223,6 @@ def test_whole_run_on_the_compose_stack(running: Running, tmp_path: Path) -> Non
     time.sleep(1)
     words = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
     assert not [line for line in words if "--until-stdin-ends" in line and running.native.store_url in line]
-
-
-def test_blind_session_on_the_compose_stack(
-    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A cause in the programs beside the storefront shows as natively, is named nowhere, and leaves no trace."""
-    monkeypatch.setattr("lab.blind.compose.LINK_PORT", free_port())
-    store = running.native.store
-    before = {number: signal.getsignal(number) for number in INTERRUPTIONS}
-    trial = Trial(
-        CAUSES["unpipelined-deletes"],
-        tmp_path / "blind",
-        looks=0,
-        make=lambda folder: ComposeBlindStack(folder, "valkey"),
-    )
-    try:
-        trial.run()
-    finally:
-        for number, handler in before.items():  # a session that takes its scene down listens no more
-            signal.signal(number, handler)
-    found = {cause.id for cause in CAUSES.values() if cause.evidence(trial.outcome()).found}
-    assert found == {"unpipelined-deletes"}, trial.outcome()
-    calls = "\n".join(" ".join(call) for call in running.docker.calls)
-    assert calls.count("lab.blind.worker") == 6, "link, storefront, four programs"
-    assert leaks({"calls of docker": calls, "printed": "\n".join(trial.said)}) == []
-    web, last = (
-        f"start {find_scene('valkey').of('web').id}",
-        f"update --cpuset-cpus 0-{(os.cpu_count() or 1) - 1}",
-    )
-    assert calls.index(f"stop {web.split()[1]}") < calls.index(web) < calls.index(last)
-    assert running.control.asked[-1] == ("/api/resume", {})
-    assert running.native.web.ask("GET", "/settings/invalidation")["strategy"] == "scan"
-    client = redis.Redis.from_url(store.url, decode_responses=True)
-    assert client.config_get("maxmemory*")["maxmemory-policy"] == "noeviction"
-    assert client.exists("latency-lab-prices-index", "latency-lab-prices:1", "latency-lab-changes") == 0
-
-
-def test_blind_storefront_goes_through_the_link_and_its_loss_is_said(
-    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """An order to the link makes pages wait; where the engine is gone in the end, a line says what was not put back."""
-    monkeypatch.setattr("lab.blind.compose.LINK_PORT", free_port())
-    stack = ComposeBlindStack(tmp_path / "blind", "valkey")
-    original = stack.web.base_url
-
-    def page_s() -> float:
-        began = time.monotonic()
-        assert httpx.get(f"{stack.web.base_url}/users/1/fragments/page-1", trust_env=False).status_code == 200
-        return time.monotonic() - began
-
-    try:
-        stack.up(lambda text: None)
-        assert stack.web.base_url != original
-        page_s()
-        healthy, stored = min(page_s() for _ in range(5)), stack.waited_s()
-        stack.order("link", {"delay_s": 0.2})
-        time.sleep(0.2)
-        assert min(page_s() for _ in range(3)) >= 0.2 > healthy
-        assert min(pings_ms(stack.link_url())) >= 200 > min(pings_ms(stack.store.url))
-        if sys.platform == "linux":
-            assert stored is not None
-            assert stored > 0
-        running.docker.fails("start", "Cannot connect to the Docker daemon at unix:///x.")
-    finally:
-        stack.down()
-    assert "docker does not answer: Cannot connect to the Docker daemon" in capsys.readouterr().err
-    assert running.control.asked[-1] == ("/api/resume", {})
-
-
-@pytest.mark.parametrize("killed", [False, True])
-def test_what_a_session_changed_is_put_back_even_when_it_is_killed(
-    docker: Any, tmp_path: Path, killed: bool
-) -> None:
-    """The keeper does as told when stdin ends, whatever signals it gets before, and says what could not be done."""
-    docker.fails("start", "Error response from daemon: no such engine")
-    keeper = Child(
-        "keeper",
-        [sys.executable, "-m", "lab.blind.keeper"],
-        tmp_path / "log",
-        cwd=ROOT,
-        pipe=True,
-        leash=True,
-    )
-    commands = [["rm", "--force", "a"], ["start", "b"], ["update", "--cpuset-cpus", "0-1", "c"]]
-    tell(keeper, {"commands": commands, "orphaned": [["rm", "d"]]})
-    assert next(keeper.lines()) == b"ready\n"
-    os.kill(keeper.pid, signal.SIGTERM)
-    time.sleep(0.1)
-    assert keeper.alive()
-    if not killed:
-        tell(keeper, {})
-    keeper.hush()
-    assert keeper.exit_code() == STACK_BROKE
-    assert keeper.last_words() == "docker start b: Error response from daemon: no such engine"
-    assert docker.calls == commands + ([["rm", "d"]] if killed else [])
 
 
 def test_killed_lab_leaves_no_probe_in_the_container(running: Running, tmp_path: Path) -> None:
