@@ -8,9 +8,11 @@ import pytest
 from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
+from app.settings import STRATEGY_NAMES
 from lab.control.config import ServerAddresses
 from lab.control.director import Director
 from lab.control.metrics import ControlMetrics
+from lab.control.stage import STRATEGIES
 from lab.control.web import create_app
 from tests.app.servicekit import StoreServer, eventually
 from tests.control.standins import StandIns
@@ -268,3 +270,8 @@ def test_lease_must_end(page: Page, seconds: Any) -> None:
     """A lease without a sensible end is refused: the scene must go on by itself if the run dies."""
     assert is_problem(page.post("/api/pause", {"seconds": seconds}), 400)
     assert page.server()["free"]
+
+
+def test_every_strategy_of_the_storefront_can_be_chosen() -> None:
+    """The page, which speaks to the storefront over HTTP alone, offers what the storefront knows."""
+    assert STRATEGIES == STRATEGY_NAMES
