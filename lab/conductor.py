@@ -156,7 +156,6 @@ class Conductor:
         self._drain()
         if phase.empty:
             self._empty("restart" if stack.owns_store else "emptied")
-        stack.store.configure(phase.settings)
         if not self._facts.phases or self._facts.phases[-1].strategy != phase.strategy:
             self._note("switch", f"strategy {phase.strategy}")
         stack.web.use(phase.strategy, phase.scan_count or self._scenario.scan_count)

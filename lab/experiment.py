@@ -14,10 +14,11 @@ import psutil
 
 from lab.conductor import Conductor, Display
 from lab.errors import UsageError
+from lab.memory import tell_compose, tell_native
 from lab.processes import ignore_interruptions, port_taken
 from lab.runfolder import Run, RunFacts, RunWriter, make_folder, new_folder
-from lab.scenario import Pace, Scenario
-from lab.servers import SERVERS, Server
+from lab.scenario import Scenario
+from lab.servers import SERVERS
 from lab.stacks.base import Stack
 from lab.stacks.compose import ComposeStack
 from lab.stacks.native import NativeStack, address_of
@@ -26,8 +27,6 @@ from lab.store import redacted
 from lab.verdict import Verdict, reach, write_result
 
 FEWEST_KEYS, MOST_KEYS = 10_000, 50_000_000
-BASE_BYTES = 500e6
-"""Resident memory of a native run's processes without any keys."""
 STACKS = {"native": "embedded", "compose": "redis"}
 """Stack → the server that is taken if none is named."""
 
@@ -88,27 +87,18 @@ def _processor() -> str:
     return platform.processor() or "unknown"
 
 
-def memory_bytes(scenario: Scenario, pace: Pace, server: Server, keys: int) -> float:
-    """Resident memory that a native run needs, all of its processes together: what is announced before it begins."""
-    servers = 2 if scenario.replica else 1
-    return BASE_BYTES + keys * server.key_bytes * servers + pace.loads_mb * 1e6
-
-
-def _memory(request: Request, keys: int) -> str:
+def _memory(request: Request, keys: int, scene: Scene | None) -> str:
     """What the run will need, and what there is, in a sentence; none where the server is not ours to start.
 
-    A `UsageError` where so many keys do not fit: better than to meet the kernel's out-of-memory killer.
+    Raises `UsageError` where so many keys do not fit.
     """
-    if request.stack != "native" or request.url is not None:
+    if request.url is not None:
         return ""
-    server = SERVERS[request.server_name]
-    needed = memory_bytes(request.scenario, request.scenario.paces[request.pace], server, keys) / 1e9
-    free = psutil.virtual_memory().available / 1e9
-    if needed > free:
-        raise UsageError(
-            f"{keys:,} keys need about {needed:.1f} GB of memory, and {free:.1f} GB are free. Choose fewer with --keys."
-        )
-    return f"{keys:,} keys on {server.name}: the run needs about {needed:.1f} GB of memory, {free:.1f} GB are free"
+    scenario, server = request.scenario, SERVERS[request.server_name]
+    pace = scenario.paces[request.pace]
+    if scene:
+        return tell_compose(scenario, pace, server, keys, scene)
+    return tell_native(scenario, pace, server, keys)
 
 
 def _look_first(request: Request) -> Scene | None:
@@ -153,7 +143,7 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
     if not FEWEST_KEYS <= keys <= MOST_KEYS:
         raise UsageError(f"--keys must be between {FEWEST_KEYS:,} and {MOST_KEYS:,}, not {keys:,}.")
     scene = _look_first(request)
-    memory = _memory(request, keys)
+    memory = _memory(request, keys, scene)
     started = datetime.now(UTC)
     folder = make_folder(request.out) if request.out else new_folder(f"{started:%Y%m%d-%H%M%S}-{scenario.id}")
     folder = folder.resolve()  # processes of the run work in another directory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -50,8 +51,8 @@ class Phase:
     phases for the claims. `empty` restarts the store first (or empties the lab's own keys where the lab did not
     start the store). `foretell` has the demand predicted, at part of the load, before and after the plateau.
     `events` is the share of the run's events offered in this phase (or, with `events_from`, a multiple of an earlier
-    phase's figure, written PHASE[FIGURE]), `scan_count` another COUNT than the scenario's,
-    `settings` what the store is told first (CONFIG SET), `params` figures by which claims and charts tell phases apart.
+    phase's figure, written PHASE[FIGURE]), `scan_count` another COUNT than the scenario's, `params` figures by which
+    claims and charts tell phases apart.
     """
 
     id: str
@@ -67,7 +68,6 @@ class Phase:
     events: float = 1.0
     events_from: str = ""
     scan_count: int | None = None
-    settings: dict[str, str] = field(default_factory=dict)
     params: dict[str, float] = field(default_factory=dict)
 
 
@@ -76,8 +76,9 @@ class Pace:
     """How long a run may take: seconds per plateau, settling time before each, and the key count.
 
     Where events are few a plateau takes longer: until it has seen enough of them to be judged (`lab.validity`).
-    `sizes` are further numbers that the loads' arguments may name. `loads_mb`: memory that the loads need, in the
-    server or by themselves, beside the keys.
+    `sizes` are further numbers that the loads' arguments may name. `loads_mb`: memory that loads, replica and probes
+    need, in the server or by themselves, beside the keys. `most_mb`: the most that the keys take, where the server is
+    limited.
     """
 
     plateau_s: float
@@ -85,6 +86,7 @@ class Pace:
     keys: int
     sizes: dict[str, float] = field(default_factory=dict)
     loads_mb: float = 0.0
+    most_mb: float = math.inf
 
 
 @dataclass(frozen=True)

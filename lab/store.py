@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,9 +17,9 @@ from lab.errors import StackError
 REFUSALS = ("OOM", "READONLY", "MISCONF", "NOREPLICAS")
 """Errors with which a server refuses every write, and answers reads as if nothing were wrong."""
 CANARY = "latency-lab-canary"
+"""A key that never exists: see `Store.refusal`."""
 MUCH = 3.0
 """More than what a call costs besides its execution: reading, answering, waking up."""
-"""A key that never exists: see `Store.refusal`."""
 
 Counters = dict[str, tuple[float, float]]
 """Command → (calls, execution time in µs), since the server started."""
@@ -219,11 +219,24 @@ class Store:
         for name, value in settings.items():
             self._ask(f"CONFIG SET {name}", self._client.config_set, name, value)
 
+    def settings(self, names: Iterable[str]) -> dict[str, str]:
+        """How those of the settings stand that the server knows, in the form that `configure` takes."""
+        found: dict[str, str] = {}
+        for name in names:
+            found |= self._ask("CONFIG GET", self._client.config_get, name)
+        return found
+
+    def maxmemory(self) -> int:
+        """What the server allows itself, in bytes (0: no limit)."""
+        return int(self._memory().get("maxmemory", 0))
+
+    def _memory(self) -> dict[str, Any]:
+        return dict(self._ask("INFO", self._client.info, "memory"))
+
     def limit_memory(self, headroom: int) -> Callable[[], None]:
         """Let the server hold so many bytes more than now, and evict beyond; returns what undoes it."""
-        names = ("maxmemory", "maxmemory-policy")
-        before = {name: str(self._ask("CONFIG GET", self._client.config_get, name)[name]) for name in names}
-        used = int(self._ask("INFO", self._client.info, "memory")["used_memory"])
+        before = self.settings(("maxmemory", "maxmemory-policy"))
+        used = int(self._memory()["used_memory"])
         self.configure({"maxmemory": str(used + headroom), "maxmemory-policy": "allkeys-lru"})
         return lambda: self.configure(before)
 

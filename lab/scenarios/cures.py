@@ -25,6 +25,8 @@ COMMANDS = {
     "generation": "MULTI,INCRBY,PEXPIREAT,EXEC",
 }
 """What the server is asked for in an event; nothing else asks for these while nobody puts."""
+LOADS_MB = 90.0
+"""The program that invalidates user by user, and the one that looks for old values."""
 OWN_LAYOUT = ("hash", "generation")
 LATE_PUT = "a value computed before an event and put after it"
 STALE = {
@@ -98,9 +100,9 @@ SCENARIO = Scenario(
     phases=phases({way: way for way in cures.WAYS}),
     claims=CLAIMS,
     paces={
-        "quick": Pace(plateau_s=4.0, settle_s=0.3, keys=120_000),
-        "standard": Pace(plateau_s=15.0, settle_s=1.0, keys=200_000),
-        "full": Pace(plateau_s=30.0, settle_s=3.0, keys=2_000_000),
+        "quick": Pace(plateau_s=4.0, settle_s=0.3, keys=120_000, loads_mb=LOADS_MB),
+        "standard": Pace(plateau_s=15.0, settle_s=1.0, keys=200_000, loads_mb=LOADS_MB),
+        "full": Pace(plateau_s=30.0, settle_s=3.0, keys=2_000_000, loads_mb=LOADS_MB),
     },
     knee_at=1.0,
     load_share=0.8,

@@ -17,6 +17,8 @@ from lab.claims import smallcalls
 from lab.scenario import Chart, LoadSpec, Pace, Phase, Scenario
 
 PLATEAUS = (0.125, 0.35, 1.0)
+LOADS_MB = 80.0
+"""The program that searches."""
 RATE = "look-1[capacity_per_s]"
 SEARCH = (
     *(word for area in ("page", "cart", "offer") for word in ("--match", f"{{store}}:*:user:@:{area}-*")),
@@ -81,9 +83,9 @@ SCENARIO = Scenario(
     phases=phases(searched=True),
     claims=CLAIMS,
     paces={
-        "quick": Pace(plateau_s=8.0, settle_s=0.3, keys=60_000),
-        "standard": Pace(plateau_s=20.0, settle_s=1.0, keys=150_000),
-        "full": Pace(plateau_s=60.0, settle_s=3.0, keys=150_000),
+        "quick": Pace(plateau_s=8.0, settle_s=0.3, keys=60_000, loads_mb=LOADS_MB),
+        "standard": Pace(plateau_s=20.0, settle_s=1.0, keys=150_000, loads_mb=LOADS_MB),
+        "full": Pace(plateau_s=60.0, settle_s=3.0, keys=150_000, loads_mb=LOADS_MB),
     },
     knee_at=None,
     scan_count=10,

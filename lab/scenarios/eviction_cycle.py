@@ -127,13 +127,25 @@ SCENARIO = Scenario(
     claims=CLAIMS,
     paces={
         "quick": Pace(
-            5.0, 0.2, 1_500_000, {"limit_mb": 180, "roomy_mb": 360, "clients": 1150, "asks_s": 0.46}
+            5.0,
+            0.2,
+            1_500_000,
+            {"limit_mb": 180, "roomy_mb": 360, "clients": 1150, "asks_s": 0.46},
+            most_mb=180,
         ),
         "standard": Pace(
-            12.0, 1.0, 2_400_000, {"limit_mb": 340, "roomy_mb": 680, "clients": 2000, "asks_s": 0.75}
+            12.0,
+            1.0,
+            2_400_000,
+            {"limit_mb": 340, "roomy_mb": 680, "clients": 2000, "asks_s": 0.75},
+            most_mb=340,
         ),
         "full": Pace(
-            60.0, 2.0, 10_000_000, {"limit_mb": 1400, "roomy_mb": 2800, "clients": 5000, "asks_s": 2.2}
+            60.0,
+            2.0,
+            10_000_000,
+            {"limit_mb": 1400, "roomy_mb": 2800, "clients": 5000, "asks_s": 2.2},
+            most_mb=1400,
         ),
     },
     knee_at=None,

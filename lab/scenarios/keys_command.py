@@ -17,6 +17,8 @@ from lab.claims import blocking
 from lab.scenario import Chart, Pace, Phase, ProbeSpec, Scenario
 
 PLATEAUS = (0.08, 0.3, 0.6, 1.0)
+LOADS_MB = 130.0
+"""The replica without its keys, its buffers at the primary, and a probe."""
 REPLICA = ProbeSpec("replica", replica=True)
 
 
@@ -58,9 +60,9 @@ SCENARIO = Scenario(
     phases=phases("keys", "scan"),
     claims=CLAIMS,
     paces={
-        "quick": Pace(plateau_s=3.0, settle_s=0.3, keys=60_000),
-        "standard": Pace(plateau_s=10.0, settle_s=1.0, keys=100_000),
-        "full": Pace(plateau_s=30.0, settle_s=3.0, keys=2_000_000),
+        "quick": Pace(plateau_s=3.0, settle_s=0.3, keys=60_000, loads_mb=LOADS_MB),
+        "standard": Pace(plateau_s=10.0, settle_s=1.0, keys=100_000, loads_mb=LOADS_MB),
+        "full": Pace(plateau_s=30.0, settle_s=3.0, keys=2_000_000, loads_mb=LOADS_MB),
     },
     knee_at=1.0,
     load_share=0.28,

@@ -24,7 +24,6 @@ from lab.scenario import LoadSpec, ProbeSpec, Scenario
 from lab.servers import SERVERS
 from lab.service import Http, Locust, Metrics, Storefront, scrape
 from lab.stacks.base import LoadProcess, Probe, Say, probe_arguments
-from lab.stacks.docker import Container
 from lab.stacks.scene import PORTS, ROLES, DirectorPause, Scene, Watch, hold_growth, hold_load
 from lab.stacks.usage import ContainerMeter, Usage, usage_of
 from lab.store import Store
@@ -67,7 +66,7 @@ class ComposeStack:
         self.invalidator = Storefront(f"invalidator-{scene.server}", scene.address("invalidator"))
         self.web_url = f"http://web-{scene.server}:{PORTS['web']}"
         self.locust = Locust(f"locust-{scene.server}", scene.address("locust"))
-        self.store = Store(self._store_url(scene.of("store")))
+        self.store = Store(scene.store_url(scene.of("store")))
 
     def _check_settings(self, env: dict[str, str]) -> None:
         each = env.get("APP_FRAGMENTS_PER_USER", "20")
@@ -76,11 +75,6 @@ class ComposeStack:
                 f"web-{self._scene.server} caches {each} fragments a user, {self._scenario.id} needs "
                 f"{self._scenario.fragments_per_user}: take APP_FRAGMENTS_PER_USER out of compose.yaml."
             )
-
-    @staticmethod
-    def _store_url(container: Container) -> str:
-        host, port = container.reach(PORTS["store"])
-        return f"redis://{host}:{port}/0"
 
     def up(self, say: Say) -> None:
         """Pause everybody else and empty the server. Raises `StackError` naming what does not answer."""
@@ -113,7 +107,9 @@ class ComposeStack:
         warming = web.ask("GET", "/settings/warming")
         load = locust.ask("GET", "/load")
         threshold, length = store.slowlog_settings()
+        settings = store.settings({"maxmemory", *self._scenario.server_settings})  # a load may set maxmemory
         self._undo += [
+            lambda: self.store.configure(settings),
             lambda: self.web.use(invalidation["strategy"], invalidation["scan_count"]),
             lambda: self.web.fill(warming["target_keys"], warming["keys_per_second"]),
             lambda: locust.load(
@@ -187,7 +183,7 @@ class ComposeStack:
         end = time.monotonic() + READY_S
         while True:  # the address may have changed
             try:
-                url = self._store_url(again)
+                url = self._scene.store_url(again)
                 break
             except StackError:
                 if time.monotonic() > end:

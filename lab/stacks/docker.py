@@ -31,7 +31,10 @@ CONNECT_S = 0.5
 
 @dataclass(frozen=True)
 class Container:
-    """A running container of the stack. `pid` is that of its first process as the engine's host sees it."""
+    """A running container of the stack. `pid` is that of its first process as the engine's host sees it.
+
+    `memory` is what it may use, in bytes (0: no limit).
+    """
 
     id: str
     service: str
@@ -44,6 +47,7 @@ class Container:
     network: str = ""
     image: str = ""
     command: tuple[str, ...] = ()
+    memory: int = 0
 
     def reach(self, port: int) -> tuple[str, int]:
         """Host and port that lead from here to a port of the container.
@@ -151,6 +155,7 @@ def _container(raw: dict[str, Any]) -> Container:
         network=next(iter(networks), ""),
         image=raw["Config"].get("Image", ""),
         command=tuple(raw["Config"].get("Cmd") or ()),
+        memory=int(raw["HostConfig"]["Memory"]),
     )
 
 

@@ -44,6 +44,12 @@ class Scene:
         host, port = self.containers[service].reach(PORTS[role])
         return f"http://{host}:{port}"
 
+    @staticmethod
+    def store_url(container: Container) -> str:
+        """URL of a server in its container, as seen from here. Raises `StackError` where it cannot be reached."""
+        host, port = container.reach(PORTS["store"])
+        return f"redis://{host}:{port}/0"
+
     def others(self) -> list[str]:
         """The other servers of the stack whose storefront and load run."""
         names = [service.removeprefix("web-") for service in self.containers if service.startswith("web-")]

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from lab import experiment, scenarios
+from lab import experiment, memory, scenarios
 from lab.errors import UsageError
-from lab.experiment import Request, memory_bytes
+from lab.experiment import Request
+from lab.memory import native_bytes, tell_compose
 from lab.servers import SERVERS
+from lab.stacks.docker import Container, Docker
+from lab.stacks.scene import Scene
+from tests.app.servicekit import StoreServer
 
 MAIN = scenarios.find("key-growth")
+FULL = MAIN.paces["full"]
 
 
 def test_what_is_needed_grows_with_keys_servers_and_loads() -> None:
     """Each key costs what it costs on that server; a replica holds all of them too; loads bring theirs."""
-    pace, embedded, redis = MAIN.paces["full"], SERVERS["embedded"], SERVERS["redis"]
-    none = memory_bytes(MAIN, pace, embedded, 0)
-    assert memory_bytes(MAIN, pace, embedded, 1_000) - none == 1_000 * embedded.key_bytes
-    assert memory_bytes(MAIN, pace, redis, 1_000) - none == 1_000 * redis.key_bytes
-    with_replica = memory_bytes(replace(MAIN, replica=True), pace, embedded, 1_000)
+    embedded, redis = SERVERS["embedded"], SERVERS["redis"]
+    none = native_bytes(MAIN, FULL, embedded, 0)
+    assert native_bytes(MAIN, FULL, embedded, 1_000) - none == 1_000 * embedded.key_bytes
+    assert native_bytes(MAIN, FULL, redis, 1_000) - none == 1_000 * redis.key_bytes
+    with_replica = native_bytes(replace(MAIN, replica=True), FULL, embedded, 1_000)
     assert with_replica - none == 2_000 * embedded.key_bytes
-    assert memory_bytes(MAIN, replace(pace, loads_mb=250), embedded, 0) - none == 250e6
+    assert native_bytes(MAIN, replace(FULL, loads_mb=250), embedded, 0) - none == 250e6
+    assert native_bytes(MAIN, replace(FULL, most_mb=1), embedded, 50_000_000) - none == 1e6
 
 
 @pytest.mark.parametrize("enough", [True, False])
@@ -33,12 +40,12 @@ def test_it_is_announced_or_refused_before_anything_is_created(
 ) -> None:
     """Both figures are told; where it does not fit no folder is made."""
     request = Request(MAIN, None, "full", 2_000_000, 1, tmp_path / "run")
-    needed = memory_bytes(MAIN, MAIN.paces["full"], SERVERS["embedded"], 2_000_000)
+    needed = native_bytes(MAIN, FULL, SERVERS["embedded"], 2_000_000)
     free = SimpleNamespace(available=needed * (1.01 if enough else 0.99), total=needed)
-    monkeypatch.setattr(experiment.psutil, "virtual_memory", lambda: free)
+    monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: free)
     said: list[str] = []
     if enough:
-        assert f"{needed / 1e9:.1f} GB" in experiment._memory(request, 2_000_000)
+        assert f"{needed / 1e9:.1f} GB" in experiment._memory(request, 2_000_000, None)
     else:
         with pytest.raises(UsageError, match="Choose fewer with --keys"):
             experiment.conduct(request, SimpleNamespace(say=said.append))  # type: ignore[arg-type]
@@ -49,4 +56,49 @@ def test_it_is_announced_or_refused_before_anything_is_created(
 def test_nothing_is_said_of_somebody_elses_server() -> None:
     """How much memory it has is not known here."""
     request = Request(MAIN, None, "full", 2_000_000, 1, None, url="redis://example.org:6379")
-    assert experiment._memory(request, 2_000_000) == ""
+    assert experiment._memory(request, 2_000_000, None) == ""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[StoreServer]:
+    """A server of the compose stack, as far as it is asked here."""
+    server = StoreServer(StoreServer.valkey()).start()
+    yield server
+    server.stop()
+
+
+MB = 1_000_000
+LIMITS = {  # the container's, the server's own maxmemory, and what is said of half a gigabyte of keys
+    "none": (0, 0, ""),
+    "it fits": (
+        700 * MB,
+        600 * MB,
+        "need about 0.5 GB of memory, 0.6 GB are allowed to the container valkey",
+    ),
+    "the server's own is less": (900 * MB, 400 * MB, "refused"),
+    "the container's is less": (400 * MB, 0, "refused"),
+}
+OWN = {"it fits": "0.7 GB are allowed", "the server's own is less": "0.9 GB are allowed"}
+
+
+@pytest.mark.parametrize("case", LIMITS)
+@pytest.mark.parametrize("own", [False, True], ids=["", "maxmemory is the scenario's"])
+def test_what_a_container_may_hold_counts(server: StoreServer, case: str, own: bool) -> None:
+    """On compose a run is refused where the server or its container may not hold so many keys."""
+    container, maxmemory, said = LIMITS[case]
+    said = OWN.get(case, said) if own else said
+    server.client().config_set("maxmemory", maxmemory)
+    where = {6379: ("127.0.0.1", server.port)}
+    scene = Scene(
+        Docker(), "valkey", (Container("1", "valkey", "healthy", 0, published=where, memory=container),)
+    )
+    scenario, row = replace(MAIN, own_server=own), SERVERS["valkey"]
+    keys = 500 * MB // row.key_bytes
+    if said == "refused":
+        with pytest.raises(
+            UsageError, match=r"0.4 GB are allowed .* raise mem_limit and --maxmemory of valkey"
+        ):
+            tell_compose(scenario, FULL, row, keys, scene)
+    else:
+        answer = tell_compose(scenario, FULL, row, keys, scene)
+        assert said in answer if said else answer == ""

@@ -1,7 +1,8 @@
 """A stand-in for the `docker` command: containers are processes of this machine, described in a folder.
 
 FAKE_DOCKER names the folder:
-    containers.json   [{service, id, ports: {inside: outside}, env, health, pid, restart: [command], stopped, run}]
+    containers.json   [{service, id, ports: {inside: outside}, env, health, pid, restart: [command], stopped, memory,
+                      run}]
                       `run` is what `compose run` of the service differs in; a `run` adds NAME.json to the folder
     calls.log         written: one JSON list of words a call
     events.log        what `docker events` goes on printing; `restart` appends the end of what it restarted
@@ -42,6 +43,7 @@ def inspected(container: dict[str, Any]) -> dict[str, Any]:
             "Cmd": container.get("command"),
             "Labels": {"com.docker.compose.service": container["service"]},
         },
+        "HostConfig": {"Memory": container.get("memory", 0)},
         "NetworkSettings": {
             "Networks": {"default": {"IPAddress": container.get("address", "")}},
             "Ports": {**ports, "9999/tcp": None},

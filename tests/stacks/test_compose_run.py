@@ -16,6 +16,7 @@ import redis
 
 from lab.errors import StackError
 from lab.scenario import ProbeSpec
+from lab.scenarios import catalogue
 from lab.service import Http
 from lab.stacks.compose import ComposeStack
 from lab.stacks.scene import DirectorPause, find_scene
@@ -66,6 +67,26 @@ def test_run_has_the_scene_to_itself_and_puts_everything_back(running: Running, 
     assert running.native.locust.tallies()["reads_per_second"] == 3.0
     store.wait(5)
     assert store.slowlog_settings() == (4321, 33)
+
+
+def test_settings_of_the_server_are_put_back(running: Running, tmp_path: Path) -> None:
+    """A scenario that limits memory leaves the server as it was; a setting that a server lacks is left out."""
+    scenario = catalogue()["eviction-cycle"]
+    names = ["maxmemory", "maxmemory-policy", "maxmemory-samples"]
+    store = running.native.store
+    store.configure({"maxmemory": "512000000", "maxmemory-policy": "volatile-ttl"})
+    was = store.settings(names)
+    stack = ComposeStack(scenario, find_scene("valkey"), tmp_path / "run", seed=3)
+    try:
+        stack.up(lambda text: None)
+        stack.store.configure({"maxmemory": "64000000"})  # as its load does
+        found = stack.store.settings(names)
+        assert all(found[name] != was[name] for name in names), found
+    finally:
+        stack.down()
+    store.wait(5)
+    assert store.settings(names) == was
+    assert store.settings(["maxmemory", "no-such-setting"]) == {"maxmemory": "512000000"}
 
 
 def test_probes_run_in_their_container_and_end_when_let_go(running: Running, stack: ComposeStack) -> None:
@@ -140,6 +161,21 @@ def test_other_settings_of_the_storefront_are_refused(running: Running, tmp_path
     running.docker.has(found)
     with pytest.raises(StackError, match=r"caches 7 fragments a user, key-growth needs 20"):
         ComposeStack(SCENARIO, find_scene("valkey"), tmp_path / "other", seed=1)
+
+
+def test_more_keys_than_the_container_may_hold_are_refused(running: Running, tmp_path: Path) -> None:
+    """Before anything is changed: one line with both figures and what to do, exit 2, no folder."""
+    found = json.loads((running.docker.folder / "containers.json").read_text())
+    running.docker.has([{**c, "memory": 300_000_000 if c["service"] == "valkey" else 0} for c in found])
+    place = tmp_path / "place"
+    place.mkdir()
+    answer = lab(
+        "run", "key-growth", "--stack", "compose", "--server", "valkey", "--keys", "1000000", cwd=place
+    )
+    assert answer.is_one_line(2), answer
+    assert "1,000,000 keys on valkey need about 0.4 GB of memory, and 0.3 GB are allowed" in answer.err
+    assert tree(place) == []
+    assert running.control.asked == []
 
 
 def test_failed_start_puts_back_what_was_changed(running: Running, stack: ComposeStack) -> None:
