@@ -13,7 +13,7 @@ import sys
 SOCKET = "/tmp/redis.sock"
 KNOWN = {
     "logtostderr", "proactor_threads", "maxmemory", "dbfilename", "version_check", "slowlog_log_slower_than",
-    "slowlog_max_len",
+    "slowlog_max_len", "max_multi_bulk_len",
 }  # fmt: skip
 
 
