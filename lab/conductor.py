@@ -22,6 +22,8 @@ FILL_S = 600.0
 SHORTEST_LOOK_S = 0.8
 SOUND_S = 10.0
 """For probes to find a store that was restarted (else the run ends), and for loads to be under way."""
+OTHERS_S = 0.5
+"""For seeing what other programs ask of the server."""
 LOAD_S = 1800.0
 """For a load that ends by itself: longer than any of the catalogue's at full pace."""
 MAIN = ProbeSpec("main")
@@ -82,6 +84,7 @@ class Conductor:
     def _run(self) -> None:
         recorder, facts = self._recorder, self._facts
         recorder.start()
+        facts.load["others_gets_per_second"] = self._gets_of_others()
         main = self._stack.start_probe(MAIN, self._scenario.probe_per_second)
         recorder.follow("main", main)
         if self._scenario.knee_at is None:
@@ -91,6 +94,14 @@ class Conductor:
         phases = self._scenario.phases
         for number, phase in enumerate(phases, start=1):
             self._walk(number, len(phases), phase)
+
+    def _gets_of_others(self) -> float:
+        """GETs a second by programs that are not the run's: on the compose stack its own probe goes on asking."""
+        before = self._stack.store.snapshot()
+        self._pause(OTHERS_S)
+        after = self._stack.store.snapshot()
+        calls = [snapshot.commands.get("GET", (0.0, 0.0))[0] for snapshot in (before, after)]
+        return (calls[1] - calls[0]) / (after.at - before.at)
 
     def _calibrate(self, knee_at: float) -> None:
         facts = self._facts

@@ -111,6 +111,8 @@ def _look_first(request: Request) -> Scene | None:
     server = SERVERS.get(request.server_name)
     if server is None:
         raise UsageError(f"there is no server {request.server!r}; the lab knows {', '.join(SERVERS)}.")
+    if request.url is None and (unfit := server.unfit_for(request.scenario.server_settings)):
+        raise UsageError(f"{request.scenario.id} cannot be run on {server.name}. {unfit}.")
     if request.stack == "compose":
         if request.url is not None or request.port:
             raise UsageError("--url and --port are for the native stack: leave --stack compose out.")

@@ -79,7 +79,7 @@ class Entry:
 
 @dataclass
 class Series:
-    """The whole of it, as summary.json holds it."""
+    """The whole of it, as summary.json holds it. `left_out`: scenario → why it cannot be run on this server."""
 
     folder: Path
     command: str
@@ -89,6 +89,7 @@ class Series:
     seed: int
     planned: list[str]
     started: str
+    left_out: dict[str, str] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
     seconds: float = 0.0
     interrupted: bool = False
@@ -124,6 +125,7 @@ class Series:
             "started": self.started,
             "seconds": self.seconds,
             "planned": self.planned,
+            "left_out": self.left_out,
             "interrupted": self.interrupted,
             "exit_code": self.exit_code,
             "verdict": self.verdict,
@@ -150,6 +152,7 @@ def run_series(
 ) -> Series:
     """Run them one after the other. A run that breaks does not keep the next from its turn; Ctrl-C does.
 
+    Scenarios that cannot be run on the server are left out, and `say` tells so.
     `request` makes the request of one scenario into a folder, `display` opens the progress of one run, `say` tells
     which it is, and `listen` makes Ctrl-C heard again (each run's end is deaf to it). Raises `UsageError` before
     anything is created.
@@ -157,6 +160,12 @@ def run_series(
     first = [request(scenario, Path(scenario.id)) for scenario in wanted]
     for one in first:
         _look_first(one)
+    server = SERVERS[first[0].server_name]
+    unfit = {scenario.id: server.unfit_for(scenario.server_settings) for scenario in wanted}
+    left_out = {name: why for name, why in unfit.items() if why}
+    for name, why in left_out.items():
+        say(f"{name} is left out. {why}.")
+    wanted = [scenario for scenario in wanted if scenario.id not in left_out]
     started = datetime.now(UTC)
     folder = make_folder(out) if out else new_folder(f"{started:%Y%m%d-%H%M%S}-{ALL}")
     folder = folder.resolve()
@@ -169,6 +178,7 @@ def run_series(
         first[0].seed,
         [scenario.id for scenario in wanted],
         started.isoformat(timespec="seconds"),
+        left_out,
     )
     begun = time.monotonic()
     for number, scenario in enumerate(wanted, start=1):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from lab.errors import StackError
@@ -41,7 +41,8 @@ class Server:
     """One kind of server: how to start it natively, and what it cannot do.
 
     `find` returns the path of its binary or None; `arguments` may use {folder}, and get ``--port N`` added.
-    `cannot` maps a claim to the reason why the server cannot answer it. `whole_scans`: see `RunFacts`. `key_bytes` is
+    `cannot` maps a claim to the reason why the server cannot answer it, `lacks` a setting that it does not know to what
+    it has in its place: a scenario that needs the setting is refused. `whole_scans`: see `RunFacts`. `key_bytes` is
     its resident memory for each of the storefront's entries: value, key, expiry, share of the index (measured at up to
     5 million keys for Valkey 9.1 and Redis 7.0, see bench/fill_millions.py; the larger of both for the others).
     In the compose stack its services are NAME, web-NAME, invalidator-NAME and so on, where it has any there.
@@ -52,9 +53,15 @@ class Server:
     arguments: tuple[str, ...]
     install: str
     cannot: dict[str, str] = field(default_factory=dict)
+    lacks: dict[str, str] = field(default_factory=dict)
     whole_scans: bool = True
     in_compose: bool = True
     key_bytes: int = 470
+
+    def unfit_for(self, settings: Iterable[str]) -> str:
+        """Why a scenario that needs these settings cannot be run on this server; empty if it can."""
+        missing = [name for name in settings if name in self.lacks]
+        return "; ".join(f"{self.name} has no {name}: {self.lacks[name]}" for name in missing)
 
     def require(self) -> str:
         """Path of the binary. Raises `StackError` where there is none."""
@@ -123,6 +130,10 @@ SERVERS = {
                 "slow-log-empty": COUNTS_MATCHES,
                 "calls-are-short": COUNTS_MATCHES,
                 "calls-per-event": COUNTS_MATCHES,
+            },
+            lacks={
+                "maxmemory-policy": "its cache_mode is chosen when it starts, and evicts in the background, "
+                "from 256 MB a thread upwards"
             },
             whole_scans=False,  # a call returns after about 50 ms, wherever it is
         ),

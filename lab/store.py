@@ -118,9 +118,13 @@ class Store:
                     raise StackError(f"no server answers at {self.shown}: {error}") from error
                 time.sleep(0.03)
 
-    def wait_for_primary(self, seconds: float, check: Callable[[], None] = lambda: None) -> None:
-        """Until this replica has its primary's keys and follows it; `check` may raise meanwhile."""
+    def follow(self, host: str, port: int, seconds: float, check: Callable[[], None] = lambda: None) -> None:
+        """Become a replica, and wait until it has its primary's keys; `check` may raise meanwhile.
+
+        By command: the option to start with is written differently by every server.
+        """
         end = time.monotonic() + seconds
+        self._ask("REPLICAOF", self._client.replicaof, host, port)
         while self._ask("INFO", self._client.info, "replication").get("master_link_status") != "up":
             check()
             if time.monotonic() > end:

@@ -205,8 +205,9 @@ def generation_reads_twice(times: float) -> Claim:
 
 
 def reading(run: Run, phase: PhaseRecord) -> float:
-    """Commands by which the storefront read, for each of its reads: what is not the probes' own."""
+    """Commands by which the storefront read, for each of its reads: neither the probes' nor other programs'."""
     probes = sum(probe["rate"] for probe in phase.probes.values())
+    probes += run.facts.load.get("others_gets_per_second", 0.0)
     reads = run.facts.load.get("reads_per_second", 0.0)
     if not reads:
         raise Missing("nobody read from the storefront")

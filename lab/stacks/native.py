@@ -142,13 +142,12 @@ class NativeStack:
         if self._replica is None:
             self._replica_port = free_port()
             command = self._server.command(self._replica_port, str(self._folder / "logs"))
-            command += ["--replicaof", f"127.0.0.1 {self.store_port}"]
             self._replica = Child("replica", command, self._folder / "logs" / "replica.log")
             self._children.append(self._replica)
         replica = Store(self._replica_url)
         try:
             replica.wait(READY_S, self._replica.check)
-            replica.wait_for_primary(READY_S, self._replica.check)
+            replica.follow("127.0.0.1", self.store_port, READY_S, self._replica.check)
         finally:
             replica.close()
 

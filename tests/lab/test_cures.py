@@ -45,6 +45,22 @@ def test_a_control_names_what_stands_in_the_place(folder: Path) -> None:
     assert [row[0] for row in stale] == ["index"]
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_what_other_programs_ask_for_is_not_the_storefronts(told: bool, folder: Path) -> None:
+    """On the compose stack a probe of its own goes on: known of, it is nobody's read; else it would blur the ratio."""
+    plain = PROOFS.healthy()
+    for way in cures.WAYS:
+        phase = plain.phase(f"{way}-load")
+        phase.commands["GET"]["calls"] += 200 * phase.seconds
+    plain.facts.load["others_gets_per_second"] = 200.0 if told else 0.0
+    run = plain.write(folder)
+    finding = cures.generation_reads_twice(1.5).check(run)
+    assert finding.holds is told, finding
+    phase = run.phase("generation-load")
+    assert phase
+    assert cures.reading(run, phase) == pytest.approx(2.0 if told else 7.0, rel=0.1)
+
+
 @pytest.mark.parametrize("kept", range(len(SCENARIO.phases)))
 def test_a_partial_run_has_dashes(kept: int, folder: Path) -> None:
     """What was not measured is a dash, and a strategy that never had its turn has no row."""

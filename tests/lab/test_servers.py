@@ -5,15 +5,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import redis
 
+from lab import scenarios
 from lab.errors import StackError
 from lab.processes import Child, free_port
 from lab.scenarios import catalogue
 from lab.servers import SERVERS, Server, version_of
 from lab.store import Snapshot, Store, _busy_seconds, _threads, true_cpu
+from tests.lab.labkit import lab
 
 FOUND = [name for name, server in SERVERS.items() if server.find()]
 
@@ -73,6 +76,16 @@ def test_server_listens_on_this_machine_alone() -> None:
             assert command[command.index("--daemonize") + 1] == "no"
         assert command[-2:] == ["--port", "1234"]
         assert command[command.index("--dir") + 1] == "/somewhere"
+
+
+def test_scenario_that_needs_what_the_server_lacks_is_one_line(tmp_path: Path) -> None:
+    """Refused before anything starts; servers that know the setting are fit."""
+    settings = scenarios.find("eviction-cycle").server_settings
+    assert [name for name, server in SERVERS.items() if server.unfit_for(settings)] == ["dragonfly"]
+    assert SERVERS["dragonfly"].unfit_for({}) == ""
+    answer = lab("run", "eviction-cycle", "--server", "dragonfly", cwd=tmp_path)
+    assert answer.is_one_line(2), answer
+    assert "eviction-cycle cannot be run on dragonfly. dragonfly has no maxmemory-policy" in answer.err
 
 
 def test_dragonfly_is_given_the_memory_it_insists_on() -> None:
@@ -161,6 +174,25 @@ def test_slow_log_tells_command_and_duration(store: Store) -> None:
     assert all(duration >= 0 and abs(at - time.time()) < 3600 for _, at, _, duration in entries)
     assert len({identity for identity, *_ in entries}) == len(entries)
     assert store.slowlog_settings() == old
+
+
+def test_a_replica_follows_and_has_its_primarys_keys(store: Store, tmp_path: Path) -> None:
+    """Another server of the same kind, told by command; it reads the primary's keys, and says where there is none."""
+    port = free_port()
+    kind = next(name for name in FOUND if store.identity()[0] in (name, "valkey"))
+    child = Child("replica", SERVERS[kind].command(port, str(tmp_path)), tmp_path / "log", cwd=tmp_path)
+    replica = Store(f"redis://127.0.0.1:{port}/0")
+    try:
+        replica.wait(15, child.check)
+        raw(store).set("followed", "there")
+        replica.follow("127.0.0.1", urlsplit(store.url).port or 0, 20, child.check)
+        assert raw(replica).get("followed") == "there"
+        with pytest.raises(StackError, match="does not reach its primary"):
+            replica.follow("127.0.0.1", free_port(), 0.5, child.check)
+    finally:
+        raw(store).delete("followed")
+        replica.close()
+        child.stop()
 
 
 def test_only_own_keys_are_removed(store: Store) -> None:
