@@ -139,9 +139,15 @@ def _whole(cycle: Cycle) -> bool:
 
 
 def below_limit(looks: Sequence[Look]) -> int:
-    """Entries evicted although memory was full neither before nor after the look."""
-    return sum(
-        now.evicted
-        for before, now in pairwise(looks)
-        if max(before.used_mb / before.limit_mb, now.used_mb / now.limit_mb) < FULL
-    )
+    """Entries evicted in stretches that began although memory was full neither before nor after their first look.
+
+    How they go on does not count: a look sees memory at its end, and while a server evicts, reads requests and gives
+    buffers back, a look of a second in which nothing else got through may well end below.
+    """
+    early, evicting, full = 0, False, False
+    for before, now in pairwise(looks):
+        if now.evicted and not evicting:
+            full = max(before.used_mb / before.limit_mb, now.used_mb / now.limit_mb) >= FULL
+        evicting = bool(now.evicted)
+        early += 0 if full else now.evicted
+    return early

@@ -37,7 +37,7 @@ def three_phases() -> Claim:
             + (
                 f": {parts[0]:.1f} s climbing, {parts[1]:.1f} s evicting, {parts[2]:.1f} s in which "
                 f"{float(np.median(freed)):.0f} MB are freed without an eviction (medians); {early:.1%} of the "
-                "evictions below the limit"
+                "evictions began below the limit"
                 if found.cycles
                 else ""
             ),
@@ -47,7 +47,7 @@ def three_phases() -> Claim:
     return Claim(
         "three-phases",
         "memory climbs to its limit, keys are evicted in a burst, memory falls without eviction, and again",
-        f"≥ {FEWEST} whole cycles; at most 1 % of the evictions while memory is below {FULL:.0%} of the limit",
+        f"≥ {FEWEST} whole cycles; at most 1 % of the evictions begin while memory is below {FULL:.0%} of the limit",
         check,
     )
 

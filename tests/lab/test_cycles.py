@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,10 +63,27 @@ def test_a_pause_at_the_limit_does_not_end_a_burst() -> None:
 
 
 def test_evictions_with_room_are_told() -> None:
-    """Those of a look that neither began nor ended with memory full."""
+    """All of a stretch whose first look neither began nor ended with memory full."""
     quiet = looks(1)
     assert below_limit(quiet) == 0
     assert below_limit(flat(evicted=7, used_mb=0.8 * LIMIT_MB)) == 7 * 49
+
+
+@pytest.mark.parametrize(
+    ("levels", "evicted", "early"),
+    [
+        ([0.90, 1.00, 0.96, 0.95, 0.94], [0, 5, 5, 5, 0], 0),
+        ([0.90, 0.99, 0.96, 0.94, 0.94], [0, 0, 5, 5, 0], 0),
+        ([0.90, 0.93, 0.96, 1.00, 0.94], [0, 5, 5, 5, 0], 15),
+        ([0.99, 0.93, 0.93, 0.96, 0.94], [5, 5, 0, 5, 0], 5),
+    ],
+    ids=["begins full and dips", "was full when it began", "begins too early", "the second too early"],
+)
+def test_how_a_stretch_begins_decides(levels: list[float], evicted: list[int], early: int) -> None:
+    """A look shows memory at its end; in a burst that may be after buffers were given back."""
+    pairs = enumerate(zip(levels, evicted, strict=True))
+    stretch = [Look(**look(i * LOOK_S, used_mb=share * LIMIT_MB, evicted=n)) for i, (share, n) in pairs]
+    assert below_limit(stretch) == early
 
 
 def test_ratios() -> None:
