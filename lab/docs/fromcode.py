@@ -99,13 +99,26 @@ def _incident(scene: Scene) -> list[str]:
 
 
 def server_list(_: Path) -> str:
-    """Every server: where it runs, and claims that it cannot answer."""
+    """Every server: where it runs, claims that it cannot answer, and scenarios that cannot be run on it."""
     rows = []
     for server in SERVERS.values():
         stacks = "native, compose" if server.in_compose else "native"
         cannot = [f"`{claim}`: {why}" for claim, why in server.cannot.items()]
-        rows.append([f"`{server.name}`", stacks, server.install, "; ".join(cannot)])
-    return table(["`--server`", "`--stack`", "if it is missing", "claims it cannot answer"], rows)
+        incidents = [scenario for scenario in scenarios.catalogue().values() if not scenario.refutes]
+        unfit = [
+            f"`{scenario.id}`: {why}"
+            for scenario in incidents
+            if (why := server.unfit_for(scenario.server_settings))
+        ]
+        rows.append([f"`{server.name}`", stacks, server.install, "; ".join(cannot), "; ".join(unfit)])
+    headings = [
+        "`--server`",
+        "`--stack`",
+        "if it is missing",
+        "claims it cannot answer",
+        "scenarios it cannot run",
+    ]
+    return table(headings, rows)
 
 
 # --- the command line
