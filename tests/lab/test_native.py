@@ -13,8 +13,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -98,6 +100,7 @@ def test_result_of_a_real_run_has_the_fields_of_the_contract(key_growth: Finishe
     assert [phase["id"] for phase in result["phases"]] == [phase.id for phase in scenario.phases]
     assert [claim["id"] for claim in result["claims"]] == [claim.id for claim in scenario.claims]
     assert all(check["ok"] for check in result["validity"])
+    assert 0 <= result["load"]["others_gets_per_second"] < 10  # nobody else uses a server of the lab's own
     for phase in result["phases"]:
         assert phase["t1"] > phase["t0"]
         assert phase["p99_ms"]["main_intended"] > 0
@@ -327,13 +330,37 @@ def test_no_is_taken_for_no(reply: bytes, foreign: StoreServer, tmp_path: Path) 
     assert tree(tmp_path) == []
 
 
+@contextmanager
+def somebody_reading(server: StoreServer, per_second: float) -> Iterator[None]:
+    """Another program that uses the server meanwhile."""
+    over, client = threading.Event(), server.client()
+
+    def read() -> None:
+        while not over.wait(1 / per_second):
+            client.get("nothing")
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 def test_url_with_yes_touches_only_its_own_keys(foreign: StoreServer, tmp_path: Path) -> None:
-    """On somebody else's server, even when interrupted, their keys and settings are as before and ours are gone."""
+    """On somebody else's server, even when interrupted, their keys and settings are as before and ours are gone.
+
+    What they ask of it meanwhile is known, and not taken for the storefront's.
+    """
     before, folder = contents(foreign), tmp_path / "run"
     client = foreign.client()
-    with Running(
-        "key-growth", "--pace", "quick", "--url", foreign.url, "--yes", "--out", "run", cwd=tmp_path
-    ) as run:
+    with (
+        somebody_reading(foreign, 100),
+        Running(
+            "key-growth", "--pace", "quick", "--url", foreign.url, "--yes", "--out", "run", cwd=tmp_path
+        ) as run,
+    ):
         run.until(lambda: phases(folder) >= 1)
         assert client.dbsize() > 1000  # the lab does write here
         assert client.config_get("slowlog-log-slower-than") != {"slowlog-log-slower-than": "12345"}
@@ -351,3 +378,4 @@ def test_url_with_yes_touches_only_its_own_keys(foreign: StoreServer, tmp_path: 
     assert_partial(folder)
     run_facts = Run(folder).facts
     assert "restart-restores" in run_facts.cannot
+    assert 50 < run_facts.load["others_gets_per_second"] < 110
