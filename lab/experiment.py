@@ -6,7 +6,7 @@ import os
 import platform
 import shlex
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -141,6 +141,7 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
             f"there is no pace {request.pace!r}; {scenario.id} knows {', '.join(scenario.paces)}."
         )
     pace = scenario.paces[request.pace]
+    scenario = replace(scenario, scan_count=pace.scan_count or scenario.scan_count)
     keys = request.keys if request.keys is not None else pace.keys
     if not FEWEST_KEYS <= keys <= MOST_KEYS:
         raise UsageError(f"--keys must be between {FEWEST_KEYS:,} and {MOST_KEYS:,}, not {keys:,}.")
