@@ -48,7 +48,7 @@ CLAIMS = (
     blocking.grows(rank=0.8, times=2),
     blocking.replica_unharmed(share=0.25),
     blocking.scan_stalls_less(call_times=10, p99_times=2),
-    blocking.scan_works_more(times=1.15),
+    blocking.scan_works_more(times=1.5),
 )
 
 SCENARIO = Scenario(
