@@ -141,7 +141,7 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
             f"there is no pace {request.pace!r}; {scenario.id} knows {', '.join(scenario.paces)}."
         )
     pace = scenario.paces[request.pace]
-    scenario = replace(scenario, scan_count=pace.scan_count or scenario.scan_count)
+    scenario = replace(scenario, **pace.changes)  # type: ignore[arg-type]
     keys = request.keys if request.keys is not None else pace.keys
     if not FEWEST_KEYS <= keys <= MOST_KEYS:
         raise UsageError(f"--keys must be between {FEWEST_KEYS:,} and {MOST_KEYS:,}, not {keys:,}.")

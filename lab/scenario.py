@@ -78,7 +78,7 @@ class Pace:
     Where events are few a plateau takes longer: until it has seen enough of them to be judged (`lab.validity`).
     `sizes` are further numbers that the loads' arguments may name. `loads_mb`: memory that loads, replica and probes
     need, in the server or by themselves, beside the keys. `most_mb`: the most that the keys take, where the server is
-    limited. `scan_count` is another COUNT than the scenario's.
+    limited. `changes` are fields of the scenario that are others at this pace.
     """
 
     plateau_s: float
@@ -87,7 +87,7 @@ class Pace:
     sizes: dict[str, float] = field(default_factory=dict)
     loads_mb: float = 0.0
     most_mb: float = math.inf
-    scan_count: int | None = None
+    changes: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ SCENARIO = Scenario(
     paces={
         "quick": Pace(plateau_s=4.0, settle_s=0.3, keys=120_000, loads_mb=LOADS_MB),
         "standard": Pace(plateau_s=15.0, settle_s=1.0, keys=200_000, loads_mb=LOADS_MB),
-        "full": Pace(plateau_s=30.0, settle_s=3.0, keys=2_000_000, loads_mb=LOADS_MB, scan_count=200_000),
+        "full": Pace(plateau_s=30.0, settle_s=3.0, keys=2_000_000, loads_mb=LOADS_MB),
     },
     knee_at=1.0,
     load_share=0.8,
