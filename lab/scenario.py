@@ -130,7 +130,8 @@ class Scenario:
     `load_share` is offered; None: nothing is calibrated, and `events_per_second` are offered.
     `scan_count` is the COUNT of each SCAN. `refutes` marks a control: its run is as it should be when every
     applicable claim fails. `replica`: the primary has one. `own_server`: settings are changed that are not the lab's to
-    change on somebody else's server.
+    change on somebody else's server. `patience_s` is how long the storefront of a native run, and the lab, wait for one
+    answer of the server: a stalled store is the subject here, and not an error.
     `symptom` (what people saw) and `cause` (what it was) are a few words each, for tables of incidents; `headline` is
     the id of the claim whose measured text says most: it stands at the head of reports, summaries and tables.
     """
@@ -153,6 +154,7 @@ class Scenario:
     refutes: bool = False
     replica: bool = False
     own_server: bool = False
+    patience_s: float = 30.0
     server_settings: dict[str, str] = field(default_factory=dict)
     charts: tuple[Chart, ...] = ()
     listings: tuple[Listing, ...] = ()

@@ -85,7 +85,7 @@ class NativeStack:
         if url is None and port_taken(self.store_port):
             raise UsageError(f"port {port} is taken. Choose another --port, or leave it out.")
         self.store_url = url or f"redis://127.0.0.1:{self.store_port}/0"
-        self.store = Store(self.store_url)
+        self.store = Store(self.store_url, scenario.patience_s)
         (folder / "logs").mkdir(parents=True, exist_ok=True)
 
     @property
@@ -166,7 +166,7 @@ class NativeStack:
             "APP_STRATEGY": self._scenario.phases[0].strategy,
             "APP_SCAN_COUNT": str(self._scenario.scan_count),
             "APP_FRAGMENTS_PER_USER": str(self._scenario.fragments_per_user),
-            "APP_STORE_TIMEOUT_SECONDS": "30",  # a stalled store is the subject here, not an error
+            "APP_STORE_TIMEOUT_SECONDS": f"{self._scenario.patience_s:g}",
             "APP_METRICS_PORT": "0",
             "OTEL_TRACES_EXPORTER": "none",  # no trace backend natively; spans and sampling work all the same
             "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
