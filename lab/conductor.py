@@ -23,7 +23,7 @@ SHORTEST_LOOK_S = 0.8
 SOUND_S = 10.0
 """For probes to find a store that was restarted (else the run ends), and for loads to be under way."""
 OTHERS_S = 0.5
-"""For seeing what other programs ask of the server."""
+"""For seeing what is asked of the server anyway."""
 LOAD_S = 1800.0
 """For a load that ends by itself: longer than any of the catalogue's at full pace."""
 MAIN = ProbeSpec("main")
@@ -96,7 +96,7 @@ class Conductor:
             self._walk(number, len(phases), phase)
 
     def _gets_of_others(self) -> float:
-        """GETs a second by programs that are not the run's: on the compose stack its own probe goes on asking."""
+        """GETs a second before the run asks for anything: the compose stack's own probe, other programs, the warmer."""
         before = self._stack.store.snapshot()
         self._pause(OTHERS_S)
         after = self._stack.store.snapshot()

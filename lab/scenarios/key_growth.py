@@ -18,7 +18,7 @@ from lab.claims import latency, server
 from lab.scenario import Pace, Phase, ProbeSpec, Scenario
 
 SLOWLY = {"probe_per_second": 10.0, "reads_per_second": 4.0, "patience_s": 300.0}
-
+"""At full pace: see above."""
 PLATEAUS = (0.025, 0.15, 0.30, 0.50, 0.65, 0.80, 1.0)
 INDEX_PLATEAUS = (0.025, 0.30, 0.60, 1.0)
 FORETOLD_FROM = 0.50

@@ -66,7 +66,7 @@ class ComposeStack:
         self.invalidator = Storefront(f"invalidator-{scene.server}", scene.address("invalidator"))
         self.web_url = f"http://web-{scene.server}:{PORTS['web']}"
         self.locust = Locust(f"locust-{scene.server}", scene.address("locust"))
-        self.store = Store(scene.store_url(scene.of("store")))
+        self.store = Store(scene.store_url(scene.of("store")), scenario.patience_s)
 
     def _check_settings(self, env: dict[str, str]) -> None:
         each = env.get("APP_FRAGMENTS_PER_USER", "20")
@@ -192,7 +192,7 @@ class ComposeStack:
                 time.sleep(0.1)
         if url != self.store.url:
             self.store.close()
-            self.store = Store(url)
+            self.store = Store(url, self._scenario.patience_s)
         self.store.wait(READY_S, self.check)
         self.store.configure(self._scenario.server_settings)
         self.store.configure_slowlog(self._scenario.slowlog_threshold_us)
