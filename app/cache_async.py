@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 import redis.asyncio
@@ -59,6 +60,8 @@ class AsyncStore:
         epoch: int = 0,
     ) -> None:
         self.keyspace = Keyspace(settings.key_prefix, settings.entry_ttl_seconds).at(epoch)
+        most = settings.searches_at_once
+        self._search: AbstractAsyncContextManager[Any] = asyncio.Semaphore(most) if most else nullcontext()
         self.clock = clock
         self.names = tuple(fragment_names(settings.fragments_per_user))
         """Names of the fragments that a user usually has."""
@@ -78,6 +81,11 @@ class AsyncStore:
         return replies
 
     async def _timed(self, operation: str, call: Callable[..., Any], *args: Any) -> Any:
+        # A call that was cancelled at the very moment its bytes were sent goes on as if it had not been: redis-py sends
+        # by asyncio.wait_for, which before Python 3.12 loses such a cancellation. A search would go on for ever.
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
         counter = self._counters.get(operation)
         if counter is None:
             counter = self._counters[operation] = STORE_CALLS.labels(self._strategy, operation)
@@ -109,7 +117,8 @@ class AsyncStore:
             while True:
                 page += 1
                 SCAN_PAGE.set(page)
-                reply = await self._timed("SCAN", call, "SCAN", cursor, "MATCH", pattern, "COUNT", count)
+                async with self._search:
+                    reply = await self._timed("SCAN", call, "SCAN", cursor, "MATCH", pattern, "COUNT", count)
                 cursor = int(reply[0])
                 if reply[1]:
                     yield reply[1]
@@ -121,7 +130,8 @@ class AsyncStore:
 
     async def keys(self, pattern: str) -> list[bytes]:
         """All keys that match, by one KEYS call that blocks the store for all of its keyspace."""
-        return list(await self._command("KEYS", pattern))
+        async with self._search:
+            return list(await self._command("KEYS", pattern))
 
     async def unlink(self, keys: Sequence[bytes | str]) -> int:
         """Delete keys, at most `UNLINK_CHUNK` a call; returns how many existed."""

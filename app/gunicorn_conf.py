@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from app.process import fail, listen
 from app.settings import load_settings
 from app.state import State, StateError
 
@@ -26,9 +27,9 @@ worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None
 _settings = load_settings()
 try:
     State(_settings.state_dir).close()
+    if _settings.operations_port:
+        listen(_settings.metrics_host, _settings.operations_port).close()
 except StateError as error:
-    from app.process import fail
-
     raise fail(str(error)) from None
 
 

@@ -3,7 +3,8 @@
 Run as ``python -m app.invalidator``. Events come from the outbox; a row is deleted when its event is done, so
 an event survives a restart of this process or of the store and is carried out at least once (twice does no
 harm). Several invalidators may run side by side under different names; a name takes its own unfinished events
-back when it starts, and begins them anew when the strategy is changed, as a new release of the service would.
+back when it starts, and begins them anew when the strategy is changed, as a new release of the service would. (A
+change that is to come late, `Invalidation.late`, leaves alone what is under way, and holds for later events.)
 
 What failed once is tried again a few at a time. A store that comes back would otherwise meet the whole backlog at
 once, and more searches at a time than it can share its time among: none would finish before the next came.
@@ -81,12 +82,24 @@ class Invalidator:
 
     def _refresh(self) -> None:
         mode = self._state.invalidation()
-        if mode != self._mode:
-            self._state.release(self._name)  # what was under way is claimed again
-            for task in self._tasks:
-                task.cancel()
-            self._mode = mode
-            show_strategy(mode.strategy)
+        if mode == self._mode:
+            return
+        if not mode.late:
+            self._give_up()
+        self._mode = mode
+        show_strategy(mode.strategy)
+
+    def _give_up(self) -> None:
+        """End all work under way, as a new release of the service would: its events are claimed again.
+
+        Cancelling a call closes its connection (redis-py cannot use one again whose answer is still to come). What the
+        server then does with the call: Dragonfly ends a SCAN 50 ms after it began, whoever waits for it, so nothing
+        outlives this by more. Redis and Valkey carry out every call that has reached their socket, because they see the
+        end of a connection only after they have read what came before it: at most `APP_SEARCHES_AT_ONCE` calls.
+        """
+        self._state.release(self._name)
+        for task in self._tasks:
+            task.cancel()
 
     def _store(self, mode: Invalidation) -> AsyncStore:
         key = mode.strategy, mode.epoch

@@ -1,11 +1,18 @@
 """What every process needs: one-line errors, quiet logs, a metrics port."""
 
 import logging
+import socket
 import sys
+import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from prometheus_client import Gauge, start_http_server
+from werkzeug.serving import make_server
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
 
 
 def fail(message: str, code: int = 2) -> SystemExit:
@@ -51,6 +58,26 @@ def serve_metrics(host: str, port: int, name: str) -> None:
     except OSError as error:
         raise fail(f"{name}: cannot listen on {host}:{port}: {error.strerror or error}") from None
     print(f"{name}: metrics on http://{host}:{server.server_port}/metrics", flush=True)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listener; a taken port ends the process with code 2 and one line."""
+    try:
+        return socket.create_server((host, port))
+    except OSError as error:
+        raise fail(f"web: cannot listen on {host}:{port}: {error.strerror or error}") from None
+
+
+def serve_operations(app: "WSGIApplication", host: str, port: int) -> None:
+    """Serve ``app`` beside what the process does, each request in a thread of its own; port 0 takes a free one.
+
+    A taken port ends the process with code 2.
+    """
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # no line for each request
+    listener = listen(host, port)
+    server = make_server(host, port, app, threaded=True, fd=listener.detach())
+    threading.Thread(target=server.serve_forever, name="operations", daemon=True).start()
+    print(f"web: settings, health and metrics on http://{host}:{server.port}/", flush=True)
 
 
 def live_gauge(gauge: Gauge, read: Callable[[], float]) -> None:

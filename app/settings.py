@@ -20,7 +20,12 @@ def layout_of(strategy: str) -> str:
 
 
 class Settings(BaseSettings):
-    """One field per ``APP_*`` variable. Times carry their unit in the name."""
+    """One field per ``APP_*`` variable. Times carry their unit in the name.
+
+    `operations_port`: where the web process also serves settings, health and metrics, on threads of their own; None for
+    nowhere, 0 for any free port. `searches_at_once`: the most SCAN and KEYS calls that the invalidator has under way at
+    the store at a time; 0 for any number.
+    """
 
     model_config = SettingsConfigDict(env_prefix="APP_", frozen=True)
 
@@ -36,7 +41,9 @@ class Settings(BaseSettings):
     value_bytes: int = Field(default=200, ge=16, le=1_000_000)
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = Field(default=None, ge=0, le=65535)
+    operations_port: int | None = Field(default=None, ge=0, le=65535)
     store_timeout_seconds: float = Field(default=5, gt=0, le=600)
+    searches_at_once: int = Field(default=0, ge=0, le=100_000)
     invalidator_name: str = Field(default="invalidator-0", pattern=r"^[A-Za-z0-9._-]{1,64}$")
 
     @field_validator("strategy")

@@ -36,13 +36,15 @@ class StateError(Exception):
 class Invalidation:
     """How events are carried out at present, and so how entries are laid out in the store.
 
-    ``epoch`` counts the changes of layout: an entry is served only in the epoch it was put in.
+    ``epoch`` counts the changes of layout: an entry is served only in the epoch it was put in. ``late``: events that
+    were under way at the last change are finished as they were begun; else they are given up and done again.
     """
 
     strategy: str
     scan_count: int
     layout: str = "entries"
     epoch: int = 0
+    late: bool = False
 
 
 @dataclass(frozen=True)
@@ -167,9 +169,12 @@ class State:
         """The strategy and COUNT in force."""
         return Invalidation(**{"strategy": "scan", "scan_count": 1000, **self._read("invalidation")})
 
-    def set_invalidation(self, change: Mapping[str, Any]) -> None:
-        """Change ``strategy``, ``scan_count`` or both, for all processes. A change of layout begins an epoch."""
-        wanted = dict(change)
+    def set_invalidation(self, change: Mapping[str, Any], late: bool = False) -> None:
+        """Change ``strategy``, ``scan_count`` or both, for all processes. A change of layout begins an epoch.
+
+        Events under way are given up and done again, as by a deploy; with ``late`` they are finished as begun.
+        """
+        wanted = {**change, "late": late}
         if "strategy" in wanted:
             wanted["layout"] = layout_of(str(wanted["strategy"]))
         self._run(

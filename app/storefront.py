@@ -21,6 +21,8 @@ from app.settings import SCAN_COUNT_MAX, STRATEGY_NAMES, Settings
 from app.state import State, StateError
 
 BODY_MAX = 4096
+UNDER_WAY = ("redo", "finish")
+"""What becomes of events under way when the strategy changes: done again under the new one, or finished as begun."""
 EVENT_TYPES = ("order", "profile", "price")
 TARGET_MAX = 100_000_000
 FRAGMENTS_MAX = 1_000_000
@@ -46,12 +48,29 @@ def create_app(settings: Settings, state: State, cache: Cache) -> Flask:
     _add_invalidation_settings(app, state)
     _add_warming_settings(app, state)
     _add_operations(app, state, cache)
+    _answer_state_errors(app)
+    return app
 
+
+def create_operations(state: State, cache: Cache) -> Flask:
+    """Settings, health and metrics alone, for a listener of their own: no read that waits for the store is before them.
+
+    The same paths are on the storefront's port, where they share its threads with everybody's reads.
+    """
+    app = Flask("shop-operations", static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = BODY_MAX + 1
+    problems.install(app)
+    _add_invalidation_settings(app, state)
+    _add_warming_settings(app, state)
+    _add_operations(app, state, cache)
+    _answer_state_errors(app)
+    return app
+
+
+def _answer_state_errors(app: Flask) -> None:
     @app.errorhandler(StateError)
     def _state_failed(error: StateError) -> Response:
         return problem(503, str(error))
-
-    return app
 
 
 def _json(body: dict[str, Any], status: int = 200) -> Response:
@@ -189,12 +208,15 @@ def _add_invalidation_settings(app: Flask, state: State) -> None:
     @app.put("/settings/invalidation")
     def write_invalidation() -> Response:
         body = _body()
-        _only(body, "strategy", "scan_count")
+        _only(body, "strategy", "scan_count", "under_way")
         if "strategy" in body and body["strategy"] not in STRATEGY_NAMES:
             raise Problem(400, f"strategy must be one of {', '.join(STRATEGY_NAMES)}")
         if "scan_count" in body:
             _whole(body["scan_count"], "scan_count", 1, SCAN_COUNT_MAX)
-        state.set_invalidation(body)
+        under_way = body.pop("under_way", "redo")
+        if under_way not in UNDER_WAY:
+            raise Problem(400, f"under_way must be one of {', '.join(UNDER_WAY)}")
+        state.set_invalidation(body, late=under_way == "finish")
         return answer()
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from app.cache import Cache
 from app.metrics import EVENTS_PENDING
-from app.process import fail, live_gauge
+from app.process import fail, live_gauge, serve_operations
 from app.settings import load_settings
 from app.state import State, StateError
-from app.storefront import create_app
+from app.storefront import create_app, create_operations
 from app.telemetry import Telemetry
 
 telemetry: Telemetry | None = None
@@ -29,7 +29,11 @@ def build() -> Any:
     except StateError as error:
         raise fail(str(error)) from None
     live_gauge(EVENTS_PENDING, state.pending)
-    flask = create_app(settings, state, Cache(settings))
+    cache = Cache(settings)
+    flask = create_app(settings, state, cache)
+    if settings.operations_port is not None:
+        operations = create_operations(state, cache)
+        serve_operations(operations, settings.metrics_host, settings.operations_port)
     telemetry = Telemetry("shop-web", settings.server_name, flask)
     return flask
 

@@ -30,6 +30,11 @@ def saturating_events(base_share: float, keys: float, cost_s: float) -> float:
     return (1 - base_share) / (PATTERNS_PER_EVENT * keys * cost_s)
 
 
-def saturating_keys(base_share: float, events_per_second: float, cost_s: float) -> float:
-    """Keys at which so many events a second keep the server busy all the time: the knee."""
-    return (1 - base_share) / (PATTERNS_PER_EVENT * events_per_second * cost_s)
+def saturating_keys(
+    base_share: float, events_per_second: float, cost_s: float, capacity_share: float = 1.0
+) -> float:
+    """Keys at which so many events a second keep the server busy all the time: the knee.
+
+    `capacity_share`: the part of a core that it can have, where others want the processors too.
+    """
+    return max(0.0, capacity_share - base_share) / (PATTERNS_PER_EVENT * events_per_second * cost_s)

@@ -20,12 +20,12 @@ Buckets = dict[float, float]
 
 
 class Http:
-    """JSON over HTTP with one-line errors."""
+    """JSON over HTTP with one-line errors, each request within `timeout_s`."""
 
-    def __init__(self, name: str, base_url: str) -> None:
+    def __init__(self, name: str, base_url: str, timeout_s: float = 10.0) -> None:
         self.name = name
         self.base_url = base_url
-        self._client = httpx.Client(base_url=base_url, timeout=10.0, trust_env=False)
+        self._client = httpx.Client(base_url=base_url, timeout=timeout_s, trust_env=False)
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """The JSON answer. Raises `StackError` when there is none, or one that says no."""
@@ -74,9 +74,14 @@ class Http:
 class Storefront(Http):
     """The service under observation."""
 
-    def use(self, strategy: str, scan_count: int) -> None:
-        """Switch the invalidation strategy in all processes (they follow within a second)."""
-        self.ask("PUT", "/settings/invalidation", {"strategy": strategy, "scan_count": scan_count})
+    def use(self, strategy: str, scan_count: int, late: bool = False) -> None:
+        """Switch the invalidation strategy in all processes (they follow within a second).
+
+        Events under way are given up and done again under the new one, as by a deploy; with `late` they are finished as
+        they were begun.
+        """
+        body: dict[str, Any] = {"strategy": strategy, "scan_count": scan_count}
+        self.ask("PUT", "/settings/invalidation", {**body, "under_way": "finish"} if late else body)
 
     def fill(self, keys: int, per_second: float | None = None, restart: bool = False) -> None:
         """Have so many entries cached, at most so many a second, without waiting for it."""

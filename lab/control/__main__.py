@@ -15,7 +15,7 @@ import threading
 from werkzeug.serving import make_server
 
 from lab.control.config import load_config
-from lab.control.director import Director
+from lab.control.director import Company, Director
 from lab.control.metrics import ControlMetrics
 from lab.control.web import create_app
 from lab.errors import UsageError
@@ -29,8 +29,9 @@ def main() -> int:
         print(f"control: {error}", file=sys.stderr)
         return error.exit_code
     metrics = ControlMetrics(server.name for server in config.servers)
-    turn = threading.Lock()
-    directors = {server.name: Director(server, config, metrics, turn) for server in config.servers}
+    company = Company()
+    directors = {server.name: Director(server, config, metrics, company) for server in config.servers}
+    company.add(directors.values())
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # no line for each poll
     app = create_app(directors, config, metrics)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,6 +20,8 @@ PROBE_BUCKET = "probe_latency_seconds_bucket"
 FINISHED = "cache_invalidation_events_total"
 IN_FLIGHT = "cache_invalidation_events_in_flight"
 PENDING = "cache_invalidation_events_pending"
+ANSWER_S = 3.0
+"""For one answer: settings, metrics and rates are served beside what waits for the store."""
 
 
 @dataclass(frozen=True)
@@ -37,16 +39,20 @@ class Look:
     probe: Buckets
 
 
+UNSEEN = Look("", 0, 0, 0, False, None, 0.0, 0.0, {})
+
+
 class Clients:
     """All addresses of one server. Methods raise `StackError` with one line when something does not answer."""
 
     def __init__(self, addresses: ServerAddresses, config: Config) -> None:
         self.addresses = addresses
         self.store = Store(addresses.store, config.store_timeout_seconds)
-        self.web = Storefront(f"the storefront on {addresses.name}", addresses.web)
-        self.invalidator = Http(f"the invalidator on {addresses.name}", addresses.invalidator)
-        self.locust = Locust(f"Locust on {addresses.name}", addresses.locust)
-        self.probe = Http(f"the probe on {addresses.name}", addresses.probe)
+        name = addresses.name
+        self.web = Storefront(f"the storefront on {name}", addresses.web, ANSWER_S)
+        self.invalidator = Http(f"the invalidator on {name}", addresses.invalidator, ANSWER_S)
+        self.locust = Locust(f"Locust on {name}", addresses.locust, ANSWER_S)
+        self.probe = Http(f"the probe on {name}", addresses.probe, ANSWER_S)
 
     def known(self) -> bool:
         """Whether the store's host name resolves: under Compose a service whose profile is off has none."""
@@ -69,10 +75,37 @@ class Clients:
             if not client.ready(path):
                 raise StackError(f"{client.name} does not answer.")
 
-    def look(self) -> Look:
-        """One look at everything but the store itself, which may be slow to answer: that is the subject here."""
+    def look(self, before: Look | None = None) -> tuple[Look, str]:
+        """One look at everything but the store itself, which may be slow to answer: that is the subject here.
+
+        What does not answer is as it was `before`, and the second value is a sentence about the first such part. Raises
+        `StackError` where there was nothing before.
+        """
+        look, trouble = before or UNSEEN, ""
+        for read in (self._settings, self._warming, self._events, self._probe):
+            try:
+                look = read(look)
+            except StackError as error:
+                if before is None:
+                    raise
+                trouble = trouble or str(error)
+        return look, trouble
+
+    def _settings(self, look: Look) -> Look:
         mode = self.web.ask("GET", "/settings/invalidation")
+        return replace(look, strategy=str(mode["strategy"]), scan_count=int(mode["scan_count"]))
+
+    def _warming(self, look: Look) -> Look:
         warming = self.web.ask("GET", "/settings/warming")
+        return replace(
+            look,
+            keys=int(warming["keys"]),
+            target_keys=int(warming["target_keys"]),
+            filling=warming["state"] == "filling",
+            warming_error=warming["error"],
+        )
+
+    def _events(self, look: Look) -> Look:
         finished = in_flight = pending = 0.0
         for sample in samples(self.invalidator.text("/metrics"), FINISHED, IN_FLIGHT, PENDING):
             if sample.name == FINISHED:
@@ -81,17 +114,10 @@ class Clients:
                 in_flight += sample.value
             elif sample.value == sample.value:  # not a number when the outbox could not be read
                 pending += sample.value
-        return Look(
-            strategy=str(mode["strategy"]),
-            scan_count=int(mode["scan_count"]),
-            keys=int(warming["keys"]),
-            target_keys=int(warming["target_keys"]),
-            filling=warming["state"] == "filling",
-            warming_error=warming["error"],
-            finished=finished,
-            in_flight=max(in_flight, pending),
-            probe=probe_buckets(self.probe.text("/metrics")),
-        )
+        return replace(look, finished=finished, in_flight=max(in_flight, pending))
+
+    def _probe(self, look: Look) -> Look:
+        return replace(look, probe=probe_buckets(self.probe.text("/metrics")))
 
     def asked_rates(self) -> tuple[float, float]:
         """(reads, events) a second that Locust was last asked for."""

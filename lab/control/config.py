@@ -88,6 +88,7 @@ class Config(BaseSettings):
 
     grafana_url: WebAddress = ""
     prometheus_url: WebAddress = ""
+    tempo_url: WebAddress = ""
     locust_urls: Annotated[dict[str, str], NoDecode, BeforeValidator(read_pairs)] = Field(
         default_factory=dict
     )
@@ -95,7 +96,8 @@ class Config(BaseSettings):
     keys: int = Field(default=200_000, ge=100, le=50_000_000)
     knee_keys: int = Field(default=150_000, ge=100, le=50_000_000)
     calibration_seconds: float = Field(default=4, ge=1, le=60)
-    grow_seconds: float = Field(default=240, ge=1, le=86_400)
+    healthy_seconds: float = Field(default=15, ge=1, le=600)
+    grow_seconds: float = Field(default=200, ge=1, le=86_400)
     key_prefix: str = Field(default="shop", pattern=r"^[A-Za-z0-9_-]{1,64}$")
     fragments_per_user: int = Field(default=20, ge=1, le=100_000)
     reads_per_second: float = Field(default=20, ge=0, le=10_000)
@@ -103,7 +105,8 @@ class Config(BaseSettings):
     slowlog_threshold_us: int = Field(default=10_000, ge=0)
     store_timeout_seconds: float = Field(default=30, gt=0, le=600)
 
-    backlog_pause: int = Field(default=2000, ge=1)
+    backlog_aim: int = Field(default=300, ge=1)
+    backlog_pause: int = Field(default=600, ge=1)
     backlog_resume: int = Field(default=50, ge=0)
 
     @model_validator(mode="after")

@@ -1,25 +1,54 @@
 """The director of one server: a thread that tells the default story and then keeps the scene within bounds.
 
-The story: wait until everything answers, calibrate, empty the store, let keys grow under ``scan``.
+The story: wait until everything answers, end what is under way, calibrate (once: the machine stays the same), empty the
+store, look at what is healthy, let keys grow under ``scan``.
 """
 
 from __future__ import annotations
 
 import contextlib
+import statistics
 import threading
 import time
+from collections.abc import Iterable
 
 from lab.control.config import Config, ServerAddresses
+from lab.control.history import WINDOW_S
+from lab.control.levers import PartDone
 from lab.control.metrics import ControlMetrics
 from lab.control.slowlog import StoreWatcher
 from lab.control.stage import Refused, Stage
-from lab.control.tuning import FILL_S, tune
+from lab.control.tuning import FILL_S, drain, tune
 from lab.errors import StackError
 from lab.store import Store
 
 TICK_S = 1.0
-RETRY_S = 3.0
+RETRY_S = 2.0
 UNKNOWN_S = 5.0
+CLEARED_S = 20.0
+"""For events under way to be done under the index, before a story begins."""
+CLEARING = "index"
+"""The strategy under which a backlog is gone at once: accepted events are carried out, none is dropped."""
+
+
+class Company:
+    """The directors of one machine. One server at a time is calibrated, and none grows before all are."""
+
+    def __init__(self) -> None:
+        self.turn = threading.Lock()
+        self.members: list[Director] = []
+
+    def hungry(self) -> int:
+        """How many stores share the machine: those of the scene, at work or not."""
+        return max(1, sum(member.stage.phase != "absent" for member in self.members))
+
+    def calibrated(self) -> bool:
+        """Whether no server has its calibration still before it."""
+        return not any(member.calibrating for member in self.members)
+
+    def add(self, members: Iterable[Director]) -> None:
+        """Take directors in."""
+        self.members.extend(members)
 
 
 class _Halted(Exception):
@@ -27,18 +56,18 @@ class _Halted(Exception):
 
 
 class Director(threading.Thread):
-    """One server's thread. `turn` is held while calibrating: one server at a time has the machine."""
+    """One server's thread, in the company of those of the other servers."""
 
     def __init__(
         self,
         addresses: ServerAddresses,
         config: Config,
         metrics: ControlMetrics,
-        turn: threading.Lock,
+        company: Company,
     ) -> None:
         super().__init__(name=f"director-{addresses.name}", daemon=True)
-        self.stage = stage = Stage(addresses, config, metrics)
-        self._turn = turn
+        self.stage = stage = Stage(addresses, config, metrics, company.hungry)
+        self._company = company
         self._story_due = config.story == "on"
         self._halt, self._ended = threading.Event(), threading.Event()
         self._lease_end = 0.0
@@ -50,6 +79,7 @@ class Director(threading.Thread):
             config.slowlog_threshold_us,
             stage.tell_up,
             lambda command, seconds: metrics.slow(stage.server, command, seconds),
+            stage.tell_counters,
             lambda: self._leased,
         )
 
@@ -83,13 +113,16 @@ class Director(threading.Thread):
         self._story_due = True
         return "The story begins."
 
-    def halt(self) -> str:
-        """Break off the story, and let everything rest."""
-        if self.stage.free and not self._story_due:
-            self.stage.rest()
-        else:
-            self._halt.set()  # the thread itself lets everything rest when it is out of the story
-        return "Stopped."
+    def halt(self) -> list[PartDone]:
+        """Break off the story, and let everything rest; what became of each part."""
+        if not self.stage.free or self._story_due:
+            self._halt.set()  # the thread itself lets everything rest again when it is out of the story
+        return self.stage.rest()
+
+    @property
+    def calibrating(self) -> bool:
+        """Whether a calibration is before this server, or under way."""
+        return self._story_due and self.stage.tuning is None and self.stage.phase != "absent"
 
     def lease(self, seconds: float) -> None:
         """Keep still for so long: somebody else, a run of the lab, has the scene. Ask again to prolong it.
@@ -170,31 +203,78 @@ class Director(threading.Thread):
         stage.phase = "running"
 
     def _tell_story(self) -> None:
-        stage, config, web = self.stage, self.stage.config, self.stage.clients.web
+        stage = self.stage
         with stage.acting:
-            stage.phase = "queued"
-            stage.awake, stage.asked, stage.paused, stage.target = True, 0.0, False, 0
-        while not self._turn.acquire(timeout=0.1):
+            stage.phase = "clearing"
+            stage.begin_story()
+        stage.clients.ready()
+        stage.act("story")
+        self._clear()
+        if stage.tuning is None:
+            self._calibrate()
+        stage.phase = "emptying"
+        self._empty()
+        self._look_at_health()
+        with stage.acting:
+            self._story_due = False
+            stage.growing = True
+            stage.phase = "running"
+        stage.grow(True)
+
+    def _clear(self) -> None:
+        """Have what is under way done at once, so that no search of an earlier story goes on beside this one."""
+        stage = self.stage
+        self._load(0.0)
+        stage.clients.web.fill(0)
+        if stage.clients.look()[0].in_flight:
+            stage.clients.web.use(CLEARING, stage.config.scan_count)
+            drain(stage.clients, self._pause, CLEARED_S)
+
+    def _calibrate(self) -> None:
+        stage, company = self.stage, self._company
+        stage.phase = "queued"
+        while not company.turn.acquire(timeout=0.1):
             self._pause(TICK_S)
         try:
             self._pause(0)
             stage.phase = "calibrating"
-            stage.clients.ready()
-            stage.act("story")
-            stage.tuning = found = tune(stage.clients, config, self._load, self._pause)
+            found = tune(stage.clients, stage.config, company.hungry(), self._load, self._pause)
         finally:
-            self._turn.release()
-        stage.metrics.cost.labels(stage.server).set(found.cost_s)
-        stage.phase = "emptying"
-        web.warm(0, restart=False, seconds=FILL_S, check=lambda: self._pause(0))
+            company.turn.release()
+        stage.tuned(found)
+        while not company.calibrated():  # the others' calibration wants the machine for itself
+            self._pause(TICK_S)
+
+    def _empty(self) -> None:
+        stage = self.stage
+        stage.clients.web.warm(0, restart=False, seconds=FILL_S, check=lambda: self._pause(0))
         stage.clients.store.flush()
         self._pause(TICK_S)  # the warmer counts anew
+
+    def _look_at_health(self) -> None:
+        """The load that the incident will have, on a store that holds next to nothing: what is p99 then?"""
+        stage, tuning = self.stage, self.stage.tuning
+        assert tuning is not None
         with stage.acting:
-            self._story_due = False
-            stage.phase = "running"
-            stage.switch("scan")
-            stage.grow(True)
-            stage.rate(None)
+            stage.want("scan")
+            stage.plan(round(tuning.events_per_second, 2))
+        stage.clients.web.use("scan", stage.config.scan_count)
+        stage.apply_load()
+        stage.phase = "healthy"
+        self._pause(WINDOW_S)
+        seen: list[float] = []
+        end = time.monotonic() + stage.config.healthy_seconds
+        while time.monotonic() < end:
+            self._pause(TICK_S)
+            stage.observe()
+            if (p99 := stage.history.figures.p99_ms) is not None:
+                seen.append(p99)
+        if not seen:
+            raise StackError(
+                f"{stage.clients.probe.name} counts no answers, so nobody knows what is healthy."
+            )
+        stage.steering.healthy_ms = healthy = statistics.median(seen)
+        stage.metrics.healthy.labels(stage.server).set(healthy / 1000)
 
     def _load(self, events: float) -> None:
         self.stage.asked = events

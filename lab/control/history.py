@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
+from bisect import bisect_left, bisect_right
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lab.control.clients import Look
@@ -12,6 +15,7 @@ WINDOW_S = 10.0
 MOST_S = 60.0
 CURVE_S = 300.0
 CURVE_STEP_S = 2.0
+FEWEST_PAIRS = 10
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,43 @@ class History:
             "p99_ms": [p99 if p99 is None else round(p99, 3) for _, p99, _ in self._curve],
             "keys": [keys for _, _, keys in self._curve],
         }
+
+
+class Follows:
+    """Whether p99 follows the keys: pairs of both since the growth began, a pair each time the keys have moved.
+
+    Moments at which the keys stand still tell nothing of the kind, so they do not count, however long they last.
+    """
+
+    def __init__(self, step_keys: float) -> None:
+        self._step = step_keys
+        self._pairs: list[tuple[float, float]] = []
+
+    def begin(self) -> None:
+        """Growth begins: forget what was before."""
+        self._pairs.clear()
+
+    def add(self, keys: float, p99_ms: float | None) -> None:
+        """One moment; it counts if the keys have moved by a step since the last that counted."""
+        if p99_ms is not None and (not self._pairs or abs(keys - self._pairs[-1][0]) >= self._step):
+            self._pairs.append((keys, p99_ms))
+
+    @property
+    def correlation(self) -> float | None:
+        """Spearman's rank correlation; None while there are fewer than ten pairs, or one of the two never changed."""
+        if len(self._pairs) < FEWEST_PAIRS:
+            return None
+        keys, p99 = zip(*self._pairs, strict=True)
+        try:
+            return statistics.correlation(_ranks(keys), _ranks(p99))
+        except statistics.StatisticsError:
+            return None
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """The rank of each value; equal values share the mean of theirs."""
+    order = sorted(values)
+    return [(bisect_left(order, value) + bisect_right(order, value) - 1) / 2 for value in values]
 
 
 def _count(buckets: Buckets) -> float:

@@ -10,17 +10,32 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 
+STRATEGIES = ("scan", "keys", "exact", "index", "index-naive", "hash", "generation", "ttl")
 ACTIONS = (
-    "strategy_scan",
-    "strategy_keys",
-    "strategy_index",
+    *(f"strategy_{name}" for name in STRATEGIES),
+    *(f"strategy_late_{name}" for name in STRATEGIES),
     "restart",
     "growth_start",
     "growth_stop",
+    "edge_held",
+    "over_the_edge",
+    "back_to_the_edge",
     "rate",
     "pause",
     "resume",
+    "stop",
     "story",
+)
+PHASES = (
+    "waiting",
+    "calibrating",
+    "healthy",
+    "growing",
+    "held",
+    "over_the_edge",
+    "cured",
+    "stopped",
+    "leased",
 )
 
 
@@ -47,7 +62,28 @@ class ControlMetrics:
         )
         self.up = self._gauge("lab_store_up", "1 while the store answers.")
         self.events = self._gauge("lab_events_per_second", "Events a second asked for now; 0 while paused.")
-        self.knee = self._gauge("lab_knee_keys", "Keys at which the asked events saturate the store.")
+        self.planned = self._gauge(
+            "lab_events_planned_per_second",
+            "Events a second that the plan has; held at the edge, fewer are asked for.",
+        )
+        self.knee = self._gauge(
+            "lab_knee_keys", "Keys at which the planned events take all the time that the store can have now."
+        )
+        self.phase = Gauge(
+            "lab_phase", "1 for the phase that the scene is in.", ["server", "phase"], registry=registry
+        )
+        self.correlation = self._gauge(
+            "lab_keys_p99_rank_correlation",
+            "Spearman's rank correlation of keys and a bystander's p99 since the growth began.",
+        )
+        self.healthy = self._gauge(
+            "lab_healthy_p99_seconds", "Median of a bystander's ten-second p99 before the growth."
+        )
+        self.capacity = self._gauge(
+            "lab_store_capacity_cores",
+            "Processor cores that the store can have now, all its threads together.",
+        )
+        self.busy = self._gauge("lab_store_busy_cores", "Processor cores that the store uses.")
         self.cost = self._gauge("lab_calibrated_cost_seconds", "The store's time per key scanned.")
         self.keys = self._gauge("lab_keys", "Cached entries.")
         self.in_flight = self._gauge("lab_events_in_flight", "Events accepted and not finished.")
@@ -56,6 +92,7 @@ class ControlMetrics:
         for server in servers:
             for action in ACTIONS:
                 self.actions.labels(server, action)
+            self.show_phase(server, "waiting")
             self.slow_entries.labels(server, "SCAN")
             self.slow_seconds.labels(server, "SCAN")
 
@@ -66,6 +103,11 @@ class ControlMetrics:
         """An entry of a slow log."""
         self.slow_entries.labels(server, command).inc()
         self.slow_seconds.labels(server, command).inc(seconds)
+
+    def show_phase(self, server: str, current: str) -> None:
+        """The phase that the scene is in; all others are 0."""
+        for phase in PHASES:
+            self.phase.labels(server, phase).set(phase == current)
 
     def act(self, server: str, action: str) -> None:
         """Something was done."""

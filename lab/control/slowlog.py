@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 
 from lab.errors import StackError
-from lab.store import Store
+from lab.store import Snapshot, Store
 
 EVERY_S = 2.0
 LENGTH = 512
@@ -61,8 +61,8 @@ class SlowlogReader:
 class StoreWatcher(threading.Thread):
     """Looks at one store every two seconds, on a connection of its own: it may have to wait in line.
 
-    `tell_up(up, lives)` after every look; `tell_entry(command, seconds)` for each new entry of the slow log. The log's
-    settings are left alone while `hands_off()`.
+    `tell_up(up, lives)` after every look; `tell_entry(command, seconds)` for each new entry of the slow log;
+    `tell_counters` gets the store's own counters. The log's settings are left alone while `hands_off()`.
     """
 
     def __init__(
@@ -72,11 +72,14 @@ class StoreWatcher(threading.Thread):
         threshold_us: int,
         tell_up: Callable[[bool, int], None],
         tell_entry: Callable[[str, float], None],
+        tell_counters: Callable[[Snapshot], None],
         hands_off: Callable[[], bool],
     ) -> None:
         super().__init__(name=f"slowlog-{name}", daemon=True)
+        self._store = store
         self._reader = SlowlogReader(store, threshold_us)
         self._tell_up, self._tell_entry, self._hands_off = tell_up, tell_entry, hands_off
+        self._tell_counters = tell_counters
         self._ended = threading.Event()
 
     def run(self) -> None:
@@ -86,6 +89,7 @@ class StoreWatcher(threading.Thread):
                 for _, _, command, micros in self._reader.new_entries(self._hands_off()):
                     self._tell_entry(command, micros / 1e6)
                 self._tell_up(True, self._reader.lives)
+                self._tell_counters(self._store.snapshot())
                 pause = EVERY_S
             except StackError:
                 self._tell_up(False, self._reader.lives)

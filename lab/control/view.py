@@ -7,7 +7,9 @@ from collections.abc import Collection
 from typing import Any
 
 from lab.control.config import Config
-from lab.control.stage import KEPT_SHARE, STRATEGIES, Stage
+from lab.control.metrics import STRATEGIES
+from lab.control.stage import KEPT_SHARE, Stage
+from lab.control.steering import Growth
 
 DASHBOARDS = (
     ("incident", "The incident"),
@@ -23,9 +25,11 @@ def status(stage: Stage) -> str:
     """What goes on, without numbers that change all the time: it is read aloud whenever it changes."""
     story = {
         "waiting": f"Waiting: {stage.trouble or 'starting.'}",
+        "clearing": "Ending what is under way.",
         "queued": "Waiting for its turn to calibrate.",
         "calibrating": "Calibrating: measuring what a scanned key costs here.",
         "emptying": "Calibrated. Emptying the store.",
+        "healthy": "Healthy: few keys, all the load. Measuring p99 before the growth.",
         "leased": "A run of the lab has the scene; nothing is changed from here.",
         "retrying": f"Trying again: {stage.trouble}",
     }
@@ -46,6 +50,10 @@ def _growth(stage: Stage) -> str:
         return "Growth is stopped."
     if stage.look and not stage.look.filling and stage.look.keys >= KEPT_SHARE * keys:
         return f"All {keys:,} keys are there."
+    if not stage.over and stage.steering.growth is Growth.HELD:
+        return "Held: keys as they were at the edge." if stage.shown_phase == "cured" else "Held at the edge."
+    if not stage.over and stage.steering.growth is Growth.SLOWLY and stage.searching:
+        return "Near the edge: keys grow slowly."
     return f"Keys are growing towards {keys:,}."
 
 
@@ -55,7 +63,13 @@ def _events(stage: Stage) -> str:
             f"Events held back: more than {stage.config.backlog_pause:,} were in flight. "
             f"They go on below {stage.config.backlog_resume:,}."
         )
-    return "Events arrive." if stage.asked > 0 else "No events."
+    if stage.planned <= 0:
+        return "No events."
+    if stage.over:
+        return "Over the edge: events pile up."
+    return (
+        "Events arrive as fast as they can be finished." if stage.asked < stage.planned else "Events arrive."
+    )
 
 
 def server(stage: Stage, with_curve: bool = False) -> dict[str, Any]:
@@ -69,14 +83,19 @@ def server(stage: Stage, with_curve: bool = False) -> dict[str, Any]:
         "status": status(stage),
         "up": stage.up,
         "restarting": stage.restarting is not None,
-        "strategy": look.strategy if look else None,
+        "strategy": stage.strategy or (look.strategy if look else None),
         "keys": look.keys if look else None,
         "target_keys": stage.target,
         "growth": stage.growing,
+        "shown_phase": stage.shown_phase,
+        "over": stage.over,
         "p99_ms": figures.p99_ms,
         "p99_beyond": figures.beyond,
         "events_in_flight": look.in_flight if look else None,
         "events_per_second": stage.asked,
+        "events_planned_per_second": stage.planned,
+        "healthy_p99_ms": stage.steering.healthy_ms,
+        "rank_correlation": stage.follows.correlation,
         "events_finished_per_second": figures.finished_per_second,
         "events_paused": stage.paused,
         "knee_keys": None if knee is None else round(knee),
@@ -108,6 +127,8 @@ def links(config: Config, present: Collection[str]) -> dict[str, list[tuple[str,
     ]
     if config.prometheus_url:
         tools.append(("Prometheus", config.prometheus_url))
+    if config.tempo_url:
+        tools.append(("Tempo", f"{config.tempo_url}/status"))
     if tools:
         found["Tools"] = tools
     return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -19,8 +20,9 @@ from werkzeug.exceptions import HTTPException
 from lab.control import view
 from lab.control.config import Config
 from lab.control.director import Director
-from lab.control.metrics import ControlMetrics
-from lab.control.stage import STRATEGIES, Refused
+from lab.control.levers import LEVER_S, PartDone, pull
+from lab.control.metrics import STRATEGIES, ControlMetrics
+from lab.control.stage import Refused
 from lab.errors import StackError
 
 BODY_MAX = 4096
@@ -116,22 +118,32 @@ def _add_acting(app: Flask, directors: dict[str, Director]) -> None:
             raise _Missing(f"no server {name[:40]!r} here; there are: {there}")
         return director
 
-    def done(director: Director, said: str) -> Response:
-        return _json({"said": said, "server": view.server(director.stage)})
+    def done(director: Director, pulled: tuple[str, list[PartDone]]) -> Response:
+        said, parts = pulled
+        return _json({"said": said, "parts": _rows(parts), "server": view.server(director.stage)})
+
+    def yes_or_no(body: dict[str, Any], field: str) -> bool:
+        value = body.get(field, False)
+        if type(value) is not bool:
+            raise BadRequest(f"{field} must be true or false")
+        return value
 
     @app.post("/api/servers/<name>/strategy")
     def strategy(name: str) -> Response:
-        director, body = found(name), _body("strategy")
+        director, body = found(name), _body("strategy", optional=("late",))
         if body["strategy"] not in STRATEGIES:
             raise BadRequest(f"strategy must be one of {', '.join(STRATEGIES)}")
-        return done(director, director.stage.switch(body["strategy"]))
+        return done(director, director.stage.switch(body["strategy"], yes_or_no(body, "late")))
 
     @app.post("/api/servers/<name>/growth")
     def growth(name: str) -> Response:
         director, body = found(name), _body("on")
-        if type(body["on"]) is not bool:
-            raise BadRequest("on must be true or false")
-        return done(director, director.stage.grow(body["on"]))
+        return done(director, director.stage.grow(yes_or_no(body, "on")))
+
+    @app.post("/api/servers/<name>/over")
+    def over(name: str) -> Response:
+        director, body = found(name), _body("on")
+        return done(director, director.stage.go_over(yes_or_no(body, "on")))
 
     @app.post("/api/servers/<name>/rate")
     def rate(name: str) -> Response:
@@ -155,9 +167,23 @@ def _add_acting(app: Flask, directors: dict[str, Director]) -> None:
     @app.post("/api/stop")
     def stop() -> Response:
         _body()
-        for director in _present(directors):
-            director.halt()
-        return _json({"said": "Everything stops: no events, no growth."})
+        parts = {director.stage.server: director.halt for director in _present(directors)}
+        parts_of: dict[str, list[PartDone]] = {}
+
+        def halt(name: str) -> Callable[[], None]:
+            return lambda: parts_of.__setitem__(name, parts[name]())
+
+        every = pull({name: halt(name) for name in parts}, LEVER_S + 0.5)
+        rows = [
+            PartDone(f"{name} {one.part}", one.done, one.said)
+            for name in parts
+            for one in parts_of.get(name, ())
+        ]
+        rows += [one for one in every if one.part not in parts_of]
+        missing = [f"{one.part}: {one.said}" for one in rows if not one.done]
+        return _json(
+            {"said": " ".join(["Everything stops: no events, no growth.", *missing]), "parts": _rows(rows)}
+        )
 
     @app.post("/api/pause")
     def pause() -> Response:
@@ -202,14 +228,18 @@ class _Missing(HTTPException):
     code = 404
 
 
-def _body(*fields: str) -> dict[str, Any]:
-    """The request's JSON object with exactly these fields."""
+def _rows(parts: list[PartDone]) -> list[dict[str, Any]]:
+    return [one.as_dict() for one in parts]
+
+
+def _body(*fields: str, optional: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The request's JSON object with exactly these fields, and perhaps the optional ones."""
     if request.mimetype != "application/json":
         raise _Unsupported("the body must be application/json")
     body = request.get_json(silent=True)
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object")
-    if set(body) != set(fields):
+    if set(body) - set(optional) != set(fields):
         raise BadRequest(f"the body must have exactly the fields: {', '.join(fields) or '(none)'}")
     return body
 

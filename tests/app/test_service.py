@@ -13,7 +13,7 @@ import pytest
 from app.invalidator import RETRIES_AT_ONCE, RETRY_CAP_SECONDS
 from app.settings import STRATEGY_NAMES
 from app.state import State
-from tests.app.servicekit import Service, StoreServer, eventually, free_port
+from tests.app.servicekit import Service, StoreServer, eventually, free_port, http
 
 NewService = Callable[..., Service]
 RETRIED = 'cache_invalidation_events_total{outcome="retried",strategy="scan"}'
@@ -261,3 +261,125 @@ def test_bad_settings_are_one_line_and_exit_2(new_service: NewService, tmp_path:
         service = new_service(down, **{name: value})
         assert service.launch(role).wait(20) == 2
         assert len(service.log(role).splitlines()) == 1, service.log(role)
+
+
+# -- deploys, late switches, and a way of its own for what people need while reads wait
+
+
+SLOW_PAGES = 10
+"""COUNT of a SCAN so small that a search takes seconds."""
+
+
+def searching(service: Service, store: StoreServer, events: int) -> None:
+    """Have so many events search a keyspace page by page, and be under way."""
+    client = store.client()
+    client.mset({f"other:{number}": "x" for number in range(60_000)})
+    service.put("/settings/invalidation", {"strategy": "scan", "scan_count": SLOW_PAGES})
+    eventually(partial(service.shows, 'cache_invalidation_strategy{strategy="scan"}', 1))
+    for user in range(1, events + 1):
+        assert service.event(user).status == 202
+    eventually(lambda: service.metric("cache_invalidation_events_in_flight") == events)
+
+
+def scans_done(store: StoreServer) -> int:
+    """SCAN calls that the store has carried out."""
+    return int(store.client().info("commandstats").get("cmdstat_scan", {}).get("calls", 0))
+
+
+def test_a_deploy_ends_the_searches_under_way(new_service: NewService, own_store: StoreServer) -> None:
+    """Every event is done under the new strategy, and no search goes on in the store."""
+    service = new_service(own_store).start("web", "invalidator")
+    searching(service, own_store, 20)
+    assert service.put("/settings/invalidation", {"strategy": "index"}).status == 200
+    done = 'cache_invalidation_events_total{outcome="done",strategy="index"}'
+    eventually(partial(service.shows, done, 20))
+    before = scans_done(own_store)
+    time.sleep(1)
+    assert scans_done(own_store) == before and pending(service) == 0
+
+
+def test_a_late_switch_leaves_the_searches_alone(new_service: NewService, own_store: StoreServer) -> None:
+    """What is under way is finished under the old strategy, while later events come under the new one."""
+    service = new_service(own_store).start("web", "invalidator")
+    searching(service, own_store, 5)
+    answer = service.put("/settings/invalidation", {"strategy": "index", "under_way": "finish"})
+    assert answer.json["strategy"] == "index"
+    eventually(partial(service.shows, 'cache_invalidation_strategy{strategy="index"}', 1))
+    assert service.event(99).status == 202
+    eventually(partial(service.shows, 'cache_invalidation_events_total{outcome="done",strategy="index"}', 1))
+    assert pending(service) == 5 and scans_done(own_store) > 0
+    service.put("/settings/invalidation", {"strategy": "index"})  # a deploy after all
+    eventually(partial(service.shows, 'cache_invalidation_events_total{outcome="done",strategy="index"}', 6))
+
+
+def test_searches_at_once_are_bounded(new_service: NewService, own_store: StoreServer) -> None:
+    """With a bound no more SCAN calls wait at the store than it allows, whatever the number of events."""
+    service = new_service(own_store, APP_SEARCHES_AT_ONCE="4").start("web", "invalidator")
+    searching(service, own_store, 30)
+    own_store.pause(True)
+    try:
+        time.sleep(0.5)
+        waiting = connections_with_unread_input(own_store)
+    finally:
+        own_store.pause(False)
+    assert 0 < waiting <= 4
+
+
+def connections_with_unread_input(store: StoreServer) -> int:
+    """Connections of the paused store on which bytes wait that it has not read."""
+    found = 0
+    for row in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, local, _, state, queues, *_ = row.split()
+        mine = int(local.rpartition(":")[2], 16) == store.port and state == "01"
+        found += mine and int(queues.partition(":")[2], 16) > 0
+    return found
+
+
+def test_settings_answer_while_every_read_waits(new_service: NewService, own_store: StoreServer) -> None:
+    """All threads of the storefront wait for a store that stands still; settings, health and metrics answer at once."""
+    port = free_port()
+    service = new_service(own_store, APP_OPERATIONS_PORT=str(port), APP_STORE_TIMEOUT_SECONDS="30").start(
+        "web", "invalidator"
+    )
+    base = f"http://127.0.0.1:{port}"
+    assert cache_status(service, 1) == "shop; fwd=miss"
+    own_store.pause(True)
+    readers = [socket.create_connection(("127.0.0.1", service.port)) for _ in range(200)]
+    try:
+        for reader in readers:
+            reader.sendall(b"GET /users/1/fragments/page-0 HTTP/1.1\r\nHost: x\r\n\r\n")
+        time.sleep(1)
+        with pytest.raises(OSError):  # red without a listener of its own: this one waits behind the reads
+            socket_answer(service.port, "/settings/invalidation", 1.0)
+        began = time.monotonic()
+        assert http("PUT", base + "/settings/invalidation", {"strategy": "index"}).json["strategy"] == "index"
+        assert http("GET", base + "/settings/warming").status == 200
+        assert http("GET", base + "/healthz").status == 200
+        assert b"cache_requests" in http("GET", base + "/metrics").body
+        assert time.monotonic() - began < 2
+        assert http("GET", base + "/users/1/fragments/page-0").status == 404
+    finally:
+        own_store.pause(False)
+        for reader in readers:
+            reader.close()
+
+
+def socket_answer(port: int, path: str, seconds: float) -> bytes:
+    """The first bytes that a GET is answered with. Raises OSError where there are none in time."""
+    with socket.create_connection(("127.0.0.1", port), seconds) as connection:
+        connection.settimeout(seconds)
+        connection.sendall(f"GET {path} HTTP/1.0\r\nHost: x\r\n\r\n".encode())
+        return connection.recv(100)
+
+
+def test_taken_operations_port_is_said(new_service: NewService, store: StoreServer) -> None:
+    """A taken port is one line that names it, and the web process does not start without its settings."""
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+        service = new_service(store, APP_OPERATIONS_PORT=str(port))
+        process = service.launch("web")
+        try:
+            eventually(lambda: f"cannot listen on 127.0.0.1:{port}" in service.log("web"))
+            assert process.wait(15) != 0
+        finally:
+            process.kill()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lab.control import view
-from lab.control.director import Director
+from lab.control.director import Company, Director
 from lab.control.metrics import ControlMetrics
 from tests.app.servicekit import StoreServer, eventually
 from tests.control.standins import StandIns
@@ -33,6 +33,8 @@ class Scanner(threading.Thread):
                 for _ in range(3):
                     self._client.execute_command("SCAN", 0, "MATCH", "x:*", "COUNT", 10 * KEYS)
                 self._standins.finished += 1
+                for bound in self._standins.probe:  # every answer within a millisecond
+                    self._standins.probe[bound] += 1
                 self._standins.in_flight = 0.0
                 self.over.wait(1 / rate)
 
@@ -55,15 +57,18 @@ def new_director(standins: StandIns) -> Iterator[Callable[..., Director]]:
     """Makes a director with a short story, and starts it."""
     made: list[Director] = []
 
-    def make(url: str, turn: Any = None, **settings: Any) -> Director:
+    def make(url: str, company: Company | None = None, **settings: Any) -> Director:
         short = {
             "story": "on",
             "keys": 4000,
             "knee_keys": KEYS,
             "calibration_seconds": 1,
+            "healthy_seconds": 1,
         }
         config = standins.config(url, **{**short, **settings})
-        director = Director(config.servers[0], config, ControlMetrics(["one"]), turn or threading.Lock())
+        company = company or Company()
+        director = Director(config.servers[0], config, ControlMetrics(["one"]), company)
+        company.add([director])
         made.append(director)
         director.start()
         return director
@@ -94,13 +99,13 @@ def test_story_waits_for_its_turn(
     new_director: Callable[..., Director], filled: StoreServer, standins: StandIns
 ) -> None:
     """While another server calibrates nothing is changed here; then the story begins."""
-    turn = threading.Lock()
-    turn.acquire()
-    stage = new_director(filled.url, turn=turn).stage
+    company = Company()
+    company.turn.acquire()
+    stage = new_director(filled.url, company=company).stage
     eventually(lambda: stage.phase == "queued")
     time.sleep(0.3)
-    assert standins.told == [] and "turn" in view.status(stage)
-    turn.release()
+    assert standins.load["events_per_second"] == 0 and "turn" in view.status(stage)
+    company.turn.release()
     eventually(lambda: stage.phase == "calibrating")
 
 

@@ -1,14 +1,16 @@
 """Figures from looks: the parsing, p99 over a window, rates, the curve; the arithmetic of the knee."""
 
 import math
+import random
 from dataclasses import replace
 
 import pytest
+import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.control.clients import Look, probe_buckets, samples
-from lab.control.history import CURVE_S, CURVE_STEP_S, History
+from lab.control.history import CURVE_S, CURVE_STEP_S, Follows, History
 from lab.knee import PATTERNS_PER_EVENT, cost_per_key, saturating_events, saturating_keys
 from lab.store import true_cpu
 
@@ -126,3 +128,47 @@ def test_cpu_seconds_are_read_as_meant(printed: str, seconds: float) -> None:
     assert true_cpu({}, f"# CPU\r\nused_cpu_user:{printed}\r\n")["used_cpu_user"] == pytest.approx(
         seconds, abs=1e-9
     )
+
+
+def test_correlation_of_ranks() -> None:
+    """1 for whatever rises together, however steeply; -1 for what falls; None where there is too little to say."""
+    follows = Follows(step_keys=10)
+    for number in range(9):
+        follows.add(10.0 * number, 2.0**number)
+    assert follows.correlation is None
+    follows.add(90.0, 1e9)
+    assert follows.correlation == pytest.approx(1.0)
+    follows.begin()
+    for number in range(12):
+        follows.add(10.0 * number, 100.0 - number)
+    assert follows.correlation == pytest.approx(-1.0)
+
+
+def test_correlation_agrees_with_scipy() -> None:
+    """Ties included."""
+    noise = random.Random(4)
+    pairs = [(float(10 * number), float(noise.randint(1, 8) + number // 4)) for number in range(40)]
+    follows = Follows(step_keys=10)
+    for keys, p99 in pairs:
+        follows.add(keys, p99)
+    assert follows.correlation == pytest.approx(scipy.stats.spearmanr(*zip(*pairs, strict=True)).statistic)
+
+
+def test_standing_keys_do_not_dilute_the_correlation() -> None:
+    """An hour at the edge, with p99 wandering, leaves what the growth has shown."""
+    noise = random.Random(5)
+    follows = Follows(step_keys=5000)
+    for keys in range(0, 150_000, 1000):
+        follows.add(float(keys), keys / 1000 + 1)
+    grown = follows.correlation
+    for _ in range(3600):
+        follows.add(150_000 - noise.uniform(0, 3000), noise.uniform(50, 400))
+    assert follows.correlation == grown == pytest.approx(1.0)
+
+
+def test_p99_that_never_changes_has_no_correlation() -> None:
+    """Nothing to rank: no figure rather than a wrong one."""
+    follows = Follows(step_keys=1)
+    for number in range(20):
+        follows.add(float(number), 3.0)
+    assert follows.correlation is None

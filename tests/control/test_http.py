@@ -1,6 +1,5 @@
 """The HTTP interface, over directors on stand-ins and a real store."""
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,9 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from app.settings import STRATEGY_NAMES
 from lab.control.config import ServerAddresses
-from lab.control.director import Director
-from lab.control.metrics import ControlMetrics
-from lab.control.stage import STRATEGIES
+from lab.control.director import Company, Director
+from lab.control.metrics import STRATEGIES, ControlMetrics
 from lab.control.web import create_app
 from tests.app.servicekit import StoreServer, eventually
 from tests.control.standins import StandIns
@@ -25,8 +23,9 @@ class Page:
         self.config = standins.config(store_url, **settings)
         names = [server.name for server in self.config.servers]
         metrics = ControlMetrics(names)
-        turn = threading.Lock()
-        self.directors = {s.name: Director(s, self.config, metrics, turn) for s in self.config.servers}
+        company = Company()
+        self.directors = {s.name: Director(s, self.config, metrics, company) for s in self.config.servers}
+        company.add(self.directors.values())
         for director in self.directors.values():
             director.start()
         self.client: FlaskClient = create_app(self.directors, self.config, metrics).test_client()
@@ -88,7 +87,8 @@ def is_problem(answer: Any, status: int) -> bool:
 def test_actions(page: Page, standins: StandIns) -> None:
     """Each action takes effect, says what was done, answers with the new state, and is counted."""
     told = page.post("/api/servers/one/strategy", {"strategy": "index"}).get_json()
-    assert told["said"] == "Strategy is now index." and told["server"]["strategy"] == "index"
+    assert told["said"].startswith("Strategy is now index;") and told["server"]["strategy"] == "index"
+    assert told["parts"] == [{"part": "storefront", "done": True, "said": "Done."}]
     assert page.post("/api/servers/one/growth", {"on": True}).get_json()["server"]["growth"]
     assert page.post("/api/servers/one/growth", {"on": False}).get_json()["server"]["growth"] is False
     assert (
@@ -166,11 +166,39 @@ def test_form_of_another_site_changes_nothing(page: Page, standins: StandIns) ->
     assert len(standins.told) == before
 
 
-def test_scene_out_of_order_is_a_bad_gateway(page: Page, standins: StandIns) -> None:
-    """When a process of the scene does not do what it is told, the answer is a 502 problem that names it."""
+def test_a_part_out_of_order_is_named(page: Page, standins: StandIns) -> None:
+    """When a process of the scene does not do what it is told the answer names it, and the lever is no failure."""
+    page.until(lambda server: server["keys"] is not None)
     standins.broken.add("locust")
     answer = page.post("/api/servers/one/rate", {"events_per_second": 3})
-    assert is_problem(answer, 502) and "Locust" in answer.get_json()["detail"]
+    (part,) = answer.get_json()["parts"]
+    assert answer.status_code == 200 and not part["done"] and "Locust" in answer.get_json()["said"]
+    answer = page.post("/api/stop", {})
+    done = {part["part"]: part["done"] for part in answer.get_json()["parts"]}
+    assert answer.status_code == 200 and done == {"one load": False, "one warmer": True}
+    standins.broken.clear()
+    eventually(lambda: standins.load["events_per_second"] == 0)
+
+
+@pytest.mark.parametrize(
+    ("action", "body"),
+    [("over", {"on": "yes"}), ("over", {}), ("strategy", {"strategy": "scan", "late": 1})],
+)
+def test_bad_bodies_of_newer_levers(page: Page, standins: StandIns, action: str, body: Any) -> None:
+    """Refused as a problem, and nothing is told to anybody."""
+    before = len(standins.told)
+    assert is_problem(page.post(f"/api/servers/one/{action}", body), 400)
+    assert len(standins.told) == before
+
+
+def test_over_the_edge_over_http(page: Page) -> None:
+    """Refused while no event is asked for; then it says what will happen, and the state has it."""
+    assert is_problem(page.post("/api/servers/one/over", {"on": True}), 409)
+    page.post("/api/servers/one/rate", {"events_per_second": 3})
+    told = page.post("/api/servers/one/over", {"on": True}).get_json()
+    assert "pile up" in told["said"] and told["server"]["shown_phase"] == "over_the_edge"
+    told = page.post("/api/servers/one/over", {"on": False}).get_json()
+    assert told["server"]["over"] is False and told["server"]["shown_phase"] == "held"
 
 
 def test_state_has_everything(page: Page, standins: StandIns) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from lab.control.slowlog import SlowlogReader, StoreWatcher
 from lab.errors import StackError
-from lab.store import Store
+from lab.store import Snapshot, Store
 from tests.app.servicekit import StoreServer, eventually
 
 Entry = tuple[str, float, str, int]
@@ -116,9 +116,16 @@ def test_real_server_restarted(debuggable: Callable[[], StoreServer]) -> None:
     server = debuggable().start()
     counted: list[tuple[str, float]] = []
     ups: list[tuple[bool, int]] = []
+    counters: list[Snapshot] = []
     store = Store(server.url, 5.0)
     watcher = StoreWatcher(
-        "one", store, 10_000, lambda *up: ups.append(up), lambda *entry: counted.append(entry), lambda: False
+        "one",
+        store,
+        10_000,
+        lambda *up: ups.append(up),
+        lambda *entry: counted.append(entry),
+        counters.append,
+        lambda: False,
     )
     try:
         watcher.start()
@@ -126,6 +133,7 @@ def test_real_server_restarted(debuggable: Callable[[], StoreServer]) -> None:
         slow(server)
         eventually(lambda: len(counted) == 1)
         assert counted[0][0] == "DEBUG" and 0.02 < counted[0][1] < 5
+        assert counters and counters[-1].main_thread_s is not None
         Store(server.url).shutdown()
         eventually(lambda: (False, 1) in ups)
         time.sleep(0.1)

@@ -1,12 +1,14 @@
 """What people and the bounds do to a server's scene, against stand-ins."""
 
 import math
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from lab.control import view
+from lab.control.metrics import PHASES
 from lab.control.stage import Refused, Stage
 from lab.control.tuning import Tuning
 from lab.errors import StackError
@@ -50,6 +52,7 @@ def test_stopped_growth_keeps_what_is_there(new_stage: NewStage, standins: Stand
     stage = new_stage(keys=1000)
     stage.grow(True)
     standins.warming["keys"] = 420
+    stage.keep_within_bounds()
     stage.grow(False)
     assert standins.fills()[-1]["target_keys"] == 420
     assert gauge(stage, "lab_growth") == 0 and counted(stage, "growth_stop") == 1
@@ -86,20 +89,37 @@ def test_rate_and_knee(new_stage: NewStage, standins: StandIns) -> None:
     stage = new_stage(keys=200_000)
     with pytest.raises(Refused, match="no calibrated rate"):
         stage.rate(None)
-    stage.tuning = Tuning(base_share=0.0, cost_s=1e-6, events_per_second=20 / 9)
+    stage.tuned(Tuning(base_share=0.0, cost_s=1e-6, events_per_second=20 / 9, keys=150_000))
     stage.rate(None)
     assert math.isclose(standins.load["events_per_second"], 2.22)
     knee = gauge(stage, "lab_knee_keys")
     stage.rate(4.44)
     assert knee is not None and gauge(stage, "lab_knee_keys") == pytest.approx(knee / 2)
     assert gauge(stage, "lab_events_per_second") == 4.44 and counted(stage, "rate") == 2
+    assert gauge(stage, "lab_events_planned_per_second") == 4.44
     assert standins.load["users_population"] == 10_000
 
 
-def test_backlog_is_bounded(new_stage: NewStage, standins: StandIns) -> None:
+def test_more_is_in_flight_than_meant(new_stage: NewStage, standins: StandIns) -> None:
+    """Beyond the aim fewer events are sent than planned, and all of them again when the backlog is gone."""
+    stage = new_stage(backlog_pause=1000, backlog_resume=10)
+    stage.rate(30)
+    standins.in_flight = 60
+    stage.keep_within_bounds()
+    time.sleep(0.1)  # a rate of finished events needs two looks
+    stage.keep_within_bounds()
+    assert standins.load["events_per_second"] == 0 and stage.planned == 30
+    assert view.server(stage)["events_planned_per_second"] == 30
+    standins.in_flight = 0
+    stage.keep_within_bounds()
+    assert standins.load["events_per_second"] == 30
+
+
+def test_backlog_is_bounded_over_the_edge(new_stage: NewStage, standins: StandIns) -> None:
     """Too many events in flight: none are sent, and it is said, until they are nearly done."""
     stage = new_stage(backlog_pause=100, backlog_resume=10)
     stage.rate(30)
+    stage.go_over(True)
     rates = []
     for in_flight in (50, 100, 101, 60, 10, 9):
         standins.in_flight = in_flight
@@ -127,10 +147,89 @@ def test_rate_changed_while_held_back_comes_later(new_stage: NewStage, standins:
     standins.in_flight = 101
     stage.keep_within_bounds()
     stage.rate(5)
+    stage.keep_within_bounds()
     assert standins.load["events_per_second"] == 0
     standins.in_flight = 0
     stage.keep_within_bounds()
     assert standins.load["events_per_second"] == 5
+
+
+def test_over_the_edge_and_back(new_stage: NewStage, standins: StandIns) -> None:
+    """Over the edge everything that was planned is sent and all keys come; back, the keys stay as they are."""
+    stage = new_stage(keys=1000)
+    with pytest.raises(Refused, match="No events"):
+        stage.go_over(True)
+    stage.rate(30)
+    standins.warming["keys"] = 600
+    stage.keep_within_bounds()
+    said, parts = stage.go_over(True)
+    assert "1,000" in said and "600 at the most" in said and all(part.done for part in parts)
+    assert stage.shown_phase == "over_the_edge" and standins.fills()[-1]["target_keys"] == 1000
+    standins.in_flight = 300
+    stage.keep_within_bounds()
+    assert standins.load["events_per_second"] == 30
+    stage.go_over(False)
+    assert standins.fills()[-1]["target_keys"] == 600 and stage.shown_phase == "held"
+    assert (counted(stage, "over_the_edge"), counted(stage, "back_to_the_edge")) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("planned", "strategy", "growing", "shown"),
+    [
+        (0.0, "scan", False, "stopped"),
+        (5.0, "scan", True, "growing"),
+        (5.0, "scan", False, "held"),
+        (5.0, "index", True, "cured"),
+    ],
+)
+def test_phase_on_the_dashboards(
+    new_stage: NewStage, planned: float, strategy: str, growing: bool, shown: str
+) -> None:
+    """The phase follows from what is wanted, and exactly one is told."""
+    stage = new_stage()
+    stage.planned, stage.growing = planned, growing
+    stage.want(strategy)
+    sample = stage.metrics.registry.get_sample_value
+    told = {name: sample("lab_phase", {"server": "one", "phase": name}) for name in PHASES}
+    assert stage.shown_phase == shown and [name for name, value in told.items() if value] == [shown]
+
+
+def test_a_lever_that_finds_no_answer_is_pulled_again(
+    new_stage: NewStage, standins: StandIns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part that is out of order does not make the lever fail; it is told again once it works."""
+    stage = new_stage()
+    stage.keep_within_bounds()
+    standins.broken |= {"web", "locust"}
+    said, parts = stage.switch("index")
+    assert [part.done for part in parts] == [False] and "asked again" in said
+    said, parts = stage.rate(12)
+    assert [part.done for part in parts] == [False]
+    stage.keep_within_bounds()
+    assert stage.trouble
+    standins.broken.clear()
+    monkeypatch.setattr("lab.control.stage.REASSERT_S", 0.0)
+    stage.keep_within_bounds()
+    assert standins.invalidation["strategy"] == "index" and standins.load["events_per_second"] == 12
+
+
+def test_what_hangs_does_not_hold_up_a_lever(new_stage: NewStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restart: the warmer is told at once, though the store lets SHUTDOWN wait in line."""
+    stage = new_stage(keys=1000)
+    monkeypatch.setattr("lab.control.levers.LEVER_S", 0.3)
+    monkeypatch.setattr(stage.clients.store, "shutdown", lambda: time.sleep(3))
+    began = time.monotonic()
+    _, parts = stage.restart()
+    assert time.monotonic() - began < 2.5
+    assert {part.part: part.done for part in parts} == {"warmer": True, "store": False}
+
+
+def test_switch_without_a_restart(new_stage: NewStage, standins: StandIns) -> None:
+    """The storefront is told to finish what is under way, and the mark on the dashboards is another."""
+    stage = new_stage()
+    stage.switch("index", late=True)
+    assert standins.invalidation["under_way"] == "finish"
+    assert (counted(stage, "strategy_late_index"), counted(stage, "strategy_index")) == (1, 0)
 
 
 def test_restarted_locust_is_told_again(

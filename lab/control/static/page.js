@@ -77,7 +77,7 @@ class Card {
       button.id = id(strategy);
       button.textContent = strategy;
       button.title = EXPLAIN[strategy] || "";
-      this.does(button, () => send(this.path("strategy"), { strategy }));
+      this.does(button, () => send(this.path("strategy"), { strategy, late: at(".late input").checked }));
       at(".choices").append(button);
       return [strategy, button];
     });
@@ -85,6 +85,12 @@ class Card {
     at(".growth-label").id = id("growth-label");
     at(".growth").setAttribute("aria-describedby", id("growth-label"));
     at(".restart").id = id("restart");
+    at(".late input").id = id("late");
+    at(".over").id = id("over");
+    at(".over-label").id = id("over-label");
+    at(".over").setAttribute("aria-describedby", id("over-label"));
+    at(".over").title = "All planned events are sent and keys grow on, whatever piles up: p99 climbs to seconds.";
+    this.does(at(".over"), () => send(this.path("over"), { on: !this.server.over }));
     at(".calibrated").id = id("calibrated");
     this.rate = at("input");
     this.rate.id = id("rate");
@@ -134,18 +140,20 @@ class Card {
     put(at(".p99-unit"), unit);
     put(at(".keys"), server.keys === null ? "–" : whole.format(server.keys));
     put(at(".in-flight"), server.events_in_flight === null ? "–" : whole.format(server.events_in_flight));
-    put(at(".asked"), server.events_paused ? "0" : digits(server.events_per_second));
+    const fewer = server.events_per_second < server.events_planned_per_second;
+    put(at(".asked"), digits(server.events_per_second) + (fewer ? ` of ${digits(server.events_planned_per_second)}` : ""));
     const done = server.events_finished_per_second;
     put(at(".finished"), done === null ? "–" : digits(done));
-    put(at(".knee-text"), server.knee_keys === null ? "" : `Dashed: scan saturates at ${whole.format(Math.round(server.knee_keys / 1000) * 1000)} keys`);
+    put(at(".knee-text"), server.knee_keys === null ? "" : `Dashed: the store saturates at ${whole.format(Math.round(server.knee_keys / 1000) * 1000)} keys`);
     put(at(".growth"), server.growth ? "Stop growth" : "Start growth");
+    put(at(".over"), server.over ? "Back to the edge" : "Over the edge");
     for (const [strategy, button] of this.choices) {
       button.setAttribute("aria-pressed", String(strategy === server.strategy));
       button.setAttribute("aria-disabled", String(!server.free));
     }
     for (const button of this.root.querySelectorAll(".row button")) button.setAttribute("aria-disabled", String(!server.free));
     if (server.calibrated_events_per_second === null) at(".calibrated").setAttribute("aria-disabled", "true");
-    this.rate.placeholder = server.events_per_second ? String(server.events_per_second) : "0";
+    this.rate.placeholder = server.events_planned_per_second ? String(server.events_planned_per_second) : "0";
     this.draw();
   }
 

@@ -1,0 +1,123 @@
+"""Steering: keys grow until the incident is plain, and then it stays so, on any machine.
+
+Past the knee a backlog grows without end. Before it a store whose searches let others in between (Dragonfly's) is not
+ill enough to be seen. So the scene is held where it is plain and bounded, by three loops, each slower than the one
+before it:
+
+1. Every second the *event rate* is such that the backlog nears the aim: what was finished lately, and a fifth of what
+   the backlog lacks; never more than planned. Below the knee the backlog is smaller, and the rate is the plan's.
+2. Every ten seconds the *aim* is moved: up while p99 is not plainly above the healthy one, down while it is far above.
+3. The *keys* stop growing where not all planned events can be sent, or where the store is near its limit and p99
+   plainly above. Near the limit they grow slowly.
+
+Nothing here knows a clock or a server: every method is told what was seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+PLAIN = 15.0
+"""p99 that is so many times the healthy one is plain to see. The promise is ten."""
+FADING = 12.0
+FAR = 40.0
+EDGE_SHARE = 0.92
+"""Demand over capacity at which the store counts as being at its limit."""
+TRIMMED = 0.9
+"""So does one to which less than this share of the planned events is sent ..."""
+TRIMMED_S = 5.0
+"""... for so long: a shorter hiccup is the machine's."""
+NEAR_S = 8.0
+"""For the share to be that large before it counts: a neighbour may have taken the machine for a moment."""
+FAR_SHARE = 0.7
+"""Demand over capacity at which held keys are let go again, however p99 looks: the machine has become quieter."""
+LEAST_AIM = 4.0
+SETTLE_S = 5.0
+AIM_EVERY_S = 10.0
+FADED_S = 20.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was seen at the moment `at` (s). `share` is the demand of the planned events over the store's capacity."""
+
+    at: float
+    in_flight: float
+    finished_per_second: float | None
+    p99_ms: float | None
+    share: float | None
+
+
+class Growth(Enum):
+    """How keys are to grow."""
+
+    ON = "on"
+    SLOWLY = "slowly"
+    HELD = "held"
+
+
+class Steering:
+    """The loops of one server. `healthy_ms` is the p99 before the growth; `most_backlog` bounds the aim."""
+
+    def __init__(self, most_backlog: float) -> None:
+        self._most = max(LEAST_AIM, most_backlog)
+        self.healthy_ms: float | None = None
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget where the edge was: keys grow from here on."""
+        self.aim = LEAST_AIM
+        self.growth = Growth.ON
+        self._since: dict[str, float] = {}
+        self._aimed_at = float("-inf")
+
+    def events(self, planned: float, seen: Seen) -> float:
+        """The event rate to ask for now: `planned`, or less while the backlog is larger than the aim."""
+        if seen.in_flight <= self.aim / 2 or seen.finished_per_second is None:
+            return planned
+        wanted = seen.finished_per_second + (self.aim - seen.in_flight) / SETTLE_S
+        return min(planned, max(0.0, wanted))
+
+    def look(self, planned: float, asked: float, seen: Seen) -> Growth:
+        """Once a second, while searches are made: move the aim, and say how keys are to grow."""
+        at, share = seen.at, seen.share
+        trimmed = self._lasts("trimmed", asked < TRIMMED * planned, at, TRIMMED_S)
+        near = self._lasts("near", share is not None and share >= EDGE_SHARE, at, NEAR_S)
+        far = self._lasts("far", share is not None and share < FAR_SHARE and not trimmed, at, FADED_S)
+        if not seen.p99_ms or not self.healthy_ms:
+            return self.growth
+        times = seen.p99_ms / self.healthy_ms
+        self._move_aim(times, trimmed, at)
+        if self.growth is not Growth.HELD:
+            if trimmed or (times >= PLAIN and (near or self.growth is Growth.SLOWLY)):
+                self.growth = Growth.HELD  # trimmed: more backlog makes it plain, more keys need not
+            elif near:
+                self.growth = Growth.SLOWLY
+        elif far:
+            self.growth = Growth.ON
+        else:
+            plain = times >= FADING or (
+                trimmed and self.aim < self._most
+            )  # or about to be: the aim is on its way up
+            if self._lasts("faded", not plain, at, FADED_S):
+                self.growth = Growth.SLOWLY
+        return self.growth
+
+    def _lasts(self, what: str, so: bool, at: float, seconds: float) -> bool:
+        """Whether it has been so for as many seconds."""
+        if not so:
+            self._since.pop(what, None)
+            return False
+        return at - self._since.setdefault(what, at) >= seconds
+
+    def _move_aim(self, times: float, trimmed: bool, at: float) -> None:
+        if at - self._aimed_at < AIM_EVERY_S:
+            return
+        if times < PLAIN and trimmed:
+            self.aim = min(self._most, self.aim * 1.5)
+        elif times > FAR:
+            self.aim = max(LEAST_AIM, self.aim / 1.25)
+        else:
+            return
+        self._aimed_at = at
