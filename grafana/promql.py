@@ -68,6 +68,15 @@ def in_force(selector: str = HERE) -> str:
     return f'max by (server, strategy) (cache_invalidation_strategy{{job="invalidator", {selector}}}) == 1'
 
 
+def by_phase(expression: str, phases: str) -> str:
+    """``expression``, which has the label server only, with the phase as a second label, one of ``phases`` (regex).
+
+    At other times there is nothing: the calibration fills and empties the store, and an idle one proves nothing.
+    """
+    there = f'max by (server, phase) (lab_phase{{phase=~"{phases}", {HERE}}}) == 1'
+    return f"({expression}) * on (server) group_right () ({there})"
+
+
 def while_strategy(expression: str, strategy: str) -> str:
     """``expression``, which has the label server only, at the times at which ``strategy`` was in force."""
     chosen = in_force(f'strategy="{strategy}", {HERE}')

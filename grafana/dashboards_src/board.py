@@ -1,8 +1,11 @@
-"""What every dashboard of the lab has: address, range, links to the others, the server, and the actions taken."""
+"""What every dashboard of the lab has: address, range, links to the others, the server, the actions taken, and the
+question of the chapter that it belongs to.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from grafana_foundation_sdk.builders import dashboard as builders
@@ -16,6 +19,7 @@ from grafana_foundation_sdk.models.dashboard import (
 )
 
 from grafana.panels import PROMETHEUS
+from grafana.plots import words
 
 TITLES = {
     "incident": "1 The incident",
@@ -27,7 +31,28 @@ TITLES = {
 }
 """Address (/d/...) and title of every dashboard, in the order in which an investigation takes them."""
 
+CONTROL_PAGE = "http://127.0.0.1:8080"
+
 ALL_SERVERS = "label_values(probe_latency_seconds_count, server)"
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A chapter of the guide. Grafana does not serve the guide, so a text can only name its file."""
+
+    number: int
+    title: str
+    page: str
+
+    def __str__(self) -> str:
+        return f"chapter {self.number}, *{self.title}* (`workshop/{self.page}`)"
+
+
+READING = Chapter(0, "Reading a p99", "reading-p99.md")
+KEY_GROWTH = Chapter(1, "Everything gets slower, hour by hour", "key-growth.md")
+EMPTY_SLOWLOG = Chapter(2, "No time left, and nothing in the slow log", "empty-slowlog.md")
+KEYS_COMMAND = Chapter(3, "Now and then one read takes very long", "keys-command.md")
+SECOND_ACT = Chapter(7, "The cure's second act", "second-act.md")
 
 
 def board(
@@ -35,11 +60,15 @@ def board(
     description: str,
     panels: Sequence[Any],
     *,
+    question: str,
+    chapters: Sequence[Chapter],
+    then: str | None = None,
     servers: str = ALL_SERVERS,
     first: str = "dragonfly",
 ) -> Dashboard:
-    """A dashboard with the given panels, placed in reading order.
+    """A dashboard with the given panels, placed in reading order under a text with the ``question``.
 
+    ``chapters`` are where the question is asked; ``then`` is the dashboard that goes on from here.
     ``servers`` fills the variable `server`, ``first`` is chosen at first. The dashboards of one kind of store
     offer only stores of that kind, so links to them leave the chosen server behind.
     """
@@ -60,13 +89,28 @@ def board(
     for other, title in TITLES.items():
         if other != uid:
             made = made.link(_link(other, title, keep_server=servers == ALL_SERVERS))
-    for number, panel in enumerate(panels, start=1):
+    for number, panel in enumerate((_question(question, chapters, then), *panels), start=1):
         made = made.with_panel(panel.id(number))
     built = made.build()
     # The builders put links and the switches of annotations into a menu; here they are how one gets around.
     for shown in (*(built.links or ()), *(built.annotations.list_val or ())):
         shown.placement = None
     return built
+
+
+def _question(question: str, chapters: Sequence[Chapter], then: str | None) -> Any:
+    """The text at the top. Addresses begin with a slash: those are Grafana's own, wherever it listens."""
+    keep = "" if then in ("redis", "dragonfly") else "?var-server=$server"
+    onward = [f"Go on to [{TITLES[then]}](/d/{then}{keep})"] if then else []
+    ways = " · ".join([*onward, f"Change something: [the control page]({CONTROL_PAGE})"])
+    return words(
+        f"**{question}**\n\nThe guide: {'; '.join(map(str, chapters))}. {ways}\n",
+        title="The question",
+        teaches="What this dashboard is for, the chapter of the guide that asks it (a file of this repository), and "
+        "the way to the levers. The control page is elsewhere if CONTROL_PORT in .env is another.",
+        width=24,
+        height=3,
+    )
 
 
 # Every point of an annotation's query becomes a mark, so both give points only for the moments after a change.
