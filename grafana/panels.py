@@ -60,11 +60,11 @@ COLOURS = {
 """The same thing has the same colour on every dashboard: by its name in the legend."""
 
 PHASES = {
-    "waiting": ("getting ready", GREY),
+    "waiting": ("starting", GREY),
     "calibrating": ("calibrating", "purple"),
     "healthy": ("healthy", "blue"),
     "growing": ("growing", "yellow"),
-    "held": ("held at the edge", "orange"),
+    "held": ("at the edge", "orange"),
     "over_the_edge": ("over the edge", "red"),
     "cured": ("cured", "green"),
     "stopped": ("stopped", "#5f5f5f"),
@@ -135,11 +135,12 @@ def fixed(colour: str) -> DynamicConfigValue:
 
 
 def phase_bands() -> Query:
-    """The phase of the chosen server: 1 under the phase's words while it lasts, nothing before and after.
+    """The phases of the chosen server that were there in the time shown, by their words: 1 while they last.
 
-    So the legend names only what was there in the time shown.
+    Zeros at other times, rather than nothing: Grafana draws the last step of a line on to the panel's edge.
     """
-    expr = f"max by (phase) (lab_phase{{{HERE}}} == 1)"
+    here = f"lab_phase{{{HERE}}}"
+    expr = f"max by (phase) ({here} and max_over_time({here}[$__range] @ end()) == 1)"
     for name, (words, _) in PHASES.items():
         if words != name:
             expr = f'label_replace({expr}, "phase", "{words}", "phase", "{name}")'
@@ -171,7 +172,10 @@ def _band() -> list[DynamicConfigValue]:
         DynamicConfigValue(id_val="min", value=0),
         DynamicConfigValue(id_val="max", value=1),
         DynamicConfigValue(
-            id_val="mappings", value=[ValueMap(options={"1": ValueMappingResult(text="now")})]
+            id_val="mappings",
+            value=[
+                ValueMap(options={"0": ValueMappingResult(text="-"), "1": ValueMappingResult(text="now")})
+            ],
         ),
         DynamicConfigValue(id_val="custom.axisPlacement", value="hidden"),
         DynamicConfigValue(id_val="custom.scaleDistribution", value={"type": "linear"}),

@@ -1,4 +1,4 @@
-"""What Prometheus itself makes of a dashboard's expression, from series told in numbers."""
+"""What Prometheus itself makes of a dashboard's expression, from series told in numbers (`_` is a gap)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STEP_S = 2
 
 def faults(
     folder: Path,
-    series: Mapping[str, Sequence[float]],
+    series: Mapping[str, Sequence[float | str]],
     expr: str,
     wanted: Mapping[str, float],
     at: int,
@@ -38,6 +38,7 @@ def faults(
         ],
     }
     path = folder / "case.yml"
-    path.write_text(yaml.safe_dump({"tests": [case]}))
+    # Samples are loaded as far as the evaluation has come, by default once a minute.
+    path.write_text(yaml.safe_dump({"evaluation_interval": f"{STEP_S}s", "tests": [case]}))
     done = subprocess.run([program, "test", "rules", path], capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else done.stdout + done.stderr
