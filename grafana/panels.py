@@ -54,6 +54,8 @@ COLOURS = {
     r"/^bystander's/": "yellow",
     r"/^cached keys/": "light-blue",
     r"/^edge/": "#00c8e0",
+    r"/^used$/": "orange",
+    r"/^to be had$/": "#00c8e0",
     r"/^under scan/": "red",
     r"/^(under )?index$/": "green",
 }
@@ -72,10 +74,10 @@ PHASES = {
 }
 """The phases of the story by their names in `lab_phase`: the words people read, and one colour each."""
 
-COMMANDS = "suffix: commands"
+COMMANDS = "suffix:commands"
 """The unit of a mean number of commands under way at once."""
 
-CORES = "suffix: cores"
+CORES = "suffix:cores"
 
 BAND_OPACITY = 14
 """Per cent: enough to tell the phases apart, too little to hide a curve."""
@@ -141,10 +143,15 @@ def phase_bands() -> Query:
     """
     here = f"lab_phase{{{HERE}}}"
     expr = f"max by (phase) ({here} and max_over_time({here}[$__range] @ end()) == 1)"
+    return Query(in_words(expr), "{{phase}}")
+
+
+def in_words(expr: str) -> str:
+    """``expr`` with the words of `PHASES` in its label `phase`."""
     for name, (words, _) in PHASES.items():
         if words != name:
             expr = f'label_replace({expr}, "phase", "{words}", "phase", "{name}")'
-    return Query(expr, "{{phase}}")
+    return expr
 
 
 def phase_number(selector: str = "") -> str:

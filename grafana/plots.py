@@ -47,10 +47,11 @@ def scatter(
     *,
     x_unit: str,
     unit: str,
+    y_label: str,
     width: int = 12,
     height: int = 9,
 ) -> xychart.Panel:
-    """Points, one a moment: ``x`` across, ``ys`` upwards on a logarithmic scale.
+    """Points, one a moment: ``x`` across, ``ys`` upwards on a logarithmic scale, under the name ``y_label``.
 
     Values of the same moment are joined by time, which is then left out.
     """
@@ -63,6 +64,7 @@ def scatter(
         .description(teaches)
         .datasource(PROMETHEUS)
         .unit(unit)
+        .axis_label(y_label)
         .span(width)
         .height(height)
         .mapping(models.SeriesMapping.AUTO)

@@ -75,7 +75,7 @@ def build() -> Dashboard:
                 "How many times longer the slowest hundredth of reads took under SCAN, at the same key count. The "
                 "lab's claim is 12.5 and more at 200 000 keys.",
                 [Query(zero(f"({typical('scan')}) / on (server) ({typical('index')})"), "times")],
-                unit="suffix: ×",
+                unit="suffix:×",
                 width=6,
                 at_once=True,
                 zero_means="needs both",
@@ -124,6 +124,7 @@ def build() -> Dashboard:
                 "knee; under the index it does not know how many keys there are. This one picture is the case.",
                 Query(KEYS, "cached keys"),
                 [Query(by_strategy(BYSTANDER), "under {{strategy}}")],
+                y_label="bystander's p99",
                 x_unit="short",
                 unit="s",
             ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from grafana.dashboards_src.board import KEY_GROWTH, READING, board
-from grafana.panels import COMMANDS, Query, lines, number, phase_bars, phase_number, phase_words
+from grafana.panels import COMMANDS, Query, in_words, lines, number, phase_bars, phase_number, phase_words
 from grafana.plots import actions, scatter
 from grafana.promql import HERE, by_phase, per_second, quantile, zero, zero_by, zero_told
 
@@ -110,9 +110,10 @@ def build() -> Dashboard:
                 "Done in the last minute",
                 "What people and the lab did to this server within the last minute, and how often. Each is a mark on "
                 "the panels, too. Before you explain a change by the store, look here: did somebody turn a handle?",
+                width=6,
             ),
             number(
-                "Keys gained in the last minute",
+                "Keys gained in a minute",
                 "Cached keys now, less those of a minute ago. Below 0 after a restart; about 0 while the scene is held "
                 "at the edge: events remove keys, and the lab fills them up again.",
                 [Query(zero_told(f"{KEYS} - {KEYS} offset 1m"), "gained")],
@@ -120,7 +121,7 @@ def build() -> Dashboard:
                 height=5,
             ),
             number(
-                "Events a second: asked and planned",
+                "Events a second",
                 "What the customers are asked to do now, and the rate that the lab planned so that the edge lies where "
                 "the story wants it. At the edge the lab asks for less, so that the backlog stays bounded.",
                 [
@@ -142,14 +143,15 @@ def build() -> Dashboard:
                 unit="none",
                 names=True,
                 at_once=True,
+                width=6,
                 height=5,
             ),
             number(
-                "p99 now, against the healthy one",
+                "p99 against healthy",
                 "How many times longer the slowest hundredth of reads takes than before the growth began (the median "
                 "of that time). Held at the edge it is 10 and more; 15 seconds after a cure it is below 2.",
                 [Query(f"{BYSTANDER} / on (server) {HEALTHY}", "times")],
-                unit="suffix: ×",
+                unit="suffix:×",
                 decimals=1,
                 steps=((None, "green"), (2, "orange"), (10, "red")),
                 none_means="not measured",
@@ -161,7 +163,8 @@ def build() -> Dashboard:
                 "do not count. A cloud without shape means no relation. A line, or a line that bends upwards at some "
                 "number of keys, means a relation, and the bend is the knee: there the store has no time left.",
                 Query(KEYS, "cached keys"),
-                [Query(by_phase(BYSTANDER, STORY), "{{phase}}")],
+                [Query(in_words(by_phase(BYSTANDER, STORY)), "{{phase}}")],
+                y_label="bystander's p99",
                 x_unit="short",
                 unit="s",
             ),

@@ -116,7 +116,6 @@ def build() -> Dashboard:
                 unit="s",
                 width=8,
                 log=True,
-                phases=True,
             ),
             lines(
                 "Processor of the store, and what it can have",
