@@ -2,6 +2,9 @@
 
 Every panel gets a title, a description that says what to look for, a unit, and its data source on the panel and
 on each query (Grafana does not copy it down). Legends are switched on: the builders leave them off.
+
+The phases of the story (`PHASES`) are drawn in two ways: as bands behind curves (`lines(..., phases=True)`) and as
+bars, one a server (`phase_bars`).
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ from grafana_foundation_sdk.models.dashboard import (
     ValueMappingResult,
 )
 
+from grafana.promql import HERE
+
 PROMETHEUS = DataSourceRef(type_val="prometheus", uid="prometheus")
 TEMPO = DataSourceRef(type_val="tempo", uid="tempo")
 
@@ -48,10 +53,34 @@ COLOURS = {
     r"/^application's/": "blue",
     r"/^bystander's/": "yellow",
     r"/^cached keys/": "light-blue",
+    r"/^edge/": "#00c8e0",
+    r"/^used$/": "orange",
+    r"/^to be had$/": "#00c8e0",
     r"/^under scan/": "red",
     r"/^(under )?index$/": "green",
 }
 """The same thing has the same colour on every dashboard: by its name in the legend."""
+
+PHASES = {
+    "waiting": ("starting", GREY),
+    "calibrating": ("calibrating", "purple"),
+    "healthy": ("healthy", "blue"),
+    "growing": ("growing", "yellow"),
+    "held": ("at the edge", "orange"),
+    "over_the_edge": ("over the edge", "red"),
+    "cured": ("cured", "green"),
+    "stopped": ("stopped", "#5f5f5f"),
+    "leased": ("lent to a run", "#c4a484"),
+}
+"""The phases of the story by their names in `lab_phase`: the words people read, and one colour each."""
+
+COMMANDS = "suffix:commands"
+"""The unit of a mean number of commands under way at once."""
+
+CORES = "suffix:cores"
+
+BAND_OPACITY = 14
+"""Per cent: enough to tell the phases apart, too little to hide a curve."""
 
 NAMED = re.compile(r"\{\{(cmd|command|db_operation_name|span_name|strategy)\}\}")
 """Legends that Grafana fills in with something that has a colour of its own."""
@@ -67,6 +96,8 @@ class Query:
     """Show dots that lead to traces; only where the expression reads the application's own histograms."""
     right: str | None = None
     """The unit, if these lines have an axis of their own on the right."""
+    dashed: bool = False
+    """A border rather than a curve: a dashed line without an area."""
 
 
 def target(query: Query, index: int, *, at_once: bool = False) -> prometheus.Dataquery:
@@ -105,6 +136,64 @@ def fixed(colour: str) -> DynamicConfigValue:
     return DynamicConfigValue(id_val="color", value={"mode": "fixed", "fixedColor": colour})
 
 
+def phase_bands() -> Query:
+    """The phases of the chosen server that were there in the time shown, by their words: 1 while they last.
+
+    Zeros at other times, rather than nothing: Grafana draws the last step of a line on to the panel's edge.
+    """
+    here = f"lab_phase{{{HERE}}}"
+    expr = f"max by (phase) ({here} and max_over_time({here}[$__range] @ end()) == 1)"
+    return Query(in_words(expr), "{{phase}}")
+
+
+def in_words(expr: str) -> str:
+    """``expr`` with the words of `PHASES` in its label `phase`."""
+    for name, (words, _) in PHASES.items():
+        if words != name:
+            expr = f'label_replace({expr}, "phase", "{words}", "phase", "{name}")'
+    return expr
+
+
+def phase_number(selector: str = "") -> str:
+    """The phase of every server as its number in `PHASES`, for panels that show words for numbers."""
+    return " or ".join(
+        f"{number} * max by (server) (lab_phase{{{', '.join(filter(None, (selector, wanted)))}}} == 1)"
+        for number, wanted in enumerate((f'phase="{name}"' for name in PHASES), start=1)
+    )
+
+
+def phase_words() -> ValueMap:
+    """Words and colours for the numbers of `phase_number`."""
+    return ValueMap(
+        options={
+            str(number): ValueMappingResult(text=words, color=colour, index=number - 1)
+            for number, (words, colour) in enumerate(PHASES.values(), start=1)
+        }
+    )
+
+
+def _band() -> list[DynamicConfigValue]:
+    """How a phase is drawn: the whole height of the panel, without a line, on an axis that nobody sees."""
+    return [
+        DynamicConfigValue(id_val="unit", value="none"),
+        DynamicConfigValue(id_val="min", value=0),
+        DynamicConfigValue(id_val="max", value=1),
+        DynamicConfigValue(
+            id_val="mappings",
+            value=[
+                ValueMap(options={"0": ValueMappingResult(text="-"), "1": ValueMappingResult(text="now")})
+            ],
+        ),
+        DynamicConfigValue(id_val="custom.axisPlacement", value="hidden"),
+        DynamicConfigValue(id_val="custom.scaleDistribution", value={"type": "linear"}),
+        DynamicConfigValue(id_val="custom.lineInterpolation", value="stepAfter"),
+        DynamicConfigValue(id_val="custom.lineWidth", value=0),
+        DynamicConfigValue(id_val="custom.fillOpacity", value=BAND_OPACITY),
+        DynamicConfigValue(id_val="custom.stacking", value={"mode": "none", "group": "A"}),
+        DynamicConfigValue(id_val="custom.thresholdsStyle", value={"mode": "off"}),
+    ]
+
+
 def colours(queries: Sequence[Query]) -> list[tuple[str, str]]:
     """The rows of `COLOURS` that may matter: all of them where Grafana fills in a name of a command or strategy."""
     names = [query.legend for query in queries]
@@ -127,8 +216,15 @@ def lines(
     stacked: bool = False,
     limit: float | None = None,
     top: float | None = None,
+    bottom: float | None = None,
+    phases: bool = False,
 ) -> timeseries.Panel:
-    """Lines over time. ``limit`` draws a dashed red line; ``log`` is for latencies that span decades."""
+    """Lines over time.
+
+    ``limit`` draws a dashed red line. ``log`` is for latencies that span decades; ``bottom`` is where its axis begins
+    (without it, a single quick command would give a decade to nothing). ``phases`` colours the background by the
+    story's phase.
+    """
     panel = (
         timeseries.Panel()
         .title(title)
@@ -155,6 +251,8 @@ def lines(
         )
     else:
         panel = panel.min(0)
+    if bottom is not None:
+        panel = panel.min(bottom)
     if top is not None:
         panel = panel.max(top)
     if stacked:
@@ -174,8 +272,9 @@ def lines(
                     DynamicConfigValue(id_val="unit", value=query.right),
                     DynamicConfigValue(id_val="custom.axisPlacement", value="right"),
                     DynamicConfigValue(id_val="custom.scaleDistribution", value={"type": "linear"}),
-                    DynamicConfigValue(id_val="custom.fillOpacity", value=18),
-                    DynamicConfigValue(id_val="custom.lineWidth", value=1),
+                    DynamicConfigValue(id_val="custom.fillOpacity", value=0 if query.dashed else 12),
+                    DynamicConfigValue(id_val="custom.lineWidth", value=2 if query.dashed else 1),
+                    DynamicConfigValue(id_val="custom.stacking", value={"mode": "none", "group": "A"}),
                     # A number that moves slowly: a few scrapes that failed need not tear it apart.
                     DynamicConfigValue(id_val="custom.spanNulls", value=30_000),
                     # The limit is one of the left axis.
@@ -183,6 +282,20 @@ def lines(
                     DynamicConfigValue(id_val="min", value=0),
                 ],
             )
+        if query.dashed:
+            panel = panel.override_by_query(
+                chr(ord("A") + index),
+                [
+                    DynamicConfigValue(id_val="custom.lineStyle", value={"fill": "dash", "dash": [12, 8]}),
+                ],
+            )
+    if phases:
+        # Grafana puts exemplars on the first axis of the panel, so the axis of the bands must not be the first one:
+        # the bands come last, although that draws them over the curves.
+        panel = panel.with_target(target(phase_bands(), len(queries)))
+        panel = panel.override_by_query(chr(ord("A") + len(queries)), _band())
+        for words, colour in PHASES.values():
+            panel = panel.override_by_name(words, [fixed(colour)])
     return panel
 
 
@@ -198,8 +311,15 @@ def number(
     at_once: bool = False,
     names: bool = False,
     zero_means: str | None = None,
+    none_means: str | None = None,
+    words: ValueMap | None = None,
+    decimals: int | None = None,
 ) -> stat.Panel:
-    """The last value, large. ``names`` shows the lines' names instead; ``zero_means`` is shown for 0."""
+    """The last value, large.
+
+    ``names`` shows the lines' names instead. ``zero_means`` is shown for 0 and for no value, ``none_means`` for no
+    value only; ``words`` gives words for numbers.
+    """
     panel = (
         stat.Panel()
         .title(title)
@@ -218,14 +338,24 @@ def number(
         panel = panel.mappings(
             [
                 ValueMap(options={"0": ValueMappingResult(text=zero_means)}),
-                SpecialValueMap(
-                    options={"match": SpecialValueMatch.NULL_AND_NAN, "result": {"text": zero_means}}  # type: ignore[arg-type] # the encoder takes it
-                ),
+                _without_value(zero_means),
             ]
         )
+    if none_means is not None:
+        panel = panel.no_value(none_means).mappings([_without_value(none_means)])
+    if words is not None:
+        panel = panel.mappings([words])
+    if decimals is not None:
+        panel = panel.decimals(decimals)
     for index, query in enumerate(queries):
         panel = panel.with_target(target(query, index, at_once=at_once))
     return panel
+
+
+def _without_value(text: str) -> SpecialValueMap:
+    return SpecialValueMap(
+        options={"match": SpecialValueMatch.NULL_AND_NAN, "result": {"text": text}}  # type: ignore[arg-type] # the encoder takes it
+    )
 
 
 def states(
@@ -267,3 +397,22 @@ def states(
     for index, query in enumerate(queries):
         panel = panel.with_target(target(query, index))
     return panel
+
+
+def phase_bars(title: str, teaches: str, *, width: int = 24, height: int = 5) -> statetimeline.Panel:
+    """The phase of every server over time, one bar a server, in the colours of the bands."""
+    return (
+        statetimeline.Panel()
+        .title(title)
+        .description(teaches)
+        .datasource(PROMETHEUS)
+        .unit("none")
+        .span(width)
+        .height(height)
+        .show_value(common.VisibilityMode.AUTO)
+        .row_height(0.85)
+        .legend(legend())
+        .mappings([phase_words()])
+        .color_scheme(dashboard_builders.FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC))
+        .with_target(target(Query(phase_number(), "{{server}}"), 0))
+    )

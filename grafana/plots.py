@@ -1,4 +1,4 @@
-"""The rarer kinds of panel: scatter plot, heat map, traces, service graph, words."""
+"""The rarer kinds of panel: scatter plot, heat map, traces, service graph, actions, words."""
 
 from __future__ import annotations
 
@@ -8,13 +8,35 @@ from grafana_foundation_sdk.builders import common as common_builders
 from grafana_foundation_sdk.builders import heatmap, nodegraph, table, tempo, text, xychart
 from grafana_foundation_sdk.models import common
 from grafana_foundation_sdk.models import xychart as models
-from grafana_foundation_sdk.models.dashboard import DataTransformerConfig, DynamicConfigValue
+from grafana_foundation_sdk.models.dashboard import (
+    DataTransformerConfig,
+    DynamicConfigValue,
+    RegexMap,
+    ValueMap,
+    ValueMappingResult,
+)
 from grafana_foundation_sdk.models.heatmap import HeatmapColorMode
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 from grafana_foundation_sdk.models.tempo import SearchTableType
 from grafana_foundation_sdk.models.text import TextMode
 
-from grafana.panels import PROMETHEUS, TEMPO, Query, colours, fixed, legend, target
+from grafana.panels import PHASES, PROMETHEUS, TEMPO, Query, colours, fixed, legend, target
+from grafana.promql import HERE, zero_by
+
+ACTIONS = {
+    "restart": "store restarted",
+    "story": "story started again",
+    "stop": "everything stopped",
+    "growth_start": "growth started",
+    "growth_stop": "growth stopped",
+    "rate": "event rate changed",
+    "pause": "events held back",
+    "resume": "events let go again",
+    "edge_held": "held at the edge",
+    "over_the_edge": "sent over the edge",
+    "back_to_the_edge": "brought back to the edge",
+}
+"""Words for the actions of `lab_actions_total`; those that switch the strategy are named by it."""
 
 
 def scatter(
@@ -25,10 +47,11 @@ def scatter(
     *,
     x_unit: str,
     unit: str,
+    y_label: str,
     width: int = 12,
     height: int = 9,
 ) -> xychart.Panel:
-    """Points, one a moment: ``x`` across, ``ys`` upwards on a logarithmic scale.
+    """Points, one a moment: ``x`` across, ``ys`` upwards on a logarithmic scale, under the name ``y_label``.
 
     Values of the same moment are joined by time, which is then left out.
     """
@@ -41,6 +64,7 @@ def scatter(
         .description(teaches)
         .datasource(PROMETHEUS)
         .unit(unit)
+        .axis_label(y_label)
         .span(width)
         .height(height)
         .mapping(models.SeriesMapping.AUTO)
@@ -67,6 +91,9 @@ def scatter(
     )
     for pattern, colour in colours((x, *ys)):
         panel = panel.override_by_regexp(pattern, [fixed(colour)])
+    if any("{{phase}}" in y.legend for y in ys):
+        for words, colour in PHASES.values():
+            panel = panel.override_by_name(words, [fixed(colour)])
     for index, query in enumerate((x, *ys)):
         panel = panel.with_target(target(query, index))
     return panel
@@ -124,6 +151,52 @@ def service_graph(title: str, teaches: str, *, width: int = 12, height: int = 9)
         .span(width)
         .height(height)
         .with_target(tempo.Dataquery().query("").query_type("serviceMap").datasource(TEMPO).ref_id("A"))
+    )
+
+
+def actions(title: str, teaches: str, *, width: int = 8, height: int = 5) -> table.Panel:
+    """What was done to the chosen server within the last minute, and how often."""
+    counted = f"round(sum by (server, action) (increase(lab_actions_total{{{HERE}}}[1m]))) > 0"
+    return (
+        table.Panel()
+        .title(title)
+        .description(teaches)
+        .datasource(PROMETHEUS)
+        .unit("short")
+        .span(width)
+        .height(height)
+        .mappings(
+            [
+                ValueMap(options={name: ValueMappingResult(text=said) for name, said in ACTIONS.items()}),
+                RegexMap(
+                    options={  # type: ignore[arg-type] # the encoder takes it
+                        "pattern": "/^strategy_late_(.*)$/",
+                        "result": {"text": "strategy: $1, without a restart"},
+                    }
+                ),
+                RegexMap(
+                    options={  # type: ignore[arg-type] # the encoder takes it
+                        "pattern": "/^strategy_(.*)$/",
+                        "result": {"text": "strategy: $1"},
+                    }
+                ),
+            ]
+        )
+        .with_transformation(
+            DataTransformerConfig(
+                id_val="organize",
+                options={
+                    "excludeByName": {"Time": True, "server": True},
+                    "renameByName": {"action": "what was done", "Value": "times", "Value #A": "times"},
+                },
+            )
+        )
+        .override_by_name("times", [DynamicConfigValue("custom.width", 90)])
+        .with_target(
+            target(Query(zero_by(counted, action="nothing"), "{{action}}"), 0, at_once=True).format(
+                PromQueryFormat.TABLE
+            )
+        )
     )
 
 

@@ -68,6 +68,20 @@ def in_force(selector: str = HERE) -> str:
     return f'max by (server, strategy) (cache_invalidation_strategy{{job="invalidator", {selector}}}) == 1'
 
 
+def by_phase(expression: str, phases: str) -> str:
+    """``expression``, which has the label server only, with the phase as a second label, one of ``phases`` (regex).
+
+    At other times there is nothing: the calibration fills and empties the store, and an idle one proves nothing. A
+    recording from before there were phases has all its moments.
+    """
+    there = f'max by (server, phase) (lab_phase{{phase=~"{phases}", {HERE}}}) == 1'
+    untold = f"({expression}) unless on (server) lab_phase{{{HERE}}}"
+    return (
+        f"({expression}) * on (server) group_right () ({there})"
+        f' or label_replace({untold}, "phase", "any phase", "", "")'
+    )
+
+
 def while_strategy(expression: str, strategy: str) -> str:
     """``expression``, which has the label server only, at the times at which ``strategy`` was in force."""
     chosen = in_force(f'strategy="{strategy}", {HERE}')

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from grafana.dashboards_src.board import board
-from grafana.panels import Query, lines, number, states
+from grafana.dashboards_src.board import KEY_GROWTH, SECOND_ACT, board
+from grafana.panels import COMMANDS, Query, lines, number, states
 from grafana.plots import scatter
 from grafana.promql import (
     HERE,
@@ -75,7 +75,7 @@ def build() -> Dashboard:
                 "How many times longer the slowest hundredth of reads took under SCAN, at the same key count. The "
                 "lab's claim is 12.5 and more at 200 000 keys.",
                 [Query(zero(f"({typical('scan')}) / on (server) ({typical('index')})"), "times")],
-                unit="suffix: ×",
+                unit="suffix:×",
                 width=6,
                 at_once=True,
                 zero_means="needs both",
@@ -114,7 +114,9 @@ def build() -> Dashboard:
                 width=24,
                 height=11,
                 log=True,
+                bottom=0.0002,
                 limit=0.01,
+                phases=True,
             ),
             scatter(
                 "p99 against the number of keys, under both",
@@ -122,6 +124,7 @@ def build() -> Dashboard:
                 "knee; under the index it does not know how many keys there are. This one picture is the case.",
                 Query(KEYS, "cached keys"),
                 [Query(by_strategy(BYSTANDER), "under {{strategy}}")],
+                y_label="bystander's p99",
                 x_unit="short",
                 unit="s",
             ),
@@ -145,10 +148,11 @@ def build() -> Dashboard:
                 log=True,
             ),
             lines(
-                "Time of the store for all events, seconds a second",
-                "Execution of the commands that only events need. Under SCAN it grows with the keys until the store "
-                "has nothing left for anybody else: 1 is the whole of Redis's thread. Dragonfly counts those who wait "
-                "for a turn too, so there it is how many are under way.",
+                "Commands under way at once, for events and for reads",
+                "The mean number of commands of which the store is in the middle (Little's law), of those that only "
+                "events need and of reads. Redis has one thread: 1 is all of it, and more there cannot be. On "
+                "Dragonfly commands take turns, and those who wait for one count: above the number of threads it is a "
+                "crowd. Under SCAN the crowd grows with the keys; under the index there is none.",
                 [
                     Query(
                         zero_told(
@@ -164,7 +168,7 @@ def build() -> Dashboard:
                         "for reads",
                     ),
                 ],
-                unit="none",
+                unit=COMMANDS,
             ),
             lines(
                 "How long one event takes, p99",
@@ -216,7 +220,12 @@ def build() -> Dashboard:
                 [Query("server:probe_latency:p99_10s", "{{server}}")],
                 unit="s",
                 log=True,
+                bottom=0.0002,
                 limit=0.01,
             ),
         ],
+        question="The same keys, the same events, another way to find what to remove. What changed with the switch, "
+        "and what stayed as it was?",
+        chapters=(KEY_GROWTH, SECOND_ACT),
+        then="the-lab",
     )

@@ -1,8 +1,11 @@
-"""What every dashboard of the lab has: address, range, links to the others, the server, and the actions taken."""
+"""What every dashboard of the lab has: address, range, links to the others, the server, the actions taken, and the
+question of the chapter that it belongs to.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from grafana_foundation_sdk.builders import dashboard as builders
@@ -16,6 +19,7 @@ from grafana_foundation_sdk.models.dashboard import (
 )
 
 from grafana.panels import PROMETHEUS
+from grafana.plots import words
 
 TITLES = {
     "incident": "1 The incident",
@@ -27,7 +31,27 @@ TITLES = {
 }
 """Address (/d/...) and title of every dashboard, in the order in which an investigation takes them."""
 
+CONTROL_PAGE = "http://127.0.0.1:8080"
+
 ALL_SERVERS = "label_values(probe_latency_seconds_count, server)"
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A chapter of the guide. Grafana does not serve the guide, so a text can only name its file."""
+
+    number: int
+    page: str
+
+    def __str__(self) -> str:
+        return f"chapter {self.number} (`workshop/{self.page}`)"
+
+
+READING = Chapter(0, "reading-p99.md")
+KEY_GROWTH = Chapter(1, "key-growth.md")
+EMPTY_SLOWLOG = Chapter(2, "empty-slowlog.md")
+KEYS_COMMAND = Chapter(3, "keys-command.md")
+SECOND_ACT = Chapter(7, "second-act.md")
 
 
 def board(
@@ -35,11 +59,15 @@ def board(
     description: str,
     panels: Sequence[Any],
     *,
+    question: str,
+    chapters: Sequence[Chapter],
+    then: str | None = None,
     servers: str = ALL_SERVERS,
     first: str = "dragonfly",
 ) -> Dashboard:
-    """A dashboard with the given panels, placed in reading order.
+    """A dashboard with the given panels, placed in reading order under a text with the ``question``.
 
+    ``chapters`` are where the question is asked; ``then`` is the dashboard that goes on from here.
     ``servers`` fills the variable `server`, ``first`` is chosen at first. The dashboards of one kind of store
     offer only stores of that kind, so links to them leave the chosen server behind.
     """
@@ -60,7 +88,7 @@ def board(
     for other, title in TITLES.items():
         if other != uid:
             made = made.link(_link(other, title, keep_server=servers == ALL_SERVERS))
-    for number, panel in enumerate(panels, start=1):
+    for number, panel in enumerate((_question(question, chapters, then), *panels), start=1):
         made = made.with_panel(panel.id(number))
     built = made.build()
     # The builders put links and the switches of annotations into a menu; here they are how one gets around.
@@ -69,9 +97,29 @@ def board(
     return built
 
 
-# Every point of an annotation's query becomes a mark, so both give points only for the moments after a change.
-_ACTIONS = 'increase(lab_actions_total{server="$server"}[6s]) > 0'
-_ALERTS = 'ALERTS{alertstate="firing", server="$server"} unless ALERTS{alertstate="firing", server="$server"} offset 6s'
+def _question(question: str, chapters: Sequence[Chapter], then: str | None) -> Any:
+    """The text at the top. Addresses begin with a slash: those are Grafana's own, wherever it listens."""
+    keep = "" if then in ("redis", "dragonfly") else "?var-server=$server"
+    onward = [f"Go on to [{TITLES[then]}](/d/{then}{keep})"] if then else []
+    ways = " · ".join([*onward, f"Change something: [the control page]({CONTROL_PAGE})"])
+    return words(
+        # Two spaces break the line without the gap of a new paragraph.
+        f"**{question}**  \nThe guide: {', '.join(map(str, chapters))}. {ways}\n",
+        title="The question",
+        teaches="What this dashboard is for, the chapter of the guide that asks it (a file of this repository), and "
+        "the way to the levers. The control page is elsewhere if CONTROL_PORT in .env is another.",
+        width=24,
+        height=3,
+    )
+
+
+# Every point of an annotation's query becomes a mark, so both compare a point with the one before: one mark a change.
+# Grafana asks for a hundred points of the time shown, whatever the step below says: in a quarter of an hour one every
+# ten seconds. With a fixed and shorter window marks would be lost.
+_DONE = 'lab_actions_total{server="$server"}'
+_ACTIONS = f"{_DONE} - {_DONE} offset $__interval > 0"
+_FIRING = 'ALERTS{alertstate="firing", server="$server"}'
+_ALERTS = f"{_FIRING} unless {_FIRING} offset $__interval"
 
 
 def _annotation(name: str, text: str, colour: str, expr: str, title: str) -> builders.AnnotationQuery:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from grafana.dashboards_src.board import board
-from grafana.panels import Query, lines, number
+from grafana.dashboards_src.board import KEY_GROWTH, board
+from grafana.panels import COMMANDS, Query, lines, number
 from grafana.plots import words
 from grafana.promql import HERE, per_second, zero_by, zero_told
 
@@ -42,11 +42,13 @@ def build() -> Dashboard:
                 unit="short",
             ),
             number(
-                "Commands in execution",
-                "Seconds of execution a second. Dragonfly's clock starts before a command is scheduled, so this "
-                "counts those who wait for a shard too: well above the number of threads, there is a queue.",
+                "Commands under way at once",
+                "How many calls are in the store at a time (Little's law), those that wait for their turn included: "
+                "Dragonfly's clock starts before a command is scheduled. Well above the number of threads there is a "
+                "crowd. It says nothing of the processor: that is on *Where did the time go*.",
                 [Query(f"sum by (server) (server_cmd:store_execution:rate10s{{{HERE}}})", "commands")],
                 unit="none",
+                decimals=1,
                 steps=((None, "green"), (1, "orange"), (2, "red")),
             ),
             number(
@@ -91,11 +93,12 @@ def build() -> Dashboard:
                 log=True,
             ),
             lines(
-                "Commands in execution, by command",
-                "By Little's law: how many of each kind are being carried out at a time. Many SCANs at once, each "
-                "a little ahead, and everybody else between them.",
+                "Commands under way at once, by command",
+                "By Little's law: how many of each kind are in the store at a time. Dragonfly's clocks run while a "
+                "call waits for its turn, so those count too. Many SCANs at once, each a little ahead, and everybody "
+                "else between them.",
                 [Query(f"sum by (server, cmd) (server_cmd:store_execution:rate10s{{{SHOWN}}})", "{{cmd}}")],
-                unit="none",
+                unit=COMMANDS,
                 stacked=True,
             ),
             lines(
@@ -239,6 +242,10 @@ def build() -> Dashboard:
                 unit="ops",
             ),
         ],
+        question="Many threads, and calls that take turns. Which of these panels could move p99, and which only move "
+        "with it?",
+        chapters=(KEY_GROWTH,),
+        then="where-time-goes",
         servers="label_values(dragonfly_uptime_in_seconds, server)",
         first="dragonfly",
     )

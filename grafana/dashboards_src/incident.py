@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from grafana.dashboards_src.board import board
-from grafana.panels import Query, lines, number
-from grafana.plots import scatter
-from grafana.promql import HERE, per_second, quantile, zero, zero_by, zero_told
+from grafana.dashboards_src.board import KEY_GROWTH, READING, board
+from grafana.panels import COMMANDS, Query, in_words, lines, number, phase_bars, phase_number, phase_words
+from grafana.plots import actions, scatter
+from grafana.promql import HERE, by_phase, per_second, quantile, zero, zero_by, zero_told
 
 BY_COMMAND = "server, db_operation_name"
 P99_BY_COMMAND = quantile(0.99, "db_client_operation_duration_seconds", by=BY_COMMAND, window="[30s]")
 BYSTANDER = f"server:probe_latency:p99_10s{{{HERE}}}"
 KEYS = f"server:store_keys:sum{{{HERE}}}"
+EDGE = f"max by (server) (0 < lab_knee_keys{{{HERE}}} < 1e6)"
+"""Where a person asks for few events the edge is far away, and would press the keys down to the axis: not drawn."""
+HEALTHY = f"max by (server) (lab_healthy_p99_seconds{{{HERE}}} > 0)"
+STRATEGY = f'max by (strategy) (cache_invalidation_strategy{{job="invalidator", {HERE}}}'
+STORY = "healthy|growing|held|over_the_edge|cured"
+"""The phases that count as moments of the incident."""
 
 
 def build() -> Dashboard:
@@ -25,15 +31,20 @@ def build() -> Dashboard:
                 "Strategy in force",
                 "How an event removes a user's cached fragments. **scan** walks the whole keyspace for each; "
                 "**index** looks up a set per user. Switch it on the control page and watch the row below.",
-                [
-                    Query(
-                        f'max by (strategy) (cache_invalidation_strategy{{job="invalidator", {HERE}}}) == 1',
-                        "{{strategy}}",
-                    )
-                ],
+                [Query(f"{STRATEGY}) == 1", "{{strategy}}")],
                 unit="none",
                 names=True,
                 at_once=True,
+            ),
+            number(
+                "Phase of the story",
+                "The lab calibrates, measures the healthy p99 with few keys, lets keys grow, and holds the scene at "
+                "the edge: ill, and stable. Over the edge it goes only when somebody asks for it. *Cured* means that a "
+                "strategy is in force that searches nothing.",
+                [Query(phase_number(HERE), "phase")],
+                unit="none",
+                words=phase_words(),
+                none_means="not recorded",
             ),
             number(
                 "Cached keys",
@@ -41,7 +52,6 @@ def build() -> Dashboard:
                 "matter to a GET of one key.",
                 [Query(KEYS, "cached keys")],
                 unit="short",
-                width=4,
             ),
             number(
                 "p99 of a bystander's GET",
@@ -49,18 +59,19 @@ def build() -> Dashboard:
                 "whether or not earlier answers have come. The objective is 10 ms.",
                 [Query(BYSTANDER, "p99")],
                 unit="s",
-                width=5,
                 steps=((None, "green"), (0.005, "orange"), (0.01, "red")),
             ),
             number(
                 "Correlation of keys and p99",
-                "Pearson's, over five minutes, of the key count and the logarithm of the bystander's p99. Near 1 "
-                "while keys grow under SCAN; near 0 under the index, or while the key count stands still. A "
-                "correlation is a clue, not a cause: what experiment would tell?",
-                [Query(zero(f"server:keys_to_p99:correlation_5m{{{HERE}}}"), "r")],
+                "Spearman's rank correlation since the growth began; calibration and idle time do not count. 1: each "
+                "moment with more keys is a moment with a longer p99, whatever the shape of the curve. About 0: the "
+                "two have nothing to do with each other. Coloured from 0.6, because then it is a clue. A correlation "
+                "is not a cause: what experiment would tell?",
+                [Query(f"max by (server) (lab_keys_p99_rank_correlation{{{HERE}}})", "r")],
                 unit="none",
-                width=5,
-                steps=((None, "green"), (0.5, "orange"), (0.8, "red")),
+                decimals=2,
+                steps=((None, "text"), (0.6, "orange"), (0.8, "red")),
+                none_means="too early",
             ),
             number(
                 "Alerts firing",
@@ -68,31 +79,92 @@ def build() -> Dashboard:
                 "pile up. None of them knows about SCAN.",
                 [Query(zero(f'count by (server) (ALERTS{{alertstate="firing", {HERE}}})'), "firing")],
                 unit="short",
-                width=6,
                 steps=((None, "green"), (1, "red")),
             ),
             lines(
                 "p99 of every command as the application saw it, and the number of keys",
                 "Look for **which** commands get slower: if GET of one key slows down with SCAN, they share "
                 "something. Then compare the shape with the key count (right axis) and with the marks of "
-                "restarts: p99 falls with the keys and climbs back with them. Dots are single calls: click one "
-                "and go to its trace.",
+                "restarts: p99 falls with the keys and climbs back with them. The dashed line is the edge: with so "
+                "many keys the searches of a second need all the processor that the store can have; it moves as the "
+                "lab learns what that is. The background is the phase, as in the bars below. Dots are single calls: "
+                "click one and go to its trace.",
                 [
                     Query(P99_BY_COMMAND, "{{db_operation_name}}", exemplars=True),
                     Query(KEYS, "cached keys", right="short"),
+                    Query(EDGE, "edge, in keys", right="short", dashed=True),
                 ],
                 unit="s",
                 width=24,
                 height=12,
                 log=True,
+                bottom=0.0005,
+                phases=True,
+            ),
+            phase_bars(
+                "The story so far, on every server",
+                "One bar a store, in the colours of the background above: what the lab was doing at that moment. "
+                "Compare the stores: the same story, in each at its own pace.",
+            ),
+            actions(
+                "Done in the last minute",
+                "What people and the lab did to this server within the last minute, and how often. Each is a mark on "
+                "the panels, too. Before you explain a change by the store, look here: did somebody turn a handle?",
+                width=6,
+            ),
+            number(
+                "Keys gained in a minute",
+                "Cached keys now, less those of a minute ago. Below 0 after a restart; about 0 while the scene is held "
+                "at the edge: events remove keys, and the lab fills them up again.",
+                [Query(zero_told(f"{KEYS} - {KEYS} offset 1m"), "gained")],
+                unit="short",
+                height=5,
+            ),
+            number(
+                "Events a second",
+                "What the customers are asked to do now, and the rate that the lab planned so that the edge lies where "
+                "the story wants it. At the edge the lab asks for less, so that the backlog stays bounded.",
+                [
+                    Query(zero(f"max by (server) (lab_events_per_second{{{HERE}}})"), "asked"),
+                    Query(zero(f"max by (server) (lab_events_planned_per_second{{{HERE}}})"), "planned"),
+                ],
+                unit="none",
+                decimals=2,
+                height=5,
+            ),
+            number(
+                "Strategy, a minute ago and now",
+                "The same name twice: nobody switched it. Two names: a deploy happened within the minute, and p99 "
+                "beside it says what came of it.",
+                [
+                    Query(f"{STRATEGY} offset 1m) == 1", "before: {{strategy}}"),
+                    Query(f"{STRATEGY}) == 1", "now: {{strategy}}"),
+                ],
+                unit="none",
+                names=True,
+                at_once=True,
+                width=6,
+                height=5,
+            ),
+            number(
+                "p99 against healthy",
+                "How many times longer the slowest hundredth of reads takes than before the growth began (the median "
+                "of that time). Held at the edge it is 10 and more; 15 seconds after a cure it is below 2.",
+                [Query(f"{BYSTANDER} / on (server) {HEALTHY}", "times")],
+                unit="suffix:×",
+                decimals=1,
+                steps=((None, "green"), (2, "orange"), (10, "red")),
+                none_means="not measured",
+                height=5,
             ),
             scatter(
                 "Every moment as a point: p99 against the number of keys",
-                "Time is taken out: each point is one moment. A cloud without shape means no relation. A line, "
-                "or a line that bends upwards at some number of keys, means a relation, and the bend is the knee: "
-                "there the store has no time left.",
+                "Time is taken out: each point is one moment, in the colour of its phase; calibration and idle time "
+                "do not count. A cloud without shape means no relation. A line, or a line that bends upwards at some "
+                "number of keys, means a relation, and the bend is the knee: there the store has no time left.",
                 Query(KEYS, "cached keys"),
-                [Query(BYSTANDER, "bystander's p99")],
+                [Query(in_words(by_phase(BYSTANDER, STORY)), "{{phase}}")],
+                y_label="bystander's p99",
                 x_unit="short",
                 unit="s",
             ),
@@ -142,10 +214,12 @@ def build() -> Dashboard:
                 unit="ops",
             ),
             lines(
-                "Slow log: time in slow commands, seconds a second",
-                "Not how often but how long. 0.5 means that half of each second went into commands of that kind "
-                "that took longer than 10 ms each; while one of them runs on a single thread, nothing else does. "
-                "Dragonfly's clock runs on while a command waits for its turn, so there it can be far above 1.",
+                "Slow log: slow commands under way at once",
+                "Not how often but how long: the seconds of all entries of a second are the mean number of slow "
+                "commands under way (Little's law). On Redis 0.5 means that half of each second went into them, and "
+                "meanwhile nothing else ran; more than 1 there cannot be. On Dragonfly calls take turns and their "
+                "clocks run while they wait: 30 means thirty slow searches at once, each of which gets a thirtieth. "
+                "(Of what the log had room for, so rather too low.)",
                 [
                     Query(
                         zero_by(
@@ -155,7 +229,7 @@ def build() -> Dashboard:
                         "{{command}}",
                     )
                 ],
-                unit="none",
+                unit=COMMANDS,
             ),
             lines(
                 "The same reads, measured from two moments",
@@ -169,7 +243,9 @@ def build() -> Dashboard:
                 ],
                 unit="s",
                 log=True,
+                bottom=0.0002,
                 limit=0.01,
+                phases=True,
             ),
             lines(
                 "How fast the allowance of slow reads is used up",
@@ -183,4 +259,8 @@ def build() -> Dashboard:
                 limit=2,
             ),
         ],
+        question="Every command gets slower. Nothing was deployed, the load is the same, the store answers PING. What "
+        "rises with p99, and what does not?",
+        chapters=(KEY_GROWTH, READING),
+        then="where-time-goes",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from grafana.dashboards_src.board import board
+from grafana.dashboards_src.board import EMPTY_SLOWLOG, KEY_GROWTH, KEYS_COMMAND, board
 from grafana.panels import Query, lines, number
 from grafana.promql import HERE, WINDOW, per_second, zero_by, zero_told
 
@@ -39,8 +39,8 @@ def build() -> Dashboard:
             ),
             number(
                 "Main thread taken",
-                "Seconds of execution a second. Redis carries out commands on one thread: at 1 every further "
-                "command only makes the queue longer.",
+                "Seconds of execution in each second. Redis carries out commands on one thread, one after another, so "
+                "these add up to a share: at 100 % every further command only makes the queue longer.",
                 [Query(f"sum by (server) (server_cmd:store_execution:rate10s{{{HERE}}})", "of one thread")],
                 unit="percentunit",
                 steps=((None, "green"), (0.7, "orange"), (0.9, "red")),
@@ -185,6 +185,10 @@ def build() -> Dashboard:
                 unit="ops",
             ),
         ],
+        question="One thread carries out every command, one after another. Who takes it, and would the slow log say "
+        "so?",
+        chapters=(KEY_GROWTH, EMPTY_SLOWLOG, KEYS_COMMAND),
+        then="where-time-goes",
         servers="label_values(redis_up, server)",
         first="redis",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from grafana.dashboards_src.board import board
+from grafana.dashboards_src.board import READING, board
 from grafana.panels import Query, lines, number, states
 from grafana.promql import HERE, per_second, quantile, zero, zero_by
 
@@ -64,11 +64,12 @@ def build() -> Dashboard:
             ),
             number(
                 "Events a second, as ordered",
-                "The rate that the control page computed for this server, so that the knee lies where the story "
-                "wants it, on any machine.",
+                "What the customers are asked to do now. The lab plans a rate with which the knee lies where the story "
+                "wants it, on any machine, and orders less than that while it holds the scene at the edge.",
                 [Query(zero(f"max by (server) (lab_events_per_second{{{HERE}}})"), "events")],
                 unit="ops",
                 width=6,
+                decimals=2,
             ),
             states(
                 "Scrapes",
@@ -189,4 +190,7 @@ def build() -> Dashboard:
                 limit=2,
             ),
         ],
+        question="An instrument that has stopped shows no trouble. May you believe the other five dashboards?",
+        chapters=(READING,),
+        then="incident",
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from grafana.dashboards_src.board import board
-from grafana.panels import Query, lines, number
+from grafana.dashboards_src.board import EMPTY_SLOWLOG, KEY_GROWTH, READING, board
+from grafana.panels import COMMANDS, CORES, Query, lines, number
 from grafana.plots import heat, service_graph, slow_traces
 from grafana.promql import HERE, WINDOW, per_second, quantile, zero, zero_before, zero_by, zero_told
 
@@ -14,7 +14,12 @@ FLOOR = f"server:probe_latency:floor_1h{{{HERE}}}"
 EXECUTION = f'sum by (server) (server_cmd:store_execution:mean_10s{{cmd="get", {HERE}}})'
 DONE = f'outcome="done", {HERE}'
 SHOWN = f'cmd=~"get|set|scan|keys|unlink|sscan|sadd|exec", {HERE}'
-IN_STORE = f"server_cmd:store_execution:rate10s{{{HERE}}}"
+BUSY = f"max by (server) (lab_store_busy_cores{{{HERE}}})"
+TO_HAVE = f"max by (server) (lab_store_capacity_cores{{{HERE}}} > 0)"
+BEYOND_FLOOR = f"clamp_min({EXECUTION} - on (server) {FLOOR}, 0) or on (server) 0 * {FLOOR}"
+"""On Dragonfly, whose clocks run while a call waits, the store's mean for GET can be longer than a whole read at the
+quietest of times. So much of the waiting is in the part *execution* already, and must not be counted twice.
+"""
 SPANS = (
     "histogram_quantile(0.99, sum by (server, span_name, le) (label_replace("
     'rate(traces_spanmetrics_latency_bucket{app_store_server="$server", span_name!~".*/settings/.*|PING"}[30s]), '
@@ -39,13 +44,14 @@ def build() -> Dashboard:
                 steps=((None, "green"), (0.5, "orange"), (0.8, "red")),
             ),
             number(
-                "Commands in the store at once",
-                "Seconds of execution a second, which by Little's law is the mean number of commands in execution. "
-                "On Redis, which has one thread for them, 1 means: no time left. Dragonfly also counts commands "
-                "that wait for a shard, so there it can exceed the threads.",
-                [Query(zero_told(f"sum by (server) ({IN_STORE})"), "commands")],
-                unit="none",
+                "Processor of the store that is used",
+                "What the store used lately, as a share of the processor that it can really have beside everything "
+                "else on this machine. Near 100 % there is no time left, on any server: Redis's one thread is full, "
+                "or Dragonfly's threads are.",
+                [Query(f"{BUSY} / on (server) {TO_HAVE}", "used")],
+                unit="percentunit",
                 width=6,
+                none_means="not recorded",
                 steps=((None, "green"), (0.7, "orange"), (0.9, "red")),
             ),
             number(
@@ -71,19 +77,22 @@ def build() -> Dashboard:
                 "p99 of a bystander's GET, taken apart",
                 "**Execution**: the store's own mean for GET. **Network and loops**: what a read takes at the "
                 "quietest of times, less execution. **Waiting**: all the rest. Watch which of the three grows. "
-                "(On Dragonfly the store's clock starts before a command is scheduled, so part of the waiting "
-                "shows as execution.)",
+                "The three together are the p99. (On Dragonfly the store's clock starts before a command is "
+                "scheduled, so a part of the waiting shows as execution: compare it with that of the healthy phase.)",
                 [
                     Query(zero_told(EXECUTION), "execution"),
                     Query(
                         zero_told(f"clamp_min({FLOOR} - on (server) ({EXECUTION}), 0)"), "network and loops"
                     ),
-                    Query(f"clamp_min({P99} - on (server) {FLOOR}, 0)", "waiting"),
+                    Query(
+                        f"clamp_min({P99} - on (server) {FLOOR} - on (server) ({BEYOND_FLOOR}), 0)", "waiting"
+                    ),
                 ],
                 unit="s",
                 width=24,
-                height=11,
+                height=10,
                 stacked=True,
+                phases=True,
             ),
             lines(
                 "GET: what clients see against what the store says",
@@ -105,15 +114,31 @@ def build() -> Dashboard:
                     Query(zero_told(EXECUTION), "execution in the store, mean"),
                 ],
                 unit="s",
+                width=8,
                 log=True,
             ),
             lines(
-                "What the store spends its time on",
-                "Seconds of execution a second by command. A few SCANs a second can take the whole of it, because "
-                "each walks every key; under the index the same events hardly show. 1 is the whole of Redis's thread. "
-                "Dragonfly's clock includes the wait for a turn: there it is the number of commands under way.",
+                "Processor of the store, and what it can have",
+                "In cores. What the store used lately, and what it could have beside everything else on this machine; "
+                "for Redis never more than the one thread that carries out commands. Where the two meet, a queue "
+                "begins. True on every server, whatever its clocks count.",
+                [
+                    Query(BUSY, "used"),
+                    Query(TO_HAVE, "to be had"),
+                ],
+                unit=CORES,
+                width=8,
+            ),
+            lines(
+                "Commands under way at once, by command",
+                "The mean number of commands of which the store is in the middle (seconds of its clocks a second, "
+                "Little's law). A few SCANs a second can be nearly all of it, because each walks every key; under the "
+                "index the same events hardly show. On Redis 1 is the whole of its thread, and each command's part is "
+                "its share of the time. On Dragonfly commands that wait for a turn count too: 400 means that four "
+                "hundred calls share the threads, not that anything takes 400 seconds.",
                 [Query(f"sum by (server, cmd) (server_cmd:store_execution:rate10s{{{SHOWN}}})", "{{cmd}}")],
-                unit="none",
+                unit=COMMANDS,
+                width=8,
                 stacked=True,
             ),
             lines(
@@ -218,4 +243,7 @@ def build() -> Dashboard:
                 "the store. The numbers on a node are mean time and calls a second.",
             ),
         ],
+        question="A read takes many times as long as the store needs to carry it out. Who has the rest?",
+        chapters=(KEY_GROWTH, READING, EMPTY_SLOWLOG),
+        then="before-after",
     )

@@ -18,6 +18,8 @@ from tests.grafana.metricnames import ROOT, asked_for, known
 UIDS = {"incident", "where-time-goes", "before-after", "redis", "dragonfly", "the-lab"}
 LEGENDLESS = {"stat", "text", "table", "nodeGraph", "heatmap"}
 QUERYLESS = {"text"}
+BORDERS = {"edge, in keys"}
+"""Lines that mark a border: until it is known there is none, and a zero would be a border at zero."""
 SUBSTITUTES = {"$server": "dragonfly", "$__rate_interval": "30s", "$__range": "15m", "$__interval": "2s"}
 
 
@@ -224,6 +226,8 @@ def test_nothing_is_empty_for_want_of_events(boards: list[Any], panel_type: str)
             if panel["type"] != panel_type:
                 continue
             for query in panel["targets"]:
+                if query["legendFormat"] in BORDERS:
+                    continue
                 if any(word in query["expr"] for word in may_be_absent):
                     assert (
                         "or 0 * sum by (server)" in query["expr"] or "unless on (server)" in query["expr"]
