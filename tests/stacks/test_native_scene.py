@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import socket
@@ -150,7 +151,7 @@ def test_looks_are_taken_at_it(scene: Scene) -> None:
     assert [answer.code for answer in looks.values()] == [0] * 4, looks
     assert "scan" in looks["commands"].out
     assert {"store", "web", "invalidator", "probe", "control"} <= set(looks["processes"].out.split())
-    assert "probe:main" in looks["clients"].out
+    assert "CLIENT LIST" in looks["clients"].out
     assert "p99 of a bystander's GET" in looks["users"].out
     refused = lab("blind", "reveal", cwd=place, **scene.environment)
     assert refused.is_one_line(2)
@@ -271,10 +272,51 @@ def test_a_healthy_scene_without_prometheus(tmp_path: Path) -> None:
         assert (state["strategy"], state["target_keys"], state["events_per_second"]) == ("index", 20_000, 4)
         assert state["keys"] > 18_000
         assert state["calibrated_events_per_second"] is None  # no story
+        clients = lab(
+            "blind", "look", "clients", cwd=tmp_path, **{**scene.environment, "PATH": os.environ["PATH"]}
+        )
+        assert "probe:main" in clients.out  # by this name the guide finds it
         ports = scene.ports()
         scene.signal(signal.SIGTERM)
         assert scene.answer().code == 130
         scene.leaves_nothing(ports)
+
+
+def test_ctrl_c_while_it_starts_leaves_nothing(tmp_path: Path) -> None:
+    """As soon as a process of it runs."""
+    with Scene(tmp_path) as scene:
+        scene.until(lambda: any("app.warmer" in line for line in scene.family()))
+        ports = scene.ports()
+        scene.signal(signal.SIGINT)
+        assert scene.answer().is_one_line(130)
+        scene.leaves_nothing(ports)
+
+
+def test_a_server_that_does_not_start_is_one_line_and_exit_3(tmp_path: Path) -> None:
+    """With its last words, and nothing is left."""
+    path = without_prometheus(tmp_path)
+    program = Path(path) / "redis-server"
+    program.write_text("#!/bin/sh\necho no memory left >&2\nexit 1\n")
+    program.chmod(0o755)
+    with Scene(tmp_path, "--server", "redis", path=path) as scene:
+        answer = scene.answer()
+        assert answer.is_one_line(3), answer
+        assert "redis ended unexpectedly (exit code 1): no memory left" in answer.err
+        scene.leaves_nothing(set())
+
+
+def test_a_prometheus_that_does_not_start_is_left_out(tmp_path: Path) -> None:
+    """The scene comes up, says so in a line, and goes on."""
+    path = without_prometheus(tmp_path)
+    program = Path(path) / "prometheus"
+    program.write_text("#!/bin/sh\necho no disk left >&2\nexit 1\n")
+    program.chmod(0o755)
+    with Scene(tmp_path, path=path, CONTROL_STORY="off") as scene:
+        scene.up().until(lambda: "the scene goes on without it" in scene.said())
+        assert "Prometheus ended unexpectedly (exit code 1): no disk left" in scene.said()
+        scene.wait_for(lambda state: state["free"] and state["up"])
+        scene.signal(signal.SIGINT)
+        assert scene.answer().code == 130
 
 
 @pytest.mark.parametrize(
@@ -284,7 +326,10 @@ def test_a_healthy_scene_without_prometheus(tmp_path: Path) -> None:
         (["--port", "0"], "--port"),
         (["--keys", "10"], "--keys"),
         (["--keys", "many"], "--keys"),
-        (["--prometheus-port", "TAKEN"], "is taken. Choose another with --prometheus-port."),
+        (
+            ["--port", "FREE", "--prometheus-port", "TAKEN"],
+            "is taken. Choose another with --prometheus-port.",
+        ),
         (["--port", "TAKEN"], "is taken. Choose another with --port."),
         (["nothing"], "nothing"),
     ],
@@ -292,7 +337,8 @@ def test_a_healthy_scene_without_prometheus(tmp_path: Path) -> None:
 def test_bad_usage_is_one_line_and_exit_2(options: list[str], said: str, tmp_path: Path) -> None:
     """And nothing is created."""
     with socket.create_server(("127.0.0.1", 0)) as held:
-        words = [str(held.getsockname()[1]) if word == "TAKEN" else word for word in options]
+        ports = {"TAKEN": str(held.getsockname()[1]), "FREE": str(free_port())}
+        words = [ports.get(word, word) for word in options]
         answer = lab(
             "scene", *words, cwd=tmp_path, TMPDIR=str(tmp_path), LAB_BLIND_HOME=str(tmp_path / "looks")
         )
