@@ -18,7 +18,7 @@ from rich.console import Console
 from lab import errors, scenarios, terminal
 from lab.blind.cli import app as blind
 from lab.cold.command import record, replay
-from lab.errors import LabError, UsageError
+from lab.errors import Interrupted, LabError, UsageError
 from lab.explain.command import explain
 from lab.processes import INTERRUPTIONS, ignore_interruptions
 
@@ -125,6 +125,47 @@ def run(
         terminal.show_verdict(Console(highlight=False), finished.folder)
         print(f"report: {report.resolve()}")
     raise typer.Exit(verdict.exit_code)
+
+
+@app.command()
+def scene(
+    server: Annotated[
+        str, typer.Option(help="redis, valkey, dragonfly or keydb; if left out the embedded Valkey.")
+    ] = "embedded",
+    port: Annotated[
+        int, typer.Option(help="Port of the control page; the others take free ones.", min=1, max=65535)
+    ] = 8080,
+    keys: Annotated[
+        int | None,
+        typer.Option(help="Entries to cache at the top, if not 200,000.", min=1000, max=50_000_000),
+    ] = None,
+    healthy: Annotated[
+        bool,
+        typer.Option("--healthy", help="No story: a full cache, all is well until you change something."),
+    ] = False,
+    prometheus_port: Annotated[
+        int | None, typer.Option(help="Port of Prometheus; a free one if left out.", min=1, max=65535)
+    ] = None,
+) -> None:
+    """Bring up the scene without Docker: storefront, load, control page; it stays until Ctrl-C."""
+    from lab.blind.beside import answering_looks
+    from lab.stacks.native_scene import play
+
+    def say(text: str) -> None:
+        print(text, flush=True)
+
+    try:
+        play(
+            server,
+            port,
+            keys,
+            healthy,
+            prometheus_port,
+            say,
+            lambda scene: answering_looks(scene, scene.users),
+        )
+    except KeyboardInterrupt:
+        raise Interrupted("the scene was ended; nothing of it is left.") from None
 
 
 @app.command()

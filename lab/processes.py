@@ -69,6 +69,7 @@ class Child:
         """`pipe`: its output can be read by `lines()`. `leash`: it has an open stdin, whose end tells it to end."""
         self.name = name
         self.log = log
+        self._start = (command, log, env, cwd, pipe, leash)
         self._spent: float | None = None
         try:
             with log.open("ab") as sink:
@@ -134,14 +135,23 @@ class Child:
             return ""
         return lines[-1][-300:] if lines else ""
 
+    def end_told(self) -> str:
+        """That it has ended, with its exit code and the last line of its log."""
+        words = self.last_words()
+        told = f"{self.name} ended unexpectedly (exit code {self.process.returncode})"
+        return told + (f": {words}" if words else ".")
+
     def check(self) -> None:
         """Raise `StackError` if it has ended."""
         if not self.alive():
-            words = self.last_words()
-            raise StackError(
-                f"{self.name} ended unexpectedly (exit code {self.process.returncode})"
-                + (f": {words}" if words else ".")
-            )
+            raise StackError(self.end_told())
+
+    def again(self) -> Child:
+        """The same process started once more, its output behind that of the first. Raises `StackError`.
+
+        Call it in the main thread: the kernel takes the end of the thread that started a process for its parent's.
+        """
+        return Child(self.name, *self._start)
 
     def stop(self, patience_s: float = 5.0) -> None:
         """End it and its children: the leash, SIGTERM, then SIGKILL. Safe to call twice."""
@@ -176,6 +186,16 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def ports_after(port: int) -> Iterator[int]:
+    """Free ports, from the next one upwards; where there are no more, any that are free.
+
+    Below those that the kernel gives to clients (32768 and above on Linux) a port stays free while its server restarts.
+    """
+    yield from (following for following in range(port + 1, 65536) if not port_taken(following))
+    while True:
+        yield free_port()
 
 
 def port_taken(port: int) -> bool:

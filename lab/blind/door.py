@@ -96,7 +96,8 @@ class Door:
         if other := _connect(self._path):
             other.close()
             raise UsageError(
-                "a blind session runs already. End it with `bin/lab blind reveal`, or with Ctrl-C in its terminal."
+                "a blind session or a scene runs already, and two would disturb each other. End it with Ctrl-C in "
+                "its terminal, a session also with `bin/lab blind reveal`."
             )
         with contextlib.suppress(FileNotFoundError):  # a session that was killed has left it
             self._path.unlink()

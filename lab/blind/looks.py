@@ -141,7 +141,9 @@ def _memory(client: Any, scene: Scene) -> str:
 
 def _ping(client: Any, scene: Scene) -> str:
     rows = []
-    ways = {"to the store": scene.store.url, "through the storefront's link": scene.link_url()}
+    ways = {"to the store": scene.store.url}
+    if scene.link_url() != scene.store.url:
+        ways["through the storefront's link"] = scene.link_url()
     for name, url in ways.items():
         taken = pings_ms(url)
         rows.append((name, url, *(f"{each:.2f}" for each in (taken[0], taken[len(taken) // 2], taken[-1]))))

@@ -21,7 +21,7 @@ anew by the claims as they are today; nothing that was computed is kept beside i
 What a page has people type, and what it promises, is executed by tests/docs:
 
     ```sh blocks are typed as they stand. A comment right above one says what it needs:
-    <!-- needs: scene CAUSE -->      `lab blind open CAUSE` in another terminal
+    <!-- needs: scene CAUSE -->      `lab blind open CAUSE` in another terminal; healthy: `lab scene --healthy`
     <!-- needs: compose -->          the scene on Docker
     <!-- needs: slow - TEST -->      executed elsewhere, by that test; here only its words are checked
     <!-- needs: person - REASON -->  nobody can execute it but a person

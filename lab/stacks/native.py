@@ -156,18 +156,18 @@ class NativeStack:
         return f"redis://127.0.0.1:{self._replica_port}/0"
 
     def _start_service(self) -> None:
-        web, locust = free_port(), free_port()
+        web, locust = self._port("web"), self._port("locust")
         state = self._folder / "state"
         app = {
             "APP_STORE_URL": self.store_url,
             "APP_STATE_DIR": str(state),
             "APP_SERVER_NAME": self._server.name,
-            "APP_KEY_PREFIX": KEY_PREFIX,
+            "APP_KEY_PREFIX": self.key_prefix,
             "APP_STRATEGY": self._scenario.phases[0].strategy,
             "APP_SCAN_COUNT": str(self._scenario.scan_count),
             "APP_FRAGMENTS_PER_USER": str(self._scenario.fragments_per_user),
             "APP_STORE_TIMEOUT_SECONDS": f"{self._scenario.patience_s:g}",
-            "APP_METRICS_PORT": "0",
+            "APP_METRICS_PORT": "0",  # the process takes a free one, and says which
             "OTEL_TRACES_EXPORTER": "none",  # no trace backend natively; spans and sampling work all the same
             "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
             "OTEL_TRACES_SAMPLER_ARG": "0.1",
@@ -192,6 +192,10 @@ class NativeStack:
         self.locust.wait("/load", READY_S, self.check)
         self.invalidator = Storefront("the invalidator", self._metrics_address(invalidator))
         self._metrics_address(warmer)
+
+    def _port(self, _name: str) -> int:
+        """A port for a process that must be told one."""
+        return free_port()
 
     def _add(self, name: str, command: list[str], env: dict[str, str]) -> Child:
         # One BLAS thread: nothing here computes, and idle thread pools cost memory.

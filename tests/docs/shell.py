@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.docs.records import FOLDER, USUAL_PACE
+from lab.processes import free_port
 from tests.docs.pagekit import ROOT, Typed
 
 LONGEST_S = 180
@@ -22,6 +23,8 @@ FASTER = ((r"--(duration|seconds) \d+", r"--\1 1"), (r"\bsleep \d+", "sleep 0.2"
 TOOLS = ("redis-cli", "curl", "py-spy", "tcpdump", "redis-benchmark")
 """Of other people; a machine may lack them."""
 STARTS_S = 120.0
+HEALTHY = "healthy"
+"""In place of a cause: a scene that has none."""
 
 
 @dataclass(frozen=True)
@@ -198,8 +201,11 @@ class Scenes:
             return
         self._home(cause).mkdir(parents=True, exist_ok=True)
         with self._log(cause).open("wb") as log:
+            words = ["blind", "open", cause, "--minutes", "10"]
+            if cause == HEALTHY:
+                words = ["scene", "--healthy", "--port", str(free_port())]
             self._opened[cause] = subprocess.Popen(
-                [str(ROOT / "bin" / "lab"), "blind", "open", cause, "--minutes", "10"],
+                [str(ROOT / "bin" / "lab"), *words],
                 env=os.environ | {"LAB_BLIND_HOME": str(self._home(cause)), "NO_COLOR": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

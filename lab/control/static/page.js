@@ -187,6 +187,7 @@ function spark(svg, points, top) {
   $(".line", svg).setAttribute("d", line);
   const [first, last] = [spots[0], spots[spots.length - 1]].map((spot) => (spot || "").split(" ")[0]);
   $(".area", svg).setAttribute("d", line && `${line}L${last} 90L${first} 90Z`);
+  if (window.drawAxes) drawAxes(svg, top, (value) => 90 - (86 * value) / top, CURVE_SECONDS);
 }
 
 let lost = false;

@@ -1,0 +1,351 @@
+"""The scene without Docker: a storefront on one server, its load, the control page, and Prometheus where there is one.
+
+What `make up` starts in containers, as processes of this machine. Whatever ends unexpectedly is started again, as
+Docker does it; so is the store when the control page shuts it down.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from lab.errors import StackError, UsageError
+from lab.memory import BASE_BYTES, told
+from lab.processes import Child, ignore_interruptions, port_taken, ports_after
+from lab.scenario import Phase, Scenario
+from lab.servers import SERVERS, Server
+from lab.service import Http
+from lab.stacks import native_prometheus as prometheus
+from lab.stacks.base import Say
+from lab.stacks.native import READY_S, NativeStack
+
+SCENE = Scenario(
+    id="scene",
+    title="scene",
+    story="",
+    source="",
+    phases=(Phase("scene", "scene", "scene", "index", 1.0),),
+    claims=(),
+    paces={},
+    knee_at=None,
+    scan_count=1000,
+)
+KNEE_SHARE = 0.75
+"""Of the keys at the top, as the settings of `lab.control.config` have it."""
+HEALTHY_EVENTS_PER_S = 4.0
+FILL_S = 300.0
+TICK_S = 0.2
+PAUSE_S = 0.5
+"""Before an ended process is started again."""
+MOST_ENDS, WITHIN_S = 3, 60.0
+"""A process that ends unexpectedly so often within so many seconds is given up."""
+PROMETHEUS, EXPORTER = "Prometheus", "redis_exporter"
+OPTIONAL = (PROMETHEUS, EXPORTER)
+"""The scene goes on without them."""
+
+
+def shown_as(server: Server) -> Server:
+    """The server by the name that the scene has for it: the embedded one is a Valkey."""
+    return replace(server, name="valkey") if server.name == "embedded" else server
+
+
+class NativeScene(NativeStack):
+    """Use `play`. Without a story the scene is `healthy`: a full cache, and every event by index."""
+
+    key_prefix = "shop"
+
+    def __init__(
+        self,
+        server: Server,
+        folder: Path,
+        port: int,
+        keys: int | None = None,
+        healthy: bool = False,
+        prometheus_port: int | None = None,
+    ) -> None:
+        self._ports = ports_after(port)
+        super().__init__(SCENE, shown_as(server), folder, seed=1, port=next(self._ports))
+        self._dragonfly = server.name == "dragonfly"
+        self._keys, self._healthy = keys, healthy
+        self._port_of: dict[str, int] = {}
+        self._prometheus_port = prometheus_port
+        self._ends: dict[str, deque[float]] = defaultdict(deque)
+        self.control_port = port
+        self.control = Http("the control page", f"http://127.0.0.1:{port}")
+
+    @property
+    def server_name(self) -> str:
+        """As the page and the metrics call the server."""
+        return self._server.name
+
+    # -- up
+
+    def up(self, say: Say) -> None:
+        """Start everything and wait until all of it answers. Raises `StackError` naming what did not."""
+        super().up(say)
+        self._add(
+            "probe",
+            [sys.executable, "-m", "loadtest.probe", "--metrics-port", str(self._port("probe")),
+             "--interval-seconds", "60"],  # nobody reads its lines
+            {"PROBE_URL": self.store_url},
+        )  # fmt: skip
+        if prometheus.find_prometheus() and self._prometheus_port is None:
+            self._prometheus_port = self._port(PROMETHEUS)
+        say("starting the control page")
+        self._add("control", [sys.executable, "-m", "lab.control"], self._control_settings())
+        self.control.wait("/healthz", READY_S, self.check)
+        if self._healthy:
+            self._make_healthy(say)
+        self._start_prometheus(say)
+
+    def _port(self, name: str) -> int:
+        """The port of a process: the same again when it is started again."""
+        if name not in self._port_of:
+            self._port_of[name] = next(self._ports)
+        return self._port_of[name]
+
+    def _add(self, name: str, command: list[str], env: dict[str, str]) -> Child:
+        if name in ("invalidator", "warmer"):
+            env = env | {"APP_METRICS_PORT": str(self._port(name))}
+        return super()._add(name, command, env)
+
+    def _address(self, name: str) -> str:
+        return f"127.0.0.1:{self._port(name)}"
+
+    def _control_settings(self) -> dict[str, str]:
+        """Its environment. What else it reads (`lab.control.config`) may be set by the person at the keyboard."""
+        operations = self._address("web")  # the storefront's settings, health and metrics
+        places = [
+            f"http://{place}"
+            for place in (operations, *map(self._address, ("invalidator", "locust", "probe")))
+        ]
+        settings = {
+            "CONTROL_HOST": "127.0.0.1",
+            "CONTROL_PORT": str(self.control_port),
+            "CONTROL_SERVERS": f"{self.server_name}={'|'.join([self.store_url, *places])}",
+            "CONTROL_LOCUST_URLS": f"{self.server_name}={self.locust.base_url}",
+            "CONTROL_PROMETHEUS_URL": f"http://127.0.0.1:{self._prometheus_port}"
+            if self._prometheus_port
+            else "",
+            "CONTROL_KEY_PREFIX": self.key_prefix,
+        }
+        if self._keys is not None:
+            settings |= {
+                "CONTROL_KEYS": str(self._keys),
+                "CONTROL_KNEE_KEYS": str(round(KNEE_SHARE * self._keys)),
+            }
+        return settings | ({"CONTROL_STORY": "off"} if self._healthy else {})
+
+    def _make_healthy(self, say: Say) -> None:
+        """Have all keys cached and an ordinary day's load, by the page's own levers."""
+        end = time.monotonic() + READY_S
+        while not (state := self.state()).get("free") or not state["up"]:
+            self.check()
+            if time.monotonic() > end:
+                raise StackError(f"the scene does not get ready: {state.get('status', 'no server is seen')}")
+            time.sleep(0.1)
+        keys = int(self.control.ask("GET", "/api/state")["keys"])
+        say(f"filling {keys:,} entries")
+        self.web.warm(keys, restart=False, seconds=FILL_S, check=self.check)
+        self._act("growth", on=True)
+        self._act("rate", events_per_second=HEALTHY_EVENTS_PER_S)
+
+    def _act(self, action: str, **body: Any) -> None:
+        self.control.ask("POST", f"/api/servers/{self.server_name}/{action}", body)
+
+    def state(self) -> dict[str, Any]:
+        """What the control page says of the server; empty while it does not know it yet."""
+        servers = self.control.ask("GET", "/api/state")["servers"]
+        return dict(servers[0]) if servers else {}
+
+    # -- Prometheus
+
+    def _start_prometheus(self, say: Say) -> None:
+        binary, exporter = prometheus.find_prometheus(), prometheus.find_exporter()
+        if binary is None:
+            say("There is no prometheus on the PATH: the scene goes without its graphs, rules and alerts.")
+            return
+        jobs = ("web", "invalidator", "warmer", "probe", "locust")
+        targets = {name: self._address(name) for name in jobs}
+        targets |= {
+            "control": f"127.0.0.1:{self.control_port}",
+            "prometheus": f"127.0.0.1:{self._prometheus_port}",
+        }
+        if self._dragonfly:
+            targets["dragonfly"] = f"127.0.0.1:{self.store_port}"
+        elif exporter:
+            targets["redis"] = self._address(EXPORTER)
+            self._add(EXPORTER, prometheus.exporter_command(exporter, self._port(EXPORTER)), {})
+        else:
+            say("There is no redis_exporter on the PATH: Prometheus lacks what the store says of itself.")
+        text = prometheus.configuration(self.server_name, targets, f"redis://127.0.0.1:{self.store_port}")
+        (self._folder / "prometheus.yml").write_text(text)
+        assert self._prometheus_port is not None
+        self._add(PROMETHEUS, prometheus.command(binary, self._folder, self._prometheus_port), {})
+
+    # -- while it lasts
+
+    def mend(self, say: Say) -> None:
+        """Start again what has ended, with a line about each.
+
+        Raises:
+            StackError: a part that the scene cannot do without ended too often.
+        """
+        for child in [child for child in self._children if not child.alive()]:
+            self._mend(child, say)
+
+    def _mend(self, child: Child, say: Say) -> None:
+        child.stop()  # and what it left behind
+        place = self._children.index(child)
+        shut_down = child is self._store_child and child.exit_code() == 0
+        if not shut_down and self._ends_too_often(child.name):
+            often = f"That was {MOST_ENDS} times within {WITHIN_S:g} s"
+            if child.name not in OPTIONAL:
+                raise StackError(f"{child.end_told()} {often}: the scene is given up.")
+            del self._children[place]
+            say(f"{child.end_told()} {often}: the scene goes on without it.")
+            return
+        time.sleep(PAUSE_S)
+        again = self._children[place] = child.again()
+        if child is self._store_child:
+            self._store_child = again
+        told = f"{child.name} was shut down." if shut_down else child.end_told()
+        say(f"{told} It was started again.")
+
+    def _ends_too_often(self, name: str) -> bool:
+        ends, now = self._ends[name], time.monotonic()
+        ends.append(now)
+        while ends[0] < now - WITHIN_S:
+            ends.popleft()
+        return len(ends) >= MOST_ENDS
+
+    def shown(self) -> dict[str, tuple[str, str]]:
+        """Where everything is: name → address and what it is for."""
+        places = {
+            "control page": (self.control.base_url, "begin here"),
+            "Locust": (self.locust.base_url, "the load"),
+            "storefront": (self.web.base_url, "what the load asks; /metrics"),
+            "store": (f"redis://127.0.0.1:{self.store_port}", ""),
+        }
+        if any(child.name == PROMETHEUS for child in self._children):
+            address = f"http://127.0.0.1:{self._prometheus_port}"
+            places[PROMETHEUS] = (address, "queries, targets, alerts")
+        return places
+
+    def exports(self) -> list[str]:
+        """Lines for a second terminal, so that the commands of the guide find the scene."""
+        return [
+            f"export PROBE_URL={self.store_url}",
+            f"export STOREFRONT={self.web.base_url}",
+            f"export LOCUST={self.locust.base_url}",
+        ]
+
+    def link_url(self) -> str:
+        """The storefront's way to the store: a direct one."""
+        return self.store_url
+
+    def users(self) -> str:
+        """What the control page says of the last seconds, in a line."""
+        state = self.state()
+        p99, done = state.get("p99_ms"), state.get("events_finished_per_second")
+        return (
+            f"p99 of a bystander's GET {'not known yet' if p99 is None else f'{p99:,.1f} ms'}; "
+            f"events in flight {state.get('events_in_flight') or 0:,.0f}, "
+            f"done {'not known yet' if done is None else f'{done:.1f} a second'}; keys {state.get('keys') or 0:,}"
+        )
+
+    def down(self) -> None:
+        """End every process and remove the folder."""
+        super().down()
+        self.control.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def look_first(server: str, port: int, keys: int | None, prometheus_port: int | None) -> Server:
+    """Complain about what cannot be, before anything is created. Raises `UsageError`, or `StackError` for no binary."""
+    known = SERVERS.get(server)
+    if known is None:
+        raise UsageError(f"there is no server {server!r}; the lab knows {', '.join(SERVERS)}.")
+    for option, wanted in (("--port", port), ("--prometheus-port", prometheus_port)):
+        if wanted is not None and port_taken(wanted):
+            raise UsageError(f"port {wanted} is taken. Choose another with {option}.")
+    if prometheus_port is not None and prometheus.find_prometheus() is None:
+        raise UsageError("--prometheus-port: there is no prometheus on the PATH.")
+    known.require()
+    if keys is not None:
+        needed = BASE_BYTES + keys * known.key_bytes
+        free = psutil.virtual_memory().available
+        told(
+            f"{keys:,} keys on {known.name}, with the whole scene,",
+            needed,
+            free,
+            "free",
+            "Choose fewer with --keys.",
+        )
+    return known
+
+
+def play(
+    server: str,
+    port: int,
+    keys: int | None,
+    healthy: bool,
+    prometheus_port: int | None,
+    say: Say,
+    beside: Callable[[NativeScene], AbstractContextManager[None]],
+) -> None:
+    """Bring the scene up and keep it up, until Ctrl-C; whatever happens, nothing of it is left.
+
+    `beside`: a context that lasts as long as the scene, entered before anything is started.
+
+    Raises:
+        UsageError: it cannot be brought up as it was asked for.
+        StackError: a part did not start, or ended too often.
+        KeyboardInterrupt: Ctrl-C, and it was taken down.
+    """
+    known = look_first(server, port, keys, prometheus_port)
+    folder = Path(tempfile.mkdtemp(prefix="lab-scene-"))
+    scene = NativeScene(known, folder, port, keys, healthy, prometheus_port)
+    try:
+        with beside(scene):
+            scene.up(say)
+            announce(scene, healthy, say)
+            while True:
+                scene.mend(lambda text: say(f"{datetime.now():%H:%M:%S}  {text}"))
+                time.sleep(TICK_S)
+    finally:
+        ignore_interruptions()
+        scene.down()
+
+
+def announce(scene: NativeScene, healthy: bool, say: Say) -> None:
+    """Where everything is, and what to do there."""
+    say("")
+    for name, (address, why) in scene.shown().items():
+        say(f"  {name:<14} {address:<27} {why}".rstrip())
+    say("")
+    say("In a second terminal, so that the commands of the guide find all that:")
+    say("")
+    for line in scene.exports():
+        say(f"  {line}")
+    say("")
+    if healthy:
+        say(
+            "All is well: a full cache, and every event by index. The control page has the levers that change it."
+        )
+    else:
+        say(
+            "Open the control page: it measures this machine first; then keys grow, and p99 with them. Find out why."
+        )
+    say("There: bin/lab blind look. Ctrl-C here ends everything.")

@@ -1,0 +1,470 @@
+"""`bin/lab scene` on real processes: it comes up, is mended, and leaves nothing however it ends."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+import redis
+import yaml
+
+from lab.errors import StackError, UsageError
+from lab.processes import free_port, port_taken, ports_after
+from lab.servers import SERVERS
+from lab.stacks import native_prometheus, native_scene
+from lab.stacks.native_scene import MOST_ENDS, NativeScene
+from tests.app.servicekit import Reply, eventually, http
+from tests.lab.labkit import Running, lab
+
+PROMETHEUS = shutil.which("prometheus")
+QUICK = {
+    "CONTROL_KEYS": "20000",
+    "CONTROL_KNEE_KEYS": "15000",
+    "CONTROL_GROW_SECONDS": "30",
+    "CONTROL_CALIBRATION_SECONDS": "1",
+}
+READY = "Ctrl-C here ends everything."
+UP_S = 90
+
+
+class Scene(Running):
+    """A `lab scene` in the background, in a folder for temporary files of its own."""
+
+    def __init__(self, place: Path, *options: str, path: str | None = None, **environment: str) -> None:
+        self.port = free_port()
+        self.temporary = place / "tmp"
+        self.temporary.mkdir(parents=True)
+        environment = {
+            **QUICK,
+            **environment,
+            "TMPDIR": str(self.temporary),
+            "LAB_BLIND_HOME": str(place / "looks"),
+        }
+        if path is not None:
+            environment["PATH"] = path
+        self.environment = environment
+        super().__init__("--port", str(self.port), *options, cwd=place, verb="scene", **environment)
+
+    def said(self) -> str:
+        """All that it printed until now."""
+        return self._out.read_text()
+
+    def up(self) -> Scene:
+        """Wait until it says that all is there."""
+        self.until(lambda: READY in self.said(), UP_S)
+        return self
+
+    def exported(self, name: str) -> str:
+        """A variable that it has people set."""
+        (line,) = [line for line in self.said().splitlines() if f"export {name}=" in line]
+        return line.split("=", 1)[1]
+
+    def state(self) -> dict[str, Any]:
+        """The state of the server, as the control page has it."""
+        servers = http("GET", f"http://127.0.0.1:{self.port}/api/state").json["servers"]
+        return dict(servers[0]) if servers else {}
+
+    def wait_for(self, check: Callable[[dict[str, Any]], Any], seconds: float = 60) -> dict[str, Any]:
+        """The state, once it is so."""
+        end = time.monotonic() + seconds
+        while True:
+            state = self.state()
+            if state and check(state):
+                return state
+            assert time.monotonic() < end, f"still {state}"
+            time.sleep(0.2)
+
+    def act(self, action: str, **body: Any) -> Reply:
+        """Pull a lever of the page."""
+        return http("POST", f"http://127.0.0.1:{self.port}/api/servers/valkey/{action}", body)
+
+    def part(self, words: str) -> psutil.Process:
+        """The process that the lab started with these words in its command line."""
+        self.family()
+        (found,) = [
+            process
+            for process in psutil.Process(self.process.pid).children()
+            if words in " ".join(process.cmdline())
+        ]
+        return found
+
+    def leaves_nothing(self, ports: set[int]) -> None:
+        """No process, no port, no folder."""
+        assert self.left() == []
+        assert [port for port in ports if port_taken(port)] == []
+        assert list(self.temporary.iterdir()) == []
+        assert not Path(self.environment["LAB_BLIND_HOME"]).exists()
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """One for the tests that leave it running; in their order."""
+    with Scene(tmp_path_factory.mktemp("scene")) as made:
+        yield made.up()
+
+
+def test_it_tells_the_story(scene: Scene) -> None:
+    """The page is there, the machine is measured, keys grow under scan."""
+    page = http("GET", f"http://127.0.0.1:{scene.port}/")
+    assert page.status == 200
+    assert b'class="alone"' in page.body  # no Grafana: curves with axes
+    low = scene.wait_for(lambda state: state["growth"] and state["events_per_second"] > 0 and state["keys"])
+    assert (low["name"], low["strategy"]) == ("valkey", "scan")
+    scene.wait_for(lambda state: state["keys"] > low["keys"] + 500 and state["p99_ms"])
+
+
+def test_everything_listens_on_the_loopback_only(scene: Scene) -> None:
+    """No process of it can be reached from outside."""
+    open_to = {
+        connection.laddr.ip
+        for process in scene.family().values()
+        for connection in process.net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    assert open_to == {"127.0.0.1"}
+
+
+def test_what_it_exports_is_there(scene: Scene) -> None:
+    """The three lines for the second terminal lead to store, storefront and Locust, whose web UI answers."""
+    assert redis.Redis.from_url(scene.exported("PROBE_URL"), protocol=2, driver_info=None).ping()
+    assert http("GET", scene.exported("STOREFRONT") + "/readyz").status == 200
+    assert b"Locust" in http("GET", scene.exported("LOCUST") + "/").body
+
+
+def test_looks_are_taken_at_it(scene: Scene) -> None:
+    """`bin/lab blind look` shows it; what belongs to a hidden cause is refused."""
+    place = scene.temporary.parent
+    looks = {
+        what: lab("blind", "look", what, cwd=place, **scene.environment)
+        for what in ("commands", "processes", "clients", "users")
+    }
+    assert [answer.code for answer in looks.values()] == [0] * 4, looks
+    assert "scan" in looks["commands"].out
+    assert {"store", "web", "invalidator", "probe", "control"} <= set(looks["processes"].out.split())
+    assert "CLIENT LIST" in looks["clients"].out
+    assert "p99 of a bystander's GET" in looks["users"].out
+    refused = lab("blind", "reveal", cwd=place, **scene.environment)
+    assert refused.is_one_line(2)
+    assert "hides no cause" in refused.err
+
+
+def test_a_second_one_is_refused(scene: Scene) -> None:
+    """In one line: on the same port, and on another one, for they would disturb each other."""
+    place = scene.temporary.parent
+    taken = lab("scene", "--port", str(scene.port), cwd=place, **scene.environment)
+    assert taken.is_one_line(2), taken
+    assert f"port {scene.port} is taken" in taken.err
+    second = lab("scene", "--port", str(free_port()), cwd=place, **scene.environment)
+    assert second.is_one_line(2), second
+    assert "a scene runs already" in second.err
+    assert len(list(scene.temporary.iterdir())) == 1  # the first one's folder
+
+
+@pytest.mark.skipif(
+    PROMETHEUS is None, reason="no prometheus on this machine (Debian: apt install prometheus)"
+)
+def test_prometheus_watches_it(scene: Scene) -> None:
+    """With the jobs, labels and rules of the scene on Docker, and linked from the page."""
+    (line,) = [line for line in scene.said().splitlines() if line.strip().startswith("Prometheus")]
+    base = line.split()[1]
+    assert base.encode() in http("GET", f"http://127.0.0.1:{scene.port}/").body
+
+    def ask(path: str) -> Any:
+        return http("GET", f"{base}/api/v1/{path}").json["data"]
+
+    def up() -> set[str]:
+        return {
+            target["labels"]["job"] for target in ask("targets")["activeTargets"] if target["health"] == "up"
+        }
+
+    wanted = {"web", "invalidator", "warmer", "probe", "locust", "control", "prometheus"}
+    eventually(lambda: wanted <= up(), 30, 0.5)
+    recorded = eventually(lambda: ask("query?query=server:probe_latency:p99_10s")["result"], 30, 0.5)
+    assert recorded[0]["metric"]["server"] == "valkey"
+    groups = ask("rules")["groups"]
+    assert {"alerts.yml", "recording.yml"} == {Path(group["file"]).name for group in groups}
+    assert {rule["health"] for group in groups for rule in group["rules"]} <= {"ok", "unknown"}
+    if native_prometheus.find_exporter():
+        eventually(lambda: ask("query?query=server:store_keys:sum{server='valkey'}")["result"], 30, 0.5)
+    else:
+        assert "no redis_exporter" in scene.said()
+
+
+def test_the_store_comes_back(scene: Scene) -> None:
+    """The lever *Restart store* shuts it down; it is started again, empty, with one line, and keys grow anew."""
+    scene.wait_for(lambda state: state["free"] and state["up"])
+    store = redis.Redis.from_url(scene.exported("PROBE_URL"), protocol=2, driver_info=None)
+    first = store.info("server")["run_id"]
+    assert scene.act("restart").status == 200
+
+    def another() -> bool:
+        try:
+            return bool(store.info("server")["run_id"] != first)
+        except redis.RedisError:
+            return False
+
+    eventually(another, 30, 0.2)
+    scene.wait_for(lambda state: state["up"] and not state["restarting"])
+    assert [line.partition("  ")[2] for line in scene.said().splitlines() if "valkey was" in line] == [
+        "valkey was shut down. It was started again."
+    ]
+
+
+@pytest.mark.parametrize("words", ["app.invalidator", "app.web:application"])
+def test_a_process_that_dies_is_started_again(words: str, scene: Scene) -> None:
+    """With one line that names it, at the same address; what it left behind is ended."""
+    dying = scene.part(words)
+    kin = [dying, *dying.children(recursive=True)]
+    name = words.split(":")[0].removeprefix("app.")
+    dying.kill()
+    eventually(lambda: f"{name} ended unexpectedly (exit code -9)" in scene.said(), 20, 0.1)
+    assert "It was started again." in scene.said().splitlines()[-1]
+    assert psutil.wait_procs(kin, 5)[1] == []
+    scene.wait_for(lambda state: state["phase"] == "running" and "rouble" not in state["status"])
+    assert scene.part(words).pid != dying.pid
+
+
+def test_ctrl_c_leaves_nothing(scene: Scene) -> None:
+    """One line, exit code 130; every process has ended, every port is free, every folder is gone."""
+    ports = scene.ports()
+    assert len(ports) >= 7
+    scene.signal(signal.SIGINT)
+    answer = scene.answer()
+    assert answer.is_one_line(130), answer
+    scene.leaves_nothing(ports)
+
+
+def test_a_killed_lab_takes_its_processes_along(tmp_path: Path) -> None:
+    """After SIGKILL, which it cannot see coming, nothing runs or listens any more."""
+    with Scene(tmp_path, CONTROL_STORY="off") as scene:
+        ports = scene.up().ports()
+        scene.signal(signal.SIGKILL)
+        assert scene.answer().code == -signal.SIGKILL
+        assert scene.left(seconds=15) == []
+        assert [port for port in ports if port_taken(port)] == []
+
+
+def without_prometheus(place: Path) -> str:
+    """A PATH on which there is what a scene needs, and no more."""
+    programs = place / "programs"
+    programs.mkdir()
+    for name in ("sh", "dirname", "cksum", "cat", "readlink", "python3"):
+        (programs / name).symlink_to(shutil.which(name) or "/nowhere")
+    return str(programs)
+
+
+def test_a_healthy_scene_without_prometheus(tmp_path: Path) -> None:
+    """All keys are cached from the beginning, events go by index; one line says what is missing. SIGTERM ends it."""
+    with Scene(tmp_path, "--healthy", path=without_prometheus(tmp_path)) as scene:
+        scene.up()
+        assert scene.said().count("no prometheus on the PATH") == 1
+        state = scene.wait_for(lambda state: state["events_finished_per_second"])
+        assert (state["strategy"], state["target_keys"], state["events_per_second"]) == ("index", 20_000, 4)
+        assert state["keys"] > 18_000
+        assert state["calibrated_events_per_second"] is None  # no story
+        clients = lab(
+            "blind", "look", "clients", cwd=tmp_path, **{**scene.environment, "PATH": os.environ["PATH"]}
+        )
+        assert "probe:main" in clients.out  # by this name the guide finds it
+        ports = scene.ports()
+        scene.signal(signal.SIGTERM)
+        assert scene.answer().code == 130
+        scene.leaves_nothing(ports)
+
+
+def test_ctrl_c_while_it_starts_leaves_nothing(tmp_path: Path) -> None:
+    """As soon as a process of it runs."""
+    with Scene(tmp_path) as scene:
+        scene.until(lambda: any("app.warmer" in line for line in scene.family()))
+        ports = scene.ports()
+        scene.signal(signal.SIGINT)
+        assert scene.answer().is_one_line(130)
+        scene.leaves_nothing(ports)
+
+
+def test_a_server_that_does_not_start_is_one_line_and_exit_3(tmp_path: Path) -> None:
+    """With its last words, and nothing is left."""
+    path = without_prometheus(tmp_path)
+    program = Path(path) / "redis-server"
+    program.write_text("#!/bin/sh\necho no memory left >&2\nexit 1\n")
+    program.chmod(0o755)
+    with Scene(tmp_path, "--server", "redis", path=path) as scene:
+        answer = scene.answer()
+        assert answer.is_one_line(3), answer
+        assert "redis ended unexpectedly (exit code 1): no memory left" in answer.err
+        scene.leaves_nothing(set())
+
+
+def test_a_prometheus_that_does_not_start_is_left_out(tmp_path: Path) -> None:
+    """The scene comes up, says so in a line, and goes on."""
+    path = without_prometheus(tmp_path)
+    program = Path(path) / "prometheus"
+    program.write_text("#!/bin/sh\necho no disk left >&2\nexit 1\n")
+    program.chmod(0o755)
+    with Scene(tmp_path, path=path, CONTROL_STORY="off") as scene:
+        scene.up().until(lambda: "the scene goes on without it" in scene.said())
+        assert "Prometheus ended unexpectedly (exit code 1): no disk left" in scene.said()
+        scene.wait_for(lambda state: state["free"] and state["up"])
+        scene.signal(signal.SIGINT)
+        assert scene.answer().code == 130
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--server", "memcached"], "there is no server 'memcached'"),
+        (["--port", "0"], "--port"),
+        (["--keys", "10"], "--keys"),
+        (["--keys", "many"], "--keys"),
+        (
+            ["--port", "FREE", "--prometheus-port", "TAKEN"],
+            "is taken. Choose another with --prometheus-port.",
+        ),
+        (["--port", "TAKEN"], "is taken. Choose another with --port."),
+        (["nothing"], "nothing"),
+    ],
+)
+def test_bad_usage_is_one_line_and_exit_2(options: list[str], said: str, tmp_path: Path) -> None:
+    """And nothing is created."""
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        ports = {"TAKEN": str(held.getsockname()[1]), "FREE": str(free_port())}
+        words = [ports.get(word, word) for word in options]
+        answer = lab(
+            "scene", *words, cwd=tmp_path, TMPDIR=str(tmp_path), LAB_BLIND_HOME=str(tmp_path / "looks")
+        )
+    assert answer.is_one_line(2), answer
+    assert said in answer.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_server_is_one_line_and_exit_3(tmp_path: Path) -> None:
+    """It says how to get it, and nothing is created."""
+    path, temporary = without_prometheus(tmp_path), tmp_path / "tmp"
+    temporary.mkdir()
+    answer = lab(
+        "scene", "--server", "redis", "--port", str(free_port()), cwd=temporary, TMPDIR=str(temporary), PATH=path,
+        LAB_BLIND_HOME=str(temporary / "looks"),
+    )  # fmt: skip
+    assert answer.is_one_line(3), answer
+    assert "apt install redis-server" in answer.err
+    assert list(temporary.iterdir()) == []
+
+
+def test_too_many_keys_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is started: what they need, and what there is."""
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=2e9))
+    assert native_scene.look_first("embedded", free_port(), 1_000_000, None).name == "embedded"
+    with pytest.raises(UsageError, match=r"need about 4\.1 GB of memory, and 2\.0 GB are free. Choose fewer"):
+        native_scene.look_first("embedded", free_port(), 10_000_000, None)
+
+
+# -- without processes
+
+
+class Dying:
+    """A child that has ended, and ends again whenever it is started."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.started = name, 1
+
+    def alive(self) -> bool:
+        return False
+
+    def stop(self) -> None:
+        """Nothing is left of it."""
+
+    def end_told(self) -> str:
+        return f"{self.name} ended unexpectedly (exit code 7): no."
+
+    def again(self) -> Dying:
+        self.started += 1
+        return self
+
+
+@pytest.fixture
+def still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NativeScene:
+    """A scene in which nothing was started."""
+    monkeypatch.setattr(native_scene, "PAUSE_S", 0)
+    return NativeScene(SERVERS["embedded"], tmp_path, free_port())
+
+
+def test_what_ends_again_and_again_ends_the_scene(still: NativeScene) -> None:
+    """A part that the scene needs: with its last words, as a `StackError`."""
+    child, said = Dying("web"), []
+    still._children.append(child)  # type: ignore[arg-type] # a stand-in
+    for _ in range(MOST_ENDS - 1):
+        still.mend(said.append)
+    assert child.started == MOST_ENDS
+    with pytest.raises(StackError, match=r"web ended unexpectedly \(exit code 7\): no\. That was 3 times"):
+        still.mend(said.append)
+    assert len(said) == MOST_ENDS - 1
+
+
+def test_an_observer_that_ends_again_and_again_is_left_out(still: NativeScene) -> None:
+    """Prometheus: one more line, and the scene goes on without it."""
+    child, said = Dying(native_scene.PROMETHEUS), []
+    still._children.append(child)  # type: ignore[arg-type] # a stand-in
+    for _ in range(MOST_ENDS + 2):
+        still.mend(said.append)
+    assert child.started == MOST_ENDS
+    assert said[-1].endswith("the scene goes on without it.")
+    assert still._children == []
+
+
+def test_ports_follow_one_another() -> None:
+    """The next free one each time; a taken one is passed over; at the end of all ports any that is free."""
+    ports = ports_after(20_000)
+    first, second = next(ports), next(ports)
+    assert 20_000 < first < second
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        assert next(ports_after(held.getsockname()[1] - 1)) != held.getsockname()[1]
+    assert not port_taken(next(ports_after(65535)))
+
+
+ALL = dict.fromkeys(
+    ("web", "invalidator", "warmer", "probe", "locust", "control", "prometheus"), "127.0.0.1:1"
+)
+
+
+@pytest.mark.parametrize(("server", "job"), [("valkey", "redis"), ("dragonfly", "dragonfly")])
+def test_configuration_is_that_of_docker_elsewhere(server: str, job: str) -> None:
+    """The jobs that have a target, with the same labels, times and rules."""
+    text = native_prometheus.configuration(server, {**ALL, job: "127.0.0.1:2"}, "redis://127.0.0.1:3")
+    made = yaml.safe_load(text)
+    original = yaml.safe_load((native_prometheus.FOLDER / "prometheus.yml").read_text())
+    assert made["global"] == original["global"]
+    assert [Path(path).is_file() for path in made["rule_files"]] == [True] * len(original["rule_files"])
+    jobs = {found["job_name"]: found for found in made["scrape_configs"]}
+    assert set(jobs) == {*ALL, job}
+    labelled = {name for name, found in jobs.items() if found["static_configs"][0].get("labels")}
+    assert labelled == set(jobs) - {"control", "prometheus"}
+    assert {jobs[name]["static_configs"][0]["labels"]["server"] for name in labelled} == {server}
+    assert jobs["web"]["honor_labels"]
+    if job == "redis":
+        assert (jobs[job]["metrics_path"], jobs[job]["params"]) == (
+            "/scrape",
+            {"target": ["redis://127.0.0.1:3"]},
+        )
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool on this machine")
+def test_configuration_is_well_formed(tmp_path: Path) -> None:
+    """To Prometheus's own checker."""
+    path = tmp_path / "prometheus.yml"
+    path.write_text(
+        native_prometheus.configuration("valkey", {**ALL, "redis": "127.0.0.1:2"}, "redis://127.0.0.1:3")
+    )
+    done = subprocess.run(
+        ["promtool", "check", "config", str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
