@@ -20,6 +20,9 @@ from lab.preflight import ROOT, ask, examine, read_env_file, wanted_profiles
 
 STACK_BROKE, INTERRUPTED = 3, 130
 WAIT_SECONDS = 300
+LOOKS = 3
+BUDGET = ROOT / "docs" / "scene.json"
+"""Figures of `python -m bench.scene --write docs/scene.json`."""
 UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 ADDRESSES = (
@@ -83,6 +86,32 @@ def memory() -> dict[str, int]:
     return used
 
 
+def cores() -> float:
+    """Processor cores that all containers use together, in the mean of a few looks."""
+    looks = []
+    for _ in range(LOOKS):
+        _, said = ask("docker", "stats", "--no-stream", "--format", "{{.CPUPerc}}", *names(), seconds=60)
+        looks.append(sum(float(share) for share in re.findall(r"^([\d.]+)%", said, re.MULTILINE)) / 100)
+    return sum(looks) / len(looks)
+
+
+def names() -> list[str]:
+    """The containers' names."""
+    return [container["Name"] for container in containers()]
+
+
+def at_the_edge() -> str:
+    """What the scene needs in the middle of the incident: as measured once, or nothing where that is not known."""
+    try:
+        kept = json.loads(BUDGET.read_text(encoding="utf-8"))
+        return (
+            f"\nat the edge (measured {kept['date']} on {kept['cores']} cores): {kept['edge_cores']:.2f} cores, "
+            f"of which those who watch {kept['edge_watchers_cores']:.2f}; {kept['edge_gb']:.2f} GB"
+        )
+    except (OSError, ValueError, KeyError):
+        return ""
+
+
 def addresses(settings: dict[str, str]) -> list[str]:
     """A line for each page a person may open."""
     profiles = wanted_profiles(settings)
@@ -122,8 +151,9 @@ def start() -> int:
     print("\n".join(addresses(settings)))
     largest = sorted(used.items(), key=lambda item: -item[1])[:4]
     print(
-        f"\nmemory: {sum(used.values()) / 1e9:.2f} GB; most of it "
+        f"\nidle: {cores():.2f} of a core, {sum(used.values()) / 1e9:.2f} GB of memory; most of it "
         + ", ".join(f"{name} {size / 1e6:.0f} MB" for name, size in largest)
+        + at_the_edge()
     )
     print("make down stops everything and leaves nothing behind.")
     return 0

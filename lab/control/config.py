@@ -75,8 +75,10 @@ WebAddress = Annotated[str, AfterValidator(_web_address)]
 class Config(BaseSettings):
     """One field per ``CONTROL_*`` variable. Times carry their unit in the name.
 
-    The addresses of `servers` are the control page's own way to them; `grafana_url`, `prometheus_url` and
-    `locust_urls` are the browser's.
+    The addresses of `servers` are the control page's own way to them; `grafana_url`, `prometheus_url`, `tempo_url` and
+    `locust_urls` are the browser's. `rest_seconds`: before the first story, so that a machine which has just started
+    everything is measured at rest. `backlog_aim`: the most events in flight that the scene is held at; `backlog_pause`:
+    beyond so many no more are sent even over the edge, until `backlog_resume` are left.
     """
 
     model_config = SettingsConfigDict(env_prefix="CONTROL_", env_ignore_empty=True, frozen=True)
@@ -95,6 +97,7 @@ class Config(BaseSettings):
 
     keys: int = Field(default=200_000, ge=100, le=50_000_000)
     knee_keys: int = Field(default=150_000, ge=100, le=50_000_000)
+    rest_seconds: float = Field(default=0, ge=0, le=600)
     calibration_seconds: float = Field(default=4, ge=1, le=60)
     healthy_seconds: float = Field(default=15, ge=1, le=600)
     grow_seconds: float = Field(default=200, ge=1, le=86_400)

@@ -38,9 +38,16 @@ class Company:
         self.turn = threading.Lock()
         self.members: list[Director] = []
 
-    def hungry(self) -> int:
+    def size(self) -> int:
         """How many stores share the machine: those of the scene, at work or not."""
         return max(1, sum(member.stage.phase != "absent" for member in self.members))
+
+    def rivals(self, stage: Stage) -> tuple[int, float]:
+        """The other stores that want all they can get: how many, and the cores that they use."""
+        others = [
+            member.stage for member in self.members if member.stage is not stage and member.stage.hungry
+        ]
+        return len(others), sum(other.estimate.used_cores for other in others if other.estimate)
 
     def calibrated(self) -> bool:
         """Whether no server has its calibration still before it."""
@@ -66,7 +73,7 @@ class Director(threading.Thread):
         company: Company,
     ) -> None:
         super().__init__(name=f"director-{addresses.name}", daemon=True)
-        self.stage = stage = Stage(addresses, config, metrics, company.hungry)
+        self.stage = stage = Stage(addresses, config, metrics, lambda: company.rivals(self.stage))
         self._company = company
         self._story_due = config.story == "on"
         self._halt, self._ended = threading.Event(), threading.Event()
@@ -88,6 +95,7 @@ class Director(threading.Thread):
         try:
             self._wait_for_scene()
             self._watcher.start()
+            self._rest()
             while True:
                 self._turn_over()
         except _Halted:
@@ -202,6 +210,17 @@ class Director(threading.Thread):
                 self._sleep(TICK_S)
         stage.phase = "running"
 
+    def _rest(self) -> None:
+        """Let the machine come to rest before anything is measured."""
+        stage = self.stage
+        if self._story_due and stage.config.rest_seconds:
+            stage.phase = "resting"
+            with contextlib.suppress(_Halted):
+                self._pause(stage.config.rest_seconds)
+            if self._ended.is_set():
+                raise _Halted
+            stage.phase = "running"
+
     def _tell_story(self) -> None:
         stage = self.stage
         with stage.acting:
@@ -238,7 +257,7 @@ class Director(threading.Thread):
         try:
             self._pause(0)
             stage.phase = "calibrating"
-            found = tune(stage.clients, stage.config, company.hungry(), self._load, self._pause)
+            found = tune(stage.clients, stage.config, company.size(), self._load, self._pause)
         finally:
             company.turn.release()
         stage.tuned(found)
@@ -257,7 +276,7 @@ class Director(threading.Thread):
         assert tuning is not None
         with stage.acting:
             stage.want("scan")
-            stage.plan(round(tuning.events_per_second, 2))
+            stage.plan(round(tuning.events_per_second, 2), auto=True)
         stage.clients.web.use("scan", stage.config.scan_count)
         stage.apply_load()
         stage.phase = "healthy"

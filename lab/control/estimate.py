@@ -22,7 +22,8 @@ UNFINISHED = 0.25
 @dataclass(frozen=True)
 class Moment:
     """Counters at one moment: of the store (`busy_s`: processor seconds for each of its threads), the machine
-    (`idle_s`: core seconds), the invalidator (`finished` events, `in_flight`), and the keys cached.
+    (`idle_s`: core seconds), the invalidator (`finished` events, `in_flight`), and the keys cached. `behind`: a
+    backlog is there, so that the store spends time on the queue itself, which is not what a key costs.
     """
 
     at: float
@@ -31,6 +32,7 @@ class Moment:
     finished: float
     in_flight: float
     keys: int
+    behind: bool = False
 
 
 class Estimate:
@@ -43,6 +45,8 @@ class Estimate:
         self._threads = threads
         self._moments: deque[Moment] = deque()
         self._cost: tuple[float, float] | None = None
+        self._busy: float | None = None
+        self._idle = 0.0
 
     def add(self, moment: Moment) -> None:
         """Take a moment in. Counters that went back belong to another life of the store or the invalidator."""
@@ -55,13 +59,17 @@ class Estimate:
         self._measure()
 
     def forget(self) -> None:
-        """Begin a new window: something was changed. The cost that was found stays."""
+        """Begin a new window: something was changed. What was found stays until it is full."""
         self._moments.clear()
 
     def _measure(self) -> None:
         first, last = self._moments[0], self._moments[-1]
         elapsed, finished = last.at - first.at, last.finished - first.finished
-        if elapsed < SHORTEST_S or finished <= 0:
+        if elapsed < SHORTEST_S:
+            return
+        self._busy = (last.busy_s - first.busy_s) / elapsed
+        self._idle = max(0.0, last.idle_s - first.idle_s) / elapsed
+        if finished <= 0 or any(moment.behind for moment in self._moments):
             return
         if abs(last.in_flight - first.in_flight) > UNFINISHED * finished:
             return
@@ -75,23 +83,25 @@ class Estimate:
 
     @property
     def busy(self) -> float | None:
-        """Cores that each of the store's threads used over the window; None while there is no window."""
-        if not self._moments or self._moments[-1].at - self._moments[0].at < SHORTEST_S / 2:
-            return None
-        first, last = self._moments[0], self._moments[-1]
-        return (last.busy_s - first.busy_s) / (last.at - first.at)
+        """Cores that each of the store's threads used over the last whole window; None while there was none."""
+        return self._busy
 
-    def capacity(self, hungry: int) -> float | None:
-        """Cores that each of the store's threads can have: what it used, and its part of what nobody used; one at most.
+    @property
+    def used_cores(self) -> float:
+        """Cores that the store uses; 0 while that is unknown."""
+        return (self.busy or 0.0) * self._threads
 
-        `hungry` stores share what is idle.
+    def capacity(self, hungry: int = 1, others_cores: float = 0.0) -> float | None:
+        """Cores that each of the store's threads can have: its fair part, or what it has already; one at most.
+
+        `hungry` stores, this one among them, want as much as they can get: they share evenly what they use and what
+        nobody uses. `others_cores` is what the others of them use now.
         """
         busy = self.busy
         if busy is None:
             return None
-        first, last = self._moments[0], self._moments[-1]
-        idle = max(0.0, last.idle_s - first.idle_s) / (last.at - first.at)
-        return min(1.0, busy + idle / (max(1, hungry) * self._threads))
+        fair = (self.used_cores + others_cores + self._idle) / max(1, hungry)
+        return min(1.0, max(busy, fair / self._threads))
 
     @property
     def cost_s(self) -> float:
@@ -106,16 +116,14 @@ class Estimate:
         weight = min(1.0, keys / self._at_keys) ** 2
         return self._calibrated + (found - self._calibrated) * weight
 
-    def knee_keys(self, events_per_second: float, hungry: int) -> float | None:
-        """Keys at which so many events take all the processor time that the store can have; None unknown."""
-        capacity = self.capacity(hungry)
+    def knee_keys(self, events_per_second: float, capacity: float | None) -> float | None:
+        """Keys at which so many events take the capacity; None unknown."""
         if capacity is None or events_per_second <= 0:
             return None
         return saturating_keys(self._base, events_per_second, self.cost_s, capacity)
 
-    def share(self, events_per_second: float, keys: float, hungry: int) -> float | None:
-        """What so many events ask for at so many keys, as a share of what the store can have; None unknown."""
-        capacity = self.capacity(hungry)
+    def share(self, events_per_second: float, keys: float, capacity: float | None) -> float | None:
+        """What so many events ask for at so many keys, as a share of the capacity; None unknown."""
         if not capacity:
             return None
         return demand(self._base, events_per_second, keys, self.cost_s) / capacity

@@ -32,9 +32,11 @@ NEAR_S = 8.0
 """For the share to be that large before it counts: a neighbour may have taken the machine for a moment."""
 FAR_SHARE = 0.7
 """Demand over capacity at which held keys are let go again, however p99 looks: the machine has become quieter."""
-LEAST_AIM = 4.0
+FIRST_AIM, LEAST_AIM = 4.0, 1.0
 SETTLE_S = 5.0
 AIM_EVERY_S = 10.0
+REACHED = 0.7
+"""The aim is moved up only where the backlog has come that near to it: what it does to p99 is seen then."""
 FADED_S = 20.0
 
 
@@ -67,8 +69,9 @@ class Steering:
 
     def begin(self) -> None:
         """Forget where the edge was: keys grow from here on."""
-        self.aim = LEAST_AIM
+        self.aim = min(FIRST_AIM, self._most)
         self.growth = Growth.ON
+        self.trimmed = False
         self._since: dict[str, float] = {}
         self._aimed_at = float("-inf")
 
@@ -82,13 +85,13 @@ class Steering:
     def look(self, planned: float, asked: float, seen: Seen) -> Growth:
         """Once a second, while searches are made: move the aim, and say how keys are to grow."""
         at, share = seen.at, seen.share
-        trimmed = self._lasts("trimmed", asked < TRIMMED * planned, at, TRIMMED_S)
+        self.trimmed = trimmed = self._lasts("trimmed", asked < TRIMMED * planned, at, TRIMMED_S)
         near = self._lasts("near", share is not None and share >= EDGE_SHARE, at, NEAR_S)
         far = self._lasts("far", share is not None and share < FAR_SHARE and not trimmed, at, FADED_S)
         if not seen.p99_ms or not self.healthy_ms:
             return self.growth
         times = seen.p99_ms / self.healthy_ms
-        self._move_aim(times, trimmed, at)
+        self._move_aim(times, trimmed and seen.in_flight >= REACHED * self.aim, at)
         if self.growth is not Growth.HELD:
             if trimmed or (times >= PLAIN and (near or self.growth is Growth.SLOWLY)):
                 self.growth = Growth.HELD  # trimmed: more backlog makes it plain, more keys need not
@@ -111,10 +114,10 @@ class Steering:
             return False
         return at - self._since.setdefault(what, at) >= seconds
 
-    def _move_aim(self, times: float, trimmed: bool, at: float) -> None:
+    def _move_aim(self, times: float, reached: bool, at: float) -> None:
         if at - self._aimed_at < AIM_EVERY_S:
             return
-        if times < PLAIN and trimmed:
+        if times < PLAIN and reached:
             self.aim = min(self._most, self.aim * 1.5)
         elif times > FAR:
             self.aim = max(LEAST_AIM, self.aim / 1.25)

@@ -25,6 +25,7 @@ def status(stage: Stage) -> str:
     """What goes on, without numbers that change all the time: it is read aloud whenever it changes."""
     story = {
         "waiting": f"Waiting: {stage.trouble or 'starting.'}",
+        "resting": "Letting the machine come to rest. The story begins in a few seconds.",
         "clearing": "Ending what is under way.",
         "queued": "Waiting for its turn to calibrate.",
         "calibrating": "Calibrating: measuring what a scanned key costs here.",
@@ -89,6 +90,7 @@ def server(stage: Stage, with_curve: bool = False) -> dict[str, Any]:
         "growth": stage.growing,
         "shown_phase": stage.shown_phase,
         "over": stage.over,
+        "edge_keys": stage.edge_keys,
         "p99_ms": figures.p99_ms,
         "p99_beyond": figures.beyond,
         "events_in_flight": look.in_flight if look else None,

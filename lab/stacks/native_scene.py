@@ -51,6 +51,8 @@ PAUSE_S = 0.5
 MOST_ENDS, WITHIN_S = 3, 60.0
 """A process that ends unexpectedly so often within so many seconds is given up."""
 PROMETHEUS, EXPORTER = "Prometheus", "redis_exporter"
+OPERATIONS = "operations"
+"""The web process's second listener: settings, health and metrics."""
 OPTIONAL = (PROMETHEUS, EXPORTER)
 """The scene goes on without them."""
 
@@ -118,6 +120,8 @@ class NativeScene(NativeStack):
     def _add(self, name: str, command: list[str], env: dict[str, str]) -> Child:
         if name in ("invalidator", "warmer"):
             env = env | {"APP_METRICS_PORT": str(self._port(name))}
+        if name == "web":
+            env = env | {"APP_OPERATIONS_PORT": str(self._port(OPERATIONS))}
         return super()._add(name, command, env)
 
     def _address(self, name: str) -> str:
@@ -125,7 +129,7 @@ class NativeScene(NativeStack):
 
     def _control_settings(self) -> dict[str, str]:
         """Its environment. What else it reads (`lab.control.config`) may be set by the person at the keyboard."""
-        operations = self._address("web")  # the storefront's settings, health and metrics
+        operations = self._address(OPERATIONS)
         places = [
             f"http://{place}"
             for place in (operations, *map(self._address, ("invalidator", "locust", "probe")))
@@ -176,8 +180,8 @@ class NativeScene(NativeStack):
         if binary is None:
             say("There is no prometheus on the PATH: the scene goes without its graphs, rules and alerts.")
             return
-        jobs = ("web", "invalidator", "warmer", "probe", "locust")
-        targets = {name: self._address(name) for name in jobs}
+        jobs = ("invalidator", "warmer", "probe", "locust")
+        targets = {name: self._address(name) for name in jobs} | {"web": self._address(OPERATIONS)}
         targets |= {
             "control": f"127.0.0.1:{self.control_port}",
             "prometheus": f"127.0.0.1:{self._prometheus_port}",

@@ -31,7 +31,7 @@ def test_make_up_prints_addresses_time_and_memory(stack: Stack) -> None:
     assert set(addresses) <= asked
     assert len(addresses) == 8
     assert re.search(r"healthy after \d+ s: 29 services", done.stdout)
-    assert re.search(r"memory: \d\.\d\d GB", done.stdout)
+    assert re.search(r"idle: \d\.\d\d of a core, \d\.\d\d GB of memory", done.stdout)
 
 
 def test_make_up_names_what_is_not_healthy(stack: Stack) -> None:

@@ -22,23 +22,27 @@ def fed(
 def test_before_anything_is_seen() -> None:
     """There is no knee yet, and the cost is the calibrated one."""
     estimate = Estimate(0.0, COST, KNEE)
-    assert estimate.knee_keys(RATE, 2) is None and estimate.cost_s == COST and estimate.capacity(2) is None
+    assert estimate.capacity() is None and estimate.knee_keys(RATE, None) is None and estimate.cost_s == COST
 
 
 def test_a_store_with_a_core_of_its_own() -> None:
     """With cores to spare the capacity is one core, and the knee where the arithmetic has it."""
     estimate = fed(Estimate(0.0, COST, KNEE), COST, 100_000, idle=3.0)
-    assert estimate.capacity(2) == 1.0
-    assert estimate.knee_keys(RATE, 2) == pytest.approx(1 / (3 * RATE * COST))
-    assert estimate.share(RATE, 100_000, 2) == pytest.approx(0.36)
+    assert estimate.capacity(2, 0.5) == 1.0
+    assert estimate.knee_keys(RATE, 1.0) == pytest.approx(1 / (3 * RATE * COST))
+    assert estimate.share(RATE, 100_000, 1.0) == pytest.approx(0.36)
 
 
 def test_stores_that_share_what_is_idle() -> None:
-    """Two stores share the idle cores evenly, and the knee comes earlier."""
+    """Hungry stores share evenly; one that is ahead keeps what it has; alone a store gets all that is idle."""
     estimate = fed(Estimate(0.0, COST, KNEE), COST, 100_000, idle=0.4)
     assert estimate.busy == pytest.approx(0.36)
-    assert estimate.capacity(2) == pytest.approx(0.56) and estimate.capacity(1) == pytest.approx(0.76)
-    assert estimate.knee_keys(RATE, 2) == pytest.approx(0.56 / (3 * RATE * COST))
+    assert estimate.capacity(2, 0.36) == pytest.approx(0.56)
+    assert estimate.capacity(2, 0.80) == pytest.approx(0.78)
+    assert estimate.capacity(1) == pytest.approx(0.76)
+    ahead = fed(Estimate(0.0, COST, KNEE), COST, 200_000, idle=0.1)
+    assert ahead.capacity(2, 0.2) == pytest.approx(0.72)
+    assert estimate.knee_keys(RATE, 0.56) == pytest.approx(0.56 / (3 * RATE * COST))
 
 
 def test_a_key_that_costs_more_moves_the_knee() -> None:
@@ -58,10 +62,13 @@ def test_a_growing_backlog_says_nothing_of_the_cost() -> None:
 
 
 def test_another_life_begins_a_new_window() -> None:
-    """Counters that went back are not subtracted."""
+    """Counters that went back are not subtracted; until the new window is full the former figures stand."""
     estimate = fed(Estimate(0.0, COST, KNEE), COST, 100_000, idle=1.0)
-    estimate.add(Moment(40.0, 0.0, 40.0, 0.0, 0.0, 0))
-    assert estimate.busy is None and estimate.capacity(1) is None
+    for at in range(40, 47):
+        estimate.add(Moment(float(at), 0.0, float(at), 0.0, 0.0, 0))
+    assert estimate.busy == pytest.approx(0.36) and estimate.capacity() == 1.0
+    estimate.add(Moment(48.0, 0.0, 48.0, 0.0, 0.0, 0))
+    assert estimate.busy == 0.0
 
 
 def test_the_plan_counts_the_machine() -> None:
@@ -76,3 +83,15 @@ def test_idle_cores() -> None:
     """Idle core seconds over the time between two readings."""
     assert idle_cores(MachineTimes(10.0, 2, 100.0), MachineTimes(14.0, 2, 106.0)) == 1.5
     assert idle_cores(MachineTimes(10.0, 2, 100.0), MachineTimes(10.0, 2, 100.0)) == 0.0
+
+
+def test_a_store_that_has_fallen_behind_says_nothing_of_the_cost() -> None:
+    """What it spends on its queue would make a key look dear, and move the knee away from where it was seen."""
+    estimate = Estimate(0.0, COST, KNEE)
+    for at in range(30):
+        estimate.add(Moment(float(at), 0.9 * at, 0.0, 2.0 * at, 9.0, KNEE, behind=at > 10))
+    early = estimate.cost_s
+    assert estimate.busy == pytest.approx(0.9)
+    for at in range(30, 60):
+        estimate.add(Moment(float(at), 0.9 * at, 0.0, 0.5 * at + 45, 9.0, KNEE, behind=True))
+    assert estimate.cost_s == early

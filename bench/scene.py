@@ -1,0 +1,299 @@
+"""The scene as a workshop meets it, measured: `python -m bench.scene [--rounds N] [--soak MINUTES] [--write FILE]`.
+
+A round: `docker compose up` from nothing; five minutes without a touch; ten more, in which both servers are to be ill
+and stable; *index*: how long until p99 is below twice the healthy one; *scan*: how long until it is ten times that
+again; *Restart store*: how long until healthy, and until ill again. It prints a table, a row a server and round.
+
+`--soak`: then the scene is left at its edge for so many minutes, and what grows is told: each container's memory with
+its slope and 95 % interval, the disks of Prometheus and Tempo, restarts, the keys at the edge. `--write` keeps the
+figures of processor and memory, idle and at the edge, for `make up` to tell. Exit code 0 when every figure is within
+what is promised.
+
+It needs a Docker Engine, takes the compose project of this folder (as `make up` does), and ends with `make down`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import scipy.stats
+
+from lab.errors import StackError
+from lab.preflight import ROOT
+from lab.service import Http
+from lab.stacks.docker import Docker
+from lab.stacks.usage import Usage, usage_of
+
+UNTOUCHED_S, HELD_S = 300.0, 600.0
+ILL, CURED = 10.0, 2.0
+EVERY_S = 2.0
+IDLE_S = 8.0
+STOREFRONT = ("web", "invalidator", "warmer")
+BUDGET_EDGE_CORES, BUDGET_IDLE_CORES, BUDGET_IDLE_GB = 0.35, 0.15, 1.5
+VOLUMES = ("prometheus-data", "tempo-data")
+
+Rows = dict[str, dict[str, Any]]
+
+
+@dataclass
+class Watch:
+    """What was seen of one server while it was held."""
+
+    times: list[float] = field(default_factory=list)
+    p99_ms: list[float] = field(default_factory=list)
+    in_flight: list[float] = field(default_factory=list)
+    keys: list[int] = field(default_factory=list)
+
+
+class Scene:
+    """The running scene: its control page and its containers."""
+
+    def __init__(self) -> None:
+        port = os.environ.get("CONTROL_PORT") or "8080"
+        self.control = Http("the control page", f"http://127.0.0.1:{port}")
+        self.docker = Docker()
+        self.usage: Usage | None = None
+
+    def up(self) -> None:
+        """From nothing to healthy."""
+        compose("down", "--volumes", "--remove-orphans")
+        compose("up", "--detach", "--wait", "--wait-timeout", "300")
+        containers = self.docker.containers()
+        self.usage = usage_of(self.docker, {found.service: [found] for found in containers})
+
+    def rows(self) -> Rows:
+        """The control page's figures by server."""
+        return {row["name"]: row for row in self.control.ask("GET", "/api/state")["servers"]}
+
+    def act(self, action: str, **body: Any) -> None:
+        """The same lever on every server."""
+        for server in self.rows():
+            self.control.ask("POST", f"/api/servers/{server}/{action}", body)
+
+    def cores(self, seconds: float) -> dict[str, float]:
+        """Cores that each service uses, over so many seconds."""
+        assert self.usage is not None
+        before, began = self.usage.cpu_seconds(), time.monotonic()
+        time.sleep(seconds)
+        after, elapsed = self.usage.cpu_seconds(), time.monotonic() - began
+        return {service: (after[service] - before[service]) / elapsed for service in after}
+
+    def memory_mb(self) -> dict[str, float]:
+        """Memory of each service."""
+        assert self.usage is not None
+        return self.usage.memory_mb()
+
+    def seconds_until(self, check: Callable[[dict[str, Any]], bool], limit: float) -> dict[str, float]:
+        """How long until each server's row is so, since now; infinity where it is not within the limit."""
+        began = time.monotonic()
+        found: dict[str, float] = {}
+        while len(found) < len(rows := self.rows()) and time.monotonic() - began < limit:
+            found |= {
+                name: time.monotonic() - began
+                for name, row in rows.items()
+                if name not in found and check(row)
+            }
+            time.sleep(0.5)
+        return {name: found.get(name, float("inf")) for name in rows}
+
+
+def compose(*arguments: str) -> None:
+    """docker compose in this folder. Raises `StackError` with its last words."""
+    done = subprocess.run(
+        ["docker", "compose", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise StackError(f"docker compose {arguments[0]} failed: {' '.join(done.stderr.split())[-300:]}")
+
+
+def times(row: dict[str, Any]) -> float | None:
+    """p99 of the last ten seconds over the healthy one."""
+    return row["p99_ms"] / row["healthy_p99_ms"] if row["p99_ms"] and row["healthy_p99_ms"] else None
+
+
+def ill(row: dict[str, Any]) -> bool:
+    """Ten times the healthy p99."""
+    return (times(row) or 0.0) >= ILL
+
+
+def healthy(row: dict[str, Any]) -> bool:
+    """Below twice the healthy p99."""
+    return (times(row) or ILL) < CURED
+
+
+def watchers(cores: dict[str, float], servers: Rows) -> float:
+    """What everything that is neither a store nor a storefront uses."""
+    return sum(
+        used for name, used in cores.items() if name not in servers and not name.startswith(STOREFRONT)
+    )
+
+
+def looks(scene: Scene, seconds: float) -> Iterator[Rows]:
+    """The rows every two seconds, for so long."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        yield scene.rows()
+        time.sleep(EVERY_S)
+
+
+def hold(scene: Scene, seconds: float) -> dict[str, Watch]:
+    """Watch the scene without a touch."""
+    seen: dict[str, Watch] = {}
+    for rows in looks(scene, seconds):
+        for name, row in rows.items():
+            watch = seen.setdefault(name, Watch())
+            if (ratio := times(row)) is not None:
+                watch.times.append(ratio)
+                watch.p99_ms.append(row["p99_ms"])
+            watch.in_flight.append(row["events_in_flight"])
+            watch.keys.append(row["keys"])
+    return seen
+
+
+def one_round(scene: Scene, number: int) -> tuple[list[str], bool, dict[str, Any]]:
+    """A round: lines of the table, whether all is as promised, and the budget's figures."""
+    scene.up()
+    began = time.monotonic()
+    idle = scene.cores(IDLE_S)
+    idle_memory = sum(scene.memory_mb().values()) / 1e3
+    for _ in looks(scene, UNTOUCHED_S - (time.monotonic() - began)):
+        pass
+    first = scene.rows()
+    half = hold(scene, HELD_S / 2)
+    edge = scene.cores(20.0)
+    memory = sum(scene.memory_mb().values()) / 1e3
+    rest = hold(scene, HELD_S / 2)
+    scene.act("strategy", strategy="index")
+    cured = scene.seconds_until(healthy, 120)
+    time.sleep(20)
+    scene.act("strategy", strategy="scan")
+    again = scene.seconds_until(ill, 120)
+    time.sleep(10)
+    scene.act("restart")
+    time.sleep(3)
+    restarted = scene.seconds_until(healthy, 60)
+    back = scene.seconds_until(ill, 300)
+    lines, good = [], True
+    for name, row in first.items():
+        ratios = half[name].times + rest[name].times
+        p99, keys = half[name].p99_ms + rest[name].p99_ms, half[name].keys + rest[name].keys
+        share = sum(ratio >= ILL for ratio in ratios) / len(ratios)
+        said, reached = row["knee_keys"], row["edge_keys"]
+        backlog = max(half[name].in_flight + rest[name].in_flight)
+        good = (
+            good
+            and ill(row)
+            and share >= 0.95
+            and cured[name] <= 15
+            and again[name] < 120
+            and back[name] < 300
+        )
+        lines.append(
+            f"| {number} | {name} | {row['healthy_p99_ms']:.1f} ms | {times(row) or 0:.0f} × | "
+            f"{statistics.median(p99):,.0f} ms ({min(ratios):.0f} to {max(ratios):.0f} ×) | {share:.0%} | "
+            f"{backlog:.0f} | {said or 0:,} / {reached or 0:,} | {min(keys):,} to {max(keys):,} | "
+            f"{cured[name]:.0f} s | {again[name]:.0f} s | {restarted[name] + 3:.0f} s | {back[name]:.0f} s |"
+        )
+    figures = {
+        "idle_cores": sum(idle.values()),
+        "idle_gb": idle_memory,
+        "edge_watchers_cores": watchers(edge, first),
+        "edge_cores": sum(edge.values()),
+        "edge_gb": memory,
+    }
+    return lines, good, figures
+
+
+HEAD = (
+    "| round | server | healthy p99 | after 5 min | p99 for 10 min more | ill | backlog at most | knee shown / edge | "
+    "keys | index: healthy after | scan: ill after | restart: healthy after | then ill after |\n"
+    + "|---" * 13
+    + "|"
+)
+
+
+def soak(scene: Scene, minutes: float) -> list[str]:
+    """The scene at its edge for so long: what grows, as lines of a table."""
+    memory: dict[str, list[float]] = {}
+    keys: dict[str, list[int]] = {}
+    began = time.monotonic()
+    hours: list[float] = []
+    while (elapsed := time.monotonic() - began) < 60 * minutes:
+        hours.append(elapsed / 3600)
+        for name, used in scene.memory_mb().items():
+            memory.setdefault(name, []).append(used)
+        for name, row in scene.rows().items():
+            keys.setdefault(name, []).append(row["keys"])
+        time.sleep(30)
+    lines = ["| container | memory | slope, MB an hour (95 % interval) |", "|---|---|---|"]
+    for name, megabytes in sorted(memory.items()):
+        fit = scipy.stats.linregress(hours, megabytes)
+        lines.append(
+            f"| {name} | {megabytes[0]:.0f} → {megabytes[-1]:.0f} MB | {fit.slope:+.1f} (± {1.96 * fit.stderr:.1f}) |"
+        )
+    for name, counts in keys.items():
+        lines.append(
+            f"\n{name}: {counts[0]:,} keys at first, {min(counts):,} to {max(counts):,}, {counts[-1]:,} at last"
+        )
+    for volume in VOLUMES:
+        said = subprocess.run(
+            ["docker", "volume", "inspect", "--format", "{{.Mountpoint}}", f"redis-latency-lab_{volume}"],
+            capture_output=True, text=True, check=False,
+        ).stdout.strip()  # fmt: skip
+        size = sum(path.stat().st_size for path in Path(said).rglob("*") if path.is_file()) if said else 0
+        lines.append(f"\n{volume}: {size / 1e6:.0f} MB")
+    ids = scene.docker.ask("ps", "--all", "--quiet", "--filter", "label=com.docker.compose.project").split()
+    restarts = scene.docker.ask("inspect", "--format", "{{.RestartCount}}", *ids).split()
+    lines.append(f"\nrestarts of containers: {sum(map(int, restarts))}")
+    return lines
+
+
+def main() -> int:
+    """The command; its exit code."""
+    parser = argparse.ArgumentParser(prog="bench.scene", description="The scene on Docker, measured.")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--soak", type=float, default=0.0, metavar="MINUTES")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="keep the budget's figures here")
+    options = parser.parse_args()
+    scene, good = Scene(), True
+    figures: dict[str, Any] = {}
+    try:
+        print(HEAD, flush=True)
+        for number in range(1, options.rounds + 1):
+            lines, fine, figures = one_round(scene, number)
+            print("\n".join(lines), flush=True)
+            good = good and fine
+        print(
+            f"\nidle: {figures['idle_cores']:.2f} cores, {figures['idle_gb']:.2f} GB; at the edge: those who watch "
+            f"{figures['edge_watchers_cores']:.2f} cores, all containers {figures['edge_cores']:.2f} cores, "
+            f"{figures['edge_gb']:.2f} GB"
+        )
+        good = good and figures["edge_watchers_cores"] <= BUDGET_EDGE_CORES
+        good = good and figures["idle_cores"] <= BUDGET_IDLE_CORES and figures["idle_gb"] <= BUDGET_IDLE_GB
+        if options.write:
+            rounded = {name: round(value, 2) for name, value in figures.items()}
+            kept = {"date": date.today().isoformat(), "cores": os.cpu_count(), **rounded}
+            options.write.write_text(json.dumps(kept, indent=2) + "\n")
+        if options.soak:
+            print("\n".join(soak(scene, options.soak)))
+    except StackError as error:
+        print(f"bench.scene: {error}", file=sys.stderr)
+        return error.exit_code
+    finally:
+        compose("down", "--volumes", "--remove-orphans")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
