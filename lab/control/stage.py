@@ -11,6 +11,7 @@ no more events are sent while very many are in flight, because beyond the knee a
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from lab.control.clients import Look
 from lab.control.levers import PartDone, Parts, pull

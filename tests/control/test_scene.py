@@ -30,10 +30,11 @@ def test_story_is_told(scene: ControlledScene) -> None:
     scene.until(lambda state: state["phase"] == "calibrating")
     state = scene.until(lambda state: state["phase"] == "running" and state["keys"] < KEYS / 2, seconds=60)
     assert state["strategy"] == "scan" and state["growth"]
-    assert state["knee_keys"] == pytest.approx(55_000, rel=0.02)
-    assert state["events_per_second"] == state["calibrated_events_per_second"] > 0
-    assert scene.metric("lab_knee_keys") == pytest.approx(state["knee_keys"], abs=1)
-    assert scene.metric("lab_events_per_second") == state["events_per_second"]
+    assert state["knee_keys"] == pytest.approx(55_000, rel=0.02)  # what was planned: nothing was seen yet
+    assert state["events_planned_per_second"] == state["calibrated_events_per_second"] > 0
+    assert state["healthy_p99_ms"] > 0
+    assert scene.metric("lab_healthy_p99_seconds") == pytest.approx(state["healthy_p99_ms"] / 1000)
+    assert scene.metric("lab_knee_keys") == pytest.approx(state["knee_keys"], rel=0.3)  # it moves all the time
     assert scene.metric("lab_store_up") == 1
     scene.until(lambda later: later["keys"] > state["keys"] + 5000 and later["p99_ms"])
     assert scene.metric("lab_actions_total", action="growth_start") == 1
@@ -108,13 +109,13 @@ def test_strategy_is_switched(scene: ControlledScene) -> None:
 
 
 def test_everything_stops_and_begins_again(scene: ControlledScene) -> None:
-    """Stop: no event, no read, no growth. Start: the story from its beginning, with a calibration of its own."""
+    """Stop: no event, no read, no growth. Start: a fresh scene at once, by the calibration that is there."""
     http("POST", f"{scene.base}/api/stop", {})
     scene.until(lambda state: state["events_per_second"] == 0 and not state["growth"])
     load = http("GET", f"http://127.0.0.1:{scene.locust_port}/load").json
     assert (load["reads_per_second"], load["events_per_second"]) == (0, 0)
     assert http("POST", f"{scene.base}/api/start", {}).status == 200
-    scene.until(lambda state: state["phase"] == "calibrating")
+    scene.until(lambda state: state["phase"] == "healthy" and state["keys"] < 2000, 30)
     assert scene.act("strategy", strategy="index").status == 409
     scene.until(
         lambda state: state["phase"] == "running" and state["growth"] and state["strategy"] == "scan", 60
