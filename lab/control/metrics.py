@@ -1,7 +1,7 @@
 """The control page's own metrics: what was done to each server, and what its slow log says.
 
-Every action appears as a step of `lab_actions_total`, from which dashboards draw annotations:
-`increase(lab_actions_total[4s]) > 0`. All actions start at 0, because a counter that begins at 1 has no increase.
+Every action appears as a step of `lab_actions_total`, from which dashboards draw annotations. All actions start at 0,
+because a counter that begins at 1 has no step.
 """
 
 from __future__ import annotations

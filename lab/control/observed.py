@@ -56,7 +56,7 @@ class Observed:
         self.paused = False
         self.growing = False
         self.over = False
-        self.target = 0
+        self.target: int | None = None
         self.strategy: str | None = None
         self.late = False
         self.tuning: Tuning | None = None

@@ -119,7 +119,7 @@ class Stage(Observed):
         try:
             if self.strategy is not None and look.strategy != self.strategy:
                 self._use()
-            if look.target_keys != self.target:
+            if self.target is not None and look.target_keys != self.target:
                 self._fill()
             elif self.target and self.up and not look.filling and look.keys < KEPT_SHARE * self.target:
                 # Events have removed some. A pass over all users costs little and adds only what is missing.
@@ -155,7 +155,8 @@ class Stage(Observed):
             self.clients.web.use(strategy, self.config.scan_count, self.late)
 
     def _fill(self, restart: bool = False) -> None:
-        self.clients.web.fill(self.target, self.pace, restart)
+        if self.target is not None:  # nobody has asked for any number of keys yet
+            self.clients.web.fill(self.target, self.pace, restart)
 
     # Levers: each notes what is wanted, asks all parts at once, and says what was done. They raise `Refused`.
 
@@ -175,6 +176,7 @@ class Stage(Observed):
     def want(self, strategy: str, late: bool = False) -> None:
         """Note the strategy that is wanted."""
         self.strategy, self.late = strategy, late
+        self.steering.ceiling = 1.0  # all planned events, until it is seen what they do now
         if self.estimate:
             self.estimate.forget()
         self.act(f"strategy_late_{strategy}" if late else f"strategy_{strategy}")

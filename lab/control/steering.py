@@ -6,7 +6,8 @@ before it:
 
 1. Every second the *event rate* is such that the backlog nears the aim: what was finished lately, and a fifth of what
    the backlog lacks; never more than planned. Below the knee the backlog is smaller, and the rate is the plan's.
-2. Every ten seconds the *aim* is moved: up while p99 is not plainly above the healthy one, down while it is far above.
+2. Every ten seconds the *aim* is moved: up while p99 is not plainly above the healthy one, down while it is far above;
+   where the least backlog is still far above, the most that is sent is lowered instead.
 3. The *keys* stop growing where not all planned events can be sent, or where the store is near its limit and p99
    plainly above. Near the limit they grow slowly.
 
@@ -33,6 +34,8 @@ NEAR_S = 8.0
 FAR_SHARE = 0.7
 """Demand over capacity at which held keys are let go again, however p99 looks: the machine has become quieter."""
 FIRST_AIM, LEAST_AIM = 4.0, 1.0
+LEAST_CEILING = 0.7
+"""Of the planned events: a store that blocks is far beyond plain at its limit, and still plain well below it."""
 SETTLE_S = 5.0
 AIM_EVERY_S = 10.0
 REACHED = 0.7
@@ -70,6 +73,7 @@ class Steering:
     def begin(self) -> None:
         """Forget where the edge was: keys grow from here on."""
         self.aim = min(FIRST_AIM, self._most)
+        self.ceiling = 1.0
         self.growth = Growth.ON
         self.trimmed = False
         self._since: dict[str, float] = {}
@@ -77,10 +81,11 @@ class Steering:
 
     def events(self, planned: float, seen: Seen) -> float:
         """The event rate to ask for now: `planned`, or less while the backlog is larger than the aim."""
+        most = planned * self.ceiling
         if seen.in_flight <= self.aim / 2 or seen.finished_per_second is None:
-            return planned
+            return most
         wanted = seen.finished_per_second + (self.aim - seen.in_flight) / SETTLE_S
-        return min(planned, max(0.0, wanted))
+        return min(most, max(0.0, wanted))
 
     def look(self, planned: float, asked: float, seen: Seen) -> Growth:
         """Once a second, while searches are made: move the aim, and say how keys are to grow."""
@@ -117,10 +122,14 @@ class Steering:
     def _move_aim(self, times: float, reached: bool, at: float) -> None:
         if at - self._aimed_at < AIM_EVERY_S:
             return
-        if times < PLAIN and reached:
+        if times < PLAIN and self.ceiling < 1.0:
+            self.ceiling = min(1.0, self.ceiling / 0.9)
+        elif times < PLAIN and reached:
             self.aim = min(self._most, self.aim * 1.5)
-        elif times > FAR:
-            self.aim = max(LEAST_AIM, self.aim / 1.25)
+        elif times > FAR and self.aim > LEAST_AIM:
+            self.aim = max(LEAST_AIM, self.aim / 2)
+        elif times > FAR and self.growth is Growth.HELD:
+            self.ceiling = max(LEAST_CEILING, self.ceiling * 0.9)
         else:
             return
         self._aimed_at = at

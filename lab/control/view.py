@@ -86,7 +86,7 @@ def server(stage: Stage, with_curve: bool = False) -> dict[str, Any]:
         "restarting": stage.restarting is not None,
         "strategy": stage.strategy or (look.strategy if look else None),
         "keys": look.keys if look else None,
-        "target_keys": stage.target,
+        "target_keys": look.target_keys if look and stage.target is None else stage.target,
         "growth": stage.growing,
         "shown_phase": stage.shown_phase,
         "over": stage.over,

@@ -84,7 +84,10 @@ def empty_panels(story: Stack) -> list[str]:
 def growth_began(story: Stack, server: str) -> float:
     """When the director let keys grow."""
     rows = story.history(f'lab_growth{{server="{server}"}}', story.began - 60, time.time())
-    return next(at for at, value in rows if value == 1)
+    grown = [at for at, value in rows if value == 1]
+    if not grown:
+        raise LookupError(f"{server} does not grow yet")
+    return grown[0]
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +98,7 @@ def incident(story: Stack) -> dict[str, tuple[float, float, float]]:
     def look() -> bool:
         now = time.time()
         for server in set(SERVERS) - set(found):
-            began = until(lambda name=server: growth_began(story, name), f"{server} grows", 120)
+            began = until(lambda name=server: growth_began(story, name), f"{server} grows", 180)
             rows = story.history(f'{P99}{{server="{server}"}}', began, now)
             first = [value for at, value in rows if at < began + 30]
             last = [value for at, value in rows if at > now - 15]

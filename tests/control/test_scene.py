@@ -34,7 +34,9 @@ def test_story_is_told(scene: ControlledScene) -> None:
     assert state["events_planned_per_second"] == state["calibrated_events_per_second"] > 0
     assert state["healthy_p99_ms"] > 0
     assert scene.metric("lab_healthy_p99_seconds") == pytest.approx(state["healthy_p99_ms"] / 1000)
-    assert scene.metric("lab_knee_keys") == pytest.approx(state["knee_keys"], rel=0.3)  # it moves all the time
+    assert scene.metric("lab_knee_keys") == pytest.approx(
+        state["knee_keys"], rel=0.3
+    )  # it moves all the time
     assert scene.metric("lab_store_up") == 1
     scene.until(lambda later: later["keys"] > state["keys"] + 5000 and later["p99_ms"])
     assert scene.metric("lab_actions_total", action="growth_start") == 1

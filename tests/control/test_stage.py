@@ -323,3 +323,12 @@ def test_what_does_not_answer_is_named(new_stage: NewStage, standins: StandIns, 
     names = {"web": "storefront", "invalidator": "invalidator", "locust": "Locust", "probe": "probe"}
     with pytest.raises(StackError, match=names[role]):
         stage.clients.ready()
+
+
+def test_what_others_set_is_left_alone(new_stage: NewStage, standins: StandIns) -> None:
+    """While nobody has asked the control page for keys or a strategy it does not change those that are set."""
+    stage = new_stage()
+    standins.warming["target_keys"], standins.invalidation["strategy"] = 2000, "hash"
+    stage.keep_within_bounds()
+    assert standins.fills() == [] and standins.invalidation["strategy"] == "hash"
+    assert view.server(stage)["target_keys"] == 2000

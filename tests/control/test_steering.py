@@ -132,6 +132,19 @@ def held() -> Steering:
     return steering
 
 
+def test_far_above_plain_fewer_events_are_sent() -> None:
+    """At the least backlog p99 is a hundred times the healthy one: less is sent, but never less than the floor."""
+    steering = held()
+    for at in range(20, 200):
+        steering.look(6.0, 6.0, Seen(float(at), 1.0, 6.0, 100 * HEALTHY_MS, 1.0))
+    assert steering.aim == LEAST_AIM and steering.events(6.0, Seen(0.0, 0.0, 6.0, 1.0, 0.7)) == pytest.approx(
+        4.2
+    )
+    for at in range(200, 260):
+        steering.look(6.0, 4.2, Seen(float(at), 0.0, 4.2, 5 * HEALTHY_MS, 0.7))
+    assert steering.events(6.0, Seen(0.0, 0.0, 6.0, 1.0, 0.7)) == 6.0
+
+
 def test_held_only_where_it_is_plain() -> None:
     """A store at its limit that does not suffer yet gets more keys, slowly."""
     steering = steered()
