@@ -248,8 +248,8 @@ class Stage(Observed):
         """End the store; whatever watches over it starts it again, empty."""
         with self.acting:
             self._must_be_free()
-            if self.restarting or not self.up:
-                raise Refused("The store is down already.")
+            if self.restarting:
+                raise Refused("The store is being restarted already.")
             if not self.growing:
                 self.target = 0  # otherwise the warmer would bring the keys back
             self.complaint = ""
