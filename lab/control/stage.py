@@ -40,6 +40,8 @@ class Refused(Exception):
 class Stage(Observed):
     """What is done to one server: steering once a second, and the levers of the page."""
 
+    _told = (0.0, 0.0)  # the rates that Locust has heard
+
     # Bounds
 
     def keep_within_bounds(self) -> None:
@@ -91,7 +93,10 @@ class Stage(Observed):
             return
         self._planned_at = now
         step = min(REPLAN_STEP, max(1 / REPLAN_STEP, knee / config.knee_keys))
-        self.planned = self.asked = round(self.planned * step, 2)
+        all_sent = self.asked == self.planned
+        self.planned = round(self.planned * step, 2)
+        if all_sent:
+            self.asked = self.planned
         if self.tuning:
             self.tuning = replace(self.tuning, events_per_second=self.planned)
         self.metrics.planned.labels(self.server).set(self.planned)
@@ -130,8 +135,6 @@ class Stage(Observed):
                     self.apply_load()
         except StackError as error:
             self.trouble = str(error)
-
-    _told = (0.0, 0.0)
 
     def _rates(self) -> tuple[float, float]:
         return self.config.reads_per_second if self.awake else 0.0, self.asked if self.awake else 0.0

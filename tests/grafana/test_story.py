@@ -12,23 +12,11 @@ import pytest
 
 from grafana import panels, plots, promql
 from grafana.dashboards_src import where_time_goes
-from lab.control.metrics import ACTIONS
+from lab.control.metrics import ACTIONS, PHASES, STRATEGIES
 from tests.grafana.computed import faults
 from tests.grafana.metricnames import ROOT
 from tests.grafana.test_dashboards import UIDS, filled
 
-PHASES = (
-    "waiting",
-    "calibrating",
-    "healthy",
-    "growing",
-    "held",
-    "over_the_edge",
-    "cured",
-    "stopped",
-    "leased",
-)
-STRATEGIES = ("scan", "keys", "exact", "index", "index-naive", "hash", "generation", "ttl")
 WITH_BANDS = {"incident", "where-time-goes", "before-after"}
 DRAGONFLY = '{server="dragonfly"}'
 
