@@ -6,11 +6,12 @@
     python -SI app/health.py --connected PORT       healthy: a connection to somebody's PORT stands
 
 Answering is not working: `--fresh` is for processes whose metrics are served by a thread of their own, which
-goes on answering when the loop that does the work hangs. Only `socket` is imported (urllib takes 60 ms), and
-`-SI` leaves the packages out. Exit code 0 or 1, and one line about why; Docker keeps the line.
+goes on answering when the loop that does the work hangs. Of the network only `_socket` is imported, the part of
+`socket` that is written in C (`socket` takes 6 ms, urllib 60), and `-SI` leaves the packages out: a check takes 11 ms.
+Exit code 0 or 1, and one line about why; Docker keeps the line.
 """
 
-import socket
+import _socket
 import sys
 import time
 
@@ -22,12 +23,16 @@ def fetch(url: str) -> tuple[int, str]:
     """Status and body. Raises OSError or ValueError when there is no HTTP answer."""
     host_port, _, path = url.removeprefix("http://").partition("/")
     host, _, port = host_port.partition(":")
-    with socket.create_connection((host, int(port)), SECONDS_TO_ANSWER) as connection:
+    connection = _socket.socket()  # IPv4, TCP
+    try:
         connection.settimeout(SECONDS_TO_ANSWER)
+        connection.connect((host, int(port)))
         connection.sendall(f"GET /{path} HTTP/1.0\r\nHost: {host_port}\r\n\r\n".encode())
         answer = b""
         while chunk := connection.recv(65536):
             answer += chunk
+    finally:
+        connection.close()
     head, _, body = answer.partition(b"\r\n\r\n")
     return int(head.split(None, 2)[1]), body.decode(errors="replace")
 

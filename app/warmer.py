@@ -19,8 +19,8 @@ from app.process import RareLog, fail, serve_metrics, setup_logging
 from app.settings import Settings, load_settings
 from app.state import State, StateError, Warming, new_marker
 
-POLL_SECONDS = 0.1
-CENSUS_SECONDS = 0.5
+POLL_SECONDS = 0.2
+CENSUS_SECONDS = 1.0
 FILLING_CENSUS_SECONDS = 0.2
 REPORT_SECONDS = 1.0
 CHUNK_ENTRIES = 10_000

@@ -1,5 +1,7 @@
 """The scene as a workshop meets it, measured: `python -m bench.scene [--rounds N] [--soak MINUTES] [--write FILE]`.
 
+First the scene is brought up without its story (`CONTROL_STORY=off`), and what it costs idle is measured.
+
 A round: `docker compose up` from nothing; five minutes without a touch; ten more, in which both servers are to be ill
 and stable; *index*: how long until p99 is below twice the healthy one; *scan*: how long until it is ten times that
 again; *Restart store*: how long until healthy, and until ill again. It prints a table, a row a server and round.
@@ -38,7 +40,7 @@ from lab.stacks.usage import Usage, usage_of
 UNTOUCHED_S, HELD_S = 300.0, 600.0
 ILL, CURED = 10.0, 2.0
 EVERY_S = 2.0
-IDLE_S = 8.0
+SETTLE_S, IDLE_S = 30.0, 30.0
 STOREFRONT = ("web", "invalidator", "warmer")
 BUDGET_EDGE_CORES, BUDGET_IDLE_CORES, BUDGET_IDLE_GB = 0.35, 0.15, 1.5
 VOLUMES = ("prometheus-data", "tempo-data")
@@ -65,10 +67,10 @@ class Scene:
         self.docker = Docker()
         self.usage: Usage | None = None
 
-    def up(self) -> None:
+    def up(self, story: str = "on") -> None:
         """From nothing to healthy."""
         compose("down", "--volumes", "--remove-orphans")
-        compose("up", "--detach", "--wait", "--wait-timeout", "300")
+        compose("up", "--detach", "--wait", "--wait-timeout", "300", CONTROL_STORY=story)
         containers = self.docker.containers()
         self.usage = usage_of(self.docker, {found.service: [found] for found in containers})
 
@@ -108,11 +110,12 @@ class Scene:
         return {name: found.get(name, float("inf")) for name in rows}
 
 
-def compose(*arguments: str) -> None:
-    """docker compose in this folder. Raises `StackError` with its last words."""
+def compose(*arguments: str, **settings: str) -> None:
+    """docker compose in this folder, with these environment variables. Raises `StackError` with its last words."""
     done = subprocess.run(
-        ["docker", "compose", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+        ["docker", "compose", *arguments],
+        cwd=ROOT, env={**os.environ, **settings}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
     if done.returncode:
         raise StackError(f"docker compose {arguments[0]} failed: {' '.join(done.stderr.split())[-300:]}")
 
@@ -161,13 +164,18 @@ def hold(scene: Scene, seconds: float) -> dict[str, Watch]:
     return seen
 
 
-def one_round(scene: Scene, number: int) -> tuple[list[str], bool, dict[str, Any]]:
+def idle(scene: Scene) -> dict[str, float]:
+    """What the scene costs while nothing is asked of it."""
+    scene.up(story="off")
+    time.sleep(SETTLE_S)
+    cores = scene.cores(IDLE_S)
+    return {"idle_cores": sum(cores.values()), "idle_gb": sum(scene.memory_mb().values()) / 1e3}
+
+
+def one_round(scene: Scene, number: int) -> tuple[list[str], bool, dict[str, float]]:
     """A round: lines of the table, whether all is as promised, and the budget's figures."""
     scene.up()
-    began = time.monotonic()
-    idle = scene.cores(IDLE_S)
-    idle_memory = sum(scene.memory_mb().values()) / 1e3
-    for _ in looks(scene, UNTOUCHED_S - (time.monotonic() - began)):
+    for _ in looks(scene, UNTOUCHED_S):
         pass
     first = scene.rows()
     half = hold(scene, HELD_S / 2)
@@ -206,8 +214,6 @@ def one_round(scene: Scene, number: int) -> tuple[list[str], bool, dict[str, Any
             f"{cured[name]:.0f} s | {again[name]:.0f} s | {restarted[name] + 3:.0f} s | {back[name]:.0f} s |"
         )
     figures = {
-        "idle_cores": sum(idle.values()),
-        "idle_gb": idle_memory,
         "edge_watchers_cores": watchers(edge, first),
         "edge_cores": sum(edge.values()),
         "edge_gb": memory,
@@ -267,11 +273,12 @@ def main() -> int:
     parser.add_argument("--write", type=Path, metavar="FILE", help="keep the budget's figures here")
     options = parser.parse_args()
     scene, good = Scene(), True
-    figures: dict[str, Any] = {}
     try:
+        figures = idle(scene)
         print(HEAD, flush=True)
         for number in range(1, options.rounds + 1):
-            lines, fine, figures = one_round(scene, number)
+            lines, fine, edge = one_round(scene, number)
+            figures |= edge
             print("\n".join(lines), flush=True)
             good = good and fine
         print(

@@ -55,7 +55,7 @@ def build() -> Dashboard:
             ),
             number(
                 "p99 of a bystander's GET",
-                "A probe outside the application GETs one of its own few keys 200 times a second, on schedule "
+                "A probe outside the application GETs one of its own few keys 100 times a second, on schedule "
                 "whether or not earlier answers have come. The objective is 10 ms.",
                 [Query(BYSTANDER, "p99")],
                 unit="s",

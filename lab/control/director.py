@@ -23,6 +23,8 @@ from lab.errors import StackError
 from lab.store import Store
 
 TICK_S = 1.0
+CALM_TICKS = 5
+"""Where nothing moves and nothing is wanted, the scene is looked at every so many seconds."""
 RETRY_S = 2.0
 UNKNOWN_S = 5.0
 CLEARED_S = 20.0
@@ -183,7 +185,7 @@ class Director(threading.Thread):
             if self._story_due:
                 self._tell_story()
             stage.keep_within_bounds()
-            self._pause(TICK_S)
+            self._wait_for_the_next_look()
         except StackError as error:
             stage.trouble = str(error)
             if self._story_due and not self._leased:
@@ -192,6 +194,12 @@ class Director(threading.Thread):
         except _Halted:
             if self._ended.is_set():
                 raise
+
+    def _wait_for_the_next_look(self) -> None:
+        for _ in range(CALM_TICKS):
+            self._pause(TICK_S)
+            if self._story_due or not self.stage.calm:
+                return
 
     def _wait_for_scene(self) -> None:
         stage = self.stage

@@ -296,6 +296,21 @@ class Stage(Observed):
             self.follows.begin()
             self.steering.begin()
 
+    @property
+    def calm(self) -> bool:
+        """Whether nothing moves and nothing is wanted: no load, no backlog, no filling, no restart under way."""
+        look = self.look
+        return not (
+            self.awake
+            or self.trouble
+            or self.restarting
+            or look is None
+            or look.filling
+            or look.in_flight
+            or (self.target is not None and look.target_keys != self.target)
+            or (self.strategy is not None and look.strategy != self.strategy)
+        )
+
     def _must_be_free(self) -> None:
         if self.phase in ("absent", "waiting"):
             raise Refused(f"{self.server} is not ready yet.")

@@ -113,14 +113,16 @@ def everything_is_limited(model: Model) -> list[str]:
 
 
 def everything_has_a_healthcheck(model: Model) -> list[str]:
-    """Every service has a health check that runs a program often."""
+    """Every service has a health check that runs a program often, most often where others wait for it to start."""
+    waited_for = {other for _, service in _services(model) for other in service.get("depends_on", {})}
     wrong = []
     for name, service in _services(model):
         check = service.get("healthcheck", {})
         test = check.get("test", ["NONE"])
         runs = test[0] in ("CMD", "CMD-SHELL") and test[1] != "true" and not check.get("disable")
+        often = ("5s",) if name in waited_for else ("5s", "10s")
         # start_interval needs Engine 25, and older ones refuse to start at all.
-        if not runs or check.get("interval") != "5s" or "start_interval" in check:
+        if not runs or check.get("interval") not in often or "start_interval" in check:
             wrong.append(name)
     return wrong
 

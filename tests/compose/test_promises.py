@@ -84,6 +84,14 @@ DOCTORED: dict[str, tuple[str, Callable[[Model], None]]] = {
         "everything_has_a_healthcheck",
         _set("redis", "healthcheck", {"test": ["CMD-SHELL", "true"], "interval": "5s"}),
     ),
+    "a storefront that waits longer for its store": (
+        "everything_has_a_healthcheck",
+        lambda model: model["services"]["redis"]["healthcheck"].__setitem__("interval", "10s"),
+    ),
+    "a health check once a minute": (
+        "everything_has_a_healthcheck",
+        lambda model: model["services"]["tempo"]["healthcheck"].__setitem__("interval", "60s"),
+    ),
     "a container name": ("no_container_names", _set("redis", "container_name", "redis")),
     "a folder of the host": ("only_named_volumes", _set("tempo", "volumes", ["/var/tempo:/var/tempo"])),
     "a folder of the tree to write into": (
@@ -197,10 +205,16 @@ def test_tempo_does_not_report_usage() -> None:
 
 
 def test_standins_change_images_only() -> None:
-    """The stand-ins' file says where images come from and nothing else, so that what is tested is compose.yaml."""
+    """The stand-ins' file says where images come from, so that what is tested is compose.yaml; one setting more is due.
+
+    Behind the stand-in of Dragonfly is a server with one thread, so its invalidator has the bound of such servers.
+    """
     override = yaml.safe_load(
         (ROOT / "tests" / "compose" / "compose.standins.yaml").read_text(encoding="utf-8")
     )
     assert set(override) <= {"services", "x-build"}
+    assert override["services"].pop("invalidator-dragonfly") == {
+        "environment": load()["x-one-thread"]
+    }
     for service in override["services"].values():
         assert set(service) <= {"image", "build"}
