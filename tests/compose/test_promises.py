@@ -213,8 +213,6 @@ def test_standins_change_images_only() -> None:
         (ROOT / "tests" / "compose" / "compose.standins.yaml").read_text(encoding="utf-8")
     )
     assert set(override) <= {"services", "x-build"}
-    assert override["services"].pop("invalidator-dragonfly") == {
-        "environment": load()["x-one-thread"]
-    }
+    assert override["services"].pop("invalidator-dragonfly") == {"environment": load()["x-one-thread"]}
     for service in override["services"].values():
         assert set(service) <= {"image", "build"}
