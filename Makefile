@@ -20,6 +20,9 @@ test: venv ## Everything that needs no Docker
 test-compose: venv ## The stack on a real Docker Engine, with stand-in images where no image registry is reachable
 	$(PY) -m tests.compose.engine $(PY) -m pytest tests/compose
 
+soak: venv ## The scene on Docker, held at its edge for ten minutes: does memory grow, does the edge wander?
+	$(PY) -m tests.compose.engine $(PY) -m bench.scene --soak 10
+
 check: venv ## Lint, formatting and types
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
@@ -41,4 +44,4 @@ lock: ## Renew requirements.lock from requirements.in (needs uv)
 venv:
 	@bin/lab --bootstrap
 
-.PHONY: help demo up down test test-compose check bench ten docs lock venv
+.PHONY: help demo up down test test-compose soak check bench ten docs lock venv

@@ -1,15 +1,16 @@
-"""The scene as a workshop meets it, measured: `python -m bench.scene [--rounds N] [--soak MINUTES] [--write FILE]`.
+"""The scene as a workshop meets it, measured: `python -m bench.scene [--rounds N] [--write FILE] [--soak MINUTES]`.
 
-First the scene is brought up without its story (`CONTROL_STORY=off`), and what it costs idle is measured.
+`--rounds`: first the scene is brought up without its story (`CONTROL_STORY=off`), and what it costs idle is measured.
 
 A round: `docker compose up` from nothing; five minutes without a touch; ten more, in which both servers are to be ill
 and stable; *index*: how long until p99 is below twice the healthy one; *scan*: how long until it is ten times that
 again; *Restart store*: how long until healthy, and until ill again. It prints a table, a row a server and round.
 
+`--write` keeps the figures of processor and memory, idle and at the edge, for `make up` to tell.
+
 `--soak`: then the scene is left at its edge for so many minutes, and what grows is told: each container's memory with
-its slope and 95 % interval, the disks of Prometheus and Tempo, restarts, the keys at the edge. `--write` keeps the
-figures of processor and memory, idle and at the edge, for `make up` to tell. Exit code 0 when every figure is within
-what is promised.
+its slope and 95 % interval, the disks of Prometheus and Tempo, restarts, the keys at the edge. Exit code 0 when every
+figure is within what is promised. `make soak` does it for ten minutes.
 
 It needs a Docker Engine, takes the compose project of this folder (as `make up` does), and ends with `make down`.
 """
@@ -37,13 +38,17 @@ from lab.service import Http
 from lab.stacks.docker import Docker
 from lab.stacks.usage import Usage, usage_of
 
-UNTOUCHED_S, HELD_S = 300.0, 600.0
+UNTOUCHED_S, HELD_S, HELD_WITHIN_S = 300.0, 600.0, 420.0
 ILL, CURED = 10.0, 2.0
 EVERY_S = 2.0
 SETTLE_S, IDLE_S = 30.0, 30.0
 STOREFRONT = ("web", "invalidator", "warmer")
 BUDGET_EDGE_CORES, BUDGET_IDLE_CORES, BUDGET_IDLE_GB = 0.35, 0.15, 1.5
 VOLUMES = ("prometheus-data", "tempo-data")
+LOOK_S = 10.0
+WORKSHOP_HOURS, GROWS_MB, GROWS_SHARE, DRIFT_MOST = 3.0, 30.0, 0.5, 0.10
+"""A container's memory is flat where it would grow in a workshop by no more than that, by the slope's lower end."""
+SOAK_HEAD = ("| container | memory | slope, MB an hour (95 % interval) | |", "|---|---|---|---|")
 
 Rows = dict[str, dict[str, Any]]
 
@@ -108,6 +113,23 @@ class Scene:
             }
             time.sleep(0.5)
         return {name: found.get(name, float("inf")) for name in rows}
+
+    def disk_mb(self, volume: str) -> float:
+        """What a volume of the project holds on disk."""
+        project = self.docker.containers()[0].project
+        said = self.docker.ask("volume", "inspect", "--format", "{{.Mountpoint}}", f"{project}_{volume}")
+        return sum(path.stat().st_size for path in Path(said.strip()).rglob("*") if path.is_file()) / 1e6
+
+    def restarts(self) -> int:
+        """How often the engine has started a container again, all together."""
+        ids = [container.id for container in self.docker.containers()]
+        return sum(map(int, self.docker.ask("inspect", "--format", "{{.RestartCount}}", *ids).split()))
+
+    def until_held(self) -> None:
+        """Wait until both servers are at their edge and ill. Raises `StackError` after seven minutes."""
+        took = self.seconds_until(lambda row: bool(row["edge_keys"]) and ill(row), HELD_WITHIN_S)
+        if float("inf") in took.values():
+            raise StackError(f"the scene did not come to its edge within {HELD_WITHIN_S:g} s.")
 
 
 def compose(*arguments: str, **settings: str) -> None:
@@ -229,71 +251,85 @@ HEAD = (
 )
 
 
-def soak(scene: Scene, minutes: float) -> list[str]:
-    """The scene at its edge for so long: what grows, as lines of a table."""
+def soak(scene: Scene, minutes: float) -> tuple[list[str], bool]:
+    """The scene at its edge for so long: what grows, as lines of a table, and whether all of it stays within bounds."""
     memory: dict[str, list[float]] = {}
     keys: dict[str, list[int]] = {}
-    began = time.monotonic()
     hours: list[float] = []
+    began = time.monotonic()
     while (elapsed := time.monotonic() - began) < 60 * minutes:
         hours.append(elapsed / 3600)
         for name, used in scene.memory_mb().items():
             memory.setdefault(name, []).append(used)
         for name, row in scene.rows().items():
             keys.setdefault(name, []).append(row["keys"])
-        time.sleep(30)
-    lines = ["| container | memory | slope, MB an hour (95 % interval) |", "|---|---|---|"]
+        time.sleep(LOOK_S)
+    lines, good = [f"\nheld at the edge for {minutes:g} minutes\n", *SOAK_HEAD], True
     for name, megabytes in sorted(memory.items()):
         fit = scipy.stats.linregress(hours, megabytes)
+        least = fit.slope - 1.96 * fit.stderr
+        flat = least * WORKSHOP_HOURS <= GROWS_MB + GROWS_SHARE * megabytes[0]
+        good = good and flat
         lines.append(
-            f"| {name} | {megabytes[0]:.0f} → {megabytes[-1]:.0f} MB | {fit.slope:+.1f} (± {1.96 * fit.stderr:.1f}) |"
+            f"| {name} | {megabytes[0]:.0f} → {megabytes[-1]:.0f} MB | {fit.slope:+.1f} (± {1.96 * fit.stderr:.1f}) | "
+            f"{'flat' if flat else 'GROWS'} |"
         )
+    part = max(1, len(hours) // 6)
     for name, counts in keys.items():
-        lines.append(
-            f"\n{name}: {counts[0]:,} keys at first, {min(counts):,} to {max(counts):,}, {counts[-1]:,} at last"
-        )
-    for volume in VOLUMES:
-        said = subprocess.run(
-            ["docker", "volume", "inspect", "--format", "{{.Mountpoint}}", f"redis-latency-lab_{volume}"],
-            capture_output=True, text=True, check=False,
-        ).stdout.strip()  # fmt: skip
-        size = sum(path.stat().st_size for path in Path(said).rglob("*") if path.is_file()) if said else 0
-        lines.append(f"\n{volume}: {size / 1e6:.0f} MB")
-    ids = scene.docker.ask("ps", "--all", "--quiet", "--filter", "label=com.docker.compose.project").split()
-    restarts = scene.docker.ask("inspect", "--format", "{{.RestartCount}}", *ids).split()
-    lines.append(f"\nrestarts of containers: {sum(map(int, restarts))}")
-    return lines
+        first, last = statistics.median(counts[:part]), statistics.median(counts[-part:])
+        good = good and abs(last / first - 1) <= DRIFT_MOST
+        lines.append(f"\n{name}: {first:,.0f} keys at first, {last:,.0f} at last ({last / first - 1:+.1%})")
+    lines += [f"\n{volume}: {scene.disk_mb(volume):.0f} MB" for volume in VOLUMES]
+    restarts = scene.restarts()
+    lines.append(f"\nrestarts of containers: {restarts}")
+    return lines, good and restarts == 0
+
+
+def rounds(scene: Scene, count: int, write: Path | None) -> bool:
+    """So many rounds, their table, and the budget; whether all is as promised."""
+    figures, good = idle(scene), True
+    print(HEAD, flush=True)
+    for number in range(1, count + 1):
+        lines, fine, edge = one_round(scene, number)
+        figures |= edge
+        print("\n".join(lines), flush=True)
+        good = good and fine
+    print(
+        f"\nidle: {figures['idle_cores']:.2f} cores, {figures['idle_gb']:.2f} GB; at the edge: those who watch "
+        f"{figures['edge_watchers_cores']:.2f} cores, all containers {figures['edge_cores']:.2f} cores, "
+        f"{figures['edge_gb']:.2f} GB",
+        flush=True,
+    )
+    if write:
+        rounded = {name: round(value, 2) for name, value in figures.items()}
+        kept = {"date": date.today().isoformat(), "cores": os.cpu_count(), **rounded}
+        write.write_text(json.dumps(kept, indent=2) + "\n")
+    return (
+        good
+        and figures["edge_watchers_cores"] <= BUDGET_EDGE_CORES
+        and figures["idle_cores"] <= BUDGET_IDLE_CORES
+        and figures["idle_gb"] <= BUDGET_IDLE_GB
+    )
 
 
 def main() -> int:
     """The command; its exit code."""
     parser = argparse.ArgumentParser(prog="bench.scene", description="The scene on Docker, measured.")
-    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--soak", type=float, default=0.0, metavar="MINUTES")
     parser.add_argument("--write", type=Path, metavar="FILE", help="keep the budget's figures here")
     options = parser.parse_args()
     scene, good = Scene(), True
     try:
-        figures = idle(scene)
-        print(HEAD, flush=True)
-        for number in range(1, options.rounds + 1):
-            lines, fine, edge = one_round(scene, number)
-            figures |= edge
-            print("\n".join(lines), flush=True)
-            good = good and fine
-        print(
-            f"\nidle: {figures['idle_cores']:.2f} cores, {figures['idle_gb']:.2f} GB; at the edge: those who watch "
-            f"{figures['edge_watchers_cores']:.2f} cores, all containers {figures['edge_cores']:.2f} cores, "
-            f"{figures['edge_gb']:.2f} GB"
-        )
-        good = good and figures["edge_watchers_cores"] <= BUDGET_EDGE_CORES
-        good = good and figures["idle_cores"] <= BUDGET_IDLE_CORES and figures["idle_gb"] <= BUDGET_IDLE_GB
-        if options.write:
-            rounded = {name: round(value, 2) for name, value in figures.items()}
-            kept = {"date": date.today().isoformat(), "cores": os.cpu_count(), **rounded}
-            options.write.write_text(json.dumps(kept, indent=2) + "\n")
+        if options.rounds:
+            good = rounds(scene, options.rounds, options.write)
         if options.soak:
-            print("\n".join(soak(scene, options.soak)))
+            if not options.rounds:
+                scene.up()
+            scene.until_held()
+            lines, fine = soak(scene, options.soak)
+            print("\n".join(lines))
+            good = good and fine
     except StackError as error:
         print(f"bench.scene: {error}", file=sys.stderr)
         return error.exit_code

@@ -163,6 +163,7 @@ class Observed:
         if reborn:
             with self.acting:
                 self._follow_from = time.monotonic() + WINDOW_S  # until then p99 is still of the life before
+                self.follows.begin()
                 self.begin_growth()
 
     def begin_growth(self) -> None:

@@ -6,7 +6,7 @@ before it:
 
 1. Every second the *event rate* is such that the backlog nears the aim: what was finished lately, and a fifth of what
    the backlog lacks; never more than planned. Below the knee the backlog is smaller, and the rate is the plan's.
-2. Every ten seconds the *aim* is moved: up while p99 is not plainly above the healthy one, down while it is far above;
+2. Every ten seconds or sooner the *aim* is moved: up while p99 is not plainly above the healthy one, down while it is far above;
    where the least backlog is still far above, the most that is sent is lowered instead.
 3. The *keys* stop growing where not all planned events can be sent, or where the store is near its limit and p99
    plainly above. Near the limit they grow slowly.
@@ -19,8 +19,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-PLAIN = 15.0
-"""p99 that is so many times the healthy one is plain to see. The promise is ten."""
+PROMISED, PLAIN = 10.0, 15.0
+"""p99 that is so many times the healthy one is plain to see: what is promised, and what is aimed at."""
 FADING = 12.0
 FAR = 40.0
 EDGE_SHARE = 0.92
@@ -37,7 +37,9 @@ FIRST_AIM, LEAST_AIM = 4.0, 1.0
 LEAST_CEILING = 0.7
 """Of the planned events: a store that blocks is far beyond plain at its limit, and still plain well below it."""
 SETTLE_S = 5.0
-AIM_EVERY_S = 10.0
+AIM_EVERY_S, SOON_S = 10.0, 6.0
+STEP, LONG_STEP = 1.5, 2.0
+"""By how much the aim is raised: by more, and sooner, while p99 is not even as high as promised."""
 REACHED = 0.7
 """The aim is moved up only where the backlog has come that near to it: what it does to p99 is seen then."""
 FADED_S = 20.0
@@ -120,12 +122,13 @@ class Steering:
         return at - self._since.setdefault(what, at) >= seconds
 
     def _move_aim(self, times: float, reached: bool, at: float) -> None:
-        if at - self._aimed_at < AIM_EVERY_S:
+        faint = times < PROMISED
+        if at - self._aimed_at < (SOON_S if faint else AIM_EVERY_S):
             return
         if times < PLAIN and self.ceiling < 1.0:
             self.ceiling = min(1.0, self.ceiling / 0.9)
         elif times < PLAIN and reached:
-            self.aim = min(self._most, self.aim * 1.5)
+            self.aim = min(self._most, self.aim * (LONG_STEP if faint else STEP))
         elif times > FAR and self.aim > LEAST_AIM:
             self.aim = max(LEAST_AIM, self.aim / 2)
         elif times > FAR and self.growth is Growth.HELD:

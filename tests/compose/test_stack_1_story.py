@@ -352,3 +352,26 @@ def test_stop_and_start_when_everything_drowns(story: Stack, fixed: float) -> No
     )
     print(f"a fresh scene {took:.0f} s after the start")
     assert took <= 30
+
+
+IDLE_CORES = 0.30
+"""The aim is 0.15. With the real parts 0.17 to 0.20 was measured on two cores of a virtual machine, and what is left is
+a price for each time that a process wakes up; the bound is for the machine's moods."""
+
+
+def test_idle_scene_costs_little(story: Stack, fixed: float) -> None:
+    """Stopped, the whole scene uses a small part of a core, and at most 1.5 GB."""
+    story.post("CONTROL_PORT", "/api/stop", {})
+    until(
+        lambda: all(row["events_in_flight"] == 0 for row in servers(story).values()), "nothing under way", 60
+    )
+    time.sleep(15)
+    cores = cores_of(story)
+    said = story.compose("stats", "--no-stream", "--format", "{{.MemUsage}}")
+    used = sum(
+        float(number) * {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}[unit]
+        for number, unit in re.findall(r"^([\d.]+)([KMG]iB) /", said, re.MULTILINE)
+    )
+    print(f"idle: {cores:.2f} cores, {used / 1e9:.2f} GB")
+    assert cores <= IDLE_CORES
+    assert 0 < used <= 1.5e9
