@@ -92,7 +92,6 @@ class ControlMetrics:
         for server in servers:
             for action in ACTIONS:
                 self.actions.labels(server, action)
-            self.show_phase(server, "waiting")
             self.slow_entries.labels(server, "SCAN")
             self.slow_seconds.labels(server, "SCAN")
 
@@ -105,7 +104,9 @@ class ControlMetrics:
         self.slow_seconds.labels(server, command).inc(seconds)
 
     def show_phase(self, server: str, current: str) -> None:
-        """The phase that the scene is in; all others are 0."""
+        """The phase that the scene is in; all others are 0. A server that was never there has no phase at all."""
+        if not current:
+            return
         for phase in PHASES:
             self.phase.labels(server, phase).set(phase == current)
 

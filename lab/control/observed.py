@@ -84,8 +84,10 @@ class Observed:
 
     @property
     def shown_phase(self) -> str:
-        """The phase as dashboards have it: one of `lab.control.metrics.PHASES`."""
-        if self._phase in ("absent", "waiting", "resting", "queued", "retrying"):
+        """The phase as dashboards have it: one of `lab.control.metrics.PHASES`, or nothing for an absent server."""
+        if self._phase == "absent":
+            return ""
+        if self._phase in ("waiting", "resting", "queued", "retrying"):
             return "waiting"
         if self._phase in ("clearing", "calibrating", "emptying"):
             return "calibrating"

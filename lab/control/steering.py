@@ -6,8 +6,8 @@ before it:
 
 1. Every second the *event rate* is such that the backlog nears the aim: what was finished lately, and a fifth of what
    the backlog lacks; never more than planned. Below the knee the backlog is smaller, and the rate is the plan's.
-2. Every ten seconds or sooner the *aim* is moved: up while p99 is not plainly above the healthy one, down while it is far above;
-   where the least backlog is still far above, the most that is sent is lowered instead.
+2. Every ten seconds or sooner the *aim* is moved: up while p99 is not plainly above the healthy one, down while it is
+   far above; where the least backlog is still far above, the most that is sent is lowered instead.
 3. The *keys* stop growing where not all planned events can be sent, or where the store is near its limit and p99
    plainly above. Near the limit they grow slowly.
 
