@@ -77,10 +77,11 @@ class Tally:
 
 @dataclass
 class Result:
-    """What came of one kind of request since the last reset, and how many turns nobody could take."""
+    """What came of one kind of request since the last reset, how many turns came, and how many nobody could take."""
 
     tally: Tally
     missed: int = 0
+    due: int = 0
 
 
 class Load:
@@ -169,14 +170,14 @@ class Load:
         self.event_tally = Tally()
         self.counts[READS_NAME].missed += self.reads.missed
         self.counts[EVENTS_NAME].missed += self.events.missed
-        self.reads.missed = self.events.missed = 0
+        self.reads.missed = self.events.missed = self.reads.due = self.events.due = 0
         self._since = monotonic()
 
     def results(self) -> dict[str, Result]:
         """What came of this process's requests since the last reset."""
         return {
-            READS_NAME: Result(self.read_tally, self.reads.missed),
-            EVENTS_NAME: Result(self.event_tally, self.events.missed),
+            READS_NAME: Result(self.read_tally, self.reads.missed, self.reads.due),
+            EVENTS_NAME: Result(self.event_tally, self.events.missed, self.events.due),
         }
 
     def counts_now(self) -> dict[str, Counts]:
@@ -246,6 +247,7 @@ def _describe(result: Result) -> dict[str, object]:
         "count": tally.count,
         "failures": tally.failures,
         "missed": result.missed,
+        "due": result.due,
         "p50_ms": tally.percentile_ms(50),
         "p99_ms": tally.percentile_ms(99),
     }

@@ -41,7 +41,8 @@ class Pace:
 
     At overload, when no user is free as a turn comes, the turn is owed and the next free user takes it at
     once. At most a second's worth is owed; what exceeds that is `missed`. So the arrivals are open-loop for
-    as long as there are users to spare, and `missed` says when that was no longer true.
+    as long as there are users to spare, and `missed` says when that was no longer true. `due` counts all turns, taken
+    or not: fewer than the rate asks for means that this process itself came too late.
 
     With a `slot` this process gives only its part of the turns; `per_second` is still the rate of the whole.
     """
@@ -54,6 +55,7 @@ class Pace:
         self._free_users: deque[Event] = deque()
         self._changed = Event()
         self.missed = 0
+        self.due = 0
 
     @property
     def per_second(self) -> float:
@@ -124,6 +126,7 @@ class Pace:
             last = due
 
     def _give_turn(self, per_second: float) -> None:
+        self.due += 1
         if self._free_users:
             self._free_users.popleft().set()
         elif self._owed < max(1.0, per_second):

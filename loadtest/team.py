@@ -97,6 +97,7 @@ class Master:
                 for kind, result in sums.items():
                     result.tally.include(report["results"][kind])
                     result.missed += report["results"][kind]["missed"]
+                    result.due += report["results"][kind]["due"]
         return sums
 
     def counts(self) -> dict[str, Counts]:
@@ -181,7 +182,7 @@ class Worker:
 
     def _report(self, environment: object, msg: Any) -> None:
         results = {
-            kind: {**result.tally.as_dict(), "missed": result.missed}
+            kind: {**result.tally.as_dict(), "missed": result.missed, "due": result.due}
             for kind, result in self._load.results().items()
         }
         counts = {kind: asdict(counts) for kind, counts in self._load.counts_now().items()}

@@ -101,5 +101,5 @@ def test_a_reset_forgets_the_tallies_only() -> None:
     load.events.missed = 4
     load.reset()
     events = load.describe(0)["events"]
-    assert events == {"count": 0, "failures": 0, "missed": 0, "p50_ms": None, "p99_ms": None}
+    assert events == {"count": 0, "failures": 0, "missed": 0, "due": 0, "p50_ms": None, "p99_ms": None}
     assert load.events.per_second == 3
