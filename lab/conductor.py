@@ -5,13 +5,15 @@ from __future__ import annotations
 import statistics
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from lab.calibration import Calibrator
 from lab.errors import StackError
+from lab.fairness import Repetition, measured_again
 from lab.loads import Figures, RunningLoad, arguments_of, figure_of
 from lab.recorder import Recorder, Row
-from lab.runfolder import PhaseRecord, RunFacts, RunWriter
+from lab.runfolder import Mark, PhaseRecord, RunFacts, RunWriter
 from lab.scenario import Pace, Phase, ProbeSpec, Scenario
 from lab.service import Metrics, bucket_quantile
 from lab.stacks.base import LOAD_PREFIX, PROBE_INTERVAL_S, Probe, Stack
@@ -91,9 +93,15 @@ class Conductor:
             facts.calibration = {"ping_floor_us": statistics.median(self._stack.store.ping_us())}
         else:
             self._calibrate(self._scenario.knee_at)
+        repetition = Repetition(self._pace.attempts, self._pace.repeats * self._pace.plateau_s)
         phases = self._scenario.phases
         for number, phase in enumerate(phases, start=1):
-            self._walk(number, len(phases), phase)
+            record, discarded = repetition.measure(partial(self._walk, number, len(phases), phase))
+            facts.discarded += discarded
+            facts.phases.append(record)
+            self._writer.facts(facts)
+            if discarded:
+                self._display.say(measured_again(record, facts.discarded))
 
     def _gets_of_others(self) -> float:
         """GETs a second before the run asks for anything: the compose stack's own probe, other programs, the warmer."""
@@ -148,14 +156,15 @@ class Conductor:
                 )
             self._pause(0.05)
 
-    def _walk(self, number: int, total: int, phase: Phase) -> None:
+    def _walk(self, number: int, total: int, phase: Phase, attempt: int) -> PhaseRecord:
+        """Bring about what the phase begins with (strategy, keys, no event under way), and measure it."""
         stack, recorder = self._stack, self._recorder
         full = self._events_of(phase)
         seconds = self._pace.plateau_s * phase.weight
         if full:  # where events are few the plateau lasts until it has seen enough of them
             seconds = max(seconds, (FEWEST_EVENTS + 2) / full * min(1.0, phase.weight))
         self._display.phase(number, total, phase, seconds)
-        recorder.phase, recorder.strategy = phase.id, phase.strategy
+        recorder.phase, recorder.attempt, recorder.strategy = phase.id, attempt, phase.strategy
         extra = [
             (spec, stack.start_probe(spec, self._scenario.probe_per_second))
             for spec in phase.probes
@@ -167,7 +176,8 @@ class Conductor:
         self._drain()
         if phase.empty:
             self._empty("restart" if stack.owns_store else "emptied")
-        if not self._facts.phases or self._facts.phases[-1].strategy != phase.strategy:
+        before = self._facts.phases[-1].strategy if self._facts.phases else ""
+        if attempt == 1 and before != phase.strategy:
             self._note("switch", f"strategy {phase.strategy}")
         stack.web.use(phase.strategy, phase.scan_count or self._scenario.scan_count)
         stack.web.warm(
@@ -190,9 +200,8 @@ class Conductor:
             record.forecasts = [*forecasts, self._foretell()]
         for _, probe in extra:
             stack.forget(probe)
-        self._facts.phases.append(record)
-        self._writer.facts(self._facts)
         self._display.finished(record, p99)
+        return record
 
     def _measure(
         self, phase: Phase, seconds: float, extra: list[tuple[ProbeSpec, Probe]]
@@ -299,6 +308,7 @@ class Conductor:
                 "finished_per_s": (after.metrics.finished - before.metrics.finished) / (t1 - t0),
                 "in_flight_end": after.metrics.in_flight,
                 "failures": float(tallies["events"]["failures"] + tallies["reads"]["failures"]),
+                "due_per_s": tallies["events"]["due"] / covered,
             },
             slowlog=self._recorder.slow_since(t0),
             client_p99_ms={"app": p99 * 1000 if p99 else None, "locust": tallies["reads"]["p99_ms"]},
@@ -316,7 +326,7 @@ class Conductor:
         self._stack.empty()
 
     def _note(self, kind: str, text: str) -> None:
-        self._facts.marks.append({"t": time.time(), "kind": kind, "text": text})
+        self._facts.marks.append(Mark(time.time(), kind, text))
 
     def _pause(self, seconds: float) -> None:
         """Sleep, and notice within a quarter of a second when something breaks."""

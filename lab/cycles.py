@@ -60,11 +60,17 @@ class Cycle:
 
 
 def look_of(line: dict[str, Any]) -> Look | None:
-    """A look from a line of `loadtest.crowd`; None for another line."""
+    """A look from a line of `loadtest.crowd`; None for another line. Raises `ValueError` for what is no number."""
     try:
-        return Look(**{name: line[name] for name in Look.__dataclass_fields__})
+        found = {name: line[name] for name in Look.__dataclass_fields__}
     except KeyError:
         return None
+    for name, value in found.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise ValueError(f"{name} is no number")
+    if not (found["interval_s"] > 0 and found["limit_mb"] > 0):
+        raise ValueError("interval_s and limit_mb are above 0")
+    return Look(**found)
 
 
 def seconds(looks: Sequence[Look]) -> float:

@@ -23,6 +23,12 @@ class StackError(LabError):
     exit_code = STACK_BROKE
 
 
+class NotFair(LabError):
+    """This machine cannot give a fair run; the message says what takes its time."""
+
+    exit_code = NOT_VALID
+
+
 class Interrupted(LabError):
     """Somebody pressed Ctrl-C; the message says what has become of the work."""
 

@@ -9,13 +9,16 @@ import shutil
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 import psutil
 
 from lab.conductor import Conductor, Display
 from lab.errors import UsageError
+from lab.fairness import look_at_machine
 from lab.memory import tell_compose, tell_native
 from lab.processes import ignore_interruptions, port_taken
+from lab.record import StackName
 from lab.runfolder import Run, RunFacts, RunWriter, make_folder, new_folder
 from lab.scenario import Scenario
 from lab.servers import SERVERS
@@ -134,7 +137,10 @@ def _look_first(request: Request) -> Scene | None:
 
 
 def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
-    """Run it. Raises `LabError`; whatever happens, every process is ended and the samples so far are kept."""
+    """Run it. Raises `LabError`; whatever happens, every process is ended and the samples so far are kept.
+
+    A machine on which no phase could be measured fairly is told of in seconds, before anything is started.
+    """
     scenario = request.scenario
     if request.pace not in scenario.paces:
         raise UsageError(
@@ -147,6 +153,8 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
         raise UsageError(f"--keys must be between {FEWEST_KEYS:,} and {MOST_KEYS:,}, not {keys:,}.")
     scene = _look_first(request)
     memory = _memory(request, keys, scene)
+    if request.stack == "native" and request.url is None:
+        look_at_machine()
     started = datetime.now(UTC)
     folder = make_folder(request.out) if request.out else new_folder(f"{started:%Y%m%d-%H%M%S}-{scenario.id}")
     folder = folder.resolve()  # processes of the run work in another directory
@@ -163,7 +171,7 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
         refutes=scenario.refutes,
         server="",
         server_version="",
-        stack=request.stack,
+        stack=cast(StackName, request.stack),  # one of STACKS: see _look_first
         pace=request.pace,
         seed=request.seed,
         keys=keys,

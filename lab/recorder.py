@@ -14,6 +14,7 @@ import numpy as np
 
 from lab.errors import LabError, StackError
 from lab.histograms import values_of
+from lab.record import SAMPLES
 from lab.runfolder import CannotWrite, RunWriter
 from lab.service import Metrics, bucket_quantile
 from lab.stacks.base import Probe, Stack
@@ -46,7 +47,7 @@ class Recorder:
         self._slow: list[tuple[float, str, int]] = []
         self._seen: set[str] = set()
         self._cpu = stack.meter()
-        self.phase = "start"
+        self.phase, self.attempt = "start", 1
         self.strategy = ""
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
 
@@ -74,7 +75,7 @@ class Recorder:
     def keep(self, name: str, line: dict[str, Any]) -> None:
         """Write a load's line under the phase that goes on."""
         with self._lock:
-            self._writer.load(self.phase, name, line)
+            self._writer.load(self.phase, name, line, self.attempt)
 
     def sound(self, name: str) -> bool:
         """Whether a probe has its latest interval without errors: after a restart it must find the store again."""
@@ -160,7 +161,7 @@ class Recorder:
 
     def _write_gap(self) -> None:
         try:
-            self._write({**self._blank(), "t": time.time(), "phase": self.phase, "strategy": self.strategy})
+            self._write({**self._blank(), "t": time.time(), **self._label()})
         except CannotWrite as error:
             self._error = error
 
@@ -173,7 +174,7 @@ class Recorder:
         shares, machine = self._cpu.look()
         with self._lock:
             probe = self._lines["main"][-1] if "main" in self._lines else {}
-        row: Row = {**self._blank(), "t": now.at, "phase": self.phase, "strategy": self.strategy}
+        row: Row = {**self._blank(), "t": now.at, **self._label()}
         row |= {
             "keys": float(now.keys),
             "probe_p50_ms": _ms(probe.get("p50_us")),
@@ -225,23 +226,11 @@ class Recorder:
         row["app_p99_ms"] = p99 * 1000 if p99 is not None else None
         return row
 
+    def _label(self) -> Row:
+        return {"phase": self.phase, "attempt": float(self.attempt), "strategy": self.strategy}
+
     def _blank(self) -> Row:
-        names = [
-            "t",
-            "phase",
-            "strategy",
-            "keys",
-            "probe_p50_ms",
-            "probe_p99_ms",
-            "app_p99_ms",
-            "utilisation",
-        ]
-        for command in COMMANDS:
-            names += [f"{command.lower()}_per_s", f"{command.lower()}_exec_us"]
-        names += ["events_finished_per_s", "events_in_flight", "events_pending", "memory_mb", "clients"]
-        names += [f"cpu_{name}" for name in ("store", "web", "invalidator", "locust", "probe", "lab")]
-        names += ["machine_busy", "machine_steal", "machine_others"]
-        return dict.fromkeys(names)
+        return dict.fromkeys(column.name for column in SAMPLES)
 
     def _write(self, row: Row) -> None:
         with self._lock:

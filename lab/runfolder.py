@@ -1,11 +1,11 @@
-"""A run folder: what a run writes while it goes on, and all that claims and report read.
+"""A run folder: what a run writes while it goes on, and all that claims and report read. Types are in `lab.record`.
 
 run.json      what was run, where, and what each phase did (rewritten whole after every phase)
 samples.csv   one row a second, for people and for the timeline
 probe.hlog    latency of every probe in short intervals (HdrHistogram log, microseconds, tags
               NAME-intended and NAME-service)
 slowlog.csv   entries of the server's slow log as they appeared
-loads.jsonl   what the scenario's own loads said, line by line, each with its phase and name
+loads.jsonl   what the scenario's own loads said, line by line, each with its phase, attempt and name
 result.json   the verdict, written last and in one piece: a folder without it is a partial run
 report.html   the report
 """
@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import asdict, dataclass, field
+import math
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TextIO
@@ -24,96 +25,32 @@ from numpy.typing import NDArray
 
 from lab.errors import StackError, UsageError
 from lab.histograms import values_of
+from lab.record import (
+    SAMPLES,
+    SLOWLOG,
+    Column,
+    Mark,
+    PhaseRecord,
+    RunFacts,
+    check_load_line,
+    check_table,
+    read_facts,
+)
+
+__all__ = [
+    "Latencies",
+    "Mark",
+    "PhaseRecord",
+    "Run",
+    "RunFacts",
+    "RunWriter",
+    "make_folder",
+    "new_folder",
+    "write_json",
+]
 
 Latencies = NDArray[np.float64]
-SCHEMA = 1
-
-
-@dataclass
-class PhaseRecord:
-    """What one phase did. Times are unix seconds, `commands` are the server's counters over the phase.
-
-    `commands[NAME] = {"calls": n, "usec": execution time}`; `utilisation` is the busy share of the server's
-    main thread; `forecasts` are the demands that part of the load, just before and just after, foretold (see
-    `lab.calibration`; empty where nothing was); `events` holds invalidation events offered and finished per second,
-    those in flight at the end, and failed requests; `client_p99_ms` holds other observers' p99 of a GET: `app` (its
-    own histogram) and `locust` (the HTTP request). `params` are the scenario's figures of the phase, `figures` what its
-    loads measured.
-    """
-
-    id: str
-    arm: str
-    title: str
-    strategy: str
-    t0: float
-    t1: float
-    keys: float
-    commands: dict[str, dict[str, float]] = field(default_factory=dict)
-    utilisation: float | None = None
-    forecasts: list[float] = field(default_factory=list)
-    events: dict[str, float] = field(default_factory=dict)
-    slowlog: dict[str, dict[str, float]] = field(default_factory=dict)
-    client_p99_ms: dict[str, float | None] = field(default_factory=dict)
-    probes: dict[str, dict[str, float]] = field(default_factory=dict)
-    machine: dict[str, float] = field(default_factory=dict)
-    processes: dict[str, float] = field(default_factory=dict)
-    memory_mb: dict[str, float] = field(default_factory=dict)
-    params: dict[str, float] = field(default_factory=dict)
-    figures: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def seconds(self) -> float:
-        """Length of the phase."""
-        return self.t1 - self.t0
-
-    @property
-    def predicted_demand(self) -> float | None:
-        """The mean of the forecasts."""
-        return sum(self.forecasts) / len(self.forecasts) if self.forecasts else None
-
-    def execution_us(self, command: str) -> float | None:
-        """Mean execution time of a command on the server in this phase, or None if it never ran."""
-        counters = self.commands.get(command)
-        return counters["usec"] / counters["calls"] if counters and counters["calls"] else None
-
-    def rate(self, command: str) -> float:
-        """Calls per second of a command in this phase."""
-        return self.commands.get(command, {}).get("calls", 0.0) / self.seconds
-
-
-@dataclass
-class RunFacts:
-    """Everything about a run but its latencies and its verdict.
-
-    `whole_scans`: whether one SCAN call goes on until COUNT keys were looked at, or the server may return earlier.
-    `greedy`: processes that are meant to take what CPU they get.
-    """
-
-    scenario: str
-    title: str
-    story: str
-    source: str
-    refutes: bool
-    server: str
-    server_version: str
-    stack: str
-    pace: str
-    seed: int
-    keys: int
-    started: str
-    command: str
-    host: dict[str, Any]
-    load: dict[str, float]
-    scan_count: int
-    slowlog_threshold_us: int
-    calibration: dict[str, Any] = field(default_factory=dict)
-    phases: list[PhaseRecord] = field(default_factory=list)
-    cannot: dict[str, str] = field(default_factory=dict)
-    marks: list[dict[str, Any]] = field(default_factory=list)
-    interrupted: bool = True
-    whole_scans: bool = True
-    greedy: list[str] = field(default_factory=list)
-    schema: int = SCHEMA
+HLOG_HEADER = 3
 
 
 class RunWriter:
@@ -130,7 +67,7 @@ class RunWriter:
             self._hlog.write(
                 '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"\n'
             )
-            self._slowlog.write("t,command,duration_us\n")
+            self._slowlog.write(",".join(column.name for column in SLOWLOG) + "\n")
         except OSError as error:
             raise _cannot_write(folder, error) from error
         self._columns: list[str] | None = None
@@ -154,9 +91,11 @@ class RunWriter:
         """Append one entry of the slow log."""
         self._write(self._slowlog, f"{t:.3f},{command},{duration_us}\n")
 
-    def load(self, phase: str, name: str, line: dict[str, Any]) -> None:
-        """Append one line of a load."""
-        self._write(self._loads, json.dumps({"phase": phase, "load": name, **line}) + "\n")
+    def load(self, phase: str, name: str, line: dict[str, Any], attempt: int = 1) -> None:
+        """Append one line of a load, said in an attempt of a phase."""
+        self._write(
+            self._loads, json.dumps({"phase": phase, "attempt": attempt, "load": name, **line}) + "\n"
+        )
 
     def facts(self, facts: RunFacts) -> None:
         """Write run.json in one piece."""
@@ -251,18 +190,7 @@ class Run:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        try:
-            raw = json.loads((folder / "run.json").read_text())
-            phases = [PhaseRecord(**phase) for phase in raw.pop("phases")]
-            self.facts = RunFacts(**raw, phases=phases)
-        except FileNotFoundError:
-            raise UsageError(f"{folder} is not a run folder: it has no run.json.") from None
-        except TypeError as error:  # fields that this version does not know, or lacks
-            raise UsageError(
-                f"{folder}/run.json was written by another version of the lab ({error}): run the scenario again."
-            ) from error
-        except (OSError, ValueError, KeyError, AttributeError) as error:
-            raise UsageError(f"{folder}/run.json cannot be read: {error}") from error
+        self.facts = read_facts(folder / "run.json")
 
     @property
     def phases(self) -> list[PhaseRecord]:
@@ -280,22 +208,33 @@ class Run:
     @cached_property
     def _intervals(self) -> dict[str, list[tuple[float, float, Latencies]]]:
         """Tag → (start, end, latencies in µs) of each probe interval."""
+        return self._log[0]
+
+    @property
+    def unreadable(self) -> int:
+        """How many lines of probe.hlog cannot be read. The last one of an interrupted run may be cut anywhere."""
+        return self._log[1]
+
+    @cached_property
+    def _log(self) -> tuple[dict[str, list[tuple[float, float, Latencies]]], int]:
         found: dict[str, list[tuple[float, float, Latencies]]] = {}
         try:
-            lines = (self.folder / "probe.hlog").read_text().splitlines()
+            lines = (self.folder / "probe.hlog").read_text(errors="replace").splitlines()
         except OSError as error:
             raise UsageError(f"{self.folder}/probe.hlog cannot be read: {error.strerror}") from error
-        for line in lines:
-            if not line.startswith("Tag="):
+        unreadable = 0
+        for number, line in enumerate(lines):
+            if line.startswith(("#", '"')) and number < HLOG_HEADER:
                 continue
             try:
                 tag, start, length, _, encoded = line.split(",")
-                found.setdefault(tag[4:], []).append(
-                    (float(start), float(start) + float(length), values_of(encoded))
-                )
-            except Exception:  # the last line of an interrupted run may be cut anywhere
-                continue
-        return found
+                began, ended = float(start), float(start) + float(length)
+                if not (tag.startswith("Tag=") and began < ended < math.inf):
+                    raise ValueError(line[:40])
+                found.setdefault(tag[4:], []).append((began, ended, values_of(encoded)))
+            except Exception:  # whatever a decoder makes of a line that was cut or altered
+                unreadable += 1
+        return found, unreadable
 
     def intervals(
         self, phase: PhaseRecord, probe: str = "main", kind: str = "intended"
@@ -305,10 +244,16 @@ class Run:
         An interval belongs to the phase that its middle lies in. The probes' intervals begin and end at the same
         moments, so two probes in one phase are compared over the same time.
         """
+        return [tile for tile in self.tiles(phase, probe, kind) if len(tile[2])]
+
+    def tiles(
+        self, phase: PhaseRecord, probe: str = "main", kind: str = "intended"
+    ) -> list[tuple[float, float, Latencies]]:
+        """The same with the intervals in which nothing was recorded, in the order of the file."""
         return [
             (start, end, values)
             for start, end, values in self._intervals.get(f"{probe}-{kind}", [])
-            if phase.t0 <= (start + end) / 2 < phase.t1 and len(values)
+            if phase.t0 <= (start + end) / 2 < phase.t1
         ]
 
     def latencies(self, phase: PhaseRecord, probe: str = "main", kind: str = "intended") -> list[Latencies]:
@@ -323,36 +268,49 @@ class Run:
     @cached_property
     def samples(self) -> list[dict[str, str]]:
         """Rows of samples.csv."""
-        return self._rows("samples.csv")
+        return self._rows("samples.csv", SAMPLES)
 
     @cached_property
     def slowlog(self) -> list[dict[str, str]]:
         """Rows of slowlog.csv."""
-        return self._rows("slowlog.csv")
+        return self._rows("slowlog.csv", SLOWLOG)
 
     @cached_property
     def loads(self) -> list[dict[str, Any]]:
-        """Lines of loads.jsonl; a run of a scenario without loads of its own has none."""
+        """Lines of loads.jsonl from attempts that count; a run of a scenario without loads of its own has none."""
+        path = self.folder / "loads.jsonl"
         try:
-            lines = (self.folder / "loads.jsonl").read_text().splitlines()
+            lines = path.read_text().splitlines()
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise UsageError(f"{self.folder}/loads.jsonl cannot be read: {error.strerror}") from error
-        found = []
-        for line in lines:
+            raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError:
+            raise UsageError(f"{path} is no text: was another file put in its place?") from None
+        found, counts = [], {phase.id: phase.attempt for phase in self.phases}
+        for number, raw in enumerate(lines, start=1):
             try:
-                found.append(json.loads(line))
-            except ValueError:  # the last line of an interrupted run
-                continue
+                line = check_load_line(path, number, json.loads(raw))
+            except ValueError:
+                if self.facts.interrupted and number == len(lines):
+                    continue  # cut in the middle
+                raise UsageError(f"{path}, line {number}: is no JSON, or was cut off.") from None
+            if line.get("attempt", 1) == counts.get(line["phase"], 1):
+                found.append(dict(line))
         return found
 
-    def _rows(self, name: str) -> list[dict[str, str]]:
+    def _rows(self, name: str, columns: tuple[Column, ...]) -> list[dict[str, str]]:
+        path = self.folder / name
         try:
-            with (self.folder / name).open(newline="") as file:
-                return list(csv.DictReader(file))
+            with path.open(newline="") as file:
+                table = csv.DictReader(file)
+                rows = list(table)
         except OSError as error:
-            raise UsageError(f"{self.folder}/{name} cannot be read: {error.strerror}") from error
+            raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+        except (UnicodeDecodeError, csv.Error):
+            raise UsageError(f"{path} is no table of text: was another file put in its place?") from None
+        check_table(path, columns, rows, list(table.fieldnames or ()), whole=not self.facts.interrupted)
+        return rows
 
     def result(self) -> dict[str, Any] | None:
         """The verdict, or None for a partial run."""

@@ -78,7 +78,8 @@ class Pace:
     Where events are few a plateau takes longer: until it has seen enough of them to be judged (`lab.validity`).
     `sizes` are further numbers that the loads' arguments may name. `loads_mb`: memory that loads, replica and probes
     need, in the server or by themselves, beside the keys. `most_mb`: the most that the keys take, where the server is
-    limited. `changes` are fields of the scenario that are others at this pace.
+    limited. `changes` are fields of the scenario that are others at this pace. A phase that was not measured fairly is
+    measured again, `attempts` times in all, until all repetitions of the run have taken as long as `repeats` plateaus.
     """
 
     plateau_s: float
@@ -88,6 +89,8 @@ class Pace:
     loads_mb: float = 0.0
     most_mb: float = math.inf
     changes: dict[str, float] = field(default_factory=dict)
+    attempts: int = 3
+    repeats: float = 16.0
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,8 @@ def show_verdict(console: Console, folder: Path) -> None:
     console.print()
     for check in result["validity"]:
         console.print(f"{'valid  ' if check['ok'] else 'INVALID'} {check['check']}: {check['detail']}")
+    for said in result["repeated"]:
+        console.print(f"again   {said}")
     console.print()
     console.print(f"[bold]{verdict_sentence(result)}[/bold]")
 

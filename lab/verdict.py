@@ -6,9 +6,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lab import errors, operational, scenarios
+from lab.check import Check
 from lab.claims import Outcome, judge
+from lab.fairness import measured_again
 from lab.runfolder import Run, write_json
-from lab.validity import Check, validate
+from lab.validity import validate
 
 
 @dataclass(frozen=True)
@@ -70,4 +72,5 @@ def as_result(run: Run, verdict: Verdict) -> dict[str, Any]:
         ],
         "validity": [asdict(check) for check in verdict.checks],
         "holds": verdict.holds,
+        "repeated": [measured_again(phase, run.facts.discarded) for phase in run.phases if phase.attempt > 1],
     }

@@ -18,12 +18,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped] # the package has no type information
 
-from lab.runfolder import Latencies, PhaseRecord, Run, RunFacts, RunWriter
+from lab.runfolder import Latencies, Mark, PhaseRecord, Run, RunFacts, RunWriter
 from lab.scenario import Phase
 from lab.scenarios import control, key_growth
 
@@ -195,18 +194,18 @@ class _World:
         return 0.8 + call_ms * (1.2 + 2 * min(load, 0.9) / (1 - min(load, 0.9)) / 4) + backlog_ms
 
     def _measure(self, phase: Phase, keys: float, p99: float) -> PhaseRecord:
-        t0 = self.t
+        t0, seconds = self.t, PLATEAU_S * phase.weight
         demand = self._demand(phase)
         probes = {}
         at = self.t
         for spec in phase.probes:
             self.t = at
-            self._probe(spec.name, PLATEAU_S, self._p99_ms.get(f"{phase.id}:{spec.name}", p99 * 1.03))
-            probes[spec.name] = _probe_counts(PLATEAU_S)
+            self._probe(spec.name, seconds, self._p99_ms.get(f"{phase.id}:{spec.name}", p99 * 1.03))
+            probes[spec.name] = _probe_counts(seconds)
         self.t = at
-        self._stretch(phase.id, phase.strategy, keys, PLATEAU_S, p99, demand)
-        probes["main"] = _probe_counts(PLATEAU_S)
-        calls = {name: rate * PLATEAU_S for name, rate in self._rates(phase.strategy, demand).items()}
+        self._stretch(phase.id, phase.strategy, keys, seconds, p99, demand)
+        probes["main"] = _probe_counts(seconds)
+        calls = {name: rate * seconds for name, rate in self._rates(phase.strategy, demand).items()}
         cost = self._costs(keys)
         slow: dict[str, dict[str, float]] = {}
         if phase.strategy == "scan" and cost["SCAN"] > self.facts.slowlog_threshold_us:
@@ -227,7 +226,7 @@ class _World:
             events={
                 "offered_per_s": EVENTS_PER_S,
                 "finished_per_s": EVENTS_PER_S / max(1.0, demand),
-                "in_flight_end": max(0.0, demand - 1) * EVENTS_PER_S * PLATEAU_S,
+                "in_flight_end": max(0.0, demand - 1) * EVENTS_PER_S * seconds,
                 "failures": 0.0,
             },
             slowlog=slow,
@@ -325,8 +324,7 @@ class _World:
         return row
 
     def _mark(self, kind: str, text: str) -> None:
-        mark: dict[str, Any] = {"t": self.t, "kind": kind, "text": text}
-        self.facts.marks.append(mark)
+        self.facts.marks.append(Mark(self.t, kind, text))
 
 
 def _probe_counts(seconds: float) -> dict[str, float]:

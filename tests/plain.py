@@ -14,6 +14,7 @@ The claims' proofs are made of these: see tests/scenarios.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from lab.planned import ASKS_FOR, PARTS
+from lab.record import SAMPLES
 from lab.runfolder import PhaseRecord, Run, RunFacts, RunWriter
 from lab.scenario import Scenario
 from tests.doctored import START, encode, heavy_tail
@@ -69,10 +72,18 @@ class Plain:
             slowlog_threshold_us=scenario.slowlog_threshold_us,
             calibration={"ping_floor_us": 28.7},
         )
+        if scenario.knee_at is not None:
+            self.facts.calibration["events_per_second"] = events / scenario.load_share
+        plateau_s = scenario.paces["quick"].plateau_s
         at = START
         for phase in scenario.phases:
             at += GAP_S
             asked = phase.events * (EVENTS_PER_S if phase.events_from else events)
+            ends = any(load.ends for load in phase.loads)
+            wanted = PHASE_S if ends else max(PHASE_S, plateau_s * phase.weight)
+            seconds = math.ceil(wanted / INTERVAL_S) * INTERVAL_S
+            command, each = ASKS_FOR.get(phase.strategy, ("PING", 0))
+            asking = each * asked * seconds
             self.facts.phases.append(
                 PhaseRecord(
                     id=phase.id,
@@ -80,9 +91,12 @@ class Plain:
                     title=phase.title,
                     strategy=phase.strategy,
                     t0=at,
-                    t1=at + PHASE_S,
+                    t1=at + seconds,
                     keys=max(100.0, phase.keys * keys),
-                    commands={"GET": {"calls": 720.0, "usec": 1300.0}},
+                    commands={
+                        "GET": {"calls": 240.0 * seconds, "usec": 433.0 * seconds},
+                        **({command: {"calls": asking, "usec": asking}} if asking else {}),
+                    },
                     utilisation=0.3,
                     events={
                         "asked_per_s": asked,
@@ -94,8 +108,8 @@ class Plain:
                     client_p99_ms={"app": 2.0, "locust": 9.0},
                     probes={
                         name: {
-                            "sent": 600.0,
-                            "received": 600.0,
+                            "sent": PROBES_PER_S * seconds,
+                            "received": PROBES_PER_S * seconds,
                             "errors": 0.0,
                             "lag_p99_us": 300.0,
                             "rate": 200.0,
@@ -103,12 +117,13 @@ class Plain:
                         for name in ("main", *(spec.name for spec in phase.probes))
                     },
                     machine={"busy": 0.5, "steal": 0.0, "others": 0.05},
-                    processes={"store": 0.3, "web": 0.05},
+                    processes=dict.fromkeys(PARTS, 0.05) | {"store": 0.3},
                     memory_mb={"store": 60.0},
                     params=dict(phase.params),
+                    figures={"seconds": seconds} if phase.loads else {},
                 )
             )
-            at += PHASE_S
+            at += seconds
 
     def phase(self, phase_id: str) -> PhaseRecord:
         """A phase by its id."""
@@ -135,6 +150,7 @@ class Plain:
                 latencies = heavy_tail(rng, p99_ms, count, each)
                 if name in self.each_p99_ms:
                     latencies = [heavy_tail(rng, p99, 1, each)[0] for p99 in self.each_p99_ms[name]]
+                phase.probes[probe]["sent"] = phase.probes[probe]["received"] = float(each * len(latencies))
                 for values in latencies:
                     at += INTERVAL_S
                     writer.probe(
@@ -148,7 +164,8 @@ class Plain:
                         },
                     )
             writer.sample(
-                {"t": phase.t0 + 1, "phase": phase.id, "strategy": phase.strategy, "keys": phase.keys}
+                dict.fromkeys(column.name for column in SAMPLES)
+                | {"t": phase.t0 + 1, "phase": phase.id, "strategy": phase.strategy, "keys": phase.keys}
             )
         for command, duration in self.slowlog:
             writer.slow(START + 2, command, duration)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from lab.runfolder import PhaseRecord, Run
+from lab.runfolder import Latencies, PhaseRecord, Run
 
 
 class Inapplicable(Exception):
@@ -44,20 +45,31 @@ class Outcome:
 
 
 def judge(run: Run, claims: Sequence[Claim]) -> list[Outcome]:
-    """Judge a run by every claim. A run that lacks the phases a claim needs does not fulfil it."""
+    """Judge a run by every claim. A run that lacks the phases or figures a claim needs does not fulfil it.
+
+    Nor does one in which a figure that others are divided by is 0, or whose figures come out as no numbers.
+    """
     outcomes = []
     for claim in claims:
         if reason := run.facts.cannot.get(claim.id):
             outcomes.append(Outcome(claim, None, f"not applicable: {reason}"))
             continue
         try:
-            finding = claim.check(run)
-            outcomes.append(Outcome(claim, finding.holds, finding.measured, finding.figures))
+            outcomes.append(_found(claim, claim.check(run)))
         except Inapplicable as reason:
             outcomes.append(Outcome(claim, None, f"not applicable: {reason}"))
         except Missing as missing:
             outcomes.append(Outcome(claim, False, f"not measured: {missing}"))
+        except ZeroDivisionError:
+            outcomes.append(Outcome(claim, False, "not measured: a figure to compare with is 0"))
     return outcomes
+
+
+def _found(claim: Claim, finding: Finding) -> Outcome:
+    wrong = [name for name, value in finding.figures.items() if not math.isfinite(value)]
+    if wrong:
+        return Outcome(claim, False, f"not measured: {wrong[0]} is no number")
+    return Outcome(claim, finding.holds, finding.measured, finding.figures)
 
 
 class Missing(Exception):
@@ -88,6 +100,14 @@ def need_p99(run: Run, phase: PhaseRecord, probe: str = "main") -> float:
     return p99
 
 
+def need_latencies(run: Run, phase: PhaseRecord, probe: str = "main") -> list[Latencies]:
+    """A probe's latencies in a phase (µs), interval by interval, or `Missing`."""
+    parts = run.latencies(phase, probe)
+    if not parts:
+        raise Missing(f"probe {probe!r} recorded nothing in phase {phase.id!r}")
+    return parts
+
+
 def need_typical_p99(run: Run, phase: PhaseRecord, intervals: int = 1) -> float:
     """The median of the main probe's p99s (ms), each of so many intervals on end, or `Missing`.
 
@@ -107,6 +127,13 @@ def need_figure(phase: PhaseRecord, name: str) -> float:
     if name not in phase.figures:
         raise Missing(f"the loads of {phase.id!r} did not measure {name}")
     return phase.figures[name]
+
+
+def need_param(phase: PhaseRecord, name: str) -> float:
+    """The scenario's figure by which a phase is told from others, or `Missing`."""
+    if name not in phase.params:
+        raise Missing(f"phase {phase.id!r} does not say its {name}")
+    return phase.params[name]
 
 
 def need_utilisation(phase: PhaseRecord) -> float:

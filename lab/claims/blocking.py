@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from lab import stats
-from lab.claims.base import Claim, Finding, Missing, need_arm, need_p99, need_phase, need_utilisation
+from lab.claims.base import (
+    Claim,
+    Finding,
+    Missing,
+    need_arm,
+    need_latencies,
+    need_p99,
+    need_phase,
+    need_utilisation,
+)
 from lab.runfolder import PhaseRecord, Run
 
 FEWEST_ENTRIES = 10
@@ -87,7 +96,9 @@ def grows(rank: float, times: float) -> Claim:
         keys, p99s = [p.keys for p in plateaus], [need_p99(run, p) for p in plateaus]
         rho, rise = stats.spearman(keys, p99s), p99s[-1] / p99s[0]
         slope = stats.bootstrap(
-            [run.latencies(p) for p in plateaus], lambda y: stats.theil_sen(keys, y)[0] * 1e5, run.facts.seed
+            [need_latencies(run, p) for p in plateaus],
+            lambda y: stats.theil_sen(keys, y)[0] * 1e5,
+            run.facts.seed,
         )
         return Finding(
             round(rho, 6) >= rank and slope.low > 0 and rise >= times,

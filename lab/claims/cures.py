@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lab.claims.base import Claim, Finding, Missing, need_figure, need_p99, need_phase
+from lab.claims.base import Claim, Finding, Missing, need_figure, need_latencies, need_p99, need_phase
 from lab.report.numbers import UNKNOWN, count, ms, percent, short, sig, size, us
 from lab.runfolder import PhaseRecord, Run
 
@@ -42,7 +42,7 @@ def _apart(run: Run, before: PhaseRecord, after: PhaseRecord) -> tuple[float, fl
     p90, because a machine that stalls once for 50 ms moves the p99 of a few seconds, which is no strategy's doing.
     """
     p99 = need_p99(run, before) / need_p99(run, after)
-    p90s = [float(np.percentile(np.concatenate(run.latencies(phase)), 90)) for phase in (before, after)]
+    p90s = [float(np.percentile(np.concatenate(need_latencies(run, phase)), 90)) for phase in (before, after)]
     return p99, p90s[0] / p90s[1]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from lab.claims.base import Claim, Finding, need_arm, need_figure, need_phase, need_typical_p99
+from lab.claims.base import Claim, Finding, need_arm, need_figure, need_param, need_phase, need_typical_p99
 from lab.runfolder import PhaseRecord, Run
 
 BLOCK = 4
@@ -16,7 +16,7 @@ BLOCK = 4
 
 
 def _by_rtt(run: Run) -> list[PhaseRecord]:
-    return sorted(need_arm(run, "rtt", 2), key=lambda phase: phase.params["rtt_ms"])
+    return sorted(need_arm(run, "rtt", 2), key=lambda phase: need_param(phase, "rtt_ms"))
 
 
 def pipelining_pays(times: float) -> Claim:
@@ -47,7 +47,7 @@ def gain_grows(step: float) -> Claim:
         gains = [need_figure(phase, "pipelined_gain_x") for phase in phases]
         smallest = min(later / earlier for earlier, later in pairwise(gains))
         said = ", ".join(
-            f"{gain:,.0f} × at {phase.params['rtt_ms']:g} ms"
+            f"{gain:,.0f} × at {need_param(phase, 'rtt_ms'):g} ms"
             for phase, gain in zip(phases, gains, strict=True)
         )
         return Finding(smallest >= step, said, {"smallest_step": smallest, "largest_gain": max(gains)})
@@ -69,7 +69,7 @@ def variadic_first(times: float) -> Claim:
             rival = max(
                 need_figure(phase, "pipelined_keys_per_s"), need_figure(phase, "one_by_one_keys_per_s")
             )
-            leads[phase.params["rtt_ms"]] = need_figure(phase, "variadic_keys_per_s") / rival
+            leads[need_param(phase, "rtt_ms")] = need_figure(phase, "variadic_keys_per_s") / rival
         said = ", ".join(f"{lead:.2f} × at {rtt:g} ms" for rtt, lead in leads.items())
         return Finding(
             min(leads.values()) >= times,

@@ -24,9 +24,12 @@ SETTLED_S = 0.25
 
 def looks_of(run: Run, phase: PhaseRecord) -> list[Look]:
     """The crowd's looks at the server in a phase. Raises `Missing`."""
-    found = [
-        look for line in run.loads if line.get("phase") == phase.id and (look := look_of(line)) is not None
-    ]
+    try:
+        found = [
+            look for line in run.loads if line["phase"] == phase.id and (look := look_of(line)) is not None
+        ]
+    except ValueError as error:
+        raise Missing(f"a look at the server in phase {phase.id!r} cannot be read: {error}") from None
     if not found:
         raise Missing(f"nothing looked at the server in phase {phase.id!r}")
     return found

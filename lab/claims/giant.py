@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from lab.claims.base import Claim, Finding, Missing, need_arm, need_p99
+from lab.claims.base import Claim, Finding, Missing, need_arm, need_p99, need_param
 from lab.runfolder import PhaseRecord, Run
 
 AT_ONCE, IN_CHUNKS = ("SMEMBERS", "DEL"), ("SSCAN", "UNLINK")
@@ -19,7 +19,7 @@ DELETING = (*AT_ONCE, *IN_CHUNKS, "SREM")
 
 def _sizes(run: Run, arm: str) -> list[PhaseRecord]:
     """The phases of an arm, the smallest set first."""
-    return sorted(need_arm(run, arm, 3), key=lambda phase: phase.params["entries"])
+    return sorted(need_arm(run, arm, 3), key=lambda phase: need_param(phase, "entries"))
 
 
 def _work_ms(phase: PhaseRecord) -> float:
@@ -57,8 +57,8 @@ def ordinary_harmless(times: float) -> Claim:
         low, high = need_p99(run, sizes[0]), need_p99(run, sizes[-1])
         return Finding(
             high / low >= times,
-            f"{low:.2f} ms with {sizes[0].params['entries']:,.0f} entries, {high:.1f} ms with "
-            f"{sizes[-1].params['entries']:,.0f}: {high / low:.0f} ×",
+            f"{low:.2f} ms with {need_param(sizes[0], 'entries'):,.0f} entries, {high:.1f} ms with "
+            f"{need_param(sizes[-1], 'entries'):,.0f}: {high / low:.0f} ×",
             {"ratio": high / low},
         )
 
@@ -76,11 +76,11 @@ def stall_follows_size(times: float) -> Claim:
     def check(run: Run) -> Finding:
         *_, smaller, giant = _sizes(run, "naive")
         low, high = need_p99(run, smaller), need_p99(run, giant)
-        factor = giant.params["entries"] / smaller.params["entries"]
+        factor = need_param(giant, "entries") / need_param(smaller, "entries")
         return Finding(
             high / low >= times,
-            f"{low:.1f} ms with {smaller.params['entries']:,.0f} entries, {high:.1f} ms with {factor:g} × as many: "
-            f"{high / low:.1f} ×",
+            f"{low:.1f} ms with {need_param(smaller, 'entries'):,.0f} entries, {high:.1f} ms with {factor:g} × as "
+            f"many: {high / low:.1f} ×",
             {"ratio": high / low},
         )
 

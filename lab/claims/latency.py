@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab import stats
-from lab.claims.base import Claim, Finding, elevation, need_arm, need_p99, need_phase
+from lab.claims.base import Claim, Finding, elevation, need_arm, need_latencies, need_p99, need_phase
 from lab.runfolder import PhaseRecord, Run
 
 
@@ -15,7 +15,9 @@ def follows_keys(rank: float) -> Claim:
         keys, p99s = [p.keys for p in grow], [need_p99(run, p) for p in grow]
         rho = stats.spearman(keys, p99s)
         slope = stats.bootstrap(
-            [run.latencies(p) for p in grow], lambda y: stats.theil_sen(keys, y)[0] * 1e5, run.facts.seed
+            [need_latencies(run, p) for p in grow],
+            lambda y: stats.theil_sen(keys, y)[0] * 1e5,
+            run.facts.seed,
         )
         return Finding(
             rho >= rank and slope.low > 0,
@@ -75,17 +77,19 @@ def fix_ratio(times: float) -> Claim:
 def flat_under_index(share: float, times: float) -> Claim:
     """Under the index p99 is flat: an equivalence bound, the index's worst rise against the cause's least.
 
-    The upper end of the rise under the index must stay within `share` of the lower end of the rise before
-    the fix. Without such a rise (p99 at the top less than `times` the first, or a lower end not above zero)
-    there is nothing to be flat beside, and the claim fails.
+    The upper end of the rise under the index must stay within `share` of the lower end of the rise before the fix, and
+    p99 at its top below `times` its own first. Where p99 before the fix did not rise so (at the top less than `times`
+    the first, or a lower end not above zero) there is nothing to be flat beside, and the claim fails.
     """
 
     def check(run: Run) -> Finding:
         before, after = _rise(run, need_arm(run, "grow", 4)), _rise(run, need_arm(run, "index", 4))
         worst = max(after.high, 0.0)
+        index = need_arm(run, "index", 4)
+        own = need_p99(run, index[-1]) / need_p99(run, index[0])
         return Finding(
-            before.low > 0 and worst <= share * before.low and elevation(run) >= times,
-            f"rises by {after.value:.2f} ms (at most {after.high:.2f}) under the index, "
+            before.low > 0 and worst <= share * before.low and own < times <= elevation(run),
+            f"rises by {after.value:.2f} ms (at most {after.high:.2f}, {own:.1f} ×) under the index, "
             f"by {before.value:.1f} ms (at least {before.low:.1f}) before",
             {"index_high_ms": after.high, "cause_low_ms": before.low},
         )
@@ -93,14 +97,14 @@ def flat_under_index(share: float, times: float) -> Claim:
     return Claim(
         "index-flat",
         "under the index p99 does not rise with the key count",
-        f"rise ≤ {share:.0%} of the rise before the fix",
+        f"rise ≤ {share:.0%} of the rise before the fix, and < {times:g} × its own first",
         check,
     )
 
 
 def _rise(run: Run, phases: list[PhaseRecord]) -> stats.Estimate:
     return stats.bootstrap(
-        [run.latencies(p) for p in phases], stats.rise_over([p.keys for p in phases]), run.facts.seed
+        [need_latencies(run, p) for p in phases], stats.rise_over([p.keys for p in phases]), run.facts.seed
     )
 
 

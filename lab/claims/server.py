@@ -50,7 +50,8 @@ def victims_never_slow(times: float) -> Claim:
         entries: dict[str, int] = {}
         for row in run.slowlog:  # the log counts whole seconds, rounded down
             if any(phase.t0 <= float(row["t"]) <= phase.t1 for phase in run.phases):
-                entries[row["command"]] = entries.get(row["command"], 0) + 1
+                command = row["command"].upper()
+                entries[command] = entries.get(command, 0) + 1
         victims = sum(entries.get(command, 0) for command in VICTIMS)
         client = elevation(run)
         named = (

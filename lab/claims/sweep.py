@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 from itertools import pairwise
 
-from lab.claims.base import Claim, Finding, Missing, need_arm, need_figure, need_typical_p99
+from lab.claims.base import Claim, Finding, Missing, need_arm, need_figure, need_param, need_typical_p99
 from lab.runfolder import PhaseRecord, Run
 
 Cells = dict[int, dict[int, PhaseRecord]]
@@ -20,7 +20,7 @@ def _cells(run: Run) -> Cells:
     """Phases of the sweep by COUNT, and then by clients at once, both from few to many."""
     found: Cells = {}
     for phase in need_arm(run, "sweep", 2):
-        found.setdefault(int(phase.params["count"]), {})[int(need_figure(phase, "concurrent"))] = phase
+        found.setdefault(int(need_param(phase, "count")), {})[int(need_figure(phase, "concurrent"))] = phase
     return {count: dict(sorted(found[count].items())) for count in sorted(found)}
 
 

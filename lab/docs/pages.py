@@ -10,7 +10,7 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-from lab.docs import fromcode, fromruns
+from lab.docs import fromcode, fromruns, schema
 from lab.docs.records import FOLDER, Records, nearest
 from lab.errors import UsageError
 
@@ -115,11 +115,11 @@ def code_lines(text: str) -> set[int]:
 
 
 def ought(root: Path) -> dict[Path, str]:
-    """Every page and every plot as it ought to be, by path. Raises `UsageError` as `Renewal.page` does."""
+    """Every page, plot and schema as it ought to be, by path. Raises `UsageError` as `Renewal.page` does."""
     renewal = Renewal(root)
     for path in pages(root):
         renewal.page(path)
-    return renewal.files
+    return renewal.files | schema.files(root)
 
 
 def stale(root: Path, files: dict[Path, str]) -> Iterator[Path]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -159,7 +159,7 @@ def started(iso: str) -> str:
         return iso
 
 
-def _get(found: dict[str, object], name: str) -> float | None:
+def _get(found: Mapping[str, object], name: str) -> float | None:
     value = found.get(name)
     return float(value) if isinstance(value, int | float) else None
 

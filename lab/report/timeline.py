@@ -194,11 +194,11 @@ def _marks(scene: Scene) -> list[Row]:
     """Restarts and switches; of several within a moment the last one counts."""
     found: list[Row] = []
     for mark in scene.facts.marks:
-        kind = "restart" if mark["kind"] == "restart" else "switch"
-        text = str(mark["text"]).removeprefix("strategy ")
+        kind = "restart" if mark.kind == "restart" else "switch"
+        text = mark.text.removeprefix("strategy ")
         if kind == "restart":
             text = "emptied" if text in ("emptied", "calibration ends") else "restart"
-        t = float(mark["t"]) - scene.origin
+        t = mark.t - scene.origin
         if 0 <= t <= scene.length:
             found.append({"t": t, "kind": kind, "text": text})
     return found

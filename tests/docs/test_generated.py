@@ -10,7 +10,7 @@ import pytest
 from lab import scenarios
 from lab.docs.__main__ import main, renew
 from lab.docs.pages import PLOTS, ought, stale
-from lab.docs.records import FOLDER, KEPT, LOADS, Records
+from lab.docs.records import FOLDER, KEPT, LOADS, Records, name_of
 from lab.runfolder import RunFacts
 from tests.docs.pagekit import ROOT
 from tests.doctored import build_run
@@ -234,8 +234,10 @@ def test_what_is_unusual_is_in_a_records_name(book: Path) -> None:
     """So that a run at another pace, or on another server, stands beside the first."""
 
     def unusual(facts: RunFacts) -> None:
-        facts.pace, facts.server = "full", "redis"
+        facts.server = "redis"
 
-    build_run(book / "other", doctor=unusual)
+    run = build_run(book / "other", doctor=unusual)
     renew(book, book / "other")
-    assert Records(book / FOLDER).names == ["key-growth", "key-growth-full-redis"]
+    assert Records(book / FOLDER).names == ["key-growth", "key-growth-redis"]
+    run.facts.pace = "full"
+    assert name_of(run) == "key-growth-full-redis"

@@ -12,6 +12,7 @@ from lab.runfolder import Run, RunFacts
 from lab.scenario import Scenario
 from lab.scenarios import control as no_cause
 from lab.scenarios import key_growth
+from lab.servers import SERVERS
 from lab.verdict import reach
 from tests.doctored import build_run
 from tests.lab.doctorings import DOCTORINGS, STILL, Doctoring
@@ -168,6 +169,7 @@ def test_what_a_server_cannot_answer_is_not_applicable(folder: Path) -> None:
     """A claim the server cannot answer is neither passed nor failed, names the reason, and the others decide."""
 
     def doctor(facts: RunFacts) -> None:
+        facts.server = "dragonfly"  # one of which that is known
         facts.cannot["victims-not-slow"] = "this server has no slow log"
 
     verdict = reach(build_run(folder, slowlog=["GET"], doctor=doctor))
@@ -187,8 +189,10 @@ def test_claim_may_find_itself_inapplicable(healthy: Run) -> None:
 
 
 @pytest.mark.parametrize("cause", ["scan", "index"])
-def test_nothing_applicable_proves_nothing(cause: str, folder: Path) -> None:
+def test_nothing_applicable_proves_nothing(cause: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run of which no claim is applicable does not hold, neither as an incident nor as a control."""
+    unfit = replace(SERVERS["valkey"], cannot=dict.fromkeys(CLAIMS, "nothing works there"))
+    monkeypatch.setitem(SERVERS, "valkey", unfit)
 
     def doctor(facts: RunFacts) -> None:
         facts.cannot.update(dict.fromkeys(CLAIMS, "nothing works here"))

@@ -48,7 +48,7 @@ def test_a_restart_breaks_the_line(tmp_path_factory: pytest.TempPathFactory) -> 
         tmp_path_factory.mktemp("run") / "run", without=["index", "fix", "return", "pool", "fresh"]
     )
     holes = [second for second in Latencies(run).seconds() if second.p99_ms is None]
-    (restart,) = [mark["t"] for mark in run.facts.marks if mark["text"] == "restart"]
+    (restart,) = [mark.t for mark in run.facts.marks if mark.text == "restart"]
 
     assert len(holes) == 1
     assert restart <= holes[0].t <= restart + 0.6

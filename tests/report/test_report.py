@@ -208,7 +208,7 @@ def test_missing_figures_are_dashes_and_never_zeros(tmp_path: Path) -> None:
         facts.calibration, facts.load, facts.host, facts.marks = {}, {}, {}, []
         for phase in facts.phases:
             phase.utilisation = None
-            phase.commands, phase.client_p99_ms, phase.events = {}, {"app": None}, {}
+            phase.commands, phase.client_p99_ms = {}, {"app": None}
             phase.processes, phase.memory_mb = {}, {}
 
     run = build_run(tmp_path / "run", doctor=poor)

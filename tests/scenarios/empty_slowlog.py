@@ -78,7 +78,7 @@ def cure(**events: float) -> Callable[[Plain], object]:
     return lambda plain: plain.phase("cure").events.update(events)
 
 
-ALLOWED = 3 * CALLS_PER_S / 100_000
+ALLOWED = healthy().phase("storm").seconds * CALLS_PER_S / 100_000
 """Entries of the slow log that three seconds may have."""
 
 PROOFS = Proofs(
