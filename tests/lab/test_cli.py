@@ -164,7 +164,7 @@ def test_report_of_a_broken_run_is_one_line_and_exit_2(content: str, tmp_path: P
     (tmp_path / "run.json").write_text(content)
     answer = lab("report", ".", cwd=tmp_path)
     assert answer.is_one_line(2), answer
-    assert "run.json cannot be read" in answer.err or "run.json was written by another version" in answer.err
+    assert "run.json: " in answer.err
     assert tree(tmp_path) == ["run.json"]
 
 
