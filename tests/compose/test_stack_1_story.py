@@ -354,9 +354,9 @@ def test_stop_and_start_when_everything_drowns(story: Stack, fixed: float) -> No
     assert took <= 30
 
 
-IDLE_CORES = 0.30
+IDLE_CORES = 0.40
 """The aim is 0.15. With the real parts 0.17 to 0.20 was measured on two cores of a virtual machine, and what is left is
-a price for each time that a process wakes up; the bound is for the machine's moods."""
+a price for each time that a process wakes up; the bound is for slower machines and their moods."""
 
 
 def test_idle_scene_costs_little(story: Stack, fixed: float) -> None:
