@@ -40,7 +40,8 @@ ASKS_FOR: dict[str, tuple[str, float]] = {
 SEARCHES = {"SCAN": "scan", "KEYS": "keys"}
 GAP_S = 0.05
 """A probe's lines follow one another without a gap; this much is rounding."""
-PARTS = ("store", "web", "invalidator", "locust", "probe-main")
+PARTS = ("store", "web", "invalidator", "locust", "probe")
+"""Processes by how their names begin: probes are one process each natively, and one container on compose."""
 NO_REPLICA = ("replica-unharmed",)
 NOT_OURS = ("restart-restores", "victims-not-slow")
 """Claims that a stack, not a server, may be unable to answer: without a replica, and on somebody's own server."""
@@ -195,7 +196,9 @@ def figures_complete(run: Run) -> Check:
             if name not in record.machine
         ]
         wrong += [
-            f"{record.id} lacks the CPU time of {name}" for name in PARTS if name not in record.processes
+            f"{record.id} lacks the CPU time of {name}"
+            for name in PARTS
+            if not any(process.startswith(name) for process in record.processes)
         ]
         probes = ["main", *(spec.name for spec in phase.probes if not spec.replica)]
         wrong += [f"{record.id} lacks probe {name}" for name in probes if name not in record.probes]
