@@ -23,7 +23,8 @@ LATE_MS = 20.0
 """p99 of a probe's own lateness: a scheduler takes that long now and then, even on a quiet machine."""
 DUE_WITHIN = 0.05
 """Share of the load's turns that may come late or not at all, because the load generator got no processor."""
-LOOKS, LOOK_S = 3, 1.0
+LOOKS, LOOK_S, HOPELESS = 5, 1.0, 2.0
+"""How often and how long the machine is looked at before a run, and how many times beyond those shares is hopeless."""
 
 TIMES = {2: "twice"}
 
@@ -41,11 +42,11 @@ def why_unfair(phase: PhaseRecord) -> list[str]:
     return found
 
 
-def _machine(steal: float, others: float) -> list[str]:
+def _machine(steal: float, others: float, times: float = 1.0) -> list[str]:
     found = []
-    if steal > STEAL_MOST:
+    if steal > times * STEAL_MOST:
         found.append(f"the hypervisor took {steal:.0%} of a core")
-    if others > OTHERS_MOST:
+    if others > times * OTHERS_MOST:
         found.append(f"other programs used {others:.0%} of a core")
     return found
 
@@ -90,10 +91,10 @@ class Repetition:
 def look_at_machine(
     shares: Callable[[], dict[str, float]] | None = None, wait: Callable[[float], None] = time.sleep
 ) -> None:
-    """See in a second, three where the first is bad, whether a fair phase can be had on this machine at all.
+    """See in a second, five where the first is bad, whether a fair phase can be had on this machine at all.
 
     `shares()` tells the machine's ``steal`` and ``others`` since the last call, in cores. Raises `NotFair` where each
-    look is beyond what a phase may have: then no repetition would help.
+    look is far beyond what a phase may have: then no repetition would help.
     """
     meter = CpuMeter()
     shares = shares or (lambda: meter.shares({})[1])
@@ -101,7 +102,7 @@ def look_at_machine(
     for _ in range(LOOKS):
         wait(LOOK_S)
         machine = shares()
-        reasons = _machine(machine["steal"], machine["others"])
+        reasons = _machine(machine["steal"], machine["others"], HOPELESS)
         if not reasons:
             return
     cure = (
