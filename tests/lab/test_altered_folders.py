@@ -23,21 +23,11 @@ from lab.errors import LabError, UsageError
 from lab.runfolder import Run
 from lab.validity import validate
 from lab.verdict import as_result, reach
+from tests.lab.checknames import DONE, FAILED, FIGURES, FORCE, KEYS, LATENCIES, LOADS, PLANNED, QUIET
 
 RECORDS = Path(__file__).resolve().parents[2] / "docs" / "runs"
 Raw = dict[str, Any]
 Change = Callable[[Raw], None]
-
-PLANNED = "every phase was measured as planned"
-KEYS = "the server held the keys that were planned"
-FORCE = "the planned strategy was in force"
-DONE = "accepted events were carried out"
-FAILED = "no request failed"
-FIGURES = "every figure is there"
-LATENCIES = "the latencies are complete"
-LOADS = "what the loads said is whole"
-QUIET = "the machine was quiet"
-DELIVERED = "the offered load was delivered"
 
 
 @dataclass

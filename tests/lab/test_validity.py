@@ -11,25 +11,27 @@ from lab.runfolder import PhaseRecord, Run, RunFacts
 from lab.validity import CHECKS, validate
 from lab.verdict import reach, write_result
 from tests.doctored import build_run
+from tests.lab.checknames import (
+    COMPLETED,
+    DELIVERED,
+    DONE,
+    ENOUGH,
+    EQUAL,
+    FAILED,
+    FIGURES,
+    FORCE,
+    KEYS,
+    LATENCIES,
+    LOADS,
+    ON_TIME,
+    PLANNED,
+    PROBED,
+    QUIET,
+    SPARE,
+    STEADY,
+)
 from tests.lab.doctorings import each, prediction
 
-COMPLETED = "the run was completed"
-DELIVERED = "the offered load was delivered"
-EQUAL = "both sides got the same load"
-ENOUGH = "each plateau saw enough events"
-PROBED = "the probes sent their GETs, and none failed"
-ON_TIME = "the probes were on time"
-QUIET = "the machine was quiet"
-SPARE = "the clients had CPU to spare"
-STEADY = "the machine kept its speed"
-PLANNED = "every phase was measured as planned"
-KEYS = "the server held the keys that were planned"
-FORCE = "the planned strategy was in force"
-DONE = "accepted events were carried out"
-FAILED = "no request failed"
-FIGURES = "every figure is there"
-LATENCIES = "the latencies are complete"
-LOADS = "what the loads said is whole"
 ALL = [COMPLETED, DELIVERED, EQUAL, ENOUGH, PROBED, ON_TIME, QUIET, SPARE, STEADY]
 ALL += [PLANNED, KEYS, FORCE, DONE, FAILED, FIGURES, LATENCIES, LOADS]
 
