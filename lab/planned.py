@@ -38,6 +38,7 @@ ASKS_FOR: dict[str, tuple[str, float]] = {
 }
 """The command by which each strategy is known on the server, and how many an event takes at least."""
 SEARCHES = {"SCAN": "scan", "KEYS": "keys"}
+CALIBRATED_WITHIN = 0.01
 GAP_S = 0.05
 """A probe's lines follow one another without a gap; this much is rounding."""
 PARTS = ("store", "web", "invalidator", "locust", "probe")
@@ -109,6 +110,11 @@ def phases_as_planned(run: Run) -> Check:
         for phase in run.phases
         if phase.id in plan.phases and phase.strategy != plan.phases[phase.id].strategy
     ]
+    wrong += [
+        f"{record.id} was planned with {phase.params}, and says {record.params}"
+        for record, phase in _both(run)
+        if record.params != phase.params
+    ]
     return verdict_of(name, wrong, f"{len(seen)} phases, in order")
 
 
@@ -172,18 +178,27 @@ def events_carried_out(run: Run) -> Check:
 
 
 def nothing_failed(run: Run) -> Check:
-    """No read and no event; what was asked for is what the calibration found."""
+    """No read and no event."""
     wrong = [
         f"{record.events.get('failures', math.nan):.0f} requests failed in {record.id}"
         for record in compared(run)
         if record.events.get("failures", math.nan) != 0
     ]
-    plan, load = plan_of(run), run.facts.load.get("events_per_second", math.nan)
-    if plan and plan.scenario.knee_at is not None:
-        found = run.facts.calibration.get("events_per_second", math.nan) * plan.scenario.load_share
-        if not (load > 0 and abs(load - found) <= 0.01 * found):
-            wrong.append(f"calibration found {found:.2f} events a second, and {load:.2f} were planned")
     return verdict_of("no request failed", wrong, "no read and no event")
+
+
+def load_as_calibrated(run: Run) -> Check:
+    """What the phases were to be offered is what calibration found, and not nothing."""
+    name = "the load was the calibrated one"
+    plan, load = plan_of(run), run.facts.load.get("events_per_second", math.nan)
+    if plan is None or plan.scenario.knee_at is None:
+        return Check(name, True, "not asked: nothing is calibrated")
+    found = run.facts.calibration.get("events_per_second", math.nan) * plan.scenario.load_share
+    return Check(
+        name,
+        load > 0 and abs(load - found) <= CALIBRATED_WITHIN * found,
+        f"calibration found {found:.2f} events a second, {load:.2f} were offered",
+    )
 
 
 def figures_complete(run: Run) -> Check:
@@ -202,7 +217,12 @@ def figures_complete(run: Run) -> Check:
         ]
         probes = ["main", *(spec.name for spec in phase.probes if not spec.replica)]
         wrong += [f"{record.id} lacks probe {name}" for name in probes if name not in record.probes]
-    wrong += [
+    return verdict_of("every figure is there", wrong, "machine, processes and probes, in each phase")
+
+
+def nothing_exempted(run: Run) -> Check:
+    """Neither a process from having CPU to spare, nor a claim from being judged, but for a reason that is known."""
+    wrong = [
         f"{name} may not take what CPU it gets: it is no load of the scenario's"
         for name in run.facts.greedy
         if not name.startswith("load-")
@@ -212,7 +232,9 @@ def figures_complete(run: Run) -> Check:
         for claim in run.facts.cannot
         if claim not in _exempt(run)
     ]
-    return verdict_of("every figure is there", wrong, "machine, processes and probes, in each phase")
+    return verdict_of(
+        "nothing was exempted without a reason", wrong, f"{len(run.facts.cannot)} claims, with a reason"
+    )
 
 
 def _exempt(run: Run) -> set[str]:
@@ -261,11 +283,6 @@ def loads_once(run: Run) -> Check:
         for record, phase in _both(run)
         if phase.loads and not record.figures
     ]
-    wrong += [
-        f"{record.id} was planned with {phase.params}, and says {record.params}"
-        for record, phase in _both(run)
-        if record.params != phase.params
-    ]
     return verdict_of("what the loads said is whole", list(dict.fromkeys(wrong)), f"{len(run.loads)} lines")
 
 
@@ -285,7 +302,9 @@ CHECKS = (
     strategy_in_force,
     events_carried_out,
     nothing_failed,
+    load_as_calibrated,
     figures_complete,
+    nothing_exempted,
     latencies_complete,
     loads_once,
 )

@@ -178,7 +178,7 @@ def _first(error: ValidationError) -> str:
     if first["type"] == "json_invalid":
         return f"it is no JSON, or was cut off ({first['msg'].removeprefix('Invalid JSON: ')})"
     if first["type"] == "unexpected_keyword_argument" or first["type"] == "extra_forbidden":
-        return f"{where} is a field that this version of the lab does not know: was it written by another"
+        return f"{where} is a field that this version of the lab does not know; another one wrote it"
     if first["type"] in ("missing", "missing_argument"):
         return f"{where} is missing"
     if where == "schema":

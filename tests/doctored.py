@@ -6,6 +6,7 @@
     run = build_run(tmp_path / "run", p99_ms={"pool:pool": 500.0})   # a second probe, PHASE:PROBE
     run = build_run(tmp_path / "run", slowlog=["GET"])               # one more entry of the slow log
     run = build_run(tmp_path / "run", filling=["SET"])               # one from between two plateaus
+    run = build_run(tmp_path / "run", said=[{"t": 1.0}])             # a line of a load
     run = build_run(tmp_path / "run", without=["restart"])           # phases (or arms) never measured
     run = build_run(tmp_path / "run", doctor=change)                 # change(facts: RunFacts) before writing
     run = build_run(tmp_path / "run", judged=True)                   # result.json too
@@ -18,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped] # the package has no type information
@@ -44,6 +46,7 @@ def build_run(
     slowlog: Iterable[str] = (),
     filling: Iterable[str] = (),
     without: Iterable[str] = (),
+    said: Iterable[dict[str, Any]] = (),
     doctor: Doctor | None = None,
     judged: bool = False,
     seed: int = 7,
@@ -56,6 +59,8 @@ def build_run(
         world.writer.slow(world.facts.phases[-1].t0 + 1, command, 12_345)
     for command in filling:
         world.writer.slow(world.facts.phases[2].t0 - 0.9, command, 12_345)
+    for line in said:
+        world.writer.load(world.facts.phases[0].id, "any", line)
     if doctor:
         doctor(world.facts)
     world.writer.facts(world.facts)

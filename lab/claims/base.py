@@ -96,7 +96,7 @@ def need_p99(run: Run, phase: PhaseRecord, probe: str = "main") -> float:
     """A phase's p99 in ms from the intended time, or `Missing`."""
     p99 = run.p99_ms(phase, probe)
     if p99 is None:
-        raise Missing(f"probe {probe!r} recorded nothing in phase {phase.id!r}")
+        raise _silent(probe, phase)
     return p99
 
 
@@ -104,8 +104,12 @@ def need_latencies(run: Run, phase: PhaseRecord, probe: str = "main") -> list[La
     """A probe's latencies in a phase (µs), interval by interval, or `Missing`."""
     parts = run.latencies(phase, probe)
     if not parts:
-        raise Missing(f"probe {probe!r} recorded nothing in phase {phase.id!r}")
+        raise _silent(probe, phase)
     return parts
+
+
+def _silent(probe: str, phase: PhaseRecord) -> Missing:
+    return Missing(f"probe {probe!r} recorded nothing in phase {phase.id!r}")
 
 
 def need_typical_p99(run: Run, phase: PhaseRecord, intervals: int = 1) -> float:
@@ -114,9 +118,7 @@ def need_typical_p99(run: Run, phase: PhaseRecord, intervals: int = 1) -> float:
     For what goes on all the time: a moment in which the machine itself stood still is one of many, while it
     would make the p99 of a short phase.
     """
-    parts = run.latencies(phase)
-    if not parts:
-        raise Missing(f"the main probe recorded nothing in phase {phase.id!r}")
+    parts = need_latencies(run, phase)
     starts = range(0, max(1, len(parts) - intervals + 1), intervals)
     p99s = [np.percentile(np.concatenate(parts[start : start + intervals]), 99) for start in starts]
     return float(np.median(p99s)) / 1000

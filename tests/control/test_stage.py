@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from prometheus_client import generate_latest
 
 from lab.control import view
 from lab.control.metrics import PHASES
@@ -332,3 +333,30 @@ def test_what_others_set_is_left_alone(new_stage: NewStage, standins: StandIns) 
     stage.keep_within_bounds()
     assert standins.fills() == [] and standins.invalidation["strategy"] == "hash"
     assert view.server(stage)["target_keys"] == 2000
+
+
+def test_calm_where_nothing_moves_and_nothing_is_wanted(new_stage: NewStage, standins: StandIns) -> None:
+    """Then the scene is looked at less often; events under way, a load or a wish not yet fulfilled end the calm."""
+    stage = new_stage()
+    assert not stage.calm  # never looked at
+    stage.rest()
+    stage.keep_within_bounds()
+    assert stage.calm
+    stage.want("index")
+    assert not stage.calm
+    stage.keep_within_bounds()
+    stage.keep_within_bounds()
+    assert stage.calm
+    stage.plan(2.0)
+    assert not stage.calm
+
+
+def test_a_server_that_is_not_there_has_no_phase(new_stage: NewStage) -> None:
+    """The dashboards show a row for each server with a phase."""
+    stage = new_stage()
+    stage.metrics.phase.clear()
+    stage.phase = "absent"
+    assert stage.shown_phase == ""
+    assert "lab_phase{" not in generate_latest(stage.metrics.registry).decode()
+    stage.phase = "waiting"
+    assert 'lab_phase{phase="waiting",server="one"} 1.0' in generate_latest(stage.metrics.registry).decode()

@@ -12,11 +12,13 @@ from lab.validity import CHECKS, validate
 from lab.verdict import reach, write_result
 from tests.doctored import build_run
 from tests.lab.checknames import (
+    CALIBRATED,
     COMPLETED,
     DELIVERED,
     DONE,
     ENOUGH,
     EQUAL,
+    EXEMPTED,
     FAILED,
     FIGURES,
     FORCE,
@@ -33,7 +35,7 @@ from tests.lab.checknames import (
 from tests.lab.doctorings import each, prediction
 
 ALL = [COMPLETED, DELIVERED, EQUAL, ENOUGH, PROBED, ON_TIME, QUIET, SPARE, STEADY]
-ALL += [PLANNED, KEYS, FORCE, DONE, FAILED, FIGURES, LATENCIES, LOADS]
+ALL += [PLANNED, KEYS, FORCE, DONE, FAILED, CALIBRATED, FIGURES, EXEMPTED, LATENCIES, LOADS]
 
 
 def interrupted(facts: RunFacts) -> None:
@@ -107,6 +109,20 @@ def planned(times: float) -> dict[str, Any]:
     return {"doctor": doctor}
 
 
+def calibrated(times: float) -> Callable[[RunFacts], None]:
+    """The rate that calibration found, so many times what it was."""
+
+    def doctor(facts: RunFacts) -> None:
+        facts.calibration["events_per_second"] *= times
+
+    return doctor
+
+
+def exempted(facts: RunFacts) -> None:
+    """A claim that is not to be judged."""
+    facts.cannot["index-cures"] = "it cannot"
+
+
 def record(change: Callable[[PhaseRecord], object], name: str) -> dict[str, Any]:
     """Something about one phase."""
     return {"doctor": each(lambda phase: change(phase) and None, name)}
@@ -148,7 +164,10 @@ DOCTORINGS: list[tuple[str, str, dict[str, Any]]] = [
         "a reply is missing",
         record(lambda phase: phase.probes["main"].update(received=601.0), "index-1"),
     ),
-    (LOADS, "a phase of other sizes", record(lambda phase: phase.params.update(count=10.0), "index-1")),
+    (PLANNED, "a phase of other sizes", record(lambda phase: phase.params.update(count=10.0), "index-1")),
+    (LOADS, "a load said the same twice", {"said": [{"t": 1.0}, {"t": 1.0}]}),
+    (CALIBRATED, "another rate than the calibrated one", {"doctor": calibrated(1.5)}),
+    (EXEMPTED, "a claim that the server can answer", {"doctor": exempted}),
 ]
 
 
