@@ -7,7 +7,6 @@ everything a participant can read, and prints a row for each. Exit code 0 when e
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 import tempfile
 import time
@@ -17,7 +16,6 @@ from bench.blind_seal import gather, leaks, outline
 from bench.blind_trial import Trial
 from lab.blind.causes import CAUSES, choose
 from lab.errors import LabError
-from lab.processes import INTERRUPTIONS
 
 
 def main() -> int:
@@ -57,9 +55,6 @@ def _one(seed: int, outlines: set[str]) -> bool:
         except LabError as error:
             print(f"| {seed} | {cause.id} | {error} |", flush=True)
             return False
-        finally:
-            for number in INTERRUPTIONS:  # a session that takes its scene down does not listen any more
-                signal.signal(number, signal.default_int_handler)
     of = trial.outcome()
     own = cause.evidence(of)
     others = [other.id for other in CAUSES.values() if other is not cause and other.evidence(of).found]

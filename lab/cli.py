@@ -34,9 +34,6 @@ app = typer.Typer(
 )
 app.add_typer(blind)
 
-_HEARD: set[signal.Signals] = set()
-"""Interruptions that somebody may send: not those that were ignored when the lab was started."""
-
 Folder = Annotated[Path, typer.Argument(help="A run folder.", metavar="DIR")]
 
 
@@ -226,7 +223,6 @@ def _run_all(
         out,
         lambda: LiveDisplay(console),
         lambda text: console.print(f"\n[bold]{text}[/bold]"),
-        _listen,
     )
     if as_json:
         print((series.folder / "summary.json").read_text())
@@ -265,15 +261,11 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _listen() -> None:
-    for number in _HEARD:
-        signal.signal(number, _interrupt)
-
-
 def main() -> int:
     """Entry point: the exit codes of the contract, and one line for each error."""
-    _HEARD.update(n for n in INTERRUPTIONS if signal.getsignal(n) != signal.SIG_IGN)  # as nohup wants it
-    _listen()
+    for number in INTERRUPTIONS:
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup wants it
+            signal.signal(number, _interrupt)
     command = typer.main.get_command(app)
     arguments = sys.argv[1:]
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shlex
@@ -17,7 +18,7 @@ from lab.conductor import Conductor, Display
 from lab.errors import UsageError
 from lab.fairness import look_at_machine
 from lab.memory import tell_compose, tell_native
-from lab.processes import ignore_interruptions, port_taken
+from lab.processes import port_taken, uninterrupted
 from lab.record import StackName
 from lab.runfolder import Run, RunFacts, RunWriter, make_folder, new_folder
 from lab.scenario import Scenario
@@ -201,17 +202,13 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
         Conductor(scenario, pace, stack, writer, facts, display).run()
         facts.interrupted = False
     finally:
-        ignore_interruptions()
-        try:
+        with uninterrupted(), contextlib.ExitStack() as last:
+            last.callback(shutil.rmtree, folder / "state", ignore_errors=True)
+            last.callback(writer.close)
+            last.callback(writer.facts, facts)
             if stack:
                 display.say("taking the stack down")
                 stack.down()
-        finally:
-            try:
-                writer.facts(facts)
-            finally:
-                writer.close()
-                shutil.rmtree(folder / "state", ignore_errors=True)
     run = Run(folder)
     verdict = reach(run)
     write_result(run, verdict)

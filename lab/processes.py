@@ -37,9 +37,24 @@ _NOT_INHERITED = (
 
 
 def ignore_interruptions() -> None:
-    """From now on Ctrl-C and its kin do nothing: taking down must be seen through."""
+    """From now on Ctrl-C and its kin do nothing; also not in processes that are started from now on."""
     for number in INTERRUPTIONS:
         signal.signal(number, signal.SIG_IGN)
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C and its kin do nothing in here: taking down must be seen through. Afterwards all is as it was before.
+
+    Main thread only, as Python has it for every change of a signal's handler.
+    """
+    before = {number: signal.getsignal(number) for number in INTERRUPTIONS}
+    ignore_interruptions()
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _end_with_parent() -> None:

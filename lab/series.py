@@ -148,14 +148,12 @@ def run_series(
     out: Path | None,
     display: Callable[[], AbstractContextManager[Display]],
     say: Callable[[str], None],
-    listen: Callable[[], None],
 ) -> Series:
     """Run them one after the other. A run that breaks does not keep the next from its turn; Ctrl-C does.
 
     Scenarios that cannot be run on the server are left out, and `say` tells so.
-    `request` makes the request of one scenario into a folder, `display` opens the progress of one run, `say` tells
-    which it is, and `listen` makes Ctrl-C heard again (each run's end is deaf to it). Raises `UsageError` before
-    anything is created.
+    `request` makes the request of one scenario into a folder, `display` opens the progress of one run, and `say` tells
+    which it is. Raises `UsageError` before anything is created.
     """
     first = [request(scenario, Path(scenario.id)) for scenario in wanted]
     for one in first:
@@ -197,7 +195,6 @@ def run_series(
         series.write()
         if series.interrupted:
             break
-        listen()
     return series
 
 

@@ -23,7 +23,7 @@ from lab.blind.observer import Look, Observer, readings, seen
 from lab.blind.readings import Readings, Seen
 from lab.blind.scene import EVENTS_PER_S, PROBES_PER_S, READS_PER_S, BlindStack, SceneStack
 from lab.errors import StackError, UsageError
-from lab.processes import ignore_interruptions
+from lab.processes import uninterrupted
 from lab.scenario import ProbeSpec
 
 COMPLAINT = (
@@ -89,10 +89,10 @@ class Session:
             try:
                 self._play()
             finally:
-                ignore_interruptions()
-                self._ended.set()
-                self.stack.down()
-                shutil.rmtree(self.folder / "state", ignore_errors=True)
+                with uninterrupted():
+                    self._ended.set()
+                    self.stack.down()
+                    shutil.rmtree(self.folder / "state", ignore_errors=True)
         finally:
             door.close()
 

@@ -22,7 +22,7 @@ import psutil
 
 from lab.errors import StackError, UsageError
 from lab.memory import BASE_BYTES, told
-from lab.processes import Child, ignore_interruptions, port_taken, ports_after
+from lab.processes import Child, port_taken, ports_after, uninterrupted
 from lab.scenario import Phase, Scenario
 from lab.servers import SERVERS, Server
 from lab.service import Http
@@ -329,8 +329,8 @@ def play(
                 scene.mend(lambda text: say(f"{datetime.now():%H:%M:%S}  {text}"))
                 time.sleep(TICK_S)
     finally:
-        ignore_interruptions()
-        scene.down()
+        with uninterrupted():
+            scene.down()
 
 
 def announce(scene: NativeScene, healthy: bool, say: Say) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,6 @@ from bench.blind_seal import Sources, gather, outline
 from bench.blind_trial import Trial
 from lab.blind.causes import CAUSES
 from lab.blind.readings import Readings, Seen
-from lab.processes import INTERRUPTIONS
 
 WELL = Seen(page_ms=5.0, get_ms=1.0, oldest_s=0.3)
 
@@ -58,13 +56,10 @@ def _record(cause: str, folder: Path) -> Recorded:
     trial = Trial(
         CAUSES[cause], folder, looks=0, inspect=lambda it: seen.append((gather(it, it.said), outline(it)))
     )
-    before = {number: signal.getsignal(number) for number in INTERRUPTIONS}
     # pytest's own name of this test, which every child would have in its environment
     test = os.environ.pop("PYTEST_CURRENT_TEST", "")
     try:
         trial.run()
     finally:
         os.environ["PYTEST_CURRENT_TEST"] = test  # pytest takes it away in the end
-        for number, handler in before.items():  # a session that takes its scene down listens no more
-            signal.signal(number, handler)
     return Recorded(trial.outcome(), *seen[0])

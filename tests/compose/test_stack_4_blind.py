@@ -21,7 +21,6 @@ from lab.blind.compose import USUAL_SHARES, ComposeBlindStack
 from lab.blind.readings import Readings
 from lab.errors import INTERRUPTED
 from lab.preflight import ROOT
-from lab.processes import INTERRUPTIONS
 from lab.stacks.docker import Docker
 from tests.compose.stack import Stack, until
 
@@ -83,13 +82,8 @@ def _play(stack: Stack, cause: str, folder: Path) -> Played:
         seen.append((sources, blind_docker.outline(docker, project)))
 
     trial = Trial(CAUSES[cause], folder, inspect=inspect, make=ComposeBlindStack)
-    before = {number: signal.getsignal(number) for number in INTERRUPTIONS}
     was = containers(stack)
-    try:
-        trial.run()
-    finally:
-        for number, handler in before.items():  # a session that takes its scene down listens no more
-            signal.signal(number, handler)
+    trial.run()
     assert containers(stack) == was
     return Played(trial.outcome(), *seen[0])
 

@@ -13,7 +13,16 @@ import psutil
 import pytest
 
 from lab.errors import StackError
-from lab.processes import Child, CpuMeter, free_port, memory_mb, port_taken, stop_all
+from lab.processes import (
+    INTERRUPTIONS,
+    Child,
+    CpuMeter,
+    free_port,
+    memory_mb,
+    port_taken,
+    stop_all,
+    uninterrupted,
+)
 from tests.app.servicekit import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -189,6 +198,26 @@ def test_killed_lab_takes_its_children_along(tmp_path: Path) -> None:
         for pid in pids:
             if runs(pid):
                 os.kill(pid, signal.SIGKILL)
+
+
+def test_nothing_interrupts_what_must_be_seen_through() -> None:
+    """Signals pass without effect; afterwards they are heard as before, also when it failed within."""
+    heard: list[int] = []
+    before = {
+        number: signal.signal(number, lambda one, _frame: heard.append(one)) for number in INTERRUPTIONS
+    }
+    try:
+        with pytest.raises(StackError), uninterrupted():
+            for number in INTERRUPTIONS:
+                signal.raise_signal(number)
+            raise StackError("a child did not end.")
+        assert heard == []
+        for number in INTERRUPTIONS:
+            signal.raise_signal(number)
+        assert heard == list(INTERRUPTIONS)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def test_children_do_not_get_the_terminals_ctrl_c(tmp_path: Path, children: list[Child]) -> None:

@@ -55,7 +55,6 @@ class Stage:
     def __init__(self, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.out = out
         self.said: list[str] = []
-        self.listened = 0
         self.server: str | None = None
         self.stack, self.pace = "native", "quick"
         self.endings: dict[str, Ending] = {}
@@ -66,10 +65,6 @@ class Stage:
     def runs(self, **endings: Ending) -> Series:
         """All of these, one after the other."""
         self.endings = {name.replace("_", "-"): ending for name, ending in endings.items()}
-
-        def listen() -> None:
-            self.listened += 1
-
         return run_series(
             [scenarios.find(name) for name in self.endings],
             lambda scenario, folder: Request(
@@ -78,7 +73,6 @@ class Stage:
             self.out,
             lambda: nullcontext(self),  # type: ignore[arg-type]
             self.said.append,
-            listen,
         )
 
     def say(self, text: str) -> None:
@@ -97,7 +91,6 @@ def test_each_runs_into_a_folder_of_its_own_and_the_summary_tells_of_all(stage: 
     assert [entry.exit_code for entry in done.entries] == [0, 0]
     assert (done.exit_code, done.verdict) == (0, "All 2 runs are as promised.")
     assert stage.said == [f"1 of 2: key-growth, {MAIN.title}", f"2 of 2: control, {CONTROL.title}"]
-    assert stage.listened == 2
     written = json.loads((stage.out / "summary.json").read_text())
     assert (written["exit_code"], written["planned"]) == (0, ["key-growth", "control"])
     assert [run["scenario"] for run in written["runs"]] == ["key-growth", "control"]

@@ -21,7 +21,7 @@ from lab.blind.compose import ComposeBlindStack
 from lab.blind.observer import pings_ms
 from lab.blind.scene import tell
 from lab.errors import STACK_BROKE
-from lab.processes import INTERRUPTIONS, Child
+from lab.processes import Child
 from lab.stacks.native import ROOT
 from lab.stacks.scene import find_scene
 from tests.app.servicekit import free_port
@@ -34,18 +34,13 @@ def test_blind_session_on_the_compose_stack(
     """A cause in the programs beside the storefront shows as natively, is named nowhere, and leaves no trace."""
     monkeypatch.setattr("lab.blind.compose.LINK_PORT", free_port())
     store = running.native.store
-    before = {number: signal.getsignal(number) for number in INTERRUPTIONS}
     trial = Trial(
         CAUSES["unpipelined-deletes"],
         tmp_path / "blind",
         looks=0,
         make=lambda folder: ComposeBlindStack(folder, "valkey"),
     )
-    try:
-        trial.run()
-    finally:
-        for number, handler in before.items():  # a session that takes its scene down listens no more
-            signal.signal(number, handler)
+    trial.run()
     found = {cause.id for cause in CAUSES.values() if cause.evidence(trial.outcome()).found}
     assert found == {"unpipelined-deletes"}, trial.outcome()
     calls = "\n".join(" ".join(call) for call in running.docker.calls)
