@@ -2,7 +2,8 @@
 
 Runs until so many *valid* runs are done (at most a fifth more are started) and exits 0 when all of those are as they
 should be: claims hold, or with a control are refuted. A run that is not valid says something about the machine, not
-about the claims, and is counted apart. Each run has a seed of its own.
+about the claims, and is counted apart. Each run has a seed of its own. With `--stack compose` the runs are made in the
+scene that `make up` brought up.
 """
 
 from __future__ import annotations
@@ -65,12 +66,12 @@ def outcome(seed: int, code: int, seconds: float, result: dict[str, Any], headli
     return Outcome(seed, code, seconds, claims, wrong or foremost)
 
 
-def once(scenario: str, server: str, folder: Path, seed: int) -> Outcome:
+def once(scenario: str, server: str, stack: str, folder: Path, seed: int) -> Outcome:
     """One run into that folder."""
     began = time.monotonic()
-    command = [sys.executable, "-m", "lab", "run", scenario, "--pace", "quick", "--server", server, "--json"]
+    command = [sys.executable, "-m", "lab", "run", scenario, "--pace", "quick", "--server", server, "--stack", stack]
     done = subprocess.run(
-        [*command, "--seed", str(seed), "--out", str(folder)],
+        [*command, "--json", "--seed", str(seed), "--out", str(folder)],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     seconds = time.monotonic() - began
@@ -106,6 +107,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="bench.repeat", description="Repeat a quick run and count.")
     parser.add_argument("scenario", nargs="?", default="key-growth", help="which one (key-growth)")
     parser.add_argument("--server", default="embedded", help="on which server (embedded)")
+    parser.add_argument("--stack", default="native", help="native, or compose beside `make up` (native)")
     parser.add_argument("--times", type=count, default=10, help="valid runs wanted (10)")
     parser.add_argument("--seed", type=int, default=1, help="of the first run; the next one has the next (1)")
     options = parser.parse_args()
@@ -120,7 +122,7 @@ def main() -> int:
             break
         with TemporaryDirectory() as folder:
             run = Path(folder) / "run"
-            found.append(once(options.scenario, options.server, run, options.seed + len(found)))
+            found.append(once(options.scenario, options.server, options.stack, run, options.seed + len(found)))
             print(found[-1].row(), file=sys.stderr, flush=True)
             if found[-1].code == 1:  # worth a look afterwards
                 kept = ROOT / "runs" / f"failed-{time.strftime('%Y%m%d-%H%M%S')}-{options.scenario}"
