@@ -69,7 +69,19 @@ def outcome(seed: int, code: int, seconds: float, result: dict[str, Any], headli
 def once(scenario: str, server: str, stack: str, folder: Path, seed: int) -> Outcome:
     """One run into that folder."""
     began = time.monotonic()
-    command = [sys.executable, "-m", "lab", "run", scenario, "--pace", "quick", "--server", server, "--stack", stack]
+    command = [
+        sys.executable,
+        "-m",
+        "lab",
+        "run",
+        scenario,
+        "--pace",
+        "quick",
+        "--server",
+        server,
+        "--stack",
+        stack,
+    ]
     done = subprocess.run(
         [*command, "--json", "--seed", str(seed), "--out", str(folder)],
         cwd=ROOT, capture_output=True, text=True, check=False,
@@ -122,7 +134,9 @@ def main() -> int:
             break
         with TemporaryDirectory() as folder:
             run = Path(folder) / "run"
-            found.append(once(options.scenario, options.server, options.stack, run, options.seed + len(found)))
+            found.append(
+                once(options.scenario, options.server, options.stack, run, options.seed + len(found))
+            )
             print(found[-1].row(), file=sys.stderr, flush=True)
             if found[-1].code == 1:  # worth a look afterwards
                 kept = ROOT / "runs" / f"failed-{time.strftime('%Y%m%d-%H%M%S')}-{options.scenario}"

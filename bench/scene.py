@@ -39,7 +39,7 @@ from lab.stacks.docker import Docker
 from lab.stacks.usage import Usage, usage_of
 
 UNTOUCHED_S, HELD_S, HELD_WITHIN_S = 300.0, 600.0, 420.0
-ILL, CURED = 10.0, 2.0
+ILL, CURED, KNEE_WITHIN = 10.0, 2.0, 0.20
 EVERY_S = 2.0
 SETTLE_S, IDLE_S = 30.0, 30.0
 STOREFRONT = ("web", "invalidator", "warmer")
@@ -225,8 +225,10 @@ def one_round(scene: Scene, number: int) -> tuple[list[str], bool, dict[str, flo
             good
             and ill(row)
             and share >= 0.95
+            and abs((said or 0) / (reached or 1) - 1) <= KNEE_WITHIN
             and cured[name] <= 15
             and again[name] < 120
+            and restarted[name] <= 20
             and back[name] < 300
         )
         lines.append(

@@ -19,6 +19,8 @@ from lab.store import Snapshot
 
 SEARCHING = ("scan", "keys")
 """Strategies whose cost grows with the keyspace: under any other the scene is cured."""
+EMPTY_S = 2 * WINDOW_S
+"""A restarted store stays empty for so long: until p99 shows nothing of the life before, and for one window more."""
 FOLLOW_STEPS = 40
 """Pairs of keys and p99 on the way to all keys, for their correlation."""
 
@@ -68,6 +70,7 @@ class Observed:
         self._auto = False
         self._planned_at = 0.0
         self._follow_from = 0.0
+        self.grows_at: float | None = None
         self._counters: tuple[Snapshot, float] | None = None
         self.pace = config.keys_per_second
         self._asserted = 0.0
@@ -164,12 +167,16 @@ class Observed:
             self.restarting = None
         if reborn:
             with self.acting:
-                self._follow_from = time.monotonic() + WINDOW_S  # until then p99 is still of the life before
+                now = time.monotonic()
+                self._follow_from = now + WINDOW_S  # until then p99 is still of the life before
                 self.follows.begin()
                 self.begin_growth()
+                if self.growing:
+                    self.grows_at, self.target = now + EMPTY_S, 0
 
     def begin_growth(self) -> None:
         """Keys grow from here on, if they are to grow at all: where the edge was is forgotten."""
+        self.grows_at = None
         self.steering.begin()
         if self.estimate:
             self.estimate.forget()

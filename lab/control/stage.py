@@ -48,12 +48,13 @@ class Stage(Observed):
         """Once a second: look, steer, and see that all parts do what they were told."""
         look = self.observe()
         with self.acting:
+            if self.grows_at is not None and time.monotonic() >= self.grows_at:
+                self.begin_growth()
             self._steer(look)
         self._reassert(look)
         restarting = self.restarting
         if restarting and time.monotonic() - restarting[1] > BACK_S:
-            self.restarting = None
-            self.complaint = f"The store has not come back within {BACK_S:g} seconds."
+            self._give_up_restarting(f"The store has not come back within {BACK_S:g} seconds.")
 
     def _steer(self, look: Look) -> None:
         seen, config = self.seen(look), self.config
@@ -67,7 +68,13 @@ class Stage(Observed):
         if wanted in (0.0, self.planned) or abs(wanted - self.asked) > HEARD * self.planned:
             self.asked = wanted
         self.metrics.events.labels(self.server).set(self.asked)
-        if not self.growing or self.over or not self.searching or self.planned <= 0:
+        if (
+            not self.growing
+            or self.grows_at is not None
+            or self.over
+            or not self.searching
+            or self.planned <= 0
+        ):
             return
         self._correct_plan(look.keys)
         before = self.steering.growth
@@ -253,13 +260,11 @@ class Stage(Observed):
             self._must_be_free()
             if self.restarting:
                 raise Refused("The store is being restarted already.")
-            if not self.growing:
-                self.target = 0  # otherwise the warmer would bring the keys back
+            self.target = 0  # otherwise the warmer would bring the keys back at once
             self.complaint = ""
             self.restarting = self.lives, time.monotonic()
             self.act("restart")
-        parts: Parts = {"store": self._shut_down}
-        return self._pull("Restarting the store.", parts if self.growing else {"warmer": self._fill, **parts})
+        return self._pull("Restarting the store.", {"warmer": self._fill, "store": self._shut_down})
 
     def _shut_down(self) -> str:
         """Until it is done: SHUTDOWN waits in line where there is one, and another thread goes on waiting for it."""
@@ -270,10 +275,14 @@ class Stage(Observed):
                 return "It ends."
             except StackError as error:
                 if self.restarting is None or time.monotonic() > end:
-                    self.restarting = None
-                    self.complaint = str(error)
+                    self._give_up_restarting(str(error))
                     raise
                 time.sleep(0.2)
+
+    def _give_up_restarting(self, complaint: str) -> None:
+        with self.acting:
+            self.restarting, self.complaint = None, complaint
+            self.begin_growth()  # if the store is there after all, it is to have its keys
 
     def rest(self) -> list[PartDone]:
         """No events, no reads, no growth; the keys that are there are kept, and events under way are finished."""

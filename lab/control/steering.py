@@ -7,7 +7,8 @@ before it:
 1. Every second the *event rate* is such that the backlog nears the aim: what was finished lately, and a fifth of what
    the backlog lacks; never more than planned. Below the knee the backlog is smaller, and the rate is the plan's.
 2. Every ten seconds or sooner the *aim* is moved: up while p99 is not plainly above the healthy one, down while it is
-   far above; where the least backlog is still far above, the most that is sent is lowered instead.
+   far above. Where the least backlog is still far above, or held keys bring no backlog about, the most that is sent is
+   lowered or raised instead.
 3. The *keys* stop growing where not all planned events can be sent, or where the store is near its limit and p99
    plainly above. Near the limit they grow slowly.
 
@@ -34,8 +35,9 @@ NEAR_S = 8.0
 FAR_SHARE = 0.7
 """Demand over capacity at which held keys are let go again, however p99 looks: the machine has become quieter."""
 FIRST_AIM, LEAST_AIM = 4.0, 1.0
-LEAST_CEILING = 0.7
-"""Of the planned events: a store that blocks is far beyond plain at its limit, and still plain well below it."""
+LEAST_CEILING, MOST_CEILING = 0.7, 1.3
+"""Of the planned events: a store that blocks is far beyond plain at its limit, and still plain well below it. Where a
+machine that became faster would let the backlog go, held keys get more events: these work at once, keys in minutes."""
 SETTLE_S = 5.0
 AIM_EVERY_S, SOON_S = 10.0, 6.0
 STEP, LONG_STEP = 1.5, 2.0
@@ -107,9 +109,8 @@ class Steering:
         elif far:
             self.growth = Growth.ON
         else:
-            plain = times >= FADING or (
-                trimmed and self.aim < self._most
-            )  # or about to be: the aim is on its way up
+            # Or about to be: the aim, or what is sent, is on its way up.
+            plain = times >= FADING or self.ceiling < MOST_CEILING or (trimmed and self.aim < self._most)
             if self._lasts("faded", not plain, at, FADED_S):
                 self.growth = Growth.SLOWLY
         return self.growth
@@ -129,6 +130,8 @@ class Steering:
             self.ceiling = min(1.0, self.ceiling / 0.9)
         elif times < PLAIN and reached:
             self.aim = min(self._most, self.aim * (LONG_STEP if faint else STEP))
+        elif times < PLAIN and self.growth is Growth.HELD and self.ceiling < MOST_CEILING:
+            self.ceiling = min(MOST_CEILING, self.ceiling * 1.1)
         elif times > FAR and self.aim > LEAST_AIM:
             self.aim = max(LEAST_AIM, self.aim / 2)
         elif times > FAR and self.growth is Growth.HELD:

@@ -49,6 +49,8 @@ def _growth(stage: Stage) -> str:
     keys = stage.config.keys
     if not stage.growing:
         return "Growth is stopped."
+    if stage.grows_at is not None:
+        return "The store is empty. In a few seconds keys grow again."
     if stage.look and not stage.look.filling and stage.look.keys >= KEPT_SHARE * keys:
         return f"All {keys:,} keys are there."
     if not stage.over and stage.steering.growth is Growth.HELD:

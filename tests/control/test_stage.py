@@ -10,12 +10,14 @@ from prometheus_client import generate_latest
 
 from lab.control import view
 from lab.control.metrics import PHASES
+from lab.control.observed import EMPTY_S
 from lab.control.stage import Refused, Stage
 from lab.control.tuning import Tuning
 from lab.errors import StackError
 from tests.control.standins import StandIns
 
 NewStage = Callable[..., Stage]
+clock = time.monotonic
 
 
 def counted(stage: Stage, action: str) -> float:
@@ -296,12 +298,55 @@ def test_restart_is_told_until_the_store_is_back(
 def test_restart_while_growing_keeps_growing(
     new_stage: NewStage, standins: StandIns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A restart during growth leaves the target alone: the keys come back at their pace."""
+    """A store that was restarted stays empty for a while, so that its p99 is seen; then the keys grow as before."""
     stage = new_stage(keys=1000)
     monkeypatch.setattr(stage.clients.store, "shutdown", lambda: None)
     stage.grow(True)
     stage.restart()
+    assert standins.fills()[-1]["target_keys"] == 0
+    stage.tell_up(False, 1)
+    stage.tell_up(True, 2)
+    stage.keep_within_bounds()
+    assert standins.fills()[-1]["target_keys"] == 0
+    assert "In a few seconds keys grow again." in view.status(stage)
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + EMPTY_S)
+    stage.keep_within_bounds()
+    assert standins.fills()[-1] == {"target_keys": 1000, "keys_per_second": stage.pace, "restart": False}
+
+
+def test_growth_by_hand_ends_the_wait_of_a_restarted_store(
+    new_stage: NewStage, standins: StandIns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who starts the growth does not want to wait for it; who stops it does not want it later."""
+    stage = new_stage(keys=1000)
+    monkeypatch.setattr(stage.clients.store, "shutdown", lambda: None)
+    for lives in (2, 3):
+        stage.grow(True)
+        stage.restart()
+        stage.tell_up(True, lives)
+        stage.grow(lives == 2)
+        assert standins.fills()[-1]["target_keys"] == (1000 if lives == 2 else 0)
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + EMPTY_S)
+    stage.keep_within_bounds()
+    assert standins.fills()[-1]["target_keys"] == 0
+
+
+def test_a_store_that_does_not_end_keeps_its_keys(
+    new_stage: NewStage, standins: StandIns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told that it did not end, and the growth goes on."""
+    stage = new_stage(keys=1000)
+    stage.grow(True)
+
+    def refuses() -> None:
+        raise StackError("it may not.")
+
+    monkeypatch.setattr(stage.clients.store, "shutdown", refuses)
+    monkeypatch.setattr("lab.control.stage.BACK_S", -1.0)
+    assert "it may not" in stage.restart()[0]
+    stage.keep_within_bounds()
     assert standins.fills()[-1]["target_keys"] == 1000
+    assert view.status(stage).startswith("it may not.")
 
 
 def test_store_that_stays_away_is_told(new_stage: NewStage, monkeypatch: pytest.MonkeyPatch) -> None:
