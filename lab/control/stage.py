@@ -41,6 +41,7 @@ class Stage(Observed):
     """What is done to one server: steering once a second, and the levers of the page."""
 
     _told = (0.0, 0.0)  # the rates that Locust has heard
+    _told_pace = 0.0  # and the pace that the warmer has
 
     # Bounds
 
@@ -131,7 +132,7 @@ class Stage(Observed):
         try:
             if self.strategy is not None and look.strategy != self.strategy:
                 self._use()
-            if self.target is not None and look.target_keys != self.target:
+            if self.target is not None and (look.target_keys, self._told_pace) != (self.target, self.pace):
                 self._fill()
             elif self.target and self.up and not look.filling and look.keys < KEPT_SHARE * self.target:
                 # Events have removed some. A pass over all users costs little and adds only what is missing.
@@ -166,7 +167,9 @@ class Stage(Observed):
 
     def _fill(self, restart: bool = False) -> None:
         if self.target is not None:  # nobody has asked for any number of keys yet
-            self.clients.web.fill(self.target, self.pace, restart)
+            pace = self.pace
+            self.clients.web.fill(self.target, pace, restart)
+            self._told_pace = pace
 
     # Levers: each notes what is wanted, asks all parts at once, and says what was done. They raise `Refused`.
 

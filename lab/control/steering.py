@@ -7,8 +7,8 @@ before it:
 1. Every second the *event rate* is such that the backlog nears the aim: what was finished lately, and a fifth of what
    the backlog lacks; never more than planned. Below the knee the backlog is smaller, and the rate is the plan's.
 2. Every ten seconds or sooner the *aim* is moved: up while p99 is not plainly above the healthy one, down while it is
-   far above. Where the least backlog is still far above, or held keys bring no backlog about, the most that is sent is
-   lowered or raised instead.
+   far above. Where the least backlog is still far above, or no backlog comes about near the edge, the most that is sent
+   is lowered or raised instead.
 3. The *keys* stop growing where not all planned events can be sent, or where the store is near its limit and p99
    plainly above. Near the limit they grow slowly.
 
@@ -36,8 +36,8 @@ FAR_SHARE = 0.7
 """Demand over capacity at which held keys are let go again, however p99 looks: the machine has become quieter."""
 FIRST_AIM, LEAST_AIM = 4.0, 1.0
 LEAST_CEILING, MOST_CEILING = 0.7, 1.3
-"""Of the planned events: a store that blocks is far beyond plain at its limit, and still plain well below it. Where a
-machine that became faster would let the backlog go, held keys get more events: these work at once, keys in minutes."""
+"""Of the planned events: a store that blocks is far beyond plain at its limit, and still plain well below it. Near
+the edge more are sent where the machine is fast enough for them: events work at once, keys in minutes."""
 SETTLE_S = 5.0
 AIM_EVERY_S, SOON_S = 10.0, 6.0
 STEP, LONG_STEP = 1.5, 2.0
@@ -100,7 +100,8 @@ class Steering:
         if not seen.p99_ms or not self.healthy_ms:
             return self.growth
         times = seen.p99_ms / self.healthy_ms
-        self._move_aim(times, trimmed and seen.in_flight >= REACHED * self.aim, at)
+        near_edge = trimmed or self.growth is not Growth.ON
+        self._move_aim(times, near_edge, seen.in_flight, at)
         if self.growth is not Growth.HELD:
             if trimmed or (times >= PLAIN and (near or self.growth is Growth.SLOWLY)):
                 self.growth = Growth.HELD  # trimmed: more backlog makes it plain, more keys need not
@@ -122,15 +123,15 @@ class Steering:
             return False
         return at - self._since.setdefault(what, at) >= seconds
 
-    def _move_aim(self, times: float, reached: bool, at: float) -> None:
-        faint = times < PROMISED
+    def _move_aim(self, times: float, near_edge: bool, in_flight: float, at: float) -> None:
+        faint, reached = times < PROMISED, in_flight >= REACHED * self.aim
         if at - self._aimed_at < (SOON_S if faint else AIM_EVERY_S):
             return
         if times < PLAIN and self.ceiling < 1.0:
             self.ceiling = min(1.0, self.ceiling / 0.9)
-        elif times < PLAIN and reached:
+        elif times < PLAIN and near_edge and reached:
             self.aim = min(self._most, self.aim * (LONG_STEP if faint else STEP))
-        elif times < PLAIN and self.growth is Growth.HELD and self.ceiling < MOST_CEILING:
+        elif times < PLAIN and near_edge and self.ceiling < MOST_CEILING:
             self.ceiling = min(MOST_CEILING, self.ceiling * 1.1)
         elif times > FAR and self.aim > LEAST_AIM:
             self.aim = max(LEAST_AIM, self.aim / 2)

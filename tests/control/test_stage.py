@@ -11,7 +11,7 @@ from prometheus_client import generate_latest
 from lab.control import view
 from lab.control.metrics import PHASES
 from lab.control.observed import EMPTY_S
-from lab.control.stage import Refused, Stage
+from lab.control.stage import SLOWER, Refused, Stage
 from lab.control.tuning import Tuning
 from lab.errors import StackError
 from tests.control.standins import StandIns
@@ -75,6 +75,18 @@ def test_removed_keys_are_filled_up(
     stage.keep_within_bounds()
     assert len(standins.fills()) - before == topped_up
     assert all(fill["restart"] for fill in standins.fills()[before:])
+
+
+def test_a_new_pace_is_told_though_the_keys_are_the_same(new_stage: NewStage, standins: StandIns) -> None:
+    """Near the edge keys grow on towards the same number, slowly; the warmer has to hear of it, once."""
+    stage = new_stage(keys=1000)
+    stage.grow(True)
+    standins.warming |= {"keys": 600, "state": "filling"}
+    stage.pace /= SLOWER
+    for _ in range(2):
+        stage.keep_within_bounds()
+    assert [fill["keys_per_second"] for fill in standins.fills()] == [100.0, 20.0]
+    assert standins.fills()[-1] == {"target_keys": 1000, "keys_per_second": 20.0, "restart": False}
 
 
 def test_nothing_is_filled_up_while_the_store_is_down(new_stage: NewStage, standins: StandIns) -> None:
