@@ -82,11 +82,12 @@ def test_a_new_pace_is_told_though_the_keys_are_the_same(new_stage: NewStage, st
     stage = new_stage(keys=1000)
     stage.grow(True)
     standins.warming |= {"keys": 600, "state": "filling"}
+    usual = stage.pace
     stage.pace /= SLOWER
     for _ in range(2):
         stage.keep_within_bounds()
-    assert [fill["keys_per_second"] for fill in standins.fills()] == [100.0, 20.0]
-    assert standins.fills()[-1] == {"target_keys": 1000, "keys_per_second": 20.0, "restart": False}
+    assert [fill["keys_per_second"] for fill in standins.fills()] == [usual, usual / SLOWER]
+    assert standins.fills()[-1]["target_keys"] == 1000 and not standins.fills()[-1]["restart"]
 
 
 def test_nothing_is_filled_up_while_the_store_is_down(new_stage: NewStage, standins: StandIns) -> None:
