@@ -12,6 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lab.errors import StackError
 
+CLEARING = "index"
+"""The strategy under which a backlog is gone at once: accepted events are carried out, none is dropped."""
 REFUSED_S = 15.0
 """How long the store may refuse to be filled (it may be restarting) before that ends a run."""
 

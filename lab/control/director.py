@@ -20,6 +20,7 @@ from lab.control.slowlog import StoreWatcher
 from lab.control.stage import Refused, Stage
 from lab.control.tuning import FILL_S, drain, tune
 from lab.errors import StackError
+from lab.service import CLEARING
 from lab.store import Store
 
 TICK_S = 1.0
@@ -29,8 +30,6 @@ RETRY_S = 2.0
 UNKNOWN_S = 5.0
 CLEARED_S = 20.0
 """For events under way to be done under the index, before a story begins."""
-CLEARING = "index"
-"""The strategy under which a backlog is gone at once: accepted events are carried out, none is dropped."""
 
 
 class Company:

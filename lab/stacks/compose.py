@@ -22,7 +22,7 @@ from lab.errors import StackError
 from lab.processes import Child, memory_mb, stop_all
 from lab.scenario import LoadSpec, ProbeSpec, Scenario
 from lab.servers import SERVERS
-from lab.service import Http, Locust, Metrics, Storefront, scrape
+from lab.service import CLEARING, Http, Locust, Metrics, Storefront, scrape
 from lab.stacks.base import LoadProcess, Probe, Say, probe_arguments
 from lab.stacks.scene import PORTS, ROLES, DirectorPause, Scene, Watch, hold_growth, hold_load
 from lab.stacks.usage import ContainerMeter, Usage, usage_of
@@ -119,8 +119,10 @@ class ComposeStack:
         ]
 
     def _await_events(self) -> None:
-        """Events of the story still under way would scan through the calibration."""
+        """Have the story's events done, by the index at once: they would scan through the calibration."""
         end = time.monotonic() + STILL_S
+        if (seen := self.observe()).pending + seen.in_flight:
+            self.web.use(CLEARING, self._scenario.scan_count)
         while True:
             seen = self.observe()
             if seen.pending + seen.in_flight == 0:

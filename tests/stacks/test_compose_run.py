@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,24 @@ def test_run_has_the_scene_to_itself_and_puts_everything_back(running: Running, 
     assert running.native.locust.tallies()["reads_per_second"] == 3.0
     store.wait(5)
     assert store.slowlog_settings() == (4321, 33)
+
+
+@pytest.mark.parametrize("left", [0, 3])
+def test_events_under_way_are_done_by_the_index(
+    running: Running, stack: ComposeStack, monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
+    """A backlog of searches would take minutes, by the index it is gone at once. Without one nothing is changed."""
+    used: list[str] = []
+    use, observe = stack.web.use, stack.observe
+
+    def switch(strategy: str, scan_count: int) -> None:
+        used.append(strategy)
+        use(strategy, scan_count)
+
+    monkeypatch.setattr(stack.web, "use", switch)
+    monkeypatch.setattr(stack, "observe", lambda: replace(observe(), in_flight=0.0 if used else float(left)))
+    stack.up(lambda text: None)
+    assert used == (["index"] if left else [])
 
 
 def test_settings_of_the_server_are_put_back(running: Running, tmp_path: Path) -> None:
