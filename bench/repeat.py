@@ -69,21 +69,9 @@ def outcome(seed: int, code: int, seconds: float, result: dict[str, Any], headli
 def once(scenario: str, server: str, stack: str, folder: Path, seed: int) -> Outcome:
     """One run into that folder."""
     began = time.monotonic()
-    command = [
-        sys.executable,
-        "-m",
-        "lab",
-        "run",
-        scenario,
-        "--pace",
-        "quick",
-        "--server",
-        server,
-        "--stack",
-        stack,
-    ]
+    command = [sys.executable, "-m", "lab", "run", scenario, "--pace", "quick", "--server", server, "--json"]
     done = subprocess.run(
-        [*command, "--json", "--seed", str(seed), "--out", str(folder)],
+        [*command, "--stack", stack, "--seed", str(seed), "--out", str(folder)],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     seconds = time.monotonic() - began

@@ -228,7 +228,7 @@ def one_round(scene: Scene, number: int) -> tuple[list[str], bool, dict[str, flo
             and abs((said or 0) / (reached or 1) - 1) <= KNEE_WITHIN
             and cured[name] <= 15
             and again[name] < 120
-            and restarted[name] <= 20
+            and restarted[name] + 3 <= 20
             and back[name] < 300
         )
         lines.append(

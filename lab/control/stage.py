@@ -69,13 +69,8 @@ class Stage(Observed):
         if wanted in (0.0, self.planned) or abs(wanted - self.asked) > HEARD * self.planned:
             self.asked = wanted
         self.metrics.events.labels(self.server).set(self.asked)
-        if (
-            not self.growing
-            or self.grows_at is not None
-            or self.over
-            or not self.searching
-            or self.planned <= 0
-        ):
+        emptied = self.restarting is not None or self.grows_at is not None
+        if not self.growing or emptied or self.over or not self.searching or self.planned <= 0:
             return
         self._correct_plan(look.keys)
         before = self.steering.growth

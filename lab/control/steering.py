@@ -5,7 +5,7 @@ ill enough to be seen. So the scene is held where it is plain and bounded, by th
 before it:
 
 1. Every second the *event rate* is such that the backlog nears the aim: what was finished lately, and a fifth of what
-   the backlog lacks; never more than planned. Below the knee the backlog is smaller, and the rate is the plan's.
+   the backlog lacks; never more than (2) allows. Below the knee the backlog is smaller, and the rate is the plan's.
 2. Every ten seconds or sooner the *aim* is moved: up while p99 is not plainly above the healthy one, down while it is
    far above. Where the least backlog is still far above, or no backlog comes about near the edge, the most that is sent
    is lowered or raised instead.
