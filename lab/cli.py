@@ -262,12 +262,16 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def main() -> int:
-    """Entry point: the exit codes of the contract, and one line for each error."""
+    """Entry point: Ctrl-C and its kin end the lab in order, from here to the end of the process."""
     for number in INTERRUPTIONS:
         if signal.getsignal(number) != signal.SIG_IGN:  # as nohup wants it
             signal.signal(number, _interrupt)
+    return run_command(sys.argv[1:])
+
+
+def run_command(arguments: list[str]) -> int:
+    """Do what the words ask for. The exit code is that of the contract; each error is one line on stderr."""
     command = typer.main.get_command(app)
-    arguments = sys.argv[1:]
     try:
         code = command.main(args=arguments or ["--help"], prog_name="lab", standalone_mode=False)
         if not arguments:

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,6 +58,28 @@ def uninterrupted() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@contextlib.contextmanager
+def _interruptions_wait() -> Iterator[None]:
+    """Ctrl-C and its kin take effect at the end of this: an exception in the middle of a fork is dropped by Python.
+
+    (Functions registered by ``os.register_at_fork``, such as that of logging, may raise nothing.)
+    """
+    came: list[int] = []
+    before = {}
+    if threading.current_thread() is threading.main_thread():  # in others no handler runs
+        for number in INTERRUPTIONS:
+            if callable(handler := signal.getsignal(number)):
+                before[number] = handler
+                signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
+
+
 def _end_with_parent() -> None:
     """Have the kernel end the child when the lab dies without a chance to do it itself (SIGKILL). Linux only."""
     if _libc is not None:
@@ -87,7 +110,7 @@ class Child:
         self._start = (command, log, env, cwd, pipe, leash)
         self._spent: float | None = None
         try:
-            with log.open("ab") as sink:
+            with log.open("ab") as sink, _interruptions_wait():
                 self.process = subprocess.Popen(
                     command,
                     stdin=subprocess.PIPE if leash else subprocess.DEVNULL,
@@ -100,6 +123,10 @@ class Child:
                 )
         except OSError as error:
             raise StackError(f"{name} could not be started ({command[0]}): {error.strerror}.") from error
+        except KeyboardInterrupt:
+            if "process" in vars(self):
+                self.stop()
+            raise
 
     @property
     def pid(self) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab import errors
-from lab.cli import main
+from lab.cli import run_command
 from lab.cold import replay
 from lab.cold.prometheus import Prometheus
 from lab.cold.record import record
@@ -40,12 +40,9 @@ def tempo() -> Iterator[TempoStandin]:
     standin.close()
 
 
-def lab(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: object
-) -> tuple[int, str]:
+def lab(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
     """Exit code and what stood on stderr, which is one line."""
-    monkeypatch.setattr("sys.argv", ["lab", *map(str, words)])
-    code = main()
+    code = run_command([*map(str, words)])
     said = capsys.readouterr().err.strip().splitlines()
     assert len(said) == 1, said
     return code, said[0]
@@ -75,7 +72,7 @@ def test_nothing_to_record_from(
 ) -> None:
     """Without a scene: exit code 3, what to do, and no folder is left."""
     monkeypatch.setenv("PROMETHEUS_PORT", str(free_port()))
-    code, said = lab(monkeypatch, capsys, "record", tmp_path / "case")
+    code, said = lab(capsys, "record", tmp_path / "case")
     assert code == errors.STACK_BROKE
     assert "Prometheus does not answer" in said
     assert "make up" in said
@@ -87,7 +84,7 @@ def test_somebody_else_at_the_port(
 ) -> None:
     """What is not Prometheus is told from it."""
     monkeypatch.setenv("PROMETHEUS_PORT", tempo.url.rpartition(":")[2])
-    code, said = lab(monkeypatch, capsys, "record", tmp_path / "case")
+    code, said = lab(capsys, "record", tmp_path / "case")
     assert code == errors.STACK_BROKE
     assert "is not Prometheus" in said
 
@@ -130,7 +127,7 @@ def test_an_interrupted_recording_leaves_nothing(
         monkeypatch.setattr(Prometheus, name, lambda *_, answer=answer: answer)
     monkeypatch.setattr(Tempo, "version", lambda _: "3")
     monkeypatch.setattr(Prometheus, moment, interrupting)
-    code, said = lab(monkeypatch, capsys, "record", case)
+    code, said = lab(capsys, "record", case)
     assert code == errors.INTERRUPTED
     assert said == "lab: interrupted; nothing was recorded, and nothing is left behind."
     assert list(tmp_path.iterdir()) == ([case] if there else [])
@@ -159,7 +156,7 @@ def test_a_recording_overwrites_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A folder with anything in it is refused before anybody is asked."""
-    code, said = lab(monkeypatch, capsys, "record", folder)
+    code, said = lab(capsys, "record", folder)
     assert code == errors.USAGE
     assert "is not empty" in said
 
@@ -182,7 +179,7 @@ def test_bad_usage(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Exit code 2 and a line that says what is wrong."""
-    code, line = lab(monkeypatch, capsys, *(word.replace("DIR", str(folder)) for word in words))
+    code, line = lab(capsys, *(word.replace("DIR", str(folder)) for word in words))
     assert code == errors.USAGE
     assert said in line
 
@@ -193,7 +190,7 @@ def test_a_damaged_recording_starts_nothing(
     """It is read before Docker is asked for anything."""
     (folder / METRICS).write_bytes(b"no gzip")
     monkeypatch.setenv("PATH", str(folder))
-    code, said = lab(monkeypatch, capsys, "replay", folder)
+    code, said = lab(capsys, "replay", folder)
     assert code == errors.USAGE
     assert "metrics.gz is damaged" in said
 
@@ -202,7 +199,7 @@ def test_no_docker(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     """Exit code 3, and what to install."""
     monkeypatch.setenv("PATH", str(folder))
     for words in (("replay", folder), ("replay", "--down")):
-        code, said = lab(monkeypatch, capsys, *words)
+        code, said = lab(capsys, *words)
         assert code == errors.STACK_BROKE
         assert "Install Docker" in said
 

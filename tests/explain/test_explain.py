@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab import errors, scenarios
-from lab.cli import main
+from lab.cli import run_command
 from lab.errors import UsageError
 from lab.explain.command import read, text
 from lab.explain.hypotheses import FIXES, HYPOTHESES
@@ -215,6 +215,4 @@ def test_no_run_and_damaged_runs(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def code(*words: str) -> int:
     """The exit code of `lab WORDS`."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["lab", *words])
-        return main()
+    return run_command(list(words))

@@ -294,3 +294,39 @@ def test_memory_is_that_of_the_whole_tree(tmp_path: Path, children: list[Child])
     eventually(lambda: child.log.read_text().count("up") == 2)
     alone = [process.memory_info().rss / 1e6 for process in family(child.pid)]
     assert memory_mb(child.pid) > 1.5 * max(alone)
+
+
+CTRL_C_IN_A_FORK = """
+import os, pathlib, signal, sys, time
+from lab.processes import Child
+
+os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGINT))
+log = pathlib.Path(sys.argv[1])
+try:
+    Child("sleeper", [sys.executable, "-c", "import time; time.sleep(600)"], log)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def test_ctrl_c_in_the_middle_of_a_fork_is_heard(tmp_path: Path) -> None:
+    """Python drops what is raised there; the interruption comes right afterwards, and the process is ended."""
+    done = subprocess.run(
+        [sys.executable, "-c", CTRL_C_IN_A_FORK, str(tmp_path / "log")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("interrupted\n", "", 0)
+
+
+def test_starting_leaves_the_handlers(tmp_path: Path, children: list[Child]) -> None:
+    """Interruptions wait while a process is started, and only then."""
+    before = [signal.getsignal(number) for number in INTERRUPTIONS]
+    children.append(python(tmp_path, "quick", "pass"))
+    assert [signal.getsignal(number) for number in INTERRUPTIONS] == before
+    with pytest.raises(StackError):
+        Child("nothing", ["/no/such/program"], tmp_path / "log")
+    assert [signal.getsignal(number) for number in INTERRUPTIONS] == before
