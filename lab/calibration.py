@@ -29,7 +29,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from lab.errors import StackError
-from lab.knee import PATTERNS_PER_EVENT, cost_per_key, demand, saturating_events
+from lab.knee import PATTERNS_PER_EVENT, cost_of_each, demand, saturating_events
 from lab.scenario import Scenario
 from lab.stacks.base import Stack
 from lab.store import Snapshot
@@ -57,6 +57,14 @@ class Calibration:
     def as_dict(self) -> dict[str, float]:
         """For run.json."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A moment without an event under way: the server's counters, and how many events were finished until then."""
+
+    store: Snapshot
+    finished: float
 
 
 class Calibrator:
@@ -128,22 +136,32 @@ class Calibrator:
 
         From one empty queue to the next, so that every event counted was served in between, and wholly.
         """
-        stack = self._stack
-        self._drain()
-        before, began = stack.store.snapshot(), stack.observe().finished
+        before = self.mark()
         self._load(events_per_second)
         self._pause(window_s)
         self._load(0.0)
         self._pause(STRAGGLER_S)
+        after = self.mark()
+        held = after.store.keys
+        return self.event_cost(before, after) / (PATTERNS_PER_EVENT * held) if held else 0.0, held
+
+    def mark(self) -> Mark:
+        """The counters, once no event is under way."""
         self._drain()
-        after, ended = stack.store.snapshot(), stack.observe().finished
-        visited = PATTERNS_PER_EVENT * (ended - began) * after.keys
-        if visited <= 0:
+        return Mark(self._stack.store.snapshot(), self._stack.observe().finished)
+
+    def event_cost(self, before: Mark, after: Mark) -> float:
+        """Seconds of the server's time for each event between two marks; what the reads cost is not the events'.
+
+        Raises `StackError` where no event was finished.
+        """
+        finished = after.finished - before.finished
+        if finished <= 0:
             raise StackError(
                 "calibration saw no event finish: they do not reach the server. Look at logs/ in the run folder."
             )
-        elapsed = after.at - before.at
-        return cost_per_key(_busy(before, after) * elapsed, self._base, elapsed, visited), after.keys
+        elapsed = after.store.at - before.store.at
+        return cost_of_each(_busy(before.store, after.store) * elapsed, self._base, elapsed, finished)
 
     def _load(self, events_per_second: float) -> None:
         self._stack.locust.load(self._scenario.reads_per_second, events_per_second, self._population)

@@ -184,6 +184,7 @@ class Conductor:
             round(phase.keys * self._facts.keys), restart=phase.empty, seconds=FILL_S, check=self._check
         )
         forecasts = [self._foretell()] if phase.foretell else []
+        before_events = self._calibrator.mark() if forecasts else None
         self._start_loads(phase, seconds, ends=False)
         self._events(full)
         self._pause(self._pace.settle_s)
@@ -196,7 +197,9 @@ class Conductor:
             self._pause(0.05)
         record, p99 = self._measure(phase, seconds, extra)
         record.events["asked_per_s"] = full
-        if forecasts:
+        if before_events:
+            cost = self._calibrator.event_cost(before_events, self._calibrator.mark())
+            record.events["server_s"] = max(0.0, cost)
             record.forecasts = [*forecasts, self._foretell()]
         for _, probe in extra:
             stack.forget(probe)

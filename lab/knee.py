@@ -12,12 +12,12 @@ PATTERNS_PER_EVENT = 3
 """Each event runs one pattern per area of the storefront (page, cart, offer)."""
 
 
-def cost_per_key(busy_s: float, base_share: float, elapsed_s: float, keys_visited: float) -> float:
-    """Seconds of the server's time per key visited; the base share of the elapsed time is not the scans'.
+def cost_of_each(busy_s: float, base_share: float, elapsed_s: float, count: float) -> float:
+    """Seconds of the server's time per key visited, or event; the base share of the elapsed time is not the scans'.
 
     Not positive when the scans' work cannot be told from the base load.
     """
-    return (busy_s - base_share * elapsed_s) / keys_visited
+    return (busy_s - base_share * elapsed_s) / count
 
 
 def demand(base_share: float, events_per_second: float, keys: float, cost_s: float) -> float:

@@ -61,7 +61,8 @@ class PhaseRecord:
     `commands[NAME] = {"calls": n, "usec": execution time}`; `utilisation` is the busy share of the server's
     main thread; `forecasts` are the demands that part of the load, just before and just after, foretold (see
     `lab.calibration`; empty where nothing was); `events` holds invalidation events offered and finished per second,
-    those in flight at the end, and failed requests; `client_p99_ms` holds other observers' p99 of a GET: `app` (its
+    those in flight at the end, and failed requests, and where forecasts were made `server_s`, the server's CPU time for
+    each event until all were done; `client_p99_ms` holds other observers' p99 of a GET: `app` (its
     own histogram) and `locust` (the HTTP request). `params` are the scenario's figures of the phase, `figures` what its
     loads measured. `attempt`: the number of this measurement of the phase, from 1; `unfair`: why it was not a fair
     one, in clauses (`lab.fairness`).
@@ -96,8 +97,8 @@ class PhaseRecord:
         return self.t1 - self.t0
 
     @property
-    def predicted_demand(self) -> float | None:
-        """The mean of the forecasts."""
+    def foretold(self) -> float | None:
+        """The mean of the forecasts, a share of a whole core; None where nothing was foretold."""
         return sum(self.forecasts) / len(self.forecasts) if self.forecasts else None
 
     def execution_us(self, command: str) -> float | None:

@@ -157,7 +157,7 @@ def _steady(run: Run) -> Check:
     found = run.facts.calibration
     planned, base = found.get("planned_knee_keys", 0.0), found.get("base_utilisation", 0.0)
     near = [p for p in run.arm("grow") if p.rate("SCAN") and p.keys >= NEAR_KNEE * planned]
-    looks = [(p.keys, p.predicted_demand) for p in near if p.predicted_demand is not None]
+    looks = [(p.keys, p.foretold) for p in near if p.foretold is not None]
     if not looks or not planned:
         return Check("the machine kept its speed", True, "not asked: nothing was scanned")
     expected = sum(base + (1 - base) * keys / planned for keys, _ in looks)

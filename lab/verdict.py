@@ -56,7 +56,7 @@ def as_result(run: Run, verdict: Verdict) -> dict[str, Any]:
             for probe in record.probes
             for kind in ("intended", "service")
         }
-        phase["demand"] = operational.demand(record, run.facts.scan_count, run.facts.whole_scans)
+        phase["demand"] = operational.demand(record, run.facts)
     return {
         **facts,
         "claims": [

@@ -81,7 +81,8 @@ def knee_predicted(within: float) -> Claim:
     """
 
     def check(run: Run) -> Finding:
-        foretold = [p.predicted_demand for p in run.arm("grow") if p.predicted_demand is not None]
+        looks = [operational.predicted_demand(phase, run.facts) for phase in run.arm("grow")]
+        foretold = [look for look in looks if look is not None]
         if not foretold:
             raise Missing("no demand was predicted")
         predicted = operational.predicted_knee(run)

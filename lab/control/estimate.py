@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from lab.knee import PATTERNS_PER_EVENT, cost_per_key, demand, saturating_keys
+from lab.knee import PATTERNS_PER_EVENT, cost_of_each, demand, saturating_keys
 
 WINDOW_S = 20.0
 """Long enough that a reading of the events a second late changes the cost by no more than 5 %."""
@@ -77,7 +77,7 @@ class Estimate:
         visited = PATTERNS_PER_EVENT * finished * keys
         if visited <= 0:
             return
-        found = cost_per_key(last.busy_s - first.busy_s, self._base, elapsed, visited)
+        found = cost_of_each(last.busy_s - first.busy_s, self._base, elapsed, visited)
         if found > 0:
             self._cost = found, keys
 

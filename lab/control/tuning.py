@@ -21,7 +21,7 @@ from lab.control.clients import Clients
 from lab.control.config import Config
 from lab.control.machine import MachineTimes, idle_cores, read_machine
 from lab.errors import StackError
-from lab.knee import PATTERNS_PER_EVENT, cost_per_key, saturating_events
+from lab.knee import PATTERNS_PER_EVENT, cost_of_each, saturating_events
 from lab.store import Snapshot
 
 BUSY_SHARE = 0.5
@@ -104,7 +104,7 @@ def tune(
     if events <= 0 or keys <= 0:
         raise StackError("calibration saw no events: they do not reach the invalidator.")
     elapsed, busy = after.at - before.at, _busy(before, after)
-    cost = cost_per_key(busy, base, elapsed, events * PATTERNS_PER_EVENT * keys)
+    cost = cost_of_each(busy, base, elapsed, events * PATTERNS_PER_EVENT * keys)
     if cost <= 0:
         raise StackError("calibration saw no work in the server: the machine is too busy to measure.")
     used = (spare - idle_cores(cores_loaded, cores_after)) * elapsed

@@ -123,5 +123,4 @@ def _longest(phase: PhaseRecord, seen: Latencies) -> float | None:
 
 
 def _demand(phase: PhaseRecord, seen: Latencies) -> float | None:
-    facts = seen.run.facts
-    return operational.demand(phase, facts.scan_count, facts.whole_scans)
+    return operational.demand(phase, seen.run.facts)

@@ -195,7 +195,7 @@ class Scene:
 
     def demand(self, phase: PhaseRecord) -> float | None:
         """Arriving work as a share of the server's capacity."""
-        return operational.demand(phase, self.facts.scan_count, self.facts.whole_scans)
+        return operational.demand(phase, self.facts)
 
     @property
     def span(self) -> float:

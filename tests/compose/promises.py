@@ -223,7 +223,7 @@ def addresses_exist(model: Model) -> list[str]:
     return sorted(hosts - set(model["services"]))
 
 
-BOUND = ("APP_SEARCHES_AT_ONCE", "24")
+BOUND = ("APP_SEARCHES_AT_ONCE", "12")
 
 
 def servers_are_alike(model: Model) -> list[str]:

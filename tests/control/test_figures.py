@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lab.control.clients import Look, probe_buckets, samples
 from lab.control.history import CURVE_S, CURVE_STEP_S, Follows, History
-from lab.knee import PATTERNS_PER_EVENT, cost_per_key, saturating_events, saturating_keys
+from lab.knee import PATTERNS_PER_EVENT, cost_of_each, saturating_events, saturating_keys
 from lab.store import true_cpu
 
 INF = float("inf")
@@ -116,7 +116,7 @@ def test_knee_and_rate_are_inverse(base: float, cost: float, keys: float, window
     # half that rate at those keys, for a while:
     visited = rate / 2 * PATTERNS_PER_EVENT * keys * window
     busy = base * window + visited * cost
-    assert math.isclose(cost_per_key(busy, base, window, visited), cost, rel_tol=1e-6)
+    assert math.isclose(cost_of_each(busy, base, window, visited), cost, rel_tol=1e-6)
 
 
 @pytest.mark.parametrize(
