@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from lab.doctor import outcome
 from lab.preflight import Finding
 from lab.processes import free_port
 from tests.doctored import build_run
-from tests.lab.labkit import LAB, Answer, lab, tree
+from tests.lab.labkit import LAB, ROOT, Answer, lab, tree
 
 BAD_USAGE = {
     "unknown scenario": (["run", "key-growht"], "did you mean 'key-growth'?"),
@@ -261,3 +262,30 @@ def test_output_into_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
         check=False,
     )
     assert done.stderr == ""
+
+
+INTERRUPTED_IN_AN_EXEC = """
+import typer.main
+
+class Command:
+    def main(self, **_):
+        exec("raise KeyboardInterrupt")
+
+typer.main.get_command = lambda app: Command()
+"""
+
+
+def test_exit_code_of_an_interruption_is_that_of_the_contract(tmp_path: Path) -> None:
+    """Also where Ctrl-C came in the middle of an exec() of text, after which CPython would end itself by the signal."""
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTED_IN_AN_EXEC)
+    done = subprocess.run(
+        [sys.executable, "-m", "lab", "list"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr.startswith("lab: interrupted")
+    assert done.returncode == 130
