@@ -15,7 +15,7 @@ import numpy as np
 from lab.errors import LabError, StackError
 from lab.histograms import values_of
 from lab.record import SAMPLES
-from lab.runfolder import CannotWrite, RunWriter
+from lab.runfolder import CannotWrite, RunWriter, interval_of
 from lab.service import Metrics, bucket_quantile
 from lab.stacks.base import Probe, Stack
 from lab.store import Snapshot
@@ -108,10 +108,12 @@ class Recorder:
         return float(np.percentile(values, 99)) / 1000 if values else None
 
     def _between(self, name: str, t0: float, t1: float) -> list[dict[str, Any]]:
+        def middle(line: dict[str, Any]) -> float:
+            start, length = interval_of(line)
+            return (start + (start + length)) / 2  # as `Run.tiles` has it
+
         with self._lock:
-            return [
-                line for line in self._lines.get(name, ()) if t0 <= line["t"] - line["interval_s"] / 2 < t1
-            ]
+            return [line for line in self._lines.get(name, ()) if t0 <= middle(line) < t1]
 
     def slow_since(self, t: float) -> dict[str, dict[str, float]]:
         """Entries of the slow log since a moment: command → count and longest duration."""

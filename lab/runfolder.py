@@ -15,6 +15,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -53,6 +54,15 @@ Latencies = NDArray[np.float64]
 HLOG_HEADER = 3
 
 
+def interval_of(line: Mapping[str, Any]) -> tuple[float, float]:
+    """Start (unix seconds) and length (s) of a probe's interval as probe.hlog has them, to the millisecond.
+
+    Whatever asks which phase an interval belongs to takes these, or an interval at a phase's edge is counted by one and
+    not by the other.
+    """
+    return round(line["t"] - line["interval_s"], 3), round(line["interval_s"], 3)
+
+
 class RunWriter:
     """Writes a run folder. A full disk or a lost permission raises `StackError` in one line."""
 
@@ -74,7 +84,7 @@ class RunWriter:
 
     def probe(self, name: str, line: dict[str, Any]) -> None:
         """Append one interval of a probe (its own JSON line) to the histogram log."""
-        start, length = line["t"] - line["interval_s"], line["interval_s"]
+        start, length = interval_of(line)
         for kind in ("intended", "service"):
             top = line["max_us"] or 0
             self._write(self._hlog, f"Tag={name}-{kind},{start:.3f},{length:.3f},{top:.3f},{line[kind]}\n")

@@ -21,7 +21,7 @@ def facts(**changes: Any) -> RunFacts:
         ("scenario", "title", "story", "source", "server_version", "started", "command"), "-"
     )
     found = {
-        "refutes": None, "server": "valkey", "stack": "native", "pace": "quick", "seed": 1, "keys": 1, "host": {},
+        "refutes": False, "server": "valkey", "stack": "native", "pace": "quick", "seed": 1, "keys": 1, "host": {},
         "load": {}, "scan_count": COUNT, "slowlog_threshold_us": 1,
     }  # fmt: skip
     return RunFacts(**{**said, **found, **changes})
@@ -115,7 +115,7 @@ def interleaving(phases: list[PhaseRecord]) -> RunFacts:
 STEADY = PhaseRecord(
     "a", "grow", "", "scan", 0.0, 10.0, 100_000,
     commands={"SCAN": {"calls": 900.0, "usec": 1.0}}, utilisation=0.6,
-    events={"offered_per_s": 10.0, "finished_per_s": 10.0, "in_flight_end": 0.0},
+    events={"offered_per_s": 10.0, "finished_per_s": 10.0, "in_flight_end": 0.0, "failures": 0.0},
 )  # fmt: skip
 
 

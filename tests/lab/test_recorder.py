@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from lab.recorder import Recorder
-from lab.runfolder import RunWriter
+from lab.runfolder import Run, RunWriter
 from loadtest.record import Interval
+from tests.lab.test_operational import STEADY, facts
 
 INTERVAL_S, PER_INTERVAL, INTERVALS = 0.25, 50, 10
 
@@ -89,3 +94,32 @@ def test_a_probes_complaint_is_trouble_where_it_is_measured(tmp_path: Path) -> N
     assert recorder.trouble("main", INTERVAL_S) == "closed by the server"
     assert recorder.trouble("main", 2 * INTERVAL_S) is None
     assert recorder.trouble("other", 0.0) is None
+
+
+class AtTheEdge:
+    """A probe with one interval whose middle is 0.3 ms after a whole quarter of a second."""
+
+    END, LENGTH = 1_800_000_000.3754, 0.2502
+
+    def lines(self) -> Iterator[str]:
+        """The line."""
+        line = json.loads(Interval(0).line("main"))
+        yield json.dumps(line | {"t": self.END, "interval_s": self.LENGTH, "sent": 50, "received": 50})
+
+
+@pytest.mark.parametrize("tenths_of_ms", range(-15, 16))
+def test_an_interval_at_the_edge_of_a_phase_is_counted_as_the_log_has_it(
+    tmp_path: Path, tenths_of_ms: int
+) -> None:
+    """The phase's counts and its latencies are of the same intervals, wherever the phase ends."""
+    end = 1_800_000_000.25 + tenths_of_ms / 10_000
+    phase = replace(STEADY, t0=end - 2.5, t1=end)
+    recorder = Recorder(cast(Any, SimpleNamespace(meter=lambda: None)), RunWriter(tmp_path), lambda row: None)
+    recorder.follow("main", cast(Any, AtTheEdge()))
+    until = time.monotonic() + 10
+    while not recorder.probed("main", 0, 2e9)["sent"] and time.monotonic() < until:
+        time.sleep(0.001)
+    with contextlib.closing(recorder._writer) as writer:
+        writer.facts(facts(phases=[phase]))
+    counted = recorder.probed("main", phase.t0, phase.t1)["received"] > 0
+    assert counted == bool(Run(tmp_path).tiles(phase))
