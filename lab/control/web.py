@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import threading
 import time
 from collections.abc import Callable
 from http import HTTPStatus
@@ -30,7 +29,6 @@ BODY_MAX = 4096
 RATE_MAX = 10_000.0
 LEASE_MAX_S = 600.0
 STILL_S = 8.0
-OWNER_MOST = 64
 
 
 class BadRequest(Exception):
@@ -113,8 +111,6 @@ def _add_reading(app: Flask, directors: dict[str, Director], config: Config, met
 
 
 def _add_acting(app: Flask, directors: dict[str, Director]) -> None:
-    lease = _Lease()
-
     def found(name: str) -> Director:
         director = directors.get(name)
         if director is None or director.stage.phase == "absent":
@@ -125,11 +121,6 @@ def _add_acting(app: Flask, directors: dict[str, Director]) -> None:
     def done(director: Director, pulled: tuple[str, list[PartDone]]) -> Response:
         said, parts = pulled
         return _json({"said": said, "parts": _rows(parts), "server": view.server(director.stage)})
-
-    def let_go(owner: str) -> None:
-        lease.give(owner)
-        for director in _present(directors):
-            director.resume()
 
     def yes_or_no(body: dict[str, Any], field: str) -> bool:
         value = body.get(field, False)
@@ -197,25 +188,21 @@ def _add_acting(app: Flask, directors: dict[str, Director]) -> None:
     @app.post("/api/pause")
     def pause() -> Response:
         """For `lab run --stack compose`: a lease, so that the scene goes on by itself should the run die."""
-        body = _body("seconds", optional=("owner",))
-        seconds, owner = body["seconds"], _owner(body)
+        seconds = _body("seconds")["seconds"]
         if type(seconds) not in (int, float) or not 0 < seconds <= LEASE_MAX_S:
             raise BadRequest(f"seconds must be a number above 0, at most {LEASE_MAX_S:.0f}")
-        lease.take(owner, float(seconds))
         for director in _present(directors):
             director.lease(float(seconds))
         end = time.monotonic() + STILL_S
-        try:
-            for director in _present(directors):
-                director.await_stillness(max(0.0, end - time.monotonic()))
-        except Refused:
-            let_go(owner)
-            raise
+        for director in _present(directors):
+            director.await_stillness(max(0.0, end - time.monotonic()))
         return _json({"said": "The directors keep still."})
 
     @app.post("/api/resume")
     def resume() -> Response:
-        let_go(_owner(_body(optional=("owner",))))
+        _body()
+        for director in _present(directors):
+            director.resume()
         return _json({"said": "The directors go on."})
 
     @app.post("/api/start")
@@ -231,41 +218,6 @@ def _add_acting(app: Flask, directors: dict[str, Director]) -> None:
         if not begun:
             raise Refused("The story is being told already.")
         return _json({"said": "The story starts from the beginning."})
-
-
-class _Lease:
-    """Whose the scene is: one run of the lab has it at a time, until it gives it back or does not ask again."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._owner, self._end = "", 0.0
-
-    def take(self, owner: str, seconds: float) -> None:
-        """From now on, or longer. Raises `Refused` where another has it."""
-        with self._lock:
-            self._check(owner)
-            self._owner, self._end = owner, time.monotonic() + seconds
-
-    def give(self, owner: str) -> None:
-        """No longer. Raises `Refused` where another has it."""
-        with self._lock:
-            self._check(owner)
-            self._end = 0.0
-
-    def _check(self, owner: str) -> None:
-        left = self._end - time.monotonic()
-        if left > 0 and owner != self._owner:
-            raise Refused(
-                "Another run of the lab has the scene. Wait until it is over and try again "
-                f"(a run that was killed holds it for {left:.0f} s more)."
-            )
-
-
-def _owner(body: dict[str, Any]) -> str:
-    owner = body.get("owner", "")
-    if not isinstance(owner, str) or len(owner) > OWNER_MOST:
-        raise BadRequest(f"owner must be a text of at most {OWNER_MOST} characters")
-    return owner
 
 
 def _present(directors: dict[str, Director]) -> list[Director]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -89,22 +88,18 @@ def find_scene(server: str, docker: Docker | None = None) -> Scene:
 
 
 class DirectorPause:
-    """Keeps the control page's director still, by a lease: should the lab die, it goes on after a minute by itself.
-
-    One run has the lease at a time. Raises `StackError` where another has it.
-    """
+    """Keeps the control page's director still, by a lease: should the lab die, it goes on after a minute by itself."""
 
     def __init__(self, control: Http, lease_s: float = LEASE_S) -> None:
         self._control = control
         self._lease_s = lease_s
-        self._owner = uuid.uuid4().hex
         self._over = threading.Event()
         self._error: StackError | None = None
         self._ask()
         threading.Thread(target=self._renew, name="director-pause", daemon=True).start()
 
     def _ask(self) -> None:
-        self._control.ask("POST", "/api/pause", {"seconds": self._lease_s, "owner": self._owner})
+        self._control.ask("POST", "/api/pause", {"seconds": self._lease_s})
 
     def _renew(self) -> None:
         while not self._over.wait(self._lease_s / 3):
@@ -122,7 +117,7 @@ class DirectorPause:
     def end(self) -> None:
         """Let the director go on."""
         self._over.set()
-        self._control.ask("POST", "/api/resume", {"owner": self._owner})
+        self._control.ask("POST", "/api/resume", {})
 
 
 class Watch:

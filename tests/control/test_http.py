@@ -1,6 +1,5 @@
 """The HTTP interface, over directors on stand-ins and a real store."""
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -292,30 +291,6 @@ def test_lease(page: Page, standins: StandIns, resumed: bool) -> None:
         page.post("/api/resume", {})
     page.until(lambda server: server["free"])
     assert page.post("/api/servers/one/rate", {"events_per_second": 5}).status_code == 200
-
-
-def test_one_run_at_a_time_has_the_scene(page: Page) -> None:
-    """A second run is refused, and takes nothing from the first; afterwards it may have the scene."""
-    mine, other = {"seconds": 60, "owner": "mine"}, {"seconds": 1, "owner": "another"}
-    assert page.post("/api/pause", mine).status_code == 200
-    assert page.post("/api/pause", mine).status_code == 200, "prolonged"
-    refused = page.post("/api/pause", other)
-    assert is_problem(refused, 409)
-    assert "Another run of the lab has the scene" in refused.get_json()["detail"]
-    assert is_problem(page.post("/api/resume", {"owner": "another"}), 409)
-    assert is_problem(page.post("/api/resume", {}), 409)
-    assert page.server()["phase"] == "leased"
-    assert page.post("/api/resume", {"owner": "mine"}).status_code == 200
-    assert page.post("/api/pause", other).status_code == 200
-    time.sleep(1.1)
-    assert page.post("/api/pause", mine).status_code == 200, "who does not ask again has it no longer"
-
-
-@pytest.mark.parametrize("owner", [1, None, "x" * 65, ["a"]])
-def test_owner_of_a_lease_is_a_short_text(page: Page, owner: Any) -> None:
-    """Anything else is refused."""
-    assert is_problem(page.post("/api/pause", {"seconds": 1, "owner": owner}), 400)
-    assert is_problem(page.post("/api/resume", {"owner": owner}), 400)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 1e9, True, None, "60"])

@@ -51,7 +51,7 @@ def test_blind_session_on_the_compose_stack(
         f"update --cpuset-cpus 0-{(os.cpu_count() or 1) - 1}",
     )
     assert calls.index(f"stop {web.split()[1]}") < calls.index(web) < calls.index(last)
-    assert running.control.asked[-1][0] == "/api/resume"
+    assert running.control.asked[-1] == ("/api/resume", {})
     assert running.native.web.ask("GET", "/settings/invalidation")["strategy"] == "scan"
     client = redis.Redis.from_url(store.url, decode_responses=True)
     assert client.config_get("maxmemory*")["maxmemory-policy"] == "noeviction"
@@ -87,7 +87,7 @@ def test_blind_storefront_goes_through_the_link_and_its_loss_is_said(
     finally:
         stack.down()
     assert "docker does not answer: Cannot connect to the Docker daemon" in capsys.readouterr().err
-    assert running.control.asked[-1][0] == "/api/resume"
+    assert running.control.asked[-1] == ("/api/resume", {})
 
 
 @pytest.mark.parametrize("killed", [False, True])
