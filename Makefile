@@ -1,32 +1,47 @@
 # The verbs of the lab. `make` alone lists them.
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
+# Files of tests side by side, one more than there are cores (some wait), in the order in which they stand.
+# tests/conftest.py says which tests must run alone.
+WORKERS := $(shell python3 -c "import os; print(min(4, 1 + (os.cpu_count() or 1)))")
+SIDE_BY_SIDE := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 help: ## Show the verbs
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: ## Reproduce the main incident on an embedded server (three minutes) and write a report
 	@bin/lab run key-growth
 
 up: ## Look at the machine, start the whole stack on Docker, say where things are (COMPOSE_PROFILES=valkey,keydb for more)
-	@python3 -m lab.up
+	@python3 -m lab.stacks.up
 
 down: ## Stop the stack and remove what it left: containers, volumes, network
 	docker compose --profile valkey --profile keydb --profile distributed down --volumes --remove-orphans
 
-test: venv ## Everything that needs no Docker
-	$(PY) -m pytest
+test: tools ## What can be tested in eight minutes without Docker
+	$(PY) -m pytest $(SIDE_BY_SIDE) -m "not whole"
 
-test-compose: venv ## The stack on a real Docker Engine, with stand-in images where no image registry is reachable
+test-all: tools ## All that needs no Docker: every incident, whole scenes, blind seeds; some of it: ONLY=tests/console
+	$(PY) -m pytest $(SIDE_BY_SIDE) $(ONLY)
+
+test-compose: tools ## The story on a real Docker Engine, in eight minutes; stand-in images where no image registry is reachable
+	$(PY) -m tests.compose.engine $(PY) -m pytest tests/compose -m "not whole"
+
+test-compose-all: tools ## The same and the rest: every server, faults, traces, blind mode, replay
 	$(PY) -m tests.compose.engine $(PY) -m pytest tests/compose
+
+mutate: ## Change the judging code in thousands of small ways: is each noticed by a test? (not in CI)
+	@bin/lab --bootstrap checks mutate
+	$(PY) -m mutmut run
 
 soak: venv ## The scene on Docker, held at its edge for ten minutes: does memory grow, does the edge wander?
 	$(PY) -m tests.compose.engine $(PY) -m bench.scene --soak 10
 
-check: venv ## Lint, formatting and types
+check: tools ## Lint, formatting, types, and who imports whom
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+	.venv/bin/lint-imports --no-cache
 
 bench: venv ## Ratios against raw redis-py, redis-benchmark and a bare pipeline
 	@for name in cache_get fill index_invalidation index_memory; do $(PY) -m bench.$$name || exit; done
@@ -35,13 +50,18 @@ ten: venv ## Ten quick runs of key-growth in a row, as a table
 	$(PY) -m bench.repeat
 
 docs: venv ## Renew the figures, tables and plots of the pages; from new runs: make docs RUNS=runs/...
-	$(PY) -m lab.docs "$(RUNS)"
+	$(PY) -m docs.pages "$(RUNS)"
 
-lock: ## Renew requirements.lock from requirements.in (needs uv)
-	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 \
-		requirements.in --output-file requirements.lock
+lock: ## Renew requirements.lock, requirements-checks.lock and requirements-mutate.lock from their .in (needs uv)
+	@for name in requirements requirements-checks requirements-mutate; do \
+		uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 \
+			$$name.in --output-file $$name.lock || exit; \
+	done
 
 venv:
 	@bin/lab --bootstrap
 
-.PHONY: help demo up down test test-compose soak check bench ten docs lock venv
+tools:
+	@bin/lab --bootstrap checks
+
+.PHONY: help demo up down test test-all test-compose test-compose-all mutate soak check bench ten docs lock venv tools

@@ -139,11 +139,11 @@ class Cache:
         return bulk.UserTemplate(self.keyspace, names, self._settings.value_bytes, self.now()), users
 
     def entries(self, keys: int, users: int) -> int:
-        """How many entries so many keys are, when so many users were filled: each of them has an index set."""
+        """How many entries `keys` keys are when `users` users were filled: each of them has an index set."""
         return max(0, keys - users)
 
     def keys(self, users: int) -> int:
-        """How many keys a fill of so many users makes."""
+        """How many keys a fill of `users` users makes."""
         return users * (self._settings.fragments_per_user + 1)
 
     def adopt(self, cursor: int) -> tuple[int, int]:

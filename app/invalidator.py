@@ -38,7 +38,7 @@ from app.state import Event, Invalidation, State, StateError
 from app.strategies import STRATEGIES
 from app.telemetry import Telemetry
 
-POLL_SECONDS, CALM_POLL_SECONDS = 0.01, 0.03
+POLL_SECONDS, CALM_POLL_SECONDS = 0.01, 0.1
 CALM_AFTER_SECONDS = 2.0
 """Without an event for so long, the outbox is looked at less often: a look costs a hundredth of a core at full pace."""
 RETRY_FIRST_SECONDS = 0.1

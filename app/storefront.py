@@ -55,7 +55,7 @@ def create_app(settings: Settings, state: State, cache: Cache) -> Flask:
 def create_operations(state: State, cache: Cache) -> Flask:
     """Settings, health and metrics alone, for a listener of their own: no read that waits for the store is before them.
 
-    The same paths are on the storefront's port, where they share its threads with everybody's reads.
+    The same paths are on the storefront's port, where they share its threads with all reads.
     """
     app = Flask("shop-operations", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = BODY_MAX + 1

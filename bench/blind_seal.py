@@ -16,7 +16,7 @@ import psutil
 from lab.blind.causes import CAUSES
 from lab.blind.session import Session
 from lab.errors import LabError
-from lab.service import Http
+from lab.stacks.http import Http
 
 Sources = dict[str, str]
 """Where it stands → what stands there."""

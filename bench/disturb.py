@@ -102,13 +102,14 @@ def spin(seconds: float, share: float) -> None:
         time.sleep(SLICE_S * (1 - share))
 
 
-def one_run(out: Path, per_minute: float, seed: int) -> tuple[int, float, list[str], list[str]]:
-    """A run beside disturbances: exit code, seconds, what was done, what the run says of its repetitions."""
+def disturbed(
+    command: list[str | Path], cwd: Path, per_minute: float, seed: int
+) -> tuple[int, float, list[str]]:
+    """A command beside disturbances: its exit code, the seconds that it took, what was done to it."""
     began = time.monotonic()
     process = subprocess.Popen(
-        [ROOT / "bin" / "lab", "run", "key-growth", "--pace", "quick", "--out", out],
-        cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     disturbances = Disturbances(process, per_minute, random.Random(seed))
     thread = threading.Thread(target=disturbances.keep_on)
     if per_minute:
@@ -116,9 +117,13 @@ def one_run(out: Path, per_minute: float, seed: int) -> tuple[int, float, list[s
     code = process.wait()
     if per_minute:
         thread.join()
+    return code, time.monotonic() - began, disturbances.done
+
+
+def repetitions(out: Path) -> list[str]:
+    """What a run says of the phases that it measured again."""
     result = out / "result.json"
-    repeated = json.loads(result.read_text())["repeated"] if result.exists() else []
-    return code, time.monotonic() - began, disturbances.done, repeated
+    return list(json.loads(result.read_text())["repeated"]) if result.exists() else []
 
 
 def main() -> int:
@@ -137,14 +142,12 @@ def main() -> int:
     codes = []
     print("| run | exit code | seconds | disturbances | measured again |\n|---|---|---|---|---|", flush=True)
     for number in range(1, options.times + 1):
-        code, seconds, done, repeated = one_run(
-            folder / f"{number:02}", options.per_minute, options.seed + number
-        )
+        out = folder / f"{number:02}"
+        run = [ROOT / "bin" / "lab", "run", "key-growth", "--pace", "quick", "--out", out]
+        code, seconds, done = disturbed(run, ROOT, options.per_minute, options.seed + number)
         codes.append(code)
-        print(
-            f"| {number} | {code} | {seconds:.0f} | {'; '.join(done) or 'none'} | {' '.join(repeated) or 'nothing'} |",
-            flush=True,
-        )
+        again = " ".join(repetitions(out)) or "nothing"
+        print(f"| {number} | {code} | {seconds:.0f} | {'; '.join(done) or 'none'} | {again} |", flush=True)
     verdicts, held = sum(code in (HOLDS, CLAIM_FAILED) for code in codes), codes.count(HOLDS)
     print(
         f"\n{verdicts} of {len(codes)} runs ended in a verdict; in {held} of those every claim held. {folder}"

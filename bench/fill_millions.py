@@ -34,8 +34,8 @@ from app.settings import Settings, layout_of
 from app.state import Invalidation
 from app.warmer import CHUNK_ENTRIES
 from bench.kit import report, server
-from lab.servers import SERVERS
 from lab.stacks.native import KEY_PREFIX
+from lab.stacks.servers import SERVERS
 
 PIPELINE = 16
 VALUE_BYTES = 200

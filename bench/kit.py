@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import redis
 
-from lab.servers import SERVERS
+from lab.stacks.servers import SERVERS
 
 
 @contextmanager

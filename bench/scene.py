@@ -6,7 +6,7 @@ A round: `docker compose up` from nothing; five minutes without a touch; ten mor
 and stable; *index*: how long until p99 is below twice the healthy one; *scan*: how long until it is ten times that
 again; *Restart store*: how long until healthy, and until ill again. It prints a table, a row a server and round.
 
-`--write` keeps the figures of processor and memory, idle and at the edge, for `make up` to tell.
+`--write` keeps the figures of processor, memory and disk, idle and at the edge, for `make up` to tell.
 
 `--soak`: then the scene is left at its edge for so many minutes, and what grows is told: each container's memory with
 its slope and 95 % interval, the disks of Prometheus and Tempo, restarts, the keys at the edge. Exit code 0 when every
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -30,12 +31,12 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import scipy.stats
+import numpy as np
 
 from lab.errors import StackError
-from lab.preflight import ROOT
-from lab.service import Http
 from lab.stacks.docker import Docker
+from lab.stacks.http import Http
+from lab.stacks.preflight import ROOT
 from lab.stacks.usage import Usage, usage_of
 
 UNTOUCHED_S, HELD_S, HELD_WITHIN_S = 300.0, 600.0, 420.0
@@ -71,11 +72,13 @@ class Scene:
         self.control = Http("the control page", f"http://127.0.0.1:{port}")
         self.docker = Docker()
         self.usage: Usage | None = None
+        self.began = 0.0
 
     def up(self, story: str = "on") -> None:
         """From nothing to healthy."""
         compose("down", "--volumes", "--remove-orphans")
         compose("up", "--detach", "--wait", "--wait-timeout", "300", CONTROL_STORY=story)
+        self.began = time.monotonic()
         containers = self.docker.containers()
         self.usage = usage_of(self.docker, {found.service: [found] for found in containers})
 
@@ -253,8 +256,11 @@ HEAD = (
 )
 
 
-def soak(scene: Scene, minutes: float) -> tuple[list[str], bool]:
-    """The scene at its edge for so long: what grows, as lines of a table, and whether all of it stays within bounds."""
+def soak(scene: Scene, minutes: float) -> tuple[list[str], bool, dict[str, float]]:
+    """The scene at its edge for so long: what grows, as lines of a table, and whether all of it stays within bounds.
+
+    And the gigabytes of disk that traces and metrics take in an hour.
+    """
     memory: dict[str, list[float]] = {}
     keys: dict[str, list[int]] = {}
     hours: list[float] = []
@@ -268,12 +274,13 @@ def soak(scene: Scene, minutes: float) -> tuple[list[str], bool]:
         time.sleep(LOOK_S)
     lines, good = [f"\nheld at the edge for {minutes:g} minutes\n", *SOAK_HEAD], True
     for name, megabytes in sorted(memory.items()):
-        fit = scipy.stats.linregress(hours, megabytes)
-        least = fit.slope - 1.96 * fit.stderr
+        (slope, _), covariance = np.polyfit(hours, megabytes, 1, cov=True)
+        within = 1.96 * math.sqrt(covariance[0, 0])
+        least = slope - within
         flat = least * WORKSHOP_HOURS <= GROWS_MB + GROWS_SHARE * megabytes[0]
         good = good and flat
         lines.append(
-            f"| {name} | {megabytes[0]:.0f} → {megabytes[-1]:.0f} MB | {fit.slope:+.1f} (± {1.96 * fit.stderr:.1f}) | "
+            f"| {name} | {megabytes[0]:.0f} → {megabytes[-1]:.0f} MB | {slope:+.1f} (± {within:.1f}) | "
             f"{'flat' if flat else 'GROWS'} |"
         )
     part = max(1, len(hours) // 6)
@@ -281,10 +288,21 @@ def soak(scene: Scene, minutes: float) -> tuple[list[str], bool]:
         first, last = statistics.median(counts[:part]), statistics.median(counts[-part:])
         good = good and abs(last / first - 1) <= DRIFT_MOST
         lines.append(f"\n{name}: {first:,.0f} keys at first, {last:,.0f} at last ({last / first - 1:+.1%})")
-    lines += [f"\n{volume}: {scene.disk_mb(volume):.0f} MB" for volume in VOLUMES]
+    disks = {volume: scene.disk_mb(volume) for volume in VOLUMES}
+    an_hour = sum(disks.values()) / 1e3 / ((time.monotonic() - scene.began) / 3600)
+    lines += [f"\n{volume}: {size:.0f} MB" for volume, size in disks.items()]
+    lines.append(f"\n{an_hour:.2f} GB of disk an hour")
     restarts = scene.restarts()
     lines.append(f"\nrestarts of containers: {restarts}")
-    return lines, good and restarts == 0
+    return lines, good and restarts == 0, {"disk_gb_per_hour": an_hour}
+
+
+def keep(path: Path, figures: dict[str, float]) -> None:
+    """Put figures into the file, beside those that other runs have put there."""
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    kept |= {"date": date.today().isoformat(), "cores": os.cpu_count()}
+    kept |= {name: round(value, 2) for name, value in figures.items()}
+    path.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
 
 
 def rounds(scene: Scene, count: int, write: Path | None) -> bool:
@@ -303,9 +321,7 @@ def rounds(scene: Scene, count: int, write: Path | None) -> bool:
         flush=True,
     )
     if write:
-        rounded = {name: round(value, 2) for name, value in figures.items()}
-        kept = {"date": date.today().isoformat(), "cores": os.cpu_count(), **rounded}
-        write.write_text(json.dumps(kept, indent=2) + "\n")
+        keep(write, figures)
     return (
         good
         and figures["edge_watchers_cores"] <= BUDGET_EDGE_CORES
@@ -329,8 +345,10 @@ def main() -> int:
             if not options.rounds:
                 scene.up()
             scene.until_held()
-            lines, fine = soak(scene, options.soak)
+            lines, fine, figures = soak(scene, options.soak)
             print("\n".join(lines))
+            if options.write:
+                keep(options.write, figures)
             good = good and fine
     except StackError as error:
         print(f"bench.scene: {error}", file=sys.stderr)

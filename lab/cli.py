@@ -15,12 +15,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from lab import errors, scenarios, terminal
-from lab.blind.cli import app as blind
-from lab.cold.command import record, replay
+from lab import __version__, errors, scenarios
+from lab.blind.commands import app as blind
 from lab.errors import Interrupted, LabError, UsageError
-from lab.explain.command import explain
-from lab.processes import INTERRUPTIONS, ignore_interruptions
+from lab.replay.command import record, replay
+from lab.report import terminal
+from lab.runner.explain import explain
+from lab.stacks.processes import INTERRUPTIONS, ignore_interruptions
 
 ALL = "all"
 """In place of a scenario's id."""
@@ -33,6 +34,23 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(blind)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"lab {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version, and exit.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    pass  # the option has done what there is to do
+
 
 Folder = Annotated[Path, typer.Argument(help="A run folder.", metavar="DIR")]
 
@@ -50,7 +68,7 @@ def list_scenarios(as_json: Annotated[bool, typer.Option("--json", help="As JSON
 @app.command()
 def doctor() -> None:
     """Say what is missing on this machine, and the command that mends it."""
-    from lab.doctor import examine, outcome
+    from lab.stacks.doctor import examine, outcome
 
     console = Console(highlight=False)
     findings = examine()
@@ -102,9 +120,9 @@ def run(
         raise typer.Exit(_run_all(server, stack, pace, seed, out, controls, as_json))
     if controls:
         raise UsageError(f"--controls is for `bin/lab run {ALL}`; a control alone is run by its own id.")
-    from lab.experiment import Request, conduct
-    from lab.live import LiveDisplay
     from lab.report import write_report
+    from lab.runner.live import LiveDisplay
+    from lab.runner.run import Request, conduct
 
     if url is not None and stack == "native" and (server is not None or port is not None):
         raise UsageError("--url names a server that already runs: leave out --server and --port.")
@@ -168,9 +186,10 @@ def scene(
 @app.command()
 def report(folder: Folder) -> None:
     """Judge a run folder again and redraw its report."""
+    from lab.claims.verdict import write_result
     from lab.report import write_report
-    from lab.runfolder import Run
-    from lab.verdict import reach, write_result
+    from lab.results.folder import Run
+    from lab.runner.judging import reach
 
     finished = Run(folder)
     verdict = reach(finished)
@@ -189,9 +208,9 @@ def compare(
     ),
 ) -> None:
     """Put runs side by side: the same scenario on several servers, or two runs in detail."""
-    from lab.compare import comparison, side_by_side
     from lab.report import write_comparison
-    from lab.runfolder import Run
+    from lab.report.compare import comparison, side_by_side
+    from lab.results.folder import Run
 
     if len(folders) < 2:
         raise UsageError("one run is no comparison: name at least two run folders.")
@@ -212,22 +231,24 @@ def _run_all(
     server: str | None, stack: str, pace: str, seed: int, out: Path | None, controls: bool, as_json: bool
 ) -> int:
     """Every scenario one after the other; the exit code of them all."""
-    from lab.experiment import Request
-    from lab.live import LiveDisplay
-    from lab.series import chosen, run_series
+    from lab.report import write_report, write_summary
+    from lab.runner.live import LiveDisplay
+    from lab.runner.run import Request
+    from lab.runner.series import Pages, chosen, run_series
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     series = run_series(
         chosen(controls),
         lambda scenario, folder: Request(scenario, server, pace, None, seed, folder, stack=stack),
         out,
+        Pages(write_report, write_summary),
         lambda: LiveDisplay(console),
         lambda text: console.print(f"\n[bold]{text}[/bold]"),
     )
     if as_json:
         print((series.folder / "summary.json").read_text())
     else:
-        terminal.show_series(Console(highlight=False), series)
+        terminal.show_series(Console(highlight=False), series.summary(), series.folder / "summary.html")
     if series.interrupted:
         raise KeyboardInterrupt
     return series.exit_code
@@ -235,10 +256,10 @@ def _run_all(
 
 def _ask_first(url: str, yes: bool) -> None:
     from lab.stacks.native import address_of
-    from lab.store import Store
+    from lab.stacks.server_stats import ServerObserver
 
     address = address_of(url)
-    store = Store(url, timeout_s=5)
+    store = ServerObserver(url, timeout_s=5)
     keys = store.keys_everywhere()
     store.close()
     if yes or not keys:

@@ -33,9 +33,9 @@ import time
 
 from loadtest.arguments import Parser, number, word
 from loadtest.crowding import Crowd, Plan, Stretch
+from loadtest.info import ServerInfo
 from loadtest.pages import MOST_PAGES, Layout, Pages, fill
 from loadtest.running import Ending, LoadFailed, ask, connect, run_load
-from loadtest.serverlook import ServerLook
 from loadtest.wire import command
 
 FIRST_RATE = 500.0
@@ -75,7 +75,7 @@ def find_rate(crowd: Crowd, wanted: float, seconds: float, ending: Ending) -> tu
     return wanted / cost_s(stretch), stretch
 
 
-def fitting_ttl(look: ServerLook, room: float, entries_per_s: float) -> float:
+def fitting_ttl(look: ServerInfo, room: float, entries_per_s: float) -> float:
     """Seconds that entries may live so that those written in that time fill so many bytes."""
     each = (look.used - look.clients) / max(look.keys, 1)
     return room / each / entries_per_s

@@ -21,9 +21,9 @@ from time import monotonic_ns
 
 import hiredis
 
+from loadtest.info import INFO, ServerInfo, read_info
 from loadtest.pages import Pages
 from loadtest.running import Ending, LoadFailed, say
-from loadtest.serverlook import INFO, ServerLook, read_info
 from loadtest.wire import Connection, Sent, Server, command, resolve
 
 SECOND = 1_000_000_000
@@ -47,7 +47,7 @@ class Plan:
     clients: int
     connections: int
     write_every: int
-    patience_s: float
+    timeout_s: float
     away_s: float
     interval_s: float
 
@@ -70,8 +70,8 @@ class Stretch:
     """A stretch of load at one rate: looks at the server at both ends, and what was counted between them."""
 
     rate: float
-    first: ServerLook
-    last: ServerLook
+    first: ServerInfo
+    last: ServerInfo
     answered: int
     inserted: int
     most_in_flight: int
@@ -90,7 +90,7 @@ class Stretch:
 
 
 def allow_files(wanted: int) -> None:
-    """Let this process open so many files. Raises `LoadFailed` where the system does not."""
+    """Let this process open `wanted` files. Raises `LoadFailed` where the system does not."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < wanted:
         raise LoadFailed(f"{wanted} open files are needed, and the system allows {hard} (ulimit -n)")
@@ -121,7 +121,7 @@ class Crowd:
         self._waiting = self._requests = self._asked_at = 0
         self._asking = False
         self._tally = Tally()
-        self._look: ServerLook | None = None
+        self._look: ServerInfo | None = None
 
     def _open(self) -> Connection:
         """One connection that stands and is signed in. (Servers accept a few a turn: in a stall they would not.)"""
@@ -156,7 +156,7 @@ class Crowd:
         """Offer `rate` requests a second for so long. Raises `LoadFailed` for a refusal, `ConnectionLost`."""
         began = monotonic_ns()
         end, slots = began + round(seconds * SECOND), 0
-        looks: list[ServerLook] = []
+        looks: list[ServerInfo] = []
         total, most_in_flight, most_clients = Tally(), 0, 0.0
         while (now := monotonic_ns()) < end and not ending.asked:
             while self._away and self._away[0] <= now:
@@ -250,7 +250,7 @@ class Crowd:
             self._tally.answered += 1
             self._tally.inserted += sent.inserts
             self._tally.latencies.append(took)
-            if took > self._plan.patience_s * SECOND:
+            if took > self._plan.timeout_s * SECOND:
                 back = now + round(self._plan.away_s * (0.75 + self._random.random() / 2) * SECOND)
                 heapq.heappush(self._away, back)
             if self._queue:
@@ -258,7 +258,7 @@ class Crowd:
             else:
                 self._free.append(line)
 
-    def _observe(self) -> ServerLook | None:
+    def _observe(self) -> ServerInfo | None:
         for _, reply in self._observer.receive():
             self._asking = False
             if not isinstance(reply, bytes):
@@ -269,7 +269,7 @@ class Crowd:
             return self._look
         return None
 
-    def _write_line(self, old: ServerLook, new: ServerLook, rate: float) -> None:
+    def _write_line(self, old: ServerInfo, new: ServerInfo, rate: float) -> None:
         """One line about the time between two looks at the server."""
         tally, seconds = self._tally, max(new.at - old.at, 1e-6)
         say(

@@ -100,7 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
     for ending in (signal.SIGTERM, signal.SIGINT):
         signal.signal(ending, lambda *_: ended.set())
     if options.until_stdin_ends:
-        threading.Thread(target=stop_with_stdin, args=(ended.set,), name="leash", daemon=True).start()
+        threading.Thread(target=stop_with_stdin, args=(ended.set,), name="stdin", daemon=True).start()
     become_quiet()
     with contextlib.suppress(BrokenPipeError):
         print(json.dumps({"port": relay(options.url, Delay(options.rtt_ms / 2000))}), flush=True)

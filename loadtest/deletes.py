@@ -83,7 +83,7 @@ def delayed(server: Server, rtt_ms: float) -> Iterator[Server]:
                 raise LoadFailed("the relay that delays did not start")
             yield replace(server, host="127.0.0.1", port=int(json.loads(line)["port"]))
         finally:
-            relay.stdin.close()  # its leash: it ends
+            relay.stdin.close()  # at the end of its stdin it ends
 
 
 class Deletes:
@@ -99,7 +99,7 @@ class Deletes:
     def run(
         self, server: Server, rtt_ms: float, rounds: int, seconds: float, ending: Ending
     ) -> dict[str, float]:
-        """At least so many rounds, for at least so long; the figures."""
+        """At least `rounds` rounds, for at least `seconds` seconds; the figures."""
         with delayed(server, rtt_ms) as far, connect(server) as direct, connect(far) as line:
             trips = []
             for _ in range(PINGS):

@@ -37,6 +37,7 @@ import sys
 from dataclasses import dataclass, field
 from time import monotonic, sleep, time
 
+from loadtest import info
 from loadtest.arguments import Parser, number
 from loadtest.load import AREAS, fragment_name
 from loadtest.running import ANSWER_S, Ending, LoadFailed, ask, connect, run_load, say
@@ -62,20 +63,13 @@ class Look:
         """Look at the server. Raises `LoadFailed` or `ConnectionLost`."""
         asked = [command("DBSIZE"), command("INFO", "memory"), command("INFO", "commandstats")]
         keys, memory, stats = ask(line, *asked)
+        assert isinstance(keys, int) and isinstance(memory, bytes) and isinstance(stats, bytes)
         calls = execution = 0.0
-        for name, value in (*_fields(memory).items(), *_fields(stats).items()):
-            name = name.removeprefix("cmdstat_").upper()
+        for name, (count, usec) in info.counters(info.fields(stats)).items():
             if name in commands:
-                counters = dict(part.partition("=")[::2] for part in value.split(","))
-                calls += float(counters["calls"])
-                execution += float(counters["usec"]) if name != "EXEC" else 0.0
-        assert isinstance(keys, int)
-        return cls(keys, int(_fields(memory)["used_memory"]), calls, execution)
-
-
-def _fields(text: object) -> dict[str, str]:
-    assert isinstance(text, bytes)
-    return dict(line.partition(":")[::2] for line in text.decode().splitlines() if ":" in line)
+                calls += count
+                execution += usec if name != "EXEC" else 0.0
+        return cls(keys, int(info.fields(memory)["used_memory"]), calls, execution)
 
 
 @dataclass
@@ -224,13 +218,13 @@ def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, Server, tu
 
 def main(arguments: list[str] | None = None) -> int:
     """Run it; the exit code."""
-    plan, server, where, leashed = read_arguments(arguments)
+    plan, server, where, until_stdin_ends = read_arguments(arguments)
 
     def whole(ending: Ending) -> dict[str, float]:
         with contextlib.closing(Storefront(*where)) as front, connect(server) as line:
             return work(plan, front, line, ending)
 
-    return run_load("freshness", whole, leashed)
+    return run_load("freshness", whole, until_stdin_ends)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ class Giant:
         self._invalidations: list[float] = []
 
     def run(self, rounds: int, seconds: float, every: float, ending: Ending) -> dict[str, float]:
-        """At least so many rounds, for at least so long; the figures."""
+        """At least `rounds` rounds, for at least `seconds` seconds; the figures."""
         end = monotonic() + seconds
         while not ending.asked and (len(self._fills) < rounds or monotonic() < end):
             due = monotonic() + every

@@ -12,8 +12,8 @@ import random
 import socket
 from dataclasses import dataclass
 
+from loadtest.info import ServerInfo, ask_info
 from loadtest.running import Ending, ask
-from loadtest.serverlook import ServerLook, look
 from loadtest.wire import command
 
 DIGITS = 8
@@ -73,7 +73,7 @@ class Pages:
 
 def fill(
     line: socket.socket, pages: Pages, first: int, share: float, spread: bool, ending: Ending
-) -> tuple[int, ServerLook]:
+) -> tuple[int, ServerInfo]:
     """Write pages from `first` on until that share of the server's memory limit is used.
 
     `spread`: entries of all ages, as a cache has them that was written evenly; else all of them fresh. Returns the next
@@ -81,7 +81,7 @@ def fill(
     """
     draw = random.Random(first)
     while True:
-        now = look(line)
+        now = ask_info(line)
         if now.used >= share * now.limit or ending.asked:
             return first, now
         for _ in range(4):  # a look costs as much as a few entries

@@ -128,7 +128,7 @@ def serve_metrics(host: str, port: int, name: str) -> tuple[Observer, Callable[[
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the probe; the exit code."""
-    plan, metrics, leashed = read_arguments(arguments)
+    plan, metrics, until_stdin_ends = read_arguments(arguments)
     observer, beat = None, None
     if metrics:
         try:
@@ -150,8 +150,8 @@ def main(arguments: list[str] | None = None) -> int:
     loop = OpenLoop(plan, emit, complain, observer)
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signal_number, lambda *_: loop.stop())
-    if leashed:
-        threading.Thread(target=stop_with_stdin, args=(loop.stop,), name="leash", daemon=True).start()
+    if until_stdin_ends:
+        threading.Thread(target=stop_with_stdin, args=(loop.stop,), name="stdin", daemon=True).start()
     become_quiet()
     try:
         loop.run()

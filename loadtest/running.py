@@ -44,13 +44,13 @@ def say(line: dict[str, object]) -> None:
     print(json.dumps(line), flush=True)
 
 
-def run_load(name: str, work: Callable[[Ending], dict[str, float]], leashed: bool) -> int:
+def run_load(name: str, work: Callable[[Ending], dict[str, float]], until_stdin_ends: bool) -> int:
     """Do the work until it ends or is told to, then say its figures; the exit code."""
     ending = Ending()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.ask())
-    if leashed:
-        threading.Thread(target=stop_with_stdin, args=(ending.ask,), name="leash", daemon=True).start()
+    if until_stdin_ends:
+        threading.Thread(target=stop_with_stdin, args=(ending.ask,), name="stdin", daemon=True).start()
     try:
         say({"figures": work(ending)})
     except (LoadFailed, ConnectionLost) as error:

@@ -23,7 +23,7 @@ class _Shape(LoadTestShape):
         self.load = load
 
     def share(self, seconds: float) -> float:
-        """The part of the load that is wanted so many seconds after the start."""
+        """The part of the load that is wanted `seconds` after the start."""
         raise NotImplementedError
 
     def tick(self) -> tuple[int, float] | None:

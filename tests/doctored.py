@@ -3,7 +3,7 @@
     run = build_run(tmp_path / "run")                                # every claim holds, every check is ok
     run = build_run(tmp_path / "run", cause="index")                 # a control: every claim is refuted
     run = build_run(tmp_path / "run", p99_ms={"grow-8": 3.0})        # main probe, by phase id or by arm
-    run = build_run(tmp_path / "run", p99_ms={"pool:pool": 500.0})   # a second probe, PHASE:PROBE
+    run = build_run(tmp_path / "run", p99_ms={"turns:pool": 500.0})   # a second probe, PHASE:PROBE
     run = build_run(tmp_path / "run", slowlog=["GET"])               # one more entry of the slow log
     run = build_run(tmp_path / "run", filling=["SET"])               # one from between two plateaus
     run = build_run(tmp_path / "run", said=[{"t": 1.0}])             # a line of a load
@@ -18,15 +18,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped] # the package has no type information
 
-from lab.runfolder import Latencies, Mark, PhaseRecord, Run, RunFacts, RunWriter
-from lab.scenario import Phase
+from lab.results.folder import Latencies, Mark, PhaseRecord, Run, RunFacts, RunWriter
 from lab.scenarios import control, key_growth
+from lab.scenarios.model import Phase
 
 START = 1_795_000_000.0
 PLATEAU_S, SETTLE_S, FILL_S, INTERVAL_S = 3.0, 0.5, 1.0, 0.25
@@ -67,7 +68,8 @@ def build_run(
     world.writer.close()
     run = Run(folder)
     if judged:
-        from lab.verdict import reach, write_result
+        from lab.claims.verdict import write_result
+        from lab.runner.judging import reach
 
         write_result(run, reach(run))
     return run
@@ -75,9 +77,14 @@ def build_run(
 
 def encode(values_us: Iterable[float]) -> str:
     """Latencies in µs as the probe writes them."""
+    return _encode(tuple(max(1, round(value)) for value in values_us))
+
+
+@lru_cache(maxsize=10_000)  # most phases of most runs that tests build are the same
+def _encode(values_us: tuple[int, ...]) -> str:
     histogram = HdrHistogram(1, 120_000_000, 3)
     for value in values_us:
-        histogram.record_value(max(1, round(value)))
+        histogram.record_value(value)
     return str(histogram.encode().decode("ascii"))
 
 
@@ -143,6 +150,7 @@ class _World:
             },
             scan_count=scenario.scan_count,
             slowlog_threshold_us=10_000,
+            plan=scenario.plan(scenario.paces["quick"], keys),
             calibration={
                 "ping_floor_us": 28.7,
                 "base_utilisation": IDLE,
@@ -227,8 +235,9 @@ class _World:
             keys=keys,
             commands={name: {"calls": n, "usec": n * cost[name]} for name, n in calls.items() if n},
             utilisation=min(0.985, demand),
-            forecasts=[demand * 0.96, demand * 1.04] if phase.foretell else [],
+            forecasts=[demand * 0.96, demand * 1.04] if phase.predict else [],
             events={
+                "asked_per_s": EVENTS_PER_S,
                 "offered_per_s": EVENTS_PER_S,
                 "finished_per_s": EVENTS_PER_S / max(1.0, demand),
                 "in_flight_end": max(0.0, demand - 1) * EVENTS_PER_S * seconds,

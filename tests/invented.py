@@ -13,9 +13,10 @@ import pytest
 
 from lab import scenarios
 from lab.claims.base import Claim, Finding, need_arm
-from lab.runfolder import Run
-from lab.scenario import Chart, Pace, Phase, ProbeSpec, Scenario
-from lab.verdict import reach, write_result
+from lab.claims.verdict import write_result
+from lab.results.folder import Run
+from lab.runner.judging import reach
+from lab.scenarios.model import Chart, Pace, Phase, ProbeSpec, Scenario
 from tests.plain import Plain
 
 COUNTS, CROWDS = (10, 1000), (1, 8, 64)

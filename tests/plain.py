@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from lab.planned import ASKS_FOR, PARTS
-from lab.record import SAMPLES
-from lab.runfolder import PhaseRecord, Run, RunFacts, RunWriter
-from lab.scenario import Scenario
+from lab.claims.planned import ASKS_FOR, PARTS
+from lab.results.folder import PhaseRecord, Run, RunFacts, RunWriter
+from lab.results.schema import SAMPLES
+from lab.scenarios.model import Scenario
 from tests.doctored import START, encode, heavy_tail
 
 PHASE_S, GAP_S, INTERVAL_S, PROBES_PER_S, EVENTS_PER_S = 3.0, 1.0, 0.25, 200.0, 8.0
@@ -70,6 +70,7 @@ class Plain:
             },
             scan_count=scenario.scan_count,
             slowlog_threshold_us=scenario.slowlog_threshold_us,
+            plan=scenario.plan(scenario.paces["quick"], keys),
             calibration={"ping_floor_us": 28.7},
         )
         if scenario.knee_at is not None:
@@ -79,8 +80,8 @@ class Plain:
         for phase in scenario.phases:
             at += GAP_S
             asked = phase.events * (EVENTS_PER_S if phase.events_from else events)
-            ends = any(load.ends for load in phase.loads)
-            wanted = PHASE_S if ends else max(PHASE_S, plateau_s * phase.weight)
+            self_terminating = any(load.self_terminating for load in phase.loads)
+            wanted = PHASE_S if self_terminating else max(PHASE_S, plateau_s * phase.weight)
             seconds = math.ceil(wanted / INTERVAL_S) * INTERVAL_S
             command, each = ASKS_FOR.get(phase.strategy, ("PING", 0))
             asking = each * asked * seconds

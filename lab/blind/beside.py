@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from lab.blind import looks
-from lab.blind.door import Door, home
+from lab.blind import diagnostics
+from lab.blind.session_socket import SessionSocket, home
 from lab.errors import UsageError
 
 
 @contextmanager
-def answering_looks(scene: looks.Scene, users: Callable[[], str]) -> Iterator[None]:
+def answering_looks(scene: diagnostics.SessionTarget, users: Callable[[], str]) -> Iterator[None]:
     """Answer looks at this scene meanwhile. Raises `UsageError` where a session or another scene runs."""
 
     def reply(words: dict[str, Any]) -> str:
@@ -20,11 +20,11 @@ def answering_looks(scene: looks.Scene, users: Callable[[], str]) -> Iterator[No
             raise UsageError(
                 "this scene hides no cause. End it, and start one that does: bin/lab blind start."
             )
-        return looks.look(str(words["what"]), scene, users)
+        return diagnostics.look(str(words["what"]), scene, users)
 
     folder = home()
     new = [path for path in (folder, folder.parent) if not path.exists()]
-    door = Door(folder, reply)
+    door = SessionSocket(folder, reply)
     try:
         yield
     finally:

@@ -2,16 +2,16 @@
 
 For the length of a session the storefront's container is stopped, and one of the same service takes its place, under
 its name in the network, with its volume: there the pool follows orders. Containers of their own are the link, through
-which it goes to the store, and each program of other teams. All of them run `python -m lab.blind.worker` and are told
+which it goes to the store, and each program of other teams. All of them run `python -m lab.blind.launcher` and are told
 over stdin what they are: what docker shows of them is the same for every cause.
 
-The store is kept on one core, in every session: there it can be crowded out, if that is what is to be. The kernel
-divides a core between containers, whatever their number of threads: so the store has four times the usual share, lest
-the rest of the scene crowd it out all day long, and the last two programs, which have nothing to do unless that is it,
-have four times that.
+The store is kept on one core in every session, because one of the causes is that other programs crowd it out there. The
+kernel divides a core between containers, whatever their number of threads. So the store has four times the usual share,
+or the rest of the scene would crowd it out all the time. The two programs that crowd it out have four times the store's
+share; under any other cause they do nothing.
 
-Whatever ends the session, the containers end with their stdin, and a keeper, which waits for the same end, starts
-the stack's own storefront again and gives the store all cores (`lab.blind.keeper`). After a session that was killed,
+Whatever ends the session, the containers end with their stdin, and a restorer, which waits for the same end, starts
+the stack's own storefront again and gives the store all cores (`lab.blind.restorer`). After a session that was killed,
 and so put back none of the store's settings, it restarts the store too: those of `compose.yaml` hold again.
 """
 
@@ -25,22 +25,22 @@ from pathlib import Path
 
 import redis
 
-from lab.blind.errands import CHANGES, PRICES
-from lab.blind.orders import Order
+from lab.blind.inbox import Order
 from lab.blind.scene import LINK, PROGRAMS, SCENARIO, WEB, tell
+from lab.blind.tenants import CHANGES, PRICES
 from lab.errors import StackError
-from lab.processes import Child, stop_all
-from lab.service import Http, Storefront
 from lab.stacks.base import Say
 from lab.stacks.compose import READY_S, ComposeStack
+from lab.stacks.containers import PORTS, find_containers
 from lab.stacks.docker import ROOT, Container
-from lab.stacks.scene import PORTS, find_scene
+from lab.stacks.http import Http, Storefront
+from lab.stacks.processes import Child, stop_all
 from lab.stacks.usage import Usage, usage_of
 
 SERVER = "redis"
 DASHBOARDS, DASHBOARDS_PORT = "grafana", 3000
 LINK_PORT = 6379
-WORKER = ("python", "-m", "lab.blind.worker")
+WORKER = ("python", "-m", "lab.blind.launcher")
 LIMITS = (
     "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges:true", "--dns=127.0.0.1", "--memory=192m",
     "--cpus=1",
@@ -55,7 +55,7 @@ class ComposeBlindStack(ComposeStack):
     """One server of the running compose stack, its storefront replaced, with programs that follow orders."""
 
     def __init__(self, folder: Path, server: str = SERVER) -> None:
-        super().__init__(SCENARIO, find_scene(server), folder, seed=1)
+        super().__init__(SCENARIO, find_containers(server), folder, seed=1)
         self.core: int | None = None
         self._original = self._scene.of(WEB)
         self._keeper: Child | None = None
@@ -64,7 +64,7 @@ class ComposeBlindStack(ComposeStack):
         self._others: Usage | None = None
 
     def up(self, say: Say) -> None:
-        """Pause everybody else, empty the server, put the storefront behind the link. Raises `StackError`."""
+        """Pause all other load, empty the server, put the storefront behind the link. Raises `StackError`."""
         super().up(say)
         self.web.use("index", SCENARIO.scan_count)
         say("starting programs beside the storefront")
@@ -72,31 +72,31 @@ class ComposeBlindStack(ComposeStack):
         self._pin_store()
         store = {"PROBE_URL": self._inner_url}
         link = self._beside(LINK, f"--publish=127.0.0.1::{LINK_PORT}")
-        self._start(LINK, link, "lab.blind.link", ["0.0.0.0", str(LINK_PORT)], store)
+        self._start(LINK, link, "lab.blind.latency_proxy", ["0.0.0.0", str(LINK_PORT)], store)
         for name in PROGRAMS:
             words = self._beside(name, f"--cpu-shares={SHARES.get(name, USUAL_SHARES)}")
-            self._start(name, words, "lab.blind.errands", [], store)
+            self._start(name, words, "lab.blind.tenants", [], store)
         say("putting the storefront behind its link")
         self._replace_web(self._find_link())
         self._others = usage_of(self._docker, {"others": [self._await(name) for name in PROGRAMS[1:]]})
         self._undo.append(self._others.close)
 
     def _keep(self) -> None:
-        """Have somebody put everything back who outlives this process."""
+        """Start a process that outlives this one, and puts everything back."""
         store = self._scene.of("store").id
         cores = int(self._docker.ask("info", "--format", "{{.NCPU}}"))
         self.core = cores - 1
         settings = self._docker.ask(
             "inspect", "--format", "{{.HostConfig.CpuShares}} {{.HostConfig.CpusetCpus}}", store
         )
-        shares, _, pinned = settings.strip().partition(" ")  # 0 and nothing where nobody set them
+        shares, _, pinned = settings.strip().partition(" ")  # 0 and nothing where they were never set
         self._keeper = Child(
             "keeper",
-            [sys.executable, "-m", "lab.blind.keeper"],
+            [sys.executable, "-m", "lab.blind.restorer"],
             self._logs / "keeper.log",
             cwd=ROOT,
             pipe=True,
-            leash=True,
+            stdin_open=True,
         )
         remove = ["rm", "--force", *map(self._name, (LINK, WEB, *PROGRAMS))]
         # What an engine that went away left behind; mostly there is nothing.
@@ -130,7 +130,7 @@ class ComposeBlindStack(ComposeStack):
     def _start(self, part: str, words: list[str], module: str, arguments: list[str], env: Env) -> None:
         """Start a container that waits to be told what it is, and tell it."""
         log = self._logs / f"{part}.log"
-        child = Child(part, ["docker", *words, *WORKER], log, cwd=ROOT, leash=True)
+        child = Child(part, ["docker", *words, *WORKER], log, cwd=ROOT, stdin_open=True)
         self._told[part] = child
         tell(child, {"module": module, "arguments": arguments, "env": env})
 
@@ -176,7 +176,7 @@ class ComposeBlindStack(ComposeStack):
         options = [f"--name={self._name(WEB)}", "--use-aliases", f"--publish=127.0.0.1::{PORTS[WEB]}"]
         words = ["compose", "run", "--rm", "--no-deps", "--no-TTY", *options, of.service]
         told = list(of.command[1:])  # all that compose.yaml says after "gunicorn"
-        self._start(WEB, words, "lab.blind.front", told, {"APP_STORE_URL": store_url})
+        self._start(WEB, words, "lab.blind.faulty_pool", told, {"APP_STORE_URL": store_url})
         self._use_web(self._await(WEB))
 
     def _use_web(self, container: Container) -> None:
@@ -223,14 +223,14 @@ class ComposeBlindStack(ComposeStack):
         return self._link_url
 
     def waited_s(self) -> float | None:
-        """See `lab.blind.observer.Scene`; the store is the first process of its container."""
+        """See `lab.blind.observer.SessionTarget`; the store is the first process of its container."""
         with contextlib.suppress(StackError, IndexError, ValueError):
             said = self._docker.ask("exec", self._scene.of("store").id, "cat", "/proc/1/schedstat")
             return int(said.split()[1]) / 1e9
         return None
 
     def neighbours_s(self) -> float:
-        """See `lab.blind.observer.Scene`."""
+        """See `lab.blind.observer.SessionTarget`."""
         return self._others.cpu_seconds()["others"] if self._others else 0.0
 
     def down(self) -> None:

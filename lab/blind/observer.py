@@ -1,4 +1,4 @@
-"""Takes readings of a scene: a look every few seconds, and what lies between any two of them."""
+"""Samples what a session is about every few seconds, and computes readings between two samples."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from typing import Any, Protocol
 
 import redis
 
-from lab.blind.errands import CHANGES
 from lab.blind.readings import Readings, Seen, Spent
+from lab.blind.tenants import CHANGES
 from lab.errors import StackError
-from lab.processes import tree_seconds
-from lab.service import Locust, Storefront
 from lab.stacks.base import Probe
-from lab.store import Store
+from lab.stacks.http import Locust, Storefront
+from lab.stacks.processes import tree_seconds
+from lab.stacks.server_stats import ServerObserver
 from loadtest.record import new_histogram
 
 SAMPLE_S = 0.1
 PINGS = 9
-KEPT_LOOKS = 10_000
+KEPT_SAMPLES = 10_000
 PAST_CACHE = re.compile(r'^cache_requests_total\{[^}]*result="bypass"[^}]*\} (\S+)', re.M)
 
 
-class Scene(Protocol):
+class SessionTarget(Protocol):
     """What an observer needs of a scene."""
 
     @property
-    def store(self) -> Store:
+    def store(self) -> ServerObserver:
         """The observer's view of the store."""
         ...
 
@@ -60,7 +60,7 @@ class Scene(Protocol):
 
 
 @dataclass(frozen=True)
-class Look:
+class Sample:
     """Counters at one moment (`at`: unix seconds, by the store's clock), and figures since the look before."""
 
     at: float
@@ -102,13 +102,13 @@ class _Since:
 class Observer:
     """Gathers in threads of its own; `look` closes a stretch."""
 
-    def __init__(self, scene: Scene, probe: Probe) -> None:
+    def __init__(self, scene: SessionTarget, probe: Probe) -> None:
         self._scene = scene
         self._lock = threading.Lock()
         self._since = _Since()
         self._client: Any = _client(scene.store.url)
         self._seen_slow: set[str] = {entry[0] for entry in scene.store.slowlog()}
-        self.looks: deque[Look] = deque(maxlen=KEPT_LOOKS)
+        self.samples: deque[Sample] = deque(maxlen=KEPT_SAMPLES)
         self._ended = threading.Event()
         threading.Thread(target=self._hear, args=(probe,), daemon=True).start()
         threading.Thread(target=self._sample, daemon=True).start()
@@ -135,7 +135,7 @@ class Observer:
                 self._since.oldest_s = max(self._since.oldest_s, age)
                 self._since.memory = max(self._since.memory, share)
 
-    def look(self) -> Look:
+    def look(self) -> Sample:
         """Close the stretch since the last look. Raises `StackError` where something does not answer."""
         scene = self._scene
         tallies = scene.locust.tallies()
@@ -146,7 +146,7 @@ class Observer:
         link_ms, direct_ms = _ping_ms(scene.link_url()), _ping_ms(scene.store.url)
         with self._lock:
             since, self._since = self._since, _Since()
-        look = Look(
+        look = Sample(
             at=snapshot.at,
             counters=snapshot.commands,
             busy_s=snapshot.main_thread_s or 0.0,
@@ -163,7 +163,7 @@ class Observer:
             gets=since.gets,
             slow=slow,
         )
-        self.looks.append(look)
+        self.samples.append(look)
         return look
 
     def _evicted(self) -> float:
@@ -208,18 +208,18 @@ def pings_ms(url: str) -> list[float]:
     return sorted(taken)
 
 
-def seen(looks: list[Look]) -> Seen:
+def seen(samples: list[Sample]) -> Seen:
     """What users saw over these looks: the median of the page's p99s, p99 of all GETs, and the oldest change."""
     gets = new_histogram()
-    for look in looks:
+    for look in samples:
         gets.add(look.gets)
-    pages = sorted(look.page_ms for look in looks)
-    return Seen(pages[len(pages) // 2], p99(gets), max(look.oldest_s for look in looks))
+    pages = sorted(look.page_ms for look in samples)
+    return Seen(pages[len(pages) // 2], p99(gets), max(look.oldest_s for look in samples))
 
 
-def readings(before: Look, looks: list[Look], healthy: Seen, cores: int) -> Readings:
+def readings(before: Sample, samples: list[Sample], healthy: Seen, cores: int) -> Readings:
     """What happened from one look to the last of those that followed it."""
-    last = looks[-1]
+    last = samples[-1]
     seconds = last.at - before.at
     commands = {}
     for name, (calls, usec) in last.counters.items():
@@ -229,25 +229,25 @@ def readings(before: Look, looks: list[Look], healthy: Seen, cores: int) -> Read
                 (calls - were) / seconds, (usec - spent) / 1e6 / seconds, (usec - spent) / (calls - were)
             )
     slow: dict[str, tuple[int, float]] = {}
-    for name, duration in (entry for look in looks for entry in look.slow):
+    for name, duration in (entry for look in samples for entry in look.slow):
         count, longest = slow.get(name, (0, 0.0))
         slow[name] = count + 1, max(longest, duration / 1000)
     waited = None
     if last.waited_s is not None and before.waited_s is not None:
         waited = (last.waited_s - before.waited_s) / seconds
-    middle = len(looks) // 2
+    middle = len(samples) // 2
     return Readings(
         seconds=seconds,
-        seen=seen(looks),
+        seen=seen(samples),
         healthy=healthy,
         busy=(last.busy_s - before.busy_s) / seconds,
         waited=waited,
         neighbours=(last.neighbours_s - before.neighbours_s) / seconds,
         cores=cores,
         evicted_per_s=(last.evicted - before.evicted) / seconds,
-        memory=max(look.memory for look in looks),
-        link_ms=sorted(look.link_ms for look in looks)[middle],
-        direct_ms=sorted(look.direct_ms for look in looks)[middle],
+        memory=max(look.memory for look in samples),
+        link_ms=sorted(look.link_ms for look in samples)[middle],
+        direct_ms=sorted(look.direct_ms for look in samples)[middle],
         past_cache_per_s=(last.past_cache - before.past_cache) / seconds,
         keys=last.keys,
         commands=commands,

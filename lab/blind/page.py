@@ -6,19 +6,37 @@ from dataclasses import dataclass
 from datetime import datetime
 from math import log10
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from lab.blind.causes import CAUSES
-from lab.blind.journal import FULL, HINT_COSTS, WRONG_COSTS
+from lab.blind.causes import CAUSES, Cause
+from lab.blind.journal import FULL, HINT_COSTS, WRONG_COSTS, Journal
+from lab.blind.observer import Sample
+from lab.blind.readings import Readings, Seen
 from lab.templates import templates
-
-if TYPE_CHECKING:
-    from lab.blind.session import Session
 
 HERE = Path(__file__).parent
 STYLE = HERE.parent / "report" / "page.css"
 WIDTH, HEIGHT, LEFT, BOTTOM, NAMES = 1000, 260, 70, 40, 190
 TOP_COMMANDS = 6
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a session was, as the page tells it.
+
+    `sealed`: the cause was hidden. `begun_at`: Unix seconds. `healthy`: what users saw when all was well; `now`: the
+    readings before the reveal; `samples`: what users saw, each with the seconds since the cause began (negative: while
+    all was well).
+    """
+
+    cause: Cause
+    sealed: bool
+    seed: int
+    begun_at: float
+    healthy: Seen
+    now: Readings
+    samples: list[tuple[float, Sample]]
+    journal: Journal
 
 
 @dataclass(frozen=True)
@@ -31,9 +49,9 @@ class Line:
     end: float
 
 
-def write(session: Session, path: Path) -> Path:
+def write(told: Told, path: Path) -> Path:
     """Write the page of a session; its path."""
-    cause, journal, now = session.cause, session.journal, session.readings()
+    cause, journal, now = told.cause, told.journal, told.now
     others = [(CAUSES[other], how, CAUSES[other].evidence(now)) for other, how in cause.alike.items()]
     spent = sorted(now.commands.items(), key=lambda item: -item[1].share)[:TOP_COMMANDS]
     text = (
@@ -41,29 +59,29 @@ def write(session: Session, path: Path) -> Path:
         .get_template("page.html.j2")
         .render(
             style=STYLE.read_text(),
-            session=session,
+            told=told,
             cause=cause,
             finding=cause.evidence(now),
             others=others,
             now=now,
-            healthy=session.healthy,
+            healthy=told.healthy,
             journal=journal,
             full=FULL,
             hints_cost=sum(HINT_COSTS[: journal.hints]),
             wrong_cost=WRONG_COSTS * len(journal.wrong),
-            began=datetime.fromtimestamp(session.begun_at).strftime("%d %B %Y, %H:%M"),
+            began=datetime.fromtimestamp(told.begun_at).strftime("%d %B %Y, %H:%M"),
             clock=lambda at: datetime.fromtimestamp(at).strftime("%H:%M:%S"),
             spent=spent,
-            plot=plot(session),
+            plot=plot(told.samples),
         )
     )
     path.write_text(text)
     return path
 
 
-def plot(session: Session) -> dict[str, Any]:
+def plot(samples: list[tuple[float, Sample]]) -> dict[str, Any]:
     """p99 of a page and of a GET over the session, on a logarithmic scale: two curves, told apart by dash and name."""
-    held = [(at, look.page_ms, look.get_ms) for at, look in session.looks_since()]
+    held = [(at, look.page_ms, look.get_ms) for at, look in samples]
     first, last = held[0][0], max(held[-1][0], held[0][0] + 1)
     values = [value for _, *both in held for value in both if value > 0] or [1.0]
     low, high = 0.1, 1.0

@@ -13,15 +13,15 @@ import sys
 from pathlib import Path
 from typing import Any, Protocol
 
+from lab.blind.inbox import Order
 from lab.blind.observer import cpu_seconds, waited_s
-from lab.blind.orders import Order
 from lab.errors import StackError
-from lab.processes import Child
-from lab.scenario import Phase, Scenario
-from lab.servers import SERVERS
-from lab.service import Storefront
+from lab.scenarios.model import Phase, Scenario
 from lab.stacks.base import Stack
+from lab.stacks.http import Storefront
 from lab.stacks.native import ROOT, NativeStack
+from lab.stacks.processes import Child
+from lab.stacks.servers import SERVERS
 
 PROGRAMS = ("program-1", "program-2", "program-3", "program-4")
 LINK, WEB = "link", "web"
@@ -78,7 +78,7 @@ class SceneStack(Stack, Protocol):
         ...
 
     def waited_s(self) -> float | None:
-        """Seconds that the store's main thread was ready to run without a core; None where nobody tells."""
+        """Seconds that the store's main thread was ready to run without a core; None where the system does not tell."""
         ...
 
     def neighbours_s(self) -> float:
@@ -98,7 +98,7 @@ class BlindStack(NativeStack):
     def _start_service(self) -> None:
         self._pin_store()
         link = self._sealed(
-            LINK, "lab.blind.link", ["127.0.0.1", "0"], {"PROBE_URL": self.store_url}, pipe=True
+            LINK, "lab.blind.latency_proxy", ["127.0.0.1", "0"], {"PROBE_URL": self.store_url}, pipe=True
         )
         try:
             self.link_port = int(json.loads(next(link.lines()))["port"])
@@ -107,26 +107,26 @@ class BlindStack(NativeStack):
             raise StackError("the link does not say where it listens.") from None
         super()._start_service()
         for name in PROGRAMS:
-            self._sealed(name, "lab.blind.errands", [], {"PROBE_URL": self.store_url})
+            self._sealed(name, "lab.blind.tenants", [], {"PROBE_URL": self.store_url})
 
     def _add(self, name: str, command: list[str], env: dict[str, str]) -> Child:
         if name != WEB:
             return super()._add(name, command, env)
         words = command[command.index("gunicorn") + 1 :]
         link = f"redis://127.0.0.1:{self.link_port}/0"
-        return self._sealed(name, "lab.blind.front", words, env | {"APP_STORE_URL": link})
+        return self._sealed(name, "lab.blind.faulty_pool", words, env | {"APP_STORE_URL": link})
 
     def _sealed(
         self, name: str, module: str, arguments: list[str], env: dict[str, str], pipe: bool = False
     ) -> Child:
         child = Child(
             name,
-            [sys.executable, "-m", "lab.blind.worker"],
+            [sys.executable, "-m", "lab.blind.launcher"],
             self._folder / "logs" / f"{name}.log",
             {"OMP_NUM_THREADS": "1"},
             ROOT,
             pipe=pipe,
-            leash=True,
+            stdin_open=True,
         )
         self._children.append(child)
         self._told[name] = child
@@ -134,7 +134,7 @@ class BlindStack(NativeStack):
         return child
 
     def _pin_store(self) -> None:
-        """Keep the store on one core, whatever the cause: there it can be crowded out, if that is what is to be."""
+        """Keep the store on one core, whatever the cause: the cause may be that other programs crowd it out there."""
         if hasattr(os, "sched_setaffinity") and self._store_child and (os.cpu_count() or 1) > 1:
             self.core = max(os.sched_getaffinity(0))
             os.sched_setaffinity(self._store_child.pid, {self.core})
@@ -169,9 +169,9 @@ class BlindStack(NativeStack):
         return f"redis://127.0.0.1:{self.link_port}/0"
 
     def waited_s(self) -> float | None:
-        """See `lab.blind.observer.Scene`."""
+        """See `lab.blind.observer.SessionTarget`."""
         return waited_s(self.store_pid)
 
     def neighbours_s(self) -> float:
-        """See `lab.blind.observer.Scene`."""
+        """See `lab.blind.observer.SessionTarget`."""
         return cpu_seconds([self._told[name].pid for name in PROGRAMS[1:]])

@@ -14,23 +14,23 @@ from typing import Any
 
 import redis
 
-from lab.blind import looks, plan
+from lab.blind import diagnostics, page, sizing
 from lab.blind.causes import Cause
-from lab.blind.door import Door
-from lab.blind.errands import CHANGES, INDEX
 from lab.blind.journal import Journal
-from lab.blind.observer import Look, Observer, readings, seen
+from lab.blind.observer import Observer, Sample, readings, seen
 from lab.blind.readings import Readings, Seen
 from lab.blind.scene import EVENTS_PER_S, PROBES_PER_S, READS_PER_S, BlindStack, SceneStack
+from lab.blind.session_socket import SessionSocket
+from lab.blind.tenants import CHANGES, INDEX
 from lab.errors import StackError, UsageError
-from lab.processes import uninterrupted
-from lab.scenario import ProbeSpec
+from lab.scenarios.model import ProbeSpec
+from lab.stacks.processes import uninterrupted
 
 COMPLAINT = (
     "Since this morning users complain: the shop is slow, and prices that were changed long ago still show as they "
     "were. Nothing was released, says everybody."
 )
-POPULATION = plan.KEYS // 20
+POPULATION = sizing.KEYS // 20
 LULL_S, HEALTHY_S, SETTLE_S, TICK_S = 1.0, 5.0, 5.0, 5.0
 RESTLESS_MS, HEALTHY_LOOKS = 10.0, 3
 """A p99 of a bystander's GET on an idle server that makes the lab look again, and how often it looks at most."""
@@ -42,12 +42,14 @@ Say = Callable[[str], None]
 
 
 def health(look: Callable[[], Seen]) -> Seen:
-    """What users see when all is well. Where the machine is restless, the best of some looks: what disturbs it is no
-    health, and nothing would be three times as bad."""
-    looks = [look()]
-    while looks[-1].get_ms > RESTLESS_MS and len(looks) < HEALTHY_LOOKS:
-        looks.append(look())
-    return min(looks, key=lambda look: look.get_ms)
+    """What users see when all is well: on a restless machine the best of several samples.
+
+    A sample that the machine disturbed would make the healthy value too high, and no cause could be told from it.
+    """
+    samples = [look()]
+    while samples[-1].get_ms > RESTLESS_MS and len(samples) < HEALTHY_LOOKS:
+        samples.append(look())
+    return min(samples, key=lambda look: look.get_ms)
 
 
 class Session:
@@ -76,12 +78,14 @@ class Session:
         self._strength = 1.0
         self._ended = threading.Event()
         self._turn = threading.Lock()
-        self._looks_before = 0
+        self._samples_before = 0
 
     def run(self) -> None:
         """From the start to the end; whatever happens, every process is ended. Raises `LabError`."""
         home = self.folder.parent
-        door = Door(home, self.reply)  # before anything else: two at once must not disturb each other
+        door = SessionSocket(
+            home, self.reply
+        )  # before anything else: two at once must not disturb each other
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self.journal = Journal(self.cause, self.folder / "notes.txt")
@@ -99,7 +103,7 @@ class Session:
     def _play(self) -> None:
         stack = self.stack
         stack.up(self._say)
-        self._say(f"filling {plan.KEYS:,} entries")
+        self._say(f"filling {sizing.KEYS:,} entries")
         self.measured = self._measure()
         self._set_store_up()
         self._say("measuring a healthy shop")
@@ -120,13 +124,13 @@ class Session:
         self._wait(HEALTHY_S)
         return seen([self.observer.look()])
 
-    def _measure(self) -> plan.Measured:
+    def _measure(self) -> sizing.Measured:
         stack = self.stack
-        stack.web.warm(plan.KEYS, restart=False, seconds=FILL_S, check=stack.check)
+        stack.web.warm(sizing.KEYS, restart=False, seconds=FILL_S, check=stack.check)
         keys = stack.store.snapshot().keys
         pings = sorted(stack.store.ping_us())
-        walk_us = stack.store.scan_cost_us(plan.PATTERN, 1000, 0.3)
-        return plan.Measured(
+        walk_us = stack.store.scan_cost_us(sizing.PATTERN, 1000, 0.3)
+        return sizing.Measured(
             ping_us=pings[len(pings) // 2],
             key_us=walk_us / keys,
             keys=keys,
@@ -137,17 +141,17 @@ class Session:
     def _set_store_up(self) -> None:
         """Everybody's first orders, and the store's settings: the same for every cause."""
         stack = self.stack
-        for name, order in plan.WELL.items():
+        for name, order in sizing.WELL.items():
             stack.order(name, order)
         client: Any = redis.Redis.from_url(stack.store.url, protocol=2, driver_info=None)
         end = time.monotonic() + FILL_S
-        while client.scard(INDEX) < plan.MEMBERS:
+        while client.scard(INDEX) < sizing.MEMBERS:
             stack.check()
             if time.monotonic() > end:
                 raise StackError("the programs beside the storefront do not get to work. Try again.")
             time.sleep(0.05)
         client.close()
-        stack.limit_memory(plan.HEADROOM_MB * 1_000_000)
+        stack.limit_memory(sizing.HEADROOM_MB * 1_000_000)
         stack.store.configure_slowlog(self.measured.slow_us)
 
     def _change_prices(self) -> None:
@@ -162,11 +166,11 @@ class Session:
     def _begin(self) -> None:
         """Let the cause begin, and twice as strongly where it does not show; for every cause in the same time."""
         self._say("something happens")
-        self._looks_before = len(self.observer.looks)
+        self._samples_before = len(self.observer.samples)
         self.begun_at = time.time()
         for _ in range(2):
-            for name, order in plan.orders(self.cause.id, self.measured, self._strength).items():
-                if order != plan.WELL[name]:
+            for name, order in sizing.orders(self.cause.id, self.measured, self._strength).items():
+                if order != sizing.WELL[name]:
                     self.stack.order(name, order)
             self._wait(SETTLE_S)
             self.observer.look()
@@ -178,8 +182,8 @@ class Session:
 
     def readings(self, newest: int = REVEALED_LOOKS) -> Readings:
         """Of the newest looks since the cause began."""
-        held = list(self.observer.looks)
-        first = max(self._looks_before, len(held) - newest)
+        held = list(self.observer.samples)
+        first = max(self._samples_before, len(held) - newest)
         return readings(held[first - 1], held[first:], self.healthy, self.measured.cores)
 
     def _announce(self) -> None:
@@ -233,7 +237,7 @@ class Session:
         verb = words["verb"]
         if verb == "look":
             self._need_begun()
-            return looks.look(str(words["what"]), self.stack, self._users)
+            return diagnostics.look(str(words["what"]), self.stack, self._users)
         with self._turn:
             self._need_begun()
             if verb == "note":
@@ -247,32 +251,41 @@ class Session:
         raise ValueError(verb)
 
     def _need_begun(self) -> None:
-        if not self.begun_at or len(self.observer.looks) <= self._looks_before:
+        if not self.begun_at or len(self.observer.samples) <= self._samples_before:
             raise UsageError("the session is still starting: wait until it says where everything is.")
 
     def _users(self) -> str:
-        held = list(self.observer.looks)[self._looks_before :]
+        held = list(self.observer.samples)[self._samples_before :]
         return "\n".join(told(look) for look in held[-20:])
 
     def _reveal(self) -> str:
-        from lab.blind.page import write
-
-        self.page = write(self, self.folder / "page.html")
+        now = self.readings()
+        told = page.Told(
+            self.cause,
+            self.sealed,
+            self.seed,
+            self.begun_at,
+            self.healthy,
+            now,
+            self.samples_since(),
+            self.journal,
+        )
+        self.page = page.write(told, self.folder / "page.html")
         self._ended.set()
-        found = self.cause.evidence(self.readings())
+        found = self.cause.evidence(now)
         return (
             f"it was {self.cause.id}: {self.cause.title.lower()}.\n{found.text}\n"
             f"score: {self.journal.score} of 100\npage: {self.page}"
         )
 
-    def looks_since(self) -> list[tuple[float, Look]]:
+    def samples_since(self) -> list[tuple[float, Sample]]:
         """Every look with the seconds since the cause began (negative: while all was well)."""
-        held = list(self.observer.looks)
-        began = held[self._looks_before - 1].at if self._looks_before else held[0].at
+        held = list(self.observer.samples)
+        began = held[self._samples_before - 1].at if self._samples_before else held[0].at
         return [(look.at - began, look) for look in held]
 
 
-def told(look: Look) -> str:
+def told(look: Sample) -> str:
     """What users see, in a line."""
     return (
         f"{datetime.fromtimestamp(look.at):%H:%M:%S}  p99 of a page {look.page_ms:7.1f} ms   "

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lab.runfolder import Latencies, PhaseRecord, Run
+from lab.results.folder import Latencies, PhaseRecord, Run
 
 
 class Inapplicable(Exception):
@@ -85,7 +85,7 @@ def need_phase(run: Run, phase_id: str) -> PhaseRecord:
 
 
 def need_arm(run: Run, arm: str, at_least: int = 1) -> list[PhaseRecord]:
-    """The phases of an arm, at least so many, or `Missing`."""
+    """The phases of an arm, in order; `Missing` where there are fewer than `at_least`."""
     phases = run.arm(arm)
     if len(phases) < at_least:
         raise Missing(f"{len(phases)} of at least {at_least} phases of {arm!r} were measured")
@@ -113,7 +113,7 @@ def _silent(probe: str, phase: PhaseRecord) -> Missing:
 
 
 def need_typical_p99(run: Run, phase: PhaseRecord, intervals: int = 1) -> float:
-    """The median of the main probe's p99s (ms), each of so many intervals on end, or `Missing`.
+    """The median of the main probe's p99s (ms), each of `intervals` intervals on end, or `Missing`.
 
     For what goes on all the time: a moment in which the machine itself stood still is one of many, while it
     would make the p99 of a short phase.
@@ -149,3 +149,19 @@ def elevation(run: Run) -> float:
     """How many times its first plateau p99 is at the top of the growth: the size of the trouble."""
     grow = need_arm(run, "grow", 2)
     return need_p99(run, grow[-1]) / need_p99(run, grow[0])
+
+
+SAME_KEYS, SAME_LOAD = 0.05, 0.15
+
+
+def differ(before: PhaseRecord, after: PhaseRecord, in_keys: bool = True) -> str:
+    """What makes two phases unfit to be compared, as the end of a sentence; nothing if they are fit.
+
+    `in_keys` is False where the phases lay out the same entries in another number of keys.
+    """
+    if in_keys and abs(before.keys - after.keys) > SAME_KEYS * max(before.keys, after.keys):
+        return f", but the key counts differ: {before.keys:,.0f} and {after.keys:,.0f}"
+    loads = before.events["offered_per_s"], after.events["offered_per_s"]
+    if abs(loads[0] - loads[1]) > SAME_LOAD * max(loads):
+        return f", but the loads differ: {loads[0]:.1f} and {loads[1]:.1f} events/s"
+    return ""

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from lab import stats
 from lab.claims.base import (
     Claim,
     Finding,
     Missing,
     need_arm,
-    need_latencies,
     need_p99,
     need_phase,
     need_utilisation,
 )
-from lab.runfolder import PhaseRecord, Run
+from lab.results.folder import PhaseRecord, Run
 
 FEWEST_ENTRIES = 10
-SAME_KEYS, SAME_LOAD = 0.05, 0.15
 
 
 def fills_slowlog(share: float) -> Claim:
@@ -50,69 +47,6 @@ def fills_slowlog(share: float) -> Claim:
 
 def _by_count(entry: tuple[str, int]) -> int:
     return -entry[1]
-
-
-def exact_cures(times: float) -> Claim:
-    """p99 under KEYS against p99 under deletes by exact key, at the same keys and the same offered load."""
-
-    def check(run: Run) -> Finding:
-        before, after = need_arm(run, "grow", 2)[-1], need_phase(run, "exact")
-        ratio = need_p99(run, before) / need_p99(run, after)
-        differs = _differ(before, after)
-        return Finding(
-            ratio >= times and not differs,
-            f"{ratio:.1f} × at {after.keys:,.0f} keys ({need_p99(run, before):.1f} → {need_p99(run, after):.2f} ms)"
-            + (f", but {differs}" if differs else ""),
-            {"ratio": ratio},
-        )
-
-    return Claim(
-        "exact-cures",
-        "at the same keys and load, p99 under KEYS is a multiple of p99 under deletes by exact key",
-        f"≥ {times:g} ×",
-        check,
-    )
-
-
-def _differ(before: PhaseRecord, after: PhaseRecord) -> str:
-    """What makes two phases unfit to be compared; nothing if they are fit."""
-    if abs(before.keys / after.keys - 1) > SAME_KEYS:
-        return f"the key counts differ: {before.keys:,.0f} and {after.keys:,.0f}"
-    loads = before.events["offered_per_s"], after.events["offered_per_s"]
-    if abs(loads[0] - loads[1]) > SAME_LOAD * max(loads):
-        return f"the loads differ: {loads[0]:.1f} and {loads[1]:.1f} events/s"
-    return ""
-
-
-def grows(rank: float, times: float) -> Claim:
-    """p99 follows the key count: in rank, by a slope whose interval lies above zero, and by how far it gets.
-
-    One pair of neighbours may have changed places: below saturation a plateau's p99 depends on how many of its few
-    events happened to meet.
-    """
-
-    def check(run: Run) -> Finding:
-        plateaus = need_arm(run, "grow", 4)
-        keys, p99s = [p.keys for p in plateaus], [need_p99(run, p) for p in plateaus]
-        rho, rise = stats.spearman(keys, p99s), p99s[-1] / p99s[0]
-        slope = stats.bootstrap(
-            [need_latencies(run, p) for p in plateaus],
-            lambda y: stats.theil_sen(keys, y)[0] * 1e5,
-            run.facts.seed,
-        )
-        return Finding(
-            round(rho, 6) >= rank and slope.low > 0 and rise >= times,
-            f"{p99s[0]:.1f} → {p99s[-1]:.1f} ms ({rise:.1f} ×), rank correlation {rho:.2f}, "
-            f"{slope.value:.0f} ms per 100 000 keys (95 % interval {slope.low:.0f} to {slope.high:.0f})",
-            {"spearman": rho, "rise": rise, "slope_low": slope.low},
-        )
-
-    return Claim(
-        "keys-follow-keyspace",
-        "p99 of bystanders grows with the number of keys that KEYS has to visit",
-        f"≥ {times:g} × from first to last, rank correlation ≥ {rank:g}, the slope's interval above 0",
-        check,
-    )
 
 
 def replica_unharmed(share: float) -> Claim:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from lab.claims.base import Claim, Finding, Missing, need_figure, need_latencies, need_p99, need_phase
-from lab.report.numbers import UNKNOWN, count, ms, percent, short, sig, size, us
-from lab.runfolder import PhaseRecord, Run
+from lab.claims.base import Claim, Finding, Missing, differ, need_figure, need_latencies, need_p99, need_phase
+from lab.results.folder import PhaseRecord, Run
+from lab.results.numbers import UNKNOWN, count, ms, percent, short, sig, size, us
 
 CAUSE, SEARCH, CURES = "scan", "keys", ("index", "hash", "generation")
 WAYS = (CAUSE, SEARCH, *CURES)
-SAME_KEYS, SAME_LOAD = 0.05, 0.15
 NO_TIME_MS = 5.0
 """A shorter staleness than the steps in which it is looked for says no more than that it is short."""
 
@@ -26,14 +25,6 @@ def _load(run: Run, way: str) -> PhaseRecord:
 def _figure(run: Run, way: str, name: str) -> float:
     """A figure of the single events, or `Missing`."""
     return need_figure(need_phase(run, f"{way}-cost"), name)
-
-
-def _differ(before: PhaseRecord, after: PhaseRecord) -> str:
-    """What makes two phases unfit to be compared; nothing if they are fit."""
-    loads = before.events["offered_per_s"], after.events["offered_per_s"]
-    if abs(loads[0] - loads[1]) > SAME_LOAD * max(loads):
-        return f", but the loads differ: {loads[0]:.1f} and {loads[1]:.1f} events/s"
-    return ""
 
 
 def _apart(run: Run, before: PhaseRecord, after: PhaseRecord) -> tuple[float, float]:
@@ -52,7 +43,7 @@ def relieves(way: str, times: float) -> Claim:
     def check(run: Run) -> Finding:
         before, after = _load(run, CAUSE), _load(run, way)
         p99s = need_p99(run, before), need_p99(run, after)
-        (ratio, at_p90), differs = _apart(run, before, after), _differ(before, after)
+        (ratio, at_p90), differs = _apart(run, before, after), differ(before, after, in_keys=False)
         return Finding(
             min(ratio, at_p90) >= times and not differs,
             f"{ratio:.1f} × ({p99s[0]:.1f} → {p99s[1]:.2f} ms), at p90 {at_p90:.1f} ×{differs}",
@@ -73,7 +64,7 @@ def keys_relieves_not(times: float) -> Claim:
     def check(run: Run) -> Finding:
         keys, index = _load(run, SEARCH), _load(run, "index")
         p99s = need_p99(run, keys), need_p99(run, index)
-        (ratio, at_p90), differs = _apart(run, keys, index), _differ(keys, index)
+        (ratio, at_p90), differs = _apart(run, keys, index), differ(keys, index, in_keys=False)
         return Finding(
             min(ratio, at_p90) >= times and not differs,
             f"{p99s[0]:.1f} ms under KEYS, {p99s[1]:.2f} ms under the index ({ratio:.1f} ×, at p90 {at_p90:.1f} ×)"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from lab.claims.base import Claim, Finding, need_arm, need_figure, need_param, need_phase, need_typical_p99
-from lab.runfolder import PhaseRecord, Run
+from lab.results.folder import PhaseRecord, Run
 
 BLOCK = 4
 """Intervals of the probe that are judged together: about a second."""

@@ -1,7 +1,7 @@
 """Claims about the eviction cycle: its phases, what amplifies it, and what ends it.
 
 Every claim asks for the cycles too: where there are none it says nothing of them, and fails. See
-`lab.claims.evictionscene` for what is taken for one.
+`lab.claims.evictionrun` for what is taken for one.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from lab.claims.base import Claim, Finding, need_phase
-from lab.claims.evictionscene import FEWEST, looks_of, p99_ms, pool, scene
-from lab.cycles import FULL, below_limit, cost_us, cycles, evicted_per_insert, rate, seconds
-from lab.runfolder import Run
+from lab.claims.evictionrun import FEWEST, looks_of, p99_ms, pool, read_run
+from lab.results.cycles import FULL, below_limit, cost_us, cycles, evicted_per_insert, rate, seconds
+from lab.results.folder import Run
 
 ORIGINAL_SHARE = 0.20
 """Of the requests that came in the original's bursts were answered: 5 000 of 25 000 a second."""
@@ -26,7 +26,7 @@ def three_phases() -> Claim:
     """
 
     def check(run: Run) -> Finding:
-        found = scene(run)
+        found = read_run(run)
         early = below_limit(found.looks) / max(sum(look.evicted for look in found.looks), 1)
         parts = [np.median([seconds(getattr(c, name)) for c in found.cycles]) if found.cycles else 0.0
                  for name in ("healthy", "burst", "recovery")]  # fmt: skip
@@ -56,7 +56,7 @@ def burst_p99(times: float) -> Claim:
     """Bystanders wait in the bursts, a multiple of what they wait while memory climbs."""
 
     def check(run: Run) -> Finding:
-        found = scene(run)
+        found = read_run(run)
         if not found.there:
             return Finding(False, found.few)
         healthy, burst = p99_ms(found.healthy), p99_ms(found.bursting)
@@ -82,7 +82,7 @@ def coincide(share: float, times: float) -> Claim:
     """
 
     def check(run: Run) -> Finding:
-        found = scene(run)
+        found = read_run(run)
         if not found.there:
             return Finding(False, found.few)
         slow = times * p99_ms(found.healthy) * 1000
@@ -113,7 +113,7 @@ def responses_drop(share: float) -> Claim:
     """
 
     def check(run: Run) -> Finding:
-        found = scene(run)
+        found = read_run(run)
         if not found.there:
             return Finding(False, found.few)
         bursts = [look for cycle in found.cycles for look in cycle.burst]
@@ -145,7 +145,7 @@ def more_than_needed() -> Claim:
     """Bursts evict more than their inserts need: something else wants the memory."""
 
     def check(run: Run) -> Finding:
-        found = scene(run)
+        found = read_run(run)
         if not found.there:
             return Finding(False, found.few)
         each = [evicted_per_insert(cycle.burst) for cycle in found.cycles]
@@ -173,7 +173,7 @@ def displaced(keys: float, clients: float) -> Claim:
     """
 
     def check(run: Run) -> Finding:
-        found = scene(run)
+        found = read_run(run)
         if not found.there:
             return Finding(False, found.few)
         lost, ratio, words = [], [], ""
@@ -214,7 +214,7 @@ def gone(
     """
 
     def check(run: Run) -> Finding:
-        found = scene(run)
+        found = read_run(run)
         phase = need_phase(run, phase_id)
         looks = looks_of(run, phase)
         values = pool(v for a, b, v in run.intervals(phase) if looks[0].start <= a and b <= looks[-1].t)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from lab.claims.base import Claim, Finding, Missing, need_arm, need_p99, need_param
-from lab.runfolder import PhaseRecord, Run
+from lab.results.folder import PhaseRecord, Run
 
 AT_ONCE, IN_CHUNKS = ("SMEMBERS", "DEL"), ("SSCAN", "UNLINK")
 """Commands by which the two ways to invalidate can be told apart."""

@@ -2,40 +2,44 @@
 
 from __future__ import annotations
 
-from lab import stats
-from lab.claims.base import Claim, Finding, elevation, need_arm, need_latencies, need_p99, need_phase
-from lab.runfolder import PhaseRecord, Run
+from lab.claims.base import Claim, Finding, differ, elevation, need_arm, need_latencies, need_p99, need_phase
+from lab.results import stats
+from lab.results.correlation import spearman
+from lab.results.folder import PhaseRecord, Run
 
 
-def follows_keys(rank: float) -> Claim:
-    """p99 rises with the key count: in rank (Spearman), and by a slope whose interval lies above zero."""
+def follows_keys(claim_id: str, statement: str, rank: float, times: float = 0.0) -> Claim:
+    """p99 rises with the key count: in rank (Spearman), by a slope whose interval lies above zero, and `times` in all.
+
+    A rank below 1 allows neighbours to change places: below saturation a plateau's p99 depends on how many of its few
+    events happened to meet.
+    """
 
     def check(run: Run) -> Finding:
-        grow = need_arm(run, "grow", 4)
-        keys, p99s = [p.keys for p in grow], [need_p99(run, p) for p in grow]
-        rho = stats.spearman(keys, p99s)
+        plateaus = need_arm(run, "grow", 4)
+        keys, p99s = [p.keys for p in plateaus], [need_p99(run, p) for p in plateaus]
+        rho, rise = spearman(keys, p99s), p99s[-1] / p99s[0]
         slope = stats.bootstrap(
-            [need_latencies(run, p) for p in grow],
+            [need_latencies(run, p) for p in plateaus],
             lambda y: stats.theil_sen(keys, y)[0] * 1e5,
             run.facts.seed,
         )
         return Finding(
-            rho >= rank and slope.low > 0,
-            f"rank correlation {rho:.3f}; {slope.value:.1f} ms per 100 000 keys "
-            f"(95 % interval {slope.low:.1f} to {slope.high:.1f})",
+            round(rho, 6) >= rank and slope.low > 0 and rise >= times,
+            f"rank correlation {rho:.3f}; {p99s[0]:.1f} → {p99s[-1]:.1f} ms ({rise:.1f} ×), {slope.value:.1f} ms per "
+            f"100 000 keys (95 % interval {slope.low:.1f} to {slope.high:.1f})",
             {
                 "spearman": rho,
+                "rise": rise,
                 "slope_ms_per_100k": slope.value,
                 "slope_low": slope.low,
                 "slope_high": slope.high,
             },
         )
 
+    whole = f"≥ {times:g} × from first to last, " if times else ""
     return Claim(
-        "p99-follows-keys",
-        "p99 of bystanders rises with the key count",
-        f"rank correlation ≥ {rank:g} and the slope's interval above 0",
-        check,
+        claim_id, statement, f"{whole}rank correlation ≥ {rank:g} and the slope's interval above 0", check
     )
 
 
@@ -52,23 +56,23 @@ def rises(times: float) -> Claim:
     return Claim("p99-rises", "p99 at the top plateau is far above the first", f"≥ {times:g} ×", check)
 
 
-def fix_ratio(times: float) -> Claim:
-    """p99 under SCAN against p99 under the index, both at the full key count and the same offered load."""
+def cures(claim_id: str, search: str, cure: str, arm: str, times: float) -> Claim:
+    """p99 under a search against p99 under its cure (`arm`), both at the full key count and the same offered load."""
 
     def check(run: Run) -> Finding:
-        before, after = need_arm(run, "grow", 2)[-1], need_arm(run, "index", 2)[-1]
+        before, after = need_arm(run, "grow", 2)[-1], need_arm(run, arm)[-1]
         ratio = need_p99(run, before) / need_p99(run, after)
-        alike = abs(before.keys / after.keys - 1) <= 0.05
+        differs = differ(before, after)
         return Finding(
-            ratio >= times and alike,
-            f"{ratio:.0f} × at {after.keys:,.0f} keys ({need_p99(run, before):.1f} → {need_p99(run, after):.2f} ms)"
-            + ("" if alike else f", but the key counts differ: {before.keys:,.0f} and {after.keys:,.0f}"),
+            ratio >= times and not differs,
+            f"{ratio:.1f} × at {after.keys:,.0f} keys "
+            f"({need_p99(run, before):.1f} → {need_p99(run, after):.2f} ms){differs}",
             {"ratio": ratio},
         )
 
     return Claim(
-        "index-cures",
-        "at the same keys and load, p99 under SCAN is a multiple of p99 under the index",
+        claim_id,
+        f"at the same keys and load, p99 under {search} is a multiple of p99 under {cure}",
         f"≥ {times:g} ×",
         check,
     )
@@ -131,11 +135,11 @@ def restart_restores(share: float, times: float) -> Claim:
     )
 
 
-def wrong_turn(claim_id: str, phase_id: str, what: str, within: float, times: float) -> Claim:
-    """`what` changes p99 by less than `within` while the trouble is there.
+def wrong_turn(claim_id: str, phase_id: str, probe: str, what: str, within: float, times: float) -> Claim:
+    """`what` takes less than `within` of p99 away while the trouble is there; making p99 worse is no help either.
 
     Near saturation p99 wanders by more than that from one moment to the next, so the two are not measured one
-    after the other: a second probe with `what` runs beside the main one, through the same moments on the same
+    after the other: a second probe (`probe`) with `what` runs beside the main one, through the same moments on the same
     server, and only their ratio is judged. It is judged at the top, past the knee, for a reason: a GET on the
     one busy connection can still be read in the turn of the server's loop that is under way, one on an idle
     connection waits for the next turn. So a pool's GET may come a SCAN later, which is much of a short
@@ -144,11 +148,11 @@ def wrong_turn(claim_id: str, phase_id: str, what: str, within: float, times: fl
 
     def check(run: Run) -> Finding:
         phase = need_phase(run, phase_id)
-        plain, changed = need_p99(run, phase), need_p99(run, phase, phase_id)
+        plain, changed = need_p99(run, phase), need_p99(run, phase, probe)
         change = changed / plain - 1
         trouble = plain / need_p99(run, need_arm(run, "grow", 2)[0])
         return Finding(
-            abs(change) < within and trouble >= times,
+            change > -within and trouble >= times,
             f"p99 {plain:.1f} → {changed:.1f} ms ({change:+.1%}) while p99 was {trouble:.0f} × the first plateau",
             {"change": change, "trouble": trouble},
         )
@@ -158,14 +162,14 @@ def wrong_turn(claim_id: str, phase_id: str, what: str, within: float, times: fl
         f"{what} do not help"
         if what.endswith("s") and not what.startswith("a ")
         else f"{what} does not help",
-        f"p99 changes by < {within:.0%} while it is ≥ {times:g} × the first plateau",
+        f"p99 falls by < {within:.0%} while it is ≥ {times:g} × the first plateau",
         check,
     )
 
 
 __all__ = [
+    "cures",
     "elevation",
-    "fix_ratio",
     "flat_under_index",
     "follows_keys",
     "restart_restores",

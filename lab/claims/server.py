@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lab import operational
 from lab.claims.base import Claim, Finding, Missing, elevation, need_arm
-from lab.runfolder import Run
+from lab.results import operational
+from lab.results.folder import Run
 
 VICTIMS = ("GET", "SET", "DEL", "UNLINK")
 
@@ -74,21 +74,22 @@ def victims_never_slow(times: float) -> Claim:
 
 
 def knee_predicted(within: float) -> Claim:
-    """The server saturates at the key count that part of the load, just before and after each plateau, foretold.
+    """The server saturates at the key count that part of the load, just before and after each plateau, predicted.
 
-    A test of the model: a third more scans cost a third more time, whatever waits. See `lab.calibration` for why the
-    prediction is made at the plateaus and not once at the start.
+    A test of the model: a third more scans cost a third more time, whatever waits. See `lab.runner.calibration` for why
+    the prediction is made at the plateaus and not once at the start.
     """
 
     def check(run: Run) -> Finding:
         looks = [operational.predicted_demand(phase, run.facts) for phase in run.arm("grow")]
-        foretold = [look for look in looks if look is not None]
-        if not foretold:
+        predicted_demand = [look for look in looks if look is not None]
+        if not predicted_demand:
             raise Missing("no demand was predicted")
         predicted = operational.predicted_knee(run)
         if predicted is None:
             return Finding(
-                False, f"none predicted: part of the load foretells a demand of {max(foretold):.0%} at most"
+                False,
+                f"none predicted: part of the load predicts a demand of {max(predicted_demand):.0%} at most",
             )
         observed = operational.knee(run)
         if observed is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.claims.base import Claim, Finding, Missing, need_arm, need_p99, need_phase, need_utilisation
-from lab.runfolder import PhaseRecord, Run
+from lab.results.folder import PhaseRecord, Run
 
 
 def drowns(busy: float, done: float, times: float) -> Claim:

@@ -11,7 +11,7 @@ import statistics
 from itertools import pairwise
 
 from lab.claims.base import Claim, Finding, Missing, need_arm, need_figure, need_param, need_typical_p99
-from lab.runfolder import PhaseRecord, Run
+from lab.results.folder import PhaseRecord, Run
 
 Cells = dict[int, dict[int, PhaseRecord]]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import StackError
-from lab.runfolder import Run
+from lab.results.folder import Run
 
 __all__ = ["write_comparison", "write_report", "write_summary"]
 
@@ -15,9 +15,9 @@ __all__ = ["write_comparison", "write_report", "write_summary"]
 def write_report(run: Run) -> Path:
     """Write report.html into the run folder, in one piece. A full disk raises `StackError` in one line."""
     from lab.report.page import render
-    from lab.report.scene import Scene
+    from lab.report.view import RunView
 
-    return _write(run.folder / "report.html", render(Scene(run)).encode())
+    return _write(run.folder / "report.html", render(RunView(run)).encode())
 
 
 def write_summary(folder: Path, summary: dict[str, Any]) -> Path:

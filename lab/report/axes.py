@@ -9,7 +9,7 @@ from typing import Any
 
 import altair as alt
 
-from lab.report import look
+from lab.report import style
 from lab.report.quantities import MS_IN, Quantity
 
 DECADES = 100.0
@@ -44,9 +44,9 @@ def numeric(what: Quantity, values: Sequence[float], places: bool = False) -> Ax
     wide = bool(positive) and max(positive) / min(positive) > DECADES
     chosen = sorted(set(known)) if places and len(set(known)) <= 9 and what.name != "keys" else None
     if wide and low > 0:
-        scale = look.log_scale(known, floor=1e-9)
+        scale = style.log_scale(known, floor=1e-9)
         if time and not chosen:
-            return Axis(scale, look.latency_axis(f"{what.label}, log scale", scale), MS_IN[what.unit])
+            return Axis(scale, style.latency_axis(f"{what.label}, log scale", scale), MS_IN[what.unit])
         ticks = chosen or _powers(*scale["domain"])
         return Axis(scale, _axis(what, f"{what.axis}, log scale", ticks), MS_IN[what.unit] if time else 1.0)
     if wide and low == 0:
@@ -78,7 +78,7 @@ def display_unit(highest_ms: float) -> tuple[float, str]:
 
 def _axis(what: Quantity, title: str, ticks: Sequence[float] | None) -> alt.Axis:
     if what.name == "keys":
-        return look.keys_axis(title)
+        return style.keys_axis(title)
     form = "%" if what.unit == "share" else ",~r"  # never ~g: that writes 1e+2 where the ticks are hundreds
     more: dict[str, Any] = {"values": list(ticks)} if ticks else {"tickCount": 6}
     return alt.Axis(title=title, format=form, labelOverlap=True, **more)

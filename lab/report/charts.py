@@ -12,20 +12,24 @@ from typing import Any
 
 import altair as alt
 
-from lab.report import look, moments
+from lab.report import curves, style, timeseries
 from lab.report.axes import DECADES, Axis, numeric
-from lab.report.look import Row
 from lab.report.quantities import Quantity, Value, quantity
-from lab.report.scene import Scene
-from lab.scenario import Chart
+from lab.report.style import Row
+from lab.report.view import RunView
+from lab.scenarios.model import Chart
 
-HEIGHT, WIDTH, STEP = 380, look.WIDTH - 330, 36
+HEIGHT, WIDTH, STEP = 380, style.WIDTH - 330, 36
 SHAPES = (
     "circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left",
 )  # fmt: skip
 DASHES = ([1, 0], [10, 4], [3, 3], [14, 3, 3, 3], [6, 6], [2, 6], [18, 5], [8, 2, 2, 2])
-COLOURS = (look.CAUSE, look.CURE, look.INK, "#00704f", "#8b3f86", "#8a6d00", look.FOURTH, "#2f87c4")
+COLOURS = (style.CAUSE, style.CURE, style.INK, "#00704f", "#8b3f86", "#8a6d00", style.FOURTH, "#2f87c4")
 """Told apart with any kind of colour blindness, and dark enough for a projector; shape and dash say the same."""
+
+
+GROWTH = {"plateaus": curves.scatter, "percentiles": curves.percentiles, "demand": curves.utilisation}
+"""Charts of a run whose keys grow before the cure and after it."""
 
 
 @dataclass(frozen=True)
@@ -38,51 +42,62 @@ class Point:
     by: Value
 
 
-def points(scene: Scene, chart: Chart) -> list[Point]:
+def points(view: RunView, chart: Chart) -> list[Point]:
     """What a chart shows: one point for each measured phase that has all of its quantities."""
     x, y = quantity(chart.x), quantity(chart.y)
     by = quantity(chart.by) if chart.by else None
     found = []
-    for phase in scene.run.phases:
+    for phase in view.run.phases:
         if chart.arm and phase.arm != chart.arm:
             continue
-        at, value = x.of(phase, scene.latencies), y.of(phase, scene.latencies)
-        series = by.of(phase, scene.latencies) if by else ""
+        at, value = x.of(phase, view.latencies), y.of(phase, view.latencies)
+        series = by.of(phase, view.latencies) if by else ""
         if at is None or series is None or not isinstance(value, int | float):
             continue
         if math.isfinite(value):
-            found.append(Point(scene.name(phase), at, float(value), series))
+            found.append(Point(view.name(phase), at, float(value), series))
     return found
 
 
-def draw(scene: Scene, chart: Chart) -> look.Chart:
+def draw(view: RunView, chart: Chart) -> style.Chart:
     """The chart. One without any point is drawn as empty axes. Raises `ValueError` for an unknown kind."""
     if chart.kind == "moments":
-        return moments.moments(scene, chart)
+        return timeseries.timeseries(view, chart)
+    if chart.kind in GROWTH:
+        return GROWTH[chart.kind](view)
     kinds = {"lines": lines, "bars": bars, "heat": heat}
     if chart.kind not in kinds:
         raise ValueError(f"chart {chart.id}: there is no kind {chart.kind!r}")
     by = quantity(chart.by) if chart.by else None
-    return kinds[chart.kind](quantity(chart.x), quantity(chart.y), by, points(scene, chart))
+    return kinds[chart.kind](quantity(chart.x), quantity(chart.y), by, points(view, chart))
 
 
-def description(scene: Scene, chart: Chart) -> str:
+def description(view: RunView, chart: Chart) -> str:
     """What a chart shows, in words."""
     if chart.kind == "moments":
-        return moments.said_in_words(scene, chart)
+        return timeseries.said_in_words(view, chart)
+    if chart.kind in GROWTH:
+        return f"{chart.title}. {remark(view, chart)}".rstrip()
     x, y = quantity(chart.x), quantity(chart.y)
     each = f", for each {quantity(chart.by).axis}" if chart.by else ""
     said = f"{chart.title}. {y.axis} over {x.axis}{each}."
-    found = points(scene, chart)
+    found = points(view, chart)
     if found:
         low, high = min(found, key=lambda p: p.y), max(found, key=lambda p: p.y)
         said += f" From {y.text(low.y)} ({low.phase}) to {y.text(high.y)} ({high.phase})."
     return said
 
 
-def has_data(scene: Scene, chart: Chart) -> bool:
+def has_data(view: RunView, chart: Chart) -> bool:
     """Whether the run measured anything that the chart shows."""
-    return bool(moments.lines(scene, chart) if chart.kind == "moments" else points(scene, chart))
+    if chart.kind in GROWTH:
+        return bool(view.run.phases)
+    return bool(timeseries.lines(view, chart) if chart.kind == "moments" else points(view, chart))
+
+
+def remark(view: RunView, chart: Chart) -> str:
+    """A sentence about what this run's chart shows; empty for charts that need none."""
+    return curves.knee(view) if chart.kind in ("plateaus", "demand") else ""
 
 
 def _order(values: Sequence[Value]) -> list[Value]:
@@ -107,7 +122,7 @@ def _styles(series: list[str]) -> dict[str, alt.Scale]:
     }
 
 
-def lines(x: Quantity, y: Quantity, by: Quantity | None, found: list[Point]) -> look.Chart:
+def lines(x: Quantity, y: Quantity, by: Quantity | None, found: list[Point]) -> style.Chart:
     """y over x, one line for each value of `by`; which is which stands to the right of the lines' ends."""
     up = numeric(y, [point.y for point in found])
     xs = _floats([point.x for point in found])
@@ -132,38 +147,38 @@ def lines(x: Quantity, y: Quantity, by: Quantity | None, found: list[Point]) -> 
         axis=along.axis if along else alt.Axis(title=x.axis, labelAngle=0, labelLimit=150),
     )
     heights = alt.Y("y:Q", scale=up.scale, axis=up.axis)
-    style = _styles(series)
-    colour = alt.Color("by:N", scale=style["color"], legend=None)
+    signs = _styles(series)
+    colour = alt.Color("by:N", scale=signs["color"], legend=None)
     drawn = (
-        look.chart(rows)
+        style.chart(rows)
         .mark_line(strokeWidth=3)
         .encode(
             x=places,
             y=heights,
             color=colour,
-            strokeDash=alt.StrokeDash("by:N", scale=style["dash"], legend=None),
+            strokeDash=alt.StrokeDash("by:N", scale=signs["dash"], legend=None),
             **({"order": "x:Q"} if along else {}),
         )
     )
     dots = (
-        look.chart(rows)
+        style.chart(rows)
         .mark_point(filled=True, opacity=1, size=130)
         .encode(
             x=places,
             y=heights,
             color=colour,
-            shape=alt.Shape("by:N", scale=style["shape"], legend=None),
+            shape=alt.Shape("by:N", scale=signs["shape"], legend=None),
             tooltip=[alt.Tooltip("phase:N"), alt.Tooltip("said:N", title=y.label)],
         )
     )
-    layers: list[look.Chart] = [drawn, dots]
+    layers: list[style.Chart] = [drawn, dots]
     if by and series:
         layers += _names_at_ends(rows, series, by.axis, up)
-    whole: look.Chart = alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
+    whole: style.Chart = alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
     return whole
 
 
-def _names_at_ends(rows: list[Row], series: list[str], title: str, up: Axis) -> list[look.Chart]:
+def _names_at_ends(rows: list[Row], series: list[str], title: str, up: Axis) -> list[style.Chart]:
     """The key: sign and name of each series at the height at which it ends, moved apart where they are close."""
     ends = [[row for row in rows if row["by"] == name][-1] for name in series]
     heights = sorted((up.share(row["y"]) * HEIGHT, i) for i, row in enumerate(ends))
@@ -173,24 +188,24 @@ def _names_at_ends(rows: list[Row], series: list[str], title: str, up: Axis) -> 
         place = max(height, place + room)
         placed.append((place, i))
     over = max(0.0, placed[-1][0] - (HEIGHT - 8))
-    layers: list[look.Chart] = []
+    layers: list[style.Chart] = []
     ceiling = 1e9
     for place, i in reversed(placed):  # push down what was pushed out at the top
         ceiling = min(place, ceiling - room) if over else place
         ceiling = min(ceiling, HEIGHT - 8)
         down = alt.value(HEIGHT - ceiling)
-        sign = look.chart([{}]).mark_point(
+        sign = style.chart([{}]).mark_point(
             shape=SHAPES[i % len(SHAPES)], filled=True, opacity=1, color=COLOURS[i % len(COLOURS)]
         )
-        name = look.chart([{"text": series[i]}]).mark_text(align="left", fontWeight="bold")
+        name = style.chart([{"text": series[i]}]).mark_text(align="left", fontWeight="bold")
         layers.append(sign.encode(x=alt.value(WIDTH + 20), y=down))
         layers.append(name.encode(x=alt.value(WIDTH + 34), y=down, text="text:N"))
-    head = look.chart([{"text": f"{title}:"}]).mark_text(align="left", limit=310)
+    head = style.chart([{"text": f"{title}:"}]).mark_text(align="left", limit=310)
     layers.append(head.encode(x=alt.value(WIDTH + 12), y=alt.value(-14), text="text:N"))
     return layers
 
 
-def bars(x: Quantity, y: Quantity, by: Quantity | None, found: list[Point]) -> look.Chart:
+def bars(x: Quantity, y: Quantity, by: Quantity | None, found: list[Point]) -> style.Chart:
     """y for each phase: bars to scale, or points on a log axis (a bar on a log axis has no length)."""
     across = numeric(y, [point.y for point in found])
     names = [point.phase if x.name == "title" else x.text(point.x) for point in found]
@@ -204,56 +219,59 @@ def bars(x: Quantity, y: Quantity, by: Quantity | None, found: list[Point]) -> l
         }
         for name, point in zip(names, found, strict=True)
     ]
-    style = _styles(series)
+    signs = _styles(series)
     places = alt.Y(
-        "name:N", sort=list(dict.fromkeys(names)), title=None, axis=alt.Axis(labelLimit=look.LABEL, grid=True)
+        "name:N",
+        sort=list(dict.fromkeys(names)),
+        title=None,
+        axis=alt.Axis(labelLimit=style.LABEL, grid=True),
     )
     lengths = alt.X("y:Q", scale=across.scale, axis=across.axis)
     legend = alt.Legend(title=by.axis, columns=4) if by else None
-    colour = alt.Color("by:N", scale=style["color"], legend=legend)
+    colour = alt.Color("by:N", scale=signs["color"], legend=legend)
     tooltip = [alt.Tooltip("name:N", title="phase"), alt.Tooltip("said:N", title=y.label)]
-    base = look.chart(rows)
-    layers: list[look.Chart]
+    base = style.chart(rows)
+    layers: list[style.Chart]
     if across.scale["type"] == "linear":
-        fill = {"color": colour} if by else {"color": alt.value(look.AREA)}
-        drawn = base.mark_bar(stroke=look.INK, strokeWidth=1, height=20)
+        fill = {"color": colour} if by else {"color": alt.value(style.AREA)}
+        drawn = base.mark_bar(stroke=style.INK, strokeWidth=1, height=20)
         layers = [drawn.encode(x=lengths, y=places, tooltip=tooltip, **fill)]
     else:
-        shape = alt.Shape("by:N", scale=style["shape"], legend=legend)
+        shape = alt.Shape("by:N", scale=signs["shape"], legend=legend)
         drawn = base.mark_point(filled=True, opacity=1, size=150)
         layers = [drawn.encode(x=lengths, y=places, color=colour, shape=shape, tooltip=tooltip)]
     said = base.mark_text(align="left", dx=9, fontWeight="bold").encode(x=lengths, y=places, text="said:N")
     height = STEP * max(1, len(set(names)))
-    width = look.WIDTH - look.label_room(names) - 110
-    whole: look.Chart = alt.layer(*layers, said).properties(width=width, height=height)
+    width = style.WIDTH - style.label_room(names) - 110
+    whole: style.Chart = alt.layer(*layers, said).properties(width=width, height=height)
     return whole
 
 
-def dots(y: Quantity, by: Quantity, found: list[Point]) -> look.Chart:
+def dots(y: Quantity, by: Quantity, found: list[Point]) -> style.Chart:
     """A row for each phase, and in it a sign for each value of `by`."""
     across = numeric(y, [point.y for point in found])
     rows: list[Row] = [
         {"name": p.phase, "y": p.y * across.factor, "by": by.text(p.by), "said": y.text(p.y)} for p in found
     ]
     names = list(dict.fromkeys(point.phase for point in found))
-    style = _styles([by.text(value) for value in _order([point.by for point in found])])
+    signs = _styles([by.text(value) for value in _order([point.by for point in found])])
     legend = alt.Legend(title=None, columns=2)
-    drawn: look.Chart = (
-        look.chart(rows)
+    drawn: style.Chart = (
+        style.chart(rows)
         .mark_point(opacity=1, size=150, strokeWidth=2.5)
         .encode(
             x=alt.X("y:Q", scale=across.scale, axis=across.axis),
-            y=alt.Y("name:N", sort=names, title=None, axis=alt.Axis(labelLimit=look.LABEL, grid=True)),
-            color=alt.Color("by:N", scale=style["color"], legend=legend),
-            shape=alt.Shape("by:N", scale=style["shape"], legend=legend),
+            y=alt.Y("name:N", sort=names, title=None, axis=alt.Axis(labelLimit=style.LABEL, grid=True)),
+            color=alt.Color("by:N", scale=signs["color"], legend=legend),
+            shape=alt.Shape("by:N", scale=signs["shape"], legend=legend),
             tooltip=[alt.Tooltip("name:N"), alt.Tooltip("by:N"), alt.Tooltip("said:N", title=y.label)],
         )
-        .properties(width=look.WIDTH - look.label_room(names) - 40, height=STEP * max(1, len(names)))
+        .properties(width=style.WIDTH - style.label_room(names) - 40, height=STEP * max(1, len(names)))
     )
     return drawn
 
 
-def heat(x: Quantity, y: Quantity, by: Quantity | None, found: list[Point]) -> look.Chart:
+def heat(x: Quantity, y: Quantity, by: Quantity | None, found: list[Point]) -> style.Chart:
     """A cell for each pair of x and `by`: the darker the more, with the figure written in it."""
     by = by or quantity("title")
     low, high = (end([p.y for p in found], default=1.0) for end in (min, max))
@@ -270,29 +288,29 @@ def heat(x: Quantity, y: Quantity, by: Quantity | None, found: list[Point]) -> l
                 "by": by.text(point.by),
                 "y": point.y,
                 "said": y.text(point.y),
-                "ink": "white" if depth > 0.5 else look.INK,
+                "ink": "white" if depth > 0.5 else style.INK,
                 "phase": point.phase,
             }
         )
     columns = [x.text(value) for value in _order([point.x for point in found])]
     lanes = [by.text(value) for value in _order([point.by for point in found])][::-1]
-    width = min(150, (look.WIDTH - 240) // max(1, len(columns)))
+    width = min(150, (style.WIDTH - 240) // max(1, len(columns)))
     places = alt.X("x:O", sort=columns, axis=alt.Axis(title=x.axis, labelAngle=0))
     heights = alt.Y("by:O", sort=lanes, axis=alt.Axis(title=by.axis))
     shade = alt.Scale(type=kind, domain=[low, high if high > low else low + 1], range=["#f3efe6", "#0b3d6b"])
     tooltip = [alt.Tooltip("phase:N"), alt.Tooltip("said:N", title=y.label)]
     cells = (
-        look.chart(rows)
+        style.chart(rows)
         .mark_rect(stroke="white", strokeWidth=3)
         .encode(x=places, y=heights, color=alt.Color("y:Q", scale=shade, legend=None), tooltip=tooltip)
     )
     said = [
-        look.chart([row for row in rows if row["ink"] == ink])
-        .mark_text(fontWeight="bold", fontSize=look.SIZE + 1, color=ink)
+        style.chart([row for row in rows if row["ink"] == ink])
+        .mark_text(fontWeight="bold", fontSize=style.SIZE + 1, color=ink)
         .encode(x=places, y=heights, text="said:N")
-        for ink in ("white", look.INK)
+        for ink in ("white", style.INK)
     ]
-    whole: look.Chart = alt.layer(cells, *said).properties(
+    whole: style.Chart = alt.layer(cells, *said).properties(
         width=width * max(1, len(columns)), height=58 * max(1, len(lanes))
     )
     return whole

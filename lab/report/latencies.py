@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lab.histograms import values_of
-from lab.runfolder import PhaseRecord, Run
+from lab.results.folder import Interval, Latencies, PhaseRecord, Run
 
-Values = NDArray[np.float64]
 ROUNDING_S = 0.01
-
-
-@dataclass(frozen=True)
-class Interval:
-    """What a probe recorded between two moments (unix seconds); latencies in µs."""
-
-    start: float
-    end: float
-    values: Values
 
 
 @dataclass(frozen=True)
@@ -33,37 +20,14 @@ class Second:
     count: int
 
 
-class Latencies:
-    """All intervals of all probes of a run. A damaged line (an interrupted run's last) is left out."""
+class LatencyView:
+    """What a run's probes recorded: percentiles of phases, and p99 along the time axis."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self._path = run.folder / "probe.hlog"
-        self._phases: dict[tuple[str, str, str], Values] = {}
+        self._phases: dict[tuple[str, str, str], Latencies] = {}
 
-    @cached_property
-    def _tags(self) -> dict[str, list[Interval]]:
-        found: dict[str, list[Interval]] = {}
-        try:
-            lines = self._path.read_text(errors="replace").splitlines()
-        except OSError:
-            return found
-        for line in lines:
-            if not line.startswith("Tag="):
-                continue
-            try:
-                tag, start, length, _, encoded = line.split(",")
-                interval = Interval(float(start), float(start) + float(length), values_of(encoded))
-            except Exception:  # whatever a cut line makes a decoder raise
-                continue
-            found.setdefault(tag[4:], []).append(interval)
-        return found
-
-    def intervals(self, probe: str = "main", kind: str = "intended") -> list[Interval]:
-        """All intervals of a probe in the order of time."""
-        return self._tags.get(f"{probe}-{kind}", [])
-
-    def phase(self, phase: PhaseRecord, probe: str = "main", kind: str = "intended") -> Values:
+    def phase(self, phase: PhaseRecord, probe: str = "main", kind: str = "intended") -> Latencies:
         """Sorted latencies (µs) of a phase: the very ones that claims are judged by."""
         if (key := (phase.id, probe, kind)) not in self._phases:
             parts = self.run.latencies(phase, probe, kind)
@@ -85,7 +49,7 @@ class Latencies:
         """p99 over consecutive windows. A hole in the record (no server to probe) is a second without a value."""
         seconds: list[Second] = []
         pending: list[Interval] = []
-        for interval in self.intervals(probe):
+        for interval in self.run.recorded(probe):
             if pending and interval.start - pending[-1].end > window_s / 2:
                 seconds += [_merge(pending), Second(pending[-1].end + ROUNDING_S, None, 0)]
                 pending = []

@@ -11,10 +11,10 @@ from typing import Any
 
 import vl_convert
 
-from lab.explain.conclusions import Judged
-from lab.explain.story import tell
-from lab.report import charts, general, look, parts, shapes, story, tables, timeline
-from lab.report.scene import Scene
+from lab.report import breakdown, charts, conclusions, prose, story, style, tables, timeline
+from lab.report.conclusions import Judged
+from lab.report.view import RunView
+from lab.results.numbers import ms
 from lab.templates import templates
 
 HERE = Path(__file__).parent
@@ -32,19 +32,34 @@ class Drawing:
     spec: str
 
 
-def render(scene: Scene) -> str:
+def render(view: RunView) -> str:
     """The whole page as HTML."""
-    drawings = {name: draw(name, make(scene), description) for name, make, description in pictures(scene)}
+    drawings = {name: draw(name, make(view), description) for name, make, description in pictures(view)}
     return fill(
         "page.html.j2",
         drawings,
-        scene=scene,
-        facts=scene.facts,
+        view=view,
+        facts=view.facts,
         story=story,
-        told=story if scene.main else general,
+        prose=prose,
         tables=tables,
-        words=tell(scene, Judged.read(scene.result)) if scene.result else [],
+        remark=charts.remark,
+        follows=_follows(view),
     )
+
+
+def _follows(view: RunView) -> list[conclusions.Section]:
+    """What follows from a judged run, section by section; those without a word are left out."""
+    if view.result is None or not view.run.phases:
+        return []
+    judged = Judged.read(view.result)
+    found = [
+        conclusions.refuted(view, judged),
+        conclusions.remains(view, judged),
+        prose.fix(view),
+        conclusions.cannot_tell(view, judged),
+    ]
+    return [section for section in found if section.sentences or section.points]
 
 
 def fill(template: str, drawings: dict[str, Drawing], **more: Any) -> str:
@@ -57,61 +72,33 @@ def fill(template: str, drawings: dict[str, Drawing], **more: Any) -> str:
     )
 
 
-def pictures(scene: Scene) -> list[tuple[str, Callable[[Scene], look.Chart], str]]:
+def pictures(view: RunView) -> list[tuple[str, Callable[[RunView], style.Chart], str]]:
     """Every chart: name, how it is drawn, what it shows in words. Those of phases never measured are left out."""
-    if not scene.run.phases:
+    if not view.run.phases:
         return []
     own = [
-        (f"picture-{chart.id}", partial(charts.draw, chart=chart), charts.description(scene, chart))
-        for chart in scene.charts
-        if charts.has_data(scene, chart)
+        (f"picture-{chart.id}", partial(charts.draw, chart=chart), charts.description(view, chart))
+        for chart in view.charts
+        if charts.has_data(view, chart)
     ]
-    return [*(_incident(scene) if scene.main else _general()), *own]
-
-
-def _general() -> list[tuple[str, Callable[[Scene], look.Chart], str]]:
-    return [
-        ("timeline", timeline.timeline, "Key count and p99 of a GET over time, with phases and restarts."),
-        ("stalls", parts.stalls, "The p99 and the longest wait of a bystander's GET in each phase."),
-        ("rates", timeline.rates, "Calls a second of each command over time."),
-        ("parts", parts.where_time_went, PARTS),
-        ("eyes", parts.three_p99s, EYES),
-    ]
-
-
-def _incident(scene: Scene) -> list[tuple[str, Callable[[Scene], look.Chart], str]]:
-    first, top = story.figures(scene)[:1], story.figures(scene)[1:2]
-    told = f" From {first[0].value} to {top[0].value}." if first and top else ""
+    low, high = ms(view.p99(view.best)), ms(view.p99(view.worst))
     return [
         (
             "timeline",
             timeline.timeline,
-            "Key count and p99 of a GET over time, with phases, restarts and switches." + told,
+            f"Key count and p99 of a GET over time, with phases and restarts. From {low} to {high}.",
         ),
-        (
-            "scatter",
-            shapes.scatter,
-            "p99 against the key count for each strategy, with fitted lines. " + story.knee(scene),
-        ),
-        (
-            "percentiles",
-            shapes.percentiles,
-            "Latency at each percentile with few keys, with all keys, and after the fix.",
-        ),
-        ("rates", timeline.rates, "Calls a second of each command over time; SCAN ends with the fix."),
-        ("parts", parts.where_time_went, PARTS),
-        ("eyes", parts.three_p99s, EYES),
-        (
-            "utilisation",
-            shapes.utilisation,
-            "Demand on the server's main thread over the key count. " + story.knee(scene),
-        ),
+        ("stalls", breakdown.stalls, "The p99 and the longest wait of a bystander's GET in each phase."),
+        ("rates", timeline.rates, "Calls a second of each command over time."),
+        ("parts", breakdown.where_time_went, PARTS),
+        ("eyes", breakdown.three_p99s, EYES),
+        *own,
     ]
 
 
-def draw(name: str, drawing: look.Chart, description: str) -> Drawing:
+def draw(name: str, drawing: style.Chart, description: str) -> Drawing:
     """A chart as the page takes it."""
-    return Drawing(name, _for_script(look.spec(drawing, description)))
+    return Drawing(name, _for_script(style.spec(drawing, description)))
 
 
 def _for_script(document: dict[str, Any]) -> str:

@@ -8,9 +8,9 @@ from difflib import get_close_matches
 import vl_convert
 
 from lab.errors import UsageError
-from lab.report import look, timeline
+from lab.report import style, timeline
 from lab.report.page import VEGA_LITE, pictures
-from lab.report.scene import Scene
+from lab.report.view import RunView
 
 WIDTH = 780
 """Of the timeline, legible where a page is 900 pixels wide."""
@@ -19,20 +19,20 @@ OWN = "picture-"
 _DIGITS = re.compile(r"(\d+\.\d\d)\d+")
 
 
-def named(scene: Scene, name: str) -> tuple[str, str]:
+def named(view: RunView, name: str) -> tuple[str, str]:
     """A chart of the report by its name (a scenario's own by its id): SVG, and what it shows in words.
 
     Hundredths of a pixel are kept, which nobody sees and which are the same on every machine. Raises `UsageError`,
     with the nearest name, where the run has no such chart.
     """
-    known = {found.removeprefix(OWN): (drawn, said) for found, drawn, said in pictures(scene)}
+    known = {found.removeprefix(OWN): (drawn, said) for found, drawn, said in pictures(view)}
     if name not in known:
         near = get_close_matches(name, known, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(known)}."
-        raise UsageError(f"{scene.facts.scenario} has no chart {name!r}; {hint}")
+        raise UsageError(f"{view.facts.scenario} has no chart {name!r}; {hint}")
     drawn, said = known[name]
-    chart = timeline.timeline(scene, WIDTH) if name == "timeline" else drawn(scene)
-    if own := next((own for own in scene.charts if own.id == name), None):
+    chart = timeline.timeline(view, WIDTH) if name == "timeline" else drawn(view)
+    if own := next((own for own in view.charts if own.id == name), None):
         chart = chart.properties(title=own.title)  # in the report it stands above the chart
-    svg = vl_convert.vegalite_to_svg(look.spec(chart, said), vl_version=VEGA_LITE)
+    svg = vl_convert.vegalite_to_svg(style.spec(chart, said), vl_version=VEGA_LITE)
     return _DIGITS.sub(r"\1", svg), said

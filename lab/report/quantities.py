@@ -15,10 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lab import operational
-from lab.report import numbers
-from lab.report.latencies import Latencies
-from lab.runfolder import PhaseRecord
+from lab.report.latencies import LatencyView
+from lab.results import numbers, operational
+from lab.results.folder import PhaseRecord
 
 Value = float | str | None
 
@@ -50,7 +49,7 @@ class Quantity:
     name: str
     label: str
     unit: str
-    of: Callable[[PhaseRecord, Latencies], Value]
+    of: Callable[[PhaseRecord, LatencyView], Value]
 
     @property
     def axis(self) -> str:
@@ -117,10 +116,10 @@ def words(name: str) -> tuple[str, str]:
     return name.replace("_", " "), ""
 
 
-def _longest(phase: PhaseRecord, seen: Latencies) -> float | None:
+def _longest(phase: PhaseRecord, seen: LatencyView) -> float | None:
     values = seen.phase(phase)
     return float(values[-1]) / 1000 if len(values) else None
 
 
-def _demand(phase: PhaseRecord, seen: Latencies) -> float | None:
+def _demand(phase: PhaseRecord, seen: LatencyView) -> float | None:
     return operational.demand(phase, seen.run.facts)

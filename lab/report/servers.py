@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from lab.report import charts, look, numbers
-from lab.report.numbers import UNKNOWN, count, ms, percent, ratio, sig, times
+from lab.claims.wording import signed
+from lab.report import charts, style
 from lab.report.page import Drawing, draw, fill
 from lab.report.quantities import Quantity, quantity
-from lab.report.scene import BEFORE, Scene
 from lab.report.story import mood, verdict
-from lab.report.tables import Table, outcome
-from lab.runfolder import PhaseRecord, Run
-from lab.scenario import Chart
+from lab.report.tables import Table
+from lab.report.view import BEFORE, RunView
+from lab.results import numbers
+from lab.results.folder import PhaseRecord, Run
+from lab.results.numbers import UNKNOWN, count, ms, percent, ratio, sig, times
+from lab.scenarios.model import Chart
 
 SERVER = Quantity("server", "server", "", lambda phase, seen: None)
 NOT_JUDGED = "not judged"
@@ -27,12 +29,12 @@ class Side:
     """One run of the comparison, and what to call it."""
 
     name: str
-    scene: Scene
+    view: RunView
 
     @cached_property
     def claims(self) -> dict[str, dict[str, Any]]:
         """Judged claims by id."""
-        return {claim["id"]: claim for claim in (self.scene.result or {}).get("claims", [])}
+        return {claim["id"]: claim for claim in (self.view.result or {}).get("claims", [])}
 
 
 def sides(runs: Sequence[Run]) -> list[Side]:
@@ -47,14 +49,14 @@ def sides(runs: Sequence[Run]) -> list[Side]:
         ]
     if len(set(names)) < len(names):
         names = [f"{name}, run {i}" for i, name in enumerate(names, start=1)]
-    return [Side(name, Scene(run)) for name, run in zip(names, runs, strict=True)]
+    return [Side(name, RunView(run)) for name, run in zip(names, runs, strict=True)]
 
 
-def growth(scene: Scene) -> tuple[PhaseRecord, PhaseRecord] | None:
+def growth(view: RunView) -> tuple[PhaseRecord, PhaseRecord] | None:
     """The phases between which a bystander's p99 grew: few and all keys, or else the best and the worst of all."""
-    low, high = scene.first(BEFORE), scene.top(BEFORE)
+    low, high = view.first(BEFORE), view.top(BEFORE)
     if low is None or low is high:
-        low, high = scene.best, scene.worst
+        low, high = view.best, view.worst
     return (low, high) if low and high and low is not high else None
 
 
@@ -71,33 +73,33 @@ def overview(found: Sequence[Side]) -> Table:
     ]
     rows = []
     for side in found:
-        scene, grown = side.scene, growth(side.scene)
-        p99s = [scene.p99(phase) for phase in grown] if grown else []
-        cost = scene.facts.calibration.get("cost_us_per_key")
+        view, grown = side.view, growth(side.view)
+        p99s = [view.p99(phase) for phase in grown] if grown else []
+        cost = view.facts.calibration.get("cost_us_per_key")
         rows.append(
             [
                 side.name,
                 f"{ms(p99s[0])} → {ms(p99s[1])}" if p99s else UNKNOWN,
                 times(ratio(p99s[1], p99s[0])) if p99s else UNKNOWN,
-                _knee(scene),
-                _slow(scene),
+                _knee(view),
+                _slow(view),
                 f"{sig(float(cost))} µs" if cost is not None else UNKNOWN,
-                verdict(scene),
+                verdict(view),
             ]
         )
     return Table("One row for each run", headings, rows, frozenset((2, 3, 5)))
 
 
-def _knee(scene: Scene) -> str:
-    if scene.observed_knee is None and scene.predicted_knee is None:
+def _knee(view: RunView) -> str:
+    if view.observed_knee is None and view.predicted_knee is None:
         return UNKNOWN
-    observed = count(scene.observed_knee) if scene.observed_knee else "none"
-    return f"{observed} (predicted {count(scene.predicted_knee)})"
+    observed = count(view.observed_knee) if view.observed_knee else "none"
+    return f"{observed} (predicted {count(view.predicted_knee)})"
 
 
-def _slow(scene: Scene) -> str:
+def _slow(view: RunView) -> str:
     """Commands by their share of the slow log."""
-    named = Counter(row["command"] for row in scene.run.slowlog if row.get("command"))
+    named = Counter(row["command"] for row in view.run.slowlog if row.get("command"))
     if not named:
         return "empty"
     whole = sum(named.values())
@@ -111,7 +113,7 @@ def claims(found: Sequence[Side]) -> Table:
     rows = []
     for claim_id in known:
         all_of_it = next(side.claims[claim_id] for side in found if claim_id in side.claims)
-        cells = [_judged(side.claims.get(claim_id), side.scene.control) for side in found]
+        cells = [_judged(side.claims.get(claim_id), side.view.control) for side in found]
         rows.append([f"{all_of_it['statement']} ({all_of_it['bound']})", *cells])
     return Table("Claims on each server", ["claim", *(side.name for side in found)], rows)
 
@@ -121,23 +123,23 @@ def _judged(claim: dict[str, Any] | None, control: bool) -> str:
         return NOT_JUDGED
     if claim["holds"] is None:  # what was measured says so, and why
         return f"– {claim['measured']}"
-    return f"{outcome(claim['holds'], control)}: {claim['measured']}"
+    return f"{signed(claim['holds'], control)}: {claim['measured']}"
 
 
 def phases(found: Sequence[Side]) -> Table:
     """p99 of a bystander by phase and server."""
     rows = []
     for phase_id, name in _phase_names(found).items():
-        pair = [(side.scene, side.scene.run.phase(phase_id)) for side in found]
-        rows.append([name, *(ms(scene.p99(phase)) for scene, phase in pair)])
+        pair = [(side.view, side.view.run.phase(phase_id)) for side in found]
+        rows.append([name, *(ms(view.p99(phase)) for view, phase in pair)])
     headings = ["phase", *(side.name for side in found)]
     return Table("p99 of a bystander's GET", headings, rows, frozenset(range(1, len(headings))))
 
 
 def _phase_names(found: Sequence[Side]) -> dict[str, str]:
     """Phase id → a name that holds for all runs: the title, and the id where titles are alike."""
-    titles = {phase.id: phase.title for side in reversed(found) for phase in side.scene.run.phases}
-    order = dict.fromkeys(phase.id for side in found for phase in side.scene.run.phases)
+    titles = {phase.id: phase.title for side in reversed(found) for phase in side.view.run.phases}
+    order = dict.fromkeys(phase.id for side in found for phase in side.view.run.phases)
     several = Counter(titles.values())
     return {i: titles[i] if several[titles[i]] == 1 else f"{titles[i]} ({i})" for i in order}
 
@@ -153,7 +155,7 @@ def differences(found: Sequence[Side]) -> list[str]:
         ("stack", lambda facts: facts.stack),
         ("COUNT", lambda facts: count(facts.scan_count)),
     ):
-        values = dict.fromkeys(of(side.scene.facts) for side in found)
+        values = dict.fromkeys(of(side.view.facts) for side in found)
         if len(values) > 1:
             said.append(f"{what}: {'; '.join(values)}")
     return said
@@ -161,10 +163,10 @@ def differences(found: Sequence[Side]) -> list[str]:
 
 def _over_keys(found: Sequence[Side]) -> list[charts.Point]:
     return [
-        charts.Point(f"{side.name}: {side.scene.name(phase)}", phase.keys, p99, side.name)
+        charts.Point(f"{side.name}: {side.view.name(phase)}", phase.keys, p99, side.name)
         for side in found
-        for phase in side.scene.run.arm(BEFORE)
-        if (p99 := side.scene.p99(phase)) is not None
+        for phase in side.view.run.arm(BEFORE)
+        if (p99 := side.view.p99(phase)) is not None
     ]
 
 
@@ -173,7 +175,7 @@ def _by_phase(found: Sequence[Side]) -> list[charts.Point]:
         charts.Point(name, name, p99, side.name)
         for phase_id, name in _phase_names(found).items()
         for side in found
-        if (p99 := side.scene.p99(side.scene.run.phase(phase_id))) is not None
+        if (p99 := side.view.p99(side.view.run.phase(phase_id))) is not None
     ]
 
 
@@ -182,7 +184,7 @@ def render(runs: Sequence[Run]) -> str:
     found = sides(runs)
     drawings: dict[str, Drawing] = {}
 
-    def add(name: str, drawing: look.Chart, description: str) -> None:
+    def add(name: str, drawing: style.Chart, description: str) -> None:
         drawings[name] = draw(name, drawing, description)
 
     p99 = quantity("p99")
@@ -191,18 +193,18 @@ def render(runs: Sequence[Run]) -> str:
     if every := _by_phase(found):
         add("phases", charts.dots(p99, SERVER, every), "p99 of a bystander in each phase, by server.")
     own: list[tuple[Chart, list[tuple[str, str]]]] = []
-    for chart in found[0].scene.charts:
+    for chart in found[0].view.charts:
         drawn = []
         for i, side in enumerate(found):
-            if charts.has_data(side.scene, chart):
-                add(f"{chart.id}-{i}", charts.draw(side.scene, chart), charts.description(side.scene, chart))
+            if charts.has_data(side.view, chart):
+                add(f"{chart.id}-{i}", charts.draw(side.view, chart), charts.description(side.view, chart))
                 drawn.append((f"{chart.id}-{i}", side.name))
         own.append((chart, drawn))
     return fill(
         "compare.html.j2",
         drawings,
-        title=found[0].scene.facts.title,
-        scenario=found[0].scene.facts.scenario,
+        title=found[0].view.facts.title,
+        scenario=found[0].view.facts.scenario,
         sides=found,
         mood=mood,
         verdict=verdict,

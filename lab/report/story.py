@@ -1,14 +1,21 @@
-"""The sentences of the report that depend on the run's own figures."""
+"""What the report says at its head and in its tables: the verdict, the claims, what phases and loads measured."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lab.report.numbers import count, ms, setting, share, sig, times, us
-from lab.report.parts import eyes, parts
-from lab.report.scene import AFTER, BEFORE, Scene
+from lab.claims import wording
+from lab.report.breakdown import eyes
+from lab.report.quantities import Quantity, quantity
+from lab.report.tables import Table
+from lab.report.view import RunView
+from lab.results.numbers import UNKNOWN, count, ms, percent, ratio, short, times, us
 
-VICTIMS = ("GET", "SET", "DEL", "UNLINK")
+SHORT_CELL = 14
+"""A cell with more characters than that is words, and not set to the right."""
+WIDEST = 7
+"""Columns of figures in one table; more of them make a second one."""
 
 
 @dataclass(frozen=True)
@@ -20,220 +27,156 @@ class Figure:
     note: str
 
 
-def verdict(scene: Scene) -> str:
+@dataclass(frozen=True)
+class Claimed:
+    """One claim as a sentence of the story."""
+
+    sign: str
+    statement: str
+    bound: str
+    outcome: str
+    measured: str
+
+
+def verdict(view: RunView) -> str:
     """The verdict in a sentence."""
-    result = scene.result
-    if scene.facts.interrupted:
-        done = len(scene.run.phases)
-        after = f"{done} phase{'' if done == 1 else 's'}"
-        return f"This is a partial run: it was interrupted after {after}, so there is no verdict."
-    if result is None:
-        return "This run has not been judged: there is no verdict yet."
-    if result.get("holds") is None:
-        failed = [check["check"] for check in result.get("validity", []) if not check["ok"]]
-        return f"No verdict: the run is not valid. Not fulfilled: {'; '.join(failed) or 'unknown'}."
-    claims = [claim["holds"] for claim in result.get("claims", [])]
-    applicable = sum(holds is not None for holds in claims)
-    if scene.control:
-        if result["holds"]:
-            return f"As it should be: without the cause, all {applicable} applicable claims are refuted."
-        held = sum(holds is True for holds in claims)
-        return f"Not as it should be: {held} of {applicable} claims held without the cause."
-    if result["holds"]:
-        return f"All {applicable} applicable claims hold."
-    return f"{sum(holds is False for holds in claims)} of {applicable} claims were refuted."
+    if view.result is None or view.facts.interrupted:
+        return wording.unjudged(len(view.run.phases), view.facts.interrupted)
+    return wording.sentence(view.result)
 
 
-def mood(scene: Scene) -> str:
+def mood(view: RunView) -> str:
     """A sign for the verdict: as promised, not as promised, or none."""
-    holds = scene.result.get("holds") if scene.result and not scene.facts.interrupted else None
-    return {True: "✓", False: "✗", None: "?"}[holds]
+    judged = view.result and not view.facts.interrupted
+    return wording.sign(view.result["holds"] if view.result and judged else None, unknown="?")
 
 
-def figures(scene: Scene) -> list[Figure]:
-    """p99 with few keys, at the top, and after the fix."""
-    first, top, after = scene.first(BEFORE), scene.top(BEFORE), scene.top(AFTER)
-    before = scene.side_before
+def claims(view: RunView) -> list[Claimed]:
+    """Every claim with its outcome; none before the run was judged."""
     found = []
-    if first:
-        found.append(Figure(ms(scene.p99(first)), f"p99 with {count(first.keys)} keys", before))
-    if top and top is not first:
-        found.append(
-            Figure(
-                ms(scene.p99(top)),
-                f"p99 with {count(top.keys)} keys",
-                f"{before}: {times(scene.rise)} the first",
-            )
-        )
-    if after:
-        found.append(
-            Figure(
-                ms(scene.p99(after)),
-                f"p99 with {count(after.keys)} keys",
-                f"{scene.side_after}: {_against(scene.cure)}",
-            )
-        )
+    for claim in (view.result or {}).get("claims", []):
+        sign, _, words = wording.signed(claim["holds"], view.facts.refutes).partition(" ")
+        found.append(Claimed(sign, claim["statement"], claim["bound"], words, claim["measured"]))
     return found
 
 
-def _against(cure: float | None) -> str:
-    if cure is None:
-        return "no comparison"
+def paragraph(view: RunView) -> str:
+    """The scenario's own story, and how far apart the bystander's p99s were."""
+    worst, best = view.worst, view.best
+    if not worst or not best or worst is best:
+        return view.facts.story
+    apart = ratio(view.p99(worst), view.p99(best))
     return (
-        f"{sig(cure)} times less"
-        if cure >= 1.2
-        else f"{sig(1 / cure)} × the value before"
-        if cure > 0
-        else "no comparison"
+        f"{view.facts.story} In this run 99 of 100 GETs of a bystander were answered within {ms(view.p99(best))} "
+        f"in “{view.name(best)}”, and within {ms(view.p99(worst))} in “{view.name(worst)}”: {times(apart)}."
     )
 
 
-def paragraph(scene: Scene) -> str:
-    """What happened in this run, with its key figures."""
-    first, top, after = scene.first(BEFORE), scene.top(BEFORE), scene.top(AFTER)
-    if not first or not top or first is top or scene.p99(top) is None:
-        return (
-            "Too little was measured to tell the story: the key count never rose from one plateau to another."
-        )
-    said = [
-        f"With {count(first.keys)} keys in the store, 99 of 100 GETs were answered within {ms(scene.p99(first))}. "
-        f"With {count(top.keys)} keys, GETs sent at the same pace needed up to {ms(scene.p99(top))}: "
-        f"{times(scene.rise)} as long."
-    ]
-    old, new = first.execution_us("GET"), top.execution_us("GET")
-    if old is not None and new is not None:
-        said.append(f"The server executed one GET in {us(old)} then and in {us(new)} now.")
-    if scene.control:
-        said[0] = said[0].removesuffix(" as long.") + " the first."
-        said.append(
-            "Nothing scans in this run: it has the keys, the events and the phases of the incident, but not its cause. "
-            "A claim that held here would prove nothing there."
-        )
-        return " ".join(said)
-    restart = scene.run.phase("restart")
-    if restart and scene.p99(restart) is not None:
-        said.append(f"A restart took the keys away, and p99 fell to {ms(scene.p99(restart))}.")
-    back = scene.run.phase("return")
-    if back and scene.p99(back) is not None:
-        said.append(f"The keys came back, and so did the waiting: {ms(scene.p99(back))}.")
-    if after and scene.p99(after) is not None:
-        said.append(
-            "With a SET that indexes each user's keys nothing scans any more; "
-            f"{count(after.keys)} keys and the same events then meant a p99 of {ms(scene.p99(after))}"
-            + (f", {sig(scene.cure)} times less." if scene.cure else ".")
-        )
-    else:
-        said.append("The run ended before the fix was measured.")
-    return " ".join(said)
+def figures(view: RunView) -> list[Figure]:
+    """The headline claim's ratio, and the bystander's p99 at its worst and at its best."""
+    found = []
+    if headline := view.headline:
+        value = headline["figures"].get("ratio") if headline["figures"] else None
+        if value is not None:
+            found.append(Figure(times(value), headline["statement"], f"claimed: {headline['bound']}"))
+    worst, best = view.worst, view.best
+    if worst:
+        found.append(Figure(ms(view.p99(worst)), "p99 of a bystander at its worst", view.name(worst)))
+    if best and best is not worst:
+        found.append(Figure(ms(view.p99(best)), "p99 of a bystander at its best", view.name(best)))
+    return found
 
 
-def curves(scene: Scene) -> str:
-    """What to look for in the timeline."""
-    if scene.control:
-        return "Follow the two curves: the key count rises and falls, and p99 does not care."
-    return "Follow the two curves: p99 goes where the key count goes, until the fix parts them."
-
-
-def commands(scene: Scene) -> str:
-    """What to look for in the command rates."""
-    if scene.control:
-        return (
-            "From the first phase on nothing scans: in the control every invalidation asks the index (SSCAN)."
-        )
-    few = (
-        "Note how few SCAN calls a second it takes: counting calls shows nothing alarming, the work in each call does "
-        "the harm."
-    )
-    if not scene.run.arm("fix") and not scene.run.arm(AFTER):
-        return f"The run ended before the fix. {few}"
-    return f"SCAN ends with the fix, and SSCAN, a look into one user's small index, takes its place. {few}"
-
-
-def time_went(scene: Scene) -> str:
-    """Execution, round trip and waiting at the top."""
-    top = scene.top(BEFORE)
-    if not top:
-        return "No plateau was measured."
-    part = parts(scene, top)
-    if part.waiting is None:
-        return "This server does not count execution time, so a p99 cannot be split here."
-    return (
-        f"At the top ({count(top.keys)} keys) a GET with a p99 of {ms(part.p99)} was executed in {ms(part.execution)} "
-        f"and needed {ms(part.floor)} for the bare round trip to an idle server. The rest, {share(part.share)} of it, "
-        "it stood in a queue. Execution and round trip are thinner than a line beside the waiting; "
-        "the log axis on the right shows all three."
-    )
-
-
-def observers(scene: Scene) -> list[str]:
-    """Where the p99s of the observers differ in this run, in numbers."""
-    top, first = scene.top(BEFORE), scene.first(BEFORE)
+def observers(view: RunView) -> list[str]:
+    """Where the observers' p99s differ in this run: in its best phase, in its worst, and between the probe's clocks."""
     said = []
-    if first:
-        probe, _, app, locust = eyes(scene, first)
-        said.append(
-            f"With few keys: probe {ms(probe)}, application {ms(app)}, Locust {ms(locust)}. With so little to "
-            "wait for, what each observer adds of its own decides: Locust's figure holds a whole HTTP request (Flask, "
-            "the computation after a cache miss, JSON)."
-        )
-    if top and top is not first:
-        probe, sent, app, locust = eyes(scene, top)
-        said.append(
-            f"At the top: probe {ms(probe)} from the intended time and {ms(sent)} from the send time, application "
-            f"{ms(app)}, Locust {ms(locust)}. Here the queue outweighs what each observer adds."
-        )
-    return said + clocks(scene)
+    for phase, where in ((view.best, "at its best"), (view.worst, "at its worst")):
+        if phase and (phase is view.worst or view.best is not view.worst):
+            probe, sent, app, locust = (ms(value) for value in eyes(view, phase))
+            said.append(
+                f"A bystander {where} (“{view.name(phase)}”): probe {probe} from the intended time and {sent} from "
+                f"the send time, application {app}, Locust {locust}."
+            )
+    return [*said, *clocks(view)]
 
 
-def clocks(scene: Scene) -> list[str]:
+def clocks(view: RunView) -> list[str]:
     """How far the probe's two clocks lie apart."""
     apart = [
         (due - sent, phase)
-        for phase in scene.run.phases
-        for due, sent in [eyes(scene, phase)[:2]]
+        for phase in view.run.phases
+        for due, sent in [eyes(view, phase)[:2]]
         if due is not None and sent is not None
     ]
     if not apart:
         return []
     late, phase = max(apart, key=lambda pair: pair[0])
     return [
-        f"The probe's two clocks lie at most {ms(max(late, 0.0))} apart (in “{scene.name(phase)}”): it sends on "
+        f"The probe's two clocks lie at most {ms(max(late, 0.0))} apart (in “{view.name(phase)}”): it sends on "
         "schedule and waits for nobody. In a client that awaits each answer before it sends again they would lie a "
         "whole stall apart."
     ]
 
 
-def silence(scene: Scene) -> str:
-    """What the slow log says and by whom it is silent."""
-    entries = [row.get("command", "") for row in scene.run.slowlog]
-    victims = {name: entries.count(name) for name in VICTIMS}
-    threshold = setting(scene.facts.slowlog_threshold_us)
-    heard = ", ".join(f"{n} × {name}" for name, n in victims.items() if n)
-    if heard:
-        return (
-            f"Bystanders are in the slow log ({heard}): at the threshold of {threshold} some were slow to execute, "
-            "not only to wait."
-        )
-    if not entries:
-        return f"The slow log stayed empty at its threshold of {threshold}."
-    return (
-        f"No GET, SET, DEL or UNLINK is among the {count(len(entries))} entries at the threshold of {threshold}, "
-        f"although a GET's p99 reached {ms(scene.p99(scene.top(BEFORE)))}. The slow log times execution, never the "
-        "queue before it: the culprits are in it, the victims are not. With a smaller COUNT the culprits would be "
-        "missing too."
-    )
+def listings(view: RunView) -> list[Table]:
+    """The scenario's own tables; the first column is words, and so is each whose cells are long."""
+    found = []
+    for listing in view.scenario.listings if view.scenario else ():
+        rows, headings = listing.rows(view.run), list(listing.headings)
+        short_ones = (i for i in range(1, len(headings)) if all(len(row[i]) <= SHORT_CELL for row in rows))
+        found.append(Table(listing.caption, headings, rows, frozenset(short_ones)))
+    return [table for table in found if table.rows]
 
 
-def knee(scene: Scene) -> str:
-    """Prediction against observation."""
-    predicted, observed = scene.predicted_knee, scene.observed_knee
-    if predicted is None:
-        return "Part of the load, before and after each plateau, foretold no saturation: there is no knee."
-    said = f"Part of the load, before and after each plateau, predicted the knee at {count(predicted)} keys"
-    if observed is None:
-        return f"{said}; in this run the demand never reached the server's capacity."
-    return (
-        f"{said}; it was observed at {count(observed)} ({(predicted / observed - 1) * 100:+.1f} %).".replace(
-            "-", "−"
+def figures_by_phase(view: RunView) -> list[Table]:
+    """What tells the phases apart, the p99 in each, and what its loads measured."""
+    params = _columns(view, "param", [name for phase in view.run.phases for name in phase.params])
+    found = _columns(view, "figure", [name for phase in view.run.phases for name in phase.figures])
+    fixed = [*params, quantity("keys"), quantity("p99"), quantity("utilisation")]
+    tables = [_table("Each phase, and what a bystander met in it", view, fixed)]
+    for start in range(0, len(found), WIDEST):
+        caption = "What the loads measured" + (f" ({start // WIDEST + 1})" if len(found) > WIDEST else "")
+        some = found[start : start + WIDEST]
+        tables.append(_table(caption, view, [*params, *some], must=some))
+    return tables
+
+
+def _columns(view: RunView, kind: str, names: Sequence[str]) -> list[Quantity]:
+    return [quantity(f"{kind}:{name}") for name in dict.fromkeys(names)]
+
+
+def _table(caption: str, view: RunView, columns: Sequence[Quantity], must: Sequence[Quantity] = ()) -> Table:
+    """A row for each phase; with `must`, only for phases that have one of those."""
+    rows = []
+    for phase in view.run.phases:
+        if must and all(column.of(phase, view.latencies) is None for column in must):
+            continue
+        rows.append(
+            [view.name(phase), *(column.text(column.of(phase, view.latencies)) for column in columns)]
         )
-    )
+    headings = ["phase", *(column.label for column in columns)]
+    return Table(caption, headings, rows, frozenset(range(1, len(headings))))
+
+
+def commands(view: RunView) -> Table:
+    """Commands by their share of the server's execution time in all phases."""
+    totals: dict[str, tuple[float, float]] = {}
+    for phase in view.run.phases:
+        for name, counters in phase.commands.items():
+            calls, usec = totals.get(name, (0.0, 0.0))
+            totals[name] = (calls + counters["calls"], usec + counters["usec"])
+    whole = sum(usec for _, usec in totals.values())
+    rows = []
+    for name, (calls, usec) in sorted(totals.items(), key=lambda item: -item[1][1]):
+        busiest = max(view.run.phases, key=lambda phase: phase.rate(name))
+        rows.append(
+            [
+                name,
+                count(calls),
+                f"{short(busiest.rate(name))} ({view.name(busiest)})",
+                us(usec / calls) if calls else UNKNOWN,
+                percent(usec / whole if whole else None),
+            ]
+        )
+    headings = ["command", "calls", "most calls a second (in)", "mean execution", "share of all execution"]
+    return Table("Commands that the server executed in all phases", headings, rows[:12], frozenset((1, 3, 4)))

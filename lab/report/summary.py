@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from lab import errors
+from lab.claims.wording import signed
 from lab.report.page import fill
-from lab.report.tables import outcome, started
+from lab.report.tables import started
 
 SIGNS = {
     errors.HOLDS: "✓",
@@ -31,7 +32,7 @@ def render(summary: dict[str, Any]) -> str:
         signs=SIGNS,
         left=[name for name in summary["planned"] if name not in done],
         minutes=minutes,
-        outcome=outcome,
+        signed=signed,
         started=started,
     )
 

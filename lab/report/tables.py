@@ -8,10 +8,11 @@ from datetime import datetime
 
 import numpy as np
 
-from lab.report.numbers import UNKNOWN, count, ms, number, percent, share, sig, us
-from lab.report.numbers import setting as setting_of
-from lab.report.parts import eyes, parts
-from lab.report.scene import Scene
+from lab.claims.wording import sign
+from lab.report.breakdown import eyes, parts
+from lab.report.view import RunView
+from lab.results.numbers import UNKNOWN, count, ms, number, percent, share, sig, us
+from lab.results.numbers import setting as setting_of
 
 
 @dataclass(frozen=True)
@@ -28,15 +29,15 @@ def _numeric(start: int, headings: Sequence[str]) -> frozenset[int]:
     return frozenset(range(start, len(headings)))
 
 
-def phases(scene: Scene) -> Table:
+def phases(view: RunView) -> Table:
     """Where the p99 of each phase went."""
     headings = ["phase", "keys", "p99 of a GET", "execution", "round trip", "waiting", "waiting's share"]
     rows = []
-    for phase in scene.run.phases:
-        part = parts(scene, phase)
+    for phase in view.run.phases:
+        part = parts(view, phase)
         rows.append(
             [
-                scene.name(phase),
+                view.name(phase),
                 count(phase.keys),
                 ms(part.p99),
                 ms(part.execution),
@@ -48,25 +49,25 @@ def phases(scene: Scene) -> Table:
     return Table("The p99 of a GET and its parts, phase by phase", headings, rows, _numeric(1, headings))
 
 
-def observers(scene: Scene) -> Table:
+def observers(view: RunView) -> Table:
     """The same p99 through different eyes."""
     headings = ["phase", "probe, intended", "probe, sent", "application", "Locust", "GETs probed"]
     rows = [
         [
-            scene.name(phase),
-            *(ms(value) for value in eyes(scene, phase)),
-            count(len(scene.latencies.phase(phase))),
+            view.name(phase),
+            *(ms(value) for value in eyes(view, phase)),
+            count(len(view.latencies.phase(phase))),
         ]
-        for phase in scene.run.phases
+        for phase in view.run.phases
     ]
     return Table("p99 by observer", headings, rows, _numeric(1, headings))
 
 
-def slowlog(scene: Scene) -> Table:
+def slowlog(view: RunView) -> Table:
     """The slow log by command."""
     headings = ["command", "entries", "median", "longest"]
     durations: dict[str, list[float]] = {}
-    for row in scene.run.slowlog:
+    for row in view.run.slowlog:
         if (duration := number(row.get("duration_us"))) is not None and row.get("command"):
             durations.setdefault(row["command"], []).append(duration)
     for victim in ("GET", "SET", "UNLINK"):
@@ -82,37 +83,18 @@ def slowlog(scene: Scene) -> Table:
     return Table("Entries of the slow log in the whole run", headings, rows, _numeric(1, headings))
 
 
-def claims(scene: Scene) -> Table:
-    """Claims with bounds and what was measured."""
-    headings = ["", "claim", "bound", "measured"]
-    rows = [
-        [outcome(claim["holds"], scene.control), claim["statement"], claim["bound"], claim["measured"]]
-        for claim in (scene.result or {}).get("claims", [])
-    ]
-    return Table("Claims, written down with their bounds before the run", headings, rows)
-
-
-def outcome(holds: bool | None, control: bool) -> str:
-    """A claim's outcome, a sign first; in a control a refuted claim is good news."""
-    if holds is None:
-        return "– not applicable"
-    if control:
-        return "✓ holds, as it should not" if holds else "✗ refuted, as it should be"
-    return "✓ holds" if holds else "✗ refuted"
-
-
-def validity(scene: Scene) -> Table:
+def validity(view: RunView) -> Table:
     """Was it a fair experiment?"""
     rows = [
-        ["✓ ok" if check["ok"] else "✗ not fulfilled", check["check"], check["detail"]]
-        for check in (scene.result or {}).get("validity", [])
+        [f"{sign(check['ok'])} {'ok' if check['ok'] else 'not fulfilled'}", check["check"], check["detail"]]
+        for check in (view.result or {}).get("validity", [])
     ]
     return Table("Validity: was it a fair experiment?", ["", "condition", "measured"], rows)
 
 
-def setting(scene: Scene) -> Table:
+def setting(view: RunView) -> Table:
     """Where and with what the run was made."""
-    facts, host, found = scene.facts, scene.facts.host, scene.facts.calibration
+    facts, host, found = view.facts, view.facts.host, view.facts.calibration
     load = facts.load
     known = {
         "scenario": f"{facts.scenario}: {facts.title}",
@@ -143,8 +125,6 @@ def setting(scene: Scene) -> Table:
             f"({sig(_get(found, 'cost_alone_us_per_key'))} alone), measured at {count(_get(found, 'keys'))} keys; "
             f"knee planned at {count(_get(found, 'planned_knee_keys'))} keys"
         )
-    for number_, note in enumerate(getattr(facts, "notes", []), start=1):
-        known[f"note {number_}"] = str(note)
     known |= {f"claim {name}": f"not applicable: {reason}" for name, reason in facts.cannot.items()}
     return Table(
         "The setting", ["what", "value"], [[name, value or UNKNOWN] for name, value in known.items()]
@@ -164,15 +144,15 @@ def _get(found: Mapping[str, object], name: str) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def processes(scene: Scene) -> Table:
+def processes(view: RunView) -> Table:
     """CPU and memory of each process of the run."""
-    names = sorted({name for phase in scene.run.phases for name in (*phase.processes, *phase.memory_mb)})
+    names = sorted({name for phase in view.run.phases for name in (*phase.processes, *phase.memory_mb)})
     rows = []
     for name in names:
-        seconds = sum(p.seconds for p in scene.run.phases if name in p.processes)
-        used = sum(p.processes[name] * p.seconds for p in scene.run.phases if name in p.processes)
-        busiest = max((p.processes[name] for p in scene.run.phases if name in p.processes), default=None)
-        memory = max((p.memory_mb[name] for p in scene.run.phases if name in p.memory_mb), default=None)
+        seconds = sum(p.seconds for p in view.run.phases if name in p.processes)
+        used = sum(p.processes[name] * p.seconds for p in view.run.phases if name in p.processes)
+        busiest = max((p.processes[name] for p in view.run.phases if name in p.processes), default=None)
+        memory = max((p.memory_mb[name] for p in view.run.phases if name in p.memory_mb), default=None)
         rows.append(
             [
                 name,

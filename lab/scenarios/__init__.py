@@ -1,5 +1,7 @@
 """The catalogue: every module in this package that defines `SCENARIO` is listed, run, tested and reported.
 
+(`lab.scenarios.model` defines none: it says what a scenario is made of.)
+
 A module may define its `CONTROL` too: the same scene without the cause, under the id ID-control.
 """
 
@@ -10,7 +12,7 @@ import pkgutil
 from difflib import get_close_matches
 
 from lab.errors import UsageError
-from lab.scenario import Scenario
+from lab.scenarios.model import Scenario
 
 MAIN = "key-growth"
 
@@ -22,7 +24,8 @@ def catalogue() -> dict[str, Scenario]:
         for module in pkgutil.iter_modules(__path__)
         if not module.name.startswith("_")
     ]
-    found = [scenario for m in modules for scenario in (m.SCENARIO, getattr(m, "CONTROL", None)) if scenario]
+    names = ("SCENARIO", "CONTROL")
+    found = [getattr(module, name) for module in modules for name in names if hasattr(module, name)]
     return {
         scenario.id: scenario for scenario in sorted(found, key=lambda s: (s.refutes, s.id != MAIN, s.id))
     }

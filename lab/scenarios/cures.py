@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lab.claims import cures
-from lab.runfolder import Run
-from lab.scenario import Chart, Listing, LoadSpec, Pace, Phase, Scenario
+from lab.results.folder import Run
+from lab.scenarios.model import Chart, Listing, LoadSpec, Pace, Phase, Scenario
 
 COMMANDS = {
     "scan": "SCAN,UNLINK",
@@ -52,14 +52,15 @@ def single_events(strategy: str) -> LoadSpec:
     """Events one by one, on users of its own."""
     where = ("--storefront", "{web}", "--first-user", "{beyond}", "--users", "3", "--each", "{each}")
     what = ("--entries", "{keys}", "--base-mb", "{base[memory_mb]}", "--commands", COMMANDS[strategy])
-    return LoadSpec("events", "freshness", (*where, *what), ends=True)
+    return LoadSpec("events", "freshness", (*where, *what), self_terminating=True)
 
 
 def phases(ways: dict[str, str]) -> tuple[Phase, ...]:
     """A pair of phases for each way; `ways` says which strategy takes its place (a control's is another)."""
     look = LoadSpec(
         "look", "freshness",
-        ("--storefront", "{web}", "--first-user", "{beyond}", "--users", "0", "--seconds", "{seconds}"), ends=True,
+        ("--storefront", "{web}", "--first-user", "{beyond}", "--users", "0", "--seconds", "{seconds}"),
+        self_terminating=True,
     )  # fmt: skip
     first = ways[cures.CAUSE]
     found = [Phase("base", "base", "nothing cached", first, 0.0, 0.25, events=0.0, loads=(look,))]

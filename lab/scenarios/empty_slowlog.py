@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lab.claims import smallcalls
-from lab.scenario import Chart, LoadSpec, Pace, Phase, Scenario
+from lab.scenarios.model import Chart, LoadSpec, Pace, Phase, Scenario
 
 PLATEAUS = (0.125, 0.35, 1.0)
 LOADS_MB = 80.0
@@ -26,8 +26,8 @@ SEARCH = (
 )  # fmt: skip
 
 
-def _scanners(*arguments: str, greedy: bool = False) -> tuple[LoadSpec, ...]:
-    return (LoadSpec("scanners", "scanners", (*SEARCH, *arguments), greedy=greedy),)
+def _scanners(*arguments: str, cpu_bound: bool = False) -> tuple[LoadSpec, ...]:
+    return (LoadSpec("scanners", "scanners", (*SEARCH, *arguments), cpu_bound=cpu_bound),)
 
 
 def _by_index(phase: Phase) -> Phase:
@@ -45,7 +45,7 @@ def phases(searched: bool) -> tuple[Phase, ...]:
             "index",
             share,
             0.4,
-            loads=_scanners("--most", "24", greedy=True),
+            loads=_scanners("--most", "24", cpu_bound=True),
             events=0.0,
         )
         for number, share in enumerate(PLATEAUS, start=1)

@@ -27,7 +27,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lab.claims import eviction
-from lab.scenario import Chart, LoadSpec, Pace, Phase, Scenario
+from lab.scenarios.model import Chart, LoadSpec, Pace, Phase, Scenario
 
 BUSY = 1.15
 """Share of the main thread that the load asks for at the limit, with the evictions that its inserts need.
@@ -51,7 +51,7 @@ COMMON = (
 
 def crowd(*arguments: str) -> LoadSpec:
     """The crowd of clients, with a place to go on from."""
-    return LoadSpec("crowd", "crowd", (*COMMON, *arguments), ends=True)
+    return LoadSpec("crowd", "crowd", (*COMMON, *arguments), self_terminating=True)
 
 
 def measured(

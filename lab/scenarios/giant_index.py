@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lab.claims import giant
-from lab.scenario import Chart, LoadSpec, Pace, Phase, Scenario
+from lab.scenarios.model import Chart, LoadSpec, Pace, Phase, Scenario
 
 ORDINARY = 20
 SIZES = (ORDINARY, 1_000, 10_000, 100_000)
@@ -43,7 +43,7 @@ def phases(with_giant: bool = True) -> tuple[Phase, ...]:
                         "--entries", str(size if with_giant else ORDINARY),
                         "--rounds", "{rounds}", "--seconds", "{seconds}", "--every", "1.5",
                     ),
-                    ends=True,
+                    self_terminating=True,
                 ),
             ),
             params={"entries": float(size)},

@@ -15,14 +15,14 @@ carried out all the same, and begun anew, so that a server past its knee would n
 from __future__ import annotations
 
 from lab.claims import latency, server
-from lab.scenario import Pace, Phase, ProbeSpec, Scenario
+from lab.scenarios.model import Chart, Pace, Phase, ProbeSpec, Scenario
 
-SLOWLY = {"probe_per_second": 10.0, "reads_per_second": 4.0, "patience_s": 300.0}
+SLOWLY = {"probe_per_second": 10.0, "reads_per_second": 4.0, "timeout_s": 300.0}
 """At full pace: see above."""
 PLATEAUS = (0.025, 0.15, 0.30, 0.50, 0.65, 0.80, 1.0)
 INDEX_PLATEAUS = (0.025, 0.30, 0.60, 1.0)
-FORETOLD_FROM = 0.50
-"""Plateaus from here on make the line that crosses the server's capacity: their demand is foretold."""
+PREDICTED_FROM = 0.50
+"""Plateaus from here on make the line that crosses the server's capacity: their demand is predicted."""
 KNEE_AT = 0.85
 """Below the largest plateau by more than memory was seen to change its speed within a run: the knee is observed."""
 EDGE = 0.78
@@ -32,7 +32,7 @@ EDGE = 0.78
 def phases(cause: str) -> tuple[Phase, ...]:
     """The story with `cause` as the strategy before the fix: ``scan``, or ``index`` for the control."""
     grow = [
-        Phase(f"grow-{i}", "grow", f"keys grow under {cause}", cause, share, foretell=share >= FORETOLD_FROM)
+        Phase(f"grow-{i}", "grow", f"keys grow under {cause}", cause, share, predict=share >= PREDICTED_FROM)
         for i, share in enumerate(PLATEAUS, start=1)
     ]
     pool = ProbeSpec("pool", connections=50)
@@ -43,8 +43,15 @@ def phases(cause: str) -> tuple[Phase, ...]:
     ]
     return (
         *grow,
-        Phase("pool", "pool", "wrong turn: a pool of 50 connections", cause, 1.0, 2.0, probes=(pool,)),
-        Phase("fresh", "fresh", "wrong turn: fresh connections", cause, 1.0, 2.0, probes=(fresh,)),
+        Phase(
+            "turns",
+            "turns",
+            "wrong turns: a pool of 50, fresh connections",
+            cause,
+            1.0,
+            2.0,
+            probes=(pool, fresh),
+        ),
         Phase("restart", "restart", "the store is restarted: few keys", cause, PLATEAUS[0], empty=True),
         Phase("return", "return", "the keys come back", cause, EDGE),
         Phase("fix", "fix", "the fix: invalidate by index", "index", EDGE, 0.5),
@@ -53,16 +60,49 @@ def phases(cause: str) -> tuple[Phase, ...]:
 
 
 CLAIMS = (
-    latency.follows_keys(rank=0.95),
+    latency.follows_keys("p99-follows-keys", "p99 of bystanders rises with the key count", rank=0.95),
     latency.rises(times=5),
-    latency.fix_ratio(times=12.5),
+    latency.cures("index-cures", "SCAN", "the index", "index", times=12.5),
     latency.flat_under_index(share=0.10, times=5),
     latency.restart_restores(share=0.9, times=5),
-    latency.wrong_turn("pool", "pool", "a pool of 50 connections instead of 1", within=0.20, times=5),
-    latency.wrong_turn("fresh-connections", "fresh", "fresh connections", within=0.20, times=5),
+    latency.wrong_turn(
+        "pool", "turns", "pool", "a pool of 50 connections instead of 1", within=0.20, times=5
+    ),
+    latency.wrong_turn("fresh-connections", "turns", "fresh", "fresh connections", within=0.20, times=5),
     server.execution_steady(server_times=2, client_times=5),
     server.victims_never_slow(times=5),
     server.knee_predicted(within=0.15),
+)
+
+CHARTS = (
+    Chart(
+        "scatter",
+        "Does p99 follow the key count?",
+        "plateaus",
+        note="Each point is one phase; filled points are plateaus of growing keys, hollow ones the other phases. "
+        "Lines: Theil–Sen fits through the plateaus below the knee (demand up to 90 % of the server's capacity). Under "
+        "SCAN a bystander waits below the knee for the calls before it, and each is as long as the keyspace is large: "
+        "a line. Past the knee more work arrives than the server can do, the queue grows as long as that lasts, and no "
+        "line describes it.",
+    ),
+    Chart(
+        "percentiles",
+        "Not only the tail",
+        "percentiles",
+        note="Latency at each percentile. The axis stretches towards the tail: as much room from 90 to 99 as from 99 "
+        "to 99.9. A phase has some hundred to some thousand requests, so the last piece of a curve stands for very "
+        "few of them. A curve that is high on the left too says that the typical request suffers, not only the "
+        "unlucky one.",
+    ),
+    Chart(
+        "utilisation",
+        "The knee",
+        "demand",
+        note="Demand: the work that arrivals bring, as a share of the time of the server's one main thread. Where it "
+        "crosses the upper line the queue no longer drains. The prediction needs one product: events a second × "
+        "patterns for each event × keys × time for each scanned key. Measured in a few seconds at part of the load, it "
+        "tells at how many keys a service will fall over.",
+    ),
 )
 
 SCENARIO = Scenario(
@@ -73,6 +113,7 @@ SCENARIO = Scenario(
     source="'Debugging Redis Latency', April 2025: a Node.js service on Dragonfly",
     phases=phases("scan"),
     claims=CLAIMS,
+    charts=CHARTS,
     paces={
         "quick": Pace(plateau_s=2.5, settle_s=0.3, keys=200_000),
         "standard": Pace(plateau_s=5.0, settle_s=1.0, keys=200_000),

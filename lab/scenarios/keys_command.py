@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lab.claims import blocking
-from lab.scenario import Chart, Pace, Phase, ProbeSpec, Scenario
+from lab.claims import blocking, latency
+from lab.scenarios.model import Chart, Pace, Phase, ProbeSpec, Scenario
 
 PLATEAUS = (0.08, 0.3, 0.6, 1.0)
 LOADS_MB = 130.0
@@ -44,8 +44,13 @@ def phases(cause: str, planned: str) -> tuple[Phase, ...]:
 
 CLAIMS = (
     blocking.fills_slowlog(share=0.9),
-    blocking.exact_cures(times=2),
-    blocking.grows(rank=0.8, times=2),
+    latency.cures("exact-cures", "KEYS", "deletes by exact key", "exact", times=2),
+    latency.follows_keys(
+        "keys-follow-keyspace",
+        "p99 of bystanders grows with the number of keys that KEYS has to visit",
+        rank=0.8,
+        times=2,
+    ),
     blocking.replica_unharmed(share=0.25),
     blocking.scan_stalls_less(call_times=10, p99_times=2),
     blocking.scan_works_more(times=1.5),

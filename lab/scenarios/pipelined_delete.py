@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lab.claims import deletes
-from lab.scenario import Chart, LoadSpec, Pace, Phase, Scenario
+from lab.scenarios.model import Chart, LoadSpec, Pace, Phase, Scenario
 
 RTTS_MS = {"rtt-0": 0.0, "rtt-half": 0.5, "rtt-1": 1.0, "rtt-5": 5.0}
 """Phase → added round-trip time; the phase's name with underscores is the size of its one-by-one part."""
@@ -34,7 +34,11 @@ CHUNKS = (
 
 
 def _load(*arguments: str) -> tuple[LoadSpec, ...]:
-    return (LoadSpec("deletes", "deletes", (*arguments, "--prefix", "{prefix}"), ends=True, greedy=True),)
+    return (
+        LoadSpec(
+            "deletes", "deletes", (*arguments, "--prefix", "{prefix}"), self_terminating=True, cpu_bound=True
+        ),
+    )
 
 
 def phases(keys: str, chunk_keys: str, in_one: int = 0, largest: int | None = None) -> tuple[Phase, ...]:

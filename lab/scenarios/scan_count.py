@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lab.claims import sweep
-from lab.scenario import Chart, LoadSpec, Pace, Phase, Scenario
+from lab.scenarios.model import Chart, LoadSpec, Pace, Phase, Scenario
 
 COUNTS = (100, 1_000, 10_000)
 """Of the sweep. COUNT 10, Redis's default, is tried by one client alone: more of them are bound by themselves."""
@@ -22,8 +22,8 @@ BYSTANDERS = LoadSpec(
     "bystanders",
     "bystanders",
     ("--connections", "4", "--pipeline", "16", "--prefix", "{prefix}"),
-    greedy=True,
-    speaks=True,
+    cpu_bound=True,
+    reports_ready=True,
 )
 STRATEGY = "ttl"
 """Nothing is invalidated here: keys alone, as the original had them, and without an index five million are filled in
@@ -48,7 +48,10 @@ def phases(*more: str) -> tuple[Phase, ...]:
             f"COUNT {count:,}, {AT_ONCE[at_once]}",
             STRATEGY,
             1.0,
-            loads=(BYSTANDERS, LoadSpec("iterations", "iterations", arguments, greedy=True, speaks=True)),
+            loads=(
+                BYSTANDERS,
+                LoadSpec("iterations", "iterations", arguments, cpu_bound=True, reports_ready=True),
+            ),
             params={"count": float(count)},
         )
 

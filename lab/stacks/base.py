@@ -1,4 +1,4 @@
-"""What the rest of the lab expects of a stack, whoever brings it up.
+"""What the rest of the lab expects of a stack, native or in containers.
 
 Conductor, recorder and calibration know these protocols only. A stack is a scene that runs: a server, a storefront
 on it, a load generator, and probes that can be added.
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from lab.scenario import LoadSpec, ProbeSpec
-from lab.service import Locust, Metrics, Storefront
-from lab.store import Store
+from lab.scenarios.model import LoadSpec, ProbeSpec
+from lab.stacks.http import Locust, Metrics, Storefront
+from lab.stacks.server_stats import ServerObserver
 
 Say = Callable[[str], None]
 """Tells a person what goes on."""
@@ -89,7 +89,7 @@ class Stack(Protocol):
         ...
 
     @property
-    def store(self) -> Store:
+    def store(self) -> ServerObserver:
         """The observer's view of the server."""
         ...
 
@@ -139,7 +139,7 @@ class Stack(Protocol):
         ...
 
     def end_load(self, load: LoadProcess) -> None:
-        """Tell a load to end, and wait until it has said its figures and ended. One that has ended already is well."""
+        """Tell a load to end, and wait until it has said its figures. Ending one that has already ended is no error."""
         ...
 
     def empty(self) -> None:

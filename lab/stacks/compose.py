@@ -6,7 +6,7 @@ growth, strategy and slow log are put back as they were found, and the director 
 restarted (and so emptied) as often as the scenario wants.
 
 Probes are processes in the container probe-NAME, where they hear the server without a detour. `docker exec` does
-not end what it started when it is ended itself, so a probe is held by a leash: it ends when its stdin does, also
+not end what it started when it is ended itself, so a probe ends when its stdin does, also
 when the lab is killed.
 """
 
@@ -19,14 +19,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lab.errors import StackError
-from lab.processes import Child, memory_mb, stop_all
-from lab.scenario import LoadSpec, ProbeSpec, Scenario
-from lab.servers import SERVERS
-from lab.service import CLEARING, Http, Locust, Metrics, Storefront, scrape
+from lab.scenarios.model import LoadSpec, ProbeSpec, Scenario
 from lab.stacks.base import LoadProcess, Probe, Say, probe_arguments
-from lab.stacks.scene import PORTS, ROLES, DirectorPause, Scene, Watch, hold_growth, hold_load
+from lab.stacks.containers import (
+    PORTS,
+    ROLES,
+    AutopilotPause,
+    ServerContainers,
+    Watch,
+    hold_growth,
+    hold_load,
+)
+from lab.stacks.http import CLEARING, Http, Locust, Metrics, Storefront, scrape
+from lab.stacks.processes import Child, memory_mb, stop_all
+from lab.stacks.server_stats import ServerObserver
+from lab.stacks.servers import SERVERS
 from lab.stacks.usage import ContainerMeter, Usage, usage_of
-from lab.store import Store
 
 READY_S = 60.0
 STILL_S = 120.0
@@ -41,7 +49,7 @@ class ComposeStack:
     owns_store = True
     has_replica = False
 
-    def __init__(self, scenario: Scenario, scene: Scene, folder: Path, seed: int) -> None:
+    def __init__(self, scenario: Scenario, scene: ServerContainers, folder: Path, seed: int) -> None:
         self._scenario = scenario
         self._scene = scene
         self._docker = scene.docker
@@ -54,7 +62,7 @@ class ComposeStack:
         self._probes: list[Child] = []
         self._loads: list[Child] = []
         self._watch: Watch | None = None
-        self._pause: DirectorPause | None = None
+        self._pause: AutopilotPause | None = None
         self._control: Http | None = None
         self._usage: Usage | None = None
         self._undo: list[Callable[[], object]] = []
@@ -66,7 +74,7 @@ class ComposeStack:
         self.invalidator = Storefront(f"invalidator-{scene.server}", scene.address("invalidator"))
         self.web_url = f"http://web-{scene.server}:{PORTS['web']}"
         self.locust = Locust(f"locust-{scene.server}", scene.address("locust"))
-        self.store = Store(scene.store_url(scene.of("store")), scenario.patience_s)
+        self.store = ServerObserver(scene.store_url(scene.of("store")), scenario.timeout_s)
 
     def _check_settings(self, env: dict[str, str]) -> None:
         each = env.get("APP_FRAGMENTS_PER_USER", "20")
@@ -77,7 +85,7 @@ class ComposeStack:
             )
 
     def up(self, say: Say) -> None:
-        """Pause everybody else and empty the server. Raises `StackError` naming what does not answer."""
+        """Pause all other load and empty the server. Raises `StackError` naming what does not answer."""
         scene = self._scene
         self._watch = Watch(self._docker, [scene.of(role) for role in ("store", *ROLES)], self._logs)
         self._usage = usage_of(self._docker, scene.by_part())
@@ -85,7 +93,7 @@ class ComposeStack:
         if "control" in scene.containers:
             say("pausing the director")
             self._control = Http("control", scene.address("control"))
-            self._pause = DirectorPause(self._control)
+            self._pause = AutopilotPause(self._control)
             self._undo.append(self._pause.end)
         for other in scene.others():
             say(f"holding {other} still")
@@ -146,7 +154,7 @@ class ComposeStack:
         return child
 
     def start_load(self, spec: LoadSpec, arguments: list[str]) -> Child:
-        """Start a load in the container probe-NAME, on a leash as the probes are."""
+        """Start a load in the container probe-NAME, which ends with its stdin, as the probes do."""
         child = self._inside(f"load-{spec.name}", spec.module, arguments)
         self._loads.append(child)
         return child
@@ -160,7 +168,7 @@ class ComposeStack:
             self._logs / f"{name}.log",
             env={"PROBE_URL": self._inner_url},  # handed on by its name, so that no process list shows it
             pipe=True,
-            leash=True,
+            stdin_open=True,
         )
 
     def end_load(self, load: LoadProcess) -> None:
@@ -194,7 +202,7 @@ class ComposeStack:
                 time.sleep(0.1)
         if url != self.store.url:
             self.store.close()
-            self.store = Store(url, self._scenario.patience_s)
+            self.store = ServerObserver(url, self._scenario.timeout_s)
         self.store.wait(READY_S, self.check)
         self.store.configure(self._scenario.server_settings)
         self.store.configure_slowlog(self._scenario.slowlog_threshold_us)

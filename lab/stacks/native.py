@@ -11,12 +11,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from lab.errors import StackError, UsageError
-from lab.processes import Child, CpuMeter, free_port, memory_mb, port_taken, stop_all
-from lab.scenario import LoadSpec, ProbeSpec, Scenario
-from lab.servers import Server
-from lab.service import Locust, Metrics, Storefront, scrape
+from lab.scenarios.model import LoadSpec, ProbeSpec, Scenario
 from lab.stacks.base import BYSTANDER_PREFIX, LOAD_PREFIX, LoadProcess, Probe, Say, probe_arguments
-from lab.store import Store, redacted
+from lab.stacks.http import Locust, Metrics, Storefront, scrape
+from lab.stacks.processes import Child, CpuMeter, free_port, memory_mb, port_taken, stop_all
+from lab.stacks.server_stats import ServerObserver, redacted
+from lab.stacks.servers import Server
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY_PREFIX = "latency-lab"
@@ -85,7 +85,7 @@ class NativeStack:
         if url is None and port_taken(self.store_port):
             raise UsageError(f"port {port} is taken. Choose another --port, or leave it out.")
         self.store_url = url or f"redis://127.0.0.1:{self.store_port}/0"
-        self.store = Store(self.store_url, scenario.patience_s)
+        self.store = ServerObserver(self.store_url, scenario.timeout_s)
         (folder / "logs").mkdir(parents=True, exist_ok=True)
 
     @property
@@ -144,7 +144,7 @@ class NativeStack:
             command = self._server.command(self._replica_port, str(self._folder / "logs"))
             self._replica = Child("replica", command, self._folder / "logs" / "replica.log")
             self._children.append(self._replica)
-        replica = Store(self._replica_url)
+        replica = ServerObserver(self._replica_url)
         try:
             replica.wait(READY_S, self._replica.check)
             replica.follow("127.0.0.1", self.store_port, READY_S, self._replica.check)
@@ -166,7 +166,7 @@ class NativeStack:
             "APP_STRATEGY": self._scenario.phases[0].strategy,
             "APP_SCAN_COUNT": str(self._scenario.scan_count),
             "APP_FRAGMENTS_PER_USER": str(self._scenario.fragments_per_user),
-            "APP_STORE_TIMEOUT_SECONDS": f"{self._scenario.patience_s:g}",
+            "APP_STORE_TIMEOUT_SECONDS": f"{self._scenario.timeout_s:g}",
             "APP_METRICS_PORT": "0",  # the process takes a free one, and says which
             "OTEL_TRACES_EXPORTER": "none",  # no trace backend natively; spans and sampling work all the same
             "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",

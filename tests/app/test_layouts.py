@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -255,7 +256,7 @@ def test_warmer_follows_a_switch_and_counts_entries(
         ("scan", "shop-e4:r1:*", 2000),
     ):
         service.put("/settings/invalidation", {"strategy": strategy})
-        eventually(lambda prefix=prefix, made=made: settled(prefix, made))
+        eventually(partial(settled, prefix, made))
         hit = service.get("/users/100/fragments/cart-5").headers["Cache-Status"]
         assert hit == "shop; hit"
     for key in raw.keys("*"):  # as if their TTL had ended

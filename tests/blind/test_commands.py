@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.blind.causes import CAUSES, choose
-from lab.blind.door import address
+from lab.blind.session_socket import address
 from tests.lab.labkit import Answer, Running, lab, tree
 
 BEFORE = {
@@ -77,6 +77,7 @@ def test_the_possible_answers_are_public(home: Path) -> None:
     assert [line.split()[0] for line in lines] == list(CAUSES)
 
 
+@pytest.mark.whole
 def test_a_session_from_start_to_reveal(home: Path) -> None:
     """Start, look, note, hint, a wrong answer, the right one, reveal: a page and notes stay, processes do not."""
     with start(home, "start", "--seed", str(SEED)) as session:
@@ -118,7 +119,9 @@ def test_a_session_from_start_to_reveal(home: Path) -> None:
     assert not address(home).exists()
 
 
-@pytest.mark.parametrize("stage", ["starting the storefront", "something happens"])
+@pytest.mark.parametrize(
+    "stage", ["starting the storefront", pytest.param("something happens", marks=pytest.mark.whole)]
+)
 def test_ctrl_c_while_starting_leaves_nothing(stage: str, home: Path) -> None:
     """Ctrl-C at any stage ends every process and frees the socket: one line, exit code 130."""
     with start(home, "open", "noisy-neighbour") as session:

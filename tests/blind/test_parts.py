@@ -15,18 +15,20 @@ import pytest
 import redis
 
 from bench.blind_seal import leaks
-from lab.blind import door, front, plan
+from lab.blind import faulty_pool, session_socket, sizing
 from lab.blind.causes import CAUSES, choose, find
 from lab.blind.journal import HINT_COSTS, WRONG_COSTS, Journal
 from lab.blind.readings import Readings, Seen, Spent
 from lab.blind.scene import tell
 from lab.blind.session import HEALTHY_LOOKS, health
 from lab.errors import UsageError
-from lab.processes import Child
 from lab.stacks.native import ROOT
+from lab.stacks.processes import Child
 from tests.app.servicekit import eventually
 
-MEASURED = plan.Measured(ping_us=50.0, key_us=0.3, keys=200_000, core=1, cores=2, healthy=Seen(5.0, 1.0, 0.3))
+MEASURED = sizing.Measured(
+    ping_us=50.0, key_us=0.3, keys=200_000, core=1, cores=2, healthy=Seen(5.0, 1.0, 0.3)
+)
 BECAUSE = "a ping through the link took 40 ms"
 
 DOCTORED: dict[str, dict[str, Any]] = {
@@ -88,9 +90,12 @@ def test_an_unknown_cause_is_refused_with_the_nearest() -> None:
         find("xyzzy")
 
 
-@pytest.mark.parametrize("cause", DOCTORED)
+@pytest.mark.parametrize("cause", [cause for cause in CAUSES if cause != "nothing"])
 def test_evidence_needs_both_symptom_and_its_own_figures(cause: str, healthy: Readings) -> None:
-    """Evidence is found in its figures with a symptom; in the figures or the symptom alone it is not."""
+    """Evidence is found in its figures with a symptom; in the figures or the symptom alone it is not.
+
+    A cause without doctored figures has no proof, and fails here.
+    """
     symptom = HURT.get(cause, Seen(60.0, 60.0, 5.0))
     evidence = CAUSES[cause].evidence
     assert evidence(replace(healthy, seen=symptom, **DOCTORED[cause])).found
@@ -109,15 +114,15 @@ def test_orders_follow_what_was_measured() -> None:
     """The same wait is asked for on fast and slow servers, whatever a key costs; `nothing` changes no order."""
     slow = replace(MEASURED, key_us=1.0)
     for measured in (MEASURED, slow):
-        order = plan.orders("scan-storm", measured)[plan.SECOND]
+        order = sizing.orders("scan-storm", measured)[sizing.SECOND]
         wait_ms = order["connections"] * order["count"] * measured.key_us / 1000
-        assert plan.WAIT_MS <= wait_ms <= 1.1 * plan.WAIT_MS
-        every_s = plan.orders("keys-command", measured)[plan.SECOND]["every_s"]
-        assert measured.walk_ms / 1000 / every_s == pytest.approx(plan.BUSY)
+        assert sizing.WAIT_MS <= wait_ms <= 1.1 * sizing.WAIT_MS
+        every_s = sizing.orders("keys-command", measured)[sizing.SECOND]["every_s"]
+        assert measured.walk_ms / 1000 / every_s == pytest.approx(sizing.BUSY)
         assert measured.slow_us < 1000 * measured.walk_ms
         assert order["count"] * measured.key_us < measured.slow_us
-    assert plan.orders("nothing", MEASURED) == plan.WELL
-    assert {cause for cause in CAUSES if plan.orders(cause, MEASURED) == plan.WELL} == {"nothing"}
+    assert sizing.orders("nothing", MEASURED) == sizing.WELL
+    assert {cause for cause in CAUSES if sizing.orders(cause, MEASURED) == sizing.WELL} == {"nothing"}
 
 
 @pytest.fixture
@@ -172,40 +177,40 @@ def test_notes_stay_in_a_plain_file(journal: Journal) -> None:
 
 def test_one_session_at_a_time_and_only_for_its_owner(tmp_path: Path) -> None:
     """While a session is there a second is refused; its socket is the owner's alone, and gone with it."""
-    first = door.Door(tmp_path, lambda words: f"heard {words['verb']}")
+    first = session_socket.SessionSocket(tmp_path, lambda words: f"heard {words['verb']}")
     try:
-        assert stat.S_IMODE(door.address(tmp_path).stat().st_mode) == 0o600
-        assert door.ask({"verb": "note"}, tmp_path) == "heard note"
+        assert stat.S_IMODE(session_socket.address(tmp_path).stat().st_mode) == 0o600
+        assert session_socket.ask({"verb": "note"}, tmp_path) == "heard note"
         with pytest.raises(UsageError, match="runs already"):
-            door.Door(tmp_path, lambda _: "")
+            session_socket.SessionSocket(tmp_path, lambda _: "")
         with pytest.raises(UsageError, match="does not understand"):
-            door.ask({"nonsense": 1}, tmp_path)
+            session_socket.ask({"nonsense": 1}, tmp_path)
     finally:
         first.close()
-    assert not door.address(tmp_path).exists()
+    assert not session_socket.address(tmp_path).exists()
     with pytest.raises(UsageError, match="no blind session runs"):
-        door.ask({"verb": "note"}, tmp_path)
+        session_socket.ask({"verb": "note"}, tmp_path)
 
 
-def test_a_socket_left_behind_is_nobody(tmp_path: Path) -> None:
+def test_a_socket_left_behind_is_no_session(tmp_path: Path) -> None:
     """The socket of a session that was killed answers nobody, and does not keep the next from starting."""
     left = socket.socket(socket.AF_UNIX)
-    left.bind(str(door.address(tmp_path)))
+    left.bind(str(session_socket.address(tmp_path)))
     left.close()
     with pytest.raises(UsageError, match="no blind session runs"):
-        door.ask({"verb": "hint"}, tmp_path)
-    door.Door(tmp_path, lambda _: "").close()
+        session_socket.ask({"verb": "hint"}, tmp_path)
+    session_socket.SessionSocket(tmp_path, lambda _: "").close()
 
 
 def test_a_long_path_gets_a_short_socket(tmp_path: Path) -> None:
     """Where the folder's path is too long for a socket's address, another private place is taken."""
     folder = tmp_path / ("long-" * 25)
     folder.mkdir()
-    assert len(str(door.address(folder))) <= door.LONGEST_PATH
-    opened = door.Door(folder, lambda _: "here")
+    assert len(str(session_socket.address(folder))) <= session_socket.LONGEST_PATH
+    opened = session_socket.SessionSocket(folder, lambda _: "here")
     try:
-        assert door.ask({"verb": "look"}, folder) == "here"
-        assert stat.S_IMODE(door.address(folder).parent.stat().st_mode) == 0o700
+        assert session_socket.ask({"verb": "look"}, folder) == "here"
+        assert stat.S_IMODE(session_socket.address(folder).parent.stat().st_mode) == 0o700
     finally:
         opened.close()
 
@@ -213,7 +218,7 @@ def test_a_long_path_gets_a_short_socket(tmp_path: Path) -> None:
 @pytest.mark.parametrize("leak", ["APP_MODE=scan-storm", "Giant_Index", "thread slow network", "UNPIPELINED"])
 def test_the_search_finds_a_name_in_any_spelling(leak: str) -> None:
     """A name of a cause that leaks anywhere is found, whatever its spelling; other text is not."""
-    clean = {"arguments": "python -m lab.blind.worker", "settings": json.dumps({"strategy": "index"})}
+    clean = {"arguments": "python -m lab.blind.launcher", "settings": json.dumps({"strategy": "index"})}
     assert leaks(clean) == []
     assert len(leaks(clean | {"environment": f"x {leak} y"})) == 1
 
@@ -221,11 +226,11 @@ def test_the_search_finds_a_name_in_any_spelling(leak: str) -> None:
 def test_what_a_program_is_told_shows_neither_in_arguments_nor_environment(tmp_path: Path) -> None:
     """A program's instruction, environment included, reaches it, and the system shows nothing of it."""
     child = Child(
-        "program", [sys.executable, "-m", "lab.blind.worker"], tmp_path / "log", cwd=ROOT, leash=True
+        "program", [sys.executable, "-m", "lab.blind.launcher"], tmp_path / "log", cwd=ROOT, stdin_open=True
     )
     try:
         told = {"PROBE_URL": "redis://127.0.0.1:1", "TOLD": "a-secret"}
-        tell(child, {"module": "lab.blind.errands", "arguments": ["a-secret"], "env": told})
+        tell(child, {"module": "lab.blind.tenants", "arguments": ["a-secret"], "env": told})
         tell(child, {"kind": "rest", "note": "a-secret"})
         process = psutil.Process(child.pid)
         eventually(lambda: process.num_threads() > 1)  # it listens for orders: it has its address
@@ -261,8 +266,8 @@ class Line:
 
 def test_the_pool_follows_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without an order connections are as many as wanted; with one, they are few, and come back late."""
-    monkeypatch.setattr(front, "Inbox", lambda hear: None)
-    pool = front.Pool(connection_class=Line)
+    monkeypatch.setattr(faulty_pool, "Inbox", lambda hear: None)
+    pool = faulty_pool.Pool(connection_class=Line)
     many = [pool.get_connection() for _ in range(5)]
     for line in many:
         pool.release(line)

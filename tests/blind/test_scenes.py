@@ -11,6 +11,8 @@ from bench.blind_seal import leaks
 from lab.blind.causes import CAUSES
 from tests.blind.conftest import Recorded
 
+pytestmark = pytest.mark.whole
+
 Record = Callable[[str], Recorded]
 
 

@@ -10,7 +10,20 @@ import pytest
 
 from tests.compose.stack import EVERYTHING, PROFILE_OPTIONS, Stack
 
+GROW_SECONDS = 120
+"""Of the story: somewhat faster than people have it."""
+
 collect_ignore_glob = [] if os.environ.get("LAB_ENGINE") else ["test_stack_*.py"]
+
+
+SECOND_STACK = {"stack", "served"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs a stack of its own beside the story's is left to make test-compose-all."""
+    for item in items:
+        if SECOND_STACK & set(getattr(item, "fixturenames", ())):
+            item.add_marker("whole")
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +41,7 @@ def project() -> Iterator[Stack]:
 def story(project: Stack) -> Stack:
     """The stack as `docker compose up` brings it up: two servers, and the story has begun."""
     began = time.monotonic()
+    project.environ["GROW_SECONDS"] = str(GROW_SECONDS)
     project.compose("up", "--detach", "--wait", "--wait-timeout", "180")
     project.began = time.time()
     print(f"healthy after {time.monotonic() - began:.0f} s")

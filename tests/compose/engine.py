@@ -25,8 +25,9 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from lab.preflight import OLDEST_COMPOSE, ROOT, ask, read_env_file
+from lab.stacks.preflight import OLDEST_COMPOSE, ROOT, ask, read_env_file
 
 COMPOSE_MODULE = "github.com/docker/compose/v2"
 COMPOSE_VERSION = "v2.40.3"
@@ -239,7 +240,7 @@ def install(*packages: str) -> None:
         raise NotPossible(f"missing and not to be had without root and apt: {', '.join(packages)}")
     say(f"installing {', '.join(packages)}")
     # Installing a server on Debian starts it, if there is an init; not here.
-    quiet = {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+    quiet: dict[str, Any] = {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     with suppress(NotPossible):
         run("apt-get", "update", "-qq", **quiet)
     wait = "DPkg::Lock::Timeout=300"

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from lab.preflight import ROOT, read_env_file
+from lab.stacks.preflight import ROOT, read_env_file
 
 Model = dict[str, Any]
 Rule = Callable[[Model], list[str]]

@@ -13,7 +13,7 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any
 
-from lab.preflight import ROOT
+from lab.stacks.preflight import ROOT
 
 PROJECT = "redis-latency-lab-test"
 PORTS = (
@@ -88,10 +88,20 @@ class Stack:
         filters = ["--filter", f"{label}.project={project}", "--filter", f"{label}.service={service}"]
         return self.docker("ps", "--all", "--quiet", *filters).split()[0]
 
+    def left(self) -> str:
+        """Identities of the project's containers, volumes and networks."""
+        label = f"label=com.docker.compose.project={self.environ['COMPOSE_PROJECT_NAME']}"
+        kinds = (["ps", "--all"], ["volume", "ls"], ["network", "ls"])
+        return "".join(self.docker(*kind, "--quiet", "--filter", label) for kind in kinds)
+
     def inspect(self, service: str) -> dict[str, Any]:
         """docker inspect of a service's container."""
         found: dict[str, Any] = json.loads(self.docker("inspect", self.container(service)))[0]
         return found
+
+    def started_since(self, service: str, before: str) -> bool:
+        """Whether a service's container was started again since the moment `before`."""
+        return bool(self.inspect(service)["State"]["StartedAt"] != before)
 
     def health(self, service: str) -> str:
         """healthy, unhealthy or starting."""
@@ -141,6 +151,10 @@ class Stack:
         if len(found) != 1:
             raise LookupError(f"{expression}: {len(found)} samples")
         return found[0]
+
+    def above(self, expression: str, bound: float) -> bool:
+        """Whether the only sample of a query is above the bound. Raises LookupError when there is none."""
+        return self.value(expression) > bound
 
     def signal(self, services: tuple[str, ...], name: str) -> None:
         """Send a signal to services' main processes from outside their containers.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.preflight import ROOT
+from lab.stacks.preflight import ROOT
 from tests.compose.stack import PORTS, free_ports
 
 Machine = Callable[..., subprocess.CompletedProcess[str]]
@@ -32,12 +32,12 @@ esac
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    """Runs `python3 -m lab.up` in a copy of the tree's top, on a machine as the variables describe it."""
+    """Runs `python3 -m lab.stacks.up` in a copy of the tree's top, on a machine as the variables describe it."""
     programs, tree = tmp_path / "bin", tmp_path / "tree"
     programs.mkdir()
-    (tree / "lab").mkdir(parents=True)
-    for name in ("__init__.py", "preflight.py", "up.py"):
-        shutil.copy(ROOT / "lab" / name, tree / "lab")
+    (tree / "lab" / "stacks").mkdir(parents=True)
+    for name in ("__init__.py", "stacks/__init__.py", "stacks/preflight.py", "stacks/up.py"):
+        shutil.copy(ROOT / "lab" / name, tree / "lab" / name)
     for name in ("compose.yaml", ".env"):
         shutil.copy(ROOT / name, tree)
     docker = programs / "docker"
@@ -54,7 +54,7 @@ def machine(tmp_path: Path) -> Machine:
             **variables,
         }
         return subprocess.run(
-            [sys.executable, "-m", "lab.up"],
+            [sys.executable, "-m", "lab.stacks.up"],
             cwd=tree,
             env=environ,
             capture_output=True,
@@ -195,7 +195,7 @@ def test_everything_missing_is_said_at_once(machine: Machine) -> None:
 def test_preflight_needs_the_standard_library_only() -> None:
     """`make up` works with the system's Python, without the lab's environment."""
     done = subprocess.run(
-        [sys.executable, "-SI", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); import lab.up"],
+        [sys.executable, "-SI", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); import lab.stacks.up"],
         capture_output=True,
         text=True,
         env={"PATH": os.environ["PATH"]},

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 import yaml
 
-from lab.preflight import ROOT
+from lab.stacks.preflight import ROOT
 from tests.compose.promises import RULES, Model, load
 
 

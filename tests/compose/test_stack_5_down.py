@@ -9,14 +9,14 @@ import time
 
 import pytest
 
-from lab.preflight import ROOT
+from lab.stacks.preflight import ROOT
 from tests.compose.stack import EVERYTHING, Stack, until
 
 
 def test_make_up_prints_addresses_time_and_memory(stack: Stack) -> None:
     """On the running stack: each address that is printed answers, and there are a time and a memory."""
     done = subprocess.run(
-        [sys.executable, "-m", "lab.up"],
+        [sys.executable, "-m", "lab.stacks.up"],
         cwd=ROOT,
         env={**stack.environ, "COMPOSE_PROFILES": "valkey,keydb"},
         capture_output=True,
@@ -37,7 +37,7 @@ def test_make_up_prints_addresses_time_and_memory(stack: Stack) -> None:
 def test_make_up_names_what_is_not_healthy(stack: Stack) -> None:
     """A service that does not come up: its name and what its health check said, and exit code 3."""
     done = subprocess.run(
-        [sys.executable, "-m", "lab.up"],
+        [sys.executable, "-m", "lab.stacks.up"],
         cwd=ROOT,
         env={**stack.environ, "CONTROL_STORY": "perhaps"},
         capture_output=True,
@@ -76,6 +76,4 @@ def test_workers_carry_the_load_between_them(stack: Stack) -> None:
 def test_down_leaves_nothing(stack: Stack) -> None:
     """No container, no volume, no network of the project."""
     stack.compose(*EVERYTHING, "down", "--volumes", "--remove-orphans")
-    label = f"label=com.docker.compose.project={stack.environ['COMPOSE_PROJECT_NAME']}"
-    for kind in (["ps", "--all"], ["volume", "ls"], ["network", "ls"]):
-        assert stack.docker(*kind, "--quiet", "--filter", label) == ""
+    assert stack.left() == ""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from lab.docs import fromcode
+from docs.pages import fromcode
 from tests.docs.pagekit import ROOT, Page
 
 LOCAL = re.compile(r"https?://(?:127\.0\.0\.1|localhost):(\d+)")

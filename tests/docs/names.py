@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+from docs.pages import fromcode
 from lab import scenarios
-from lab.docs import fromcode
-from lab.servers import SERVERS
+from lab.stacks.servers import SERVERS
 from tests.docs.pagekit import ROOT, Page
 
-SHOWN = ("lab/report", "lab/control", "lab/scenarios", "lab/claims", "grafana/dashboards")
+SHOWN = ("lab/report", "console", "lab/scenarios", "lab/claims", "grafana/dashboards")
 """Where the words are that a report, the control page or a dashboard shows."""
 SOURCES = (
     "app",

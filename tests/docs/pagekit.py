@@ -1,4 +1,4 @@
-"""Pages taken apart: what is typed, what is promised, what is prose. See `lab.docs` for the conventions."""
+"""Pages taken apart: what is typed, what is promised, what is prose. See `docs.pages` for the conventions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from lab.docs.pages import BEGIN, END, FIGURE, pages
+from docs.pages.pages import BEGIN, END, FIGURE, pages
 
 ROOT = Path(__file__).resolve().parents[2]
 NEEDS = re.compile(

@@ -11,8 +11,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.docs.records import FOLDER, USUAL_PACE
-from lab.processes import free_port
+from docs.pages.records import FOLDER, USUAL_PACE
+from tests.app.servicekit import free_port
 from tests.docs.pagekit import ROOT, Typed
 
 LONGEST_S = 180

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from docs.pages import fromcode
 from lab import scenarios
-from lab.docs import fromcode
 from tests.docs import names
 from tests.docs.pagekit import KINDS, NEEDS, ROOT, Page, Typed, read
 from tests.docs.shell import Scenes, environment_is_made, execute, kept, missing_tools, put_run, workplace
@@ -104,6 +104,7 @@ def test_what_a_page_has_people_type_works(page: Page, tmp_path: Path) -> None:
             assert complaints(typed, place) == []
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("cause", CAUSES)
 def test_what_a_scene_has_people_type_works(cause: str, scenes: Scenes, tmp_path: Path) -> None:
     """The blocks of all pages that need the scene of one cause."""

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from docs.pages.__main__ import main, renew
+from docs.pages.pages import PLOTS, ought, stale
+from docs.pages.records import FOLDER, KEPT, LOADS, Records, name_of
 from lab import scenarios
-from lab.docs.__main__ import main, renew
-from lab.docs.pages import PLOTS, ought, stale
-from lab.docs.records import FOLDER, KEPT, LOADS, Records, name_of
-from lab.runfolder import RunFacts
+from lab.results.folder import RunFacts
 from tests.docs.pagekit import ROOT
 from tests.doctored import build_run
 
@@ -53,7 +53,7 @@ def test_there_is_a_valid_record_of_every_incident() -> None:
     """Of each scenario that is no control, small enough to come along."""
     records = Records(ROOT / FOLDER)
     assert {s.id for s in scenarios.catalogue().values() if not s.refutes} <= set(records.names)
-    assert all(records.scene(name).result["holds"] is not None for name in records.names)  # type: ignore[index]
+    assert all(records.view(name).result["holds"] is not None for name in records.names)  # type: ignore[index]
     assert sum(path.stat().st_size for path in (ROOT / FOLDER).rglob("*")) < SIZE_MOST
 
 
@@ -75,7 +75,7 @@ def test_no_record_names_its_machine() -> None:
 def test_a_record_judges_like_its_run(book: Path) -> None:
     """Pruning loses nothing that a claim looks at."""
     before = build_run(book / "again", judged=True).result()
-    after = Records(book / FOLDER).scene("key-growth").result
+    after = Records(book / FOLDER).view("key-growth").result
     assert before and after
     assert [claim["measured"] for claim in after["claims"]] == [
         claim["measured"] for claim in before["claims"]

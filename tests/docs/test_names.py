@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.docs import fromcode
+from docs.pages import fromcode
 from tests.docs import links, names
 from tests.docs.pagekit import ROOT, Page, read
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).parents[2]
-OURS = ("app", "loadtest", "lab/control")
+OURS = ("app", "loadtest", "console")
 KINDS = (
     "Counter",
     "Gauge",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ def seen(tmp_path: Path, strategy: str, p99: float) -> subprocess.CompletedProce
     if program is None:
         pytest.skip("promtool is not installed (Debian: apt install prometheus)")
     in_force = f'cache_invalidation_strategy{{job="invalidator", {SERVER}, strategy='
-    series = {
+    series: dict[str, Sequence[float]] = {
         f"server:store_keys:sum{{{SERVER}}}": KEYS,
         f"server:probe_latency:p99_10s{{{SERVER}}}": P99,
         f'{in_force}"index"}}': INDEX,

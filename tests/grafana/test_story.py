@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from console.metrics import ACTIONS, PHASES, STRATEGIES
 from grafana import panels, plots, promql
 from grafana.dashboards_src import where_time_goes
-from lab.control.metrics import ACTIONS, PHASES, STRATEGIES
 from tests.grafana.computed import faults
 from tests.grafana.metricnames import ROOT
 from tests.grafana.test_dashboards import UIDS, filled
@@ -246,7 +246,7 @@ def test_a_change_is_one_mark_whatever_is_shown(board: Any, step: int, tmp_path:
     """
     done = 'lab_actions_total{server="dragonfly", action="restart", job="control"}'
     alert = 'ALERTS{server="dragonfly", alertname="A", alertstate="firing"}'
-    series = {done: [0] * 37 + [1] * 113, alert: ["_"] * 37 + [1] * 113}
+    series: dict[str, Sequence[float | str]] = {done: [0] * 37 + [1] * 113, alert: ["_"] * 37 + [1] * 113}
     marks = {row["name"]: row["expr"] for row in board["annotations"]["list"] if "expr" in row}
     for expr, labels in (
         (marks["Actions"], '{server="dragonfly", action="restart", job="control"}'),
@@ -315,7 +315,7 @@ def test_the_parts_of_a_p99_add_up_to_it(
     boards: list[Any], execution: float, parts: tuple[float, float, float], tmp_path: Path
 ) -> None:
     """Also where the store's clock runs while a call waits: what is in *execution* is not in *waiting* again."""
-    series = {
+    series: dict[str, Sequence[float | str]] = {
         f"server:probe_latency:p99_10s{DRAGONFLY}": [0.1] * 5,
         f"server:probe_latency:floor_1h{DRAGONFLY}": [0.0004] * 5,
         'server_cmd:store_execution:mean_10s{server="dragonfly", cmd="get"}': [execution] * 5,

@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lab.runfolder import Run
-from lab.validity import validate
+from lab.results.folder import Run
+from lab.runner.judging import validate
 
 RECORDS = Path(__file__).resolve().parents[2] / "docs" / "runs"
 Raw = dict[str, Any]
@@ -71,6 +71,25 @@ def drop_phases(*names: str) -> Change:
 
     def alter(raw: Raw) -> None:
         raw["phases"] = [one for one in raw["phases"] if one["id"] not in names]
+
+    return alter
+
+
+def unplan(*names: str) -> Change:
+    """Phases that the plan does not name."""
+
+    def alter(raw: Raw) -> None:
+        raw["plan"] = [one for one in raw["plan"] if one["id"] not in names]
+
+    return alter
+
+
+def in_plan(change: Callable[[Raw], object]) -> Change:
+    """Alter each phase of the plan."""
+
+    def alter(raw: Raw) -> None:
+        for one in raw["plan"]:
+            change(one)
 
     return alter
 

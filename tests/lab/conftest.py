@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.runfolder import Run
+from lab.results.folder import Run
 from tests.doctored import build_run
 
 

@@ -17,8 +17,8 @@ import pytest
 from lab import scenarios
 from lab.claims import judge
 from lab.errors import LabError, UsageError
-from lab.runfolder import Run
-from lab.validity import validate
+from lab.results.folder import Run
+from lab.runner.judging import validate
 from tests.lab.altered import (
     Change,
     copy_of,
@@ -69,7 +69,7 @@ REFUSED: list[tuple[str, str, Change]] = [
         "lag_p99_us",
         put("phases.0.probes", {"main": {"sent": 1.0, "received": 1.0, "errors": 0.0, "rate": 1.0}}),
     ),
-    ("a later version", "schema", put("schema", 2)),
+    ("a later version", "schema", put("schema", 3)),
     ("a version that is none", "schema", put("schema", "x")),
     ("a field of a later version", "colour", put("colour", "red")),
     ("a field of a later version in a phase", "colour", put("phases.0.colour", "red")),

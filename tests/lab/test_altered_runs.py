@@ -13,9 +13,9 @@ import pytest
 
 from lab import scenarios
 from lab.claims import judge
-from lab.runfolder import Run
-from lab.validity import validate
-from lab.verdict import as_result, reach
+from lab.claims.verdict import as_result
+from lab.results.folder import Run
+from lab.runner.judging import reach, validate
 from tests.lab.altered import (
     RECORDS,
     Change,
@@ -26,6 +26,7 @@ from tests.lab.altered import (
     drop_phases,
     event,
     in_phases,
+    in_plan,
     no_events,
     passing,
     phase,
@@ -34,9 +35,11 @@ from tests.lab.altered import (
     swap,
     times_of,
     twice,
+    unplan,
     without,
 )
 from tests.lab.checknames import (
+    ASKED,
     CALIBRATED,
     DONE,
     EXEMPTED,
@@ -46,6 +49,7 @@ from tests.lab.checknames import (
     KEYS,
     LATENCIES,
     LOADS,
+    PLAN,
     PLANNED,
     QUIET,
 )
@@ -77,7 +81,7 @@ NOT_VALID: list[tuple[str, str, str, Change]] = [
         "a second probe counted nothing",
         "key-growth",
         FIGURES,
-        lambda raw: phase(raw, "pool")["probes"].pop("pool"),
+        lambda raw: phase(raw, "turns")["probes"].pop("pool"),
     ),
     ("the machine's figures are missing", "key-growth", QUIET, without("machine")),
     ("the machine's figures are missing in one phase", "key-growth", FIGURES, without("machine", "index-3")),
@@ -101,10 +105,10 @@ NOT_VALID: list[tuple[str, str, str, Change]] = [
         lambda raw: phase(raw, "index-4")["machine"].update(others=0.6),
     ),
     (
-        "Locust out of CPU, and called greedy",
+        "Locust out of CPU, and called CPU-bound",
         "key-growth",
         EXEMPTED,
-        all_of(put("greedy", ["locust"]), in_phases(lambda one: one["processes"].update(locust=1.0))),
+        all_of(put("cpu_bound", ["locust"]), in_phases(lambda one: one["processes"].update(locust=1.0))),
     ),
     ("not emptied at the restart", "key-growth", KEYS, scaled("keys", 38.0, "restart")),
     ("the keys never returned", "key-growth", KEYS, scaled("keys", 0.03, "return")),
@@ -115,6 +119,34 @@ NOT_VALID: list[tuple[str, str, str, Change]] = [
     ("the top plateau left out", "key-growth", PLANNED, drop_phases("grow-7")),
     ("the fix left out", "key-growth", PLANNED, drop_phases("fix")),
     ("the restart left out", "key-growth", PLANNED, drop_phases("restart")),
+    (
+        "three plateaus left out of the plan too",
+        "key-growth",
+        PLAN,
+        all_of(drop_phases("grow-2", "grow-3", "grow-4"), unplan("grow-2", "grow-3", "grow-4")),
+    ),
+    (
+        "ten times fewer keys, planned too",
+        "key-growth",
+        PLAN,
+        all_of(scaled("keys", 0.1), in_plan(lambda one: one.update(keys=one["keys"] / 10))),
+    ),
+    ("no plan", "key-growth", PLAN, put("plan", [])),
+    ("a shorter plan", "key-growth", PLAN, in_plan(lambda one: one.update(seconds=one["seconds"] / 2))),
+    (
+        "half of the events asked for, on both sides",
+        "key-growth",
+        ASKED,
+        all_of(
+            *(event(name, lambda v: v / 2) for name in ("asked_per_s", "offered_per_s", "finished_per_s"))
+        ),
+    ),
+    (
+        "a tenth more asked of the cure than the storm came to",
+        "empty-slowlog",
+        ASKED,
+        all_of(*(event(name, lambda v: v * 1.1, "cure") for name in ("asked_per_s", "offered_per_s"))),
+    ),
     ("a plateau twice", "key-growth", PLANNED, twice("grow-2")),
     ("two plateaus in each other's place", "key-growth", PLANNED, swap("grow-3", "grow-5")),
     ("a phase at another one's time", "key-growth", PLANNED, times_of("index-4", "grow-1")),
@@ -156,7 +188,7 @@ NOT_VALID: list[tuple[str, str, str, Change]] = [
         EXEMPTED,
         put("cannot", {"restart-restores": "not ours"}),
     ),
-    ("a pace that there is none", "key-growth", PLANNED, put("pace", "lightning")),
+    ("a pace that there is none", "key-growth", PLAN, put("pace", "lightning")),
     (
         "half of the probe's replies are gone",
         "key-growth",

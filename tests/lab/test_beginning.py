@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from lab.loads import RunningLoad
-from lab.scenario import LoadSpec
+from lab.runner.loads import RunningLoad
+from lab.scenarios.model import LoadSpec
 
 
 class Process:
@@ -35,12 +35,14 @@ class Process:
         return ""
 
 
-@pytest.mark.parametrize("speaks", [True, False])
-def test_a_load_that_speaks_has_begun_with_its_first_line(speaks: bool) -> None:
+@pytest.mark.parametrize("reports_ready", [True, False])
+def test_a_load_that_reports_ready_has_begun_with_its_first_line(reports_ready: bool) -> None:
     """One that does not is taken to be under way from its start."""
     process, kept = Process(), list[dict[str, Any]]()
-    load = RunningLoad(LoadSpec("it", "it", speaks=speaks), process, lambda _name, line: kept.append(line))
-    assert load.begun is not speaks
+    load = RunningLoad(
+        LoadSpec("it", "it", reports_ready=reports_ready), process, lambda _name, line: kept.append(line)
+    )
+    assert load.begun is not reports_ready
     process.may_speak.set()
     end = time.monotonic() + 30
     while not (load.begun and kept):

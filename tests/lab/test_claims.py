@@ -8,12 +8,12 @@ import pytest
 from lab import scenarios
 from lab.claims import Claim, Finding, judge
 from lab.claims.base import Inapplicable
-from lab.runfolder import Run, RunFacts
-from lab.scenario import Scenario
+from lab.results.folder import Run, RunFacts
+from lab.runner.judging import reach
 from lab.scenarios import control as no_cause
 from lab.scenarios import key_growth
-from lab.servers import SERVERS
-from lab.verdict import reach
+from lab.scenarios.model import Scenario
+from lab.stacks.servers import SERVERS
 from tests.doctored import build_run
 from tests.lab.doctorings import DOCTORINGS, STILL, Doctoring
 
@@ -121,8 +121,8 @@ def test_healthy_run_ends_with_0_and_one_refuted_claim_with_1(healthy: Run, fold
         ("p99-follows-keys", ["grow-2", "grow-3", "grow-4", "grow-5"]),
         ("restart-restores", "restart"),
         ("restart-restores", "return"),
-        ("pool", "pool"),
-        ("fresh-connections", "fresh"),
+        ("pool", "turns"),
+        ("fresh-connections", "turns"),
     ],
 )
 def test_missing_phases_do_not_fulfil_a_claim(claim: str, without: str | list[str], folder: Path) -> None:
@@ -141,7 +141,7 @@ def test_silent_second_probe_does_not_fulfil_a_claim(folder: Path) -> None:
     (outcome,) = judge(Run(run.folder), [CLAIMS["pool"]])
     assert (outcome.holds, outcome.measured) == (
         False,
-        "not measured: probe 'pool' recorded nothing in phase 'pool'",
+        "not measured: probe 'pool' recorded nothing in phase 'turns'",
     )
 
 

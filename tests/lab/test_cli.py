@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from lab import scenarios
-from lab.doctor import outcome
-from lab.preflight import Finding
-from lab.processes import free_port
+from lab.results.folder import RunFacts
+from lab.stacks.doctor import outcome, packages
+from lab.stacks.preflight import Finding
+from tests.app.servicekit import free_port
 from tests.doctored import build_run
 from tests.lab.labkit import LAB, ROOT, Answer, lab, tree
 
@@ -83,6 +84,7 @@ def test_compare_of_no_run_folders_is_one_line_and_exit_2(tmp_path: Path) -> Non
     assert tree(tmp_path) == []
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("out", ["file", "file/below", "/proc/lab-run", "/dev/null"])
 def test_output_folder_that_cannot_be_written_is_refused(out: str, tmp_path: Path) -> None:
     """A path that cannot become a folder is refused before anything is started, even for root."""
@@ -93,6 +95,7 @@ def test_output_folder_that_cannot_be_written_is_refused(out: str, tmp_path: Pat
     assert tree(tmp_path) == ["file"]
 
 
+@pytest.mark.alone
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_output_folder_without_permission_is_refused(tmp_path: Path) -> None:
     """A folder of somebody else is refused with the system's reason."""
@@ -104,6 +107,7 @@ def test_output_folder_without_permission_is_refused(tmp_path: Path) -> None:
     assert tree(tmp_path) == ["locked"]
 
 
+@pytest.mark.alone
 def test_output_folder_in_use_is_left_alone(tmp_path: Path) -> None:
     """A folder that holds anything is never written into."""
     (tmp_path / "old").mkdir()
@@ -172,10 +176,10 @@ def test_report_of_a_broken_run_is_one_line_and_exit_2(content: str, tmp_path: P
 def test_report_of_a_scenario_that_is_gone_is_one_line_and_exit_2(tmp_path: Path) -> None:
     """A run of a scenario this lab does not know cannot be judged, and is left as it was."""
 
-    def doctor(facts: object) -> None:
-        facts.scenario = "key-grow"  # type: ignore[attr-defined]
+    def doctor(facts: RunFacts) -> None:
+        facts.scenario = "key-grow"
 
-    build_run(tmp_path / "run", doctor=doctor)  # type: ignore[arg-type]
+    build_run(tmp_path / "run", doctor=doctor)
     before = tree(tmp_path)
     answer = lab("report", "run", cwd=tmp_path)
     assert answer.is_one_line(2), answer
@@ -220,6 +224,17 @@ def test_doctor_names_each_finding_and_mends(tmp_path: Path) -> None:
     assert tree(tmp_path) == []
 
 
+def test_doctor_asks_for_the_packages_of_the_lock_and_no_others(tmp_path: Path) -> None:
+    """A package that requirements.in names and is not installed is missed, by name."""
+    assert packages().ok
+    (tmp_path / "requirements.in").write_text(
+        "# The load.\nlocust==2.47.0\nredis[hiredis]==8.1.0\nno-such-package\n"
+    )
+    finding = packages(tmp_path)
+    assert not finding.ok
+    assert finding.detail.startswith("no-such-package missing")
+
+
 @pytest.mark.parametrize(
     ("needed", "missing", "said"),
     [((), (), "Ready."), ((), ("docker",), "Ready for runs"), (("memory",), ("docker",), "Not ready")],
@@ -241,6 +256,13 @@ def test_help_is_help(command: list[str], tmp_path: Path) -> None:
     assert (answer.code, answer.err) == (0, "")
     assert "Usage: lab" in answer.out
     assert tree(tmp_path) == []
+
+
+def test_version_is_the_changelogs_newest(tmp_path: Path) -> None:
+    """`lab --version` names the version that CHANGELOG.md begins with."""
+    answer = lab("--version", cwd=tmp_path)
+    newest = next(line for line in (ROOT / "CHANGELOG.md").read_text().splitlines() if line.startswith("## "))
+    assert (answer.code, answer.out) == (0, f"lab {newest.split()[1]}\n")
 
 
 def test_no_command_shows_the_help_and_is_bad_usage(tmp_path: Path) -> None:

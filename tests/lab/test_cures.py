@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from lab.claims import cures
-from lab.report.numbers import UNKNOWN
-from lab.runfolder import Run
+from lab.results.folder import Run
+from lab.results.numbers import UNKNOWN
 from lab.scenarios.cures import COMMANDS, SCENARIO, STALE
 from tests.doctored import encode
 from tests.scenarios.cures import PROOFS
@@ -56,9 +56,9 @@ def test_what_other_programs_ask_for_is_not_the_storefronts(told: bool, folder: 
     run = plain.write(folder)
     finding = cures.generation_reads_twice(1.5).check(run)
     assert finding.holds is told, finding
-    phase = run.phase("generation-load")
-    assert phase
-    assert cures.reading(run, phase) == pytest.approx(2.0 if told else 7.0, rel=0.1)
+    measured = run.phase("generation-load")
+    assert measured
+    assert cures.reading(run, measured) == pytest.approx(2.0 if told else 7.0, rel=0.1)
 
 
 @pytest.mark.parametrize("kept", range(len(SCENARIO.phases)))

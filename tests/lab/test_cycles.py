@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.cycles import Look, below_limit, cycles, evicted_per_insert, look_of, rate, seconds
+from lab.results.cycles import Look, below_limit, cycles, evicted_per_insert, look_of, rate, seconds
 from tests.scenarios.eviction_cycle import BURST, CYCLE, HEALTHY, LIMIT_MB, LOOK_S, RECOVERY, cycle, look
 
 levels = st.lists(

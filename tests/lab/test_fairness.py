@@ -11,20 +11,18 @@ from pathlib import Path
 import pytest
 
 from lab.claims import latency
-from lab.errors import NOT_VALID, NotFair
-from lab.fairness import (
+from lab.claims.fairness import (
     LATE_MS,
-    LOOKS,
     OTHERS_MOST,
     STEAL_MOST,
-    Repetition,
-    look_at_machine,
     measured_again,
     why_unfair,
 )
-from lab.runfolder import PhaseRecord, Run
-from lab.validity import validate
-from lab.verdict import as_result, reach
+from lab.claims.verdict import as_result
+from lab.errors import NOT_VALID, NotFair
+from lab.results.folder import PhaseRecord, Run
+from lab.runner.judging import reach, validate
+from lab.runner.repetition import LOOKS, Repetition, look_at_machine
 from tests.doctored import build_run
 
 ASKED = 10.0
@@ -201,7 +199,7 @@ def test_attempts_are_kept_and_told(tmp_path: Path) -> None:
         f"{phase.id} was measured twice: the hypervisor took 31% of a core."
     ]
     quiet = next(check for check in validate(again_read) if check.check == "the machine was quiet")
-    assert "1 of 16 phases had to be measured again" in quiet.detail
+    assert "1 of 15 phases had to be measured again" in quiet.detail
 
 
 # -- repetition chooses no results ------------------------------------------------------------------------------------
@@ -229,7 +227,11 @@ class Told:
         return self.p99s[phase.id]
 
 
-CLAIMS = (latency.rises(5), latency.restart_restores(0.9, 5), latency.fix_ratio(12.5))
+CLAIMS = (
+    latency.rises(5),
+    latency.restart_restores(0.9, 5),
+    latency.cures("index-cures", "SCAN", "the index", "index", 12.5),
+)
 
 
 def one_machine(chance: random.Random, cause: bool, attempts: int) -> tuple[bool, bool]:
@@ -278,7 +280,7 @@ def test_repetition_makes_wrong_verdicts_no_more_frequent(cause: bool) -> None:
 def test_choosing_by_the_outcome_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above can fail: a repetition that also goes on where p99 is low makes other verdicts of the control."""
     monkeypatch.setattr(
-        "lab.fairness.why_unfair",
+        "lab.runner.repetition.why_unfair",
         lambda phase: why_unfair(phase) or (["p99 was low"] if (phase.client_p99_ms["app"] or 0) < 5 else []),
     )
     chance = random.Random(1)

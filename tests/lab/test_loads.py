@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lab.errors import StackError
-from lab.loads import arguments_of, figure_of
-from lab.scenario import LoadSpec, Phase
+from lab.runner.loads import arguments_of, figure_of
+from lab.scenarios.model import LoadSpec, Phase
 
 PHASE = Phase("storm", "storm", "a storm", "scan", 1.0, events_from="look[rate]")
 

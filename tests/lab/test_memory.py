@@ -9,13 +9,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from lab import experiment, memory, scenarios
+from lab import scenarios
 from lab.errors import UsageError
-from lab.experiment import Request
-from lab.memory import native_bytes, tell_compose
-from lab.servers import SERVERS
+from lab.runner import run as experiment
+from lab.runner.run import Request
+from lab.stacks.containers import ServerContainers
 from lab.stacks.docker import Container, Docker
-from lab.stacks.scene import Scene
+from lab.stacks.memory import native_bytes, tell_compose
+from lab.stacks.servers import SERVERS
 from tests.app.servicekit import StoreServer
 
 MAIN = scenarios.find("key-growth")
@@ -42,13 +43,13 @@ def test_it_is_announced_or_refused_before_anything_is_created(
     request = Request(MAIN, None, "full", 2_000_000, 1, tmp_path / "run")
     needed = native_bytes(MAIN, FULL, SERVERS["embedded"], 2_000_000)
     free = SimpleNamespace(available=needed * (1.01 if enough else 0.99), total=needed)
-    monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: free)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: free)
     said: list[str] = []
     if enough:
         assert f"{needed / 1e9:.1f} GB" in experiment._memory(request, 2_000_000, None)
     else:
         with pytest.raises(UsageError, match="Choose fewer with --keys"):
-            experiment.conduct(request, SimpleNamespace(say=said.append))  # type: ignore[arg-type]
+            experiment.conduct(request, SimpleNamespace(say=said.append))
         assert not said
     assert not (tmp_path / "run").exists()
 
@@ -89,7 +90,7 @@ def test_what_a_container_may_hold_counts(server: StoreServer, case: str, own: b
     said = OWN.get(case, said) if own else said
     server.client().config_set("maxmemory", maxmemory)
     where = {6379: ("127.0.0.1", server.port)}
-    scene = Scene(
+    scene = ServerContainers(
         Docker(), "valkey", (Container("1", "valkey", "healthy", 0, published=where, memory=container),)
     )
     scenario, row = replace(MAIN, own_server=own), SERVERS["valkey"]

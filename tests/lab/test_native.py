@@ -1,9 +1,4 @@
-"""Whole runs with real processes: slow tests, a few minutes in all.
-
-The three full runs are made once and shared. A machine that is busy with other things makes runs that are not valid
-(exit code 4); such a run is made once more, and then the test is skipped with the failed check named. All
-bounds are ratios and ranks within a run.
-"""
+"""Runs with real processes that are broken off, by people, by the server, by the disk; and other people's servers."""
 
 import json
 import os
@@ -17,26 +12,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from lab.processes import port_taken
-from lab.runfolder import Run
-from lab.scenarios import catalogue
+from lab.results.folder import Run
+from lab.stacks.processes import port_taken
 from tests.app.servicekit import StoreServer, eventually
-from tests.lab.labkit import LAB, ROOT, Answer, Finished, Running, lab, tree, valid_run
+from tests.lab.labkit import LAB, ROOT, Answer, Running, lab, tree
 
-OWN = "latency-lab"
-
-
-@pytest.fixture(scope="session")
-def key_growth(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    """A valid quick run of key-growth on the embedded server."""
-    return valid_run(tmp_path_factory.mktemp("key-growth"), "key-growth")
+pytestmark = pytest.mark.alone
 
 
 def phases(folder: Path) -> int:
@@ -75,93 +62,6 @@ def assert_one_complaint(answer: Answer, code: int) -> None:
     assert answer.out == ""
 
 
-def test_every_claim_holds_in_a_quick_run(key_growth: Finished) -> None:
-    """`lab run key-growth --pace quick` reproduces the incident and its cure: every claim holds, exit code 0."""
-    assert key_growth.refuted() == []
-    assert key_growth.answer.code == 0
-    assert key_growth.result["holds"] is True
-    assert all(claim["holds"] is True for claim in key_growth.result["claims"])
-
-
-def test_json_on_stdout_is_the_result_and_nothing_else(key_growth: Finished) -> None:
-    """--json prints result.json alone; progress goes to stderr, without a complaint."""
-    assert json.loads(key_growth.answer.out) == key_growth.result
-    assert "grow" in key_growth.answer.err
-    assert key_growth.answer.complaints == []
-
-
-def test_result_of_a_real_run_has_the_fields_of_the_contract(key_growth: Finished) -> None:
-    """Everything tools may rely on is there, and filled."""
-    result = key_growth.result
-    for name in ("server", "server_version", "pace", "started", "host", "calibration", "phases", "command"):
-        assert result[name], name
-    assert (result["scenario"], result["pace"], result["seed"]) == ("key-growth", "quick", 1)
-    scenario = catalogue()["key-growth"]
-    assert [phase["id"] for phase in result["phases"]] == [phase.id for phase in scenario.phases]
-    assert [claim["id"] for claim in result["claims"]] == [claim.id for claim in scenario.claims]
-    assert all(check["ok"] for check in result["validity"])
-    assert 0 <= result["load"]["others_gets_per_second"] < 10  # nobody else uses a server of the lab's own
-    for phase in result["phases"]:
-        assert phase["t1"] > phase["t0"]
-        assert phase["p99_ms"]["main_intended"] > 0
-        assert phase["client_p99_ms"]["app"] > 0
-        assert phase["commands"]["GET"]["calls"] > 0
-
-
-def test_run_folder_of_a_real_run_is_complete(key_growth: Finished) -> None:
-    """The folder holds what the contract names, about one row a second, and no leftovers."""
-    names = {path.name for path in key_growth.folder.iterdir()}
-    assert names >= {"run.json", "result.json", "samples.csv", "probe.hlog", "slowlog.csv", "report.html"}
-    assert "state" not in names
-    assert not [name for name in names if name.endswith(".part") or name.startswith(".")]
-    times = [float(row["t"]) for row in Run(key_growth.folder).samples]
-    assert all(a < b for a, b in pairwise(times))
-    assert len(times) >= 0.8 * (times[-1] - times[0])
-
-
-def test_whole_native_run_stays_under_a_gigabyte(key_growth: Finished) -> None:
-    """Server, storefront, load generator, probes and the lab itself together stay under 1 GB at 200 000 keys."""
-    assert key_growth.result["keys"] == 200_000
-    used = {phase["id"]: sum(phase["memory_mb"].values()) for phase in key_growth.result["phases"]}
-    assert max(used.values()) < 1000, used
-    assert min(used.values()) > 50  # it was measured
-
-
-def test_report_of_a_real_run_is_reproducible(key_growth: Finished, tmp_path: Path) -> None:
-    """`lab report` judges the folder again, to the same verdict and the same picture, anywhere else."""
-    copy = tmp_path / "elsewhere"
-    shutil.copytree(key_growth.folder, copy)
-    (copy / "result.json").unlink()
-    pages = []
-    for _ in range(2):
-        (copy / "report.html").unlink()
-        answer = lab("report", "elsewhere", cwd=tmp_path)
-        assert (answer.code, answer.err) == (0, "")
-        pages.append((copy / "report.html").read_bytes())
-    assert (copy / "result.json").read_text() == (key_growth.folder / "result.json").read_text()
-    assert pages[0] == pages[1]
-
-
-def test_control_refutes_every_applicable_claim(tmp_path: Path) -> None:
-    """`lab run control --pace quick` exits 0 because without the cause no claim of key-growth holds."""
-    finished = valid_run(tmp_path, "control")
-    claims = finished.result["claims"]
-    assert [c["id"] for c in claims] == [c.id for c in catalogue()["key-growth"].claims]
-    assert [c["id"] for c in claims if c["holds"]] == []
-    assert any(c["holds"] is False for c in claims)
-    assert finished.answer.code == 0
-    assert finished.result["holds"] is True
-
-
-@pytest.mark.skipif(shutil.which("redis-server") is None, reason="there is no redis-server on PATH")
-def test_key_growth_holds_on_redis_too(tmp_path: Path) -> None:
-    """The incident is not Valkey's own: on the system's Redis every claim holds as well."""
-    finished = valid_run(tmp_path, "key-growth", "--server", "redis")
-    assert finished.result["server"] == "redis"
-    assert finished.refuted() == []
-    assert finished.answer.code == 0
-
-
 def test_ctrl_c_in_the_middle_keeps_the_samples_and_nothing_else(tmp_path: Path) -> None:
     """Ctrl-C mid-run: exit code 130, one line, no process and no port left; what was measured can be read."""
     with Running("key-growth", "--pace", "quick", "--out", "interrupted", cwd=tmp_path) as run:
@@ -180,7 +80,12 @@ def test_ctrl_c_in_the_middle_keeps_the_samples_and_nothing_else(tmp_path: Path)
 
 @pytest.mark.parametrize(
     "numbers",
-    [[signal.SIGINT], [signal.SIGTERM], [signal.SIGHUP], [signal.SIGINT, signal.SIGINT, signal.SIGINT]],
+    [
+        [signal.SIGINT],
+        pytest.param([signal.SIGTERM], marks=pytest.mark.whole),
+        pytest.param([signal.SIGHUP], marks=pytest.mark.whole),
+        [signal.SIGINT, signal.SIGINT, signal.SIGINT],
+    ],
     ids=lambda numbers: "+".join(number.name for number in numbers),
 )
 def test_signals_while_starting_leave_nothing(numbers: list[signal.Signals], tmp_path: Path) -> None:
@@ -213,6 +118,7 @@ def server_of(run: Running) -> psutil.Process:
     return next(process for command, process in run.family().items() if "valkey-server" in command)
 
 
+@pytest.mark.whole
 def test_server_that_dies_in_the_middle_is_one_line_and_exit_3(tmp_path: Path) -> None:
     """kill -9 of the server mid-run: exit code 3, one line that names it, no process left, samples kept."""
     folder = tmp_path / "run"
@@ -244,6 +150,7 @@ def small_disk(tmp_path: Path) -> Iterator[tuple[Path, Callable[[], None] | None
     yield place, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000))
 
 
+@pytest.mark.whole
 def test_full_disk_is_one_line_and_exit_3(
     small_disk: tuple[Path, Callable[[], None] | None], tmp_path: Path
 ) -> None:

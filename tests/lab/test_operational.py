@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.operational import PATTERNS_PER_EVENT, capacity, demand, knee, predicted_demand
-from lab.runfolder import PhaseRecord, Run, RunFacts
+from lab.results.folder import PhaseRecord, Run, RunFacts
+from lab.results.knee import PATTERNS_PER_EVENT
+from lab.results.operational import capacity, demand, knee, predicted_demand
 from tests.doctored import build_run
 
 COUNT = 1000
@@ -22,7 +23,7 @@ def facts(**changes: Any) -> RunFacts:
     )
     found = {
         "refutes": False, "server": "valkey", "stack": "native", "pace": "quick", "seed": 1, "keys": 1, "host": {},
-        "load": {}, "scan_count": COUNT, "slowlog_threshold_us": 1,
+        "load": {}, "scan_count": COUNT, "slowlog_threshold_us": 1, "plan": [],
     }  # fmt: skip
     return RunFacts(**{**said, **found, **changes})
 
@@ -115,7 +116,9 @@ def interleaving(phases: list[PhaseRecord]) -> RunFacts:
 STEADY = PhaseRecord(
     "a", "grow", "", "scan", 0.0, 10.0, 100_000,
     commands={"SCAN": {"calls": 900.0, "usec": 1.0}}, utilisation=0.6,
-    events={"offered_per_s": 10.0, "finished_per_s": 10.0, "in_flight_end": 0.0, "failures": 0.0},
+    events={
+        "asked_per_s": 10.0, "offered_per_s": 10.0, "finished_per_s": 10.0, "in_flight_end": 0.0, "failures": 0.0,
+    },
 )  # fmt: skip
 
 
@@ -138,7 +141,7 @@ def test_work_of_events_that_interleave_is_their_cpu_time() -> None:
 
 
 def test_capacity_is_what_the_thread_has_when_events_are_left_over() -> None:
-    """A thread that comes to 0.8 of a core with a backlog has no more: demand is a share of that, foretold too."""
+    """A thread that comes to 0.8 of a core with a backlog has no more: demand is a share of that, predicted too."""
     full = replace(
         STEADY, utilisation=0.8, events={"offered_per_s": 10.0, "finished_per_s": 5.0, "in_flight_end": 50.0}
     )

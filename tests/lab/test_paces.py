@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from lab import experiment, scenarios
-from lab.errors import StackError
-from lab.experiment import Request, conduct
-from lab.scenario import Scenario
+from lab import scenarios
+from lab.errors import StackError, UsageError
+from lab.runner import run as experiment
+from lab.runner.run import Request, conduct
+from lab.scenarios.model import Scenario
 
 ALL = [(scenario, pace) for scenario in scenarios.catalogue().values() for pace in scenario.paces]
 
@@ -22,7 +22,7 @@ def test_changes_are_of_numbers_that_a_scenario_has(scenario: Scenario, pace: st
     """A name that no scenario has would end the run with a fault of the lab."""
     changes = scenario.paces[pace].changes
     assert {type(getattr(scenario, name)) for name in changes} <= {float}
-    changed = replace(scenario, **changes)  # type: ignore[arg-type]
+    changed = scenario.at(scenario.paces[pace])
     assert {name: getattr(changed, name) for name in changes} == changes
 
 
@@ -37,9 +37,25 @@ def test_a_run_is_made_with_the_changes(
         told.append(scenario)
         raise StackError("that is all we want to know")
 
+    monkeypatch.setattr(experiment, "look_at_machine", lambda: None)
     monkeypatch.setattr(experiment, "NativeStack", stack)
     request = Request(scenarios.find("key-growth"), None, pace, 10_000, 1, tmp_path / "run")
     with pytest.raises(StackError, match="all we want"):
-        conduct(request, SimpleNamespace(say=lambda text: None))  # type: ignore[arg-type]
+        conduct(request, SimpleNamespace(say=lambda text: None))
     [scenario] = told
-    assert (scenario.probe_per_second, scenario.patience_s) == (rate, patience)
+    assert (scenario.probe_per_second, scenario.timeout_s) == (rate, patience)
+
+
+def test_a_folder_that_cannot_be_is_refused_before_the_machine_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bad usage is said at once, on a busy machine too."""
+
+    def look() -> None:
+        raise AssertionError("looked at the machine")
+
+    monkeypatch.setattr(experiment, "look_at_machine", look)
+    (tmp_path / "file").write_text("mine")
+    request = Request(scenarios.find("key-growth"), None, "quick", 10_000, 1, tmp_path / "file" / "below")
+    with pytest.raises(UsageError, match="cannot be written"):
+        conduct(request, SimpleNamespace(say=lambda text: None))

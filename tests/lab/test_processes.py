@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from lab.errors import StackError
-from lab.processes import (
+from lab.stacks.processes import (
     INTERRUPTIONS,
     Child,
     CpuMeter,
@@ -140,7 +140,7 @@ def test_stop_kills_a_stubborn_child_and_its_children(tmp_path: Path, children: 
     eventually(lambda: child.log.read_text().count("up") == 2)
     members = [process.pid for process in family(child.pid)]
     assert len(members) == 2
-    child.stop(patience_s=0.2)
+    child.stop(timeout_s=0.2)
     assert child.process.returncode == -signal.SIGKILL
     eventually(lambda: not any(runs(pid) for pid in members))
 
@@ -176,7 +176,7 @@ def test_stop_all_asks_everybody_first(tmp_path: Path, children: list[Child]) ->
 def test_killed_lab_takes_its_children_along(tmp_path: Path) -> None:
     """After kill -9 of the lab its children end, although it could not end them itself."""
     code = (
-        "import sys, time\nfrom pathlib import Path\nfrom lab.processes import Child\n"
+        "import sys, time\nfrom pathlib import Path\nfrom lab.stacks.processes import Child\n"
         "folder = Path(sys.argv[1])\n"
         "made = [Child(f'c{i}', [sys.executable, '-c', 'import time; time.sleep(600)'], folder / f'{i}.log')\n"
         "        for i in range(2)]\n"
@@ -298,7 +298,7 @@ def test_memory_is_that_of_the_whole_tree(tmp_path: Path, children: list[Child])
 
 CTRL_C_IN_A_FORK = """
 import os, pathlib, signal, sys, time
-from lab.processes import Child
+from lab.stacks.processes import Child
 
 os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGINT))
 log = pathlib.Path(sys.argv[1])

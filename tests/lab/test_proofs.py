@@ -9,8 +9,8 @@ import pytest
 
 from lab import scenarios
 from lab.claims import judge
-from lab.scenario import Scenario
-from lab.verdict import reach
+from lab.runner.judging import reach
+from lab.scenarios.model import Scenario
 from tests.plain import Plain, Wrong
 from tests.scenarios import proofs
 

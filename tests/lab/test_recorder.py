@@ -13,8 +13,8 @@ from typing import Any, cast
 
 import pytest
 
-from lab.recorder import Recorder
-from lab.runfolder import Run, RunWriter
+from lab.results.folder import Run, RunWriter
+from lab.runner.recorder import Recorder
 from loadtest.record import Interval
 from tests.lab.test_operational import STEADY, facts
 

@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 import redis
 
-from lab.processes import free_port
-from lab.servers import SERVERS
-from lab.store import Store
-from tests.app.servicekit import StoreServer, eventually
+from lab.stacks.server_stats import ServerObserver
+from lab.stacks.servers import SERVERS
+from tests.app.servicekit import StoreServer, eventually, free_port
 from tests.lab.labkit import Running
 from tests.lab.test_native import assert_nothing_left, assert_one_complaint, assert_partial, phases
 
@@ -51,6 +50,13 @@ REFUSALS: dict[str, Callable[[Any, Path], None]] = {
 }
 
 
+EACH = [
+    pytest.param(word, name, marks=() if (word, name) == ("OOM", "embedded") else pytest.mark.whole)
+    for word in REFUSALS
+    for name in SERVER_NAMES
+]
+
+
 def connected(run: Running) -> Any:
     """A client of the server that this run has started."""
     names = tuple(Path(SERVERS[name].require()).name for name in SERVER_NAMES)
@@ -60,8 +66,8 @@ def connected(run: Running) -> Any:
     return redis.Redis(port=int(port), protocol=2, decode_responses=True, driver_info=None)
 
 
-@pytest.mark.parametrize("server", SERVER_NAMES)
-@pytest.mark.parametrize("word", REFUSALS)
+@pytest.mark.alone
+@pytest.mark.parametrize(("word", "server"), EACH)
 def test_a_server_that_refuses_writes_ends_the_run(word: str, server: str, tmp_path: Path) -> None:
     """One line with the server's own word for it, exit code 3, no process left, what was measured kept."""
     folder = tmp_path / "run"
@@ -77,6 +83,7 @@ def test_a_server_that_refuses_writes_ends_the_run(word: str, server: str, tmp_p
     assert_partial(folder)
 
 
+@pytest.mark.whole
 def test_a_server_that_drops_connections_ends_the_run(tmp_path: Path) -> None:
     """All connections are closed again and again, as by a proxy that is overloaded: one line, exit code 3."""
     folder = tmp_path / "run"
@@ -96,6 +103,7 @@ def test_a_server_that_drops_connections_ends_the_run(tmp_path: Path) -> None:
     assert_partial(folder)
 
 
+@pytest.mark.whole
 def test_a_server_that_is_shut_down_ends_the_run(tmp_path: Path) -> None:
     """SHUTDOWN by somebody else: one line that names the server, exit code 3."""
     folder = tmp_path / "run"
@@ -116,7 +124,7 @@ def test_refusals_are_seen_without_a_trace(binary: str | None, tmp_path: Path) -
     if binary is None:
         pytest.skip("there is no redis-server on PATH")
     server = StoreServer(binary, "--dir", str(tmp_path)).start()
-    view, client = Store(server.url), server.client()
+    view, client = ServerObserver(server.url), server.client()
     try:
         assert view.refusal() is None
         assert client.dbsize() == 0

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lab.claims.verdict import write_result
 from lab.errors import StackError, UsageError
-from lab.runfolder import Run, RunWriter, make_folder, write_json
-from lab.verdict import reach, write_result
+from lab.results.folder import Run, RunWriter, make_folder, write_json
+from lab.runner.judging import reach
 from tests.doctored import build_run, encode
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,7 +81,7 @@ def test_file_size_limit_is_one_error_and_no_half_file(tmp_path: Path) -> None:
     """The same with a real limit of the kernel instead of a fake: 4 KiB a file."""
     code = (
         "import resource, sys\nfrom pathlib import Path\nfrom lab.errors import StackError\n"
-        "from lab.runfolder import write_json\n"
+        "from lab.results.folder import write_json\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
         "try:\n    write_json(Path(sys.argv[1]) / 'result.json', 'x' * 10000)\n"
         "except StackError as error:\n    print(error)\n"
@@ -178,6 +179,12 @@ def test_partial_run_can_be_read(folder: Path) -> None:
     assert reach(run).exit_code == 4
 
 
+def holds(folder: Path, content: bytes) -> None:
+    """Make it a folder whose run.json has this content."""
+    folder.mkdir()
+    (folder / "run.json").write_bytes(content)
+
+
 def bad_folders(folder: Path) -> dict[str, Callable[[], object]]:
     """Ways not to be a run folder."""
     run = folder / "run.json"
@@ -185,11 +192,11 @@ def bad_folders(folder: Path) -> dict[str, Callable[[], object]]:
         "missing": lambda: None,
         "empty": folder.mkdir,
         "a file": lambda: folder.write_text("hello"),
-        "half": lambda: (folder.mkdir(), run.write_text('{"scenario": "key-g')),
-        "a list": lambda: (folder.mkdir(), run.write_text("[1, 2]")),
-        "other JSON": lambda: (folder.mkdir(), run.write_text('{"phases": [], "colour": "red"}')),
-        "phases of another kind": lambda: (folder.mkdir(), run.write_text('{"phases": [{"id": 1}]}')),
-        "binary": lambda: (folder.mkdir(), run.write_bytes(bytes(range(256)))),
+        "half": lambda: holds(folder, b'{"scenario": "key-g'),
+        "a list": lambda: holds(folder, b"[1, 2]"),
+        "other JSON": lambda: holds(folder, b'{"phases": [], "colour": "red"}'),
+        "phases of another kind": lambda: holds(folder, b'{"phases": [{"id": 1}]}'),
+        "binary": lambda: holds(folder, bytes(range(256))),
         "run.json is a folder": lambda: run.mkdir(parents=True),
     }
 

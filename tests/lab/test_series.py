@@ -12,13 +12,16 @@ from typing import Any
 
 import pytest
 
-from lab import scenarios, series
+from lab import scenarios
+from lab.claims.verdict import Verdict, write_result
 from lab.errors import StackError, UsageError
-from lab.experiment import Request
-from lab.runfolder import Run
-from lab.series import Series, chosen, run_series
-from lab.servers import SERVERS
-from lab.verdict import Verdict, reach, write_result
+from lab.report import write_report, write_summary
+from lab.results.folder import Run
+from lab.runner import series
+from lab.runner.judging import reach
+from lab.runner.run import Request
+from lab.runner.series import Pages, Series, chosen, run_series
+from lab.stacks.servers import SERVERS
 from tests.doctored import build_run
 from tests.lab.labkit import lab, tree
 
@@ -71,6 +74,7 @@ class Stage:
                 scenario, self.server, self.pace, None, 1, folder, stack=self.stack
             ),
             self.out,
+            Pages(write_report, write_summary),
             lambda: nullcontext(self),  # type: ignore[arg-type]
             self.said.append,
         )

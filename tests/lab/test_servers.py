@@ -12,28 +12,32 @@ import redis
 
 from lab import scenarios
 from lab.errors import StackError
-from lab.processes import Child, free_port
 from lab.scenarios import catalogue
-from lab.servers import SERVERS, Server, version_of
-from lab.store import Snapshot, Store, _busy_seconds, _threads, true_cpu
+from lab.stacks.processes import Child
+from lab.stacks.server_stats import ServerObserver, Snapshot
+from lab.stacks.servers import SERVERS, Server, version_of
+from loadtest import info
+from tests.app.servicekit import free_port
 from tests.lab.labkit import lab
 
 FOUND = [name for name, server in SERVERS.items() if server.find()]
 
 
-def raw(store: Store) -> Any:
+def raw(store: ServerObserver) -> Any:
     """A client of the test's own."""
     return redis.Redis.from_url(store.url, protocol=2, decode_responses=True, driver_info=None)
 
 
 @pytest.fixture(scope="module", params=FOUND)
-def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+def store(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerObserver]:
     """A server of each kind that is here, started by its row, and the lab's view of it."""
     folder, port = tmp_path_factory.mktemp(request.param), free_port()
     child = Child(
         request.param, SERVERS[request.param].command(port, str(folder)), folder / "log", cwd=folder
     )
-    view = Store(f"redis://127.0.0.1:{port}/0")
+    view = ServerObserver(f"redis://127.0.0.1:{port}/0")
     try:
         view.wait(15, child.check)
         yield view
@@ -99,15 +103,34 @@ def test_dragonfly_is_given_the_memory_it_insists_on() -> None:
 
 def test_dragonflys_seconds_are_the_mean_of_its_threads() -> None:
     """What it calls its main thread is any of them: all threads' CPU time counts, read as it prints microseconds."""
-    server = {"dragonfly_version": "df-v1.40.1", "thread_count": 2}
-    text = "# CPU\r\nused_cpu_sys:1.5\r\nused_cpu_user:3.250000\r\nused_cpu_user_main_thread:9.9\r\n"
-    cpu = true_cpu({}, text)
-    assert cpu["used_cpu_sys"] == pytest.approx(1.000005)
-    assert _busy_seconds(server, cpu) == pytest.approx((1.000005 + 3.25) / 2)
-    assert _threads(server) == 2
-    assert _threads({"thread_count": 8, "redis_version": "8.0"}) == 1
-    assert _busy_seconds({"redis_version": "6.3.4"}, {"used_cpu_user": 2.0, "used_cpu_sys": 1.0}) == 3.0
-    assert _busy_seconds({"redis_version": "8.0"}, {}) is None
+    text = (
+        "# Server\r\ndragonfly_version:df-v1.40.1\r\nthread_count:2\r\n"
+        "# CPU\r\nused_cpu_sys:1.5\r\nused_cpu_user:3.250000\r\nused_cpu_user_main_thread:9.9\r\n"
+    )
+    told = info.fields(text)
+    assert info.busy_seconds(told) == pytest.approx((1.000005 + 3.25) / 2)
+    assert info.threads(told) == 2
+    assert info.threads({"thread_count": "8", "redis_version": "8.0"}) == 1
+
+
+def test_seconds_of_the_main_thread_where_it_is_told_and_else_of_the_process() -> None:
+    """KeyDB tells the process's alone; a server that tells none has None."""
+    process = {"redis_version": "6.3.4", "used_cpu_user": "2.0", "used_cpu_sys": "1.000000"}
+    main = {"used_cpu_user_main_thread": "0.500000", "used_cpu_sys_main_thread": "0.250000"}
+    assert info.busy_seconds(process) == 3.0
+    assert info.busy_seconds(process | main) == 0.75
+    assert info.busy_seconds({"redis_version": "8.0"}) is None
+
+
+def test_counters_and_keys_are_read_from_their_sections() -> None:
+    """Calls and execution time of each command, and the keys of all databases; everything else is left alone."""
+    told = info.fields(
+        b"# Commandstats\r\ncmdstat_get:calls=3,usec=12,usec_per_call=4.00,rejected_calls=0\r\n"
+        b"cmdstat_config|get:calls=1,usec=7,usec_per_call=7.00\r\n"
+        b"# Keyspace\r\ndb0:keys=40,expires=1,avg_ttl=0\r\ndb3:keys=2,expires=0\r\ndbsize:9\r\n"
+    )
+    assert info.counters(told) == {"GET": (3.0, 12.0), "CONFIG|GET": (1.0, 7.0)}
+    assert info.keys(told) == 42
 
 
 def test_version_of_what_is_not_there(tmp_path: Path) -> None:
@@ -116,7 +139,7 @@ def test_version_of_what_is_not_there(tmp_path: Path) -> None:
     assert "unknown" not in version_of(str(SERVERS["embedded"].find()))
 
 
-def test_identity_is_product_and_version(store: Store) -> None:
+def test_identity_is_product_and_version(store: ServerObserver) -> None:
     """The server says what it is; Valkey is not taken for the Redis it also claims to be."""
     product, version = store.identity()
     info = raw(store).info("server")
@@ -125,7 +148,7 @@ def test_identity_is_product_and_version(store: Store) -> None:
     assert version[0].isdigit()
 
 
-def test_snapshot_counts_calls_and_their_time(store: Store) -> None:
+def test_snapshot_counts_calls_and_their_time(store: ServerObserver) -> None:
     """Between two snapshots lie exactly the calls made, their time, and the keys written."""
     client = raw(store)
     client.flushall()
@@ -148,7 +171,7 @@ def test_snapshot_counts_calls_and_their_time(store: Store) -> None:
     assert after.main_thread_s >= before.main_thread_s
 
 
-def test_observer_never_scans_while_it_observes(store: Store) -> None:
+def test_observer_never_scans_while_it_observes(store: ServerObserver) -> None:
     """Looking does not disturb what is looked at: no SCAN, KEYS or FLUSH comes from the observer."""
     raw(store).config_resetstat()
     for _ in range(3):
@@ -160,7 +183,7 @@ def test_observer_never_scans_while_it_observes(store: Store) -> None:
     assert not seen & {"SCAN", "KEYS", "FLUSHALL", "FLUSHDB", "UNLINK", "DEL", "SET"}
 
 
-def test_slow_log_tells_command_and_duration(store: Store) -> None:
+def test_slow_log_tells_command_and_duration(store: ServerObserver) -> None:
     """An entry comes back as a command in capitals and its µs; values with spaces or bytes do not confuse it."""
     client = raw(store)
     old = store.slowlog_settings()
@@ -176,12 +199,12 @@ def test_slow_log_tells_command_and_duration(store: Store) -> None:
     assert store.slowlog_settings() == old
 
 
-def test_a_replica_follows_and_has_its_primarys_keys(store: Store, tmp_path: Path) -> None:
+def test_a_replica_follows_and_has_its_primarys_keys(store: ServerObserver, tmp_path: Path) -> None:
     """Another server of the same kind, told by command; it reads the primary's keys, and says where there is none."""
     port = free_port()
     kind = next(name for name in FOUND if store.identity()[0] in (name, "valkey"))
     child = Child("replica", SERVERS[kind].command(port, str(tmp_path)), tmp_path / "log", cwd=tmp_path)
-    replica = Store(f"redis://127.0.0.1:{port}/0")
+    replica = ServerObserver(f"redis://127.0.0.1:{port}/0")
     try:
         replica.wait(15, child.check)
         raw(store).set("followed", "there")
@@ -195,7 +218,7 @@ def test_a_replica_follows_and_has_its_primarys_keys(store: Store, tmp_path: Pat
         child.stop()
 
 
-def test_only_own_keys_are_removed(store: Store) -> None:
+def test_only_own_keys_are_removed(store: ServerObserver) -> None:
     """Cleaning up deletes the keys under the given prefixes, all of them, and not one other."""
     client = raw(store)
     client.flushall()
@@ -206,7 +229,7 @@ def test_only_own_keys_are_removed(store: Store) -> None:
     assert sorted(client.keys()) == sorted(foreign)
 
 
-def test_scan_costs_more_with_more_keys(store: Store) -> None:
+def test_scan_costs_more_with_more_keys(store: ServerObserver) -> None:
     """The execution time of one full SCAN grows with the keys: ten times as many cost at least three times as much."""
     client = raw(store)
     client.flushall()
@@ -217,7 +240,7 @@ def test_scan_costs_more_with_more_keys(store: Store) -> None:
 
 
 def test_a_walk_that_is_not_told_is_seen_by_its_cpu_time(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: ServerObserver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where SCAN's own time leaves out most of the work, as KeyDB's does, the server's CPU time counts."""
     client, right = raw(store), store.snapshot
@@ -234,7 +257,7 @@ def test_a_walk_that_is_not_told_is_seen_by_its_cpu_time(
     assert whole / 2 < store.scan_cost_us("nothing:*", 1_000_000, 0.2) < whole * 4
 
 
-def test_ping_gives_one_time_each(store: Store) -> None:
+def test_ping_gives_one_time_each(store: ServerObserver) -> None:
     """As many round trips as asked for, each of some length."""
     times = store.ping_us(20)
     assert len(times) == 20
@@ -244,7 +267,7 @@ def test_ping_gives_one_time_each(store: Store) -> None:
 def test_nobody_there_is_one_line() -> None:
     """A port without a server is a `StackError` with the address, in each way of asking."""
     port = free_port()
-    view = Store(f"redis://127.0.0.1:{port}/0", timeout_s=1)
+    view = ServerObserver(f"redis://127.0.0.1:{port}/0", timeout_s=1)
     for ask in (lambda: view.wait(0.1), view.keys_everywhere, view.snapshot, view.identity, view.slowlog):
         with pytest.raises(StackError, match=str(port)) as caught:
             ask()

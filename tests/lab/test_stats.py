@@ -6,13 +6,14 @@ from statistics import median
 
 import numpy as np
 import pytest
-from hdrh.histogram import HdrHistogram
+from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped] # the package has no type information
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from lab import stats
-from lab.histograms import values_of
-from lab.service import bucket_quantile
+from lab.results import stats
+from lab.results.correlation import spearman
+from lab.results.histograms import values_of
+from lab.stacks.http import bucket_quantile
 from tests.doctored import encode, heavy_tail
 
 QUICK = settings(max_examples=60, deadline=None)
@@ -35,7 +36,7 @@ def test_spearman_is_the_correlation_of_ranks(pairs: list[tuple[float, float]]) 
     """Spearman's coefficient is Pearson's of the ranks, ties sharing their mean rank."""
     x, y = (list(side) for side in zip(*pairs, strict=True))
     assume(len(set(x)) > 1 and len(set(y)) > 1)
-    assert math.isclose(stats.spearman(x, y), np.corrcoef(ranks(x), ranks(y))[0, 1], abs_tol=1e-9)
+    assert math.isclose(spearman(x, y), np.corrcoef(ranks(x), ranks(y))[0, 1], abs_tol=1e-9)
 
 
 @QUICK
@@ -43,9 +44,9 @@ def test_spearman_is_the_correlation_of_ranks(pairs: list[tuple[float, float]]) 
 def test_spearman_sees_order_only(pairs: list[tuple[float, float]]) -> None:
     """A rising transformation changes nothing, however steep; the coefficient stays within -1 and 1."""
     x, y = (list(side) for side in zip(*pairs, strict=True))
-    rho = stats.spearman(x, y)
+    rho = spearman(x, y)
     assert -1 - 1e-9 <= rho <= 1 + 1e-9
-    assert math.isclose(rho, stats.spearman(x, [math.sinh(value / 100) for value in y]), abs_tol=1e-9)
+    assert math.isclose(rho, spearman(x, [math.sinh(value / 100) for value in y]), abs_tol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -53,10 +54,9 @@ def test_spearman_sees_order_only(pairs: list[tuple[float, float]]) -> None:
 )
 def test_spearman_without_order_is_0(x: list[float], y: list[float]) -> None:
     """Fewer than three points, or a side that does not move, correlate with nothing."""
-    assert stats.spearman(x, y) == 0.0
+    assert spearman(x, y) == 0.0
 
 
-@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # scipy's interval, which we do not use
 @QUICK
 @given(PAIRS)
 def test_theil_sen_is_the_median_of_all_slopes(pairs: list[tuple[float, float]]) -> None:
@@ -125,6 +125,30 @@ def test_bootstrap_draws_whole_intervals() -> None:
     spread = stats.bootstrap([mixed], lambda p: p[0], seed=1)
     assert together.low < 0.2 * together.high
     assert spread.low == spread.high
+
+
+@QUICK
+@given(
+    st.lists(st.lists(LATENCIES, min_size=2, max_size=6), min_size=1, max_size=3),
+    st.integers(0, 9),
+)
+def test_bootstrap_is_that_of_its_definition(values: list[list[list[int]]], seed: int) -> None:
+    """The p99 of all values of the intervals drawn, plateau by plateau, resample by resample."""
+    plateaus = [[np.array(each, dtype=np.float64) for each in intervals] for intervals in values]
+    rng, drawn = np.random.default_rng(seed), []
+    for _ in range(20):
+        picks = [[plateau[i] for i in rng.integers(0, len(plateau), len(plateau))] for plateau in plateaus]
+        drawn.append(sum(stats.p99_ms(each) for each in picks))
+    low, high = np.percentile(drawn, [2.5, 97.5])
+    found = stats.bootstrap(plateaus, sum, seed, resamples=20)
+    assert (found.low, found.high) == pytest.approx((low, high))
+
+
+def test_a_resample_without_a_value_has_no_p99() -> None:
+    """Half of the intervals empty: some resamples have nothing in them, and the interval is not a number."""
+    found = stats.bootstrap([[np.array([5000.0]), np.array([])]], lambda p: p[0], 1, resamples=50)
+    assert found.value == pytest.approx(5.0)
+    assert math.isnan(found.low)
 
 
 def test_bootstrap_is_repeatable() -> None:

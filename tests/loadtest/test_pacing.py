@@ -11,6 +11,8 @@ import pytest
 
 from loadtest.pacing import Pace, Slot
 
+pytestmark = pytest.mark.alone
+
 
 class Crowd:
     """Users who note when it was their turn and then are busy for a while."""

@@ -52,6 +52,7 @@ def assert_nothing_is_lost(lines: list[dict[str, Any]]) -> None:
             assert HdrHistogram.decode(line[which]).get_total_count() == line["received"]
 
 
+@pytest.mark.alone
 def test_a_stall_is_seen_by_each_request_that_was_due_in_it(server: Any, start_probe: Any) -> None:
     """A stall of S seconds at rate R yields R x S latencies, spread evenly over 0..S: none is omitted."""
     rate = 200
@@ -71,6 +72,7 @@ def test_a_stall_is_seen_by_each_request_that_was_due_in_it(server: Any, start_p
     assert len(still_sent_on_time) >= 0.9 * len(late), "requests left on schedule although none was answered"
 
 
+@pytest.mark.alone
 def test_a_stall_of_the_probe_itself_shows_in_intended_and_lag_only(server: Any, start_probe: Any) -> None:
     """What the probe sent late is late from the intended time, not the send time; lag says who it was."""
     probe = start_probe("--url", server.url, "--rate", "200")
@@ -146,6 +148,7 @@ def test_moving_over_to_fresh_connections_loses_nothing(server: Any, start_probe
     assert sum(client["name"] == "probe:main" for client in clients) <= 4 * 2
 
 
+@pytest.mark.alone
 def test_moving_over_during_a_stall_loses_nothing(server: Any, start_probe: Any) -> None:
     """A connection that is replaced while replies are due on it stays until they have come."""
     probe = start_probe("--url", server.url, "--reconnect-seconds", "0.1", "--duration", "3")

@@ -54,6 +54,7 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
     }
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("workers", [2, 3])
 def test_workers_deliver_the_rate_exactly_once_and_evenly(
     storefront: Any, start_team: Callable[..., Any], workers: int
@@ -103,6 +104,7 @@ def test_master_changes_resets_and_sums(storefront: Any, start_team: Callable[..
         assert after[name] - before[name] == len(seen)
 
 
+@pytest.mark.whole
 def test_worker_that_dies_and_one_that_joins(storefront: Any, start_team: Callable[..., Any]) -> None:
     """After a worker was killed the others take over its turns; a new one takes a share. Counters never fall."""
     team = start_team(storefront.url, 2, LOADTEST_EVENTS_PER_SECOND="20", LOADTEST_READS_PER_SECOND="0")
@@ -117,6 +119,7 @@ def test_worker_that_dies_and_one_that_joins(storefront: Any, start_team: Callab
     assert rate(steady(storefront, 20)) == pytest.approx(20, rel=WITHIN)
 
 
+@pytest.mark.whole
 def test_shape_on_the_master_shapes_every_worker(storefront: Any, start_team: Callable[..., Any]) -> None:
     """Under LOADTEST_SHAPE=growth the workers together have the step's share of the rate, then all of it."""
     start_team(
@@ -154,7 +157,8 @@ def test_metrics_of_one_process_count_what_was_asked(
     assert seen["locust_requests_total", "ok", "reads"] == seen["locust_missed_total", "events"] == 0
     assert seen["locust_users",] > 0
     openmetrics = locust.text("/metrics", accept="application/openmetrics-text; version=1.0.0")
-    assert {family.name for family in read_openmetrics(openmetrics)} == {
+    families = read_openmetrics(openmetrics)  # type: ignore[no-untyped-call] # the package has no type information
+    assert {family.name for family in families} == {
         "locust_requests", "locust_missed", "locust_request_duration_seconds", "locust_users",
     }  # fmt: skip
 
@@ -165,7 +169,8 @@ def test_missed_turns_survive_a_reset() -> None:
     load.events.missed = 3
     load.reset()
     load.events.missed = 2
-    assert load.describe(0)["events"]["missed"] == 2
+    events: Any = load.describe(0)["events"]
+    assert events["missed"] == 2
     assert load.counts_now()["events"].missed == 5
 
 

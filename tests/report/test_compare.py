@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from lab.compare import comparison
-from lab.runfolder import Run, RunFacts
+from lab.report.compare import comparison
+from lab.results.folder import Run, RunFacts
 from tests.doctored import build_run
 
 

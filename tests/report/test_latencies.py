@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped] # the package has no type information
 
-from lab import histograms
-from lab.report import numbers
-from lab.report.latencies import Latencies
-from lab.runfolder import RunFacts
+from lab.report.latencies import LatencyView
+from lab.results import histograms, numbers
+from lab.results.folder import RunFacts
 from tests.doctored import build_run, encode
 
 
@@ -35,7 +34,7 @@ def test_phases_have_the_p99_of_the_run(tmp_path_factory: pytest.TempPathFactory
 
     arms = ["index", "fix", "restart", "return"]
     run = build_run(tmp_path_factory.mktemp("run") / "run", without=arms, doctor=shift)
-    latencies = Latencies(run)
+    latencies = LatencyView(run)
     for phase in run.phases:
         for probe in phase.probes:
             for kind in ("intended", "service"):
@@ -44,10 +43,8 @@ def test_phases_have_the_p99_of_the_run(tmp_path_factory: pytest.TempPathFactory
 
 def test_a_restart_breaks_the_line(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Between the last answer before a restart and the first after it there is no value."""
-    run = build_run(
-        tmp_path_factory.mktemp("run") / "run", without=["index", "fix", "return", "pool", "fresh"]
-    )
-    holes = [second for second in Latencies(run).seconds() if second.p99_ms is None]
+    run = build_run(tmp_path_factory.mktemp("run") / "run", without=["index", "fix", "return", "turns"])
+    holes = [second for second in LatencyView(run).seconds() if second.p99_ms is None]
     (restart,) = [mark.t for mark in run.facts.marks if mark.text == "restart"]
 
     assert len(holes) == 1

@@ -8,8 +8,8 @@ from typing import Any
 from lab.scenarios.empty_slowlog import CONTROL, SCENARIO
 from tests.plain import EVENTS_PER_S, Plain, Proofs, Wrong
 
-CALLS_PER_S, CALL_US = 200_000.0, 4.0
-"""What a server does when it does nothing else."""
+CALLS_PER_S, CALL_US = 25_000.0, 32.0
+"""What a server does when it does nothing else: with the fewest keys it finishes EVENTS_PER_S."""
 
 
 def scanned(plain: Plain, phase_id: str, **figures: float) -> None:

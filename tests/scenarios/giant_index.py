@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lab.runfolder import PhaseRecord
+from lab.results.folder import PhaseRecord
 from lab.scenarios.giant_index import CONTROL, ORDINARY, SCENARIO, SIZES
 from tests.plain import Plain, Proofs, Wrong
 

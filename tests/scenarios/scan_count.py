@@ -83,7 +83,12 @@ def leaves(phase_id: str, per_s: float) -> Callable[[Plain], object]:
 
 def all_leave(at_once: str, per_s: float) -> Callable[[Plain], object]:
     """Another rate of GETs beside so many, whatever their COUNT."""
-    return lambda plain: [rate(plain, f"{at_once}-{count}", per_s) for count in COUNTS]
+
+    def change(plain: Plain) -> None:
+        for count in COUNTS:
+            rate(plain, f"{at_once}-{count}", per_s)
+
+    return change
 
 
 def stalls(phase_id: str, us: float) -> Callable[[Plain], object]:

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from lab.servers import SERVERS
 from lab.stacks.native import KEY_PREFIX, NativeStack
+from lab.stacks.servers import SERVERS
 from tests.app.servicekit import free_port
 from tests.stacks.running import GUNICORN, SCENARIO, Neighbour, Running
 
@@ -106,7 +106,7 @@ class FakeControl:
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.port = self._http.server_port
         self.url = f"http://127.0.0.1:{self.port}"
-        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     def close(self) -> None:
         """Stop answering."""

@@ -96,7 +96,8 @@ def run(words: list[str]) -> None:
     """Be that container: a process of this machine, there as long as it runs."""
     name = next(word for word in words if word.startswith("--name=")).removeprefix("--name=")
     inside = words.index("python")
-    service = next((c for c in containers() if c["service"] == words[inside - 1]), {"service": name})
+    nobody: dict[str, Any] = {"service": name}
+    service = next((c for c in containers() if c["service"] == words[inside - 1]), nobody)
     container = {"ports": {}, "address": "127.0.0.1", **service, **service.get("run", {})}
     container |= {"id": name, "pid": os.getpid(), "stopped": False}
     (FOLDER / f"run-{name}.json").write_text(json.dumps(container))

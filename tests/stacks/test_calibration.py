@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lab.calibration import Calibrator
+from lab.runner.calibration import Calibrator
 from lab.scenarios import catalogue
-from lab.service import Metrics
-from lab.store import Snapshot
+from lab.stacks.http import Metrics
+from lab.stacks.server_stats import Snapshot
 
 SCENARIO = catalogue()["key-growth"]
 KEYS, COST_S, BASE = 170_000, 0.2e-6, 0.02
@@ -86,15 +86,15 @@ def test_rate_saturates_the_server_at_the_wanted_keys(threads: int) -> None:
     assert stack.rate == 0.0, "and nothing goes on afterwards"
 
 
-def test_demand_is_foretold_from_part_of_the_load_at_what_a_key_costs_by_then() -> None:
+def test_demand_is_predicted_from_part_of_the_load_at_what_a_key_costs_by_then() -> None:
     """A machine that got a fifth slower since calibration has a demand a fifth higher; the plan does not know it."""
     stack = MadeUp(1)
     calibration = calibrator(stack)
     rate = calibration.calibrate(200_000, 6.0, lambda text: None).events_per_second
-    assert calibration.foretell(rate, 1.2) == pytest.approx(1.0, rel=0.001)
+    assert calibration.predict(rate, 1.2) == pytest.approx(1.0, rel=0.001)
     stack.rates.clear()
     stack.cost_s *= 1.2
-    assert calibration.foretell(rate, 1.2) == pytest.approx(BASE + 1.2 * (1 - BASE), rel=0.001)
+    assert calibration.predict(rate, 1.2) == pytest.approx(BASE + 1.2 * (1 - BASE), rel=0.001)
     assert max(stack.rates) == pytest.approx(0.75 * rate)
 
 

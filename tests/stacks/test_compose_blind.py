@@ -21,11 +21,13 @@ from lab.blind.compose import ComposeBlindStack
 from lab.blind.observer import pings_ms
 from lab.blind.scene import tell
 from lab.errors import STACK_BROKE
-from lab.processes import Child
+from lab.stacks.containers import find_containers
 from lab.stacks.native import ROOT
-from lab.stacks.scene import find_scene
+from lab.stacks.processes import Child
 from tests.app.servicekit import free_port
 from tests.stacks.running import Running
+
+pytestmark = pytest.mark.whole
 
 
 def test_blind_session_on_the_compose_stack(
@@ -44,10 +46,10 @@ def test_blind_session_on_the_compose_stack(
     found = {cause.id for cause in CAUSES.values() if cause.evidence(trial.outcome()).found}
     assert found == {"unpipelined-deletes"}, trial.outcome()
     calls = "\n".join(" ".join(call) for call in running.docker.calls)
-    assert calls.count("lab.blind.worker") == 6, "link, storefront, four programs"
+    assert calls.count("lab.blind.launcher") == 6, "link, storefront, four programs"
     assert leaks({"calls of docker": calls, "printed": "\n".join(trial.said)}) == []
     web, last = (
-        f"start {find_scene('valkey').of('web').id}",
+        f"start {find_containers('valkey').of('web').id}",
         f"update --cpuset-cpus 0-{(os.cpu_count() or 1) - 1}",
     )
     assert calls.index(f"stop {web.split()[1]}") < calls.index(web) < calls.index(last)
@@ -98,11 +100,11 @@ def test_what_a_session_changed_is_put_back_even_when_it_is_killed(
     docker.fails("start", "Error response from daemon: no such engine")
     keeper = Child(
         "keeper",
-        [sys.executable, "-m", "lab.blind.keeper"],
+        [sys.executable, "-m", "lab.blind.restorer"],
         tmp_path / "log",
         cwd=ROOT,
         pipe=True,
-        leash=True,
+        stdin_open=True,
     )
     commands = [["rm", "--force", "a"], ["start", "b"], ["update", "--cpuset-cpus", "0-1", "c"]]
     tell(keeper, {"commands": commands, "orphaned": [["rm", "d"]]})

@@ -16,11 +16,11 @@ import pytest
 import redis
 
 from lab.errors import StackError
-from lab.scenario import ProbeSpec
 from lab.scenarios import catalogue
-from lab.service import Http
+from lab.scenarios.model import ProbeSpec
 from lab.stacks.compose import ComposeStack
-from lab.stacks.scene import DirectorPause, find_scene
+from lab.stacks.containers import AutopilotPause, find_containers
+from lab.stacks.http import Http
 from tests.app.servicekit import eventually
 from tests.lab.labkit import lab, tree
 from tests.stacks.running import SCENARIO, Running
@@ -29,7 +29,7 @@ from tests.stacks.running import SCENARIO, Running
 @pytest.fixture
 def stack(running: Running, tmp_path: Path) -> Iterator[ComposeStack]:
     """The compose stack on that scene; taken down in the end."""
-    stack = ComposeStack(SCENARIO, find_scene("valkey"), tmp_path / "run", seed=3)
+    stack = ComposeStack(SCENARIO, find_containers("valkey"), tmp_path / "run", seed=3)
     yield stack
     stack.down()
 
@@ -95,7 +95,7 @@ def test_settings_of_the_server_are_put_back(running: Running, tmp_path: Path) -
     store = running.native.store
     store.configure({"maxmemory": "512000000", "maxmemory-policy": "volatile-ttl"})
     was = store.settings(names)
-    stack = ComposeStack(scenario, find_scene("valkey"), tmp_path / "run", seed=3)
+    stack = ComposeStack(scenario, find_containers("valkey"), tmp_path / "run", seed=3)
     try:
         stack.up(lambda text: None)
         stack.store.configure({"maxmemory": "64000000"})  # as its load does
@@ -109,13 +109,13 @@ def test_settings_of_the_server_are_put_back(running: Running, tmp_path: Path) -
 
 
 def test_probes_run_in_their_container_and_end_when_let_go(running: Running, stack: ComposeStack) -> None:
-    """A probe's lines come back through `docker exec`; it asks the inner address, and ends by its leash."""
+    """A probe's lines come back through `docker exec`; it asks the inner address, and ends with its stdin."""
     stack.up(lambda text: None)
     probe = stack.start_probe(ProbeSpec("pool", connections=4, reconnect_seconds=0.5), 100)
     line = json.loads(next(probe.lines()))
     assert (line["name"], line["errors"]) == ("pool", 0)
     words = next(call for call in running.docker.calls if call[0] == "exec")
-    assert words[1] == "-i", "without a stdin there is no leash"
+    assert words[1] == "-i", "without a stdin it would not end"
     assert words[words.index("-e") + 1] == "PROBE_URL", "handed on by its name"
     assert not [word for word in words if "redis://" in word], (
         "where every process list would show a password"
@@ -141,7 +141,7 @@ def test_emptied_server_has_no_keys_and_is_watched_on(running: Running, stack: C
     time.sleep(0.3)
     stack.check()
     running.docker.tells(
-        {"id": find_scene("valkey").of("store").id, "Actor": {"Attributes": {"exitCode": "137"}}}
+        {"id": find_containers("valkey").of("store").id, "Actor": {"Attributes": {"exitCode": "137"}}}
     )
     with pytest.raises(StackError, match=r"valkey ended unexpectedly \(exit code 137\)"):
         eventually(lambda: stack.check())
@@ -179,7 +179,7 @@ def test_other_settings_of_the_storefront_are_refused(running: Running, tmp_path
         container.setdefault("env", {})["APP_FRAGMENTS_PER_USER"] = "7"
     running.docker.has(found)
     with pytest.raises(StackError, match=r"caches 7 fragments a user, key-growth needs 20"):
-        ComposeStack(SCENARIO, find_scene("valkey"), tmp_path / "other", seed=1)
+        ComposeStack(SCENARIO, find_containers("valkey"), tmp_path / "other", seed=1)
 
 
 def test_more_keys_than_the_container_may_hold_are_refused(running: Running, tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_failed_start_puts_back_what_was_changed(running: Running, stack: Compos
 
 def test_pause_is_a_lease(control: Any) -> None:
     """The director's pause is prolonged while the run goes on, ended by it, and its refusal is noticed."""
-    pause = DirectorPause(Http("control", control.url), lease_s=0.3)
+    pause = AutopilotPause(Http("control", control.url), lease_s=0.3)
     eventually(lambda: len(control.asked) >= 3)
     pause.check()
     assert {path for path, _ in control.asked} == {"/api/pause"}
@@ -252,6 +252,7 @@ def test_what_cannot_be_is_one_line_and_creates_nothing(docker: Any, tmp_path: P
     assert tree(place) == []
 
 
+@pytest.mark.whole
 def test_whole_run_on_the_compose_stack(running: Running, tmp_path: Path) -> None:
     """`lab run key-growth --stack compose` walks all phases and judges every claim; probes and pause end with it."""
     out = tmp_path / "whole"
@@ -284,9 +285,9 @@ def test_killed_lab_leaves_no_probe_in_the_container(running: Running, tmp_path:
     """After kill -9 of the lab its probe ends by itself: nobody holds the other end of its stdin any more."""
     script = (
         "import sys, time\nfrom pathlib import Path\nfrom lab.scenarios import catalogue\n"
-        "from lab.scenario import ProbeSpec\nfrom lab.stacks.compose import ComposeStack\n"
-        "from lab.stacks.scene import find_scene\n"
-        "stack = ComposeStack(catalogue()['key-growth'], find_scene('valkey'), Path(sys.argv[1]), 1)\n"
+        "from lab.scenarios.model import ProbeSpec\nfrom lab.stacks.compose import ComposeStack\n"
+        "from lab.stacks.containers import find_containers\n"
+        "stack = ComposeStack(catalogue()['key-growth'], find_containers('valkey'), Path(sys.argv[1]), 1)\n"
         "probe = stack.start_probe(ProbeSpec('main'), 50)\n"
         "next(probe.lines())\nprint(probe.pid, flush=True)\ntime.sleep(600)\n"
     )

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from lab.errors import StackError
+from lab.stacks.containers import ServerContainers, Watch, find_containers
 from lab.stacks.docker import NO_COMPOSE, NO_DOCKER, NOT_UP, Container, Docker, rows
-from lab.stacks.scene import Scene, Watch, find_scene
 from tests.app.servicekit import eventually, free_port
 
 LINES = '{"ID": "a", "Service": "web"}\n{"ID": "b", "Service": "redis"}\n'
@@ -90,7 +90,7 @@ def test_no_docker_at_all_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path:
 def test_nothing_running_means_not_up(docker: Any) -> None:
     """An empty list of containers is answered by the command that helps."""
     with pytest.raises(StackError) as caught:
-        find_scene("redis")
+        find_containers("redis")
     assert str(caught.value) == NOT_UP == "docker compose is not up: make up"
 
 
@@ -118,7 +118,7 @@ def test_what_is_missing_is_named_with_the_command(
     """A server or a service that does not run is named, with the command that starts it."""
     docker.has([c for c in make_server("redis") if c["service"] not in missing])
     with pytest.raises(StackError) as caught:
-        find_scene(server)
+        find_containers(server)
     assert str(caught.value) == hint
 
 
@@ -128,13 +128,13 @@ def test_ill_service_is_named(docker: Any, make_server: Callable[..., Any]) -> N
     found[1]["health"] = "unhealthy"
     docker.has(found)
     with pytest.raises(StackError, match="web-redis is unhealthy: docker compose logs --tail 20 web-redis"):
-        find_scene("redis")
+        find_containers("redis")
 
 
-def scene_of(names: list[str]) -> Scene:
+def scene_of(names: list[str]) -> ServerContainers:
     """A scene of containers that need not exist."""
     found = [Container(f"{n}-{name}", name, health="healthy", pid=0) for n, name in enumerate(names)]
-    return Scene(Docker(), "redis", tuple(found))
+    return ServerContainers(Docker(), "redis", tuple(found))
 
 
 def test_parts_of_a_scene_hold_every_container_once() -> None:

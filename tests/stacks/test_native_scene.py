@@ -17,9 +17,9 @@ import pytest
 import redis
 
 from lab.errors import UsageError
-from lab.processes import free_port, port_taken
 from lab.stacks import native_prometheus, native_scene
-from tests.app.servicekit import Reply, eventually, http
+from lab.stacks.processes import port_taken
+from tests.app.servicekit import Reply, eventually, free_port, http
 from tests.lab.labkit import Running, lab
 
 PROMETHEUS = shutil.which("prometheus")
@@ -40,16 +40,15 @@ class Scene(Running):
         self.port = free_port()
         self.temporary = place / "tmp"
         self.temporary.mkdir(parents=True)
-        environment = {
+        self.environment: dict[str, Any] = {
             **QUICK,
             **environment,
             "TMPDIR": str(self.temporary),
             "LAB_BLIND_HOME": str(place / "looks"),
         }
         if path is not None:
-            environment["PATH"] = path
-        self.environment = environment
-        super().__init__("--port", str(self.port), *options, cwd=place, verb="scene", **environment)
+            self.environment["PATH"] = path
+        super().__init__("--port", str(self.port), *options, cwd=place, verb="scene", **self.environment)
 
     def said(self) -> str:
         """All that it printed until now."""
@@ -259,6 +258,7 @@ def without_prometheus(place: Path) -> str:
     return str(programs)
 
 
+@pytest.mark.whole
 def test_a_healthy_scene_without_prometheus(tmp_path: Path) -> None:
     """All keys are cached from the beginning, events go by index; one line says what is missing. SIGTERM ends it."""
     with Scene(tmp_path, "--healthy", path=without_prometheus(tmp_path)) as scene:
@@ -301,6 +301,7 @@ def test_a_server_that_does_not_start_is_one_line_and_exit_3(tmp_path: Path) -> 
         scene.leaves_nothing(set())
 
 
+@pytest.mark.whole
 def test_a_prometheus_that_does_not_start_is_left_out(tmp_path: Path) -> None:
     """The scene comes up, says so in a line, and goes on."""
     path = without_prometheus(tmp_path)

@@ -11,10 +11,11 @@ import pytest
 import yaml
 
 from lab.errors import StackError
-from lab.processes import free_port, port_taken, ports_after
-from lab.servers import SERVERS
 from lab.stacks import native_prometheus, native_scene
 from lab.stacks.native_scene import MOST_ENDS, NativeScene
+from lab.stacks.processes import port_taken, ports_after
+from lab.stacks.servers import SERVERS
+from tests.app.servicekit import free_port
 
 
 class Dying:
@@ -46,7 +47,8 @@ def still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NativeScene:
 
 def test_what_ends_again_and_again_ends_the_scene(still: NativeScene) -> None:
     """A part that the scene needs: with its last words, as a `StackError`."""
-    child, said = Dying("web"), []
+    child = Dying("web")
+    said: list[str] = []
     still._children.append(child)  # type: ignore[arg-type] # a stand-in
     for _ in range(MOST_ENDS - 1):
         still.mend(said.append)
@@ -58,7 +60,8 @@ def test_what_ends_again_and_again_ends_the_scene(still: NativeScene) -> None:
 
 def test_an_observer_that_ends_again_and_again_is_left_out(still: NativeScene) -> None:
     """Prometheus: one more line, and the scene goes on without it."""
-    child, said = Dying(native_scene.PROMETHEUS), []
+    child = Dying(native_scene.PROMETHEUS)
+    said: list[str] = []
     still._children.append(child)  # type: ignore[arg-type] # a stand-in
     for _ in range(MOST_ENDS + 2):
         still.mend(said.append)

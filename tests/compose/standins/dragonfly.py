@@ -17,7 +17,7 @@ KNOWN = {
 }  # fmt: skip
 
 
-def options(arguments):
+def options(arguments: list[str]) -> dict[str, str]:
     found = {}
     for argument in arguments:
         name, _, value = argument.removeprefix("--").partition("=")
@@ -27,12 +27,14 @@ def options(arguments):
     return found
 
 
-def amount(text):
-    number, unit = re.fullmatch(r"(\d+)([a-z]*)", text.lower()).groups()
-    return int(number) * {"": 1, "b": 1, "mb": 2**20, "gb": 2**30}[unit]
+def amount(text: str) -> int:
+    read = re.fullmatch(r"(\d+)([a-z]*)", text.lower())
+    if not read:
+        sys.exit(f"ERROR: '{text}' is no amount of memory")
+    return int(read[1]) * {"": 1, "b": 1, "mb": 2**20, "gb": 2**30}[read[2]]
 
 
-async def info():
+async def info() -> dict[str, str]:
     """INFO everything of the Redis, as a dictionary."""
     reader, writer = await asyncio.open_unix_connection(SOCKET)
     writer.write(b"INFO everything\r\n")
@@ -42,12 +44,12 @@ async def info():
     return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 
 
-def exposition(i):
+def exposition(i: dict[str, str]) -> str:
     """INFO under Dragonfly's names, as FACTS of v1.40.1: counters of seconds have no _total there."""
     keys = dict(pair.split("=") for pair in i.get("db0", "keys=0,expires=0").split(","))
     lines = []
 
-    def metric(name, kind, *samples):
+    def metric(name: str, kind: str, *samples: tuple[str, object]) -> None:
         lines.append(f"# TYPE dragonfly_{name} {kind}")
         lines.extend(f"dragonfly_{name}{labels} {value}" for labels, value in samples)
 
@@ -70,7 +72,7 @@ def exposition(i):
     metric("net_input_bytes_total", "counter", ("", i["total_net_input_bytes"]))
     metric("net_output_bytes_total", "counter", ("", i["total_net_output_bytes"]))
     metric("connections_received_total", "counter", ("", i["total_connections_received"]))
-    commands = {}
+    commands: dict[str, dict[str, str]] = {}
     for name, value in i.items():
         if name.startswith("cmdstat_"):
             stats = dict(pair.split("=") for pair in value.split(","))
@@ -114,20 +116,22 @@ def exposition(i):
     return "\n".join(lines) + "\n"
 
 
-async def answer_http(first, reader, writer):
+async def answer_http(first: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     path = (first + await reader.readline()).split()[1].decode()
-    try:
-        status, body = {"/metrics": (200, exposition), "/healthz": (200, lambda _: "OK\n")}[path]
-        body = body(await info())
-    except KeyError as missing:
-        status, body = 404, f"not found: {missing}\n"
+    if path == "/metrics":
+        status, body = 200, exposition(await info())
+    elif path == "/healthz":
+        await info()  # an error where the Redis behind does not answer
+        status, body = 200, "OK\n"
+    else:
+        status, body = 404, f"not found: {path}\n"
     head = f"HTTP/1.1 {status} .\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {len(body)}\r\n\r\n"
     writer.write((head + body).encode())
     await writer.drain()
     writer.close()
 
 
-async def pump(reader, writer):
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
         while data := await reader.read(1 << 18):
             writer.write(data)
@@ -138,7 +142,7 @@ async def pump(reader, writer):
         writer.close()
 
 
-async def serve(reader, writer):
+async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
         first = await reader.read(4)
         if first == b"GET ":
@@ -152,7 +156,7 @@ async def serve(reader, writer):
     await asyncio.gather(pump(reader, store_writer), pump(store_reader, writer))
 
 
-async def main():
+async def main() -> None:
     given = options(sys.argv[1:])
     if amount(given["maxmemory"]) < int(given.get("proactor_threads", 1)) * 256 * 2**20:
         sys.exit("There are too many threads for this maxmemory. Exiting")

@@ -10,14 +10,15 @@ import signal
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 PROVISIONING = Path("/etc/grafana/provisioning")
 
 
-def provisioned(kind, field):
-    found = []
+def provisioned(kind: str, field: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
     for path in sorted((PROVISIONING / kind).glob("*.y*ml")):
         # "$" begins a variable in provisioning files; "$$" is a dollar. What is left over was a mistake.
         content = yaml.safe_load(path.read_text())
@@ -27,7 +28,7 @@ def provisioned(kind, field):
     return found
 
 
-def datasources():
+def datasources() -> list[dict[str, Any]]:
     found = provisioned("datasources", "datasources")
     for field in ("uid", "name"):
         values = [source[field] for source in found]
@@ -38,8 +39,8 @@ def datasources():
     return found
 
 
-def dashboards():
-    found = {}
+def dashboards() -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
     for provider in provisioned("dashboards", "providers"):
         folder = Path(provider["options"]["path"])
         if not folder.is_dir():
@@ -65,9 +66,10 @@ Path("/var/lib/grafana/grafana.db").touch()
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
-    def do_GET(self):
+    def do_GET(self) -> None:
         path = self.path.partition("?")[0]
-        answer, kind = None, "application/json"
+        answer: Any = None
+        kind = "application/json"
         if path == "/api/health":
             answer = {"database": "ok", "version": "standin", "commit": ""}
         elif path == "/api/datasources":
@@ -93,7 +95,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *_):
+    def log_message(self, *_: object) -> None:
         pass
 
 

@@ -3,11 +3,13 @@ opentelemetry-proto, trace/v1/trace.proto and common/v1/common.proto.
 """
 
 import struct
+from collections.abc import Iterator
+from typing import Any
 
 KINDS = ("UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER")
 
 
-def varint(data, at):
+def varint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = data[at]
@@ -18,9 +20,10 @@ def varint(data, at):
         shift += 7
 
 
-def fields(data):
+def fields(data: bytes) -> Iterator[tuple[int, Any]]:
     """(number, value) of every field of a message: int, or bytes."""
     at = 0
+    value: int | bytes
     while at < len(data):
         key, at = varint(data, at)
         number, wire = key >> 3, key & 7
@@ -38,7 +41,7 @@ def fields(data):
         yield number, value
 
 
-def any_value(data):
+def any_value(data: bytes) -> Any:
     for number, value in fields(data):
         if number == 1:
             return value.decode()
@@ -53,13 +56,19 @@ def any_value(data):
     return None
 
 
-def attribute(data):
+def attribute(data: bytes) -> tuple[str, Any]:
     found = dict(fields(data))
     return found[1].decode(), any_value(found.get(2, b""))
 
 
-def span(data, resource):
-    found = {"resource": resource, "attributes": {}, "parent": "", "kind": "UNSPECIFIED", "error": False}
+def span(data: bytes, resource: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "resource": resource,
+        "attributes": {},
+        "parent": "",
+        "kind": "UNSPECIFIED",
+        "error": False,
+    }
     for number, value in fields(data):
         if number == 1:
             found["trace"] = value.hex()
@@ -81,13 +90,13 @@ def span(data, resource):
     return found
 
 
-def spans(body):
+def spans(body: bytes) -> Iterator[dict[str, Any]]:
     """Every span of a request, with its resource's attributes."""
     for number, resource_spans in fields(body):
         if number != 1:
             continue
         parts = list(fields(resource_spans))
-        resource = {}
+        resource: dict[str, Any] = {}
         for part, value in parts:
             if part == 1:
                 resource = dict(attribute(item) for n, item in fields(value) if n == 1)

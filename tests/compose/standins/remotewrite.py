@@ -2,9 +2,10 @@
 
 import struct
 import urllib.request
+from collections.abc import Iterable
 
 
-def varint(value):
+def varint(value: int) -> bytes:
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -13,11 +14,17 @@ def varint(value):
     return bytes(out)
 
 
-def block(number, data):
+def block(number: int, data: bytes) -> bytes:
     return varint(number << 3 | 2) + varint(len(data)) + data
 
 
-def series(name, labels, value, milliseconds, exemplar=None):
+def series(
+    name: str,
+    labels: dict[str, str],
+    value: float,
+    milliseconds: int,
+    exemplar: tuple[str, float] | None = None,
+) -> bytes:
     """One TimeSeries with one sample; `exemplar` is (trace id, value)."""
     pairs = sorted({**labels, "__name__": name}.items())
     out = b"".join(block(1, block(1, k.encode()) + block(2, v.encode())) for k, v in pairs)
@@ -28,7 +35,7 @@ def series(name, labels, value, milliseconds, exemplar=None):
     return block(1, out)
 
 
-def snappy(data):
+def snappy(data: bytes) -> bytes:
     """Snappy's block format with literals only."""
     out = varint(len(data))
     for at in range(0, len(data), 65536):
@@ -37,7 +44,7 @@ def snappy(data):
     return out
 
 
-def send(url, timeseries):
+def send(url: str, timeseries: Iterable[bytes]) -> None:
     request = urllib.request.Request(
         url,
         snappy(b"".join(timeseries)),

@@ -2,23 +2,29 @@
 
 import time
 from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+Span = dict[str, Any]
+Labels = tuple[tuple[str, str], ...]
+Exemplar = tuple[str, float]
 
 DATABASE = ("db.namespace", "db.name", "db.system", "db.system.name")
 
 
 class Histogram:
-    def __init__(self, bounds):
+    def __init__(self, bounds: list[float]) -> None:
         self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
         self.sum = 0.0
-        self.exemplar = None
+        self.exemplar: Exemplar | None = None
 
-    def add(self, seconds, trace):
+    def add(self, seconds: float, trace: str) -> None:
         self.counts[sum(seconds > bound for bound in self.bounds)] += 1
         self.sum += seconds
         self.exemplar = (trace, seconds)
 
-    def samples(self):
+    def samples(self) -> Iterator[tuple[str, dict[str, str], float]]:
         total = 0
         for bound, count in zip([*map(str, self.bounds), "+Inf"], self.counts, strict=True):
             total += count
@@ -28,14 +34,14 @@ class Histogram:
 
 
 class Generator:
-    def __init__(self, bounds, dimensions, wait):
-        self.counters = defaultdict(float)
-        self.histograms = defaultdict(lambda: Histogram(bounds))
+    def __init__(self, bounds: list[float], dimensions: list[str], wait: float) -> None:
+        self.counters: dict[tuple[str, Labels], float] = defaultdict(float)
+        self.histograms: dict[tuple[str, Labels], Histogram] = defaultdict(lambda: Histogram(bounds))
         self.dimensions = dimensions
         self.wait = wait
-        self.halves = {}
+        self.halves: dict[str, tuple[str, str, float, float]] = {}
 
-    def add(self, span):
+    def add(self, span: Span) -> None:
         service = span["resource"].get("service.name", "")
         seconds = max(0, span["end"] - span["start"]) / 1e9
         labels = {
@@ -61,7 +67,7 @@ class Generator:
         elif span["kind"] in ("SERVER", "CONSUMER") and span["parent"]:
             self.pair(span["trace"] + span["parent"], "server", service, seconds, span)
 
-    def pair(self, key, side, service, seconds, span):
+    def pair(self, key: str, side: str, service: str, seconds: float, span: Span) -> None:
         now = time.monotonic()
         half = self.halves.pop(key, None)
         if half is None or half[0] == side:
@@ -74,14 +80,16 @@ class Generator:
         if len(self.halves) > 10_000:
             self.halves = {k: v for k, v in self.halves.items() if now - v[3] < self.wait}
 
-    def edge(self, client, server, kind, client_seconds, server_seconds, span):
+    def edge(
+        self, client: str, server: str, kind: str, client_seconds: float, server_seconds: float, span: Span
+    ) -> None:
         key = (("client", client), ("server", server), ("connection_type", kind))
         self.counters["traces_service_graph_request_total", key] += 1
         self.counters["traces_service_graph_request_failed_total", key] += span["error"]
         self.histograms["traces_service_graph_request_client_seconds", key].add(client_seconds, span["trace"])
         self.histograms["traces_service_graph_request_server_seconds", key].add(server_seconds, span["trace"])
 
-    def samples(self):
+    def samples(self) -> Iterator[tuple[str, dict[str, str], float, Exemplar | None]]:
         """(name, labels, value, exemplar) of everything."""
         for (name, key), value in self.counters.items():
             yield name, dict(key), value, None

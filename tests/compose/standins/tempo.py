@@ -16,9 +16,11 @@ import threading
 import time
 import urllib.request
 from collections import OrderedDict
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from typing import Any
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 sys.path.insert(0, "/usr/local/lib/tempo")
 import otlp
@@ -31,15 +33,18 @@ TOP_LEVEL = {
 }  # fmt: skip
 MOST_SPANS = 200_000
 
+Answer = tuple[int, str, bytes]
+Routes = Callable[[SplitResult, bytes], Answer]
+
 
 class Store:
-    def __init__(self, generator):
-        self.traces = OrderedDict()
+    def __init__(self, generator: Generator) -> None:
+        self.traces: OrderedDict[str, list[dict[str, Any]]] = OrderedDict()
         self.kept = self.received = self.bytes = 0
         self.lock = threading.Lock()
         self.generator = generator
 
-    def take(self, body):
+    def take(self, body: bytes) -> None:
         found = list(otlp.spans(body))
         with self.lock:
             self.bytes += len(body)
@@ -51,7 +56,7 @@ class Store:
             while self.kept > MOST_SPANS:
                 self.kept -= len(self.traces.popitem(last=False)[1])
 
-    def trace(self, wanted):
+    def trace(self, wanted: str) -> dict[str, Any] | None:
         """A trace in the form of Tempo's JSON answer, or None."""
         with self.lock:
             found = list(self.traces.get(wanted.zfill(32), ()))
@@ -81,7 +86,7 @@ class Store:
             )
         return {"batches": batches} if batches else None
 
-    def search(self, limit):
+    def search(self, limit: int) -> dict[str, Any]:
         with self.lock:
             newest = [(trace, list(spans)) for trace, spans in list(self.traces.items())[-limit:]]
         rows = []
@@ -100,7 +105,7 @@ class Store:
             )
         return {"traces": rows}
 
-    def exposition(self):
+    def exposition(self) -> str:
         return "\n".join(
             [
                 "# TYPE tempo_build_info gauge",
@@ -118,15 +123,15 @@ class Store:
         )
 
 
-def attributes(values):
+def attributes(values: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"key": key, "value": {"stringValue": str(value)}} for key, value in values.items()]
 
 
-def handler(routes):
+def handler(routes: Routes) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def _do(self):
+        def _do(self) -> None:
             size = int(self.headers.get("Content-Length") or 0)
             body = self.rfile.read(size)
             if self.headers.get("Content-Encoding") == "gzip":
@@ -141,20 +146,20 @@ def handler(routes):
 
         do_GET = do_POST = _do
 
-        def log_message(self, *_):
+        def log_message(self, *_: object) -> None:
             pass
 
     return Handler
 
 
-def serve(endpoint, routes):
+def serve(endpoint: str, routes: Routes) -> None:
     host, _, port = endpoint.rpartition(":")
     server = ThreadingHTTPServer((host, int(port)), handler(routes))
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
 
 
-def write_metrics(store, every, targets):
+def write_metrics(store: Store, every: float, targets: list[dict[str, Any]]) -> None:
     while True:
         time.sleep(every)
         now = int(time.time() * 1000)
@@ -168,11 +173,11 @@ def write_metrics(store, every, targets):
                 print(f"remote write: {error}", file=sys.stderr, flush=True)
 
 
-def seconds(text):
+def seconds(text: str) -> float:
     return float(text.removesuffix("s"))
 
 
-def main(path):
+def main(path: str) -> None:
     import yaml
 
     config = yaml.safe_load(Path(path).read_text())
@@ -195,7 +200,7 @@ def main(path):
     )
     store = Store(generator)
 
-    def receive(url, body):
+    def receive(url: SplitResult, body: bytes) -> Answer:
         if url.path != "/v1/traces":
             return 404, "text/plain", b"not found\n"
         try:
@@ -204,7 +209,7 @@ def main(path):
             return 400, "text/plain", f"{error!r}\n".encode()
         return 200, "application/x-protobuf", b""
 
-    def query(url, _body):
+    def query(url: SplitResult, _body: bytes) -> Answer:
         if url.path == "/ready":
             return 200, "text/plain", b"ready\n"
         if url.path == "/metrics":

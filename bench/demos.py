@@ -1,0 +1,49 @@
+"""What a newcomer's first command does: `make demo` from fresh clones, one after the other. `python -m bench.demos`.
+
+Each clone is one of the last commit, so the environment is made too; it is removed afterwards. Beside the last
+`--disturbed` of them disturbances come, `--per-minute` in the mean (see `bench.disturb`). It prints a row a run: exit
+code, seconds, what came when, which phases were measured again. Exit code 0 when each ended with every claim held,
+within `--within` seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from bench.disturb import ROOT, disturbed, repetitions
+from lab.errors import HOLDS
+
+
+def main() -> int:
+    """The command; its exit code."""
+    parser = argparse.ArgumentParser(prog="bench.demos", description="`make demo` from fresh clones.")
+    parser.add_argument("--times", type=int, default=5)
+    parser.add_argument("--disturbed", type=int, default=3, help="so many of them, the last")
+    parser.add_argument("--per-minute", type=float, default=1.0)
+    parser.add_argument("--within", type=float, default=210.0, metavar="SECONDS")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    good = 0
+    print("| demo | exit code | seconds | disturbances | measured again |\n|---|---|---|---|---|", flush=True)
+    for number in range(1, options.times + 1):
+        per_minute = options.per_minute if number > options.times - options.disturbed else 0.0
+        with tempfile.TemporaryDirectory(prefix="demo-") as place:
+            clone = Path(place) / "clone"
+            subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
+            code, seconds, done = disturbed(["make", "demo"], clone, per_minute, options.seed + number)
+            again = " ".join(text for out in clone.glob("runs/*") for text in repetitions(out))
+        good += code == HOLDS and seconds <= options.within
+        print(
+            f"| {number} | {code} | {seconds:.0f} | {'; '.join(done) or 'none'} | {again or 'nothing'} |",
+            flush=True,
+        )
+    print(f"\n{good} of {options.times} ended with every claim held, within {options.within:g} s.")
+    return 0 if good == options.times else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,324 @@
+"""The autopilot of one server: a thread that tells the default story and then keeps the scene within bounds.
+
+The story: wait until everything answers, end what is under way, calibrate (once: the machine stays the same), empty the
+store, look at what is healthy, let keys grow under ``scan``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import threading
+import time
+from collections.abc import Iterable
+
+from console.config import Config, ServerAddresses
+from console.history import WINDOW_S
+from console.levers import PartDone
+from console.metrics import ControlMetrics
+from console.server_control import Refused, ServerControl
+from console.slowlog import StoreWatcher
+from console.tuning import FILL_S, drain, tune
+from lab.errors import StackError
+from lab.stacks.http import CLEARING
+from lab.stacks.server_stats import ServerObserver
+
+TICK_S = 1.0
+CALM_TICKS = 5
+"""Where nothing moves and nothing is wanted, the scene is looked at every so many seconds."""
+RETRY_S = 2.0
+UNKNOWN_S = 5.0
+CLEARED_S = 20.0
+"""For events under way to be done under the index, before a story begins."""
+
+
+class Company:
+    """The directors of one machine. One server at a time is calibrated, and none grows before all are."""
+
+    def __init__(self) -> None:
+        self.turn = threading.Lock()
+        self.members: list[Autopilot] = []
+
+    def size(self) -> int:
+        """How many stores share the machine: those of the scene, at work or not."""
+        return max(1, sum(member.stage.phase != "absent" for member in self.members))
+
+    def rivals(self, stage: ServerControl) -> tuple[int, float]:
+        """The other stores that want all they can get: how many, and the cores that they use."""
+        others = [
+            member.stage for member in self.members if member.stage is not stage and member.stage.hungry
+        ]
+        return len(others), sum(other.estimate.used_cores for other in others if other.estimate)
+
+    def calibrated(self) -> bool:
+        """Whether no server has its calibration still before it."""
+        return not any(member.calibrating for member in self.members)
+
+    def add(self, members: Iterable[Autopilot]) -> None:
+        """Take directors in."""
+        self.members.extend(members)
+
+
+class _Halted(Exception):
+    """The story was broken off, or the autopilot ends."""
+
+
+class Autopilot(threading.Thread):
+    """One server's thread, in the company of those of the other servers."""
+
+    def __init__(
+        self,
+        addresses: ServerAddresses,
+        config: Config,
+        metrics: ControlMetrics,
+        company: Company,
+    ) -> None:
+        super().__init__(name=f"director-{addresses.name}", daemon=True)
+        self.stage = stage = ServerControl(addresses, config, metrics, lambda: company.rivals(self.stage))
+        self._company = company
+        self._story_due = config.story == "on"
+        self._halt, self._ended = threading.Event(), threading.Event()
+        self._lease_end = 0.0
+        self._still = threading.Event()
+        self._watched = ServerObserver(addresses.store, config.store_timeout_seconds)
+        self._watcher = StoreWatcher(
+            stage.server,
+            self._watched,
+            config.slowlog_threshold_us,
+            stage.tell_up,
+            lambda command, seconds: metrics.slow(stage.server, command, seconds),
+            stage.tell_counters,
+            lambda: self._leased,
+        )
+
+    def run(self) -> None:
+        """Until `end`."""
+        try:
+            self._wait_for_scene()
+            self._watcher.start()
+            self._rest()
+            while True:
+                self._turn_over()
+        except _Halted:
+            return
+
+    def end(self) -> None:
+        """Stop the thread and close all connections. The scene goes on as it is."""
+        self._ended.set()
+        self._watcher.end()
+        self.join(5)
+        self.stage.close()
+        self._watched.close()
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the threads run: an error nobody thought of ends them, with a traceback in the log."""
+        return self.is_alive() and (self._watcher.ident is None or self._watcher.is_alive())
+
+    def begin(self) -> str:
+        """Tell the story from the beginning."""
+        if self._story_due:
+            raise Refused("The story is being told.")
+        self._story_due = True
+        return "The story begins."
+
+    def halt(self) -> list[PartDone]:
+        """Break off the story, and let everything rest; what became of each part."""
+        if not self.stage.free or self._story_due:
+            self._halt.set()  # the thread itself lets everything rest again when it is out of the story
+        return self.stage.rest()
+
+    @property
+    def calibrating(self) -> bool:
+        """Whether a calibration is before this server, or under way."""
+        return self._story_due and self.stage.tuning is None and self.stage.phase != "absent"
+
+    def lease(self, seconds: float) -> None:
+        """Keep still for so long: somebody else, a run of the lab, has the scene. Ask again to prolong it.
+
+        A story that is being told is broken off, and told from the beginning afterwards.
+        """
+        self._lease_end = time.monotonic() + seconds
+
+    def await_stillness(self, seconds: float) -> None:
+        """Wait until the lease is kept. Raises `Refused` if it takes too long."""
+        if self.stage.phase not in ("absent", "waiting") and not self._still.wait(seconds):
+            raise Refused(f"{self.stage.server} is busy and does not come to rest. Try again.")
+
+    def resume(self) -> None:
+        """End the lease."""
+        self._lease_end = 0.0
+
+    @property
+    def _leased(self) -> bool:
+        return time.monotonic() < self._lease_end
+
+    def _keep_still(self) -> None:
+        stage = self.stage
+        with stage.acting:
+            stage.phase = "leased"
+        if self._story_due:
+            stage.rest()
+        self._still.set()
+        try:
+            while self._leased:
+                with contextlib.suppress(
+                    StackError
+                ):  # the run restarts and measures; looking on is all we do
+                    stage.observe()
+                self._sleep(TICK_S / 2)
+        finally:
+            self._still.clear()
+            stage.phase = "running"
+
+    def _turn_over(self) -> None:
+        stage = self.stage
+        try:
+            if self._leased:
+                self._keep_still()
+            if self._halt.is_set():
+                self._story_due = False
+                stage.phase = "running"
+                stage.rest()
+                self._halt.clear()
+            if self._story_due:
+                self._tell_story()
+            stage.keep_within_bounds()
+            self._wait_for_the_next_look()
+        except StackError as error:
+            stage.trouble = str(error)
+            if self._story_due and not self._leased:
+                stage.phase = "retrying"
+            self._sleep(RETRY_S if self._story_due and not self._leased else TICK_S)
+        except _Halted:
+            if self._ended.is_set():
+                raise
+
+    def _wait_for_the_next_look(self) -> None:
+        for _ in range(CALM_TICKS):
+            self._pause(TICK_S)
+            if self._story_due or not self.stage.calm:
+                return
+
+    def _wait_for_scene(self) -> None:
+        stage = self.stage
+        while not stage.clients.known():
+            self._sleep(UNKNOWN_S)
+        stage.phase = "waiting"
+        while True:
+            try:
+                stage.clients.ready()
+                product, version = stage.clients.store.identity()
+                stage.product = f"{product.capitalize()} {version}"
+                stage.observe()
+                break
+            except StackError as error:
+                stage.trouble = str(error)
+                self._sleep(TICK_S)
+        stage.phase = "running"
+
+    def _rest(self) -> None:
+        """Let the machine come to rest before anything is measured."""
+        stage = self.stage
+        if self._story_due and stage.config.rest_seconds:
+            stage.phase = "resting"
+            with contextlib.suppress(_Halted):
+                self._pause(stage.config.rest_seconds)
+            if self._ended.is_set():
+                raise _Halted
+            stage.phase = "running"
+
+    def _tell_story(self) -> None:
+        stage = self.stage
+        with stage.acting:
+            stage.phase = "clearing"
+            stage.begin_story()
+        stage.clients.ready()
+        stage.act("story")
+        self._clear()
+        if stage.tuning is None:
+            self._calibrate()
+        stage.phase = "emptying"
+        self._empty()
+        self._look_at_health()
+        with stage.acting:
+            self._story_due = False
+            stage.growing = True
+            stage.phase = "running"
+        stage.grow(True)
+
+    def _clear(self) -> None:
+        """Have what is under way done at once, so that no search of an earlier story goes on beside this one."""
+        stage = self.stage
+        self._load(0.0)
+        stage.clients.web.fill(0)
+        if stage.clients.look()[0].in_flight:
+            stage.clients.web.use(CLEARING, stage.config.scan_count)
+            drain(stage.clients, self._pause, CLEARED_S)
+
+    def _calibrate(self) -> None:
+        stage, company = self.stage, self._company
+        stage.phase = "queued"
+        while not company.turn.acquire(timeout=0.1):
+            self._pause(TICK_S)
+        try:
+            self._pause(0)
+            stage.phase = "calibrating"
+            found = tune(stage.clients, stage.config, company.size(), self._load, self._pause)
+        finally:
+            company.turn.release()
+        stage.tuned(found)
+        while not company.calibrated():  # the others' calibration wants the machine for itself
+            self._pause(TICK_S)
+
+    def _empty(self) -> None:
+        stage = self.stage
+        stage.clients.web.warm(0, restart=False, seconds=FILL_S, check=lambda: self._pause(0))
+        stage.clients.store.flush()
+        self._pause(TICK_S)  # the warmer counts anew
+
+    def _look_at_health(self) -> None:
+        """The load that the incident will have, on a store that holds next to nothing: what is p99 then?"""
+        stage, tuning = self.stage, self.stage.tuning
+        assert tuning is not None
+        with stage.acting:
+            stage.want("scan")
+            stage.plan(round(tuning.events_per_second, 2), auto=True)
+        stage.clients.web.use("scan", stage.config.scan_count)
+        stage.apply_load()
+        stage.phase = "healthy"
+        self._pause(WINDOW_S)
+        seen: list[float] = []
+        end = time.monotonic() + stage.config.healthy_seconds
+        while time.monotonic() < end:
+            self._pause(TICK_S)
+            stage.observe()
+            if (p99 := stage.history.figures.p99_ms) is not None:
+                seen.append(p99)
+        if not seen:
+            raise StackError(
+                f"{stage.clients.probe.name} counts no answers, so nobody knows what is healthy."
+            )
+        stage.steering.healthy_ms = healthy = statistics.median(seen)
+        stage.metrics.healthy.labels(stage.server).set(healthy / 1000)
+
+    def _load(self, events: float) -> None:
+        self.stage.asked = events
+        self.stage.apply_load()
+
+    def _sleep(self, seconds: float) -> None:
+        if self._ended.wait(seconds):
+            raise _Halted
+
+    def _pause(self, seconds: float) -> None:
+        """Sleep, and go on looking; raises `_Halted` when the story was broken off."""
+        end = time.monotonic() + seconds
+        while True:
+            if self._halt.is_set() or self._leased:
+                raise _Halted
+            left = end - time.monotonic()
+            if left <= 0:
+                return
+            self._sleep(min(left, TICK_S))
+            if left > TICK_S:
+                self.stage.observe()

@@ -1,0 +1,154 @@
+"""Clients of one server's part of the scene, and what one look at it tells."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from console.config import Config, ServerAddresses
+from lab.errors import StackError
+from lab.stacks.http import Buckets, Http, Locust, Storefront
+from lab.stacks.server_stats import ServerObserver
+
+PROBE_BUCKET = "probe_latency_seconds_bucket"
+FINISHED = "cache_invalidation_events_total"
+IN_FLIGHT = "cache_invalidation_events_in_flight"
+PENDING = "cache_invalidation_events_pending"
+ANSWER_S = 3.0
+"""For one answer: settings, metrics and rates are served beside what waits for the store."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the processes around a server said of themselves, about now."""
+
+    strategy: str
+    scan_count: int
+    keys: int
+    target_keys: int
+    filling: bool
+    warming_error: str | None
+    finished: float
+    in_flight: float
+    probe: Buckets
+
+
+UNSEEN = Look("", 0, 0, 0, False, None, 0.0, 0.0, {})
+
+
+class Clients:
+    """All addresses of one server. Methods raise `StackError` with one line when something does not answer."""
+
+    def __init__(self, addresses: ServerAddresses, config: Config) -> None:
+        self.addresses = addresses
+        self.store = ServerObserver(addresses.store, config.store_timeout_seconds)
+        name = addresses.name
+        self.web = Storefront(f"the storefront on {name}", addresses.web, ANSWER_S)
+        self.invalidator = Http(f"the invalidator on {name}", addresses.invalidator, ANSWER_S)
+        self.locust = Locust(f"Locust on {name}", addresses.locust, ANSWER_S)
+        self.probe = Http(f"the probe on {name}", addresses.probe, ANSWER_S)
+
+    def known(self) -> bool:
+        """Whether the store's host name resolves: under Compose a service whose profile is off has none."""
+        parts = urlsplit(self.addresses.store)
+        try:
+            socket.getaddrinfo(parts.hostname, parts.port or 6379, type=socket.SOCK_STREAM)
+        except OSError:
+            return False
+        return True
+
+    def ready(self) -> None:
+        """Raise `StackError` naming the first thing that does not answer yet."""
+        if not self.web.ready("/readyz"):
+            raise StackError(f"{self.web.name} is not ready.")
+        for client, path in (
+            (self.invalidator, "/metrics"),
+            (self.locust, "/load"),
+            (self.probe, "/metrics"),
+        ):
+            if not client.ready(path):
+                raise StackError(f"{client.name} does not answer.")
+
+    def look(self, before: Look | None = None) -> tuple[Look, str]:
+        """One look at everything but the store itself, which may be slow to answer: that is the subject here.
+
+        What does not answer is as it was `before`, and the second value is a sentence about the first such part. Raises
+        `StackError` where there was nothing before.
+        """
+        look, trouble = before or UNSEEN, ""
+        for read in (self._settings, self._warming, self._events, self._probe):
+            try:
+                look = read(look)
+            except StackError as error:
+                if before is None:
+                    raise
+                trouble = trouble or str(error)
+        return look, trouble
+
+    def _settings(self, look: Look) -> Look:
+        mode = self.web.ask("GET", "/settings/invalidation")
+        return replace(look, strategy=str(mode["strategy"]), scan_count=int(mode["scan_count"]))
+
+    def _warming(self, look: Look) -> Look:
+        warming = self.web.ask("GET", "/settings/warming")
+        return replace(
+            look,
+            keys=int(warming["keys"]),
+            target_keys=int(warming["target_keys"]),
+            filling=warming["state"] == "filling",
+            warming_error=warming["error"],
+        )
+
+    def _events(self, look: Look) -> Look:
+        finished = in_flight = pending = 0.0
+        for sample in samples(self.invalidator.text("/metrics"), FINISHED, IN_FLIGHT, PENDING):
+            if sample.name == FINISHED:
+                finished += sample.value if sample.labels.get("outcome") == "done" else 0.0
+            elif sample.name == IN_FLIGHT:
+                in_flight += sample.value
+            elif sample.value == sample.value:  # not a number when the outbox could not be read
+                pending += sample.value
+        return replace(look, finished=finished, in_flight=max(in_flight, pending))
+
+    def _probe(self, look: Look) -> Look:
+        return replace(look, probe=probe_buckets(self.probe.text("/metrics")))
+
+    def asked_rates(self) -> tuple[float, float]:
+        """(reads, events) a second that Locust was last asked for."""
+        found: dict[str, Any] = self.locust.tallies()
+        return float(found["reads_per_second"]), float(found["events_per_second"])
+
+    def close(self) -> None:
+        """Close all connections."""
+        for client in (self.web, self.invalidator, self.locust, self.probe):
+            client.close()
+        self.store.close()
+
+
+def samples(text: str, *names: str) -> Iterator[Sample]:
+    """The samples of these names in Prometheus text. Other lines are not parsed: that would cost far more."""
+    wanted = "".join(
+        line + "\n" for line in text.splitlines() if line.startswith(names) and _name(line) in names
+    )
+    for family in text_string_to_metric_families(wanted):
+        yield from family.samples
+
+
+def _name(line: str) -> str:
+    return line.split("{", 1)[0].split(" ", 1)[0]
+
+
+def probe_buckets(text: str) -> Buckets:
+    """The probe's latencies from the intended time: upper bound in seconds → cumulative count."""
+    found: Buckets = {}
+    for sample in samples(text, PROBE_BUCKET):
+        if sample.labels.get("from") == "intended":
+            bound = float(sample.labels["le"])
+            found[bound] = found.get(bound, 0.0) + sample.value
+    return found

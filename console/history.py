@@ -1,0 +1,107 @@
+"""What was seen in the last minutes: p99 over a short window, rates, and a curve for the page."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from console.clients import Look
+from lab.results.correlation import spearman
+from lab.stacks.http import Buckets, bucket_quantile
+
+WINDOW_S = 10.0
+MOST_S = 60.0
+CURVE_S = 300.0
+CURVE_STEP_S = 2.0
+FEWEST_PAIRS = 10
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Numbers that need more than one look. None: not known.
+
+    `p99_ms` is over the last ten seconds, or as far back as it takes to find a reply; `beyond` says that it is
+    at least that much, because it lies above the probe's last bucket.
+    """
+
+    p99_ms: float | None = None
+    beyond: bool = False
+    finished_per_second: float | None = None
+
+
+class History:
+    """Looks at one server over time. `at` is in seconds of a clock that never goes back."""
+
+    def __init__(self) -> None:
+        self._looks: deque[tuple[float, float, Buckets]] = deque()
+        self._curve: deque[tuple[float, float | None, int]] = deque(maxlen=int(CURVE_S / CURVE_STEP_S))
+        self.figures = Figures()
+
+    def add(self, at: float, look: Look) -> Figures:
+        """Take one look in; the figures as of now."""
+        if self._looks and (
+            look.finished < self._looks[-1][1] or _count(look.probe) < _count(self._looks[-1][2])
+        ):
+            self._looks.clear()  # a process was restarted and counts from nothing
+        self._looks.append((at, look.finished, look.probe))
+        while len(self._looks) > 2 and self._looks[1][0] <= at - MOST_S:
+            self._looks.popleft()
+        self.figures = self._read(at)
+        if not self._curve or at - self._curve[-1][0] >= CURVE_STEP_S - 0.1:
+            self._curve.append((at, self.figures.p99_ms, look.keys))
+        return self.figures
+
+    def _read(self, at: float) -> Figures:
+        now = self._looks[-1]
+        earlier = [look for look in self._looks if look[0] < at]
+        if not earlier:
+            return Figures()
+        window = [look for look in earlier if look[0] <= at - WINDOW_S + 0.5] or earlier[:1]
+        first = window[-1]
+        rate = (now[1] - first[1]) / (at - first[0])
+        for start in reversed(window):
+            seconds = bucket_quantile(start[2], now[2], 0.99)
+            if seconds is not None:
+                last = max((bound for bound in now[2] if bound != float("inf")), default=0.0)
+                return Figures(seconds * 1000, beyond=seconds >= last, finished_per_second=rate)
+        return Figures(finished_per_second=rate)
+
+    def curve(self, at: float) -> dict[str, list[float | int | None]]:
+        """The last five minutes, oldest first: seconds ago, p99 in ms, keys."""
+        return {
+            "ago_s": [round(at - moment, 1) for moment, _, _ in self._curve],
+            "p99_ms": [p99 if p99 is None else round(p99, 3) for _, p99, _ in self._curve],
+            "keys": [keys for _, _, keys in self._curve],
+        }
+
+
+class Follows:
+    """Whether p99 follows the keys: pairs of both since the growth began, a pair each time the keys have moved.
+
+    Moments at which the keys stand still tell nothing of the kind, so they do not count, however long they last.
+    """
+
+    def __init__(self, step_keys: float) -> None:
+        self._step = step_keys
+        self._pairs: list[tuple[float, float]] = []
+
+    def begin(self) -> None:
+        """Growth begins: forget what was before."""
+        self._pairs.clear()
+
+    def add(self, keys: float, p99_ms: float | None) -> None:
+        """One moment; it counts if the keys have moved by a step since the last that counted."""
+        if p99_ms is not None and (not self._pairs or abs(keys - self._pairs[-1][0]) >= self._step):
+            self._pairs.append((keys, p99_ms))
+
+    @property
+    def correlation(self) -> float | None:
+        """Spearman's rank correlation; None while there are fewer than ten pairs, or one of the two never changed."""
+        if len(self._pairs) < FEWEST_PAIRS:
+            return None
+        keys, p99 = zip(*self._pairs, strict=True)
+        return spearman(keys, p99) if min(len(set(keys)), len(set(p99))) > 1 else None
+
+
+def _count(buckets: Buckets) -> float:
+    return buckets.get(float("inf"), 0.0)

@@ -1,0 +1,59 @@
+"""Levers: an action on several parts of the scene, each on its own, so that one that hangs holds up no other.
+
+A part that has not answered in time is not an error of the whole: what is wanted stays noted, and the autopilot asks
+for it again every second.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lab.errors import StackError
+
+LEVER_S = 4.0
+"""How long parts may take, together; a lever is to be through within five seconds."""
+
+Parts = Mapping[str, Callable[[], object]]
+
+
+@dataclass(frozen=True)
+class PartDone:
+    """What became of one part of a lever; `said` is a sentence."""
+
+    part: str
+    done: bool
+    said: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the page."""
+        return asdict(self)
+
+
+def pull(parts: Parts, seconds: float | None = None) -> list[PartDone]:
+    """Do all parts at the same time; what became of each after at most `LEVER_S` seconds."""
+    results: dict[str, PartDone] = {}
+    threads = []
+    for part, act in parts.items():
+        thread = threading.Thread(target=_act, args=(part, act, results), name=f"lever-{part}", daemon=True)
+        thread.start()
+        threads.append(thread)
+    end = time.monotonic() + (LEVER_S if seconds is None else seconds)
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    done = dict(results)
+    return [
+        done.get(part, PartDone(part, False, "No answer yet; it is asked again every second."))
+        for part in parts
+    ]
+
+
+def _act(part: str, act: Callable[[], object], results: dict[str, PartDone]) -> None:
+    try:
+        said = act()
+        results[part] = PartDone(part, True, said if isinstance(said, str) else "Done.")
+    except StackError as error:
+        results[part] = PartDone(part, False, f"{error} It is asked again every second.")

@@ -1,0 +1,236 @@
+"""What is seen of one server of the scene, and what follows: its phase, its knee, whether p99 follows the keys."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from console.clients import Clients, Look
+from console.config import Config, ServerAddresses
+from console.estimate import Estimate, Moment
+from console.history import WINDOW_S, Follows, History
+from console.machine import read_machine
+from console.metrics import ControlMetrics
+from console.steering import Growth, Seen, Steering
+from console.tuning import Tuning
+from lab.results.knee import saturating_keys
+from lab.stacks.server_stats import Snapshot
+
+SEARCHING = ("scan", "keys")
+"""Strategies whose cost grows with the keyspace: under any other the scene is cured."""
+EMPTY_S = 2 * WINDOW_S
+"""A restarted store stays empty for so long: until p99 shows nothing of the life before, and for one window more."""
+FOLLOW_STEPS = 40
+"""Pairs of keys and p99 on the way to all keys, for their correlation."""
+
+
+class Observed:
+    """State of one server. `acting` is held while something is changed, and never while a part is asked.
+
+    `phase` is ``absent`` (its host name does not resolve), ``waiting`` (not ready yet), ``resting``, ``clearing``,
+    ``queued``, ``calibrating``, ``emptying``, ``healthy`` or ``retrying`` (the story), ``leased`` (to a run of the
+    lab), or ``running``. `rivals()` tells of the other stores that want all they can get: how many, and the cores they
+    use.
+    """
+
+    def __init__(
+        self,
+        addresses: ServerAddresses,
+        config: Config,
+        metrics: ControlMetrics,
+        rivals: Callable[[], tuple[int, float]] = lambda: (0, 0.0),
+    ) -> None:
+        self.server = addresses.name
+        self.config, self.metrics = config, metrics
+        self.clients = Clients(addresses, config)
+        self.acting = threading.RLock()
+        self._phase = "absent"
+        self.product = ""
+        self.history = History()
+        self.follows = Follows(config.keys / FOLLOW_STEPS)
+        self.steering = Steering(config.backlog_aim)
+        self.look: Look | None = None
+        self.trouble = ""
+        self.complaint = ""
+        self.awake = False
+        self.planned, self.asked = 0.0, 0.0
+        self.paused = False
+        self.growing = False
+        self.over = False
+        self.target: int | None = None
+        self.strategy: str | None = None
+        self.late = False
+        self.tuning: Tuning | None = None
+        self.estimate: Estimate | None = None
+        self.edge_keys: int | None = None
+        self.up, self.lives = False, 0
+        self.restarting: tuple[int, float] | None = None
+        self._rivals = rivals
+        self._auto = False
+        self._planned_at = 0.0
+        self._follow_from = 0.0
+        self.grows_at: float | None = None
+        self._counters: tuple[Snapshot, float] | None = None
+        self.pace = config.keys_per_second
+        self._asserted = 0.0
+
+    @property
+    def phase(self) -> str:
+        """See the class."""
+        return self._phase
+
+    @phase.setter
+    def phase(self, phase: str) -> None:
+        self._phase = phase
+        self.show_phase()
+
+    @property
+    def shown_phase(self) -> str:
+        """The phase as dashboards have it: one of `console.metrics.PHASES`, or nothing for an absent server."""
+        if self._phase == "absent":
+            return ""
+        if self._phase in ("waiting", "resting", "queued", "retrying"):
+            return "waiting"
+        if self._phase in ("clearing", "calibrating", "emptying"):
+            return "calibrating"
+        if self._phase in ("healthy", "leased"):
+            return self._phase
+        if self.planned <= 0:
+            return "stopped"
+        if not self.searching:
+            return "cured"
+        if self.over:
+            return "over_the_edge"
+        return "growing" if self.growing and self.steering.growth is not Growth.HELD else "held"
+
+    def show_phase(self) -> None:
+        """Tell the metrics."""
+        self.metrics.show_phase(self.server, self.shown_phase)
+
+    @property
+    def free(self) -> bool:
+        """Whether people's actions are taken now."""
+        return self._phase == "running"
+
+    @property
+    def searching(self) -> bool:
+        """Whether events search the keyspace, as far as is known."""
+        return (self.strategy or (self.look.strategy if self.look else "")) in SEARCHING
+
+    def observe(self) -> Look:
+        """Look at everything and remember it. Raises `StackError` where a part was never seen yet."""
+        look, trouble = self.clients.look(self.look)
+        self.look, self.trouble = look, trouble
+        figures = self.history.add(time.monotonic(), look)
+        metrics, server = self.metrics, self.server
+        metrics.keys.labels(server).set(look.keys)
+        metrics.in_flight.labels(server).set(look.in_flight)
+        if self.hungry and time.monotonic() > self._follow_from:
+            self.follows.add(look.keys, figures.p99_ms)
+            correlation = self.follows.correlation
+            metrics.correlation.labels(server).set(float("nan") if correlation is None else correlation)
+        self._estimate(look)
+        self.show_phase()
+        return look
+
+    def _estimate(self, look: Look) -> None:
+        told, estimate = self._counters, self.estimate
+        self._counters = None
+        if told is None or estimate is None or self.tuning is None:
+            return
+        counters, idle = told
+        if counters.main_thread_s is not None and self.free:
+            store = counters.at, counters.main_thread_s, idle
+            other = self._behind or not self.searching  # work that does not tell what a key costs
+            estimate.add(Moment(*store, look.finished, look.in_flight, look.keys, other))
+        metrics, threads = self.metrics, self.tuning.threads
+        capacity, busy = self._capacity(), estimate.busy
+        if capacity is not None and busy is not None:
+            metrics.capacity.labels(self.server).set(capacity * threads)
+            metrics.busy.labels(self.server).set(busy * threads)
+        knee = self.knee_keys()
+        if knee is not None:
+            metrics.knee.labels(self.server).set(knee)
+
+    def tell_counters(self, counters: Snapshot) -> None:
+        """The watcher looked at the store's own counters, now."""
+        self._counters = counters, read_machine().idle_s
+
+    def tell_up(self, up: bool, lives: int) -> None:
+        """What the watcher found: `up` while the store answers; `lives` counts how often it was seen to start."""
+        reborn = up and self.lives and lives > self.lives
+        self.up, self.lives = up, lives
+        self.metrics.up.labels(self.server).set(up)
+        restarting = self.restarting
+        if up and restarting and lives > restarting[0]:
+            self.restarting = None
+        if reborn:
+            with self.acting:
+                now = time.monotonic()
+                self._follow_from = now + WINDOW_S  # until then p99 is still of the life before
+                self.follows.begin()
+                self.begin_growth()
+                if self.growing:
+                    self.grows_at, self.target = now + EMPTY_S, 0
+
+    def begin_growth(self) -> None:
+        """Keys grow from here on, if they are to grow at all: where the edge was is forgotten."""
+        self.grows_at = None
+        self.steering.begin()
+        if self.estimate:
+            self.estimate.forget()
+        if self.growing:
+            self.target, self.pace = self.config.keys, self.config.keys_per_second
+            self.metrics.growing.labels(self.server).set(True)
+            self.act("growth_start")
+
+    def act(self, action: str) -> None:
+        """Count something that was done."""
+        self.metrics.act(self.server, action)
+
+    def knee_keys(self) -> float | None:
+        """Where the planned rate takes all that the store can have; None if nothing was calibrated or asked."""
+        if self.tuning is None or self.planned <= 0:
+            return None
+        seen = self.estimate.knee_keys(self.planned, self._capacity()) if self.estimate else None
+        if seen is not None:
+            return seen
+        tuning = self.tuning
+        return (
+            tuning.keys * tuning.events_per_second / self.planned
+            if tuning.keys
+            else saturating_keys(tuning.base_share, self.planned, tuning.cost_s)
+        )
+
+    @property
+    def _behind(self) -> bool:
+        """Whether fewer events are sent than planned, because a backlog is there."""
+        return self.steering.trimmed or self.paused or self.asked < self.planned
+
+    def _capacity(self) -> float | None:
+        rivals, cores = self._rivals()
+        return self.estimate.capacity(1 + rivals, cores) if self.estimate else None
+
+    @property
+    def hungry(self) -> bool:
+        """Whether the store wants all the processor time it can get: events search it."""
+        return self.free and self.searching and self.planned > 0
+
+    def seen(self, look: Look) -> Seen:
+        """What steering wants to know."""
+        figures = self.history.figures
+        share = (
+            self.estimate.share(self.planned, look.keys, self._capacity())
+            if self.estimate and self.planned
+            else None
+        )
+        return Seen(time.monotonic(), look.in_flight, figures.finished_per_second, figures.p99_ms, share)
+
+    def tuned(self, tuning: Tuning) -> None:
+        """Take a calibration over."""
+        self.tuning = tuning
+        self.estimate = Estimate(
+            tuning.base_share, tuning.cost_s, tuning.keys or self.config.knee_keys, tuning.threads
+        )
+        self.metrics.cost.labels(self.server).set(tuning.cost_s)

@@ -1,0 +1,101 @@
+"""The slow log as counters: who is in it, and for how long, by command.
+
+An entry is known by its id and time together: Dragonfly keeps a log for each thread and numbers them so that ids
+do not rise in order, and every server starts again from 0 when it is restarted.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from lab.errors import StackError
+from lab.stacks.server_stats import ServerObserver, Snapshot
+
+EVERY_S = 2.0
+LENGTH = 512
+REMEMBERED = 16 * LENGTH
+"""More than any log holds: Dragonfly's has `LENGTH` entries for each of its threads."""
+
+Entry = tuple[str, float, str, int]
+
+
+class SlowlogReader:
+    """Tells which entries are new. What the log holds at the first look happened before, and is not counted."""
+
+    def __init__(self, store: ServerObserver, threshold_us: int) -> None:
+        self._store = store
+        self._threshold_us = threshold_us
+        self._configured = False
+        self._life: tuple[str, int] | None = None
+        self._known: dict[str, None] | None = None
+        self.lives = 0
+        """How many lives of the server were seen; a restart adds one."""
+
+    def new_entries(self, hands_off: bool = False) -> list[Entry]:
+        """Entries since the last call; with `hands_off` the log's settings are left alone.
+
+        Raises:
+            StackError: the store does not answer.
+        """
+        run, uptime = self._store.life()
+        if self._life is None or run != self._life[0] or uptime < self._life[1]:
+            self.lives += 1
+            self._configured = False  # a new life has its own defaults again
+        self._life = run, uptime
+        if not self._configured and not hands_off:
+            self._store.configure_slowlog(self._threshold_us, LENGTH)
+            self._configured = True
+        entries = self._store.slowlog(LENGTH)
+        known = self._known
+        if known is None:
+            self._known = dict.fromkeys(identity for identity, *_ in reversed(entries))
+            return []
+        new = [entry for entry in reversed(entries) if entry[0] not in known]
+        known.update(dict.fromkeys(identity for identity, *_ in new))
+        for identity in list(known)[: max(0, len(known) - REMEMBERED)]:
+            del known[identity]
+        return new
+
+
+class StoreWatcher(threading.Thread):
+    """Looks at one store every two seconds, on a connection of its own: it may have to wait in line.
+
+    `tell_up(up, lives)` after every look; `tell_entry(command, seconds)` for each new entry of the slow log;
+    `tell_counters` gets the store's own counters. The log's settings are left alone while `hands_off()`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        store: ServerObserver,
+        threshold_us: int,
+        tell_up: Callable[[bool, int], None],
+        tell_entry: Callable[[str, float], None],
+        tell_counters: Callable[[Snapshot], None],
+        hands_off: Callable[[], bool],
+    ) -> None:
+        super().__init__(name=f"slowlog-{name}", daemon=True)
+        self._store = store
+        self._reader = SlowlogReader(store, threshold_us)
+        self._tell_up, self._tell_entry, self._hands_off = tell_up, tell_entry, hands_off
+        self._tell_counters = tell_counters
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        """Until `end`."""
+        while not self._ended.is_set():
+            try:
+                for _, _, command, micros in self._reader.new_entries(self._hands_off()):
+                    self._tell_entry(command, micros / 1e6)
+                self._tell_up(True, self._reader.lives)
+                self._tell_counters(self._store.snapshot())
+                pause = EVERY_S
+            except StackError:
+                self._tell_up(False, self._reader.lives)
+                pause = EVERY_S / 4  # notice soon that it is back
+            self._ended.wait(pause)
+
+    def end(self) -> None:
+        """Stop after the present look."""
+        self._ended.set()

@@ -1,0 +1,250 @@
+"""The HTTP side: the page, the interface it uses, metrics and health.
+
+Everything that changes something is a POST with a JSON body. A page of another site cannot send that content type
+without asking first, and is never answered, so it cannot steer the lab behind a participant's back.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+from flask import Flask, Response, render_template, request
+from prometheus_client.exposition import choose_encoder
+from werkzeug.exceptions import HTTPException
+
+from console import view
+from console.autopilot import Autopilot
+from console.config import Config
+from console.levers import LEVER_S, PartDone, pull
+from console.metrics import STRATEGIES, ControlMetrics
+from console.server_control import Refused
+from lab.errors import StackError
+
+BODY_MAX = 4096
+RATE_MAX = 10_000.0
+LEASE_MAX_S = 600.0
+STILL_S = 8.0
+
+
+class BadRequest(Exception):
+    """The request makes no sense; the message is a sentence."""
+
+
+def create_app(directors: dict[str, Autopilot], config: Config, metrics: ControlMetrics) -> Flask:
+    """The Flask application on running directors."""
+    app = Flask("console")
+    app.config["MAX_CONTENT_LENGTH"] = BODY_MAX
+    _answer_problems(app)
+    _add_reading(app, directors, config, metrics)
+    _add_acting(app, directors)
+
+    @app.after_request
+    def _guard(response: Response) -> Response:
+        response.headers["Content-Security-Policy"] = "default-src 'self'; frame-ancestors 'none'"
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        if not request.path.startswith("/static/"):
+            response.headers["Cache-Control"] = "no-store"
+        return response
+
+    return app
+
+
+def _json(body: Any, status: int = 200, kind: str = "application/json") -> Response:
+    return Response(json.dumps(body) + "\n", status, content_type=kind)
+
+
+def problem(status: int, detail: str) -> Response:
+    """An error by RFC 9457; the status says what kind of problem it is."""
+    body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail}
+    return _json(body, status, "application/problem+json")
+
+
+def _answer_problems(app: Flask) -> None:
+    @app.errorhandler(BadRequest)
+    def _bad(error: BadRequest) -> Response:
+        return problem(400, str(error))
+
+    @app.errorhandler(Refused)
+    def _refused(error: Refused) -> Response:
+        return problem(409, str(error))
+
+    @app.errorhandler(StackError)
+    def _scene(error: StackError) -> Response:
+        return problem(502, str(error))
+
+    @app.errorhandler(HTTPException)
+    def _http(error: HTTPException) -> Response:
+        response = problem(error.code or 500, error.description or "")
+        for name, value in error.get_headers():
+            if name.lower() == "allow":
+                response.headers[name] = value
+        return response
+
+
+def _add_reading(
+    app: Flask, directors: dict[str, Autopilot], config: Config, metrics: ControlMetrics
+) -> None:
+    @app.get("/")
+    def page() -> str:
+        present = [director.stage.server for director in _present(directors)]
+        return render_template("page.html", links=view.links(config, present), config=config)
+
+    @app.get("/api/state")
+    def state() -> Response:
+        stages = [director.stage for director in directors.values()]
+        return _json(view.scene(stages, config, with_curves=request.args.get("curves") == "1"))
+
+    @app.get("/metrics")
+    def show_metrics() -> Response:
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        return Response(encode(metrics.registry), content_type=content_type)
+
+    @app.get("/healthz")
+    def healthz() -> Response:
+        dead = [name for name, director in directors.items() if not director.healthy]
+        if dead:
+            return problem(503, f"no longer directed: {', '.join(dead)}")
+        return _json({"status": "ok"})
+
+
+def _add_acting(app: Flask, directors: dict[str, Autopilot]) -> None:
+    def found(name: str) -> Autopilot:
+        director = directors.get(name)
+        if director is None or director.stage.phase == "absent":
+            there = ", ".join(d.stage.server for d in _present(directors)) or "none yet"
+            raise _Missing(f"no server {name[:40]!r} here; there are: {there}")
+        return director
+
+    def done(director: Autopilot, pulled: tuple[str, list[PartDone]]) -> Response:
+        said, parts = pulled
+        return _json({"said": said, "parts": _rows(parts), "server": view.server(director.stage)})
+
+    def yes_or_no(body: dict[str, Any], field: str) -> bool:
+        value = body.get(field, False)
+        if type(value) is not bool:
+            raise BadRequest(f"{field} must be true or false")
+        return value
+
+    @app.post("/api/servers/<name>/strategy")
+    def strategy(name: str) -> Response:
+        director, body = found(name), _body("strategy", optional=("late",))
+        if body["strategy"] not in STRATEGIES:
+            raise BadRequest(f"strategy must be one of {', '.join(STRATEGIES)}")
+        return done(director, director.stage.switch(body["strategy"], yes_or_no(body, "late")))
+
+    @app.post("/api/servers/<name>/growth")
+    def growth(name: str) -> Response:
+        director, body = found(name), _body("on")
+        return done(director, director.stage.grow(yes_or_no(body, "on")))
+
+    @app.post("/api/servers/<name>/over")
+    def over(name: str) -> Response:
+        director, body = found(name), _body("on")
+        return done(director, director.stage.go_over(yes_or_no(body, "on")))
+
+    @app.post("/api/servers/<name>/rate")
+    def rate(name: str) -> Response:
+        director, body = found(name), _body("events_per_second")
+        wanted = body["events_per_second"]
+        if wanted is not None:
+            if type(wanted) not in (int, float) or not math.isfinite(wanted) or not 0 <= wanted <= RATE_MAX:
+                raise BadRequest(
+                    f"events_per_second must be a number from 0 to {RATE_MAX:,.0f}, "
+                    "or null for the calibrated rate"
+                )
+            wanted = float(wanted)
+        return done(director, director.stage.rate(wanted))
+
+    @app.post("/api/servers/<name>/restart")
+    def restart(name: str) -> Response:
+        director = found(name)
+        _body()
+        return done(director, director.stage.restart())
+
+    @app.post("/api/stop")
+    def stop() -> Response:
+        _body()
+        parts = {director.stage.server: director.halt for director in _present(directors)}
+        parts_of: dict[str, list[PartDone]] = {}
+
+        def halt(name: str) -> Callable[[], None]:
+            return lambda: parts_of.__setitem__(name, parts[name]())
+
+        every = pull({name: halt(name) for name in parts}, LEVER_S + 0.5)
+        rows = [
+            PartDone(f"{name} {one.part}", one.done, one.said)
+            for name in parts
+            for one in parts_of.get(name, ())
+        ]
+        rows += [one for one in every if one.part not in parts_of]
+        missing = [f"{one.part}: {one.said}" for one in rows if not one.done]
+        return _json(
+            {"said": " ".join(["Everything stops: no events, no growth.", *missing]), "parts": _rows(rows)}
+        )
+
+    @app.post("/api/pause")
+    def pause() -> Response:
+        """For `lab run --stack compose`: a lease, so that the scene goes on by itself should the run die."""
+        seconds = _body("seconds")["seconds"]
+        if type(seconds) not in (int, float) or not 0 < seconds <= LEASE_MAX_S:
+            raise BadRequest(f"seconds must be a number above 0, at most {LEASE_MAX_S:.0f}")
+        for director in _present(directors):
+            director.lease(float(seconds))
+        end = time.monotonic() + STILL_S
+        for director in _present(directors):
+            director.await_stillness(max(0.0, end - time.monotonic()))
+        return _json({"said": "The directors keep still."})
+
+    @app.post("/api/resume")
+    def resume() -> Response:
+        _body()
+        for director in _present(directors):
+            director.resume()
+        return _json({"said": "The directors go on."})
+
+    @app.post("/api/start")
+    def start() -> Response:
+        _body()
+        begun = 0
+        for director in _present(directors):
+            try:
+                director.begin()
+                begun += 1
+            except Refused:
+                continue
+        if not begun:
+            raise Refused("The story is being told already.")
+        return _json({"said": "The story starts from the beginning."})
+
+
+def _present(directors: dict[str, Autopilot]) -> list[Autopilot]:
+    return [director for director in directors.values() if director.stage.phase != "absent"]
+
+
+class _Missing(HTTPException):
+    code = 404
+
+
+def _rows(parts: list[PartDone]) -> list[dict[str, Any]]:
+    return [one.as_dict() for one in parts]
+
+
+def _body(*fields: str, optional: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The request's JSON object with exactly these fields, and perhaps the optional ones."""
+    if request.mimetype != "application/json":
+        raise _Unsupported("the body must be application/json")
+    body = request.get_json(silent=True)
+    if not isinstance(body, dict):
+        raise BadRequest("the body must be a JSON object")
+    if set(body) - set(optional) != set(fields):
+        raise BadRequest(f"the body must have exactly the fields: {', '.join(fields) or '(none)'}")
+    return body
+
+
+class _Unsupported(HTTPException):
+    code = 415

@@ -1,0 +1,128 @@
+"""Pages with blocks: finds the marks, asks for what ought to stand between them, and puts it there."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+
+from docs.pages import fromcode, fromruns, schema
+from docs.pages.records import FOLDER, Records, nearest
+from lab.errors import UsageError
+
+PLOTS = Path("docs/plots")
+BEGIN = re.compile(r"<!-- (run|list|help)(?:: *(.*?))? *-->")
+END = re.compile(r"<!-- /(run|list|help) -->")
+FIGURE = re.compile(r"<!-- fig: *((?:(?!-->).)*?) *-->((?:(?!<!--).)*)<!-- /fig -->", re.DOTALL)
+LOOSE = re.compile(r"<!-- (?:fig:|/fig)")
+
+
+def pages(root: Path) -> list[Path]:
+    """The README, what stands beside it, and the guide."""
+    found = [root / "README.md", root / "CONTRIBUTING.md", root / "docs" / "incidents.md"]
+    return [*(path for path in found if path.is_file()), *sorted((root / "workshop").rglob("*.md"))]
+
+
+@dataclass
+class Renewal:
+    """What the pages ought to be. `files`: whole texts of pages and plots by path, as far as they were asked for."""
+
+    root: Path
+    files: dict[Path, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.records = Records(self.root / FOLDER)
+
+    def page(self, path: Path) -> str:
+        """A page as it ought to be. Raises `UsageError` in one line with file and line for a mark that says nothing."""
+        lines = path.read_text().splitlines(keepends=True)
+        code = code_lines("".join(lines))
+        renewed: list[str] = []
+        begun: tuple[int, str] | None = None
+        for number, line in enumerate(lines, start=1):
+            mark, end = BEGIN.fullmatch(line.strip()), END.fullmatch(line.strip())
+            if number in code:
+                mark = end = None
+            where = f"{path.relative_to(self.root)}:{number}"
+            if mark:
+                if begun:
+                    raise UsageError(f"{where}: the block before it, at line {begun[0]}, has no end.")
+                begun = number, mark[1]
+                try:
+                    renewed += [line, self._block(path, mark[1], (mark[2] or "").split()) + "\n"]
+                except UsageError as error:
+                    raise UsageError(f"{where}: {error}") from None
+            elif end:
+                if not begun or end[1] != begun[1]:
+                    raise UsageError(f"{where}: {line.strip()} ends a block never begun.")
+                begun = None
+                renewed.append(line)
+            elif not begun:
+                renewed.append(line)
+        if begun:
+            raise UsageError(f"{path.relative_to(self.root)}:{begun[0]}: no <!-- /{begun[1]} --> follows.")
+        text = self._figures(path, "".join(renewed))
+        self.files[path] = text
+        return text
+
+    def _block(self, page: Path, kind: str, words: list[str]) -> str:
+        if kind != "run":
+            return fromcode.block(self.root, self.records, kind, words)
+        if len(words) < 2:
+            raise UsageError(f"a run names a record and one of {', '.join([*fromruns.KINDS, 'plot'])}.")
+        record, what, *rest = words
+        view = self.records.view(record)
+        if what == "plot":
+            svg, said = fromruns.plot(view, rest)
+            target = self.root / PLOTS / f"{record}-{rest[0]}.svg"
+            self.files[target] = svg
+            link = os.path.relpath(target, page.parent)
+            return f"![{said.replace('[', '(').replace(']', ')')}]({link})"
+        if what not in fromruns.KINDS:
+            raise UsageError(f"there is no kind {what!r}; {nearest(what, [*fromruns.KINDS, 'plot'])}")
+        return fromruns.KINDS[what](view, rest)
+
+    def _figures(self, path: Path, text: str) -> str:
+        code = code_lines(text)
+
+        def renewed(found: re.Match[str]) -> str:
+            line = text.count("\n", 0, found.start()) + 1
+            if line in code:
+                return found[0]
+            record, *words = found[1].split() or [""]
+            try:
+                said = fromruns.figure(self.records.view(record), words)
+            except UsageError as error:
+                raise UsageError(f"{path.relative_to(self.root)}:{line}: {error}") from None
+            return f"<!-- fig: {found[1]} -->{said}<!-- /fig -->"
+
+        for found in LOOSE.finditer(FIGURE.sub(lambda match: "\n" * match[0].count("\n"), text)):
+            line = text.count("\n", 0, found.start()) + 1
+            if line not in code:
+                raise UsageError(
+                    f"{path.relative_to(self.root)}:{line}: a fig without its end, or an end without its fig."
+                )
+        return FIGURE.sub(renewed, text)
+
+
+def code_lines(text: str) -> set[int]:
+    """Numbers of the lines in fenced code, from 1: marks in there are examples."""
+    fences = (token.map for token in MarkdownIt().parse(text) if token.type == "fence" and token.map)
+    return {line + 1 for first, last in fences for line in range(first, last)}
+
+
+def ought(root: Path) -> dict[Path, str]:
+    """Every page, plot and schema as it ought to be, by path. Raises `UsageError` as `Renewal.page` does."""
+    renewal = Renewal(root)
+    for path in pages(root):
+        renewal.page(path)
+    return renewal.files | schema.files(root)
+
+
+def stale(root: Path, files: dict[Path, str]) -> Iterator[Path]:
+    """Plots that no page shows."""
+    return (path for path in sorted((root / PLOTS).glob("*.svg")) if path not in files)

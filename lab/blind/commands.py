@@ -1,0 +1,119 @@
+"""`bin/lab blind`: a hidden cause to be found by experiment."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lab.blind.causes import CAUSES, choose, find
+from lab.blind.session_socket import ask, home
+from lab.errors import UsageError
+
+LARGEST_SEED = 2**31
+app = typer.Typer(
+    name="blind",
+    help="Find a hidden cause by experiment: start it in one terminal, investigate in another, then reveal.",
+    rich_markup_mode=None,
+)
+STACKS = ("native", "compose")
+StackName = Annotated[
+    str,
+    typer.Option(
+        "--stack", help="native: processes of this machine. compose: the stack that `make up` started."
+    ),
+]
+Minutes = Annotated[float, typer.Option(help="End by itself after so many minutes.", min=0.1, max=24 * 60)]
+
+
+@app.command()
+def start(
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            help="Which cause, reproducibly (and so no secret to who looks it up); without it a random one.",
+            min=0,
+            max=LARGEST_SEED,
+        ),
+    ] = None,
+    stack: StackName = "native",
+    minutes: Minutes = 60.0,
+) -> None:
+    """Start the scene with a sealed cause, and show what users see until Ctrl-C, the reveal, or time is up."""
+    _play(None, secrets.randbelow(LARGEST_SEED) if seed is None else seed, stack, minutes)
+
+
+@app.command("open")
+def open_cause(
+    cause: Annotated[str, typer.Argument(help="As `bin/lab blind causes` lists them.", metavar="CAUSE")],
+    stack: StackName = "native",
+    minutes: Minutes = 60.0,
+) -> None:
+    """Start the same scene with a cause that you choose and know: to try out what shows it, and what does not."""
+    _play(cause, 0, stack, minutes)
+
+
+@app.command()
+def look(
+    what: Annotated[
+        str,
+        typer.Argument(help="users, slowlog, commands, clients, memory, ping or processes.", metavar="WHAT"),
+    ] = "users",
+) -> None:
+    """Take a raw reading of the running session, as redis-cli, ps and top would: nothing is interpreted."""
+    print(ask({"verb": "look", "what": what}))
+
+
+@app.command()
+def note(
+    text: Annotated[str, typer.Argument(help="A hypothesis, an experiment, a finding.", metavar="TEXT")],
+) -> None:
+    """Write down a thought with its time; notes are free, stay in a file, and stand in the page."""
+    print(ask({"verb": "note", "text": text}))
+
+
+@app.command()
+def hint() -> None:
+    """Ask for the next hint, from general to specific. Hints cost points: 5, 10, 20."""
+    print(ask({"verb": "hint"}))
+
+
+@app.command()
+def answer(
+    cause: Annotated[str, typer.Argument(help="As `bin/lab blind causes` lists them.", metavar="CAUSE")],
+    evidence: Annotated[str, typer.Option(help="What you measured, and what it rules out.")] = "",
+) -> None:
+    """Name the cause, with evidence. A wrong answer costs 20 points, and you may go on."""
+    find(cause)
+    print(ask({"verb": "answer", "cause": cause, "evidence": evidence}))
+
+
+@app.command()
+def reveal() -> None:
+    """Show what it was and what would have shown it, write a page to keep, and end the scene."""
+    print(ask({"verb": "reveal"}))
+
+
+@app.command()
+def causes() -> None:
+    """List the possible answers, each in a line."""
+    for cause in CAUSES.values():
+        print(f"{cause.id:<20}  {cause.line}")
+
+
+def _play(name: str | None, seed: int, stack: str, minutes: float) -> None:
+    if stack not in STACKS:
+        raise UsageError(f"there is no stack {stack!r}; this lab knows {', '.join(STACKS)}.")
+    cause = choose(seed) if name is None else find(name)
+    from lab.blind.compose import ComposeBlindStack
+    from lab.blind.scene import BlindStack, SceneStack
+    from lab.blind.session import Session, new_folder
+
+    def say(text: str) -> None:
+        print(text, flush=True)
+
+    make: Callable[[Path], SceneStack] = ComposeBlindStack if stack == "compose" else BlindStack
+    Session(cause, seed, minutes, new_folder(home()), say, sealed=name is None, make=make).run()

@@ -1,0 +1,94 @@
+"""The storefront's web process, with a connection pool whose size is an order on stdin.
+
+Until told otherwise the pool behaves as the storefront's own: as many connections as there are commands at once.
+After an order {`size`, `hold_s`, `wait_s`} it holds `size` connections, a user of one gives it back only `hold_s`
+seconds later (as a release does that keeps it to the end of some other work), and a user that finds none waits `wait_s`
+seconds at most. The end of stdin ends the storefront.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from heapq import heappop, heappush
+from typing import Any
+
+import redis
+
+from lab.blind.inbox import Inbox, Order
+
+_Plain: Any = redis.ConnectionPool
+
+
+class Pool(_Plain):  # type: ignore[misc] # redis-py's classes have no types worth the name
+    """A connection pool that follows orders."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._places: threading.Semaphore | None = None
+        self._wait_s = self._hold_s = 0.0
+        self._late: list[tuple[float, int, Any]] = []
+        self._given = threading.Condition()
+        self._owing: set[int] = set()
+        Inbox(self._hear)  # in the process that serves: gunicorn's master has forked it before
+        threading.Thread(target=self._give_back, name="pool", daemon=True).start()
+
+    def _hear(self, order: Order | None) -> None:
+        if order is None:  # the sender of orders is gone: gunicorn's master ends, and its worker with it
+            os.kill(os.getppid(), signal.SIGTERM)
+        elif order:
+            self._hold_s, self._wait_s = order["hold_s"], order["wait_s"]
+            self._places = threading.Semaphore(order["size"]) if order["size"] else None
+
+    def get_connection(self, *arguments: Any, **options: Any) -> Any:
+        """A connection; raises redis-py's `ConnectionError` where none is given back in time."""
+        places = self._places
+        if places is None:
+            return super().get_connection(*arguments, **options)
+        if not places.acquire(timeout=self._wait_s):
+            raise redis.ConnectionError("No connection available.")
+        try:
+            connection = super().get_connection(*arguments, **options)
+        except BaseException:
+            places.release()
+            raise
+        self._owing.add(id(connection))
+        return connection
+
+    def release(self, connection: Any) -> None:
+        """Give a connection back, now or later."""
+        if id(connection) not in self._owing:
+            super().release(connection)
+            return
+        with self._given:
+            heappush(self._late, (time.monotonic() + self._hold_s, id(connection), connection))
+            self._given.notify()
+
+    def _give_back(self) -> None:
+        while True:
+            with self._given:
+                while not self._late:
+                    self._given.wait()
+                left = self._late[0][0] - time.monotonic()
+                if left > 0:
+                    self._given.wait(left)
+                    continue
+                connection = heappop(self._late)[2]
+            self._owing.discard(id(connection))
+            super().release(connection)
+            if self._places:
+                self._places.release()
+
+
+def main() -> None:
+    """Serve, as `python -m gunicorn` would."""
+    from gunicorn.app.wsgiapp import run  # type: ignore[import-untyped] # no type information in the package
+
+    redis.ConnectionPool = Pool  # type: ignore[misc] # the storefront's cache asks for it by this name
+    run(prog="gunicorn")
+
+
+if __name__ == "__main__":
+    main()

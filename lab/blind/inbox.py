@@ -1,0 +1,58 @@
+"""Orders that a program of the scene gets on its stdin while it runs: a JSON object a line, the newest counts."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+Order = dict[str, Any]
+
+
+class Inbox:
+    """Reads stdin in a thread of its own. Its end is an order too: to end."""
+
+    def __init__(self, heard: Callable[[Order | None], None] | None = None) -> None:
+        """`heard` is told each order as it comes, in the reading thread; None at the end."""
+        self._heard = heard
+        self._news = threading.Event()
+        self._newest: Order | None = {}
+        threading.Thread(target=self._read, name="orders", daemon=True).start()
+
+    def _read(self) -> None:
+        rest = b""
+        while True:
+            try:
+                data = os.read(0, 65536)
+            except OSError:
+                data = b""
+            lines = (rest + data).split(b"\n")
+            rest = lines.pop()
+            for line in lines:
+                self._put(json.loads(line))
+            if not data:
+                self._put(None)
+                return
+
+    def _put(self, order: Order | None) -> None:
+        self._newest = order
+        if self._heard:
+            self._heard(order)
+        self._news.set()
+
+    @property
+    def news(self) -> bool:
+        """Whether an order has come and was not taken yet."""
+        return self._news.is_set()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait so long for an order; whether one has come."""
+        return self._news.wait(None if seconds is None else max(0.0, seconds))
+
+    def take(self) -> Order | None:
+        """The newest order; waits for one. None: end."""
+        self._news.wait()
+        self._news.clear()
+        return self._newest

@@ -1,0 +1,145 @@
+"""The way from the second terminal into the session: a Unix socket that only its owner may use.
+
+One JSON line asks, one answers: {"verb": ..., ...} → {"text": ..., "code": exit code}.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import stat
+import tempfile
+import threading
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from lab.errors import USAGE, LabError, StackError, UsageError
+
+ROOT = Path(__file__).resolve().parents[2]
+LONGEST_PATH = 100
+"""A little less than a Unix socket's address holds on Linux (108) and macOS (104)."""
+LONGEST = 100_000
+PATIENCE_S = 60.0
+NOBODY = "no blind session runs. Start one in another terminal: bin/lab blind start."
+Handler = Callable[[dict[str, Any]], str]
+
+
+def home() -> Path:
+    """Where sessions keep their folders: runs/blind of the lab, or LAB_BLIND_HOME."""
+    return Path(os.environ.get("LAB_BLIND_HOME") or ROOT / "runs" / "blind").absolute()
+
+
+def address(folder: Path) -> Path:
+    """The socket's path; where that would be too long for a socket, one in a private folder for temporary files."""
+    path = folder / "session.sock"
+    if len(os.fsencode(path)) <= LONGEST_PATH:
+        return path
+    digest = sha256(os.fsencode(folder)).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"lab-blind-{os.getuid()}-{digest}" / "s"
+
+
+def _connect(path: Path) -> socket.socket | None:
+    line = socket.socket(socket.AF_UNIX)
+    try:
+        line.connect(str(path))
+        return line
+    except OSError:
+        line.close()
+        return None
+
+
+def ask(words: dict[str, Any], folder: Path | None = None) -> str:
+    """The session's answer. Raises `UsageError` where no session runs, or for what it refuses."""
+    line = _connect(address(folder or home()))
+    if line is None:
+        raise UsageError(NOBODY)
+    with line:
+        line.settimeout(PATIENCE_S)
+        try:
+            line.sendall(json.dumps(words).encode() + b"\n")
+            answer = json.loads(_read(line))
+        except (OSError, ValueError):
+            raise StackError("the session does not answer; look at the terminal it runs in.") from None
+    if answer["code"] == USAGE:
+        raise UsageError(answer["text"])
+    if answer["code"]:
+        raise StackError(answer["text"])
+    return str(answer["text"])
+
+
+def _read(line: socket.socket) -> bytes:
+    """All up to the end of a line, or of the connection."""
+    data = bytearray()
+    while not data.endswith(b"\n") and (more := line.recv(65536)):
+        data += more
+        if len(data) > LONGEST * 100:
+            break
+    return bytes(data)
+
+
+class SessionSocket:
+    """The session's end of the socket. Opening it raises `UsageError` while another session listens there."""
+
+    def __init__(self, folder: Path, handle: Handler) -> None:
+        self._handle = handle
+        self._path = address(folder)
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = self._path.parent.stat()
+        if self._path.parent != folder and (
+            found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077
+        ):
+            raise UsageError(f"{self._path.parent} belongs to another user: remove it.")
+        if other := _connect(self._path):
+            other.close()
+            raise UsageError(
+                "a blind session or a scene runs already, and two would disturb each other. End it with Ctrl-C in "
+                "its terminal, a session also with `bin/lab blind reveal`."
+            )
+        with contextlib.suppress(FileNotFoundError):  # a session that was killed has left it
+            self._path.unlink()
+        self._listener = socket.socket(socket.AF_UNIX)
+        mask = os.umask(0o177)
+        try:
+            self._listener.bind(str(self._path))
+        except OSError as error:
+            self._listener.close()
+            raise StackError(f"cannot listen at {self._path}: {error.strerror}.") from None
+        finally:
+            os.umask(mask)
+        self._listener.listen()
+        threading.Thread(target=self._serve, name="door", daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                line, _ = self._listener.accept()
+            except OSError:  # closed
+                return
+            threading.Thread(target=self._answer, args=(line,), daemon=True).start()
+
+    def _answer(self, line: socket.socket) -> None:
+        with line:
+            line.settimeout(PATIENCE_S)
+            with contextlib.suppress(OSError):
+                line.sendall(json.dumps(self._reply(_read(line))).encode() + b"\n")
+
+    def _reply(self, data: bytes) -> dict[str, Any]:
+        try:
+            words = json.loads(data)
+            return {"text": self._handle(words), "code": 0}
+        except LabError as error:
+            return {"text": str(error), "code": error.exit_code}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return {"text": "the session does not understand that.", "code": USAGE}
+
+    def close(self) -> None:
+        """Take the socket away."""
+        with contextlib.suppress(FileNotFoundError):
+            self._path.unlink()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits in accept
+        self._listener.close()

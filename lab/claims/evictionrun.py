@@ -1,0 +1,99 @@
+"""An eviction cycle as its claims see it: phases by memory and evictions, and what bystanders waited in each.
+
+Phases come from memory and evictions alone (`lab.results.cycles`), waiting from the main probe, a bystander with a
+connection of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from lab.claims.base import Missing, need_phase
+from lab.results.cycles import Cycle, Look, bursts_at, cycles, look_of, seconds
+from lab.results.folder import Latencies, PhaseRecord, Run
+
+INCIDENT = "cycle"
+"""The id of the phase in which the cycles are measured."""
+FEWEST = 3
+SETTLED_S = 0.25
+"""A slow reply belongs to the probe's interval that it came in: the one after a burst still has some."""
+
+
+def looks_of(run: Run, phase: PhaseRecord) -> list[Look]:
+    """The crowd's looks at the server in a phase. Raises `Missing`."""
+    try:
+        found = [
+            look for line in run.loads if line["phase"] == phase.id and (look := look_of(line)) is not None
+        ]
+    except ValueError as error:
+        raise Missing(f"a look at the server in phase {phase.id!r} cannot be read: {error}") from None
+    if not found:
+        raise Missing(f"nothing looked at the server in phase {phase.id!r}")
+    return found
+
+
+@dataclass(frozen=True)
+class EvictionRun:
+    """The phase with the cycles, taken apart; latencies of the main probe in µs, None where there are no cycles.
+
+    `healthy` and `bursting` are those of whole cycles; `evicting` is any stretch of eviction, and `elsewhere` the rest.
+    """
+
+    looks: list[Look]
+    cycles: list[Cycle]
+    healthy: Latencies | None
+    bursting: Latencies | None
+    evicting: Latencies
+    elsewhere: Latencies
+
+    @property
+    def there(self) -> bool:
+        """Whether the incident happened often enough to speak of cycles."""
+        return len(self.cycles) >= FEWEST
+
+    @property
+    def few(self) -> str:
+        """What to say where it did not."""
+        return f"{len(self.cycles)} whole cycles in {seconds(self.looks):.0f} s"
+
+
+def pool(parts: Iterable[Latencies]) -> Latencies | None:
+    found = list(parts)
+    return np.concatenate(found) if found else None
+
+
+def p99_ms(values: Latencies | None) -> float:
+    """p99 of latencies in µs, in milliseconds. Raises `Missing` where there are none."""
+    if values is None or not len(values):
+        raise Missing("the main probe recorded nothing there")
+    return float(np.percentile(values, 99)) / 1000
+
+
+def read_run(run: Run) -> EvictionRun:
+    """The incident's phase. Raises `Missing`."""
+    phase = need_phase(run, INCIDENT)
+    looks = looks_of(run, phase)
+    found = cycles(looks)
+    began, ended = looks[0].start, looks[-1].t
+    intervals = [i for i in run.intervals(phase) if began <= i[0] and i[1] <= ended]
+    if not intervals:
+        raise Missing("the main probe recorded nothing beside the crowd")
+    whole = [(cycle.burst[0].start, cycle.burst[-1].t + SETTLED_S) for cycle in found]
+    every = [(looks[first].start, looks[last].t + SETTLED_S) for first, last in bursts_at(looks)]
+    calm = [(cycle.healthy[0].start, cycle.healthy[-1].t) for cycle in found]
+
+    def touches(start: float, end: float, stretches: list[tuple[float, float]]) -> bool:
+        return any(start < last and end > first for first, last in stretches)
+
+    nothing = np.empty(0)
+    return EvictionRun(
+        looks,
+        found,
+        pool(v for a, b, v in intervals if any(first <= a and b <= last for first, last in calm)),
+        pool(v for a, b, v in intervals if touches(a, b, whole)),
+        np.concatenate([nothing, *(v for a, b, v in intervals if touches(a, b, every))]),
+        np.concatenate([nothing, *(v for a, b, v in intervals if not touches(a, b, every))]),
+    )

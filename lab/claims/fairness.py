@@ -1,0 +1,53 @@
+"""Whether a phase was measured fairly: judged right after it, by what the machine did and never by what came out.
+
+An unfair phase is measured again at once, and the first fair attempt counts. That chooses no results as long as the
+conditions look at nothing that the server's answers, and so a claim, could sway: the hypervisor's share, other
+programs' share, how late the probes were with *sending*, how many turns of the load came due. Latencies, errors and
+refused requests are outcomes, and are not looked at here. (Judged per phase, because a mean over a run hides a minute
+in which another program had half the machine.)
+"""
+
+from __future__ import annotations
+
+from lab.results.folder import PhaseRecord
+
+STEAL_MOST = 0.10
+OTHERS_MOST = 0.35
+"""Shares of a core that the hypervisor, and programs that are not the run's, may take in a phase."""
+LATE_MS = 20.0
+"""p99 of a probe's own lateness: a scheduler takes that long now and then, even on a quiet machine."""
+DUE_WITHIN = 0.05
+"""Share of the load's turns that may come late or not at all, because the load generator got no processor."""
+TIMES = {2: "twice"}
+
+
+def why_unfair(phase: PhaseRecord) -> list[str]:
+    """Why a phase was not measured fairly, a clause each with its figure; none where it was."""
+    found = machine_unfair(phase.machine.get("steal", 0.0), phase.machine.get("others", 0.0))
+    for name, probe in phase.probes.items():
+        late = probe["lag_p99_us"] / 1000
+        if late > LATE_MS:
+            found.append(f"probe {name} sent {late:.0f} ms late")
+    asked, due = phase.events.get("asked_per_s", 0.0), phase.events.get("due_per_s")
+    if due is not None and asked - due > max(DUE_WITHIN * asked, 2 / phase.seconds):
+        found.append(f"the load came to {due:.1f} of {asked:.1f} events a second")
+    return found
+
+
+def machine_unfair(steal: float, others: float, times: float = 1.0) -> list[str]:
+    """Which of the shares are beyond `times` what a phase may have, a clause each."""
+    found = []
+    if steal > times * STEAL_MOST:
+        found.append(f"the hypervisor took {steal:.0%} of a core")
+    if others > times * OTHERS_MOST:
+        found.append(f"other programs used {others:.0%} of a core")
+    return found
+
+
+def measured_again(kept: PhaseRecord, discarded: list[PhaseRecord]) -> str:
+    """What is told of a phase that was measured more than once, as a sentence. `discarded`: attempts of all phases."""
+    before = [attempt for attempt in discarded if attempt.id == kept.id]
+    count = len(before) + 1
+    why = "; ".join(", ".join(attempt.unfair) for attempt in before)
+    still = f"; and the last time {', '.join(kept.unfair)}" if kept.unfair else ""
+    return f"{kept.id} was measured {TIMES.get(count, f'{count} times')}: {why}{still}."

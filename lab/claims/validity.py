@@ -1,0 +1,180 @@
+"""Validity before verdict: was this run a fair experiment? Judged from the run folder alone.
+
+A run that fails a check has no verdict: its figures may come from the machine rather than from the cause. Each
+check names the figure that made it fail.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from lab.claims import planned
+from lab.claims.check import Check, Terms, compared
+from lab.claims.fairness import LATE_MS, OTHERS_MOST, STEAL_MOST
+from lab.results.folder import Run
+
+LOAD_WITHIN = 0.05
+PROBE_WITHIN = 0.02
+FEWEST_EVENTS = 12
+LATE_SHARE = 0.25
+CLIENT_CPU_MOST = 0.80
+CHEAPER_MOST = 0.25
+DEARER_MOST = 0.50
+"""Cheaper keys move the knee out beyond the last plateau, where nobody sees it. Dearer ones bring it nearer, among the
+plateaus that there are; twice as dear would leave hardly any before it."""
+NEAR_KNEE = 0.75
+"""Of the planned knee: with far fewer keys each is cheaper, because more of them fit into the processor's caches."""
+
+
+def validate(run: Run, terms: Terms) -> list[Check]:
+    """All checks; the run is valid when all are ok."""
+    by_terms = [judge(run, terms) for judge in planned.CHECKS_BY_TERMS]
+    return [*(judge(run) for judge in CHECKS), *by_terms]
+
+
+def _complete(run: Run) -> Check:
+    done = len(run.phases) > 0 and not run.facts.interrupted
+    return Check("the run was completed", done, f"{len(run.phases)} phases measured")
+
+
+def _delivered(run: Run) -> Check:
+    """Offered = accepted by the service. One event more or less in a short phase is rounding, not a shortfall."""
+    asked = run.facts.load.get("events_per_second", 0.0)
+    worst, ok = 0.0, bool(compared(run))
+    for phase in compared(run):
+        wanted = phase.events["asked_per_s"]
+        short = abs(phase.events["offered_per_s"] - wanted)
+        worst = max(worst, short / asked if asked else short)
+        ok = ok and short <= max(LOAD_WITHIN * wanted, 2 / phase.seconds)
+    return Check(
+        "the offered load was delivered", ok, f"{asked:.1f} events/s asked; farthest from it {worst:.1%}"
+    )
+
+
+def _equal(run: Run) -> Check:
+    """Of a run that compares a cause with its cure."""
+    grow, index = run.arm("grow"), run.arm("index")
+    if not {"grow", "index"} <= {phase.arm for phase in run.facts.plan}:
+        return Check("both sides got the same load", True, "not asked: nothing is compared with an index")
+    if not grow or not index:
+        return Check("both sides got the same load", False, "one side was not measured")
+    before, after = grow[-1].events["offered_per_s"], index[-1].events["offered_per_s"]
+    slack = max(LOAD_WITHIN * before, 2 / min(grow[-1].seconds, index[-1].seconds))
+    return Check(
+        "both sides got the same load",
+        abs(before - after) <= slack,
+        f"{before:.2f} and {after:.2f} events/s at the top",
+    )
+
+
+def _enough(run: Run) -> Check:
+    """A plateau's p99 needs some events to be about."""
+    with_events = [phase for phase in compared(run) if phase.events["asked_per_s"]]
+    if compared(run) and not with_events:
+        return Check("each plateau saw enough events", True, "not asked: there are none")
+    fewest = min((phase.events["offered_per_s"] * phase.seconds for phase in with_events), default=0.0)
+    return Check(
+        "each plateau saw enough events",
+        fewest >= FEWEST_EVENTS,
+        f"at least {fewest:.0f}, needed {FEWEST_EVENTS}"
+        + ("" if fewest >= FEWEST_EVENTS else ": take a longer --pace"),
+    )
+
+
+def _probed(run: Run) -> Check:
+    asked = run.facts.load.get("probe_per_second", 0.0)
+    errors, farthest, ok = 0.0, 0.0, bool(compared(run))
+    for phase in compared(run):
+        for probe in phase.probes.values():
+            errors += probe["errors"]
+            off = abs(probe["rate"] - asked)
+            farthest = max(farthest, off / asked if asked else 1.0)
+            ok = ok and off <= PROBE_WITHIN * asked + 2 / phase.seconds
+    return Check(
+        "the probes sent their GETs, and none failed",
+        ok and errors == 0,
+        f"{asked:g}/s asked; farthest from it {farthest:.1%}; {errors:.0f} errors",
+    )
+
+
+def _on_time(run: Run) -> Check:
+    """A probe's own lateness must be small beside what it measures in the same phase, p99 beside p99.
+
+    LATE_MS is allowed in any case: a busy machine's scheduler takes that long now and then.
+    """
+    worst, allowed, ok = 0.0, LATE_MS, bool(compared(run))
+    for phase in compared(run):
+        for name, probe in phase.probes.items():
+            late = probe["lag_p99_us"] / 1000
+            bound = max(LATE_SHARE * (run.p99_ms(phase, name) or 0.0), LATE_MS)
+            ok = ok and late <= bound
+            if late / bound > worst / allowed:
+                worst, allowed = late, bound
+    return Check(
+        "the probes were on time", ok, f"at worst {worst:.2f} ms late where {allowed:.1f} were allowed"
+    )
+
+
+def _quiet(run: Run) -> Check:
+    """In every phase that counts: a mean over the run would hide a plateau that lost half the machine."""
+    most, ok = {"steal": 0.0, "others": 0.0}, bool(compared(run))
+    for phase in compared(run):
+        for name, bound in (("steal", STEAL_MOST), ("others", OTHERS_MOST)):
+            share = phase.machine.get(name, math.nan)
+            ok = ok and share <= bound
+            most[name] = max(most[name], share)
+    again = len({phase.id for phase in run.facts.discarded})
+    return Check(
+        "the machine was quiet",
+        ok,
+        f"in the worst phase other programs used {most['others']:.0%} of a core (at most {OTHERS_MOST:.0%}), the "
+        f"hypervisor took {most['steal']:.0%} (at most {STEAL_MOST:.0%})"
+        + (f"; {again} of {len(run.phases)} phases had to be measured again" if again else ""),
+    )
+
+
+def _spare(run: Run) -> Check:
+    busiest, share = "none", 0.0
+    for phase in compared(run):
+        for name, used in phase.processes.items():
+            if name != "store" and name not in run.facts.cpu_bound and used > share:
+                busiest, share = name, used
+    return Check(
+        "the clients had CPU to spare", share <= CLIENT_CPU_MOST, f"busiest: {busiest}, {share:.0%} of a core"
+    )
+
+
+def _steady(run: Run) -> Check:
+    """The knee must not have wandered off since it was planned: the plateaus were laid out around it.
+
+    Asked of the demands themselves, not of the knee they predict: a machine that got fast enough has none.
+    """
+    found = run.facts.calibration
+    planned, base = found.get("planned_knee_keys", 0.0), found.get("base_utilisation", 0.0)
+    near = [p for p in run.arm("grow") if p.rate("SCAN") and p.keys >= NEAR_KNEE * planned]
+    looks = [(p.keys, p.predicted_demand) for p in near if p.predicted_demand is not None]
+    if not looks or not planned:
+        return Check("the machine kept its speed", True, "not asked: nothing was scanned")
+    expected = sum(base + (1 - base) * keys / planned for keys, _ in looks)
+    drift = sum(demand for _, demand in looks) / expected - 1
+    return Check(
+        "the machine kept its speed",
+        -CHEAPER_MOST <= drift <= DEARER_MOST,
+        f"a scanned key cost {drift:+.0%} on the plateaus against calibration "
+        f"({-CHEAPER_MOST:+.0%} to {DEARER_MOST:+.0%} are allowed)",
+    )
+
+
+CHECKS: tuple[Callable[[Run], Check], ...] = (
+    _complete,
+    _delivered,
+    _equal,
+    _enough,
+    _probed,
+    _on_time,
+    _quiet,
+    _spare,
+    _steady,
+    *planned.CHECKS,
+)

@@ -1,0 +1,78 @@
+"""A claim's outcome and a run's verdict in words and signs, the same on terminal, pages, tables and summaries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+PARTIAL, NOT_VALID = "partial", "not valid"
+
+
+def outcome(holds: bool | None, control: bool = False) -> str:
+    """What became of a claim; None: it was not applicable. In a control a refuted claim is good news, and says so."""
+    if holds is None:
+        return "not applicable"
+    if control:
+        return "holds, as it should not" if holds else "refuted, as it should be"
+    return "holds" if holds else "refuted"
+
+
+def sign(good: bool | None, unknown: str = "–") -> str:
+    """A sign for what is as it should be, for what is not, and for what is not known."""
+    return unknown if good is None else "✓" if good else "✗"
+
+
+def signed(holds: bool | None, control: bool = False) -> str:
+    """A claim's outcome with its sign before it."""
+    good = holds if holds is None else holds != control
+    return f"{sign(good)} {outcome(holds, control)}"
+
+
+def tally(claims: Sequence[Mapping[str, Any]], control: bool = False) -> str:
+    """How many of the applicable claims hold, in a few words."""
+    judged = [claim["holds"] for claim in claims if claim["holds"] is not None]
+    held, total = sum(judged), len(judged)
+    if control:
+        return (
+            f"{held} of {total} held without the cause" if held else f"all {total} refuted, as they should be"
+        )
+    return f"all {total} hold" if held == total else f"{total - held} of {total} refuted"
+
+
+def short(result: Mapping[str, Any] | None) -> str:
+    """A run's verdict in a word or two, from what result.json holds; None: it was never judged."""
+    if result is None:
+        return PARTIAL
+    return {True: "as promised", False: "not so", None: NOT_VALID}[result["holds"]]
+
+
+def sentence(result: Mapping[str, Any]) -> str:
+    """A judged run's verdict in a sentence, from what result.json holds."""
+    if result["holds"] is None:
+        failed = "; ".join(check["check"] for check in result["validity"] if not check["ok"])
+        return (
+            f"No verdict: the run is not valid. Not fulfilled: {failed}. Close other programs, or take a calmer "
+            "machine, and run it again."
+        )
+    judged = [claim["holds"] for claim in result["claims"] if claim["holds"] is not None]
+    held, total = sum(judged), len(judged)
+    if result["refutes"]:
+        return (
+            f"The control is as it should be: without the cause, all {total} applicable claims are refuted."
+            if result["holds"]
+            else f"The control is not as it should be: {held} of {total} claims held without the cause."
+        )
+    if not result["holds"]:
+        return f"{total - held} of {total} claims {'was' if total - held == 1 else 'were'} refuted."
+    left = len(result["claims"]) - total
+    return (
+        "Every claim holds." if not left else f"Every claim that applies holds ({total} of {total + left})."
+    )
+
+
+def unjudged(phases: int, interrupted: bool) -> str:
+    """The same of a run without a verdict, of which that many phases were measured."""
+    if not interrupted:
+        return "This run has not been judged: there is no verdict yet."
+    after = f"{phases} phase{'' if phases == 1 else 's'}"
+    return f"This is a partial run: it was interrupted after {after}, so there is no verdict."

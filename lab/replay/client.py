@@ -1,0 +1,44 @@
+"""One HTTP connection to Prometheus or Tempo, and the line that is said when nobody answers there."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import httpx
+
+from lab.replay import NoAnswer
+
+ANSWER_S = 60.0
+
+
+class Client:
+    """A server's HTTP interface; `with` closes it. Who does not answer raises `NoAnswer`."""
+
+    name = "the server"
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        self._http = httpx.Client(base_url=self.url, timeout=ANSWER_S, trust_env=False)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def send(self, method: str, path: str, **what: Any) -> httpx.Response:
+        """Whatever is answered, refusals included. `what`: parameters, headers, content, as httpx names them."""
+        try:
+            return self._http.request(method, path, **what)
+        except httpx.HTTPError as error:
+            why = " ".join(str(error).split()) or type(error).__name__
+            raise NoAnswer(f"{self.name} does not answer at {self.url} ({why}).") from error
+
+
+def said(answer: httpx.Response) -> str:
+    """Why a server refused, in its own words on one line; its status where it has none."""
+    return " ".join(answer.text.split())[:200] or str(answer.status_code)

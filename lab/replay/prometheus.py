@@ -1,0 +1,162 @@
+"""Reading raw samples and exemplars out of Prometheus, and writing them into another one."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from lab.errors import StackError
+from lab.replay import NoAnswer
+from lab.replay.client import Client, said
+from lab.replay.recording import Exemplar, Series
+from lab.replay.remotewrite import HEADERS, STALE, Batch, body
+
+SLICE_MS = 30_000
+"""Samples are written slice by slice of time, all series of a slice before the next: Prometheus takes what is newer
+than what it has, and nothing much older."""
+SERIES_AT_ONCE = 2_000
+MISSED = 1.5
+"""A gap of more steps than this: the scrape between was missed, or the series was gone."""
+TIMES_OF_DAY = re.compile(r"(_created|_timestamp_seconds|start_time_seconds)$")
+"""Metrics whose values are times of day: they move with the time they are served at."""
+EPOCH_S = 1e9
+
+
+class Prometheus(Client):
+    """A Prometheus server's HTTP interface. Whatever it does not answer is a `StackError` of one line."""
+
+    name = "Prometheus"
+
+    def version(self) -> str:
+        """Its version. Raises `StackError` when nobody, or somebody else, answers."""
+        return str(self._ask("/api/v1/status/buildinfo")["version"])
+
+    def names(self, start: float, end: float) -> list[str]:
+        """The names of metrics that it has between two times."""
+        found = self._ask("/api/v1/label/__name__/values", start=start, end=end)
+        return [str(name) for name in found]
+
+    def series(self, name: str, start: float, end: float) -> list[Series]:
+        """Every sample, as it was scraped, of all series of a metric after `start` and up to `end`."""
+        quoted = name.replace("\\", "\\\\").replace('"', '\\"')
+        query = f'{{__name__="{quoted}"}}[{max(1, round((end - start) * 1000))}ms]'
+        found = self._ask("/api/v1/query", query=query, time=f"{end:.3f}")["result"]
+        return [
+            Series(
+                row["metric"],
+                [round(float(t) * 1000) for t, _ in row["values"]],
+                [float(value) for _, value in row["values"]],
+            )
+            for row in found
+            if row.get("values")
+        ]
+
+    def exemplars(self, start: float, end: float) -> dict[tuple[tuple[str, str], ...], list[Exemplar]]:
+        """Exemplars by their series' labels, each in the order of time."""
+        rows = self._ask(
+            "/api/v1/query_exemplars", query='{__name__=~".+"}', start=f"{start:.3f}", end=f"{end:.3f}"
+        )
+        return {
+            key(row["seriesLabels"]): sorted(
+                (
+                    Exemplar(round(float(e["timestamp"]) * 1000), float(e["value"]), e["labels"])
+                    for e in row["exemplars"]
+                ),
+                key=lambda exemplar: exemplar.t_ms,
+            )
+            for row in rows
+        }
+
+    def _ask(self, path: str, **parameters: str | float) -> Any:
+        answer = self.send("GET", path, params=parameters)
+        try:
+            content = answer.json()
+        except ValueError:
+            raise NoAnswer(f"what answers at {self.url} is not Prometheus.") from None
+        if not isinstance(content, dict) or content.get("status") != "success":
+            why = content.get("error", "") if isinstance(content, dict) else ""
+            raise StackError(f"Prometheus at {self.url} refuses {path}: {why or answer.status_code}.")
+        return content["data"]
+
+    def write(self, batches: list[Batch]) -> None:
+        """Write samples by remote write."""
+        answer = self.send("POST", "/api/v1/write", content=body(batches), headers=HEADERS)
+        if not answer.is_success:
+            raise StackError(f"Prometheus at {self.url} does not take the samples: {said(answer)}.")
+
+
+def key(labels: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    """Labels as something to look up by."""
+    return tuple(sorted(labels.items()))
+
+
+def usual_step_ms(series: list[Series]) -> int:
+    """The median distance of two samples over all series."""
+    steps = [_step_ms(one.times, 0) for one in series if len(one.times) > 1]
+    return round(statistics.median(steps)) if steps else 0
+
+
+def shifted(series: Series, by_ms: int, end_ms: int, usual_ms: int) -> Series:
+    """The series moved in time, and ended where it had ended.
+
+    Prometheus marks the end of a series with a sample of its own, which no query gives back. Without it a value is
+    held on to for five minutes. So every gap gets its mark again, one step after the last sample before it, and so does
+    an end before that of the recording (`end_ms`, not yet moved).
+    """
+    step = _step_ms(series.times, usual_ms)
+    moves = TIMES_OF_DAY.search(series.name)
+    times: list[int] = []
+    values: list[float] = []
+    following = [*series.times[1:], end_ms]
+    for at, value, after in zip(series.times, series.values, following, strict=True):
+        times.append(at + by_ms)
+        values.append(value + by_ms / 1000 if moves and value > EPOCH_S else value)
+        last = after == end_ms and at == series.times[-1]
+        if step and after - at > (MISSED + last) * step:
+            times.append(at + step + by_ms)
+            values.append(STALE)
+    exemplars = [replace(exemplar, t_ms=exemplar.t_ms + by_ms) for exemplar in series.exemplars]
+    return Series(series.labels, times, values, exemplars)
+
+
+def _step_ms(times: list[int], otherwise: int) -> int:
+    return round(statistics.median(b - a for a, b in pairwise(times))) if times[1:] else otherwise
+
+
+def push(series: list[Series], prometheus: Prometheus, progress: Callable[[float], None]) -> int:
+    """Write all series, oldest samples first; how many samples. `progress` hears the share that is done."""
+    start = min(one.times[0] for one in series if one.times)
+    end = max(one.times[-1] for one in series if one.times)
+    pushed = 0
+    places = [[0, 0] for _ in series]
+    for until in range(start + SLICE_MS, end + SLICE_MS + 1, SLICE_MS):
+        for batches in _slices(series, places, until):
+            prometheus.write(batches)
+            pushed += sum(len(samples) for _, samples, _ in batches)
+        progress(min(1.0, (until - start) / max(1, end - start)))
+    return pushed
+
+
+def _slices(series: list[Series], places: list[list[int]], until: int) -> Iterator[list[Batch]]:
+    """What comes before `until`, some series at a time; `places` notes how far each series and its exemplars are."""
+    batches: list[Batch] = []
+    for one, place in zip(series, places, strict=True):
+        at, seen = place
+        stop, shown = at, seen
+        while stop < len(one.times) and one.times[stop] < until:
+            stop += 1
+        while shown < len(one.exemplars) and one.exemplars[shown].t_ms < until:
+            shown += 1
+        if stop > at:
+            samples = list(zip(one.times[at:stop], one.values[at:stop], strict=True))
+            batches.append((one.labels, samples, one.exemplars[seen:shown]))
+            place[:] = stop, shown
+        if len(batches) == SERIES_AT_ONCE:
+            yield batches
+            batches = []
+    if batches:
+        yield batches

@@ -1,0 +1,152 @@
+"""`bin/lab replay`: a recording served again by Prometheus, Tempo and Grafana, as if it had ended a moment ago."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.errors import Interrupted, LabError, StackError, UsageError
+from lab.replay import prometheus as metrics
+from lab.replay.deliver import deliver
+from lab.replay.prometheus import Prometheus
+from lab.replay.recording import Recording
+from lab.replay.tempo import Receiver, Tempo, shifted, spans
+from lab.stacks.docker import Docker, rows
+from lab.stacks.preflight import ROOT, read_env_file
+
+PROJECT = "redis-latency-lab-replay"
+FILES = ("--project-name", PROJECT, "--file", "compose.replay.yaml")
+UP_S = 900.0
+"""The first time the images have to be fetched."""
+HEALTHY_S = 120
+AGO_S = 5.0
+OTLP_PORT = 4318
+MARGIN_S = 10.0
+UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Served:
+    """What is being served, and from when to when (unix seconds). `missing`: ids of traces that cannot be found."""
+
+    start: float
+    end: float
+    samples: int
+    traces: int
+    spans: int
+    missing: list[str]
+
+
+def settings() -> dict[str, str]:
+    """Ports and images as .env and the environment have them."""
+    return {**(read_env_file(ROOT / ".env") or {}), **os.environ}
+
+
+def address(port: str) -> str:
+    """Where a published port of .env answers. Raises `UsageError` when .env does not name it."""
+    number = settings().get(port, "")
+    if not number.isdigit():
+        raise UsageError(f".env does not say which port {port} is: git checkout .env brings it back.")
+    return f"http://127.0.0.1:{number}"
+
+
+def replay(recording: Recording, docker: Docker, say: Say) -> tuple[Served, dict[str, int]]:
+    """Start the three services afresh and fill them; what they serve, and how many bytes of memory each takes.
+
+    Whatever goes wrong, Ctrl-C included, they are taken down.
+    """
+    say("looking at Docker")
+    if running(docker):
+        raise UsageError("a replay is being served already: `bin/lab replay --down` ends it.")
+    try:
+        say("starting Prometheus, Tempo and Grafana")
+        docker.ask(
+            "compose", *FILES, "up", "--detach", "--wait", "--wait-timeout", str(HEALTHY_S), seconds=UP_S
+        )
+        otlp = docker.ask("compose", *FILES, "port", "tempo", str(OTLP_PORT)).strip()
+        with (
+            Prometheus(address("PROMETHEUS_PORT")) as prometheus,
+            Tempo(address("TEMPO_PORT")) as tempo,
+            Receiver(f"http://{otlp}") as receiver,
+        ):
+            served = fill(recording, prometheus, tempo, receiver, say)
+        say("asking how much memory it takes")
+        return served, memory(docker)
+    except BaseException as error:
+        say("taking everything down again")
+        why = error if isinstance(error, LabError) else None
+        if isinstance(error, KeyboardInterrupt):
+            why = Interrupted("interrupted; nothing is served.")
+        elif isinstance(error, StackError) and "port is already allocated" in str(error):
+            why = StackError(f"{error}. If that is the scene: make down, then try again.")
+        try:
+            down(docker)
+        except LabError as second:
+            why = StackError(f"{why or repr(error)} And it could not be taken down: {second}")
+        if why:
+            raise why from error
+        raise
+
+
+def fill(
+    recording: Recording,
+    prometheus: Prometheus,
+    tempo: Tempo,
+    receiver: Receiver,
+    say: Say,
+    now: float | None = None,
+) -> Served:
+    """Write a recording into a Prometheus and a Tempo, moved in time so that it ends a moment before `now`."""
+    meta = recording.meta
+    by_s = round((now if now is not None else time.time()) - AGO_S - meta.end)
+    by_ms, end_ms, step_ms = by_s * 1000, round(meta.end * 1000), round(meta.step_s * 1000)
+    moved = [metrics.shifted(series, by_ms, end_ms, step_ms) for series in recording.series]
+    try:
+        traces = [shifted(trace, by_ms) for trace in recording.traces]
+    except ValueError:
+        raise UsageError("traces.gz is damaged: copy the recording again, or make a new one.") from None
+    prometheus.version()
+    samples = metrics.push(moved, prometheus, lambda share: say(f"samples: {share:.0%}"))
+    missing = deliver(traces, tempo, receiver, say)
+    number = sum(1 for trace in traces for _ in spans(trace))
+    return Served(meta.start + by_s, meta.end + by_s, samples, len(traces), number, missing)
+
+
+def running(docker: Docker) -> bool:
+    """Whether containers of a replay are there."""
+    return bool(rows(docker.ask("compose", *FILES, "ps", "--all", "--format", "json")))
+
+
+def down(docker: Docker) -> None:
+    """Take down whatever a replay has started: containers, volumes, network."""
+    docker.ask("compose", *FILES, "down", "--volumes", "--remove-orphans", seconds=UP_S)
+
+
+def memory(docker: Docker) -> dict[str, int]:
+    """Bytes in use by each service."""
+    names = {
+        str(row["Name"]): str(row["Service"])
+        for row in rows(docker.ask("compose", *FILES, "ps", "--format", "json"))
+    }
+    said = docker.ask("stats", "--no-stream", "--format", "{{.Name}}\t{{.MemUsage}}", *names)
+    found = re.findall(r"^(\S+)\t([\d.]+)(\w+) /", said, re.MULTILINE)
+    return {names[name]: int(float(number) * UNITS.get(unit, 1)) for name, number, unit in found}
+
+
+def dashboards(served: Served, root: Path = ROOT) -> list[tuple[str, str]]:
+    """Title and address of every dashboard, set to the recording's own time: that holds tomorrow, too."""
+    begin, end = round((served.start - MARGIN_S) * 1000), round(served.end * 1000)
+    grafana = address("GRAFANA_PORT")
+    found = [
+        json.loads(path.read_text()) for path in sorted((root / "grafana" / "dashboards").glob("*.json"))
+    ]
+    return [
+        (str(board["title"]), f"{grafana}/d/{board['uid']}?from={begin}&to={end}&refresh=") for board in found
+    ]

@@ -1,0 +1,226 @@
+"""Charts phase by phase: the parts of a p99, and the same p99 through different eyes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import altair as alt
+
+from lab.report import style
+from lab.report.quantities import quantity
+from lab.report.style import Chart, Row
+from lab.report.view import RunView
+from lab.results import numbers
+from lab.results.folder import PhaseRecord
+
+STEP = 30
+FONT = 15
+EYES = (
+    ("probe, from the intended time", "circle", style.CAUSE),
+    ("probe, from the send time", "cross", style.INK),
+    ("the application's histogram", "square", style.CURE),
+    ("Locust, the whole HTTP request", "triangle-up", style.FOURTH),
+)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Where a phase's p99 went, in ms; None where it was not measured."""
+
+    p99: float | None
+    execution: float | None
+    floor: float | None
+
+    @property
+    def waiting(self) -> float | None:
+        """What is neither execution nor the bare round trip."""
+        if self.p99 is None or self.execution is None or self.floor is None:
+            return None
+        return max(0.0, self.p99 - self.execution - self.floor)
+
+    @property
+    def share(self) -> float | None:
+        """Waiting as a share of the p99."""
+        return numbers.ratio(self.waiting, self.p99)
+
+
+def parts(view: RunView, phase: PhaseRecord) -> Parts:
+    """A phase's p99 of a GET, the server's mean execution time of GET, and the idle server's round trip."""
+    execution = phase.execution_us("GET")
+    floor = view.facts.calibration.get("ping_floor_us")
+    return Parts(
+        view.p99(phase),
+        execution / 1000 if execution is not None else None,
+        float(floor) / 1000 if floor is not None else None,
+    )
+
+
+def where_time_went(view: RunView) -> Chart:
+    """Stacked bars to scale, and beside them the same parts on a log axis, where the small ones can be seen."""
+    stacked: list[Row] = []
+    dots: list[Row] = []
+    ends: list[Row] = []
+    names = _names(view)
+    for phase, name in zip(view.run.phases, names, strict=True):
+        part = parts(view, phase)
+        found = (("execution", part.execution), ("round trip", part.floor), ("waiting", part.waiting))
+        at = 0.0
+        for kind, value in found:
+            if value is None:
+                continue
+            stacked.append({"phase": name, "part": kind, "from": at, "to": at + value, "ms": value})
+            at += value
+            if value > 0:
+                dots.append({"phase": name, "part": kind, "ms": value})
+        if part.p99 is not None:
+            ends.append({"phase": name, "p99": part.p99, "text": numbers.ms(part.p99)})
+    kinds = ["execution", "round trip", "waiting"]
+    colour = alt.Scale(domain=kinds, range=[style.INK, style.CURE, "#d9a27f"])
+    shape = alt.Scale(domain=kinds, range=["square", "cross", "circle"])
+    y = _rows(names)
+    room = style.label_room(names, FONT)
+    width = (style.WIDTH - 100 - room) / 2
+    highest = max([row["p99"] for row in ends] + [1.0])
+    x = alt.X(
+        "from:Q",
+        axis=alt.Axis(title="p99 of a GET, ms, to scale", tickCount=5),
+        scale=alt.Scale(domain=[0, highest * 1.3]),
+    )
+    bars = (
+        style.chart(stacked)
+        .mark_bar(stroke=style.INK, strokeWidth=0.6, height=18)
+        .encode(
+            x=x,
+            x2="to:Q",
+            y=y,
+            color=alt.Color("part:N", scale=colour, legend=alt.Legend()),
+            tooltip=["phase:N", "part:N", "ms:Q"],
+        )
+    )
+    said = (
+        style.chart(ends).mark_text(align="left", dx=6, fontSize=FONT).encode(x="p99:Q", y=y, text="text:N")
+    )
+    height = STEP * max(len(names), 1)
+    left = alt.layer(bars, said).properties(width=width + 20, height=height)
+    scale = style.log_scale([row["ms"] for row in dots])
+    right = (
+        style.chart(dots)
+        .mark_point(opacity=1, size=110, strokeWidth=2.5)
+        .encode(
+            x=alt.X("ms:Q", scale=scale, axis=style.latency_axis("the same parts, log scale", scale)),
+            y=alt.Y("phase:N", sort=names, title=None, axis=alt.Axis(labels=False, ticks=False, grid=True)),
+            shape=alt.Shape("part:N", scale=shape, legend=alt.Legend()),
+            color=alt.Color(
+                "part:N",
+                scale=alt.Scale(domain=kinds, range=[style.INK, style.CURE, style.CAUSE]),
+                legend=alt.Legend(),
+            ),
+            tooltip=["phase:N", "part:N", alt.Tooltip("ms:Q", format=",.3~r")],
+        )
+        .properties(width=width, height=height)
+    )
+    both: Chart = alt.hconcat(left, right, spacing=30).resolve_scale(color="independent", shape="independent")
+    return both
+
+
+def eyes(view: RunView, phase: PhaseRecord) -> list[float | None]:
+    """p99 (ms) of a phase as each of `EYES` saw it."""
+    seen = phase.client_p99_ms
+    return [view.p99(phase), view.p99(phase, kind="service"), seen.get("app"), seen.get("locust")]
+
+
+def three_p99s(view: RunView) -> Chart:
+    """One row for each phase, one symbol for each observer."""
+    names = _names(view)
+    rows: list[Row] = [
+        {"phase": name, "eye": eye, "ms": value}
+        for phase, name in zip(view.run.phases, names, strict=True)
+        for (eye, _, _), value in zip(EYES, eyes(view, phase), strict=True)
+        if value is not None and value > 0
+    ]
+    scale = style.log_scale([row["ms"] for row in rows])
+    seen = [eye for eye, _, _ in EYES]
+    drawn: Chart = (
+        style.chart(rows)
+        .mark_point(opacity=1, strokeWidth=2.5)
+        .encode(
+            x=alt.X("ms:Q", scale=scale, axis=style.latency_axis("p99, log scale", scale)),
+            y=_rows(names, grid=True),
+            shape=alt.Shape(
+                "eye:N",
+                scale=alt.Scale(domain=seen, range=[s for _, s, _ in EYES]),
+                legend=alt.Legend(columns=2),
+            ),
+            color=alt.Color(
+                "eye:N",
+                scale=alt.Scale(domain=seen, range=[c for _, _, c in EYES]),
+                legend=alt.Legend(columns=2),
+            ),
+            size=alt.Size(
+                "eye:N", scale=alt.Scale(type="ordinal", domain=seen, range=[330, 60, 130, 130]), legend=None
+            ),
+            tooltip=["phase:N", "eye:N", alt.Tooltip("ms:Q", format=",.3~r")],
+        )
+        .properties(width=style.WIDTH - 30 - style.label_room(names, FONT), height=STEP * max(len(names), 1))
+    )
+    return drawn
+
+
+def stalls(view: RunView) -> Chart:
+    """One row for each phase: the main probe's p99 and longest wait, and the p99 of further probes."""
+    names = _names(view)
+    longest = quantity("max")
+    seen = [("p99", "circle", style.CAUSE), ("longest of all", "triangle-right", style.INK)]
+    signs = (
+        ("square", style.CURE),
+        ("diamond", style.FOURTH),
+        ("cross", style.CURE),
+        ("triangle-up", style.FOURTH),
+    )
+    seen += [(f"p99, probe “{name}”", *signs[i % len(signs)]) for i, name in enumerate(view.probes)]
+    rows: list[Row] = []
+    for phase, name in zip(view.run.phases, names, strict=True):
+        others = [view.p99(phase, probe) for probe in view.probes]
+        for (what, _, _), value in zip(
+            seen, [view.p99(phase), longest.of(phase, view.latencies), *others], strict=True
+        ):
+            if isinstance(value, float) and value > 0:
+                rows.append({"phase": name, "what": what, "ms": value, "said": numbers.ms(value)})
+    scale = style.log_scale([row["ms"] for row in rows])
+    whats = [what for what, _, _ in seen]
+    legend = alt.Legend(columns=3)
+    x = alt.X("ms:Q", scale=scale, axis=style.latency_axis("wait of a GET, log scale", scale))
+    y = _rows(names, grid=True)
+    signed = (
+        style.chart(rows)
+        .mark_point(opacity=1, strokeWidth=2.5, size=120)
+        .encode(
+            x=x,
+            y=y,
+            shape=alt.Shape(
+                "what:N", scale=alt.Scale(domain=whats, range=[s for _, s, _ in seen]), legend=legend
+            ),
+            color=alt.Color(
+                "what:N", scale=alt.Scale(domain=whats, range=[c for _, _, c in seen]), legend=legend
+            ),
+            tooltip=["phase:N", "what:N", "said:N"],
+        )
+    )
+    drawing: Chart = alt.layer(signed).properties(
+        width=style.WIDTH - 30 - style.label_room(names, FONT), height=STEP * max(len(names), 1)
+    )
+    return drawing
+
+
+def _rows(names: list[str], grid: bool = False) -> alt.Y:
+    axis = alt.Axis(labelLimit=style.LABEL, labelFontSize=FONT, grid=grid)
+    return alt.Y("phase:N", sort=names, title=None, axis=axis)
+
+
+def _names(view: RunView) -> list[str]:
+    """A name for each phase; a name that comes twice gets the phase's id."""
+    names = [view.name(phase) for phase in view.run.phases]
+    return [
+        name if names.count(name) == 1 else f"{name} ({phase.id})"
+        for name, phase in zip(names, view.run.phases, strict=True)
+    ]

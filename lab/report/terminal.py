@@ -1,0 +1,84 @@
+"""What commands print on a terminal: the catalogue, a verdict, a series of runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from lab.claims.wording import outcome, sentence
+from lab.scenarios.model import Scenario
+
+
+def catalogue(known: Sequence[Scenario]) -> list[dict[str, Any]]:
+    """The scenarios as JSON may hold them."""
+    return [
+        {
+            "id": s.id,
+            "title": s.title,
+            "story": s.story,
+            "source": s.source,
+            "symptom": s.symptom,
+            "cause": s.cause,
+            "paces": {name: vars(pace) for name, pace in s.paces.items()},
+            "claims": [{"id": c.id, "statement": c.statement, "bound": c.bound} for c in s.claims],
+            "refutes": s.refutes,
+        }
+        for s in known
+    ]
+
+
+def show_catalogue(console: Console, known: Sequence[Scenario]) -> None:
+    """Print every scenario with source and claims. A control's claims are its scenario's: they are only counted."""
+    for scenario in known:
+        console.print(Text(scenario.id, style="bold").append(f"  {scenario.title}", style="not bold"))
+        page = Table.grid(padding=(0, 1, 0, 0))
+        page.add_column(width=9, justify="right")
+        page.add_column(overflow="fold")
+        page.add_row("", Text(scenario.story))
+        page.add_row("source", Text(scenario.source))
+        if scenario.refutes:
+            page.add_row("refutes", Text(f"{len(scenario.claims)} claims, without the cause"))
+        for claim in () if scenario.refutes else scenario.claims:
+            page.add_row("claim", Text(f"{claim.statement} ({claim.bound})"))
+        console.print(page)
+        console.print()
+
+
+def show_verdict(console: Console, folder: Path) -> None:
+    """Print claims, validity and the verdict of a judged run folder."""
+    result = json.loads((folder / "result.json").read_text())
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in ("", "claim", "bound", "measured"):
+        table.add_column(heading, overflow="fold")
+    for claim in result["claims"]:
+        table.add_row(outcome(claim["holds"]), claim["statement"], claim["bound"], claim["measured"])
+    console.print(table)
+    console.print()
+    for check in result["validity"]:
+        console.print(f"{'valid  ' if check['ok'] else 'INVALID'} {check['check']}: {check['detail']}")
+    for said in result["repeated"]:
+        console.print(f"again   {said}")
+    console.print()
+    console.print(f"[bold]{sentence(result)}[/bold]")
+
+
+def show_series(console: Console, summary: dict[str, Any], page: Path) -> None:
+    """Print a row for each run of a series (verdict, headline, seconds, report), from what summary.json holds."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in ("scenario", "verdict", "measured"):
+        table.add_column(heading, overflow="fold")
+    table.add_column("seconds", justify="right")
+    table.add_column("report", overflow="fold")
+    for run in summary["runs"]:
+        cells = (run["scenario"], run["verdict"], run["said"], f"{run['seconds']:.0f}", run["report"] or "")
+        table.add_row(*map(Text, cells))
+    console.print(table)
+    console.print()
+    console.print(Text(summary["verdict"], style="bold"))
+    print(f"summary: {page}")

@@ -1,0 +1,1 @@
+"""Runs a scenario: calibration, phases, loads, recording, judging, and series of runs."""

@@ -1,0 +1,173 @@
+"""Calibration: what a scanned key costs this server on this machine, and what follows from it.
+
+The server's main thread is busy a share U = U₀ + λ · P · N · c of the time: λ events a second, P patterns for
+each, N keys, c seconds of its CPU for each key visited. It saturates where U = 1: at N* = (1 - U₀) / (λ · P · c)
+keys, the knee. `calibrate` measures U₀ and c in a few seconds at half load, and solves for the λ that puts the knee
+where the scenario wants it. So the incident comes at the same key count on a slow machine and on a fast one.
+
+c is measured at the wanted N*, not at a small N: it is no constant. A key costs several times more once the
+keyspace has outgrown the processor's caches (one run here: 0.15 µs at 32 000 keys, 0.22 at 105 000, 0.26 at
+195 000), so a knee extrapolated from few keys comes out far too high. And it is measured through the real
+invalidator and beside the run's own reads, because back-to-back scans of an otherwise idle machine keep the
+keyspace in the caches and look cheaper. It is taken from the server's CPU time, not from the clock, so that
+moments in which the machine did something else do not count.
+
+That plans the knee; the prediction that a run tests is made again at each plateau (`predict`), from c as three
+quarters of the load find it just before and just after. For c is a property of the moment too: most of it is waiting
+for memory, and on a machine shared with strangers that was seen to change by a third within five seconds and by
+1.8 times within two minutes, while the core's own speed stayed within 3 % and no counter showed it. One calibration
+at the start then predicts a machine that is gone when the plateaus come. A look before and a look after cancel what
+drifts evenly between them; three quarters, because the rarer the scans, the more of the caches others have taken by
+the next one. Whether plan and prediction drifted apart is a matter of validity.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from lab.errors import StackError
+from lab.results.knee import PATTERNS_PER_EVENT, cost_of_each, demand, saturating_events
+from lab.scenarios.model import Scenario
+from lab.stacks.base import Stack
+from lab.stacks.server_stats import Snapshot
+
+BUSY_SHARE = 0.5
+LOOK_SHARE = 0.75
+NOBODY = 10**9
+STRAGGLER_S = 0.1
+"""Until a request that was on its way when the load stopped is an event."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The result. Times in µs or seconds as named; `ping_floor_us` is the idle server's median round trip."""
+
+    ping_floor_us: float
+    base_utilisation: float
+    keys: int
+    cost_alone_us_per_key: float
+    cost_us_per_key: float
+    events_per_second: float
+    planned_knee_keys: float
+    seconds: float
+
+    def as_dict(self) -> dict[str, float]:
+        """For run.json."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A moment without an event under way: the server's counters, and how many events were finished until then."""
+
+    store: Snapshot
+    finished: float
+
+
+class Calibrator:
+    """Measures the cost of scanned keys on a stack. `pause(s)` waits s seconds, `drain` until no event is left."""
+
+    def __init__(
+        self,
+        stack: Stack,
+        scenario: Scenario,
+        population: int,
+        pause: Callable[[float], None],
+        drain: Callable[[], None],
+    ) -> None:
+        self._stack = stack
+        self._scenario = scenario
+        self._population = population
+        self._pause = pause
+        self._drain = drain
+        self._base = 0.0
+
+    def calibrate(self, wanted_knee: int, window_s: float, say: Callable[[str], None]) -> Calibration:
+        """Measure, and solve for the event rate that saturates the server at that number of keys.
+
+        Raises `StackError` where the server does not tell its CPU time, or nothing was scanned.
+        """
+        began = time.monotonic()
+        stack, scenario = self._stack, self._scenario
+        ping = stack.store.ping_us()
+        stack.web.use("scan", scenario.scan_count)
+        say(f"calibrating: {wanted_knee:,.0f} keys")
+        stack.web.warm(wanted_knee, restart=False, seconds=120, check=stack.check)
+        self._load(0.0)
+        self._pause(0.5)
+        quiet = stack.store.snapshot()
+        self._pause(max(0.8, window_s / 3))
+        idle = stack.store.snapshot()
+        self._base = _busy(quiet, idle)
+        pattern = f"{stack.key_prefix}:*:{NOBODY}:page-*"
+        one_scan_us = stack.store.scan_cost_us(pattern, scenario.scan_count, 0.3)
+        first_guess = BUSY_SHARE * idle.threads / (PATTERNS_PER_EVENT * one_scan_us / 1e6)
+        say(f"calibrating: {first_guess:.1f} events a second for {window_s:g} s")
+        cost, held = self._cost(first_guess, window_s)
+        if cost <= 0:
+            raise StackError(
+                "calibration saw no work in the server: the machine is too busy to measure. Try again."
+            )
+        return Calibration(
+            ping_floor_us=statistics.median(ping),
+            base_utilisation=self._base,
+            keys=held,
+            cost_alone_us_per_key=one_scan_us / idle.keys,
+            cost_us_per_key=cost * 1e6,
+            events_per_second=saturating_events(self._base, held, cost),
+            planned_knee_keys=float(held),
+            seconds=time.monotonic() - began,
+        )
+
+    def predict(self, events_per_second: float, window_s: float) -> float:
+        """The demand (1 is all the server can do) of that event rate at the keys held now; measured at LOOK_SHARE.
+
+        Where nothing is scanned the events' work is so little that it may drown in the base load, and the demand
+        come out a hair below that.
+        """
+        cost, held = self._cost(LOOK_SHARE * events_per_second, window_s)
+        return demand(self._base, events_per_second, held, cost)
+
+    def _cost(self, events_per_second: float, window_s: float) -> tuple[float, int]:
+        """Seconds of the server's time per key visited under that rate of events, and the keys held.
+
+        From one empty queue to the next, so that every event counted was served in between, and wholly.
+        """
+        before = self.mark()
+        self._load(events_per_second)
+        self._pause(window_s)
+        self._load(0.0)
+        self._pause(STRAGGLER_S)
+        after = self.mark()
+        held = after.store.keys
+        return self.event_cost(before, after) / (PATTERNS_PER_EVENT * held) if held else 0.0, held
+
+    def mark(self) -> Mark:
+        """The counters, once no event is under way."""
+        self._drain()
+        return Mark(self._stack.store.snapshot(), self._stack.observe().finished)
+
+    def event_cost(self, before: Mark, after: Mark) -> float:
+        """Seconds of the server's time for each event between two marks; what the reads cost is not the events'.
+
+        Raises `StackError` where no event was finished.
+        """
+        finished = after.finished - before.finished
+        if finished <= 0:
+            raise StackError(
+                "calibration saw no event finish: they do not reach the server. Look at logs/ in the run folder."
+            )
+        elapsed = after.store.at - before.store.at
+        return cost_of_each(_busy(before.store, after.store) * elapsed, self._base, elapsed, finished)
+
+    def _load(self, events_per_second: float) -> None:
+        self._stack.locust.load(self._scenario.reads_per_second, events_per_second, self._population)
+
+
+def _busy(before: Snapshot, after: Snapshot) -> float:
+    if before.main_thread_s is None or after.main_thread_s is None:
+        raise StackError("this server does not tell its CPU time, which calibration needs.")
+    return (after.main_thread_s - before.main_thread_s) / (after.at - before.at)

@@ -1,0 +1,56 @@
+"""The command `lab explain`."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lab.errors import LabError, UsageError
+
+if TYPE_CHECKING:
+    from lab.claims.verdict import Verdict
+    from lab.report.conclusions import Section
+
+WIDEST = 110
+
+
+def explain(folder: Annotated[Path, typer.Argument(help="A run folder.", metavar="DIR")]) -> None:
+    """Tell the story of a run in plain sentences: what rose with what, where the time went, what it refutes."""
+    sections, verdict = read(folder)
+    width = min(WIDEST, max(40, shutil.get_terminal_size((WIDEST, 24)).columns))
+    print(text(sections, width))
+    raise typer.Exit(verdict.exit_code)
+
+
+def read(folder: Path) -> tuple[list[Section], Verdict]:
+    """The story and the verdict of a run folder. Raises `UsageError` for one that is none, or is damaged."""
+    from lab.report.conclusions import Judged
+    from lab.report.prose import tell
+    from lab.report.view import RunView
+    from lab.results.folder import Run
+    from lab.runner.judging import reach
+
+    run = Run(folder)
+    try:
+        verdict = reach(run)
+        return tell(RunView(run), Judged.of(verdict)), verdict
+    except LabError:
+        raise
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        raise UsageError(f"{folder} is damaged ({error!r}): run the scenario again.") from error
+
+
+def text(sections: list[Section], width: int) -> str:
+    """Sections as lines of at most `width` characters."""
+    blocks = []
+    for section in sections:
+        lines = [section.heading, "-" * len(section.heading)]
+        lines += textwrap.wrap(" ".join(section.sentences), width)
+        for point in section.points:
+            lines += textwrap.wrap(point, width, initial_indent="  * ", subsequent_indent="    ")
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)

@@ -1,0 +1,41 @@
+"""Judges a run folder by what the lab knows of its scenario and its server: the only place that looks these up."""
+
+from __future__ import annotations
+
+from lab import scenarios
+from lab.claims import validity, verdict
+from lab.claims.check import Check, Terms
+from lab.claims.verdict import Verdict
+from lab.results.folder import Run
+from lab.stacks.servers import SERVERS
+
+NO_REPLICA = ("replica-unharmed",)
+NOT_OURS = ("restart-restores", "victims-not-slow")
+"""Claims that a stack, not a server, may be unable to answer: without a replica, and on somebody's own server."""
+
+
+def terms_of(run: Run) -> Terms:
+    """What a run is held against. Raises `UsageError` for a scenario that the lab does not know."""
+    scenario = scenarios.find(run.facts.scenario)
+    pace = scenario.paces.get(run.facts.pace)
+    if pace:
+        scenario = scenario.at(pace)
+    server = SERVERS.get(run.facts.server)
+    not_ours = NOT_OURS if "--url" in run.facts.command else ()
+    return Terms(
+        plan=scenario.plan(pace, run.facts.keys) if pace else None,
+        load_share=None if scenario.knee_at is None else scenario.load_share,
+        entries_per_user=scenario.fragments_per_user,
+        may_exempt=frozenset([*(server.cannot if server else ()), *NO_REPLICA, *not_ours]),
+    )
+
+
+def validate(run: Run) -> list[Check]:
+    """Every condition of a fair experiment. Raises `UsageError` for a scenario that the lab does not know."""
+    return validity.validate(run, terms_of(run))
+
+
+def reach(run: Run) -> Verdict:
+    """Judge a run by the claims of its scenario. Raises `UsageError` for a scenario that the lab does not know."""
+    scenario = scenarios.find(run.facts.scenario)
+    return verdict.reach(run, scenario.claims, scenario.refutes, terms_of(run))

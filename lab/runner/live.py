@@ -1,0 +1,110 @@
+"""What a person sees while a run goes on: a live table on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from lab.results.folder import PhaseRecord
+from lab.runner.recorder import Row
+from lab.scenarios.model import Phase
+
+
+class LiveDisplay:
+    """Use as a context manager around a run. Writes to stderr, so that stdout stays free for results."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=30),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            console=console,
+        )
+        self._whole = self._progress.add_task("run", total=None)
+        self._step = self._progress.add_task("starting", total=None)
+        self._began = 0.0
+        self._seconds = 1.0
+        self._row: Row = {}
+        self._table = _phase_table()
+        self._live: Live | None = None
+
+    def __enter__(self) -> LiveDisplay:
+        if self._console.is_terminal:
+            self._live = Live(get_renderable=self._render, console=self._console, refresh_per_second=4)
+            self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._live.__exit__(kind, error, trace)
+            self._live = None
+
+    def say(self, text: str) -> None:
+        """Tell what is going on now."""
+        self._progress.update(self._step, description=text, total=None)
+        if not self._live:
+            self._console.print(text, highlight=False)
+
+    def phase(self, number: int, total: int, phase: Phase, seconds: float) -> None:
+        """A phase begins."""
+        self._progress.update(self._whole, total=total, completed=number - 1)
+        self._began, self._seconds = time.monotonic(), seconds + 1.0
+        self._progress.update(
+            self._step, description=f"{number}/{total} {phase.title}", total=self._seconds, completed=0
+        )
+
+    def row(self, row: Row) -> None:
+        """A second was sampled."""
+        self._row = row
+
+    def finished(self, record: PhaseRecord, p99_ms: float | None) -> None:
+        """A phase was measured."""
+        cells = (
+            record.title,
+            f"{record.keys:,.0f}",
+            f"{p99_ms:.2f}" if p99_ms is not None else "",
+            f"{record.utilisation:.0%}" if record.utilisation is not None else "",
+            f"{record.rate('SCAN'):.0f}",
+        )
+        self._table.add_row(*cells)
+        if not self._live:
+            self._console.print(
+                f"  {cells[0]:<42} {cells[1]:>9} keys   p99 {cells[2]:>8} ms   "
+                f"server busy {cells[3]:>4}   {cells[4]:>3} SCAN/s",
+                highlight=False,
+            )
+
+    def _render(self) -> RenderableType:
+        if self._began:
+            self._progress.update(self._step, completed=min(self._seconds, time.monotonic() - self._began))
+        now = Table.grid(padding=(0, 3))
+        row = self._row
+        now.add_row(
+            f"keys {_figure(row.get('keys'), ',.0f')}",
+            f"p99 of a GET {_figure(row.get('probe_p99_ms'), '.2f')} ms",
+            f"server busy {_figure(row.get('utilisation'), '.0%')}",
+            f"events in flight {_figure(row.get('events_in_flight'), '.0f')}",
+            f"strategy {row.get('strategy') or '-'}",
+        )
+        return Group(self._table, now, self._progress)
+
+
+def _phase_table() -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("phase", min_width=42)
+    for heading in ("keys", "p99 ms", "server busy", "SCAN/s"):
+        table.add_column(heading, justify="right")
+    return table
+
+
+def _figure(value: float | str | None, form: str) -> str:
+    return format(value, form) if isinstance(value, (int, float)) else "-"

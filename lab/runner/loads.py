@@ -1,0 +1,99 @@
+"""Loads of a phase beside the storefront's: processes that print JSON lines, and figures in the last one."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lab.errors import LabError, StackError
+from lab.scenarios.model import LoadSpec, Phase
+from lab.stacks.base import LoadProcess
+
+Figures = dict[str, float]
+ENDING_S = 30.0
+"""For a load that was told to stop to say its figures."""
+
+
+def arguments_of(spec: LoadSpec, values: Mapping[str, object]) -> list[str]:
+    """The arguments with the names in braces filled in. Raises `StackError` for a name that nothing stands for."""
+    return [_filled_in(word, values, f"load {spec.name}") for word in spec.arguments]
+
+
+def figure_of(phase: Phase, reference: str, measured: Mapping[str, Figures]) -> float:
+    """An earlier phase's figure, referred to as PHASE[FIGURE]. Raises `StackError` where there is none."""
+    return float(_filled_in(f"{{{reference}}}", measured, f"phase {phase.id}"))
+
+
+def _filled_in(text: str, values: Mapping[str, object], where: str) -> str:
+    try:
+        return text.format_map(values)
+    except (KeyError, IndexError, ValueError) as error:
+        raise StackError(f"{where}: nothing stands for {error} in {text}") from error
+
+
+class RunningLoad:
+    """One load under way. Its lines are read in a thread, each handed to `keep` as it comes."""
+
+    def __init__(
+        self, spec: LoadSpec, process: LoadProcess, keep: Callable[[str, dict[str, Any]], None]
+    ) -> None:
+        self.spec = spec
+        self.process = process
+        self._keep = keep
+        self._spoke = False
+        self._figures: Figures | None = None
+        self._error: LabError | None = None
+        self._thread = threading.Thread(target=self._read, name=f"load-{spec.name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended and everything it said was read."""
+        return not self._thread.is_alive()
+
+    @property
+    def begun(self) -> bool:
+        """Whether it is under way, as far as it tells."""
+        return self._spoke or not self.spec.reports_ready
+
+    def figures(self) -> Figures:
+        """Its figures, once it has ended. Raises `StackError` where it failed, or never said any."""
+        end = time.monotonic() + ENDING_S
+        while not self.over:
+            if time.monotonic() > end:
+                raise StackError(f"load {self.spec.name} does not end when it is told to.")
+            time.sleep(0.02)
+        self.check()
+        if self._figures is None:
+            raise StackError(f"load {self.spec.name} ended without its figures{self._words()}")
+        return self._figures
+
+    def check(self) -> None:
+        """Raise what went wrong: it failed, or ended before it should."""
+        if self._error:
+            raise self._error
+        if self.over and (code := self.process.exit_code()) != 0:
+            raise StackError(f"load {self.spec.name} failed (exit code {code}){self._words()}")
+
+    def _words(self) -> str:
+        words = self.process.last_words()
+        return f": {words}" if words else "."
+
+    def _read(self) -> None:
+        try:
+            for raw in self.process.lines():
+                try:
+                    line = json.loads(raw)
+                except ValueError:
+                    continue  # the last line of one that was killed
+                self._spoke = True
+                if isinstance(line.get("figures"), dict):
+                    self._figures = {name: float(value) for name, value in line["figures"].items()}
+                self._keep(self.spec.name, line)
+        except LabError as error:
+            self._error = error
+        except ValueError:  # the pipe was closed while we read
+            return

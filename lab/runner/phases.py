@@ -1,0 +1,352 @@
+"""Walks a scenario's phases on a stack and leaves a run folder."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from lab.claims.fairness import measured_again
+from lab.claims.validity import FEWEST_EVENTS
+from lab.errors import StackError
+from lab.results.folder import Mark, PhaseRecord, RunFacts, RunWriter
+from lab.runner.calibration import Calibrator
+from lab.runner.loads import Figures, RunningLoad, arguments_of, figure_of
+from lab.runner.recorder import Recorder, Row
+from lab.runner.repetition import Repetition
+from lab.scenarios.model import Pace, Phase, ProbeSpec, Scenario
+from lab.stacks.base import LOAD_PREFIX, PROBE_INTERVAL_S, Probe, Stack
+from lab.stacks.http import Metrics, bucket_quantile
+from lab.stacks.server_stats import Snapshot
+
+FILL_S = 600.0
+SHORTEST_LOOK_S = 0.8
+SOUND_S = 10.0
+"""For probes to find a store that was restarted (else the run ends), and for loads to be under way."""
+OTHERS_S = 0.5
+"""For seeing what is asked of the server anyway."""
+LOAD_S = 1800.0
+"""For a load that ends by itself: longer than any of the catalogue's at full pace."""
+MAIN = ProbeSpec("main")
+
+
+class Display(Protocol):
+    """Where progress is shown."""
+
+    def say(self, text: str) -> None: ...
+    def phase(self, number: int, total: int, phase: Phase, seconds: float) -> None: ...
+    def row(self, row: Row) -> None: ...
+    def finished(self, record: PhaseRecord, p99_ms: float | None) -> None: ...
+
+
+@dataclass
+class _Mark:
+    """Everything that is counted, at one moment."""
+
+    store: Snapshot
+    metrics: Metrics
+
+
+class Conductor:
+    """One run. `run` leaves the facts of all finished phases in the folder, also when it is interrupted."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        pace: Pace,
+        stack: Stack,
+        writer: RunWriter,
+        facts: RunFacts,
+        display: Display,
+    ) -> None:
+        self._scenario = scenario
+        self._pace = pace
+        self._stack = stack
+        self._writer = writer
+        self._facts = facts
+        self._display = display
+        self._recorder = Recorder(stack, writer, display.row)
+        self._population = max(1, facts.keys // scenario.fragments_per_user)
+        self._calibrator = Calibrator(stack, scenario, self._population, self._pause, self._drain)
+        self._loads: list[RunningLoad] = []
+        self._probed: tuple[float, list[str]] | None = None  # since when, and which probes must not complain
+
+    def run(self) -> None:
+        """Calibrate, then walk the phases. Raises `StackError` when the stack breaks."""
+        try:
+            self._run()
+        except StackError:
+            self._stack.check()  # a process that died is the better explanation of whatever was not answered
+            raise
+        finally:
+            self._recorder.stop()
+            self._writer.facts(self._facts)
+
+    def _run(self) -> None:
+        recorder, facts = self._recorder, self._facts
+        recorder.start()
+        facts.load["others_gets_per_second"] = self._gets_of_others()
+        main = self._stack.start_probe(MAIN, self._scenario.probe_per_second)
+        recorder.follow("main", main)
+        if self._scenario.knee_at is None:
+            facts.calibration = {"ping_floor_us": statistics.median(self._stack.store.ping_us())}
+        else:
+            self._calibrate(self._scenario.knee_at)
+        repetition = Repetition(self._pace.attempts, self._pace.repeats * self._pace.plateau_s)
+        phases = self._scenario.phases
+        for number, phase in enumerate(phases, start=1):
+            record, discarded = repetition.measure(partial(self._walk, number, len(phases), phase))
+            facts.discarded += discarded
+            facts.phases.append(record)
+            self._writer.facts(facts)
+            if discarded:
+                self._display.say(measured_again(record, facts.discarded))
+
+    def _gets_of_others(self) -> float:
+        """GETs a second before the run asks for anything: the compose stack's own probe, other programs, the warmer."""
+        before = self._stack.store.snapshot()
+        self._pause(OTHERS_S)
+        after = self._stack.store.snapshot()
+        calls = [snapshot.commands.get("GET", (0.0, 0.0))[0] for snapshot in (before, after)]
+        return (calls[1] - calls[0]) / (after.at - before.at)
+
+    def _calibrate(self, knee_at: float) -> None:
+        facts = self._facts
+        self._recorder.phase = "calibration"
+        self._display.say("calibrating: idle server")
+        window = max(2.0, min(self._pace.plateau_s, 6.0))
+        found = self._calibrator.calibrate(round(knee_at * facts.keys), window, self._display.say)
+        facts.calibration = found.as_dict()
+        facts.load["events_per_second"] = found.events_per_second * self._scenario.load_share
+        self._display.say(
+            f"a scanned key costs {found.cost_us_per_key:.3f} µs; {found.events_per_second:.1f} events "
+            f"a second saturate the server at {found.planned_knee_keys:,.0f} keys"
+        )
+        self._empty("calibration ends")
+
+    def _predict(self) -> float:
+        window = max(SHORTEST_LOOK_S, min(self._pace.plateau_s / 4, 4.0))
+        return self._calibrator.predict(self._facts.load["events_per_second"], window)
+
+    def _events_of(self, phase: Phase) -> float:
+        """Events a second that the phase offers."""
+        load, source = self._facts.load["events_per_second"], phase.events_from
+        return (figure_of(phase, source, self._figures()) if source else load) * phase.events
+
+    def _figures(self) -> dict[str, Figures]:
+        return {record.id: record.figures for record in self._facts.phases}
+
+    def _events(self, per_second: float) -> None:
+        self._stack.locust.load(self._scenario.reads_per_second, per_second, self._population)
+
+    def _drain(self) -> None:
+        """Wait until the events so far are done: a plateau's latencies are its own, not its predecessor's.
+
+        (And keys are filled in while nothing scans: beside a saturated server that would take minutes.)
+        """
+        end = time.monotonic() + FILL_S
+        while True:
+            seen = self._stack.observe()
+            if seen.pending + seen.in_flight == 0:
+                return
+            if time.monotonic() > end:
+                raise StackError(
+                    f"{seen.in_flight:.0f} events are in flight after {FILL_S:g} s without a new one."
+                )
+            self._pause(0.05)
+
+    def _walk(self, number: int, total: int, phase: Phase, attempt: int) -> PhaseRecord:
+        """Bring about what the phase begins with (strategy, keys, no event under way), and measure it."""
+        stack, recorder = self._stack, self._recorder
+        full = self._events_of(phase)
+        seconds = self._pace.plateau_s * phase.weight
+        if full:  # where events are few the plateau lasts until it has seen enough of them
+            seconds = max(seconds, (FEWEST_EVENTS + 2) / full * min(1.0, phase.weight))
+        self._display.phase(number, total, phase, seconds)
+        recorder.phase, recorder.attempt, recorder.strategy = phase.id, attempt, phase.strategy
+        extra = [
+            (spec, stack.start_probe(spec, self._scenario.probe_per_second))
+            for spec in phase.probes
+            if stack.has_replica or not spec.replica
+        ]
+        for spec, probe in extra:
+            recorder.follow(spec.name, probe)
+        self._events(0.0)
+        self._drain()
+        if phase.empty:
+            self._empty("restart" if stack.owns_store else "emptied")
+        before = self._facts.phases[-1].strategy if self._facts.phases else ""
+        if attempt == 1 and before != phase.strategy:
+            self._note("switch", f"strategy {phase.strategy}")
+        stack.web.use(phase.strategy, phase.scan_count or self._scenario.scan_count)
+        stack.web.warm(
+            round(phase.keys * self._facts.keys), restart=phase.empty, seconds=FILL_S, check=self._check
+        )
+        forecasts = [self._predict()] if phase.predict else []
+        before_events = self._calibrator.mark() if forecasts else None
+        self._start_loads(phase, seconds, self_terminating=False)
+        self._events(full)
+        self._pause(self._pace.settle_s)
+        end = time.monotonic() + SOUND_S
+        names = ["main", *(spec.name for spec, _ in extra)]
+        while (
+            not (all(recorder.sound(name) for name in names) and all(load.begun for load in self._loads))
+            and time.monotonic() < end
+        ):
+            self._pause(0.05)
+        record, p99 = self._measure(phase, seconds, extra)
+        record.events["asked_per_s"] = full
+        if before_events:
+            cost = self._calibrator.event_cost(before_events, self._calibrator.mark())
+            record.events["server_s"] = max(0.0, cost)
+            record.forecasts = [*forecasts, self._predict()]
+        for _, probe in extra:
+            stack.forget(probe)
+        self._display.finished(record, p99)
+        return record
+
+    def _measure(
+        self, phase: Phase, seconds: float, extra: list[tuple[ProbeSpec, Probe]]
+    ) -> tuple[PhaseRecord, float | None]:
+        stack, recorder = self._stack, self._recorder
+        names = ["main", *(spec.name for spec, _ in extra)]
+        cpu = stack.meter()
+        cpu.look()
+        stack.locust.reset()
+        before = self._mark()
+        self._probed = before.store.at, names
+        self._start_loads(phase, seconds, self_terminating=True)
+        if not self._await_ending(phase):
+            end = before.store.at + seconds
+            while (left := end - time.time()) > 0:
+                self._pause(min(left, 0.25))
+        tallies = stack.locust.tallies()
+        shares, machine = cpu.look()
+        after = self._mark()
+        figures = self._end_loads()
+        self._events(0.0)
+        self._pause(PROBE_INTERVAL_S + 0.05)  # until the probes' last lines about the phase have come
+        self._probed = None
+        record = self._record(phase, before, after, tallies, shares, machine, names)
+        record.figures = figures
+        return record, recorder.p99_ms(record.t0, record.t1)
+
+    def _start_loads(self, phase: Phase, seconds: float, self_terminating: bool) -> None:
+        facts = self._facts
+        values: dict[str, object] = {
+            "keys": round(phase.keys * facts.keys),
+            "seed": facts.seed,
+            "seconds": seconds,
+            "prefix": LOAD_PREFIX,
+            "store": self._stack.key_prefix,
+            "web": self._stack.web_url,
+            "users": self._population,
+            "beyond": self._population + 1,
+            "each": self._scenario.fragments_per_user,
+            **self._pace.sizes,
+            **self._figures(),
+        }
+        for spec in [spec for spec in phase.loads if spec.self_terminating is self_terminating]:
+            process = self._stack.start_load(spec, arguments_of(spec, values))
+            self._loads.append(RunningLoad(spec, process, self._recorder.keep))
+            if spec.cpu_bound and f"load-{spec.name}" not in facts.cpu_bound:
+                facts.cpu_bound.append(f"load-{spec.name}")
+
+    def _await_ending(self, phase: Phase) -> bool:
+        """Wait for the loads that end by themselves; whether there were any."""
+        ending = [load for load in self._loads if load.spec.self_terminating]
+        end = time.monotonic() + LOAD_S
+        while not all(load.over for load in ending):
+            if time.monotonic() > end:
+                raise StackError(f"the loads of {phase.title} do not end within {LOAD_S:g} s.")
+            self._pause(0.05)
+        return bool(ending)
+
+    def _end_loads(self) -> dict[str, float]:
+        """End the phase's loads; their figures, those of all in one (names are the scenario's affair)."""
+        figures: dict[str, float] = {}
+        for load in self._loads:
+            self._stack.end_load(load.process)
+            figures |= load.figures()
+        self._loads.clear()
+        return figures
+
+    def _mark(self) -> _Mark:
+        return _Mark(self._stack.store.snapshot(), self._stack.observe())
+
+    def _record(
+        self,
+        phase: Phase,
+        before: _Mark,
+        after: _Mark,
+        tallies: dict[str, Any],
+        shares: dict[str, float],
+        machine: dict[str, float],
+        probes: list[str],
+    ) -> PhaseRecord:
+        t0, t1 = before.store.at, after.store.at
+        utilisation = None
+        if before.store.main_thread_s is not None and after.store.main_thread_s is not None:
+            utilisation = (after.store.main_thread_s - before.store.main_thread_s) / (t1 - t0)
+        commands = {}
+        for name, (calls, usec) in after.store.commands.items():
+            old_calls, old_usec = before.store.commands.get(name, (0.0, 0.0))
+            if calls > old_calls:
+                commands[name] = {"calls": calls - old_calls, "usec": usec - old_usec}
+        covered = float(tallies["seconds"])  # almost, not exactly, the length of the phase
+        p99 = bucket_quantile(before.metrics.get_buckets, after.metrics.get_buckets, 0.99)
+        return PhaseRecord(
+            id=phase.id,
+            arm=phase.arm,
+            title=phase.title,
+            strategy=phase.strategy,
+            t0=t0,
+            t1=t1,
+            keys=(before.store.keys + after.store.keys) / 2,
+            commands=commands,
+            utilisation=utilisation,
+            events={
+                "offered_per_s": (tallies["events"]["count"] - tallies["events"]["failures"]) / covered,
+                "finished_per_s": (after.metrics.finished - before.metrics.finished) / (t1 - t0),
+                "in_flight_end": after.metrics.in_flight,
+                "failures": float(tallies["events"]["failures"] + tallies["reads"]["failures"]),
+                "due_per_s": tallies["events"]["due"] / covered,
+            },
+            slowlog=self._recorder.slow_since(t0),
+            client_p99_ms={"app": p99 * 1000 if p99 else None, "locust": tallies["reads"]["p99_ms"]},
+            probes={name: self._recorder.probed(name, t0, t1) for name in probes},
+            machine=machine,
+            processes=shares,
+            memory_mb=self._stack.memory_mb(),
+            params=dict(phase.params),
+        )
+
+    def _empty(self, why: str) -> None:
+        # Nothing is wanted while the store is gone: the warmer would begin to fill it by itself.
+        self._stack.web.warm(0, restart=False, seconds=FILL_S, check=self._check)
+        self._note("restart", why)
+        self._stack.empty()
+
+    def _note(self, kind: str, text: str) -> None:
+        self._facts.marks.append(Mark(time.time(), kind, text))
+
+    def _pause(self, seconds: float) -> None:
+        """Sleep, and notice within a quarter of a second when something breaks."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, 0.25))
+            self._check()
+
+    def _check(self) -> None:
+        self._stack.check()
+        for load in self._loads:
+            load.check()
+            if load.over and not load.spec.self_terminating:
+                raise StackError(f"load {load.spec.name} ended before its phase did.")
+        self._recorder.raise_if_broken()
+        since, names = self._probed or (0.0, [])
+        for name in names:
+            if text := self._recorder.trouble(name, since):
+                raise StackError(f"the server fails probe {name} while it is measured: {text}.")

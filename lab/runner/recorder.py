@@ -1,0 +1,244 @@
+"""Samples the scene once a second into the run folder, and reads the probes' lines as they come."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lab.errors import LabError, StackError
+from lab.results.folder import CannotWrite, RunWriter, interval_of
+from lab.results.histograms import values_of
+from lab.results.schema import SAMPLES
+from lab.stacks.base import Probe, Stack
+from lab.stacks.http import Metrics, bucket_quantile
+from lab.stacks.server_stats import Snapshot
+
+Row = dict[str, float | str | None]
+LINES_KEPT = 4000
+COMMANDS = ("GET", "SET", "UNLINK", "SCAN", "KEYS", "SSCAN")
+
+
+class _Refused(StackError):
+    """The server answers, and takes no write."""
+
+
+class Recorder:
+    """Runs in threads of its own; `raise_if_broken` brings their errors to the conductor.
+
+    A second in which the server does not answer (it is being restarted) becomes a row with gaps. One that refuses
+    writes breaks the run: reads alone would go on, and be measured, as if nothing were wrong.
+    """
+
+    def __init__(self, stack: Stack, writer: RunWriter, on_row: Callable[[Row], None]) -> None:
+        self._stack = stack
+        self._writer = writer
+        self._on_row = on_row
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._error: LabError | None = None
+        self._lines: dict[str, deque[dict[str, Any]]] = {}
+        self._slow: list[tuple[float, str, int]] = []
+        self._seen: set[str] = set()
+        self._cpu = stack.meter()
+        self.phase, self.attempt = "start", 1
+        self.strategy = ""
+        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+
+    def start(self) -> None:
+        """Begin to sample."""
+        with contextlib.suppress(StackError):  # what the log holds already is not this run's
+            self._read_slowlog(self._stack.store.snapshot().run_id, keep=False)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the sample under way."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=5)
+
+    def raise_if_broken(self) -> None:
+        """Raise what went wrong in a thread (a full disk, for instance)."""
+        if self._error:
+            raise self._error
+
+    def follow(self, name: str, probe: Probe) -> None:
+        """Read a probe's lines in a thread until it ends."""
+        threading.Thread(target=self._follow, args=(name, probe), name=f"probe-{name}", daemon=True).start()
+
+    def keep(self, name: str, line: dict[str, Any]) -> None:
+        """Write a load's line under the phase that goes on."""
+        with self._lock:
+            self._writer.load(self.phase, name, line, self.attempt)
+
+    def sound(self, name: str) -> bool:
+        """Whether a probe has its latest interval without errors: after a restart it must find the store again."""
+        with self._lock:
+            return name in self._lines and not self._lines[name][-1]["errors"]
+
+    def trouble(self, name: str, since: float) -> str | None:
+        """What a probe complained of since a moment: a lost connection, or an error for an answer."""
+        lines = self._between(name, since, float("inf"))
+        return next((str(line["last_error"]) for line in lines if line["last_error"]), None)
+
+    def probed(self, name: str, t0: float, t1: float) -> dict[str, float]:
+        """What a probe did between two moments: sent, received, errors, rate of sending, p99 of its lateness (µs).
+
+        Lateness over the whole time, as the latencies are: one late wake-up in seconds moves neither p99.
+        """
+        lines = self._between(name, t0, t1)
+        found = {key: float(sum(line[key] for line in lines)) for key in ("sent", "received", "errors")}
+        seconds = sum(line["interval_s"] for line in lines)
+        lags = [value for line in lines for value in values_of(line["lag"])]
+        return {
+            **found,
+            "rate": found["sent"] / seconds if seconds else 0.0,
+            "lag_p99_us": float(np.percentile(lags, 99)) if lags else 0.0,
+        }
+
+    def p99_ms(self, t0: float, t1: float) -> float | None:
+        """The main probe's p99 between two moments, for showing progress."""
+        values = [value for line in self._between("main", t0, t1) for value in values_of(line["intended"])]
+        return float(np.percentile(values, 99)) / 1000 if values else None
+
+    def _between(self, name: str, t0: float, t1: float) -> list[dict[str, Any]]:
+        def middle(line: dict[str, Any]) -> float:
+            start, length = interval_of(line)
+            return (start + (start + length)) / 2  # as `Run.tiles` has it
+
+        with self._lock:
+            return [line for line in self._lines.get(name, ()) if t0 <= middle(line) < t1]
+
+    def slow_since(self, t: float) -> dict[str, dict[str, float]]:
+        """Entries of the slow log since a moment: command → count and longest duration."""
+        found: dict[str, dict[str, float]] = {}
+        with self._lock:
+            entries = [entry for entry in self._slow if entry[0] >= t - 1]  # the log counts whole seconds
+        for _, command, duration in entries:
+            seen = found.setdefault(command, {"count": 0.0, "max_us": 0.0})
+            seen["count"] += 1
+            seen["max_us"] = max(seen["max_us"], duration)
+        return found
+
+    def _follow(self, name: str, probe: Probe) -> None:
+        try:
+            for raw in probe.lines():
+                try:
+                    line = json.loads(raw)
+                except ValueError:  # the last line of a probe that was ended
+                    continue
+                with self._lock:
+                    self._lines.setdefault(name, deque(maxlen=LINES_KEPT)).append(line)
+                    self._writer.probe(name, line)
+        except LabError as error:
+            self._error = error
+        except ValueError:  # the pipe was closed while we read: the probe is no longer needed
+            return
+
+    def _run(self) -> None:
+        before: tuple[Snapshot, Metrics] | None = None
+        due = time.monotonic()
+        while not self._stop.is_set():
+            due += 1.0
+            if self._stop.wait(max(0.0, due - time.monotonic())):
+                return
+            due = max(due, time.monotonic() - 1.0)  # a slow second is not made up for by a burst
+            try:
+                before = self._sample(before)
+            except (CannotWrite, _Refused) as error:
+                self._error = error
+                return
+            except StackError:
+                before = None
+                self._write_gap()
+            except Exception as error:  # nobody else would hear of it: the run would go on without samples
+                self._error = StackError(f"sampling failed: {error!r}.")
+                return
+
+    def _write_gap(self) -> None:
+        try:
+            self._write({**self._blank(), "t": time.time(), **self._label()})
+        except CannotWrite as error:
+            self._error = error
+
+    def _sample(self, before: tuple[Snapshot, Metrics] | None) -> tuple[Snapshot, Metrics]:
+        now = self._stack.store.snapshot()
+        if reason := self._stack.store.refusal():
+            raise _Refused(f"the server at {self._stack.store.shown} refuses writes: {reason}")
+        self._read_slowlog(now.run_id, keep=True)
+        metrics = self._stack.observe()
+        shares, machine = self._cpu.look()
+        with self._lock:
+            probe = self._lines["main"][-1] if "main" in self._lines else {}
+        row: Row = {**self._blank(), "t": now.at, **self._label()}
+        row |= {
+            "keys": float(now.keys),
+            "probe_p50_ms": _ms(probe.get("p50_us")),
+            "probe_p99_ms": _ms(probe.get("p99_us")),
+            "memory_mb": now.memory_mb,
+            "clients": float(now.clients),
+            "events_in_flight": metrics.in_flight,
+            "events_pending": metrics.pending,
+            "machine_busy": machine["busy"],
+            "machine_steal": machine["steal"],
+            "machine_others": machine["others"],
+        }
+        row |= {
+            f"cpu_{name}": shares.get(name, 0.0) for name in ("store", "web", "invalidator", "locust", "lab")
+        }
+        row["cpu_probe"] = sum(share for name, share in shares.items() if name.startswith("probe-"))
+        if before and before[0].run_id == now.run_id and now.at > before[0].at:
+            row |= self._rates(before, (now, metrics))
+        self._write(row)
+        return now, metrics
+
+    def _read_slowlog(self, run_id: str, keep: bool) -> None:
+        for number, at, command, duration in self._stack.store.slowlog():
+            identity = f"{run_id}/{number}"
+            if identity in self._seen:
+                continue
+            self._seen.add(identity)
+            if keep:
+                with self._lock:
+                    self._slow.append((at, command, duration))
+                    self._writer.slow(at, command, duration)
+
+    def _rates(self, before: tuple[Snapshot, Metrics], after: tuple[Snapshot, Metrics]) -> Row:
+        (old, old_metrics), (new, new_metrics) = before, after
+        span = new.at - old.at
+        row: Row = {}
+        if old.main_thread_s is not None and new.main_thread_s is not None:
+            row["utilisation"] = (new.main_thread_s - old.main_thread_s) / span
+        for command in COMMANDS:
+            calls, usec = (
+                new.commands.get(command, (0.0, 0.0))[i] - old.commands.get(command, (0.0, 0.0))[i]
+                for i in (0, 1)
+            )
+            row[f"{command.lower()}_per_s"] = calls / span
+            if calls:
+                row[f"{command.lower()}_exec_us"] = usec / calls
+        row["events_finished_per_s"] = max(0.0, new_metrics.finished - old_metrics.finished) / span
+        p99 = bucket_quantile(old_metrics.get_buckets, new_metrics.get_buckets, 0.99)
+        row["app_p99_ms"] = p99 * 1000 if p99 is not None else None
+        return row
+
+    def _label(self) -> Row:
+        return {"phase": self.phase, "attempt": float(self.attempt), "strategy": self.strategy}
+
+    def _blank(self) -> Row:
+        return dict.fromkeys(column.name for column in SAMPLES)
+
+    def _write(self, row: Row) -> None:
+        with self._lock:
+            self._writer.sample(row)
+        self._on_row(row)
+
+
+def _ms(us: float | None) -> float | None:
+    return us / 1000 if us is not None else None

@@ -1,0 +1,73 @@
+"""Looks at the machine before a run, and has a phase measured again that was not measured fairly.
+
+What is fair is said in `lab.claims.fairness`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from lab.claims.fairness import OTHERS_MOST, STEAL_MOST, machine_unfair, why_unfair
+from lab.errors import NotFair
+from lab.results.folder import PhaseRecord
+from lab.stacks.processes import CpuMeter
+
+LOOKS, LOOK_S, HOPELESS = 5, 1.0, 2.0
+"""How often and how long the machine is looked at before a run, and how many times the fair shares are hopeless."""
+
+
+class Repetition:
+    """Has a phase measured again while it was not measured fairly, as often as the pace allows.
+
+    The first fair attempt counts, never the best. What is compared at the same moment is one phase, with probes and
+    loads side by side, and so is repeated as one.
+    """
+
+    def __init__(self, attempts: int, budget_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """`attempts` a phase; `budget_s` seconds for all repetitions of a run together."""
+        self._attempts, self._left, self._clock = attempts, budget_s, clock
+
+    def measure(self, walk: Callable[[int], PhaseRecord]) -> tuple[PhaseRecord, list[PhaseRecord]]:
+        """The attempt that counts, and those before it. `walk(n)` measures the phase for the nth time.
+
+        Where no attempt was fair the last one counts, and says in `unfair` why the run cannot be valid.
+        """
+        discarded: list[PhaseRecord] = []
+        while True:
+            began = self._clock()
+            record = walk(len(discarded) + 1)
+            took = self._clock() - began
+            record.attempt, record.unfair = len(discarded) + 1, why_unfair(record)
+            self._left -= took if discarded else 0.0
+            if not record.unfair or record.attempt == self._attempts or took > self._left:
+                return record, discarded
+            discarded.append(record)
+
+
+def look_at_machine(
+    shares: Callable[[], dict[str, float]] | None = None, wait: Callable[[float], None] = time.sleep
+) -> None:
+    """See in a second, five where the first is bad, whether a fair phase can be had on this machine at all.
+
+    `shares()` tells the machine's ``steal`` and ``others`` since the last call, in cores. Raises `NotFair` where each
+    look is far beyond what a phase may have: then no repetition would help.
+    """
+    meter = CpuMeter()
+    shares = shares or (lambda: meter.shares({})[1])
+    reasons: list[str] = []
+    for _ in range(LOOKS):
+        wait(LOOK_S)
+        machine = shares()
+        reasons = machine_unfair(machine["steal"], machine["others"], HOPELESS)
+        if not reasons:
+            return
+    cure = (
+        "Close other programs"
+        if machine["others"] > OTHERS_MOST
+        else "Take another machine, or a calmer hour"
+    )
+    raise NotFair(
+        f"nothing can be measured on this machine now: {' and '.join(reasons)} for {LOOKS * LOOK_S:g} s on end "
+        f"(at most {STEAL_MOST:.0%} and {OTHERS_MOST:.0%} are fair). {cure}, and run it again."
+    )

@@ -1,0 +1,219 @@
+"""One experiment from beginning to end: folder, stack, conductor, verdict. Everything is taken down again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import shlex
+import shutil
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import cast
+
+import psutil
+
+from lab.claims.verdict import Verdict, write_result
+from lab.errors import UsageError
+from lab.results.folder import Run, RunFacts, RunWriter, check_folder, make_folder, new_folder
+from lab.results.schema import StackName
+from lab.runner.judging import reach
+from lab.runner.phases import Conductor, Display
+from lab.runner.repetition import look_at_machine
+from lab.scenarios.model import Scenario
+from lab.stacks.base import Stack
+from lab.stacks.compose import ComposeStack
+from lab.stacks.containers import ServerContainers, find_containers
+from lab.stacks.memory import tell_compose, tell_native
+from lab.stacks.native import NativeStack, address_of
+from lab.stacks.processes import port_taken, uninterrupted
+from lab.stacks.server_stats import redacted
+from lab.stacks.servers import SERVERS
+
+FEWEST_KEYS, MOST_KEYS = 10_000, 50_000_000
+STACKS = {"native": "embedded", "compose": "redis"}
+"""Stack → the server that is taken if none is named."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a person asked for. Without a server it is the stack's own choice."""
+
+    scenario: Scenario
+    server: str | None
+    pace: str
+    keys: int | None
+    seed: int
+    out: Path | None
+    url: str | None = None
+    port: int | None = None
+    stack: str = "native"
+
+    @property
+    def server_name(self) -> str:
+        """The server that was asked for, or the stack's own choice."""
+        return self.server or STACKS[self.stack]
+
+
+def command_of(request: Request) -> str:
+    """The command that repeats a run (into a folder of its own)."""
+    words = ["bin/lab", "run", request.scenario.id, "--pace", request.pace]
+    if request.stack != "native":
+        words += ["--stack", request.stack]
+    if request.url:
+        words += ["--url", redacted(request.url)]
+    elif request.server_name != STACKS[request.stack]:
+        words += ["--server", request.server_name]
+    if request.keys is not None:
+        words += ["--keys", str(request.keys)]
+    return shlex.join([*words, "--seed", str(request.seed)])
+
+
+def host_facts() -> dict[str, str | int | float]:
+    """What machine this is."""
+    return {
+        "system": f"{platform.system()} {platform.release()}",
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "cores": os.cpu_count() or 1,
+        "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
+        "python": platform.python_version(),
+    }
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or "unknown"
+
+
+def _memory(request: Request, keys: int, scene: ServerContainers | None) -> str:
+    """What the run will need, and what there is, in a sentence; none where the server is not ours to start.
+
+    Raises `UsageError` where the keys do not fit.
+    """
+    if request.url is not None:
+        return ""
+    scenario, server = request.scenario, SERVERS[request.server_name]
+    pace = scenario.paces[request.pace]
+    if scene:
+        return tell_compose(scenario, pace, server, keys, scene)
+    return tell_native(scenario, pace, server, keys)
+
+
+def _look_first(request: Request) -> ServerContainers | None:
+    """Complain about what cannot be, before anything is created; the compose stack's scene if it is wanted.
+
+    Raises `UsageError`, or `StackError` where something is missing.
+    """
+    if request.stack not in STACKS:
+        raise UsageError(f"there is no stack {request.stack!r}; this lab knows {', '.join(STACKS)}.")
+    server = SERVERS.get(request.server_name)
+    if server is None:
+        raise UsageError(f"there is no server {request.server!r}; the lab knows {', '.join(SERVERS)}.")
+    if request.url is None and (unfit := server.unfit_for(request.scenario.server_settings)):
+        raise UsageError(f"{request.scenario.id} cannot be run on {server.name}. {unfit}.")
+    if request.stack == "compose":
+        if request.url is not None or request.port:
+            raise UsageError("--url and --port are for the native stack: leave --stack compose out.")
+        if not server.in_compose:
+            known = ", ".join(name for name, row in SERVERS.items() if row.in_compose)
+            raise UsageError(f"the compose stack has no {server.name} server; it knows {known}.")
+        return find_containers(server.name)
+    if request.url is not None:
+        address_of(request.url)
+        if request.scenario.own_server:
+            raise UsageError(
+                f"{request.scenario.id} changes settings that are not the lab's to change there: leave --url out."
+            )
+    else:
+        server.require()
+        if request.port and port_taken(request.port):
+            raise UsageError(f"port {request.port} is taken. Choose another --port, or leave it out.")
+    return None
+
+
+def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
+    """Run it. Raises `LabError`; whatever happens, every process is ended and the samples so far are kept.
+
+    A machine on which no phase could be measured fairly is told of in seconds, before anything is started.
+    """
+    scenario = request.scenario
+    if request.pace not in scenario.paces:
+        raise UsageError(
+            f"there is no pace {request.pace!r}; {scenario.id} knows {', '.join(scenario.paces)}."
+        )
+    pace = scenario.paces[request.pace]
+    scenario = scenario.at(pace)
+    keys = request.keys if request.keys is not None else pace.keys
+    if not FEWEST_KEYS <= keys <= MOST_KEYS:
+        raise UsageError(f"--keys must be between {FEWEST_KEYS:,} and {MOST_KEYS:,}, not {keys:,}.")
+    if request.out:
+        check_folder(request.out)
+    scene = _look_first(request)
+    memory = _memory(request, keys, scene)
+    if request.stack == "native" and request.url is None:
+        look_at_machine()
+    started = datetime.now(UTC)
+    folder = make_folder(request.out) if request.out else new_folder(f"{started:%Y%m%d-%H%M%S}-{scenario.id}")
+    folder = folder.resolve()  # processes of the run work in another directory
+    writer = RunWriter(folder)
+    display.say(f"{scenario.id}: {scenario.story}")
+    if memory:
+        display.say(memory)
+    stack: Stack | None = None
+    facts = RunFacts(
+        scenario=scenario.id,
+        title=scenario.title,
+        story=scenario.story,
+        source=scenario.source,
+        refutes=scenario.refutes,
+        server="",
+        server_version="",
+        stack=cast(StackName, request.stack),  # one of STACKS: see _look_first
+        pace=request.pace,
+        seed=request.seed,
+        keys=keys,
+        started=started.isoformat(timespec="seconds"),
+        command=command_of(request),
+        host=host_facts(),
+        load={
+            "reads_per_second": scenario.reads_per_second,
+            "probe_per_second": scenario.probe_per_second,
+            "events_per_second": scenario.events_per_second,
+        },
+        scan_count=scenario.scan_count,
+        slowlog_threshold_us=scenario.slowlog_threshold_us,
+        plan=scenario.plan(pace, keys),
+    )
+    try:
+        if scene:
+            stack = ComposeStack(scenario, scene, folder, request.seed)
+        else:
+            server = SERVERS[request.server_name]
+            stack = NativeStack(scenario, server, folder, request.seed, request.url, request.port)
+        stack.up(display.say)
+        facts.server, facts.server_version = stack.store.identity()
+        if kind := SERVERS.get(facts.server):  # what runs at a --url is known only now
+            facts.cannot |= kind.cannot
+            facts.whole_scans = kind.whole_scans
+        facts.cannot |= stack.cannot
+        Conductor(scenario, pace, stack, writer, facts, display).run()
+        facts.interrupted = False
+    finally:
+        with uninterrupted(), contextlib.ExitStack() as last:
+            last.callback(shutil.rmtree, folder / "state", ignore_errors=True)
+            last.callback(writer.close)
+            last.callback(writer.facts, facts)
+            if stack:
+                display.say("taking the stack down")
+                stack.down()
+    run = Run(folder)
+    verdict = reach(run)
+    write_result(run, verdict)
+    return run, verdict

@@ -1,0 +1,268 @@
+"""`lab run all`: one scenario after the other, each into a folder of its own, and a summary of them.
+
+The summary (summary.json, summary.html) is written anew after every run: whatever happens later, what was done is kept.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from lab import errors, scenarios
+from lab.claims import wording
+from lab.errors import LabError, UsageError
+from lab.results.folder import Run, make_folder, new_folder, write_json
+from lab.runner.phases import Display
+from lab.runner.run import STACKS, Request, conduct
+from lab.scenarios.model import Scenario
+from lab.stacks.servers import SERVERS
+
+ALL = "all"
+"""What stands for every scenario on the command line."""
+
+
+@dataclass
+class Entry:
+    """One run of the series. `holds` is None without a verdict; `error` says why a run broke.
+
+    `report` is a path within the series' folder; `headline` the scenario's foremost claim, as judged.
+    """
+
+    scenario: str
+    title: str
+    symptom: str
+    cause: str
+    refutes: bool
+    exit_code: int
+    seconds: float
+    holds: bool | None = None
+    server: str = ""
+    claims: list[dict[str, Any]] = field(default_factory=list)
+    headline: dict[str, Any] | None = None
+    invalid: list[str] = field(default_factory=list)
+    report: str | None = None
+    error: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """In a few words."""
+        if self.exit_code == errors.INTERRUPTED:
+            return "interrupted"
+        if self.error:
+            return "broke"
+        return wording.NOT_VALID if self.holds is None else wording.tally(self.claims, self.refutes)
+
+    @property
+    def said(self) -> str:
+        """The headline's measurement, or why there is none."""
+        if self.error:
+            return self.error
+        if self.invalid:
+            return "not fulfilled: " + "; ".join(self.invalid)
+        return self.headline["measured"] if self.headline else ""
+
+
+@dataclass(frozen=True)
+class Pages:
+    """Who writes the pages of a series: `report` that of a run into its folder, `summary` that of all; their paths."""
+
+    report: Callable[[Run], Path]
+    summary: Callable[[Path, dict[str, Any]], Path]
+
+
+@dataclass
+class Series:
+    """The whole of it, as summary.json holds it. `left_out`: scenario → why it cannot be run on this server."""
+
+    folder: Path
+    command: str
+    server: str
+    stack: str
+    pace: str
+    seed: int
+    planned: list[str]
+    started: str
+    left_out: dict[str, str] = field(default_factory=dict)
+    entries: list[Entry] = field(default_factory=list)
+    seconds: float = 0.0
+    interrupted: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """130 interrupted; else 3 where a run broke, 1 where a claim failed, 4 where one was not valid, or 0."""
+        codes = [entry.exit_code for entry in self.entries]
+        if self.interrupted:
+            return errors.INTERRUPTED
+        if any(code not in (errors.HOLDS, errors.CLAIM_FAILED, errors.NOT_VALID) for code in codes):
+            return errors.STACK_BROKE
+        return errors.CLAIM_FAILED if errors.CLAIM_FAILED in codes else max(codes, default=errors.HOLDS)
+
+    @property
+    def verdict(self) -> str:
+        """In a sentence."""
+        done, good = len(self.entries), sum(entry.exit_code == errors.HOLDS for entry in self.entries)
+        if self.interrupted:
+            return f"Interrupted: {good} of {len(self.planned)} runs were as promised until then."
+        return (
+            f"All {done} runs are as promised." if good == done else f"{good} of {done} runs are as promised."
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """What summary.json holds."""
+        return {
+            "command": self.command,
+            "server": self.server,
+            "stack": self.stack,
+            "pace": self.pace,
+            "seed": self.seed,
+            "started": self.started,
+            "seconds": self.seconds,
+            "planned": self.planned,
+            "left_out": self.left_out,
+            "interrupted": self.interrupted,
+            "exit_code": self.exit_code,
+            "verdict": self.verdict,
+            "runs": [
+                {**asdict(entry), "verdict": entry.verdict, "said": entry.said} for entry in self.entries
+            ],
+        }
+
+    def write(self, pages: Pages) -> None:
+        """Write summary.json and summary.html. Raises `StackError` where the folder cannot be written."""
+        content = self.summary()
+        write_json(self.folder / "summary.json", content)
+        pages.summary(self.folder, content)
+
+
+def chosen(controls: bool) -> list[Scenario]:
+    """Every scenario, the main incident first; with the controls or without."""
+    return [scenario for scenario in scenarios.catalogue().values() if controls or not scenario.refutes]
+
+
+def run_series(
+    wanted: Sequence[Scenario],
+    request: Callable[[Scenario, Path], Request],
+    out: Path | None,
+    pages: Pages,
+    display: Callable[[], AbstractContextManager[Display]],
+    say: Callable[[str], None],
+) -> Series:
+    """Run them one after the other. A run that breaks does not keep the next from its turn; Ctrl-C does.
+
+    Scenarios that cannot be run on the server are left out, and `say` tells so.
+    `request` makes the request of one scenario into a folder, `display` opens the progress of one run, and `say` tells
+    which it is. Raises `UsageError` before anything is created.
+    """
+    first = [request(scenario, Path(scenario.id)) for scenario in wanted]
+    for one in first:
+        _look_first(one)
+    server = SERVERS[first[0].server_name]
+    unfit = {scenario.id: server.unfit_for(scenario.server_settings) for scenario in wanted}
+    left_out = {name: why for name, why in unfit.items() if why}
+    for name, why in left_out.items():
+        say(f"{name} is left out. {why}.")
+    wanted = [scenario for scenario in wanted if scenario.id not in left_out]
+    started = datetime.now(UTC)
+    folder = make_folder(out) if out else new_folder(f"{started:%Y%m%d-%H%M%S}-{ALL}")
+    folder = folder.resolve()
+    series = Series(
+        folder,
+        _command(first[0], controls=any(scenario.refutes for scenario in wanted)),
+        first[0].server_name,
+        first[0].stack,
+        first[0].pace,
+        first[0].seed,
+        [scenario.id for scenario in wanted],
+        started.isoformat(timespec="seconds"),
+        left_out,
+    )
+    begun = time.monotonic()
+    for number, scenario in enumerate(wanted, start=1):
+        say(f"{number} of {len(wanted)}: {scenario.id}, {scenario.title}")
+        at = time.monotonic()
+        try:
+            entry = _one(request(scenario, folder / scenario.id), pages, display)
+        except KeyboardInterrupt:
+            entry = _entry(scenario, errors.INTERRUPTED)
+            series.interrupted = True
+        if entry.report is None:
+            entry.report = _partial_report(folder, pages, scenario)
+        entry.seconds = time.monotonic() - at
+        series.seconds = time.monotonic() - begun
+        series.entries.append(entry)
+        series.write(pages)
+        if series.interrupted:
+            break
+    return series
+
+
+def _one(request: Request, pages: Pages, display: Callable[[], AbstractContextManager[Display]]) -> Entry:
+    """One run and its report."""
+    scenario = request.scenario
+    try:
+        with display() as shown:
+            finished, verdict = conduct(request, shown)
+            shown.say("drawing the report")
+            report = pages.report(finished)
+    except LabError as error:
+        return _entry(scenario, error.exit_code, error=" ".join(str(error).split()))
+    except Exception as error:  # a fault of the lab in one scenario is not to cost the others their turn
+        return _entry(scenario, errors.STACK_BROKE, error=f"a fault in the lab itself, {error!r}")
+    entry = _entry(scenario, verdict.exit_code)
+    entry.holds = verdict.holds
+    entry.server = f"{finished.facts.server} {finished.facts.server_version}"
+    entry.claims = (finished.result() or {}).get("claims", [])
+    entry.headline = next((claim for claim in entry.claims if claim["id"] == scenario.headline), None)
+    entry.invalid = [check.check for check in verdict.checks if not check.ok]
+    entry.report = f"{report.parent.name}/{report.name}"
+    return entry
+
+
+def _partial_report(folder: Path, pages: Pages, scenario: Scenario) -> str | None:
+    """The report of a run that came to no end, where it left anything to report."""
+    try:
+        path = pages.report(Run(folder / scenario.id))
+    except Exception:  # it broke before its first phase: its error is told, there is nothing to draw
+        return None
+    return f"{path.parent.name}/{path.name}"
+
+
+def _entry(scenario: Scenario, exit_code: int, error: str = "") -> Entry:
+    return Entry(
+        scenario.id,
+        scenario.title,
+        scenario.symptom,
+        scenario.cause,
+        scenario.refutes,
+        exit_code,
+        0.0,
+        error=error,
+    )
+
+
+def _look_first(request: Request) -> None:
+    if request.pace not in request.scenario.paces:
+        raise UsageError(
+            f"there is no pace {request.pace!r}; {request.scenario.id} knows {', '.join(request.scenario.paces)}."
+        )
+    if request.stack not in STACKS:
+        raise UsageError(f"there is no stack {request.stack!r}; this lab knows {', '.join(STACKS)}.")
+    if request.server_name not in SERVERS:
+        raise UsageError(f"there is no server {request.server!r}; the lab knows {', '.join(SERVERS)}.")
+    if request.stack == "native":
+        SERVERS[request.server_name].require()
+
+
+def _command(request: Request, controls: bool) -> str:
+    words = ["bin/lab", "run", ALL, "--pace", request.pace]
+    if request.stack != "native":
+        words += ["--stack", request.stack]
+    if request.server_name != STACKS[request.stack]:
+        words += ["--server", request.server_name]
+    return shlex.join([*words, *(["--controls"] if controls else []), "--seed", str(request.seed)])

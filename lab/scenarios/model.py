@@ -1,0 +1,194 @@
+"""What a scenario is made of: phases, load, server settings and claims with their bounds. Data only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from lab.claims import Claim
+from lab.results.folder import Run
+from lab.results.schema import PlannedPhase
+
+
+@dataclass(frozen=True)
+class ProbeSpec:
+    """One more open-loop probe, beside the main one, during a phase. `replica`: it asks the replica."""
+
+    name: str
+    connections: int = 1
+    reconnect_seconds: float | None = None
+    replica: bool = False
+
+
+@dataclass(frozen=True)
+class LoadSpec:
+    """One more load in a phase: a process ``python -m loadtest.MODULE ARGUMENTS``, with the store's URL in PROBE_URL.
+
+    It prints JSON lines (kept in loads.jsonl); what the last one holds under ``figures`` (name → number) becomes
+    the phase's, so it must print one even when it is told to stop (SIGTERM, or the end of stdin). Any exit code but
+    0 breaks the run, with the last line of its stderr. Names in braces in its arguments are filled in: {keys},
+    {seed}, {seconds} (the phase's length), {prefix} (of keys that the lab may write), {store} (what the storefront's
+    keys begin with), {web} (its address), {users} and {each} (its users, and entries of each), {beyond} (the first user
+    id that is none of theirs), the names in the pace's `sizes`, and {PHASE[FIGURE]}: a figure of an earlier phase.
+    `self_terminating`: it starts with the measurement, and the phase lasts until it ends; else it goes on for as long
+    as the phase. `cpu_bound`: it takes what CPU it gets, as a closed loop does, and that spoils nothing.
+    `reports_ready`: it says a line as soon as it is under way, and nothing is measured before that.
+    """
+
+    name: str
+    module: str
+    arguments: tuple[str, ...] = ()
+    self_terminating: bool = False
+    cpu_bound: bool = False
+    reports_ready: bool = False
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One stretch of a run: what is set, how many keys are cached, and how long it is measured.
+
+    `keys` is a fraction of the run's key count; `weight` multiplies the pace's plateau length. `arm` groups
+    phases for the claims. `empty` restarts the store first (or empties the lab's own keys where the lab did not
+    start the store). `predict` has the demand predicted, at part of the load, before and after the plateau.
+    `events` is the share of the run's events offered in this phase (or, with `events_from`, a multiple of an earlier
+    phase's figure, written PHASE[FIGURE]), `scan_count` another COUNT than the scenario's, `params` figures by which
+    claims and charts tell phases apart.
+    """
+
+    id: str
+    arm: str
+    title: str
+    strategy: str
+    keys: float
+    weight: float = 1.0
+    empty: bool = False
+    predict: bool = False
+    probes: tuple[ProbeSpec, ...] = ()
+    loads: tuple[LoadSpec, ...] = ()
+    events: float = 1.0
+    events_from: str = ""
+    scan_count: int | None = None
+    params: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long a run may take: seconds per plateau, settling time before each, and the key count.
+
+    Where events are few a plateau takes longer: until it has seen enough of them to be judged (`lab.claims.validity`).
+    `sizes` are further numbers that the loads' arguments may name. `loads_mb`: memory that loads, replica and probes
+    need, in the server or by themselves, beside the keys. `most_mb`: the most that the keys take, where the server is
+    limited. `changes` are fields of the scenario that are others at this pace. A phase that was not measured fairly is
+    measured again, `attempts` times in all, until all repetitions of the run have taken as long as `repeats` plateaus.
+    """
+
+    plateau_s: float
+    settle_s: float
+    keys: int
+    sizes: dict[str, float] = field(default_factory=dict)
+    loads_mb: float = 0.0
+    most_mb: float = math.inf
+    changes: dict[str, float] = field(default_factory=dict)
+    attempts: int = 3
+    repeats: float = 16.0
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart of phases in the report. Quantities are names that `lab.report.quantities` knows.
+
+    `kind` is ``lines`` (y over x, one line per value of `by`), ``bars`` (y for each phase title) or ``heat`` (x and
+    `by` span the cells, y is the colour); `arm` restricts them to the phases of one arm. Or ``moments``: what the loads
+    of the phase with the id `x` said line by line, over time: `y` names fields of the lines, apart by blanks, each gets
+    a panel; where the field `by` is above zero the time is shaded. Or, for a run whose keys grow before the cure and
+    after it: ``plateaus`` (p99 over the keys, with a line through the plateaus below the knee), ``percentiles`` (few
+    keys, all keys, and after the cure) and ``demand`` (arriving work as a share of the server's capacity, over the
+    keys).
+    """
+
+    id: str
+    title: str
+    kind: str
+    x: str = ""
+    y: str = ""
+    by: str = ""
+    arm: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A table in the report: `rows` reads them from the run, each a name and as many cells as there are `headings`.
+
+    What was not measured is a dash. The cells are words for people, so that they fit into any other text too.
+    """
+
+    caption: str
+    headings: tuple[str, ...]
+    rows: Callable[[Run], list[list[str]]]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One incident: its story in a line, its source, what is done, and what must be true of the result.
+
+    `knee_at` is the fraction of the key count at which the calibrated event rate saturates the server, of which
+    `load_share` is offered; None: nothing is calibrated, and `events_per_second` are offered.
+    `scan_count` is the COUNT of each SCAN. `refutes` marks a control: its run is as it should be when every
+    applicable claim fails. `replica`: the primary has one. `own_server`: settings are changed that are not the lab's to
+    change on somebody else's server. `timeout_s` is how long the storefront of a native run, and the lab, wait for one
+    answer of the server: a stalled store is the subject here, and not an error.
+    `symptom` (what people saw) and `cause` (what it was) are a few words each, for tables of incidents; `headline` is
+    the id of the claim whose measured text says most: it stands at the head of reports, summaries and tables.
+    """
+
+    id: str
+    title: str
+    story: str
+    source: str
+    phases: tuple[Phase, ...]
+    claims: tuple[Claim, ...]
+    paces: dict[str, Pace]
+    knee_at: float | None
+    scan_count: int
+    load_share: float = 1.0
+    events_per_second: float = 0.0
+    reads_per_second: float = 40.0
+    probe_per_second: float = 200.0
+    slowlog_threshold_us: int = 10_000
+    fragments_per_user: int = 20
+    refutes: bool = False
+    replica: bool = False
+    own_server: bool = False
+    timeout_s: float = 30.0
+    server_settings: dict[str, str] = field(default_factory=dict)
+    charts: tuple[Chart, ...] = ()
+    listings: tuple[Listing, ...] = ()
+    symptom: str = ""
+    cause: str = ""
+    headline: str = ""
+
+    def at(self, pace: Pace) -> Scenario:
+        """The scenario with the fields that are others at this pace."""
+        return replace(self, **pace.changes)  # type: ignore[arg-type] # names of fields, see test_paces
+
+    def plan(self, pace: Pace, keys: int) -> list[PlannedPhase]:
+        """What a run is to do at a pace, with that many keys at the top. The fields are those of the pace already."""
+        return [
+            PlannedPhase(
+                id=phase.id,
+                arm=phase.arm,
+                strategy=phase.strategy,
+                keys=phase.keys * keys,
+                seconds=0.0
+                if any(load.self_terminating for load in phase.loads)
+                else pace.plateau_s * phase.weight,
+                events=phase.events,
+                events_from=phase.events_from,
+                probes=[probe.name for probe in phase.probes if not probe.replica],
+                loads=[load.name for load in phase.loads],
+                params=dict(phase.params),
+            )
+            for phase in self.phases
+        ]

@@ -1,0 +1,122 @@
+"""What is missing on this machine, and the command that mends it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+
+from lab.stacks import preflight
+from lab.stacks.preflight import ROOT, Finding
+from lab.stacks.servers import SERVERS, version_of
+
+MEMORY_GB = 1.5
+DISK_GB = 0.5
+CORES = 2
+BUSY_MOST = 0.25
+
+
+def examine() -> list[Finding]:
+    """Look at everything a native run needs, and at what the stack in containers needs, which nothing else does.
+
+    Takes about a second; changes nothing.
+    """
+    native = [_python(), packages(), *_servers(), _cores(), _memory(), _disk(), _quiet()]
+    return [*native, *_containers()]
+
+
+def outcome(findings: Sequence[Finding]) -> str:
+    """The findings in a sentence: ready for everything, ready without Docker, or not ready."""
+    if not all(finding.ok for finding in findings if finding.needed):
+        return "Not ready: mend the lines marked MISS first."
+    if all(finding.ok for finding in findings):
+        return "Ready."
+    return "Ready for runs without Docker. Lines marked opt may stay as they are."
+
+
+def _python() -> Finding:
+    ok = sys.version_info >= (3, 11)
+    return Finding("Python", ok, platform.python_version() + ("" if ok else ": install 3.11 or newer"))
+
+
+def packages(root: Path = ROOT) -> Finding:
+    """Is each package that requirements.in names installed?"""
+    names = re.findall(
+        r"^[A-Za-z0-9._-]+", (root / "requirements.in").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    missing = [name for name in names if not _is_installed(name)]
+    if missing:
+        return Finding("packages", False, f"{', '.join(missing)} missing: remove .venv and run bin/lab again")
+    return Finding("packages", True, "installed from requirements.lock")
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _servers() -> list[Finding]:
+    findings = []
+    for server in SERVERS.values():
+        binary = server.find()
+        detail = version_of(binary) if binary else server.install
+        findings.append(
+            Finding(f"server {server.name}", binary is not None, detail, needed=server.name == "embedded")
+        )
+    return findings
+
+
+def _cores() -> Finding:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return Finding(
+        "cores",
+        cores >= CORES,
+        f"{cores}; a run needs {CORES}: one for the server, one for all other processes",
+    )
+
+
+def _memory() -> Finding:
+    free = psutil.virtual_memory().available / 1e9
+    return Finding(
+        "memory",
+        free >= MEMORY_GB,
+        f"{free:.1f} GB available; a run with 200 000 keys needs {MEMORY_GB:g} GB",
+    )
+
+
+def _disk() -> Finding:
+    place = Path.cwd()
+    free = shutil.disk_usage(place).free / 1e9
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            writable = True
+    except OSError:
+        writable = False
+    detail = f"{free:.1f} GB free in {place}" if writable else f"{place} cannot be written: use --out"
+    return Finding("disk", free >= DISK_GB and writable, detail)
+
+
+def _quiet() -> Finding:
+    busy = psutil.cpu_percent(interval=0.5) / 100
+    more = "" if busy <= BUSY_MOST else ": close other programs, or runs will not be valid"
+    return Finding("a quiet machine", busy <= BUSY_MOST, f"{busy:.0%} busy{more}", needed=False)
+
+
+def _containers() -> list[Finding]:
+    findings = preflight.examine()
+    for number, finding in enumerate(findings):
+        more = "" if finding.ok else " (only make up needs it)"
+        findings[number] = replace(finding, needed=False, detail=finding.detail + more)
+    return findings

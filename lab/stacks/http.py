@@ -1,0 +1,186 @@
+"""HTTP clients of the storefront and of the load generator: the lab knows both by their interface alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from lab.errors import StackError
+
+CLEARING = "index"
+"""The strategy under which a backlog is gone at once: accepted events are carried out, none is dropped."""
+REFUSED_S = 15.0
+"""How long the store may refuse to be filled (it may be restarting) before that ends a run."""
+
+Buckets = dict[float, float]
+"""Upper bound in seconds → cumulative count."""
+
+
+class Http:
+    """JSON over HTTP with one-line errors, each request within `timeout_s`."""
+
+    def __init__(self, name: str, base_url: str, timeout_s: float = 10.0) -> None:
+        self.name = name
+        self.base_url = base_url
+        self._client = httpx.Client(base_url=base_url, timeout=timeout_s, trust_env=False)
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """The JSON answer. Raises `StackError` when there is none, or one that says no."""
+        try:
+            answer = self._client.request(method, path, json=body)
+            content = answer.json()
+        except (httpx.HTTPError, ValueError) as error:
+            raise StackError(
+                f"{self.name} at {self.base_url} does not answer {method} {path}: {error}"
+            ) from error
+        if answer.status_code >= 400:
+            detail = content.get("detail") or content.get("title") if isinstance(content, dict) else content
+            raise StackError(f"{self.name} refuses {method} {path}: {detail}")
+        return content
+
+    def text(self, path: str) -> str:
+        """The body of a page."""
+        try:
+            answer = self._client.get(path, headers={"Accept": "text/plain"})
+            answer.raise_for_status()
+        except httpx.HTTPError as error:
+            raise StackError(f"{self.name} at {self.base_url} does not answer GET {path}: {error}") from error
+        return answer.text
+
+    def ready(self, path: str) -> bool:
+        """Whether a GET of `path` answers below 400."""
+        try:
+            return self._client.get(path).status_code < 400
+        except httpx.HTTPError:
+            return False
+
+    def wait(self, path: str, seconds: float, check: Callable[[], None]) -> None:
+        """Until `path` answers; `check` may raise meanwhile."""
+        end = time.monotonic() + seconds
+        while not self.ready(path):
+            check()
+            if time.monotonic() > end:
+                raise StackError(f"{self.name} is not ready at {self.base_url}{path} after {seconds:g} s.")
+            time.sleep(0.05)
+
+    def close(self) -> None:
+        """Close connections."""
+        self._client.close()
+
+
+class Storefront(Http):
+    """The service under observation."""
+
+    def use(self, strategy: str, scan_count: int, late: bool = False) -> None:
+        """Switch the invalidation strategy in all processes (they follow within a second).
+
+        Events under way are given up and done again under the new one, as by a deploy; with `late` they are finished as
+        they were begun.
+        """
+        body: dict[str, Any] = {"strategy": strategy, "scan_count": scan_count}
+        self.ask("PUT", "/settings/invalidation", {**body, "under_way": "finish"} if late else body)
+
+    def fill(self, keys: int, per_second: float | None = None, restart: bool = False) -> None:
+        """Have that number of entries cached, at a rate of at most `per_second`, without waiting for it."""
+        self.ask(
+            "PUT",
+            "/settings/warming",
+            {"target_keys": keys, "keys_per_second": per_second, "restart": restart},
+        )
+
+    def warm(self, keys: int, restart: bool, seconds: float, check: Callable[[], None]) -> None:
+        """Cache that number of entries through the service's own cache code, and wait until they are there."""
+        self.fill(keys, restart=restart)
+        end = time.monotonic() + seconds
+        refused_since: float | None = None
+        while True:
+            answer = self.ask("GET", "/settings/warming")
+            if answer["state"] == "idle":
+                return
+            check()
+            now = time.monotonic()
+            refused_since = (refused_since or now) if answer["error"] else None
+            if refused_since and now - refused_since > REFUSED_S:
+                raise StackError(f"the store does not take {keys:,} keys: {answer['error']}")
+            if now > end:
+                raise StackError(
+                    f"filling {keys:,} keys took longer than {seconds:g} s ({answer['keys']:,} keys so far)."
+                )
+            time.sleep(0.05)
+
+
+class Locust(Http):
+    """The load generator's own control interface."""
+
+    def load(self, reads_per_second: float, events_per_second: float, population: int) -> None:
+        """Set the rates; they hold from the next second on."""
+        self.ask(
+            "PUT",
+            "/load",
+            {
+                "reads_per_second": reads_per_second,
+                "events_per_second": events_per_second,
+                "users_population": population,
+            },
+        )
+
+    def reset(self) -> None:
+        """Start its tallies from nothing."""
+        self.ask("POST", "/load/reset")
+
+    def tallies(self) -> dict[str, Any]:
+        """Counts and percentiles since the last reset."""
+        return dict(self.ask("GET", "/load"))
+
+
+@dataclass
+class Metrics:
+    """One scrape of the service's processes, as far as the lab looks at it."""
+
+    get_buckets: Buckets
+    finished: float
+    in_flight: float
+    pending: float
+
+
+def scrape(texts: list[str]) -> Metrics:
+    """Read the Prometheus text of web and invalidator."""
+    seen = Metrics({}, 0.0, 0.0, 0.0)
+    for index, text in enumerate(texts):
+        for family in text_string_to_metric_families(text):
+            if family.name == "db_client_operation_duration_seconds" and index == 0:
+                for sample in family.samples:
+                    if sample.name.endswith("_bucket") and sample.labels.get("db_operation_name") == "GET":
+                        bound = float(sample.labels["le"])
+                        seen.get_buckets[bound] = seen.get_buckets.get(bound, 0.0) + sample.value
+            elif family.name == "cache_invalidation_events":
+                seen.finished += sum(s.value for s in family.samples if s.labels.get("outcome") == "done")
+            elif family.name == "cache_invalidation_events_in_flight":
+                seen.in_flight += sum(s.value for s in family.samples)
+            elif family.name == "cache_invalidation_events_pending" and index == 0:
+                seen.pending = sum(s.value for s in family.samples)
+    return seen
+
+
+def bucket_quantile(before: Buckets, after: Buckets, q: float) -> float | None:
+    """A quantile in seconds of what a Prometheus histogram counted between two scrapes, or None if nothing.
+
+    Linear within the bucket, as PromQL's histogram_quantile; the last finite bound where it falls above.
+    """
+    bounds = sorted(after)
+    counts = [after[b] - before.get(b, 0.0) for b in bounds]
+    if not counts or counts[-1] <= 0:
+        return None
+    rank, low, below = q * counts[-1], 0.0, 0.0
+    for bound, count in zip(bounds, counts, strict=True):
+        if count >= rank:
+            if bound == float("inf"):
+                return low
+            return low + (bound - low) * (rank - below) / (count - below) if count > below else bound
+        low, below = bound, count
+    return low

@@ -1,0 +1,75 @@
+"""The memory that a run needs: told before it begins, and refused where it is not there.
+
+Better one line now than the kernel's out-of-memory killer, or a server that refuses writes, in ten minutes.
+"""
+
+from __future__ import annotations
+
+import math
+
+import psutil
+
+from lab.errors import UsageError
+from lab.scenarios.model import Pace, Scenario
+from lab.stacks.containers import ServerContainers
+from lab.stacks.server_stats import ServerObserver
+from lab.stacks.servers import Server
+
+BASE_BYTES = 500e6
+"""Resident memory of a native run's processes without any keys."""
+
+
+def held_bytes(pace: Pace, server: Server, keys: int) -> float:
+    """What one server holds of `keys` entries: all of them, or what it is allowed at most."""
+    return min(keys * server.key_bytes, pace.most_mb * 1e6)
+
+
+def native_bytes(scenario: Scenario, pace: Pace, server: Server, keys: int) -> float:
+    """Resident memory that a native run needs, all of its processes together."""
+    servers = 2 if scenario.replica else 1
+    return BASE_BYTES + held_bytes(pace, server, keys) * servers + pace.loads_mb * 1e6
+
+
+def told(what: str, needed: float, room: float, where: str, remedy: str) -> str:
+    """A sentence with both figures (in bytes). Raises `UsageError`, with the remedy, where it does not fit."""
+    there = f"{room / 1e9:.1f} GB are {where}"
+    if needed > room:
+        raise UsageError(f"{what} need about {needed / 1e9:.1f} GB of memory, and {there}. {remedy}")
+    return f"{what} need about {needed / 1e9:.1f} GB of memory, {there}"
+
+
+def tell_native(scenario: Scenario, pace: Pace, server: Server, keys: int) -> str:
+    """What a run on this machine needs, and what is free. Raises `UsageError` where it does not fit."""
+    return told(
+        f"{keys:,} keys on {server.name}, with all that the run starts,",
+        native_bytes(scenario, pace, server, keys),
+        psutil.virtual_memory().available,
+        "free",
+        "Choose fewer with --keys.",
+    )
+
+
+def tell_compose(scenario: Scenario, pace: Pace, server: Server, keys: int, scene: ServerContainers) -> str:
+    """What the server's container must hold, and what it may. Raises `UsageError` where it does not fit.
+
+    The least of the container's limit and the server's own maxmemory counts; a scenario that sets maxmemory itself
+    has to keep to the container's alone. Nothing is said where there is no limit: the machine may be another one.
+    """
+    container = scene.of("store")
+    limits = [container.memory] if container.memory else []
+    if not scenario.own_server:
+        store = ServerObserver(scene.store_url(container))
+        try:
+            limits += [own] if (own := store.maxmemory()) else []
+        finally:
+            store.close()
+    room = min(limits, default=math.inf)
+    if math.isinf(room):
+        return ""
+    return told(
+        f"{keys:,} keys on {server.name}",
+        held_bytes(pace, server, keys) + pace.loads_mb * 1e6,
+        room,
+        f"allowed to the container {container.service}",
+        f"Choose fewer with --keys, or raise mem_limit and --maxmemory of {container.service} in compose.yaml.",
+    )

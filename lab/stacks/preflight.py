@@ -1,0 +1,207 @@
+"""What `docker compose up` needs, looked at before anything starts: each finding names what to do about it.
+
+Nothing but the standard library, so that `make up` works with the system's Python before an environment exists.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = "redis-latency-lab"
+OLDEST_COMPOSE = (2, 20)
+MEMORY_GB = 3.0
+PROFILES = ("valkey", "keydb")
+SECONDS_TO_ANSWER = 20.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at. `needed` is False for what only some commands use."""
+
+    what: str
+    ok: bool
+    detail: str
+    needed: bool = True
+
+
+def examine(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> list[Finding]:
+    """Everything `make up` needs, in the order in which it is mended. Changes nothing."""
+    settings = read_env_file(root / ".env")
+    findings = [_env_file(root, settings)]
+    docker = _docker()
+    findings.append(docker)
+    ours: set[int] | None = None
+    if docker.ok:
+        engine = _engine()
+        findings += [_compose(), engine]
+        if engine.ok:
+            ours = ports_of_lab(environ)
+            findings.append(_memory(running=bool(ours)))
+    if settings is not None:
+        findings.append(_ports({**settings, **environ}, ours or set()))
+    return findings
+
+
+def read_env_file(path: Path) -> dict[str, str] | None:
+    """NAME=value of each line that is no comment; None when the file cannot be read."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+    lines = (line.strip() for line in text.splitlines())
+    pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
+    return {name.strip(): value.strip().strip("'\"") for name, _, value in pairs}
+
+
+def wanted_profiles(settings: Mapping[str, str]) -> set[str]:
+    """The profiles COMPOSE_PROFILES asks for."""
+    asked = {name.strip() for name in settings.get("COMPOSE_PROFILES", "").split(",")} - {""}
+    return set(PROFILES) if "*" in asked else asked
+
+
+def wanted_ports(settings: Mapping[str, str]) -> dict[str, str]:
+    """Name and value of every port of this machine that will be published."""
+    off = set(PROFILES) - wanted_profiles(settings)
+    return {
+        name: value
+        for name, value in settings.items()
+        if re.fullmatch(r"(CONTROL|GRAFANA|PROMETHEUS|TEMPO|LOCUST_[A-Z]+)_PORT", name)
+        and not any(name == f"LOCUST_{profile.upper()}_PORT" for profile in off)
+    }
+
+
+def ask(*command: str, seconds: float = SECONDS_TO_ANSWER) -> tuple[int, str]:
+    """Run a command; its exit code and everything it said. 127 when there is no such program, 124 when it hangs."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    except OSError as error:
+        return 127, str(error)
+    except subprocess.TimeoutExpired:
+        return 124, f"no answer within {seconds:g} s"
+    return done.returncode, (done.stdout if done.returncode == 0 else done.stderr or done.stdout).strip()
+
+
+def _env_file(root: Path, settings: dict[str, str] | None) -> Finding:
+    if settings is None:
+        return Finding(
+            ".env", False, f"{root / '.env'} is missing or unreadable: git checkout .env brings it back"
+        )
+    lines = (root / "compose.yaml").read_text(encoding="utf-8").splitlines()
+    required = {name for line in lines for name in re.findall(r"\$\{([A-Z_]+):\?", line.partition("#")[0])}
+    missing = sorted(name for name in required if not settings.get(name) and not os.environ.get(name))
+    if missing:
+        return Finding(".env", False, f"{', '.join(missing)} missing: git diff .env shows what was changed")
+    return Finding(".env", True, "complete")
+
+
+def _docker() -> Finding:
+    if shutil.which("docker") is None:
+        return Finding("docker", False, "not found: install Docker Engine or Docker Desktop")
+    return Finding("docker", True, ask("docker", "--version")[1].split(",")[0])
+
+
+def _compose() -> Finding:
+    code, said = ask("docker", "compose", "version", "--short")
+    oldest = ".".join(map(str, OLDEST_COMPOSE))
+    version = re.match(r"v?(\d+)\.(\d+)", said) if code == 0 else None
+    if version is None:
+        more = " (docker-compose, version 1, is not enough)" if shutil.which("docker-compose") else ""
+        return Finding(
+            "docker compose", False, f"not found{more}: install the Compose plugin, {oldest} or newer"
+        )
+    if (int(version[1]), int(version[2])) < OLDEST_COMPOSE:
+        return Finding(
+            "docker compose", False, f"{said} is too old: update the Compose plugin to {oldest} or newer"
+        )
+    return Finding("docker compose", True, said)
+
+
+def _engine() -> Finding:
+    code, said = ask("docker", "version", "--format", "{{.Server.Version}}")
+    if code == 0:
+        return Finding("engine", True, said)
+    reason = said.splitlines()[-1] if said else "no answer"
+    if "permission denied" in reason.lower():
+        mend = "this user may not use it: sudo usermod -aG docker $USER, then log in again"
+    elif platform.system() == "Darwin":
+        mend = "it does not run: open Docker Desktop"
+    else:
+        mend = "it does not run: sudo systemctl start docker, or open Docker Desktop"
+    return Finding("engine", False, f"{mend} ({reason[:160]})")
+
+
+def ports_of_lab(environ: Mapping[str, str] = os.environ) -> set[int]:
+    """Ports of this machine that the lab's own running containers hold."""
+    label = f"label=com.docker.compose.project={environ.get('COMPOSE_PROJECT_NAME') or PROJECT}"
+    code, said = ask("docker", "ps", "--filter", label, "--format", "{{.Ports}}")
+    return {int(port) for port in re.findall(r":(\d+)->", said)} if code == 0 else set()
+
+
+def memory_for_containers() -> float | None:
+    """Gigabytes containers may take: of the engine's machine (which may be a virtual one), as far as they are free."""
+    code, said = ask("docker", "info", "--format", "{{.MemTotal}}")
+    total = int(said) / 1e9 if code == 0 and said.isdigit() else None
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii")
+        own = {name: int(kb) * 1024 / 1e9 for name, kb in re.findall(r"(\w+):\s+(\d+) kB", lines)}
+    except OSError:
+        return total
+    if total is None or abs(total - own["MemTotal"]) < 0.05 * own["MemTotal"]:
+        return own["MemAvailable"]
+    return total
+
+
+def _memory(*, running: bool) -> Finding:
+    free = memory_for_containers()
+    if free is None:
+        return Finding("memory for containers", True, "unknown")
+    if free >= MEMORY_GB or running:
+        return Finding(
+            "memory for containers", True, f"{free:.1f} GB" + (", the lab runs" if running else "")
+        )
+    return Finding(
+        "memory for containers",
+        False,
+        f"{free:.1f} GB available, {MEMORY_GB:g} GB needed: close programs, or give Docker Desktop more "
+        "(Settings, Resources)",
+    )
+
+
+def _ports(settings: Mapping[str, str], ours: set[int]) -> Finding:
+    wrong = []
+    holders: dict[int, str] = {}
+    for name, value in wanted_ports(settings).items():
+        port = int(value) if value.isascii() and value.isdigit() else 0
+        if not 1 <= port <= 65535:
+            wrong.append(f"{name}={value or '(empty)'} is no port: write a number from 1 to 65535 into .env")
+        elif port in holders:
+            wrong.append(f"{name} and {holders[port]} are both {port}: change one of them in .env")
+        elif port not in ours and not is_free(port):
+            wrong.append(
+                f"port {port} is taken: stop what listens there, or write another number at {name} into .env"
+            )
+        holders.setdefault(port, name)
+    if wrong:
+        return Finding("ports", False, "; ".join(wrong))
+    more = " (the lab runs)" if ours else ""
+    return Finding("ports", True, f"{', '.join(str(port) for port in sorted(holders))} on 127.0.0.1{more}")
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on 127.0.0.1 at this port."""
+    with socket.socket() as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,322 @@
+"""Child processes: started in groups of their own, watched, and ended whatever happens to the lab."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from lab.errors import StackError
+
+INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+# Settings of the person at the keyboard that would silently change what a run measures.
+_NOT_INHERITED = (
+    "APP_",
+    "LOADTEST_",
+    "LOCUST_",
+    "OTEL_",
+    "GUNICORN_",
+    "PROBE_",
+    "PROMETHEUS_",
+    "WEB_CONCURRENCY",
+)
+
+
+def ignore_interruptions() -> None:
+    """From now on Ctrl-C and its kin do nothing; also not in processes that are started from now on."""
+    for number in INTERRUPTIONS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C and its kin do nothing in here: taking down must be seen through. Afterwards all is as it was before.
+
+    Main thread only, as Python has it for every change of a signal's handler.
+    """
+    before = {number: signal.getsignal(number) for number in INTERRUPTIONS}
+    ignore_interruptions()
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _interruptions_wait() -> Iterator[None]:
+    """Ctrl-C and its kin take effect at the end of this: an exception in the middle of a fork is dropped by Python.
+
+    (Functions registered by ``os.register_at_fork``, such as that of logging, may raise nothing.)
+    """
+    came: list[int] = []
+    before = {}
+    if threading.current_thread() is threading.main_thread():  # in others no handler runs
+        for number in INTERRUPTIONS:
+            if callable(handler := signal.getsignal(number)):
+                before[number] = handler
+                signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
+
+
+def _end_with_parent() -> None:
+    """Have the kernel end the child when the lab dies without a chance to do it itself (SIGKILL). Linux only."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _clean_environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
+    return {**kept, "HOST": "127.0.0.1"}
+
+
+class Child:
+    """One process of the stack. Its output goes to a log file, from which its last words are told."""
+
+    def __init__(
+        self,
+        name: str,
+        command: list[str],
+        log: Path,
+        env: dict[str, str] | None = None,
+        cwd: Path | None = None,
+        pipe: bool = False,
+        stdin_open: bool = False,
+    ) -> None:
+        """`pipe`: its output can be read by `lines()`. `stdin_open`: the end of its stdin tells it to end."""
+        self.name = name
+        self.log = log
+        self._start = (command, log, env, cwd, pipe, stdin_open)
+        self._spent: float | None = None
+        try:
+            with log.open("ab") as sink, _interruptions_wait():
+                self.process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE if stdin_open else subprocess.DEVNULL,
+                    stdout=subprocess.PIPE if pipe else sink,
+                    stderr=sink,
+                    env={**_clean_environment(), **(env or {})},
+                    cwd=cwd,
+                    start_new_session=True,  # Ctrl-C reaches the lab alone, which ends its children in order
+                    preexec_fn=_end_with_parent if _libc is not None else None,
+                )
+        except OSError as error:
+            raise StackError(f"{name} could not be started ({command[0]}): {error.strerror}.") from error
+        except KeyboardInterrupt:
+            if "process" in vars(self):
+                self.stop()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self.process.pid
+
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self.process.poll() is None
+
+    def lines(self) -> Iterator[bytes]:
+        """What it writes to stdout, line by line, until it ends. Only where the output is piped."""
+        assert self.process.stdout is not None
+        yield from self.process.stdout
+
+    def exit_code(self) -> int:
+        """What it ended with; waits for its end."""
+        if self.process.returncode is None:
+            before = _reaped_seconds()
+            self.process.wait()
+            self._spent = _reaped_seconds() - before
+        return int(self.process.returncode)
+
+    def cpu_seconds(self) -> float:
+        """CPU time of it and its children until now, or until the end for which `exit_code` waited."""
+        return tree_seconds(self.pid) if self._spent is None else self._spent
+
+    def hush(self, timeout_s: float = 10.0) -> None:
+        """Tell it to end (by its stdin, else SIGTERM) and wait, leaving what it still says to be read; then SIGKILL."""
+        if self.process.stdin and not self.process.stdin.closed:
+            self.process.stdin.close()
+        elif self.alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout_s)
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def last_words(self) -> str:
+        """The last line of its log, for an error message."""
+        try:
+            lines = [
+                line.strip() for line in self.log.read_text(errors="replace").splitlines() if line.strip()
+            ]
+        except OSError:
+            return ""
+        return lines[-1][-300:] if lines else ""
+
+    def end_told(self) -> str:
+        """That it has ended, with its exit code and the last line of its log."""
+        words = self.last_words()
+        told = f"{self.name} ended unexpectedly (exit code {self.process.returncode})"
+        return told + (f": {words}" if words else ".")
+
+    def check(self) -> None:
+        """Raise `StackError` if it has ended."""
+        if not self.alive():
+            raise StackError(self.end_told())
+
+    def again(self) -> Child:
+        """The same process started once more, its output behind that of the first. Raises `StackError`.
+
+        Call it in the main thread: the kernel takes the end of the thread that started a process for its parent's.
+        """
+        return Child(self.name, *self._start)
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """End it and its children: the end of its stdin, SIGTERM, then SIGKILL. Safe to call twice."""
+        if self.process.stdin and not self.process.stdin.closed:
+            self.process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(timeout_s)
+        if self.alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(timeout_s)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.process.wait()
+        if self.process.stdout:
+            self.process.stdout.close()
+
+
+def stop_all(children: list[Child]) -> None:
+    """Ask all to end at once, then wait for each."""
+    for child in children:
+        if child.alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGTERM)
+    for child in children:
+        child.stop()
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def ports_after(port: int) -> Iterator[int]:
+    """Free ports, from the next one upwards; where there are no more, any that are free.
+
+    Below those that the kernel gives to clients (32768 and above on Linux) a port stays free while its server restarts.
+    """
+    yield from (following for following in range(port + 1, 65536) if not port_taken(following))
+    while True:
+        yield free_port()
+
+
+def port_taken(port: int) -> bool:
+    """Whether something on 127.0.0.1 holds the port."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return True
+    return False
+
+
+class CpuMeter:
+    """CPU seconds of parts of the scene and of the whole machine, as shares of one core since the last look."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, float] | None = None
+        self._machine = _machine_seconds()
+        self._at = time.monotonic()
+
+    def shares(self, counted: dict[str, float]) -> tuple[dict[str, float], dict[str, float]]:
+        """Shares by name, and of the machine: ``busy``, ``steal`` and ``others`` (busy, but none of ours).
+
+        `counted` are CPU seconds of all parts there are; the lab's own are added. A part that was not there at the
+        last look began since.
+        """
+        now, machine = time.monotonic(), _machine_seconds()
+        elapsed = max(now - self._at, 1e-6)
+        counted = {**counted, "lab": tree_seconds(os.getpid())}
+        before = counted if self._seen is None else self._seen
+        shares = {
+            name: max(0.0, seconds - before.get(name, 0.0)) / elapsed for name, seconds in counted.items()
+        }
+        self._seen = counted
+        busy, steal = ((machine[i] - self._machine[i]) / elapsed for i in (0, 1))
+        self._machine, self._at = machine, now
+        others = max(0.0, busy - sum(shares.values()))
+        return shares, {"busy": busy, "steal": steal, "others": others}
+
+
+def _machine_seconds() -> tuple[float, float]:
+    times = psutil.cpu_times()
+    steal = float(getattr(times, "steal", 0.0))
+    return float(
+        sum(times) - times.idle - getattr(times, "iowait", 0.0) - steal - getattr(times, "guest", 0.0)
+    ), steal
+
+
+def _members(pid: int) -> list[psutil.Process]:
+    """The process and its children; of the lab itself only the one, for its children are counted by name."""
+    process = psutil.Process(pid)
+    return [process] if pid == os.getpid() else [process, *process.children(recursive=True)]
+
+
+def tree_seconds(pid: int) -> float:
+    """CPU seconds of a process and its children, those that have ended too; of this process without its children."""
+    total = 0.0
+    with contextlib.suppress(psutil.Error):
+        for member in _members(pid):
+            with contextlib.suppress(psutil.Error):
+                times = member.cpu_times()
+                total += times.user + times.system
+                if pid != os.getpid():
+                    total += times.children_user + times.children_system
+    return total
+
+
+def _reaped_seconds() -> float:
+    """CPU seconds of all children whose end was waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def memory_mb(pid: int) -> float:
+    """Resident memory of a process and its children, in MB; of this process without its children."""
+    total = 0
+    with contextlib.suppress(psutil.Error):
+        for member in _members(pid):
+            with contextlib.suppress(psutil.Error):
+                total += member.memory_info().rss
+    return total / 1e6

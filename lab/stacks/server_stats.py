@@ -1,0 +1,297 @@
+"""The observer's view of the server: its own counters, slow log and key count. It never scans while it observes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from lab.errors import StackError
+from loadtest import info
+
+REFUSALS = ("OOM", "READONLY", "MISCONF", "NOREPLICAS")
+"""Errors with which a server refuses every write, and answers reads as if nothing were wrong."""
+CANARY = "latency-lab-canary"
+"""A key that never exists: see `ServerObserver.refusal`."""
+MUCH = 3.0
+"""More than what a call costs besides its execution: reading, answering, waking up."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The server's counters at one moment of its own clock (unix seconds).
+
+    `main_thread_s` are CPU seconds of the thread that executes commands, or the mean of all `threads` that do.
+    `run_id` differs after a restart.
+    """
+
+    at: float
+    keys: int
+    commands: info.Counters
+    main_thread_s: float | None
+    memory_mb: float
+    clients: int
+    run_id: str
+    threads: int = 1
+
+
+class ServerObserver:
+    """A connection of its own for looking at the server. Methods raise `StackError` when it does not answer."""
+
+    def __init__(self, url: str, timeout_s: float = 20.0) -> None:
+        self.url = url
+        self.shown = redacted(url)
+        self._clock_offset: float | None = None
+        self._client: Any = redis.Redis.from_url(
+            url,
+            protocol=2,
+            driver_info=None,
+            socket_timeout=timeout_s,
+            socket_connect_timeout=3,
+            retry=Retry(NoBackoff(), 0),
+            decode_responses=True,
+            encoding_errors="replace",
+        )
+        self._client.set_response_callback("INFO", lambda text, **_: info.fields(text))
+
+    def _ask(self, what: str, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        try:
+            return call(*arguments, **options)
+        except redis.RedisError as error:
+            raise StackError(f"the server at {self.shown} does not answer {what}: {error}") from error
+
+    def wait(self, seconds: float, check: Callable[[], None] = lambda: None) -> None:
+        """Until it answers PING and has loaded; `check` may raise meanwhile."""
+        end = time.monotonic() + seconds
+        while True:
+            check()
+            try:
+                self._client.ping()
+                return
+            except redis.RedisError as error:
+                if time.monotonic() > end:
+                    raise StackError(f"no server answers at {self.shown}: {error}") from error
+                time.sleep(0.03)
+
+    def follow(self, host: str, port: int, seconds: float, check: Callable[[], None] = lambda: None) -> None:
+        """Become a replica, and wait until it has its primary's keys; `check` may raise meanwhile.
+
+        By command: the option to start with is written differently by every server.
+        """
+        end = time.monotonic() + seconds
+        self._ask("REPLICAOF", self._client.replicaof, host, port)
+        while self._ask("INFO", self._client.info, "replication").get("master_link_status") != "up":
+            check()
+            if time.monotonic() > end:
+                raise StackError(f"the replica at {self.shown} does not reach its primary.")
+            time.sleep(0.05)
+
+    def identity(self) -> tuple[str, str]:
+        """(product, version), for instance ('valkey', '9.1.2')."""
+        told = self._ask("INFO", self._client.info, "server")
+        if "keydb" in told.get("executable", "").rpartition("/")[2]:  # it calls its version Redis's
+            return "keydb", told["redis_version"]
+        for product in ("dragonfly", "valkey", "redis"):
+            if f"{product}_version" in told:
+                return product, told[f"{product}_version"].removeprefix("df-v")
+        return "unknown", "unknown"
+
+    def life(self) -> tuple[str, int]:
+        """(run id, uptime in s): another id or a smaller uptime is another life. Dragonfly has no run id."""
+        told = self._ask("INFO", self._client.info, "server")
+        return told.get("run_id", ""), int(told["uptime_in_seconds"])
+
+    def snapshot(self) -> Snapshot:
+        """All counters, in one round trip."""
+        pipe = self._client.pipeline(transaction=False)
+        for section in ("server", "clients", "memory", "cpu", "commandstats", "replication"):
+            pipe.info(section)
+        pipe.dbsize()
+        server, clients, memory, cpu, stats, replication, keys = self._ask("INFO", pipe.execute)
+        return Snapshot(
+            at=self._local(server),
+            keys=int(keys),
+            commands=info.counters(stats),
+            main_thread_s=info.busy_seconds(server | cpu),
+            memory_mb=float(memory["used_memory"]) / 1e6,
+            clients=int(clients["connected_clients"]),
+            # Dragonfly has no run_id, but draws a new replication id at each start.
+            run_id=server.get("run_id") or replication.get("master_replid", ""),
+            threads=info.threads(server),
+        )
+
+    def refusal(self) -> str | None:
+        """Why the server refuses writes (its own words, OOM, READONLY or MISCONF first); None if it takes them.
+
+        Asks for a write that does nothing: SETRANGE of nothing on a key that is not there makes no key, and is refused
+        as any other write is. (Reads, and the counters, show nothing of it.)
+        """
+        try:
+            self._client.execute_command("SETRANGE", CANARY, 0, "")
+        except redis.exceptions.OutOfMemoryError as error:  # the client takes the first word off
+            return f"OOM {error}"
+        except redis.exceptions.ReadOnlyError as error:
+            return f"READONLY {error}"
+        except redis.ResponseError as error:
+            return str(error) if str(error).startswith(REFUSALS) else None
+        except redis.RedisError as error:
+            raise StackError(f"the server at {self.shown} does not answer: {error}") from error
+        return None
+
+    def _local(self, server: info.Fields) -> float:
+        """The server's own clock, moved to this machine's: exact for rates, and fit to be compared with the probes.
+
+        The offset is taken once, when the server is idle; on one machine it is nothing but the round trip.
+        """
+        if "server_time_usec" not in server:
+            return time.time()
+        at = float(server["server_time_usec"]) / 1e6
+        if self._clock_offset is None:
+            offset = time.time() - at
+            self._clock_offset = offset if abs(offset) > 0.1 else 0.0
+        return at + self._clock_offset
+
+    def keys_everywhere(self) -> int:
+        """Keys in all databases of the server."""
+        return info.keys(self._ask("INFO", self._client.info, "keyspace"))
+
+    def lock(self, key: str, seconds: int) -> bool:
+        """Take a lock that ends by itself; False while another run holds it."""
+        return bool(self._ask("SET", self._client.set, key, "1", nx=True, ex=seconds))
+
+    def slowlog_settings(self) -> tuple[int, int]:
+        """(threshold in µs, length) as they are now. (Dragonfly may spell the names with underscores.)"""
+        found = self._ask("CONFIG GET", self._client.config_get, "slowlog*")
+        values = {name.replace("_", "-"): value for name, value in found.items()}
+        try:
+            return int(values["slowlog-log-slower-than"]), int(values["slowlog-max-len"])
+        except KeyError as error:
+            raise StackError(f"the server at {self.shown} does not tell its setting {error}") from error
+
+    def configure(self, settings: dict[str, str]) -> None:
+        """Change settings at run time, as after a restart that forgot them."""
+        for name, value in settings.items():
+            self._ask(f"CONFIG SET {name}", self._client.config_set, name, value)
+
+    def settings(self, names: Iterable[str]) -> dict[str, str]:
+        """The current values of those settings that the server knows, in the form that `configure` takes."""
+        found: dict[str, str] = {}
+        for name in names:
+            found |= self._ask("CONFIG GET", self._client.config_get, name)
+        return found
+
+    def maxmemory(self) -> int:
+        """What the server allows itself, in bytes (0: no limit)."""
+        return int(self._memory().get("maxmemory", 0))
+
+    def _memory(self) -> dict[str, str]:
+        return dict(self._ask("INFO", self._client.info, "memory"))
+
+    def limit_memory(self, headroom: int) -> Callable[[], None]:
+        """Let the server hold `headroom` bytes more than now, and evict beyond; returns what undoes it."""
+        before = self.settings(("maxmemory", "maxmemory-policy"))
+        used = int(self._memory()["used_memory"])
+        self.configure({"maxmemory": str(used + headroom), "maxmemory-policy": "allkeys-lru"})
+        return lambda: self.configure(before)
+
+    def configure_slowlog(self, threshold_us: int, length: int = 512) -> None:
+        """Set threshold and length. What the log holds stays."""
+        self._ask("CONFIG SET", self._client.config_set, "slowlog-log-slower-than", threshold_us)
+        self._ask("CONFIG SET", self._client.config_set, "slowlog-max-len", length)
+
+    def slowlog(self, newest: int = 512) -> list[tuple[str, float, str, int]]:
+        """Entries as (identity, unix time, command, duration in µs), newest first; `newest` at most."""
+        entries = self._ask("SLOWLOG GET", self._client.execute_command, "SLOWLOG", "GET", newest) or []
+        found = []
+        for entry in entries:
+            number, at, duration, words = (
+                (entry["id"], entry["start_time"], entry["duration"], entry["command"])
+                if isinstance(entry, dict)
+                else entry[:4]
+            )
+            if isinstance(words, (bytes, str)):
+                words = (words.decode(errors="replace") if isinstance(words, bytes) else words).split(" ")
+            name = words[0].decode(errors="replace") if isinstance(words[0], bytes) else str(words[0])
+            found.append((f"{number}@{at}", float(at), name.upper(), int(duration)))
+        return found
+
+    def flush(self) -> None:
+        """Empty the whole server: only for one that belongs to the lab."""
+        self._ask("FLUSHALL", self._client.execute_command, "FLUSHALL", "ASYNC")
+
+    def shutdown(self) -> None:
+        """End the server without saving; whatever watches over it may start it again."""
+        self._ask("PING", self._client.ping)
+        try:
+            self._client.execute_command("SHUTDOWN", "NOSAVE")  # Dragonfly says OK first, the others nothing
+        except redis.ConnectionError:
+            pass  # it is gone, as was asked
+        except redis.RedisError as error:
+            raise StackError(f"the server at {self.shown} does not do SHUTDOWN: {error}") from error
+
+    def ping_us(self, times: int = 200) -> list[float]:
+        """Round-trip times of PING in µs, one after the other: the network floor of an idle server."""
+        found = []
+        for _ in range(times):
+            began = time.perf_counter()
+            self._ask("PING", self._client.ping)
+            found.append((time.perf_counter() - began) * 1e6)
+        return found
+
+    def scan_cost_us(self, pattern: str, count: int, seconds: float) -> float:
+        """Execution time on the server of one full SCAN for a pattern, in µs: the mean over `seconds` of them.
+
+        The server's CPU time where that is much more: KeyDB's `cmdstat_scan` has the time to take a snapshot, and not
+        that of the walk, which its main thread does afterwards.
+        """
+        before, iterations, end = self.snapshot(), 0, time.monotonic() + seconds
+        while iterations == 0 or time.monotonic() < end:
+            cursor = 0
+            while True:
+                cursor, _ = self._ask("SCAN", self._client.scan, cursor, match=pattern, count=count)
+                if int(cursor) == 0:
+                    break
+            iterations += 1
+        after = self.snapshot()
+        told = after.commands["SCAN"][1] - before.commands.get("SCAN", (0.0, 0.0))[1]
+        worked = 1e6 * ((after.main_thread_s or 0.0) - (before.main_thread_s or 0.0))
+        return (worked if worked > MUCH * told else told) / iterations
+
+    def own_keys(self, prefixes: tuple[str, ...]) -> Iterator[list[str]]:
+        """The lab's own keys, page by page: only for cleaning up, when nothing is measured."""
+        for prefix in prefixes:
+            cursor = 0
+            while True:
+                cursor, page = self._ask("SCAN", self._client.scan, cursor, match=prefix + "*", count=2000)
+                if page:
+                    yield page
+                if int(cursor) == 0:
+                    break
+
+    def remove_own(self, prefixes: tuple[str, ...]) -> int:
+        """Delete the lab's own keys and nothing else; returns how many."""
+        removed = 0
+        for page in self.own_keys(prefixes):
+            removed += int(self._ask("UNLINK", self._client.unlink, *page))
+        return removed
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+
+def redacted(url: str) -> str:
+    """The URL without its password, for people and files."""
+    try:
+        parts = urlsplit(url)
+        if parts.password is None:
+            return url
+    except ValueError:  # not a URL at all: what it holds cannot be told apart
+        return "(not a URL)"
+    return parts._replace(netloc=f"{parts.username or ''}:***@{parts.netloc.rpartition('@')[2]}").geturl()

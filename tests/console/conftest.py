@@ -1,0 +1,54 @@
+"""Fixtures: stand-ins, a real store, a stage on both."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from console.metrics import ControlMetrics
+from console.server_control import ServerControl
+from tests.app.servicekit import StoreServer
+from tests.console.standins import StandIns
+
+
+@pytest.fixture
+def standins() -> Iterator[StandIns]:
+    """The processes around the store."""
+    made = StandIns()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def store_server() -> Iterator[StoreServer]:
+    """One real server, for tests that neither stop it nor need it empty."""
+    server = StoreServer(StoreServer.valkey()).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def own_store() -> Iterator[StoreServer]:
+    """A real server that a test may stop."""
+    server = StoreServer(StoreServer.valkey()).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def new_stage(standins: StandIns, store_server: StoreServer) -> Iterator[Callable[..., ServerControl]]:
+    """Makes a stage that people may act on, without a director."""
+    made: list[ServerControl] = []
+
+    def make(**settings: Any) -> ServerControl:
+        config = standins.config(store_server.url, **settings)
+        stage = ServerControl(config.servers[0], config, ControlMetrics(["one"]))
+        stage.phase = "running"
+        stage.tell_up(True, 1)
+        made.append(stage)
+        return stage
+
+    yield make
+    for stage in made:
+        stage.close()
+        stage.clients.store.close()

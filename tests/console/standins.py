@@ -1,0 +1,116 @@
+"""Stand-ins for the processes around a store: one HTTP server that plays web, invalidator, Locust and probe."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from console.config import Config, ServerAddresses
+
+
+class StandIns:
+    """What the four processes would answer is in plain attributes; what they were told is in `told`."""
+
+    def __init__(self) -> None:
+        self.invalidation: dict[str, Any] = {"strategy": "scan", "scan_count": 1000}
+        self.warming: dict[str, Any] = {
+            "target_keys": 0, "keys_per_second": None, "keys": 0, "users": 0, "state": "idle", "error": None,
+        }  # fmt: skip
+        self.load: dict[str, Any] = {"reads_per_second": 0.0, "events_per_second": 0.0, "users_population": 1}
+        self.finished = 0.0
+        self.in_flight = 0.0
+        self.pending = 0.0
+        self.probe = {0.001: 0.0, 0.01: 0.0, 1.0: 0.0, float("inf"): 0.0}
+        self.broken: set[str] = set()
+        self.told: list[tuple[str, dict[str, Any]]] = []
+        standins = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                self._answer(*standins.get(self.path))
+
+            def do_PUT(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                self._answer(*standins.put(self.path, body))
+
+            def _answer(self, status: int, text: str) -> None:
+                data = text.encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_args: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.base = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        ).start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+
+    def config(self, store_url: str, **settings: Any) -> Config:
+        """Settings of a control page whose only server, ``one``, is this."""
+        roles = (f"{self.base}/{role}" for role in ("web", "invalidator", "locust", "probe"))
+        values: dict[str, Any] = {"servers": (ServerAddresses("one", store_url, *roles),), "story": "off"}
+        return Config(**{**values, **settings})
+
+    def get(self, path: str) -> tuple[int, str]:
+        """The answer to a GET."""
+        role = path.split("/")[1]
+        if role in self.broken:
+            return 503, json.dumps({"detail": "out of order"})
+        if path.endswith("/metrics"):
+            return 200, self._invalidator() if role == "invalidator" else self._probe()
+        answers = {
+            "/web/readyz": {},
+            "/web/settings/invalidation": self.invalidation,
+            "/web/settings/warming": self.warming,
+            "/locust/load": self.load,
+        }
+        return (200, json.dumps(answers[path])) if path in answers else (404, "{}")
+
+    def put(self, path: str, body: dict[str, Any]) -> tuple[int, str]:
+        """The answer to a PUT; a fill is done at once."""
+        if path.split("/")[1] in self.broken:
+            return 503, json.dumps({"detail": "out of order"})
+        self.told.append((path, body))
+        if path == "/web/settings/invalidation":
+            self.invalidation.update(body)
+        elif path == "/web/settings/warming":
+            self.warming.update({key: body[key] for key in ("target_keys", "keys_per_second") if key in body})
+        else:
+            self.load.update(body)
+        return 200, "{}"
+
+    def fills(self) -> list[dict[str, Any]]:
+        """What the warmer was asked for, in order."""
+        return [body for path, body in self.told if path == "/web/settings/warming"]
+
+    def _invalidator(self) -> str:
+        return (
+            "# TYPE cache_invalidation_events counter\n"
+            f'cache_invalidation_events_total{{strategy="scan",outcome="done"}} {self.finished}\n'
+            'cache_invalidation_events_total{strategy="scan",outcome="retried"} 7.0\n'
+            'cache_invalidation_events_created{strategy="scan",outcome="done"} 1.7e+09\n'
+            f"cache_invalidation_events_in_flight {self.in_flight}\n"
+            f"cache_invalidation_events_pending {self.pending}\n"
+        )
+
+    def _probe(self) -> str:
+        rows = []
+        for bound, count in self.probe.items():
+            le = "+Inf" if bound == float("inf") else str(bound)
+            rows += [
+                f'probe_latency_seconds_bucket{{probe="main",from="intended",le="{le}"}} {count}',
+                f'probe_latency_seconds_bucket{{probe="main",from="send",le="{le}"}} 0.0',
+            ]
+        return "\n".join(rows) + "\n"

@@ -1,0 +1,105 @@
+"""The curves where there is no Grafana: with axes that tell their values. It needs a browser, and no driver of one."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.app.servicekit import http
+from tests.console.scenekit import ControlledScene
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium on this machine (Debian: apt install chromium)"
+)
+KEYS = 20_000
+UNITS = 90
+"""The height of a curve in its own units."""
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlledScene]:
+    """Without Grafana and without a story; all keys are there, and stay."""
+    with ControlledScene(
+        tmp_path_factory.mktemp("alone"), CONTROL_STORY="off", CONTROL_KEYS=str(KEYS), CONTROL_GROW_SECONDS="3",
+        CONTROL_GRAFANA_URL="",
+    ) as made:  # fmt: skip
+        made.until(lambda state: state["free"])
+        made.act("growth", on=True)
+        made.until(lambda state: state["keys"] >= KEYS and state["p99_ms"])
+        yield made
+
+
+def shown(scene: ControlledScene, profile: Path) -> tuple[str, str]:
+    """The page as a browser has it after some seconds, and what its console said."""
+    done = subprocess.run(
+        [
+            str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+            "--disable-dev-shm-usage", f"--user-data-dir={profile}", "--virtual-time-budget=5000",
+            "--enable-logging=stderr", "--dump-dom", f"{scene.base}/",
+        ],
+        capture_output=True, text=True, timeout=90, check=True,
+    )  # fmt: skip
+    drawn = done.stdout.split("<template", 1)[0]
+    return drawn, "\n".join(line for line in done.stderr.splitlines() if "CONSOLE" in line)
+
+
+def figure(page: str, curve: str) -> str:
+    """The part of the page with one curve."""
+    (found,) = [
+        part
+        for part in re.split(r'<div class="figure">', page)[1:]
+        if f"{curve}-spark" in part.split("<dl>")[0]
+    ]
+    return found.split("<dl>")[0]
+
+
+def labels(part: str, kind: str) -> list[tuple[str, float]]:
+    """What stands beside an axis, each with its place in percent."""
+    axis = part.split(f'class="{kind}"', 1)[1].split("</div>", 1)[0]
+    return [
+        (text, float(place))
+        for place, text in re.findall(r'style="(?:top|left): ([\d.]+)%;?">([^<]*)</span>', axis)
+    ]
+
+
+def test_the_scale_tells_the_value(scene: ControlledScene, tmp_path: Path) -> None:
+    """The last point of the curve of keys lies where the scale has so many; a line goes through each tick."""
+    page, complaints = shown(scene, tmp_path)
+    assert complaints == ""
+    part = figure(page, "keys")
+    ticks = labels(part, "y-axis")
+    assert [text for text, _ in ticks] == ["0", "5K", "10K", "15K", "20K"]
+    (_, zero), (_, top) = ticks[0], ticks[-1]
+    line = re.search(r'<path class="line" d="[^"]* ([\d.]+)"', part)
+    assert line
+    keys = re.search(r'<span class="keys">([\d,]+)</span>', part)
+    assert keys
+    value = KEYS * (zero - 100 * float(line[1]) / UNITS) / (zero - top)
+    assert value == pytest.approx(int(keys[1].replace(",", "")), rel=0.02)
+    grid = re.search(r'<path class="grid" d="([^"]*)"', part)
+    assert grid
+    heights = [100 * float(y) / UNITS for y in re.findall(r"M0 ([\d.]+)H", grid[1])]
+    assert heights == pytest.approx([place for _, place in ticks], abs=0.1)
+
+
+def test_the_time_below_is_that_of_the_curve(scene: ControlledScene, tmp_path: Path) -> None:
+    """Minutes at even distances; times of waiting have a unit, from nothing upwards."""
+    part = figure(shown(scene, tmp_path)[0], "p99")
+    times = labels(part, "time-axis")
+    assert [text for text, _ in times] == [*(f"{n} min ago" for n in (5, 4, 3, 2, 1)), "now"]
+    assert [place for _, place in times] == [0, 20, 40, 60, 80, 100]
+    waits = labels(part, "y-axis")
+    assert waits[0][0] == "0 ms" and len(waits) >= 3
+    values = [float(text.removesuffix(" ms")) for text, _ in waits]
+    assert values == sorted(values)
+
+
+def test_with_grafana_nothing_is_added(tmp_path: Path) -> None:
+    """The page has neither the class nor the script then."""
+    with ControlledScene(tmp_path, CONTROL_STORY="off", CONTROL_KEYS="1000") as scene:
+        page = http("GET", f"{scene.base}/").body.decode()
+    assert "alone" not in page and "axes" not in page

@@ -1,0 +1,162 @@
+"""The story as the director tells it, on stand-ins whose events scan a real store."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from console import view
+from console.autopilot import Autopilot, Company
+from console.metrics import ControlMetrics
+from tests.app.servicekit import StoreServer, eventually
+from tests.console.standins import StandIns
+
+KEYS = 20_000
+
+
+class Scanner(threading.Thread):
+    """Does what an invalidator would: at the rate that Locust was told, scans the store and counts events."""
+
+    def __init__(self, standins: StandIns, server: StoreServer) -> None:
+        super().__init__(daemon=True)
+        self._standins, self._client = standins, server.client()
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        """Until `over`."""
+        while not self.over.wait(0.02):
+            rate = self._standins.load["events_per_second"]
+            if rate > 0:
+                self._standins.in_flight = 1.0
+                for _ in range(3):
+                    self._client.execute_command("SCAN", 0, "MATCH", "x:*", "COUNT", 10 * KEYS)
+                self._standins.finished += 1
+                for bound in self._standins.probe:  # every answer within a millisecond
+                    self._standins.probe[bound] += 1
+                self._standins.in_flight = 0.0
+                self.over.wait(1 / rate)
+
+
+@pytest.fixture
+def filled(own_store: StoreServer, standins: StandIns) -> Iterator[StoreServer]:
+    """A real store with keys, which the stand-in warmer claims to have put there, and a scanner on it."""
+    client = own_store.client()
+    for start in range(0, KEYS, 1000):
+        client.mset({f"shop:1:{number}:page-0": "x" for number in range(start, start + 1000)})
+    scanner = Scanner(standins, own_store)
+    scanner.start()
+    yield own_store
+    scanner.over.set()
+    scanner.join(5)
+
+
+@pytest.fixture
+def new_director(standins: StandIns) -> Iterator[Callable[..., Autopilot]]:
+    """Makes a director with a short story, and starts it."""
+    made: list[Autopilot] = []
+
+    def make(url: str, company: Company | None = None, **settings: Any) -> Autopilot:
+        short = {
+            "story": "on",
+            "keys": 4000,
+            "knee_keys": KEYS,
+            "calibration_seconds": 1,
+            "healthy_seconds": 1,
+        }
+        config = standins.config(url, **{**short, **settings})
+        company = company or Company()
+        director = Autopilot(config.servers[0], config, ControlMetrics(["one"]), company)
+        company.add([director])
+        made.append(director)
+        director.start()
+        return director
+
+    yield make
+    for director in made:
+        director.end()
+
+
+def test_story(new_director: Callable[..., Autopilot], filled: StoreServer, standins: StandIns) -> None:
+    """Calibrate by what scans cost on a real server, empty it, grow under scan at the rate for the wanted knee."""
+    standins.invalidation["strategy"] = "index"
+    stage = new_director(filled.url).stage
+    eventually(lambda: stage.phase == "running" and stage.growing and stage.asked > 0, seconds=40)
+    tuning = stage.tuning
+    assert tuning is not None and 1e-9 < tuning.cost_s < 1e-4 and 0 <= tuning.base_share < 1
+    assert stage.knee_keys() == pytest.approx(KEYS, rel=0.05)  # the rate is rounded to two digits
+    assert filled.client().dbsize() == 0
+    assert standins.invalidation == {"strategy": "scan", "scan_count": stage.config.scan_count}
+    assert standins.fills()[-1]["target_keys"] == 4000
+    sample = stage.metrics.registry.get_sample_value
+    assert sample("lab_calibrated_cost_seconds", {"server": "one"}) == tuning.cost_s
+    for action in ("story", "strategy_scan", "growth_start", "rate"):
+        assert sample("lab_actions_total", {"server": "one", "action": action}) == 1
+
+
+def test_story_waits_for_its_turn(
+    new_director: Callable[..., Autopilot], filled: StoreServer, standins: StandIns
+) -> None:
+    """While another server calibrates nothing is changed here; then the story begins."""
+    company = Company()
+    company.turn.acquire()
+    stage = new_director(filled.url, company=company).stage
+    eventually(lambda: stage.phase == "queued")
+    time.sleep(0.3)
+    assert standins.load["events_per_second"] == 0 and "turn" in view.status(stage)
+    company.turn.release()
+    eventually(lambda: stage.phase == "calibrating")
+
+
+def test_story_that_fails_is_tried_again(
+    new_director: Callable[..., Autopilot], filled: StoreServer, standins: StandIns
+) -> None:
+    """A process that fails during the story is named, and the story told when it is back."""
+    director = new_director(filled.url)
+    stage = director.stage
+    eventually(lambda: stage.phase == "calibrating")
+    standins.broken.add("locust")
+    eventually(lambda: stage.phase == "retrying" and "Locust" in view.status(stage))
+    standins.broken.clear()
+    eventually(lambda: stage.phase == "running" and stage.growing, seconds=40)
+
+
+def test_story_broken_off(
+    new_director: Callable[..., Autopilot], filled: StoreServer, standins: StandIns
+) -> None:
+    """Stopped in the middle of calibration, everything comes to rest and stays so; it can begin again."""
+    director = new_director(filled.url, calibration_seconds=30)
+    stage = director.stage
+    eventually(lambda: standins.load["events_per_second"] > 0, seconds=30)
+    director.halt()
+    eventually(lambda: stage.free and standins.load["events_per_second"] == 0)
+    time.sleep(1.5)
+    assert stage.free and standins.load == {**standins.load, "reads_per_second": 0, "events_per_second": 0}
+    director.begin()
+    eventually(lambda: stage.phase == "calibrating")
+
+
+def test_lease_interrupts_the_story(
+    new_director: Callable[..., Autopilot], filled: StoreServer, standins: StandIns
+) -> None:
+    """A run that takes the scene during the story finds it at rest; afterwards the story is told from its beginning."""
+    director = new_director(filled.url, calibration_seconds=30)
+    stage = director.stage
+    eventually(lambda: standins.load["events_per_second"] > 0, seconds=30)
+    director.lease(60)
+    director.await_stillness(10)
+    assert standins.load["events_per_second"] == 0 and stage.phase == "leased"
+    told = len(standins.told)
+    time.sleep(1.2)
+    assert len(standins.told) == told
+    director.resume()
+    eventually(lambda: stage.phase == "calibrating")
+
+
+def test_no_story(new_director: Callable[..., Autopilot], filled: StoreServer, standins: StandIns) -> None:
+    """With the story off nothing is done to the scene but to see that Locust is at rest."""
+    stage = new_director(filled.url, story="off").stage
+    eventually(lambda: stage.free and stage.up)
+    time.sleep(1.2)
+    assert standins.told == [] and filled.client().dbsize() == KEYS

@@ -1,0 +1,35 @@
+"""Levers: every part on its own, in bounded time, and told."""
+
+import threading
+import time
+
+from console.levers import pull
+from lab.errors import StackError
+
+
+def broken() -> None:
+    """A part that is out of order."""
+    raise StackError("it refuses.")
+
+
+def test_each_part_is_told() -> None:
+    """Done, said in its own words, or refused: in the order asked."""
+    done = pull({"load": lambda: None, "store": lambda: "It ends.", "warmer": broken})
+    assert [(one.part, one.done) for one in done] == [("load", True), ("store", True), ("warmer", False)]
+    assert done[1].said == "It ends." and done[2].said.startswith("it refuses.")
+
+
+def test_one_that_hangs_holds_up_no_other() -> None:
+    """The others are done, the lever comes back in time, and the part that hangs goes on being waited for."""
+    release, reached = threading.Event(), threading.Event()
+
+    def hangs() -> None:
+        release.wait(10)
+        reached.set()
+
+    began = time.monotonic()
+    done = pull({"store": hangs, "load": lambda: None}, seconds=0.2)
+    assert time.monotonic() - began < 2
+    assert [(one.part, one.done) for one in done] == [("store", False), ("load", True)]
+    release.set()
+    assert reached.wait(5)

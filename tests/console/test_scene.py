@@ -1,0 +1,162 @@
+"""The control page on a whole scene of real processes: the story, every action, a restart."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.app.servicekit import eventually, http
+from tests.console.scenekit import NAME, ControlledScene
+
+pytestmark = pytest.mark.whole
+
+KEYS = 60_000
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlledScene]:
+    """One scene for all tests here, which take it as the one before left it: a story has an order."""
+    with ControlledScene(
+        tmp_path_factory.mktemp("scene"),
+        CONTROL_KEYS=str(KEYS),
+        CONTROL_KNEE_KEYS="55000",
+        CONTROL_GROW_SECONDS="15",
+        CONTROL_CALIBRATION_SECONDS="2",
+        CONTROL_SLOWLOG_THRESHOLD_US="500",
+    ) as made:
+        yield made
+
+
+def test_story_is_told(scene: ControlledScene) -> None:
+    """By itself: calibration gives a rate and a knee, the store is emptied, keys grow under scan."""
+    scene.until(lambda state: state["phase"] == "calibrating")
+    state = scene.until(lambda state: state["phase"] == "running" and state["keys"] < KEYS / 2, seconds=60)
+    assert state["strategy"] == "scan" and state["growth"]
+    assert state["knee_keys"] == pytest.approx(55_000, rel=0.02)  # what was planned: nothing was seen yet
+    assert state["events_planned_per_second"] == state["calibrated_events_per_second"] > 0
+    assert state["healthy_p99_ms"] > 0
+    assert scene.metric("lab_healthy_p99_seconds") == pytest.approx(state["healthy_p99_ms"] / 1000)
+    assert scene.metric("lab_knee_keys") == pytest.approx(
+        state["knee_keys"], rel=0.3
+    )  # it moves all the time
+    assert scene.metric("lab_store_up") == 1
+    scene.until(lambda later: later["keys"] > state["keys"] + 5000 and later["p99_ms"])
+    assert scene.metric("lab_actions_total", action="growth_start") == 1
+
+
+def test_growth_is_stopped_and_started(scene: ControlledScene) -> None:
+    """Growth stops where it is and goes on from there; both are counted."""
+    assert scene.act("growth", on=False).status == 200
+    target = scene.state()["target_keys"]
+    assert target < KEYS
+    scene.until(lambda state: not state["growth"])
+    assert scene.act("growth", on=True).json["server"]["target_keys"] == KEYS
+    scene.until(lambda state: state["keys"] > target + 1000)
+    assert scene.metric("lab_actions_total", action="growth_stop") == 1
+    assert scene.metric("lab_actions_total", action="growth_start") == 2
+
+
+def test_slow_scans_are_counted(scene: ControlledScene) -> None:
+    """SCANs above the threshold appear as counters by command, with the time they took."""
+    eventually(lambda: (scene.metric("lab_slowlog_entries_total", command="SCAN") or 0) > 3, seconds=30)
+    entries = scene.metric("lab_slowlog_entries_total", command="SCAN") or 0
+    seconds = scene.metric("lab_slowlog_duration_seconds_total", command="SCAN") or 0
+    assert seconds >= 0.0005 * entries > 0
+
+
+def test_restart_recovers(scene: ControlledScene) -> None:
+    """A restart by SHUTDOWN ends the store; once it is back, keys grow again from few without help."""
+    scene.until(lambda state: state["keys"] > 20_000, seconds=40)
+    before = scene.store.restarts
+    assert scene.act("restart").json["said"] == "Restarting the store."
+    eventually(lambda: scene.store.restarts == before + 1)
+    low = scene.until(lambda state: state["up"] and not state["restarting"] and state["keys"] < 20_000)
+    assert low["growth"]
+    scene.until(lambda state: state["keys"] > low["keys"] + 2000)
+    assert scene.metric("lab_actions_total", action="restart") == 1
+    assert scene.metric("lab_store_up") == 1
+    # the new life has the lab's threshold again, and its entries go on being counted
+    assert scene.store.server.client().config_get("slowlog-log-slower-than") == {
+        "slowlog-log-slower-than": "500"
+    }
+    counted = scene.metric("lab_slowlog_entries_total", command="SCAN") or 0
+    eventually(lambda: (scene.metric("lab_slowlog_entries_total", command="SCAN") or 0) > counted, seconds=40)
+
+
+def test_rate_is_changed(scene: ControlledScene) -> None:
+    """A rate reaches Locust and moves the knee; null brings the calibrated one back."""
+    scene.until(lambda state: state["events_finished_per_second"] is not None)
+    assert scene.act("rate", events_per_second=3).status == 200
+    assert http("GET", f"http://127.0.0.1:{scene.locust_port}/load").json["events_per_second"] == 3
+    scene.until(
+        lambda state: state["events_per_second"] == 3 and 1.5 < state["events_finished_per_second"] < 4.5
+    )
+    scene.act("rate", events_per_second=None)
+    state = scene.state()
+    assert state["events_per_second"] == state["calibrated_events_per_second"]
+    assert scene.metric("lab_actions_total", action="rate") == 3
+
+
+def test_strategy_is_switched(scene: ControlledScene) -> None:
+    """Under index the events go on, and the slow log falls silent."""
+    assert scene.act("strategy", strategy="index").json["server"]["strategy"] == "index"
+
+    def silent() -> bool:
+        before = scene.metric("lab_slowlog_entries_total", command="SCAN")
+        eventually(lambda: scene.state(), seconds=5)
+        state = scene.state()
+        done = state["events_finished_per_second"]
+        return scene.metric("lab_slowlog_entries_total", command="SCAN") == before and done > 0.5
+
+    eventually(silent, seconds=30, every=3)
+    assert scene.metric("lab_actions_total", action="strategy_index") == 1
+
+
+def test_everything_stops_and_begins_again(scene: ControlledScene) -> None:
+    """Stop: no event, no read, no growth. Start: a fresh scene at once, by the calibration that is there."""
+    http("POST", f"{scene.base}/api/stop", {})
+    scene.until(lambda state: state["events_per_second"] == 0 and not state["growth"])
+    load = http("GET", f"http://127.0.0.1:{scene.locust_port}/load").json
+    assert (load["reads_per_second"], load["events_per_second"]) == (0, 0)
+    assert http("POST", f"{scene.base}/api/start", {}).status == 200
+    scene.until(lambda state: state["phase"] == "healthy" and state["keys"] < 2000, 30)
+    assert scene.act("strategy", strategy="index").status == 409
+    scene.until(
+        lambda state: state["phase"] == "running" and state["growth"] and state["strategy"] == "scan", 60
+    )
+    assert scene.metric("lab_actions_total", action="story") == 2
+
+
+def test_restarted_processes_are_found_again(scene: ControlledScene) -> None:
+    """A load generator that was restarted gets its rate back without help."""
+    from tests.app.servicekit import end
+
+    end(scene.processes.pop("locust"))
+    scene.until(lambda state: "Locust" in state["status"] or "Trouble" in state["status"])
+    scene.launch(
+        "locust",
+        ["locust", "-f", "loadtest/locustfile.py", "--host", scene.service.base, "--autostart", "--web-host",
+         "127.0.0.1", "--web-port", str(scene.locust_port), "--loglevel", "WARNING"],
+        LOADTEST_READS_PER_SECOND="0", LOADTEST_EVENTS_PER_SECOND="0",
+    )  # fmt: skip
+    wanted = scene.state()["events_per_second"]
+
+    def told() -> bool:
+        try:
+            load = http("GET", f"http://127.0.0.1:{scene.locust_port}/load").json
+        except OSError:
+            return False
+        return bool(load["events_per_second"] == wanted > 0)
+
+    eventually(told, seconds=40)
+
+
+def test_ends_at_once(scene: ControlledScene, tmp_path: Path) -> None:
+    """SIGTERM ends the control page with exit code 0, and it wrote nothing alarming."""
+    import signal
+
+    control = scene.processes.pop("control")
+    control.send_signal(signal.SIGTERM)
+    assert control.wait(10) == 0
+    log = (scene.folder / "control.log").read_text()
+    assert NAME and "Traceback" not in log, log

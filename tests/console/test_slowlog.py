@@ -1,0 +1,166 @@
+"""The slow log as counters, on a real server and on one that numbers its entries as Dragonfly does."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from console.slowlog import SlowlogReader, StoreWatcher
+from lab.errors import StackError
+from lab.stacks.server_stats import ServerObserver, Snapshot
+from tests.app.servicekit import StoreServer, eventually
+
+Entry = tuple[str, float, str, int]
+
+
+class Log:
+    """A store as far as the reader looks at it."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.alive = ("run-1", 10)
+        self.configured = 0
+
+    def life(self) -> tuple[str, int]:
+        """Run id and uptime."""
+        return self.alive
+
+    def configure_slowlog(self, _threshold: int, _length: int) -> None:
+        """Count it."""
+        self.configured += 1
+
+    def slowlog(self, newest: int) -> list[Entry]:
+        """The newest."""
+        return self.entries[:newest]
+
+    def add(self, identity: str, command: str = "SCAN") -> None:
+        """A new entry on top."""
+        self.entries.insert(0, (identity, 0.0, command, 20_000))
+
+
+@pytest.fixture
+def log() -> Log:
+    """An empty log."""
+    return Log()
+
+
+@pytest.fixture
+def reader(log: Log) -> SlowlogReader:
+    """A reader that has looked once."""
+    made = SlowlogReader(log, 10_000)  # type: ignore[arg-type] # has what the reader uses
+    assert made.new_entries() == []
+    return made
+
+
+def test_what_was_before_is_not_counted(log: Log) -> None:
+    """Entries that the log holds at the first look are not counted, later ones are."""
+    log.add("1@5")
+    reader = SlowlogReader(log, 10_000)  # type: ignore[arg-type] # has what the reader uses
+    assert reader.new_entries() == []
+    log.add("2@6")
+    assert [entry[0] for entry in reader.new_entries()] == ["2@6"]
+
+
+def test_each_entry_once(log: Log, reader: SlowlogReader) -> None:
+    """An entry counts once however often it is seen, though ids rise in no order."""
+    seen: list[str] = []
+    for number in (7, 2, 12, 3, 8):  # two threads: ids are local number × threads + thread
+        log.add(f"{number}@{100 + number % 2}")
+        seen += [entry[0] for entry in reader.new_entries()]
+        assert reader.new_entries() == []
+    assert seen == ["7@101", "2@100", "12@100", "3@101", "8@100"]
+
+
+def test_same_id_in_a_new_life_is_new(log: Log, reader: SlowlogReader) -> None:
+    """After a restart ids begin again, and their entries are counted; the log is configured once more."""
+    log.add("0@100")
+    assert len(reader.new_entries()) == 1
+    log.entries, log.alive = [], ("", 0)
+    log.add("0@200")
+    assert len(reader.new_entries()) == 1
+    assert (reader.lives, log.configured) == (2, 2)
+
+
+def test_life_by_uptime_where_there_is_no_run_id(log: Log) -> None:
+    """Without a run id (Dragonfly) a smaller uptime is a new life, a greater one is not."""
+    log.alive = ("", 10)
+    reader = SlowlogReader(log, 10_000)  # type: ignore[arg-type] # has what the reader uses
+    for uptime, lives in ((10, 1), (11, 1), (3, 2), (4, 2)):
+        log.alive = ("", uptime)
+        reader.new_entries()
+        assert reader.lives == lives
+
+
+def test_settings_are_left_alone_when_asked(log: Log) -> None:
+    """With hands off nothing is configured; it is made up for afterwards."""
+    reader = SlowlogReader(log, 10_000)  # type: ignore[arg-type] # has what the reader uses
+    reader.new_entries(hands_off=True)
+    assert log.configured == 0
+    reader.new_entries()
+    assert log.configured == 1
+
+
+def slow(server: StoreServer, seconds: float = 0.03) -> None:
+    """A command that takes long."""
+    server.client().execute_command("DEBUG", "SLEEP", seconds)
+
+
+@pytest.fixture
+def debuggable() -> Callable[[], StoreServer]:
+    """Makes a server that can be told to be slow."""
+    return lambda: StoreServer(StoreServer.valkey(), "--enable-debug-command", "yes")
+
+
+def test_real_server_restarted(debuggable: Callable[[], StoreServer]) -> None:
+    """On a real server each slow command is counted, before and after a restart; up follows it."""
+    server = debuggable().start()
+    counted: list[tuple[str, float]] = []
+    ups: list[tuple[bool, int]] = []
+    counters: list[Snapshot] = []
+    store = ServerObserver(server.url, 5.0)
+    watcher = StoreWatcher(
+        "one",
+        store,
+        10_000,
+        lambda *up: ups.append(up),
+        lambda *entry: counted.append(entry),
+        counters.append,
+        lambda: False,
+    )
+    try:
+        watcher.start()
+        eventually(lambda: (True, 1) in ups)
+        slow(server)
+        eventually(lambda: len(counted) == 1)
+        assert counted[0][0] == "DEBUG" and 0.02 < counted[0][1] < 5
+        assert counters and counters[-1].main_thread_s is not None
+        ServerObserver(server.url).shutdown()
+        eventually(lambda: (False, 1) in ups)
+        time.sleep(0.1)
+        server.start()
+        eventually(lambda: (True, 2) in ups)
+        slow(server)
+        eventually(lambda: len(counted) == 2)
+    finally:
+        watcher.end()
+        watcher.join(5)
+        store.close()
+        server.stop()
+
+
+def test_shutdown_of_a_store_that_is_gone_is_an_error(own_store: StoreServer) -> None:
+    """SHUTDOWN ends the server; told to a server that is gone it is a one-line error."""
+    store = ServerObserver(own_store.url, 2.0)
+    store.shutdown()
+
+    def gone() -> bool:
+        try:
+            store.keys_everywhere()
+        except StackError:
+            return True
+        return False
+
+    eventually(gone)
+    with pytest.raises(StackError, match="does not answer"):
+        store.shutdown()
+    store.close()

@@ -1,0 +1,211 @@
+"""Steering on a simulated store: it gets to the edge, stays there, and neither drowns nor recovers by itself."""
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from console.steering import FADING, LEAST_AIM, PLAIN, Growth, Seen, Steering
+
+HEALTHY_MS = 2.0
+MOST_BACKLOG = 300.0
+ALL_KEYS = 200_000.0
+PACE = 1000.0
+WANDERS_S = 60.0
+
+
+@dataclass
+class Store:
+    """A store that can do `visits` key visits a second; p99 (ms) is what `stall` makes of backlog and keys.
+
+    `planned` events a second saturate it at `knee` keys.
+    """
+
+    knee: float
+    interleaves: bool
+    planned: float = 6.0
+    keys: float = 0.0
+    backlog: float = 0.0
+    capacity: float = 1.0
+    finished: list[float] = field(default_factory=list)
+
+    def second(self, asked: float, growth: Growth) -> None:
+        """One second passes: events come and are done, keys grow."""
+        able = self.capacity * self.planned * self.knee / max(self.keys, 1.0)
+        done = min(self.backlog + asked, able)
+        self.backlog += asked - done
+        self.finished.append(done)
+        if growth is not Growth.HELD:
+            self.keys = min(ALL_KEYS, self.keys + (PACE if growth is Growth.ON else PACE / 5))
+
+    @property
+    def p99_ms(self) -> float:
+        """A store that blocks makes everybody wait for one event's searches; one that interleaves for its backlog."""
+        if self.interleaves:
+            return HEALTHY_MS + 0.4 * self.backlog
+        return HEALTHY_MS + 0.0006 * self.keys + 90.0 * self.backlog * self.keys / self.knee
+
+    def seen(self, at: float, noise: random.Random) -> Seen:
+        """What the director sees of it: with noise, and the share only roughly."""
+        recent = self.finished[-10:]
+        share = self.keys / (self.knee * self.capacity) * noise.uniform(0.93, 1.07)
+        finished = sum(recent) / len(recent) if recent else None
+        return Seen(at, self.backlog, finished, self.p99_ms * noise.uniform(0.8, 1.25), share)
+
+
+def run(store: Store, steering: Steering, seconds: range, noise: random.Random) -> list[tuple[float, float]]:
+    """Let it run; (p99, backlog) of every second."""
+    rows = []
+    for at in seconds:
+        seen = store.seen(float(at), noise)
+        asked = steering.events(store.planned, seen)
+        growth = steering.look(store.planned, asked, seen)
+        store.second(asked, growth)
+        rows.append((store.p99_ms, store.backlog))
+    return rows
+
+
+def steered() -> Steering:
+    """One that knows what is healthy."""
+    steering = Steering(MOST_BACKLOG)
+    steering.healthy_ms = HEALTHY_MS
+    return steering
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("interleaves", [False, True])
+@pytest.mark.parametrize("knee", [60_000.0, 150_000.0])
+def test_it_climbs_and_stays_ill(interleaves: bool, knee: float, seed: int) -> None:
+    """After ten minutes, for an hour: p99 ten times the healthy one, the backlog bounded, the keys near the knee."""
+    store, steering, noise = Store(knee, interleaves), steered(), random.Random(seed)
+    run(store, steering, range(600), noise)
+    edge = store.keys
+    rows = run(store, steering, range(600, 4200), noise)
+    assert 0.8 * knee < edge < 1.35 * knee
+    assert abs(store.keys / edge - 1) < 0.1
+    ill = sum(p99 >= 10 * HEALTHY_MS for p99, _ in rows) / len(rows)
+    assert ill > 0.98
+    assert max(backlog for _, backlog in rows) < MOST_BACKLOG
+
+
+@pytest.mark.parametrize("interleaves", [False, True])
+def test_a_machine_that_gets_slower_does_not_drown(interleaves: bool) -> None:
+    """A third of the capacity goes away at the edge, and comes back: the backlog stays bounded."""
+    store, steering, noise = Store(150_000.0, interleaves), steered(), random.Random(1)
+    run(store, steering, range(600), noise)
+    store.capacity = 0.67
+    rows = run(store, steering, range(600, 900), noise)
+    store.capacity = 1.0
+    rows += run(store, steering, range(900, 1200), noise)
+    assert max(backlog for _, backlog in rows) < MOST_BACKLOG
+    assert store.p99_ms >= 10 * HEALTHY_MS
+
+
+def test_without_steering_it_drowns() -> None:
+    """The same store with all planned events and all keys: what the bound is there for."""
+    store = Store(150_000.0, interleaves=True)
+    for _ in range(1200):
+        store.second(store.planned, Growth.ON)
+    assert store.backlog > 3 * MOST_BACKLOG
+
+
+def test_all_planned_events_are_sent_below_the_edge() -> None:
+    """Where the store keeps up nothing is trimmed."""
+    steering = steered()
+    assert steering.events(6.0, Seen(0.0, LEAST_AIM / 2, 6.0, 3.0, 0.5)) == 6.0
+    assert steering.events(6.0, Seen(0.0, 0.0, None, None, None)) == 6.0
+
+
+@pytest.mark.parametrize(
+    ("in_flight", "finished", "asked"), [(24.0, 3.0, 0.0), (9.0, 3.0, 2.0), (4.0, 3.0, 3.0)]
+)
+def test_the_backlog_nears_the_aim(in_flight: float, finished: float, asked: float) -> None:
+    """More than what is finished comes below the aim, less above it, nothing far above it."""
+    assert steered().events(6.0, Seen(0.0, in_flight, finished, 3.0, 1.0)) == pytest.approx(asked)
+
+
+def held() -> Steering:
+    """One that has found its edge, twenty seconds in."""
+    steering = steered()
+    for at in range(20):
+        growth = steering.look(6.0, 6.0, Seen(float(at), 1.0, 6.0, 20 * HEALTHY_MS, 1.0))
+    assert growth is Growth.HELD
+    return steering
+
+
+def test_far_above_plain_fewer_events_are_sent() -> None:
+    """At the least backlog p99 is a hundred times the healthy one: less is sent, but never less than the floor."""
+    steering = held()
+    for at in range(20, 200):
+        steering.look(6.0, 6.0, Seen(float(at), 1.0, 6.0, 100 * HEALTHY_MS, 1.0))
+    assert steering.aim == LEAST_AIM and steering.events(6.0, Seen(0.0, 0.0, 6.0, 1.0, 0.7)) == pytest.approx(
+        4.2
+    )
+    for at in range(200, 260):
+        steering.look(6.0, 4.2, Seen(float(at), 0.0, 4.2, 5 * HEALTHY_MS, 0.7))
+    assert steering.events(6.0, Seen(0.0, 0.0, 6.0, 1.0, 0.7)) >= 6.0
+
+
+def test_where_no_backlog_comes_about_more_is_sent_to_held_keys() -> None:
+    """A machine that became faster does all planned events: up to three in ten more come, and no key more."""
+    steering = held()
+    for at in range(20, 45):
+        growth = steering.look(6.0, 6.0, Seen(float(at), 1.0, 6.0, 5 * HEALTHY_MS, 0.95))
+    assert growth is Growth.HELD
+    assert steering.events(6.0, Seen(0.0, 1.0, 6.0, 1.0, 0.95)) == pytest.approx(7.8)
+    steering.begin()
+    assert steering.events(6.0, Seen(0.0, 1.0, 6.0, 1.0, 0.95)) == 6.0
+
+
+def test_held_only_where_it_is_plain() -> None:
+    """A store at its limit that does not suffer yet gets more keys, slowly."""
+    steering = steered()
+    for at in range(10):
+        slowly = steering.look(6.0, 6.0, Seen(float(at), 1.0, 6.0, (PLAIN - 1) * HEALTHY_MS, 1.0))
+    assert slowly is Growth.SLOWLY
+    plain = Seen(11.0, 1.0, 6.0, PLAIN * HEALTHY_MS, 0.95)
+    assert steering.look(6.0, 6.0, plain) is Growth.HELD
+
+
+def test_growth_goes_on_where_it_has_faded() -> None:
+    """A p99 that stays below twelve times the healthy one although more is sent lets the keys go on."""
+    steering = held()
+    faded = [
+        steering.look(6.0, 7.8, Seen(float(at), 1.0, 6.0, (FADING - 1) * HEALTHY_MS, 0.9))
+        for at in range(20, 100)
+    ]
+    assert faded[30] is Growth.HELD and faded[-1] is Growth.SLOWLY
+
+
+def test_growth_goes_on_where_the_machine_became_quieter() -> None:
+    """Keys that were held while neighbours had the machine grow on at full pace, though p99 is plain."""
+    steering = held()
+    quiet = [steering.look(6.0, 6.0, Seen(float(at), 1.0, 6.0, 30 * HEALTHY_MS, 0.5)) for at in range(20, 60)]
+    assert quiet[5] is Growth.HELD and quiet[-1] is Growth.ON
+
+
+def test_a_hiccup_is_no_edge() -> None:
+    """Two seconds in which fewer events are sent do not hold the keys."""
+    steering = steered()
+    for at in range(2):
+        assert steering.look(6.0, 1.0, Seen(float(at), 9.0, 6.0, 100.0, 0.4)) is Growth.ON
+    assert steering.look(6.0, 6.0, Seen(3.0, 0.0, 6.0, 100.0, 0.4)) is Growth.ON
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("interleaves", [False, True])
+def test_a_machine_whose_speed_wanders_stays_ill(interleaves: bool, seed: int) -> None:
+    """Its capacity drifts by a fifth within minutes, as on a shared machine: p99 stays plain, the backlog bounded.
+
+    Red where only more keys make up for a machine that became faster: they grow slowly, and never become fewer.
+    """
+    store, steering, noise = Store(150_000.0, interleaves), steered(), random.Random(seed)
+    run(store, steering, range(300), noise)
+    edge, rows = store.keys, []
+    for at in range(300, 300 + 3600):
+        store.capacity += (1.0 - store.capacity) / WANDERS_S + noise.gauss(0.0, 0.2 * (2 / WANDERS_S) ** 0.5)
+        rows += run(store, steering, range(at, at + 1), noise)
+    ill = sum(p99 >= 10 * HEALTHY_MS for p99, _ in rows) / len(rows)
+    assert ill > 0.97
+    assert store.keys < 1.1 * edge
+    assert max(backlog for _, backlog in rows) < MOST_BACKLOG

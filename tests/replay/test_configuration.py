@@ -1,0 +1,67 @@
+"""compose.replay.yaml and its two configurations: the scene's own, without what a cold case has no use for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from lab.stacks.preflight import ROOT
+
+SERVICES = ("prometheus", "tempo", "grafana")
+
+
+def parsed(name: str) -> dict[str, Any]:
+    """A YAML file of the project."""
+    found: dict[str, Any] = yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
+    return found
+
+
+def test_only_those_who_watch() -> None:
+    """Three services, each the one of compose.yaml, under a project name of its own; nothing listens elsewhere."""
+    replay, scene = parsed("compose.replay.yaml"), parsed("compose.yaml")
+    assert tuple(replay["services"]) == SERVICES
+    assert replay["name"] != scene["name"]
+    assert replay["networks"] == scene["networks"]
+    for name, service in replay["services"].items():
+        assert service["extends"] == {"file": "compose.yaml", "service": name}
+        assert not {"image", "user", "read_only", "cap_drop", "mem_limit"} & set(service)
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
+        assert all(mount.startswith("./") and mount.endswith(":ro") for mount in service.get("volumes", ()))
+        kept = {mount.partition(":")[0] for mount in scene["services"][name]["volumes"] if mount[0] != "."}
+        assert kept <= set(replay["volumes"])
+
+
+def test_mounts_replace_those_of_the_scene() -> None:
+    """Each configuration is mounted where the scene's is, or both would be there."""
+    replay, scene = parsed("compose.replay.yaml"), parsed("compose.yaml")
+    for name, service in replay["services"].items():
+        places = {mount.split(":")[1] for mount in scene["services"][name]["volumes"]}
+        for mount in service.get("volumes", ()):
+            assert mount.split(":")[1] in places, mount
+            assert (ROOT / mount.split(":")[0]).is_file()
+
+
+def test_prometheus_asks_nobody() -> None:
+    """No targets and no rules, so nothing is computed a second time; room for exemplars as in the scene."""
+    replay, scene = parsed("prometheus/prometheus.replay.yml"), parsed("prometheus/prometheus.yml")
+    assert not {"scrape_configs", "rule_files"} & set(replay)
+    assert replay["storage"] == scene["storage"]
+
+
+def test_tempo_is_that_of_the_scene_but_counts_nothing() -> None:
+    """Without the generator of metrics; searches find spans that are late at their own time; all else is the same."""
+    replay, scene = parsed("tempo/tempo.replay.yaml"), parsed("tempo/tempo.yaml")
+    del scene["metrics_generator"], scene["overrides"]["defaults"]["metrics_generator"]
+    del scene["distributor"]["receivers"]["otlp"]["protocols"]["grpc"]
+    longest_h = 2
+    live, search = replay["live_store"], replay["query_frontend"].pop("search")
+    assert hours(live.pop("wal").pop("ingestion_time_range_slack")) > longest_h
+    assert hours(search.pop("query_backend_after")) == hours(live.pop("complete_block_timeout")) > longest_h
+    assert not search
+    assert replay == scene
+
+
+def hours(duration: str) -> int:
+    """A duration as Tempo writes it, of whole hours."""
+    return int(duration.removesuffix("h"))
