@@ -16,7 +16,7 @@ up: ## Look at the machine, start the whole stack on Docker, say where things ar
 	@python3 -m lab.stacks.up
 
 down: ## Stop the stack and remove what it left: containers, volumes, network
-	docker compose --profile valkey --profile keydb --profile distributed down --volumes --remove-orphans
+	docker compose --profile "*" down --volumes --remove-orphans
 
 test: tools ## What can be tested in eight minutes without Docker
 	$(PY) -m pytest $(SIDE_BY_SIDE) -m "not whole"

@@ -2,21 +2,41 @@
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from redis.connection import parse_url
 
-STRATEGY_NAMES = ("scan", "keys", "exact", "index", "index-naive", "hash", "generation", "ttl")
-OWN_LAYOUT = {"hash": "hash", "generation": "generation", "ttl": "plain"}
-"""Strategies that want their entries written in a layout of their own (see `app.layouts`), and which."""
+
+class StrategyRow(NamedTuple):
+    """A way to invalidate, by module `app.strategies.NAME`: what an event costs in a line, and how entries are written.
+
+    Most strategies share the layout `entries`; another one is in `app.layouts`.
+    """
+
+    costs: str
+    layout: str = "entries"
+
+
+STRATEGY_ROWS = {
+    "scan": StrategyRow("SCAN the whole keyspace for each event"),
+    "keys": StrategyRow("KEYS over the whole keyspace for each event"),
+    "exact": StrategyRow("delete by name, from the list of a page's fragments"),
+    "index": StrategyRow("look up the user's own index"),
+    "index-naive": StrategyRow("read the user's index whole, delete all it names at once"),
+    "hash": StrategyRow("delete the user's one hash", layout="hash"),
+    "generation": StrategyRow("give the user's keys a new number, delete nothing", layout="generation"),
+    "ttl": StrategyRow("do nothing: entries live until their time ends", layout="plain"),
+}
+"""The strategies. The storefront tells the control page which there are: this is the only list."""
+STRATEGY_NAMES = tuple(STRATEGY_ROWS)
 SCAN_COUNT_MAX = 10_000_000
 
 
 def layout_of(strategy: str) -> str:
     """The layout that a strategy invalidates."""
-    return OWN_LAYOUT.get(strategy, "entries")
+    return STRATEGY_ROWS[strategy].layout
 
 
 class Settings(BaseSettings):

@@ -17,7 +17,7 @@ from app.fragments import is_fragment_name, parse_user, render
 from app.layouts import Layouts
 from app.metrics import CACHE_REQUESTS, HTTP_DURATION, exemplar, show_strategy
 from app.problems import Problem, problem
-from app.settings import SCAN_COUNT_MAX, STRATEGY_NAMES, Settings
+from app.settings import SCAN_COUNT_MAX, STRATEGY_NAMES, STRATEGY_ROWS, Settings
 from app.state import State, StateError
 
 BODY_MAX = 4096
@@ -197,13 +197,14 @@ def _add_events(app: Flask, state: State) -> None:
 
 
 def _add_invalidation_settings(app: Flask, state: State) -> None:
-    def answer() -> Response:
+    def answer() -> dict[str, object]:
         mode = state.invalidation()
-        return _json({"strategy": mode.strategy, "scan_count": mode.scan_count})
+        return {"strategy": mode.strategy, "scan_count": mode.scan_count}
 
     @app.get("/settings/invalidation")
     def read_invalidation() -> Response:
-        return answer()
+        """The strategy in force, and those that there are, with what each costs in a line."""
+        return _json(answer() | {"strategies": {name: row.costs for name, row in STRATEGY_ROWS.items()}})
 
     @app.put("/settings/invalidation")
     def write_invalidation() -> Response:
@@ -217,7 +218,7 @@ def _add_invalidation_settings(app: Flask, state: State) -> None:
         if under_way not in UNDER_WAY:
             raise Problem(400, f"under_way must be one of {', '.join(UNDER_WAY)}")
         state.set_invalidation(body, late=under_way == "finish")
-        return answer()
+        return _json(answer())
 
 
 def _add_warming_settings(app: Flask, state: State) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from lab.blind.causes import Cause
+from lab.blind.cause import Cause
 from lab.blind.readings import Readings
 from lab.blind.scene import BlindStack, SceneStack
 from lab.blind.session import Session

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
+from prometheus_client import samples as prometheus
 from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
 
 from console.config import Config, ServerAddresses
 from lab.errors import StackError
@@ -25,10 +25,14 @@ ANSWER_S = 3.0
 
 
 @dataclass(frozen=True)
-class Look:
-    """What the processes around a server said of themselves, about now."""
+class Sample:
+    """What the processes around a server said of themselves, about now.
+
+    `strategies` are those that the storefront has, each with what it costs in a line.
+    """
 
     strategy: str
+    strategies: dict[str, str]
     scan_count: int
     keys: int
     target_keys: int
@@ -39,7 +43,7 @@ class Look:
     probe: Buckets
 
 
-UNSEEN = Look("", 0, 0, 0, False, None, 0.0, 0.0, {})
+UNSEEN = Sample("", {}, 0, 0, 0, False, None, 0.0, 0.0, {})
 
 
 class Clients:
@@ -75,7 +79,7 @@ class Clients:
             if not client.ready(path):
                 raise StackError(f"{client.name} does not answer.")
 
-    def look(self, before: Look | None = None) -> tuple[Look, str]:
+    def look(self, before: Sample | None = None) -> tuple[Sample, str]:
         """One look at everything but the store itself, which may be slow to answer: that is the subject here.
 
         What does not answer is as it was `before`, and the second value is a sentence about the first such part. Raises
@@ -91,11 +95,16 @@ class Clients:
                 trouble = trouble or str(error)
         return look, trouble
 
-    def _settings(self, look: Look) -> Look:
+    def _settings(self, look: Sample) -> Sample:
         mode = self.web.ask("GET", "/settings/invalidation")
-        return replace(look, strategy=str(mode["strategy"]), scan_count=int(mode["scan_count"]))
+        return replace(
+            look,
+            strategy=str(mode["strategy"]),
+            strategies=mode["strategies"],
+            scan_count=int(mode["scan_count"]),
+        )
 
-    def _warming(self, look: Look) -> Look:
+    def _warming(self, look: Sample) -> Sample:
         warming = self.web.ask("GET", "/settings/warming")
         return replace(
             look,
@@ -105,7 +114,7 @@ class Clients:
             warming_error=warming["error"],
         )
 
-    def _events(self, look: Look) -> Look:
+    def _events(self, look: Sample) -> Sample:
         finished = in_flight = pending = 0.0
         for sample in samples(self.invalidator.text("/metrics"), FINISHED, IN_FLIGHT, PENDING):
             if sample.name == FINISHED:
@@ -116,7 +125,7 @@ class Clients:
                 pending += sample.value
         return replace(look, finished=finished, in_flight=max(in_flight, pending))
 
-    def _probe(self, look: Look) -> Look:
+    def _probe(self, look: Sample) -> Sample:
         return replace(look, probe=probe_buckets(self.probe.text("/metrics")))
 
     def asked_rates(self) -> tuple[float, float]:
@@ -131,7 +140,7 @@ class Clients:
         self.store.close()
 
 
-def samples(text: str, *names: str) -> Iterator[Sample]:
+def samples(text: str, *names: str) -> Iterator[prometheus.Sample]:
     """The samples of these names in Prometheus text. Other lines are not parsed: that would cost far more."""
     wanted = "".join(
         line + "\n" for line in text.splitlines() if line.startswith(names) and _name(line) in names

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from console.clients import Look
+from console.clients import Sample
 from lab.results.correlation import spearman
 from lab.stacks.http import Buckets, bucket_quantile
 
@@ -37,7 +37,7 @@ class History:
         self._curve: deque[tuple[float, float | None, int]] = deque(maxlen=int(CURVE_S / CURVE_STEP_S))
         self.figures = Figures()
 
-    def add(self, at: float, look: Look) -> Figures:
+    def add(self, at: float, look: Sample) -> Figures:
         """Take one look in; the figures as of now."""
         if self._looks and (
             look.finished < self._looks[-1][1] or _count(look.probe) < _count(self._looks[-1][2])

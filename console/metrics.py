@@ -1,7 +1,7 @@
 """The control page's own metrics: what was done to each server, and what its slow log says.
 
 Every action appears as a step of `lab_actions_total`, from which dashboards draw annotations. All actions start at 0,
-because a counter that begins at 1 has no step.
+because a counter that begins at 1 has no step; the switches to a strategy as soon as its storefront has named it.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 
-STRATEGIES = ("scan", "keys", "exact", "index", "index-naive", "hash", "generation", "ttl")
+SWITCH, SWITCH_LATE = "strategy_", "strategy_late_"
+"""Before the name of the strategy."""
 ACTIONS = (
-    *(f"strategy_{name}" for name in STRATEGIES),
-    *(f"strategy_late_{name}" for name in STRATEGIES),
     "restart",
     "growth_start",
     "growth_stop",
@@ -109,6 +108,12 @@ class ControlMetrics:
             return
         for phase in PHASES:
             self.phase.labels(server, phase).set(phase == current)
+
+    def expect_strategies(self, server: str, names: Iterable[str]) -> None:
+        """A server's storefront has these strategies: switches to them may come."""
+        for name in names:
+            for action in (SWITCH + name, SWITCH_LATE + name):
+                self.actions.labels(server, action)
 
     def act(self, server: str, action: str) -> None:
         """Something was done."""

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from console.clients import Clients, Look
+from console.clients import Clients, Sample
 from console.config import Config, ServerAddresses
 from console.estimate import Estimate, Moment
 from console.history import WINDOW_S, Follows, History
@@ -50,7 +50,7 @@ class Observed:
         self.history = History()
         self.follows = Follows(config.keys / FOLLOW_STEPS)
         self.steering = Steering(config.backlog_aim)
-        self.look: Look | None = None
+        self.look: Sample | None = None
         self.trouble = ""
         self.complaint = ""
         self.awake = False
@@ -118,10 +118,16 @@ class Observed:
         """Whether events search the keyspace, as far as is known."""
         return (self.strategy or (self.look.strategy if self.look else "")) in SEARCHING
 
-    def observe(self) -> Look:
+    @property
+    def strategies(self) -> dict[str, str]:
+        """Those that the storefront has, each with what it costs in a line; none before it was asked."""
+        return self.look.strategies if self.look else {}
+
+    def observe(self) -> Sample:
         """Look at everything and remember it. Raises `StackError` where a part was never seen yet."""
         look, trouble = self.clients.look(self.look)
         self.look, self.trouble = look, trouble
+        self.metrics.expect_strategies(self.server, look.strategies)
         figures = self.history.add(time.monotonic(), look)
         metrics, server = self.metrics, self.server
         metrics.keys.labels(server).set(look.keys)
@@ -134,7 +140,7 @@ class Observed:
         self.show_phase()
         return look
 
-    def _estimate(self, look: Look) -> None:
+    def _estimate(self, look: Sample) -> None:
         told, estimate = self._counters, self.estimate
         self._counters = None
         if told is None or estimate is None or self.tuning is None:
@@ -217,7 +223,7 @@ class Observed:
         """Whether the store wants all the processor time it can get: events search it."""
         return self.free and self.searching and self.planned > 0
 
-    def seen(self, look: Look) -> Seen:
+    def seen(self, look: Sample) -> Seen:
         """What steering wants to know."""
         figures = self.history.figures
         share = (

@@ -13,8 +13,9 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from console.clients import Look
+from console.clients import Sample
 from console.levers import PartDone, Parts, pull
+from console.metrics import SWITCH, SWITCH_LATE
 from console.observed import Observed
 from console.steering import Growth
 from lab.errors import StackError
@@ -57,7 +58,7 @@ class ServerControl(Observed):
         if restarting and time.monotonic() - restarting[1] > BACK_S:
             self._give_up_restarting(f"The store has not come back within {BACK_S:g} seconds.")
 
-    def _steer(self, look: Look) -> None:
+    def _steer(self, look: Sample) -> None:
         seen, config = self.seen(look), self.config
         if look.in_flight > config.backlog_pause:
             self._hold_events(True)
@@ -122,7 +123,7 @@ class ServerControl(Observed):
             self.metrics.paused.labels(self.server).set(held)
             self.act("pause" if held else "resume")
 
-    def _reassert(self, look: Look) -> None:
+    def _reassert(self, look: Sample) -> None:
         """Ask again for what is not as wanted: a part was restarted, or did not answer."""
         try:
             if self.strategy is not None and look.strategy != self.strategy:
@@ -187,7 +188,7 @@ class ServerControl(Observed):
         self.steering.ceiling = 1.0  # all planned events, until it is seen what they do now
         if self.estimate:
             self.estimate.forget()
-        self.act(f"strategy_late_{strategy}" if late else f"strategy_{strategy}")
+        self.act((SWITCH_LATE if late else SWITCH) + strategy)
         self.show_phase()
 
     def grow(self, on: bool) -> tuple[str, list[PartDone]]:

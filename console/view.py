@@ -7,7 +7,6 @@ from collections.abc import Collection
 from typing import Any
 
 from console.config import Config
-from console.metrics import STRATEGIES
 from console.server_control import KEPT_SHARE, ServerControl
 from console.steering import Growth
 
@@ -87,6 +86,7 @@ def server(stage: ServerControl, with_curve: bool = False) -> dict[str, Any]:
         "up": stage.up,
         "restarting": stage.restarting is not None,
         "strategy": stage.strategy or (look.strategy if look else None),
+        "strategies": stage.strategies,
         "keys": look.keys if look else None,
         "target_keys": look.target_keys if look and stage.target is None else stage.target,
         "growth": stage.growing,
@@ -115,7 +115,6 @@ def scene(stages: list[ServerControl], config: Config, with_curves: bool = False
     """The whole scene: servers that belong to it, and what the page must know of the settings."""
     return {
         "servers": [server(stage, with_curves) for stage in stages if stage.phase != "absent"],
-        "strategies": list(STRATEGIES),
         "keys": config.keys,
         "story": config.story,
     }

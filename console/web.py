@@ -21,7 +21,7 @@ from console import view
 from console.autopilot import Autopilot
 from console.config import Config
 from console.levers import LEVER_S, PartDone, pull
-from console.metrics import STRATEGIES, ControlMetrics
+from console.metrics import ControlMetrics
 from console.server_control import Refused
 from lab.errors import StackError
 
@@ -133,8 +133,11 @@ def _add_acting(app: Flask, directors: dict[str, Autopilot]) -> None:
     @app.post("/api/servers/<name>/strategy")
     def strategy(name: str) -> Response:
         director, body = found(name), _body("strategy", optional=("late",))
-        if body["strategy"] not in STRATEGIES:
-            raise BadRequest(f"strategy must be one of {', '.join(STRATEGIES)}")
+        there = director.stage.strategies
+        if not there:
+            raise Refused(f"the storefront on {name} has not told its strategies yet; try again")
+        if body["strategy"] not in list(there):  # it may be of any type
+            raise BadRequest(f"strategy must be one of {', '.join(there)}")
         return done(director, director.stage.switch(body["strategy"], yes_or_no(body, "late")))
 
     @app.post("/api/servers/<name>/growth")

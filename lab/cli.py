@@ -22,6 +22,7 @@ from lab.replay.command import record, replay
 from lab.report import terminal
 from lab.runner.explain import explain
 from lab.stacks.processes import INTERRUPTIONS, ignore_interruptions
+from lab.stacks.servers import SERVERS
 
 ALL = "all"
 """In place of a scenario's id."""
@@ -87,9 +88,7 @@ def run(
     ],
     server: Annotated[
         str | None,
-        typer.Option(
-            help="redis, valkey, dragonfly, keydb, or embedded; if left out embedded natively, else redis."
-        ),
+        typer.Option(help=f"{', '.join(SERVERS)}; if left out embedded natively, else redis."),
     ] = None,
     stack: Annotated[
         str,
@@ -145,7 +144,7 @@ def run(
 @app.command()
 def scene(
     server: Annotated[
-        str, typer.Option(help="redis, valkey, dragonfly or keydb; if left out the embedded Valkey.")
+        str, typer.Option(help=f"{', '.join(SERVERS)}; if left out the embedded Valkey.")
     ] = "embedded",
     port: Annotated[
         int, typer.Option(help="Port of the control page; the others take free ones.", min=1, max=65535)

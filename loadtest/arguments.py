@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from loadtest.wire import Server
+from loadtest.resp import Server
 
 
 class Parser(argparse.ArgumentParser):

@@ -6,8 +6,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from loadtest.running import LoadFailed, ask
-from loadtest.wire import command
+from loadtest.resp import LoadFailed, ask, command
 
 Fields = Mapping[str, str]
 Counters = dict[str, tuple[float, float]]

@@ -14,8 +14,8 @@ from __future__ import annotations
 from geventhttpclient.client import HTTPClientPool
 from locust import FastHttpUser, events, task
 
-from loadtest.controls import Controls
-from loadtest.load import Load
+from loadtest.customers.load import Load
+from loadtest.customers.routes import Controls
 
 load = Load.from_environment()
 

@@ -1,24 +1,14 @@
-"""Ways to invalidate everything cached for a user. Adding one is a module here and its name in
-`app.settings`; one that wants its entries written in another way has a layout in `app.layouts` too.
-"""
+"""Ways to invalidate everything cached for a user: a module each, and a row in `app.settings.STRATEGY_ROWS`."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from importlib import import_module
 
 from app.cache_async import AsyncStore
-from app.settings import STRATEGY_NAMES
-from app.strategies import exact, generation, hash, index, index_naive, keys, scan, ttl
+from app.settings import STRATEGY_ROWS
 
 Strategy = Callable[[AsyncStore, int, Sequence[str], int], Awaitable[int]]
 """(store, user, areas, scan_count) -> number of keys deleted."""
 
 STRATEGIES: dict[str, Strategy] = {
-    "scan": scan.invalidate,
-    "keys": keys.invalidate,
-    "exact": exact.invalidate,
-    "index": index.invalidate,
-    "index-naive": index_naive.invalidate,
-    "hash": hash.invalidate,
-    "generation": generation.invalidate,
-    "ttl": ttl.invalidate,
+    name: import_module(f"{__name__}.{name.replace('-', '_')}").invalidate for name in STRATEGY_ROWS
 }
-assert tuple(STRATEGIES) == STRATEGY_NAMES

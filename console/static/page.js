@@ -3,16 +3,6 @@
 "use strict";
 
 const CURVE_SECONDS = 300;
-const EXPLAIN = {
-  scan: "SCAN the whole keyspace for each event",
-  keys: "KEYS over the whole keyspace for each event",
-  exact: "delete by name, from the list of a page's fragments",
-  index: "look up the user's own index",
-  "index-naive": "read the user's index whole, delete all it names at once",
-  hash: "delete the user's one hash",
-  generation: "give the user's keys a new number, delete nothing",
-  ttl: "do nothing: entries live until their time ends",
-};
 const cards = new Map();
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const $ = (selector, root = document) => root.querySelector(selector);
@@ -61,7 +51,7 @@ async function send(path, body) {
 }
 
 class Card {
-  constructor(server, strategies) {
+  constructor(server) {
     this.name = server.name;
     this.root = $("#server").content.cloneNode(true).firstElementChild;
     this.curve = [];
@@ -71,16 +61,7 @@ class Card {
     at("h2").id = id("title");
     this.root.setAttribute("aria-labelledby", id("title"));
     put(at(".name"), this.name);
-    this.choices = strategies.map((strategy) => {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.id = id(strategy);
-      button.textContent = strategy;
-      button.title = EXPLAIN[strategy] || "";
-      this.does(button, () => send(this.path("strategy"), { strategy, late: at(".late input").checked }));
-      at(".choices").append(button);
-      return [strategy, button];
-    });
+    this.choices = new Map();
     at(".growth").id = id("growth");
     at(".growth-label").id = id("growth-label");
     at(".growth").setAttribute("aria-describedby", id("growth-label"));
@@ -119,6 +100,22 @@ class Card {
     return `/api/servers/${this.name}/${action}`;
   }
 
+  // The storefront tells which strategies there are, and what each costs.
+  offer(strategies) {
+    for (const [strategy, costs] of Object.entries(strategies)) {
+      if (this.choices.has(strategy)) continue;
+      const button = document.createElement("button");
+      button.type = "button";
+      button.id = `${this.name}-${strategy}`;
+      button.textContent = strategy;
+      button.title = costs;
+      const late = $(".late input", this.root);
+      this.does(button, () => send(this.path("strategy"), { strategy, late: late.checked }));
+      $(".choices", this.root).append(button);
+      this.choices.set(strategy, button);
+    }
+  }
+
   // A button that stays in the tab order while it cannot be used: focus must not fall away under the fingers.
   does(button, action) {
     button.addEventListener("click", () => {
@@ -147,6 +144,7 @@ class Card {
     put(at(".knee-text"), server.knee_keys === null ? "" : `Dashed: the store saturates at ${whole.format(Math.round(server.knee_keys / 1000) * 1000)} keys`);
     put(at(".growth"), server.growth ? "Stop growth" : "Start growth");
     put(at(".over"), server.over ? "Back to the edge" : "Over the edge");
+    this.offer(server.strategies);
     for (const [strategy, button] of this.choices) {
       button.setAttribute("aria-pressed", String(strategy === server.strategy));
       button.setAttribute("aria-disabled", String(!server.free));
@@ -198,7 +196,7 @@ async function poll(path) {
     const state = await answer.json();
     for (const server of state.servers) {
       let card = cards.get(server.name);
-      if (!card) cards.set(server.name, (card = new Card(server, state.strategies)));
+      if (!card) cards.set(server.name, (card = new Card(server)));
       card.add(server);
       card.show(server);
     }

@@ -226,12 +226,14 @@ def strategy_list(root: Path) -> str:
 
 def loads(root: Path) -> dict[str, str]:
     """The loads that are processes of their own, by module."""
-    return {
-        f"loadtest.{stem}": said
+    rows = [
+        (f"{folder}.{stem}".replace("/", ".").removesuffix(".__main__"), said)
+        for folder in ("loadtest", "loadtest/probe", "loadtest/incidents")
         for stem, said in _module_lines(
-            root, "loadtest", lambda stem, source: "__main__" in source or stem == "locustfile"
+            root, folder, lambda stem, source: "__main__" in source or stem == "locustfile"
         )
-    }
+    ]
+    return dict(rows)
 
 
 def load_list(root: Path) -> str:

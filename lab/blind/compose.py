@@ -26,8 +26,9 @@ from pathlib import Path
 import redis
 
 from lab.blind.inbox import Order
-from lab.blind.scene import LINK, PROGRAMS, SCENARIO, WEB, tell
-from lab.blind.tenants import CHANGES, PRICES
+from lab.blind.prices import CHANGES, PRICES
+from lab.blind.scene import SCENARIO, tell
+from lab.blind.sizing import LINK, PROGRAMS, WEB
 from lab.errors import StackError
 from lab.stacks.base import Say
 from lab.stacks.compose import READY_S, ComposeStack

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from lab.blind.causes import Cause, find
+from lab.blind.cause import Cause
+from lab.blind.causes import find
 from lab.errors import UsageError
 
 FULL = 100

@@ -13,8 +13,8 @@ import threading
 
 from lab.blind.inbox import Inbox, Order
 from loadtest.arguments import server
-from loadtest.delay import Delay, relay
-from loadtest.quiet import become_quiet
+from loadtest.incidents.delay import Delay, relay
+from loadtest.probe.quiet import become_quiet
 
 
 def main() -> int:

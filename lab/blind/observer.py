@@ -13,14 +13,14 @@ from typing import Any, Protocol
 
 import redis
 
+from lab.blind.prices import CHANGES
 from lab.blind.readings import Readings, Seen, Spent
-from lab.blind.tenants import CHANGES
 from lab.errors import StackError
 from lab.stacks.base import Probe
 from lab.stacks.http import Locust, Storefront
 from lab.stacks.processes import tree_seconds
 from lab.stacks.server_stats import ServerObserver
-from loadtest.record import new_histogram
+from loadtest.probe.record import new_histogram
 
 SAMPLE_S = 0.1
 PINGS = 9

@@ -8,7 +8,8 @@ from math import log10
 from pathlib import Path
 from typing import Any
 
-from lab.blind.causes import CAUSES, Cause
+from lab.blind.cause import Cause
+from lab.blind.causes import CAUSES
 from lab.blind.journal import FULL, HINT_COSTS, WRONG_COSTS, Journal
 from lab.blind.observer import Sample
 from lab.blind.readings import Readings, Seen

@@ -79,6 +79,26 @@ class Readings:
         """Whether users have something to complain of."""
         return self.slow_pages or self.slow_gets or self.stale
 
+    @property
+    def pages_text(self) -> str:
+        """What became of pages, in words."""
+        return f"p99 of a page {_became(self.healthy.page_ms, self.seen.page_ms)}"
+
+    @property
+    def gets_text(self) -> str:
+        """What became of a bystander's GETs, in words."""
+        return f"p99 of a bystander's GET {_became(self.healthy.get_ms, self.seen.get_ms)}"
+
+    @property
+    def changes_text(self) -> str:
+        """What became of changes, in words."""
+        return f"the oldest change waited {self.healthy.oldest_s:.1f} → {self.seen.oldest_s:.1f} s"
+
+
+def _became(healthy: float, now: float) -> str:
+    times = f"{now / healthy:.1f} ×" if healthy > 0 else "many times"
+    return f"{healthy:.1f} → {now:.1f} ms ({times})"
+
 
 @dataclass(frozen=True)
 class Finding:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from lab.blind.inbox import Order
 from lab.blind.observer import cpu_seconds, waited_s
+from lab.blind.sizing import LINK, PROGRAMS, WEB
 from lab.errors import StackError
 from lab.scenarios.model import Phase, Scenario
 from lab.stacks.base import Stack
@@ -23,9 +24,7 @@ from lab.stacks.native import ROOT, NativeStack
 from lab.stacks.processes import Child
 from lab.stacks.servers import SERVERS
 
-PROGRAMS = ("program-1", "program-2", "program-3", "program-4")
-LINK, WEB = "link", "web"
-READS_PER_S, EVENTS_PER_S, PROBES_PER_S = 60.0, 4.0, 100.0
+EVENTS_PER_S, PROBES_PER_S = 4.0, 100.0
 SCENARIO = Scenario(
     id="blind",
     title="blind",

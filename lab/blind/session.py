@@ -15,13 +15,13 @@ from typing import Any
 import redis
 
 from lab.blind import diagnostics, page, sizing
-from lab.blind.causes import Cause
+from lab.blind.cause import Cause
 from lab.blind.journal import Journal
 from lab.blind.observer import Observer, Sample, readings, seen
+from lab.blind.prices import CHANGES, INDEX
 from lab.blind.readings import Readings, Seen
-from lab.blind.scene import EVENTS_PER_S, PROBES_PER_S, READS_PER_S, BlindStack, SceneStack
+from lab.blind.scene import EVENTS_PER_S, PROBES_PER_S, BlindStack, SceneStack
 from lab.blind.session_socket import SessionSocket
-from lab.blind.tenants import CHANGES, INDEX
 from lab.errors import StackError, UsageError
 from lab.scenarios.model import ProbeSpec
 from lab.stacks.processes import uninterrupted
@@ -109,7 +109,7 @@ class Session:
         self._say("measuring a healthy shop")
         probe = stack.start_probe(ProbeSpec("main"), PROBES_PER_S)
         self.observer = Observer(stack, probe)
-        stack.locust.load(READS_PER_S, EVENTS_PER_S, POPULATION)
+        stack.locust.load(sizing.READS_PER_S, EVENTS_PER_S, POPULATION)
         threading.Thread(target=self._change_prices, daemon=True).start()
         self._wait(LULL_S)
         self.observer.look()
@@ -169,7 +169,7 @@ class Session:
         self._samples_before = len(self.observer.samples)
         self.begun_at = time.time()
         for _ in range(2):
-            for name, order in sizing.orders(self.cause.id, self.measured, self._strength).items():
+            for name, order in self.cause.told(self.measured, self._strength).items():
                 if order != sizing.WELL[name]:
                     self.stack.order(name, order)
             self._wait(SETTLE_S)

@@ -1,7 +1,7 @@
 """Claims about ways to invalidate, side by side at the same keys and load: waiting, work, memory, staleness.
 
-Each way has two phases: ``WAY-cost``, in which nothing but single events of `loadtest.freshness` is carried out, and
-``WAY-load``, at the same offered load as all others.
+Each way has two phases: ``WAY-cost``, in which nothing but single events of `loadtest.incidents.freshness` is carried
+out, and ``WAY-load``, at the same offered load as all others.
 """
 
 from __future__ import annotations

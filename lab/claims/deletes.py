@@ -1,7 +1,7 @@
 """Claims about deleting many keys: what round trips cost, and what sparing all of them costs the bystanders.
 
-Figures are those of `loadtest.deletes`; phases of the arm ``rtt`` delete in all ways at one round-trip time, those of
-the arm ``chunks`` in one way and one size of chunk.
+Figures are those of `loadtest.incidents.deletes`; phases of the arm ``rtt`` delete in all ways at one round-trip time,
+those of the arm ``chunks`` in one way and one size of chunk.
 """
 
 from __future__ import annotations

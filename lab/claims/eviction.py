@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from lab.claims.base import Claim, Finding, need_phase
-from lab.claims.evictionrun import FEWEST, looks_of, p99_ms, pool, read_run
+from lab.claims.evictionrun import FEWEST, p99_ms, pool, read_run, samples_of
 from lab.results.cycles import FULL, below_limit, cost_us, cycles, evicted_per_insert, rate, seconds
 from lab.results.folder import Run
 
@@ -216,7 +216,7 @@ def gone(
     def check(run: Run) -> Finding:
         found = read_run(run)
         phase = need_phase(run, phase_id)
-        looks = looks_of(run, phase)
+        looks = samples_of(run, phase)
         values = pool(v for a, b, v in run.intervals(phase) if looks[0].start <= a and b <= looks[-1].t)
         waits, number = p99_ms(values), len(cycles(looks))
         evicted = sum(look.evicted for look in looks)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lab.claims.base import Missing, need_phase
-from lab.results.cycles import Cycle, Look, bursts_at, cycles, look_of, seconds
+from lab.results.cycles import Cycle, Sample, bursts_at, cycles, sample_of, seconds
 from lab.results.folder import Latencies, PhaseRecord, Run
 
 INCIDENT = "cycle"
@@ -22,11 +22,11 @@ SETTLED_S = 0.25
 """A slow reply belongs to the probe's interval that it came in: the one after a burst still has some."""
 
 
-def looks_of(run: Run, phase: PhaseRecord) -> list[Look]:
+def samples_of(run: Run, phase: PhaseRecord) -> list[Sample]:
     """The crowd's looks at the server in a phase. Raises `Missing`."""
     try:
         found = [
-            look for line in run.loads if line["phase"] == phase.id and (look := look_of(line)) is not None
+            look for line in run.loads if line["phase"] == phase.id and (look := sample_of(line)) is not None
         ]
     except ValueError as error:
         raise Missing(f"a look at the server in phase {phase.id!r} cannot be read: {error}") from None
@@ -42,7 +42,7 @@ class EvictionRun:
     `healthy` and `bursting` are those of whole cycles; `evicting` is any stretch of eviction, and `elsewhere` the rest.
     """
 
-    looks: list[Look]
+    looks: list[Sample]
     cycles: list[Cycle]
     healthy: Latencies | None
     bursting: Latencies | None
@@ -75,7 +75,7 @@ def p99_ms(values: Latencies | None) -> float:
 def read_run(run: Run) -> EvictionRun:
     """The incident's phase. Raises `Missing`."""
     phase = need_phase(run, INCIDENT)
-    looks = looks_of(run, phase)
+    looks = samples_of(run, phase)
     found = cycles(looks)
     began, ended = looks[0].start, looks[-1].t
     intervals = [i for i in run.intervals(phase) if began <= i[0] and i[1] <= ended]

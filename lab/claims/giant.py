@@ -1,7 +1,7 @@
 """Claims about one user's giant index set: what invalidating it at once costs bystanders, and what pieces save.
 
 Phases come in two arms, ``naive`` and ``chunked``, each with the same sizes of the set (param ``entries``); the load
-is `loadtest.giant`, which invalidates that user alone.
+is `loadtest.incidents.giant`, which invalidates that user alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Claims about full iterations: what COUNT does to one, and what many at once do to everybody else.
 
 Phases of the arm ``alone`` hold the bystander load and nothing else; those of the arm ``sweep`` have clients that
-iterate beside it, with the COUNT in their `params` and as many of them as `loadtest.iterations` was told to run. An
-iteration brings every key once, whatever COUNT means to the server: so it is equal work, and its time compares servers.
+iterate beside it, with the COUNT in their `params` and as many of them as `loadtest.incidents.iterations` was told to
+run. An iteration brings every key once, whatever COUNT means to the server: so it is equal work, and its time compares
+servers.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ FREED = 0.01
 
 
 @dataclass(frozen=True)
-class Look:
+class Sample:
     """What a crowd of clients and the server's INFO said of one short stretch of time, which ends at `t`.
 
     Counts are of the stretch, levels (in flight, keys, memory in MB) of its end; `clients_mb` is mem_clients_normal,
@@ -47,7 +47,7 @@ class Look:
         return self.t - self.interval_s
 
 
-Stretch = tuple[Look, ...]
+Stretch = tuple[Sample, ...]
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,10 @@ class Cycle:
     recovery: Stretch
 
 
-def look_of(line: dict[str, Any]) -> Look | None:
-    """A look from a line of `loadtest.crowd`; None for another line. Raises `ValueError` for what is no number."""
+def sample_of(line: dict[str, Any]) -> Sample | None:
+    """A look from a line of the crowd load; None for another line. Raises `ValueError` for what is no number."""
     try:
-        found = {name: line[name] for name in Look.__dataclass_fields__}
+        found = {name: line[name] for name in Sample.__dataclass_fields__}
     except KeyError:
         return None
     for name, value in found.items():
@@ -70,20 +70,20 @@ def look_of(line: dict[str, Any]) -> Look | None:
             raise ValueError(f"{name} is no number")
     if not (found["interval_s"] > 0 and found["limit_mb"] > 0):
         raise ValueError("interval_s and limit_mb are above 0")
-    return Look(**found)
+    return Sample(**found)
 
 
-def seconds(looks: Sequence[Look]) -> float:
+def seconds(looks: Sequence[Sample]) -> float:
     """How long they lasted together."""
     return sum(look.interval_s for look in looks)
 
 
-def rate(looks: Sequence[Look]) -> float:
+def rate(looks: Sequence[Sample]) -> float:
     """Answers a second."""
     return sum(look.answered for look in looks) / max(seconds(looks), 1e-9)
 
 
-def cost_us(looks: Sequence[Look]) -> float:
+def cost_us(looks: Sequence[Sample]) -> float:
     """CPU time of the main thread for each answer, in µs."""
     return (
         sum(look.busy * look.interval_s for look in looks)
@@ -92,12 +92,12 @@ def cost_us(looks: Sequence[Look]) -> float:
     )
 
 
-def evicted_per_insert(looks: Sequence[Look]) -> float:
+def evicted_per_insert(looks: Sequence[Sample]) -> float:
     """Entries evicted for each that was inserted; all entries are of one size, so 1 is what inserts need."""
     return sum(look.evicted for look in looks) / max(sum(look.inserted for look in looks), 1)
 
 
-def bursts_at(looks: Sequence[Look]) -> list[tuple[int, int]]:
+def bursts_at(looks: Sequence[Sample]) -> list[tuple[int, int]]:
     """First and last look of each stretch with evictions, whether it belongs to a whole cycle or not."""
     evicting = [i for i, look in enumerate(looks) if look.evicted]
     found: list[tuple[int, int]] = []
@@ -110,7 +110,7 @@ def bursts_at(looks: Sequence[Look]) -> list[tuple[int, int]]:
     return found
 
 
-def cycles(looks: Sequence[Look]) -> list[Cycle]:
+def cycles(looks: Sequence[Sample]) -> list[Cycle]:
     """All whole cycles in them, in order.
 
     Whole: memory climbed to its limit first, it was full while keys were evicted, and afterwards it fell without
@@ -144,7 +144,7 @@ def _whole(cycle: Cycle) -> bool:
     return climbed and full and freed
 
 
-def below_limit(looks: Sequence[Look]) -> int:
+def below_limit(looks: Sequence[Sample]) -> int:
     """Entries evicted in stretches that began although memory was full neither before nor after their first look.
 
     How they go on does not count: a look sees memory at its end, and while a server evicts, reads requests and gives

@@ -1,8 +1,8 @@
 """`cures`: five ways to invalidate, side by side in one run: what bystanders wait, what an event costs, what stays.
 
-For each strategy first single events on users whom nobody else reads (`loadtest.freshness`): what each costs the
-server, how long old values are served after it, what it leaves behind. Then the same load as for all others, of which
-SCAN alone would take most of the server. A strategy with a layout of its own begins with an empty server, so that
+For each strategy first single events on users whom nobody else reads (`loadtest.incidents.freshness`): what each costs
+the server, how long old values are served after it, what it leaves behind. Then the same load as for all others, of
+which SCAN alone would take most of the server. A strategy with a layout of its own begins with an empty server, so that
 memory and key count are its own; scan, keys and index share a layout.
 
 SCAN's COUNT is that of `key-growth`, for the reason given there; and an event rate close to what the server can bear

@@ -2,7 +2,7 @@
 
 The storefront's search, with COUNT 10: tens of thousands of calls for one event. The storefront's own invalidator would
 give in long before the server (a call costs asyncio many times what it costs the server), so here the events come from
-`loadtest.scanners`, which shares connections among them as multiplexing clients do.
+`loadtest.incidents.scanners`, which shares connections among them as multiplexing clients do.
 
 Keys grow, and at each plateau as many events at once as it takes keep the server busy: how many calls does one make,
 how many events a second are there calls for? What the fewest keys allowed is then offered at the top: several times of

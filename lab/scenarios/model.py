@@ -23,7 +23,8 @@ class ProbeSpec:
 
 @dataclass(frozen=True)
 class LoadSpec:
-    """One more load in a phase: a process ``python -m loadtest.MODULE ARGUMENTS``, with the store's URL in PROBE_URL.
+    """One more load in a phase: a process ``python -m loadtest.incidents.MODULE ARGUMENTS``, with the store's URL in
+    PROBE_URL.
 
     It prints JSON lines (kept in loads.jsonl); what the last one holds under ``figures`` (name → number) becomes
     the phase's, so it must print one even when it is told to stop (SIGTERM, or the end of stdin). Any exit code but

@@ -1,10 +1,10 @@
 """`pipelined-delete`: what a round trip for each key costs, and what it costs the others to spare them all.
 
 First all ways at one added round-trip time after the other (a relay that models latency and nothing else, see
-`loadtest.delay`), everything in one pipeline or one call; then, on loopback, chunks of several sizes, for what they do
-to bystanders. The ways take turns within a phase, by the same client, so a drift of the machine hits all alike. One
-DEL after the other is measured on fewer keys where each takes a round trip: its rate is compared, not its time; at
-full pace it deletes as many as the others.
+`loadtest.incidents.delay`), everything in one pipeline or one call; then, on loopback, chunks of several sizes, for
+what they do to bystanders. The ways take turns within a phase, by the same client, so a drift of the machine hits all
+alike. One DEL after the other is measured on fewer keys where each takes a round trip: its rate is compared, not its
+time; at full pace it deletes as many as the others.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ class ComposeStack:
 
     def start_load(self, spec: LoadSpec, arguments: list[str]) -> Child:
         """Start a load in the container probe-NAME, which ends with its stdin, as the probes do."""
-        child = self._inside(f"load-{spec.name}", spec.module, arguments)
+        child = self._inside(f"load-{spec.name}", f"incidents.{spec.module}", arguments)
         self._loads.append(child)
         return child
 

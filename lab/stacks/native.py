@@ -239,7 +239,7 @@ class NativeStack:
         name = f"load-{spec.name}"
         child = Child(
             name,
-            [sys.executable, "-m", f"loadtest.{spec.module}", *arguments],
+            [sys.executable, "-m", f"loadtest.incidents.{spec.module}", *arguments],
             self._folder / "logs" / f"{name}.log",
             env={"PROBE_URL": self.store_url, "OMP_NUM_THREADS": "1"},
             cwd=ROOT,

@@ -15,11 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.stacks.servers import IN_COMPOSE, PROFILES
+
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = "redis-latency-lab"
 OLDEST_COMPOSE = (2, 20)
 MEMORY_GB = 3.0
-PROFILES = ("valkey", "keydb")
 SECONDS_TO_ANSWER = 20.0
 
 
@@ -70,12 +71,12 @@ def wanted_profiles(settings: Mapping[str, str]) -> set[str]:
 
 def wanted_ports(settings: Mapping[str, str]) -> dict[str, str]:
     """Name and value of every port of this machine that will be published."""
-    off = set(PROFILES) - wanted_profiles(settings)
+    on = wanted_profiles(settings)
+    off = {server.locust_port for server in IN_COMPOSE if server.profile and server.profile not in on}
     return {
         name: value
         for name, value in settings.items()
-        if re.fullmatch(r"(CONTROL|GRAFANA|PROMETHEUS|TEMPO|LOCUST_[A-Z]+)_PORT", name)
-        and not any(name == f"LOCUST_{profile.upper()}_PORT" for profile in off)
+        if re.fullmatch(r"(CONTROL|GRAFANA|PROMETHEUS|TEMPO|LOCUST_[A-Z]+)_PORT", name) and name not in off
     }
 
 

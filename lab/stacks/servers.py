@@ -1,4 +1,7 @@
-"""The servers the lab knows: one row each."""
+"""The servers the lab knows: one row each, read by the command line, doctor, `make up` and the tests.
+
+Nothing but the standard library, as in `lab.stacks.preflight`, which needs the rows before an environment exists.
+"""
 
 from __future__ import annotations
 
@@ -45,10 +48,12 @@ class Server:
     it has in its place: a scenario that needs the setting is refused. `whole_scans`: see `RunFacts`. `key_bytes` is
     its resident memory for each of the storefront's entries: value, key, expiry, share of the index (measured at up to
     5 million keys for Valkey 9.1 and Redis 7.0, see bench/fill_millions.py; the larger of both for the others).
-    In the compose stack its services are NAME, web-NAME, invalidator-NAME and so on, where it has any there.
+    In the compose stack its services are NAME, web-NAME, invalidator-NAME and so on (`PARTS`), where it has any there;
+    they are started with every `make up`, or where it has a `profile` only with that one.
     """
 
     name: str
+    title: str
     find: Callable[[], str | None]
     arguments: tuple[str, ...]
     install: str
@@ -56,7 +61,13 @@ class Server:
     lacks: dict[str, str] = field(default_factory=dict)
     whole_scans: bool = True
     in_compose: bool = True
+    profile: str = ""
     key_bytes: int = 470
+
+    @property
+    def locust_port(self) -> str:
+        """The variable in .env that holds the port of its Locust."""
+        return f"LOCUST_{self.name.upper()}_PORT"
 
     def unfit_for(self, settings: Iterable[str]) -> str:
         """Why a scenario that needs these settings cannot be run on this server; empty if it can."""
@@ -98,6 +109,7 @@ SERVERS = {
     for server in (
         Server(
             "embedded",
+            "the embedded Valkey",
             _embedded,
             REDIS_LIKE,
             "The embedded Valkey has no build for this platform: install redis-server and use --server redis.",
@@ -106,19 +118,23 @@ SERVERS = {
         ),
         Server(
             "valkey",
+            "Valkey",
             _on_path("valkey-server"),
             REDIS_LIKE,
             "Put a valkey-server on PATH, or leave --server out for the embedded one.",
+            profile="valkey",
             key_bytes=360,
         ),
         Server(
             "redis",
+            "Redis",
             _on_path("redis-server"),
             REDIS_LIKE,
             "Install it (Debian: apt install redis-server), or leave --server out.",
         ),
         Server(
             "dragonfly",
+            "Dragonfly",
             _on_path("dragonfly"),
             DRAGONFLY,
             "Put a dragonfly on PATH, or use --stack compose.",
@@ -139,16 +155,20 @@ SERVERS = {
         ),
         Server(
             "keydb",
+            "KeyDB",
             _on_path("keydb-server"),
-            (
-                *REDIS_LIKE,
-                "--server-threads",
-                "1",
-            ),  # commands are executed under one lock; see ServerObserver.snapshot
+            # Commands are executed under one lock, whatever the number of threads; see ServerObserver.snapshot.
+            (*REDIS_LIKE, "--server-threads", "1"),
             "Put a keydb-server on PATH, or use --stack compose.",
+            profile="keydb",
         ),
     )
 }
+
+IN_COMPOSE = [server for server in SERVERS.values() if server.in_compose]
+PROFILES = [server.profile for server in IN_COMPOSE if server.profile]
+PARTS = ("web", "invalidator", "warmer", "locust", "probe")
+"""What each server has beside itself in the compose stack, as services PART-NAME."""
 
 
 def version_of(binary: str) -> str:

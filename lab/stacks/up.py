@@ -17,6 +17,7 @@ import time
 from typing import Any
 
 from lab.stacks.preflight import ROOT, ask, examine, read_env_file, wanted_profiles
+from lab.stacks.servers import IN_COMPOSE
 
 STACK_BROKE, INTERRUPTED = 3, 130
 WAIT_SECONDS = 300
@@ -30,10 +31,6 @@ ADDRESSES = (
     ("GRAFANA_PORT", "Grafana", "dashboards; traces in Explore"),
     ("PROMETHEUS_PORT", "Prometheus", "queries, targets, alerts"),
     ("TEMPO_PORT", "Tempo", "the traces' API; Grafana shows them"),
-    ("LOCUST_DRAGONFLY_PORT", "Locust, Dragonfly", "the load"),
-    ("LOCUST_REDIS_PORT", "Locust, Redis", ""),
-    ("LOCUST_VALKEY_PORT", "Locust, Valkey", ""),
-    ("LOCUST_KEYDB_PORT", "Locust, KeyDB", ""),
 )
 
 
@@ -116,13 +113,15 @@ def at_the_edge() -> str:
 def addresses(settings: dict[str, str]) -> list[str]:
     """A line for each page a person may open."""
     profiles = wanted_profiles(settings)
-    lines = []
-    for name, what, why in ADDRESSES:
-        optional = what.rpartition(" ")[2].lower() if name.startswith("LOCUST_") else ""
-        if optional in ("valkey", "keydb") and optional not in profiles:
-            continue
-        lines.append(f"  {what:<18} http://127.0.0.1:{settings[name]:<6} {why}".rstrip())
-    return lines
+    rows = [
+        *ADDRESSES,
+        *(
+            (server.locust_port, f"Locust, {server.title}", "its load")
+            for server in IN_COMPOSE
+            if not server.profile or server.profile in profiles
+        ),
+    ]
+    return [f"  {what:<18} http://127.0.0.1:{settings[name]:<6} {why}" for name, what, why in rows]
 
 
 def start() -> int:

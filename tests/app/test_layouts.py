@@ -14,14 +14,14 @@ from app.cache import Cache, CacheUnavailable
 from app.cache_async import AsyncStore, connect
 from app.fragments import AREAS, Keyspace, fragment_names, render
 from app.layouts import KINDS, Layouts
-from app.settings import OWN_LAYOUT, STRATEGY_NAMES, Settings, layout_of
+from app.settings import STRATEGY_NAMES, Settings, layout_of
 from app.state import Invalidation, State
 from app.storefront import create_app
 from app.strategies import STRATEGIES
 from tests.app.servicekit import Service, StoreServer, eventually
 
 FAR = 4_000_000_000.25
-OTHERS = list(OWN_LAYOUT)
+OTHERS = [name for name in STRATEGY_NAMES if layout_of(name) != "entries"]
 
 
 def cache_of(settings: Settings, strategy: str, clock: Callable[[], float] | None = None) -> Cache:
@@ -54,7 +54,6 @@ def calls(raw: Any) -> dict[str, int]:
 
 def test_every_strategy_has_a_layout() -> None:
     """Strategies, layouts and what can be done with them name each other."""
-    assert set(STRATEGIES) == set(STRATEGY_NAMES)
     assert {layout_of(name) for name in STRATEGY_NAMES} == set(KINDS)
 
 

@@ -16,7 +16,7 @@ import redis
 
 from bench.blind_seal import leaks
 from lab.blind import faulty_pool, session_socket, sizing
-from lab.blind.causes import CAUSES, choose, find
+from lab.blind.causes import CAUSES, choose, find, keys_command, scan_storm
 from lab.blind.journal import HINT_COSTS, WRONG_COSTS, Journal
 from lab.blind.readings import Readings, Seen, Spent
 from lab.blind.scene import tell
@@ -114,15 +114,15 @@ def test_orders_follow_what_was_measured() -> None:
     """The same wait is asked for on fast and slow servers, whatever a key costs; `nothing` changes no order."""
     slow = replace(MEASURED, key_us=1.0)
     for measured in (MEASURED, slow):
-        order = sizing.orders("scan-storm", measured)[sizing.SECOND]
+        order = CAUSES["scan-storm"].told(measured)[sizing.SECOND]
         wait_ms = order["connections"] * order["count"] * measured.key_us / 1000
-        assert sizing.WAIT_MS <= wait_ms <= 1.1 * sizing.WAIT_MS
-        every_s = sizing.orders("keys-command", measured)[sizing.SECOND]["every_s"]
-        assert measured.walk_ms / 1000 / every_s == pytest.approx(sizing.BUSY)
+        assert scan_storm.WAIT_MS <= wait_ms <= 1.1 * scan_storm.WAIT_MS
+        every_s = CAUSES["keys-command"].told(measured)[sizing.SECOND]["every_s"]
+        assert measured.walk_ms / 1000 / every_s == pytest.approx(keys_command.BUSY)
         assert measured.slow_us < 1000 * measured.walk_ms
         assert order["count"] * measured.key_us < measured.slow_us
-    assert sizing.orders("nothing", MEASURED) == sizing.WELL
-    assert {cause for cause in CAUSES if sizing.orders(cause, MEASURED) == sizing.WELL} == {"nothing"}
+    assert CAUSES["nothing"].told(MEASURED) == sizing.WELL
+    assert {cause.id for cause in CAUSES.values() if cause.told(MEASURED) == sizing.WELL} == {"nothing"}
 
 
 @pytest.fixture

@@ -109,6 +109,8 @@ class Engine:
             raise NotPossible("no engine runs, and only root may start one")
         socket = self.cache / "docker.sock"
         os.environ["DOCKER_HOST"] = f"unix://{socket}"
+        # What an engine that was killed knew of its containers is not true of this one's.
+        shutil.rmtree(self.cache / "exec", ignore_errors=True)
         with (self.cache / "dockerd.log").open("wb") as log:
             self.daemon = subprocess.Popen(
                 [
@@ -184,7 +186,7 @@ class Engine:
         os.environ["PYTHON_IMAGE"] = BASE_IMAGE
         self._want_base()
         say("building the stand-ins and the lab's image")
-        run("docker", "compose", "--project-directory", str(ROOT), *profiles(), "build", PWD=str(ROOT))
+        run("docker", "compose", "--project-directory", str(ROOT), "--profile", "*", "build", PWD=str(ROOT))
 
     def _real_images(self) -> bool:
         images = [
@@ -227,11 +229,6 @@ def compose_is_new_enough() -> bool:
     code, said = ask("docker", "compose", "version", "--short")
     version = re.match(r"v?(\d+)\.(\d+)", said) if code == 0 else None
     return version is not None and (int(version[1]), int(version[2])) >= OLDEST_COMPOSE
-
-
-def profiles() -> list[str]:
-    """Options that switch every profile on."""
-    return ["--profile", "valkey", "--profile", "keydb"]
 
 
 def install(*packages: str) -> None:

@@ -9,15 +9,16 @@ from typing import Any
 
 import yaml
 
+from lab.stacks import servers
 from lab.stacks.preflight import ROOT, read_env_file
+from lab.stacks.servers import PROFILES
 
 Model = dict[str, Any]
 Rule = Callable[[Model], list[str]]
 
 OWN_IMAGE = "LAB_IMAGE"
 WATCHERS = {"prometheus", "tempo", "grafana", "redis-exporter"}
-PROFILES = ("valkey", "keydb")
-PARTS = ("", "web-", "invalidator-", "warmer-", "locust-", "probe-")
+PARTS = ("", *(f"{part}-" for part in servers.PARTS))
 
 NOT_CONFINED: dict[str, set[str]] = {}
 """Exceptions from confinement: service -> what it lacks. Each needs a comment at the service that says why."""

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from lab.stacks.preflight import ROOT
+from lab.stacks.servers import IN_COMPOSE, PROFILES
+from tests.compose import evidence
 
 PROJECT = "redis-latency-lab-test"
 PORTS = (
@@ -21,13 +23,11 @@ PORTS = (
     "GRAFANA_PORT",
     "PROMETHEUS_PORT",
     "TEMPO_PORT",
-    "LOCUST_DRAGONFLY_PORT",
-    "LOCUST_REDIS_PORT",
-    "LOCUST_VALKEY_PORT",
-    "LOCUST_KEYDB_PORT",
+    *(server.locust_port for server in IN_COMPOSE),
 )
-PROFILE_OPTIONS = ["--profile", "valkey", "--profile", "keydb"]
-EVERYTHING = [*PROFILE_OPTIONS, "--profile", "distributed"]
+PROFILE_OPTIONS = [word for profile in PROFILES for word in ("--profile", profile)]
+"""Every server, and not the workers of profile distributed."""
+EVERYTHING = ["--profile", "*"]
 
 
 def free_ports(count: int) -> list[int]:
@@ -64,18 +64,28 @@ class Stack:
 
     def docker(self, *arguments: str, check: bool = True, seconds: float = 120) -> str:
         """`docker ...`; its output."""
-        done = subprocess.run(
-            ["docker", *arguments],
-            cwd=ROOT,
-            env=self.environ,
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
-        )
+        done = self.run(["docker", *arguments], seconds)
         if check and done.returncode:
             raise AssertionError(f"docker {' '.join(arguments)}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
         return done.stdout
+
+    def run(self, command: list[str], seconds: float, **more: str) -> subprocess.CompletedProcess[str]:
+        """A command in the project's environment, and `more` of it. One that does not come back fails with evidence."""
+        environ = {**self.environ, **more}
+        try:
+            return subprocess.run(
+                command,
+                cwd=ROOT,
+                env=environ,
+                capture_output=True,
+                text=True,
+                timeout=seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            said = (error.stderr or b"").decode(errors="replace")[-1500:]
+            state = evidence.of_the_engine(environ)
+        raise AssertionError(f"not within {seconds:g} s: {' '.join(command)}\n{said}\n{state}")
 
     def compose(self, *arguments: str, check: bool = True, seconds: float = 300) -> str:
         """`docker compose ...` of this project; its output."""

@@ -36,7 +36,8 @@ def machine(tmp_path: Path) -> Machine:
     programs, tree = tmp_path / "bin", tmp_path / "tree"
     programs.mkdir()
     (tree / "lab" / "stacks").mkdir(parents=True)
-    for name in ("__init__.py", "stacks/__init__.py", "stacks/preflight.py", "stacks/up.py"):
+    needed = ("__init__", "errors", "stacks/__init__", "stacks/preflight", "stacks/servers", "stacks/up")
+    for name in (f"{stem}.py" for stem in needed):
         shutil.copy(ROOT / "lab" / name, tree / "lab" / name)
     for name in ("compose.yaml", ".env"):
         shutil.copy(ROOT / name, tree)

@@ -8,12 +8,13 @@ import subprocess
 
 import pytest
 
+from lab.stacks.servers import IN_COMPOSE, PROFILES
 from tests.compose.promises import load
 from tests.compose.stack import EVERYTHING, PROFILE_OPTIONS, Stack, until
 
 MODEL = load()
 SERVICES = sorted(name for name in MODEL["services"] if not name.startswith("locust-worker-"))
-SERVERS = ("dragonfly", "redis", "valkey", "keydb")
+SERVERS = [server.name for server in IN_COMPOSE]
 
 BEAT = "process_loop_heartbeat_timestamp_seconds"
 
@@ -26,7 +27,8 @@ SIGNALS: dict[str, str] = {
     "dragonfly": 'dragonfly_uptime_in_seconds{server="dragonfly"}',
     **{
         f"redis-exporter for {server}": f'redis_up{{job="redis",server="{server}"}}'
-        for server in ("redis", "valkey", "keydb")
+        for server in SERVERS
+        if server != "dragonfly"  # it speaks Prometheus itself
     },
     **{
         f"web-{server}": f'sum(http_server_request_duration_seconds_count{{job="web",server="{server}"}})'
@@ -167,7 +169,7 @@ def test_grafana_has_what_is_provisioned(stack: Stack) -> None:
 
 def test_memory_of_the_idle_stack(stack: Stack) -> None:
     """Two servers and all that watches them stay below 2 GB while idle."""
-    names = {stack.inspect(s)["Name"].lstrip("/"): s for s in SERVICES if not s.endswith(("valkey", "keydb"))}
+    names = {stack.inspect(s)["Name"].lstrip("/"): s for s in SERVICES if not s.endswith(tuple(PROFILES))}
     said = stack.docker("stats", "--no-stream", "--format", "{{.Name}} {{.MemUsage}}", *names)
     units = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
     used = {

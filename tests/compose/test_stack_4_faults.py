@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.compose.stack import Stack, until
+from lab.stacks.servers import IN_COMPOSE
+from tests.compose.stack import PROFILE_OPTIONS, Stack, until
 
 STOPPED = (
     # One of each kind. A storefront's web process is broken by way of its store: see below.
@@ -111,7 +112,7 @@ def tell(stack: Stack, server: str, *words: str) -> str:
     return stack.inside(f"probe-{server}", code)
 
 
-@pytest.mark.parametrize("server", ["dragonfly", "redis", "valkey", "keydb"])
+@pytest.mark.parametrize("server", [server.name for server in IN_COMPOSE])
 def test_restart_of_a_store_recovers_without_help(server: str, stack: Stack) -> None:
     """SHUTDOWN NOSAVE: the store comes back empty, and reads, events and the fill go on as if nothing had been."""
     for path, body in (
@@ -169,4 +170,4 @@ def test_every_process_ends_when_told(stack: Stack) -> None:
         killed = [service for service, code in codes.items() if code == 137]
         assert killed == []
     finally:
-        stack.compose("--profile", "valkey", "--profile", "keydb", "up", "--detach", "--wait")
+        stack.compose(*PROFILE_OPTIONS, "up", "--detach", "--wait")

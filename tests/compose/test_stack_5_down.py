@@ -3,48 +3,33 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import time
 
 import pytest
 
-from lab.stacks.preflight import ROOT
+from lab.stacks.servers import IN_COMPOSE, PARTS, PROFILES
+from lab.stacks.up import ADDRESSES
 from tests.compose.stack import EVERYTHING, Stack, until
 
 
 def test_make_up_prints_addresses_time_and_memory(stack: Stack) -> None:
     """On the running stack: each address that is printed answers, and there are a time and a memory."""
-    done = subprocess.run(
-        [sys.executable, "-m", "lab.stacks.up"],
-        cwd=ROOT,
-        env={**stack.environ, "COMPOSE_PROFILES": "valkey,keydb"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = stack.run([sys.executable, "-m", "lab.stacks.up"], 300, COMPOSE_PROFILES=",".join(PROFILES))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "MISS" not in done.stdout
     addresses = re.findall(r"http://127\.0\.0\.1:(\d+)", done.stdout)
     asked = {value for name, value in stack.environ.items() if name.endswith("_PORT")}
     assert set(addresses) <= asked
-    assert len(addresses) == 8
-    assert re.search(r"healthy after \d+ s: 29 services", done.stdout)
+    assert len(addresses) == len(ADDRESSES) + len(IN_COMPOSE)
+    services = 5 + len(IN_COMPOSE) * (1 + len(PARTS))
+    assert re.search(rf"healthy after \d+ s: {services} services", done.stdout)
     assert re.search(r"idle: \d\.\d\d of a core, \d\.\d\d GB of memory", done.stdout)
 
 
 def test_make_up_names_what_is_not_healthy(stack: Stack) -> None:
     """A service that does not come up: its name and what its health check said, and exit code 3."""
-    done = subprocess.run(
-        [sys.executable, "-m", "lab.stacks.up"],
-        cwd=ROOT,
-        env={**stack.environ, "CONTROL_STORY": "perhaps"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = stack.run([sys.executable, "-m", "lab.stacks.up"], 300, CONTROL_STORY="perhaps")
     assert done.returncode == 3, done.stdout[-3000:]
     assert "control: " in done.stderr
     stack.compose("up", "--detach", "--wait")

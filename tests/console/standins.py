@@ -13,6 +13,7 @@ class StandIns:
 
     def __init__(self) -> None:
         self.invalidation: dict[str, Any] = {"strategy": "scan", "scan_count": 1000}
+        self.strategies = {"scan": "walk over every key", "index": "look it up"}
         self.warming: dict[str, Any] = {
             "target_keys": 0, "keys_per_second": None, "keys": 0, "users": 0, "state": "idle", "error": None,
         }  # fmt: skip
@@ -72,7 +73,7 @@ class StandIns:
             return 200, self._invalidator() if role == "invalidator" else self._probe()
         answers = {
             "/web/readyz": {},
-            "/web/settings/invalidation": self.invalidation,
+            "/web/settings/invalidation": {**self.invalidation, "strategies": self.strategies},
             "/web/settings/warming": self.warming,
             "/locust/load": self.load,
         }

@@ -9,16 +9,16 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.clients import Look, probe_buckets, samples
+from console.clients import Sample, probe_buckets, samples
 from console.history import CURVE_S, CURVE_STEP_S, Follows, History
 from lab.results.knee import PATTERNS_PER_EVENT, cost_of_each, saturating_events, saturating_keys
 from loadtest.info import cpu_seconds
 
 INF = float("inf")
-LOOK = Look("scan", 1000, 0, 0, False, None, 0.0, 0.0, {0.001: 0.0, 0.1: 0.0, INF: 0.0})
+LOOK = Sample("scan", {}, 1000, 0, 0, False, None, 0.0, 0.0, {0.001: 0.0, 0.1: 0.0, INF: 0.0})
 
 
-def with_probe(fast: float, slow: float, endless: float = 0.0, **more: float) -> Look:
+def with_probe(fast: float, slow: float, endless: float = 0.0, **more: float) -> Sample:
     """A look whose probe has counted so many replies below 1 ms, below 100 ms, and above."""
     look = replace(LOOK, probe={0.001: fast, 0.1: fast + slow, INF: fast + slow + endless})
     return replace(look, **more)  # type: ignore[arg-type] # numbers only

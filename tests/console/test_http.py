@@ -7,10 +7,9 @@ import pytest
 from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.settings import STRATEGY_NAMES
 from console.autopilot import Autopilot, Company
 from console.config import ServerAddresses
-from console.metrics import STRATEGIES, ControlMetrics
+from console.metrics import ControlMetrics
 from console.web import create_app
 from tests.app.servicekit import StoreServer, eventually
 from tests.console.standins import StandIns
@@ -20,6 +19,7 @@ class Page:
     """A control page on one director that runs."""
 
     def __init__(self, standins: StandIns, store_url: str, **settings: Any) -> None:
+        self.standins = standins
         self.config = standins.config(store_url, **settings)
         names = [server.name for server in self.config.servers]
         metrics = ControlMetrics(names)
@@ -300,6 +300,12 @@ def test_lease_must_end(page: Page, seconds: Any) -> None:
     assert page.server()["free"]
 
 
-def test_every_strategy_of_the_storefront_can_be_chosen() -> None:
-    """The page, which speaks to the storefront over HTTP alone, offers what the storefront knows."""
-    assert STRATEGIES == STRATEGY_NAMES
+def test_strategies_are_those_that_the_storefront_tells(page: Page) -> None:
+    """What the storefront names can be chosen and is counted from 0 on; what it does not name is refused."""
+    assert page.server()["strategies"] == page.standins.strategies
+    assert page.post("/api/servers/one/strategy", {"strategy": "index"}).status_code == 200
+    assert is_problem(page.post("/api/servers/one/strategy", {"strategy": "keys"}), 400)
+    page.standins.strategies["keys"] = "KEYS"
+    page.until(lambda server: "keys" in server["strategies"])
+    assert 'lab_actions_total{action="strategy_keys",server="one"} 0.0' in page.client.get("/metrics").text
+    assert page.post("/api/servers/one/strategy", {"strategy": "keys"}).status_code == 200

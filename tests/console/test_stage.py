@@ -35,6 +35,7 @@ def gauge(stage: ServerControl, name: str) -> float | None:
 def test_switch(new_stage: NewStage, standins: StandIns) -> None:
     """A switch reaches the storefront with the lab's COUNT, and is counted under its own name."""
     stage = new_stage(scan_count=77)
+    stage.observe()
     stage.switch("index")
     assert standins.invalidation == {"strategy": "index", "scan_count": 77}
     assert (counted(stage, "strategy_index"), counted(stage, "strategy_scan")) == (1, 0)
@@ -243,6 +244,7 @@ def test_what_hangs_does_not_hold_up_a_lever(new_stage: NewStage, monkeypatch: p
 def test_switch_without_a_restart(new_stage: NewStage, standins: StandIns) -> None:
     """The storefront is told to finish what is under way, and the mark on the dashboards is another."""
     stage = new_stage()
+    stage.observe()
     stage.switch("index", late=True)
     assert standins.invalidation["under_way"] == "finish"
     assert (counted(stage, "strategy_late_index"), counted(stage, "strategy_index")) == (1, 0)

@@ -43,7 +43,7 @@ def test_alerts_lead_to_a_heading() -> None:
         ("scan-count-control", "scan-count-control"),
         ("keydb", "keydb"),
         ("index-naive", "index-naive"),
-        ("loadtest.giant", "loadtest.giant"),
+        ("loadtest.incidents.giant", "loadtest.incidents.giant"),
         ("READS_PER_SECOND", "READS_PER_SECOND"),
         ("EventsPileUp", "EventsPileUp"),
         ("*Fibers: how long one waits for its turn*", "*Fibers: how long one waits for its turn*"),

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from console.metrics import ACTIONS, PHASES, STRATEGIES
+from app.settings import STRATEGY_NAMES
+from console.metrics import ACTIONS, PHASES
 from grafana import panels, plots, promql
 from grafana.dashboards_src import where_time_goes
 from tests.grafana.computed import faults
@@ -219,7 +220,7 @@ def test_every_action_has_words(boards: list[Any]) -> None:
     """What the control service counts, the table says in words; a name that it does not know stays a name."""
     panel = named(boards, "incident", "Done in the last minute")
     ours = {*ACTIONS, *plots.ACTIONS}
-    ours |= {f"{kind}_{name}" for kind in ("strategy", "strategy_late") for name in STRATEGIES}
+    ours |= {f"{kind}_{name}" for kind in ("strategy", "strategy_late") for name in STRATEGY_NAMES}
     for action in ours:
         assert "_" not in said(panel, action) and said(panel, action) != action, action
     assert said(panel, "strategy_index") == "strategy: index"

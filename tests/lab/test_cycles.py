@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.results.cycles import Look, below_limit, cycles, evicted_per_insert, look_of, rate, seconds
+from lab.results.cycles import Sample, below_limit, cycles, evicted_per_insert, rate, sample_of, seconds
 from tests.scenarios.eviction_cycle import BURST, CYCLE, HEALTHY, LIMIT_MB, LOOK_S, RECOVERY, cycle, look
 
 levels = st.lists(
@@ -14,15 +14,15 @@ levels = st.lists(
 )
 
 
-def looks(count: int = 3) -> list[Look]:
+def looks(count: int = 3) -> list[Sample]:
     """So many cycles, one after the other."""
     lines = [line for i in range(count) for line in cycle(i * CYCLE * LOOK_S)]
-    return [found for line in lines if (found := look_of(line))]
+    return [found for line in lines if (found := sample_of(line))]
 
 
-def flat(**changes: float) -> list[Look]:
+def flat(**changes: float) -> list[Sample]:
     """Fifty looks at a server that does not change."""
-    return [Look(**look(i * LOOK_S, **changes)) for i in range(1, 51)]
+    return [Sample(**look(i * LOOK_S, **changes)) for i in range(1, 51)]
 
 
 def test_each_phase_of_each_cycle_is_found() -> None:
@@ -58,7 +58,7 @@ def test_a_pause_at_the_limit_does_not_end_a_burst() -> None:
     """A look without evictions while memory stays where it is."""
     lines = cycle(0.0)
     lines[HEALTHY + 1]["evicted"] = 0
-    (found,) = cycles([Look(**line) for line in lines])
+    (found,) = cycles([Sample(**line) for line in lines])
     assert len(found.burst) == BURST
 
 
@@ -82,7 +82,7 @@ def test_evictions_with_room_are_told() -> None:
 def test_how_a_stretch_begins_decides(levels: list[float], evicted: list[int], early: int) -> None:
     """A look shows memory at its end; in a burst that may be after buffers were given back."""
     pairs = enumerate(zip(levels, evicted, strict=True))
-    stretch = [Look(**look(i * LOOK_S, used_mb=share * LIMIT_MB, evicted=n)) for i, (share, n) in pairs]
+    stretch = [Sample(**look(i * LOOK_S, used_mb=share * LIMIT_MB, evicted=n)) for i, (share, n) in pairs]
     assert below_limit(stretch) == early
 
 
@@ -96,14 +96,14 @@ def test_ratios() -> None:
 
 def test_other_lines_are_no_looks() -> None:
     """The figures at the end, another load's lines."""
-    assert look_of({"figures": {"rate": 1.0}}) is None
+    assert sample_of({"figures": {"rate": 1.0}}) is None
 
 
 @given(levels)
 def test_phases_never_overlap_and_cover_no_foreign_evictions(found: list[tuple[float, int]]) -> None:
     """Whatever memory and evictions do: in order, bursts alone evict, and recoveries end lower than they began."""
     stretch = [
-        Look(**look(i * LOOK_S, used_mb=share * LIMIT_MB, evicted=evicted))
+        Sample(**look(i * LOOK_S, used_mb=share * LIMIT_MB, evicted=evicted))
         for i, (share, evicted) in enumerate(found, start=1)
     ]
     last = -1.0

@@ -15,7 +15,7 @@ import pytest
 
 from lab.results.folder import Run, RunWriter
 from lab.runner.recorder import Recorder
-from loadtest.record import Interval
+from loadtest.probe.record import Interval
 from tests.lab.test_operational import STEADY, facts
 
 INTERVAL_S, PER_INTERVAL, INTERVALS = 0.25, 50, 10

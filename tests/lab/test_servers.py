@@ -63,7 +63,7 @@ def test_row_names_itself_and_says_how_to_get_it() -> None:
 
 def test_missing_binary_is_one_line() -> None:
     """A server that is not on this machine is a `StackError` with the way to get it."""
-    ghost = Server("ghost", lambda: None, (), "Install it from the attic.")
+    ghost = Server("ghost", "Ghost", lambda: None, (), "Install it from the attic.")
     with pytest.raises(
         StackError, match=r"^there is no ghost on this machine\. Install it from the attic\.$"
     ):

@@ -390,13 +390,13 @@ def real_storefront(server: Server, tmp_path: Path) -> Iterator[RealStorefront]:
 
 @pytest.fixture
 def load(repository: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Start `python -m loadtest.MODULE`; what still runs in the end is ended."""
+    """Start `python -m loadtest.incidents.MODULE`; what still runs in the end is ended."""
     started: list[subprocess.Popen[str]] = []
 
     def start(module: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         started.append(
             subprocess.Popen(
-                [sys.executable, "-m", f"loadtest.{module}", *arguments],
+                [sys.executable, "-m", f"loadtest.incidents.{module}", *arguments],
                 cwd=repository,
                 env={**os.environ, **environment},
                 text=True,

@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
+from loadtest.incidents.pages import Layout, Pages, fill
 from loadtest.info import ask_info, read_info
-from loadtest.pages import Layout, Pages, fill
-from loadtest.running import Ending, LoadFailed, ask, connect
-from loadtest.wire import Server as Address
+from loadtest.process import Ending
+from loadtest.resp import LoadFailed, ask, connect
+from loadtest.resp import Server as Address
 from tests.loadtest.conftest import ROOT, Server
 
 SMALL = ("--clients", "20", "--entries", "10", "--interval-seconds", "0.05", "--write-every", "4")
@@ -35,7 +36,7 @@ def cache(tmp_path: Path) -> Iterator[Server]:
 def start(server: Server, *arguments: str) -> subprocess.Popen[str]:
     """A crowd of its own process."""
     return subprocess.Popen(
-        [sys.executable, "-m", "loadtest.crowd", "--url", server.url, *arguments],
+        [sys.executable, "-m", "loadtest.incidents.crowd", "--url", server.url, *arguments],
         cwd=ROOT,
         text=True,
         stdin=subprocess.PIPE,

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from loadtest.delay import Delay, relay
-from loadtest.wire import Server as Address
+from loadtest.incidents.delay import Delay, relay
+from loadtest.resp import Server as Address
 
 PATIENCE = 60.0
 WAYS = ("one_by_one", "pipelined", "transaction", "variadic")
@@ -23,7 +23,7 @@ WAYS = ("one_by_one", "pipelined", "transaction", "variadic")
 
 @pytest.fixture
 def run(load: Callable[..., subprocess.Popen[str]]) -> Callable[..., subprocess.Popen[str]]:
-    """Start `python -m loadtest.deletes`."""
+    """Start `python -m loadtest.incidents.deletes`."""
     return partial(load, "deletes")
 
 

@@ -24,7 +24,16 @@ WEB = ["--storefront", "http://127.0.0.1:1"]
 def start(web: str, url: str, *more: str) -> subprocess.Popen[str]:
     """The load as a process."""
     return subprocess.Popen(
-        [sys.executable, "-m", "loadtest.freshness", "--storefront", web, "--first-user", "1001", *more],
+        [
+            sys.executable,
+            "-m",
+            "loadtest.incidents.freshness",
+            "--storefront",
+            web,
+            "--first-user",
+            "1001",
+            *more,
+        ],
         cwd=ROOT,
         env={**os.environ, "PROBE_URL": url},
         stdin=subprocess.DEVNULL,
@@ -220,7 +229,7 @@ def test_a_store_or_a_storefront_that_is_gone_is_one_line_and_exit_3(store: Stor
 def test_bad_arguments_are_one_line_and_exit_2(words: list[str]) -> None:
     """Each is refused before anything is asked."""
     done = subprocess.run(
-        [sys.executable, "-m", "loadtest.freshness", *words],
+        [sys.executable, "-m", "loadtest.incidents.freshness", *words],
         cwd=ROOT,
         env={**os.environ, "PROBE_URL": "redis://127.0.0.1:1"},
         capture_output=True,

@@ -22,7 +22,7 @@ Run = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def run(load: Callable[..., subprocess.Popen[str]]) -> Run:
-    """Start `python -m loadtest.giant`."""
+    """Start `python -m loadtest.incidents.giant`."""
     return partial(load, "giant")
 
 

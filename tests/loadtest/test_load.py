@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from loadtest.load import BadLoad, Load, Tally, fragment_name
+from loadtest.customers.load import BadLoad, Load, Tally, fragment_name
 
 
 def test_fragment_names_are_the_storefronts() -> None:

@@ -103,7 +103,7 @@ def test_jitter_keeps_the_rate_and_follows_its_seed(only_the_first: OnlyTheFirst
 
 def test_jitter_spreads_requests_over_their_slots() -> None:
     """The same seed gives the same moments, another seed others, and each lies in its own slot."""
-    from loadtest.openloop import due_times
+    from loadtest.probe.openloop import due_times
 
     first, again, other = (list(due_times(1000, 100.0, seed, 50)) for seed in (1, 1, 2))
 

@@ -9,7 +9,7 @@ from time import monotonic, time
 import gevent  # type: ignore[import-untyped] # no type information in the package
 import pytest
 
-from loadtest.pacing import Pace, Slot
+from loadtest.customers.pacing import Pace, Slot
 
 pytestmark = pytest.mark.alone
 

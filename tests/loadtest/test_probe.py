@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped] # no type information
 
-from loadtest.record import new_histogram, percentile
-from loadtest.wire import Server as Address
+from loadtest.probe.record import new_histogram, percentile
+from loadtest.resp import Server as Address
 
 STALL = 0.5
 
@@ -163,11 +163,18 @@ def test_moving_over_during_a_stall_loses_nothing(server: Any, start_probe: Any)
 def test_it_takes_turns_on_all_its_connections(server: Any, start_probe: Any) -> None:
     """Each of the connections carries its share of the requests."""
     probe = start_probe("--url", server.url, "--connections", "50", "--name", "pool", "--rate", "500")
-    line = probe.first_line()
-    clients = [client for client in server.client().client_list() if client["name"] == "probe:pool"]
-    assert line["connected"] == len(clients) == 50
-    assert all(client["cmd"] == "get" for client in clients)
-    assert_nothing_is_lost([line, *probe.end()])
+    lines = [probe.first_line()]
+
+    def last_commands() -> list[str]:
+        return [one["cmd"] for one in server.client().client_list() if one["name"] == "probe:pool"]
+
+    while set(last_commands()) != {
+        "get"
+    }:  # on a busy machine the last connections are made after the first line
+        lines.append(probe.first_line())
+        assert len(lines) < 10, last_commands()
+    assert lines[-1]["connected"] == len(last_commands()) == 50
+    assert_nothing_is_lost([*lines, *probe.end()])
 
 
 def test_keys_that_vanish_are_written_again(server: Any, start_probe: Any) -> None:
@@ -224,22 +231,16 @@ def test_a_password_is_used_and_its_absence_is_an_error(guarded_server: Any, sta
 
 
 def test_what_the_server_never_answered_is_in_flight_at_the_end(server: Any, start_probe: Any) -> None:
-    """SIGTERM during a stall: the probe ends at once and says how many requests are out, and since when."""
+    """SIGINT during a stall: the probe ends at once and says how many requests are out, and since when."""
     probe = start_probe("--url", server.url)
     lines = [probe.first_line()]
-    stall = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            f"import redis; redis.Redis(port={server.port}).execute_command('DEBUG', 'SLEEP', '3')",
-        ]
-    )
-    lines += [probe.first_line(), probe.first_line(), *probe.end(signal.SIGINT)]
-    assert stall.poll() is None, "the probe ended before the stall did"
+    server.freeze()
+    while lines[-1]["in_flight"] <= 100:
+        lines.append(probe.first_line())
+    lines += probe.end(signal.SIGINT)
     assert lines[-1]["in_flight"] > 100
     assert lines[-1]["oldest_in_flight_us"] >= 1e6 * lines[-1]["in_flight"] / 200 * 0.9
     assert_nothing_is_lost(lines)
-    stall.wait()
 
 
 def test_it_ends_quietly_when_nobody_reads(server: Any, start_probe: Any) -> None:

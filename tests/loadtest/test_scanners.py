@@ -21,7 +21,7 @@ PATTERNS = ("--match", "shop:*:user:@:page-*", "--match", "shop:*:user:@:cart-*"
 
 @pytest.fixture
 def run(load: Callable[..., subprocess.Popen[str]]) -> Callable[..., subprocess.Popen[str]]:
-    """Start `python -m loadtest.scanners`."""
+    """Start `python -m loadtest.incidents.scanners`."""
     return partial(load, "scanners")
 
 

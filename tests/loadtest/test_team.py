@@ -11,8 +11,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from loadtest.load import Load
-from loadtest.metrics import BUCKETS, Counts, exposition
+from loadtest.customers.load import Load
+from loadtest.customers.metrics import BUCKETS, Counts, exposition
 
 WITHIN = 0.15
 """A process that the machine stopped for half a second makes up for it at once. Twice the rate, or half, is far off."""

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from lab.stacks.servers import IN_COMPOSE, PARTS
 from tests.grafana.metricnames import asked_for, known
 
 ROOT = Path(__file__).parents[2]
@@ -142,12 +143,13 @@ def test_every_target_is_a_service_of_the_stack() -> None:
 def test_each_server_is_complete() -> None:
     """A server appears in every job of a storefront, under its name: a forgotten one would be an empty panel."""
     jobs = {job["job_name"]: job for job in load(FOLDER / "prometheus.yml")["scrape_configs"]}
-    for name in ("web", "invalidator", "warmer", "probe", "locust"):
+    always = {server.name for server in IN_COMPOSE if not server.profile}
+    for name in PARTS:
         static = {config["labels"]["server"]: config["targets"][0] for config in jobs[name]["static_configs"]}
-        assert set(static) == {"dragonfly", "redis"}
+        assert set(static) == always
         assert all(target.startswith(f"{name}-{server}:") for server, target in static.items())
         (found,) = jobs[name]["dns_sd_configs"]
-        assert found["names"] == [f"{name}-valkey", f"{name}-keydb"]
+        assert found["names"] == [f"{name}-{server.name}" for server in IN_COMPOSE if server.profile]
         assert static["redis"].endswith(f":{found['port']}")
 
 

@@ -20,10 +20,11 @@ from time import time_ns
 
 import hiredis
 
-from loadtest.pool import SECOND, Pool
-from loadtest.quiet import tidy
-from loadtest.record import Interval, Observer
-from loadtest.wire import Connection, Sent, Server, command
+from loadtest.probe.connection import Connection, Sent
+from loadtest.probe.pool import SECOND, Pool
+from loadtest.probe.quiet import tidy
+from loadtest.probe.record import Interval, Observer
+from loadtest.resp import Server, command
 
 # A sleeper wakes 50 to 90 us late: sleep that much less and poll for the rest (1.6 % of a core at 200/s).
 WAKE_EARLY = 80_000
@@ -53,13 +54,7 @@ class Plan:
 
     def greeting(self) -> list[bytes]:
         """What each new connection says first."""
-        commands = [command("CLIENT", "SETNAME", f"probe:{self.name}")]
-        if self.server.database:
-            commands.insert(0, command("SELECT", self.server.database))
-        if self.server.password:
-            user = (self.server.username,) if self.server.username else ()
-            commands.insert(0, command("AUTH", *user, self.server.password))
-        return commands
+        return [*self.server.greeting(), command("CLIENT", "SETNAME", f"probe:{self.name}")]
 
     def writes(self) -> list[bytes]:
         """The commands that write the keys to be read; none where others write them."""
@@ -242,7 +237,7 @@ class OpenLoop:
     def server_is_back(self, connection: Connection) -> None:
         """Write the keys before anything is asked."""
         for request in self._writes:
-            connection.send(request, None)
+            connection.ask(request, None)
 
     def complain(self, text: str) -> None:
         """Pass on a line for people."""

@@ -8,8 +8,7 @@ from argparse import ArgumentTypeError
 from time import monotonic, sleep
 from urllib.parse import urlsplit
 
-from loadtest.running import ANSWER_S, LoadFailed
-from loadtest.wire import ConnectionLost
+from loadtest.resp import ANSWER_S, ConnectionLost, LoadFailed
 
 ASK_SECONDS = 0.01
 HIT, MISS = "shop; hit", "shop; fwd=miss"

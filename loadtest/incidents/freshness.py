@@ -1,8 +1,8 @@
 """What an invalidation costs the store, and for how long old values are served: caches, tells an event, looks again.
 
-`python -m loadtest.freshness --storefront http://127.0.0.1:8000 --first-user 100001` has users of its own, whom nobody
-else reads, and through the storefront's HTTP interface all of their fragments cached. Then, in each round, for each
-user:
+`python -m loadtest.incidents.freshness --storefront http://127.0.0.1:8000 --first-user 100001` has users of its own,
+whom nobody else reads, and through the storefront's HTTP interface all of their fragments cached. Then, in each round,
+for each user:
 
     an event, and from its acceptance on one fragment of each area is read again and again, until each was a miss once;
     then all others are read once. A hit before the first miss is an old value, and so is a hit among the others.
@@ -39,10 +39,10 @@ from time import monotonic, sleep, time
 
 from loadtest import info
 from loadtest.arguments import Parser, number
-from loadtest.load import AREAS, fragment_name
-from loadtest.running import ANSWER_S, Ending, LoadFailed, ask, connect, run_load, say
-from loadtest.storefront import Storefront, address
-from loadtest.wire import Server, command
+from loadtest.customers.load import AREAS, fragment_name
+from loadtest.incidents.storefront import Storefront, address
+from loadtest.process import Ending, run_load, say
+from loadtest.resp import ANSWER_S, LoadFailed, Server, ask, command, connect
 
 PAUSE_S = 0.002
 """Between two looks for an old value: a closed loop would take a core."""
@@ -50,7 +50,7 @@ MOST_USERS = 10_000
 
 
 @dataclass(frozen=True)
-class Look:
+class Sample:
     """The server's own counters at one moment: keys, memory in bytes, and (calls, execution in µs) of commands."""
 
     keys: int
@@ -59,7 +59,7 @@ class Look:
     execution_us: float
 
     @classmethod
-    def at(cls, line: socket.socket, commands: tuple[str, ...]) -> Look:
+    def at(cls, line: socket.socket, commands: tuple[str, ...]) -> Sample:
         """Look at the server. Raises `LoadFailed` or `ConnectionLost`."""
         asked = [command("DBSIZE"), command("INFO", "memory"), command("INFO", "commandstats")]
         keys, memory, stats = ask(line, *asked)
@@ -112,14 +112,14 @@ def work(plan: Plan, front: Storefront, line: socket.socket, ending: Ending) -> 
 
 
 def _measure(plan: Plan, front: Storefront, line: socket.socket, ending: Ending) -> dict[str, float]:
-    first = Look.at(line, plan.commands)
+    first = Sample.at(line, plan.commands)
     figures = {"memory_mb": first.memory / 1e6}
     if plan.entries:
         figures["memory_per_entry_bytes"] = (first.memory - plan.base_mb * 1e6) / plan.entries
     users = range(plan.first_user, plan.first_user + plan.users)
     for user in users:
         _cache(plan, front, user)
-    before, tally = Look.at(line, plan.commands), Tally()
+    before, tally = Sample.at(line, plan.commands), Tally()
     for _ in range(plan.rounds):
         for user in users:
             if ending.asked:
@@ -135,7 +135,7 @@ def _measure(plan: Plan, front: Storefront, line: socket.socket, ending: Ending)
         "stale_entries": float(tally.stale_entries),
         "commands_per_event": tally.calls / tally.silent,
         "execution_per_event_us": tally.execution_us / tally.silent,
-        "left_per_event": (Look.at(line, plan.commands).keys - before.keys) / events,
+        "left_per_event": (Sample.at(line, plan.commands).keys - before.keys) / events,
         "events": float(events),
     }
 
@@ -175,9 +175,9 @@ def _watch(plan: Plan, front: Storefront, user: int, tally: Tally) -> None:
 
 def _count(plan: Plan, front: Storefront, line: socket.socket, user: int, tally: Tally) -> None:
     """One event while nobody reads: what it costs the server. Then all is cached again."""
-    before = Look.at(line, plan.commands)
+    before = Sample.at(line, plan.commands)
     front.await_end(user, front.tell(user))
-    after = Look.at(line, plan.commands)
+    after = Sample.at(line, plan.commands)
     tally.silent += 1
     tally.calls += after.calls - before.calls
     tally.execution_us += after.execution_us - before.execution_us

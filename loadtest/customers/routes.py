@@ -13,10 +13,10 @@ from locust.event import Events
 from locust.runners import MasterRunner, WorkerRunner
 from locust.web import WebUI
 
-from loadtest.load import EVENTS_NAME, READS_NAME, BadLoad, Load, check_range, number, stop
-from loadtest.metrics import exposition
-from loadtest.shapes import SPAWN_RATE, USERS, Growth, Hold
-from loadtest.team import Alone, Master, Team, Worker
+from loadtest.customers.load import EVENTS_NAME, READS_NAME, BadLoad, Load, check_range, number, stop
+from loadtest.customers.metrics import exposition
+from loadtest.customers.shapes import SPAWN_RATE, USERS, Growth, Hold
+from loadtest.customers.team import Alone, Master, Team, Worker
 
 LONGEST_BODY = 4096
 

@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped] # the package has no type information
 
-from loadtest.metrics import Counts
-from loadtest.pacing import Pace, Slot
-from loadtest.record import HIGHEST_US, LOWEST_US, new_histogram
+from loadtest.customers.metrics import Counts
+from loadtest.customers.pacing import Pace, Slot
+from loadtest.probe.record import HIGHEST_US, LOWEST_US, new_histogram
 
 AREAS = ("page", "cart", "offer")
 FRAGMENTS_PER_USER = 20

@@ -1,8 +1,8 @@
 """A link with a round-trip time of its own: a TCP relay that holds every byte for half of it, each way.
 
-`python -m loadtest.delay --url redis://127.0.0.1:6379 --rtt-ms 1` prints one JSON line that says on which port of
-127.0.0.1 it listens, and relays until SIGTERM, SIGINT, or with `--until-stdin-ends` the end of stdin: exit code 0.
-Bad arguments: 2. A server that cannot be reached closes the connection that wanted it.
+`python -m loadtest.incidents.delay --url redis://127.0.0.1:6379 --rtt-ms 1` prints one JSON line that says on which
+port of 127.0.0.1 it listens, and relays until SIGTERM, SIGINT, or with `--until-stdin-ends` the end of stdin: exit code
+0. Bad arguments: 2. A server that cannot be reached closes the connection that wanted it.
 
 What it models is latency alone: what was read at time t is written at t + RTT/2, in its order, however much is on
 its way. A real network also has a bandwidth, a window that opens slowly, and losses; with those a long pipeline gains
@@ -21,8 +21,8 @@ import time
 from queue import SimpleQueue
 
 from loadtest.arguments import Parser, number, stop_with_stdin
-from loadtest.quiet import become_quiet
-from loadtest.wire import Server
+from loadtest.probe.quiet import become_quiet
+from loadtest.resp import Server
 
 READ_BYTES = 256 * 1024
 LONGEST_MS = 1_000.0

@@ -1,7 +1,7 @@
 """N clients at once, each walking the whole keyspace with SCAN, over and over: what does a COUNT cost?
 
-`python -m loadtest.iterations --url redis://127.0.0.1:6379 --count 1000 --concurrent 4` prints one JSON line as
-it begins and one a second (t, calls, visited, iterations, longest_call_ms: so far), and a last one that holds the
+`python -m loadtest.incidents.iterations --url redis://127.0.0.1:6379 --count 1000 --concurrent 4` prints one JSON line
+as it begins and one a second (t, calls, visited, iterations, longest_call_ms: so far), and a last one that holds the
 `figures`:
 
     count, concurrent       as it was told
@@ -37,8 +37,8 @@ from time import perf_counter_ns as clock
 import hiredis
 
 from loadtest.arguments import Parser, number
-from loadtest.running import Ending, LoadFailed, ask, connect, run_load, say
-from loadtest.wire import ConnectionLost, Server, command
+from loadtest.process import Ending, run_load, say
+from loadtest.resp import LoadFailed, Server, Stream, ask, command, connect
 
 MOST_CLIENTS = 5_000
 READ_BYTES = 1024 * 1024
@@ -50,44 +50,18 @@ PINGS = 10
 """Of an iteration in a control."""
 
 
-class Client:
+class Client(Stream):
     """One iteration under way: its connection, and what it has seen. Times in ns."""
 
     def __init__(self, server: Server) -> None:
         """Connect and sign in. Raises `LoadFailed` or `ConnectionLost`."""
-        self._line = connect(server)
-        self._line.setblocking(False)
-        self._reader = hiredis.Reader()
-        self.fd = self._line.fileno()
+        super().__init__(connect(server), READ_BYTES)
         self.began = self.sent = self.calls = self.longest = 0
 
     def call(self, request: bytes) -> None:
-        """Send a call, which is small: there is always room for it."""
+        """Send a call, and note when."""
         self.sent = clock()
-        try:
-            self._line.send(request)
-        except OSError as error:
-            raise ConnectionLost(error.strerror or str(error)) from None
-
-    def receive(self) -> object:
-        """The reply, or False while it is incomplete."""
-        try:
-            data = self._line.recv(READ_BYTES)
-        except BlockingIOError:
-            return False
-        except OSError as error:
-            raise ConnectionLost(error.strerror or str(error)) from None
-        if not data:
-            raise ConnectionLost("closed by the server")
-        try:
-            self._reader.feed(data)
-            return self._reader.gets()
-        except hiredis.ProtocolError as error:
-            raise ConnectionLost(f"not a Redis-compatible server: {error}") from None
-
-    def close(self) -> None:
-        """Close the connection, whatever is still on its way."""
-        self._line.close()
+        self.send(request)
 
 
 class Iterations:
@@ -121,7 +95,7 @@ class Iterations:
         while not ending.asked and monotonic() < end:
             for fd, _ in poll.poll(self._until_one_has_rested()):
                 client = self._clients[fd]
-                if (reply := client.receive()) is not False:
+                for reply in client.receive():
                     self._take(client, reply)
             if monotonic() >= due:
                 due += 1.0

@@ -1,7 +1,7 @@
 """One user with very much cached, invalidated again and again: by the storefront's own events, and nothing else.
 
-`python -m loadtest.giant --storefront http://127.0.0.1:8000 --entries 100000` prints a JSON line for each round (t,
-round, entries, fill_s, invalidation_s), and a last one that holds the `figures`:
+`python -m loadtest.incidents.giant --storefront http://127.0.0.1:8000 --entries 100000` prints a JSON line for each
+round (t, round, entries, fill_s, invalidation_s), and a last one that holds the `figures`:
 
     entries             of the user
     rounds              how many times they were cached and invalidated
@@ -22,8 +22,8 @@ import sys
 from time import monotonic, perf_counter, sleep, time
 
 from loadtest.arguments import Parser, number
-from loadtest.running import Ending, run_load, say
-from loadtest.storefront import Storefront, address
+from loadtest.incidents.storefront import Storefront, address
+from loadtest.process import Ending, run_load, say
 
 USER = 999_999_999
 """By default: beyond those that the rest of the load asks about."""

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from time import perf_counter_ns as clock
 from typing import Protocol
 
-from loadtest.wire import Connection, ConnectionLost, Sent, Server, resolve
+from loadtest.probe.connection import Connection, Sent
+from loadtest.resp import ConnectionLost, Server, resolve
 
 SECOND = 1_000_000_000
 NEVER = 2**63
@@ -94,7 +95,7 @@ class Pool:
             if connection is None:
                 continue
             try:
-                connection.send(request, sent)
+                connection.ask(request, sent)
                 return True
             except ConnectionLost as lost:
                 self._lose(connection, lost)
@@ -145,7 +146,7 @@ class Pool:
             connection.flush()
 
     def _read(self, connection: Connection) -> None:
-        answers = connection.receive()
+        answers = connection.answers()
         now = clock()
         for sent, reply in answers:
             self._owner.reply_came(sent, reply, now)
@@ -172,7 +173,7 @@ class Pool:
         """
         self._read_fds.append(connection.fd)
         for request in self._greeting:
-            connection.send(request, None)
+            connection.ask(request, None)
         slot = next(slot for slot in self._slots if slot.successor is connection)
         if slot.current is None or not connection.waiting:
             self._put_to_use(connection)

@@ -1,7 +1,7 @@
 """Deletes many keys in several ways, and measures how many a second each way manages.
 
-`python -m loadtest.deletes --url redis://127.0.0.1:6379 --keys 100000` prints a JSON line for each measurement (t,
-round, way, chunk, deleted, seconds, keys_per_s), and a last one that holds the `figures`:
+`python -m loadtest.incidents.deletes --url redis://127.0.0.1:6379 --keys 100000` prints a JSON line for each
+measurement (t, round, way, chunk, deleted, seconds, keys_per_s), and a last one that holds the `figures`:
 
     WAY_keys_per_s      keys deleted a second in the best of the rounds (what disturbs one only makes it longer)
     WAY_s               how long one deletion of all of its keys took, the best again
@@ -19,9 +19,9 @@ next):
     variadic            UNLINK key key key ..., as many as a chunk holds
 
 Each measurement writes keys of its own first (200-byte values, on a direct connection) and deletes them all. With
---rtt-ms the deletions go through a relay (`loadtest.delay`) that models latency and nothing else. Ends on SIGTERM, or
-with `--until-stdin-ends` at the end of stdin: exit code 0, its keys removed. Bad arguments: 2. A server that refuses or
-is gone: 3.
+--rtt-ms the deletions go through a relay (`loadtest.incidents.delay`) that models latency and nothing else. Ends on
+SIGTERM, or with `--until-stdin-ends` at the end of stdin: exit code 0, its keys removed. Bad arguments: 2. A server
+that refuses or is gone: 3.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from dataclasses import replace
 from time import monotonic, perf_counter, time
 
 from loadtest.arguments import Parser, number, word
-from loadtest.running import Ending, LoadFailed, ask, connect, run_load, say
-from loadtest.wire import Server, command
+from loadtest.process import Ending, run_load, say
+from loadtest.resp import LoadFailed, Server, ask, command, connect
 
 WAYS = ("one_by_one", "pipelined", "transaction", "variadic")
 MOST_KEYS = 10_000_000
@@ -71,7 +71,7 @@ def delayed(server: Server, rtt_ms: float) -> Iterator[Server]:
     if not rtt_ms:
         yield server
         return
-    words = [sys.executable, "-m", "loadtest.delay", "--rtt-ms", str(rtt_ms), "--until-stdin-ends"]
+    words = [sys.executable, "-m", "loadtest.incidents.delay", "--rtt-ms", str(rtt_ms), "--until-stdin-ends"]
     address = f"redis://{f'[{server.host}]' if ':' in server.host else server.host}:{server.port}"
     words += ["--url", address]  # without a password: the relay does not sign in
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as relay:

@@ -13,8 +13,8 @@ import socket
 from dataclasses import dataclass
 
 from loadtest.info import ServerInfo, ask_info
-from loadtest.running import Ending, ask
-from loadtest.wire import command
+from loadtest.process import Ending
+from loadtest.resp import ask, command
 
 DIGITS = 8
 MOST_PAGES = 10**DIGITS

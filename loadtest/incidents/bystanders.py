@@ -1,6 +1,6 @@
 """Bystanders: as many GETs as the server gives them, from a real load tool where there is one.
 
-`python -m loadtest.bystanders --url redis://127.0.0.1:6379 --prefix mine` keeps `--connections` busy with
+`python -m loadtest.incidents.bystanders --url redis://127.0.0.1:6379 --prefix mine` keeps `--connections` busy with
 pipelines of `--pipeline` GETs (closed loop) of `--keys` keys of its own, PREFIX:bystander:000000000000 and so on,
 which it writes before and removes afterwards. The load is redis-benchmark's where that is on PATH, and otherwise
 that of `--processes` processes of the lab's, which send the same; `--tool own` wants those in any case. Where the
@@ -29,8 +29,8 @@ from multiprocessing.process import BaseProcess
 from typing import Protocol
 
 from loadtest.arguments import Parser, number, word
-from loadtest.running import Ending, LoadFailed, ask, connect, run_load, say
-from loadtest.wire import ConnectionLost, Server, command
+from loadtest.process import Ending, run_load, say
+from loadtest.resp import ConnectionLost, LoadFailed, Server, ask, command, connect
 
 TOOL = "redis-benchmark"
 VALUE_BYTES = 200

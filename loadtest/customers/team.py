@@ -22,9 +22,9 @@ from gevent.lock import BoundedSemaphore  # type: ignore[import-untyped] # the s
 from locust.exception import RPCError
 from locust.runners import STATE_RUNNING, STATE_SPAWNING, MasterRunner, WorkerRunner
 
-from loadtest.load import EVENTS_NAME, READS_NAME, Load, Result, Tally
-from loadtest.metrics import Counts
-from loadtest.pacing import Slot
+from loadtest.customers.load import EVENTS_NAME, READS_NAME, Load, Result, Tally
+from loadtest.customers.metrics import Counts
+from loadtest.customers.pacing import Slot
 
 TELL, ASK, REPORT = "lab-tell", "lab-ask", "lab-report"
 TELL_EVERY_S = 0.5

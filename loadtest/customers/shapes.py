@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from locust import LoadTestShape
 
-from loadtest.load import Load
+from loadtest.customers.load import Load
 
 USERS = 150  # enough to carry 50 reads/s and 10 events/s through a stall of two seconds and five
 SPAWN_RATE = 50

@@ -28,9 +28,9 @@ import threading
 from collections.abc import Callable
 
 from loadtest.arguments import Parser, number, stop_with_stdin, word
-from loadtest.openloop import OpenLoop, Plan
-from loadtest.quiet import become_quiet
-from loadtest.record import Observer
+from loadtest.probe.openloop import OpenLoop, Plan
+from loadtest.probe.quiet import become_quiet
+from loadtest.probe.record import Observer
 
 MOST_CONNECTIONS = 500  # select(2) handles file descriptors below 1024, and each connection may need two
 

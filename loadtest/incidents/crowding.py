@@ -21,10 +21,11 @@ from time import monotonic_ns
 
 import hiredis
 
+from loadtest.incidents.pages import Pages
 from loadtest.info import INFO, ServerInfo, read_info
-from loadtest.pages import Pages
-from loadtest.running import Ending, LoadFailed, say
-from loadtest.wire import Connection, Sent, Server, command, resolve
+from loadtest.probe.connection import Connection, Sent
+from loadtest.process import Ending, say
+from loadtest.resp import LoadFailed, Server, command, resolve
 
 SECOND = 1_000_000_000
 SPARE_FILES = 64
@@ -112,7 +113,7 @@ class Crowd:
         self.next_page = self.readable = 1
         self._poll = select.epoll()
         self._family, self._address = resolve(server)
-        self._greeting = _greeting(server)
+        self._greeting = server.greeting() or [command("PING")]
         self._lines: dict[int, Connection] = {}
         self._observer = self._open()
         self._free = [self._open() for _ in range(plan.connections)]
@@ -137,9 +138,9 @@ class Crowd:
                     line.finish_connecting()
                     self._poll.modify(fd, READING)
                     line.waiting.extend(repeat(None, len(self._greeting) - 1))
-                    line.send(b"".join(self._greeting), None)
+                    line.ask(b"".join(self._greeting), None)
                 elif events & READING:
-                    self._refused(line.receive())
+                    self._refused(line.answers())
                     answered = not line.waiting
             if monotonic_ns() > end:
                 raise LoadFailed("the server does not take a connection")
@@ -166,7 +167,7 @@ class Crowd:
                 slots += 1
                 self._arrive(began + int(slots * SECOND / rate))
             if not self._asking and now >= self._asked_at + self._plan.interval_s * SECOND:
-                self._observer.send(INFO, None)
+                self._observer.ask(INFO, None)
                 self._asking, self._asked_at = True, now
             pause = (began + (slots + 1) * SECOND / rate - monotonic_ns()) / SECOND
             for fd, events in self._poll.poll(min(max(pause, 0.0), 0.02)):
@@ -233,13 +234,13 @@ class Crowd:
                     for _ in range(self._pages.layout.pages_read)
                 ]
             )
-        line.send(request, Asked(due, monotonic_ns(), inserts))
+        line.ask(request, Asked(due, monotonic_ns(), inserts))
         if line.has_outgoing:
             self._poll.modify(line.fd, WRITING)
 
     def _take(self, line: Connection) -> None:
         """What has come on a connection; with the last reply to a request it is free again."""
-        for sent, reply in line.receive():
+        for sent, reply in line.answers():
             if isinstance(reply, hiredis.ReplyError):
                 raise LoadFailed(f"the server refuses: {reply}")
             if not isinstance(sent, Asked):
@@ -259,7 +260,7 @@ class Crowd:
                 self._free.append(line)
 
     def _observe(self) -> ServerInfo | None:
-        for _, reply in self._observer.receive():
+        for _, reply in self._observer.answers():
             self._asking = False
             if not isinstance(reply, bytes):
                 raise LoadFailed(f"the server refuses INFO: {reply!r}")
@@ -301,8 +302,3 @@ class Crowd:
             with contextlib.suppress(OSError):
                 line.close()
         self._poll.close()
-
-
-def _greeting(server: Server) -> list[bytes]:
-    words = [command("AUTH", *filter(None, (server.username, server.password)))] if server.password else []
-    return [*words, command("SELECT", server.database)]

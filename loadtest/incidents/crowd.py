@@ -1,9 +1,9 @@
 """A crowd of clients on a cache: large reads, writes that fill it, and looks at the server ten times a second.
 
-`python -m loadtest.crowd --url redis://127.0.0.1:6379 --rate 3000 --seconds 20` opens its connections, fills the server
-with pages of small entries (`loadtest.pages`) up to a share of its `maxmemory`, then offers the load (the model:
-`loadtest.crowding`) and prints a JSON line for each look at the server's INFO, asked on a connection of its
-own every --interval-seconds or as soon as the server answers again:
+`python -m loadtest.incidents.crowd --url redis://127.0.0.1:6379 --rate 3000 --seconds 20` opens its connections, fills
+the server with pages of small entries (`loadtest.incidents.pages`) up to a share of its `maxmemory`, then offers the
+load (the model: `loadtest.incidents.crowding`) and prints a JSON line for each look at the server's INFO, asked on a
+connection of its own every --interval-seconds or as soon as the server answers again:
 
     t (the server's clock), interval_s, offered_per_s (what the crowd asks when nobody waits),
     sent, answered, stalled (requests not made because their client was still waiting or had gone away),
@@ -32,11 +32,11 @@ import sys
 import time
 
 from loadtest.arguments import Parser, number, word
-from loadtest.crowding import Crowd, Plan, Stretch
+from loadtest.incidents.crowding import Crowd, Plan, Stretch
+from loadtest.incidents.pages import MOST_PAGES, Layout, Pages, fill
 from loadtest.info import ServerInfo
-from loadtest.pages import MOST_PAGES, Layout, Pages, fill
-from loadtest.running import Ending, LoadFailed, ask, connect, run_load
-from loadtest.wire import command
+from loadtest.process import Ending, run_load
+from loadtest.resp import LoadFailed, ask, command, connect
 
 FIRST_RATE = 500.0
 FIRST_PART = 0.15

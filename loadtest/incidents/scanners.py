@@ -1,8 +1,9 @@
 """Events that each walk the whole keyspace in small steps: what do a great many short SCAN calls cost?
 
-`python -m loadtest.scanners --url redis://127.0.0.1:6379 --match 'shop:*:user:@:page-*' --rate 20` starts events at a
-rate, however many are under way (open loop). An event walks once for each --match, all its walks at once, with
-SCAN MATCH COUNT until the cursor is 0; the at sign stands for a user, another one for each event. Nothing is deleted.
+`python -m loadtest.incidents.scanners --url redis://127.0.0.1:6379 --match 'shop:*:user:@:page-*' --rate 20` starts
+events at a rate, however many are under way (open loop). An event walks once for each --match, all its walks at once,
+with SCAN MATCH COUNT until the cursor is 0; the at sign stands for a user, another one for each event. Nothing is
+deleted.
 
 Walks share few connections (--lines), as those of a multiplexing client do (ioredis, Lettuce, StackExchange.Redis):
 each has one call on its way, and the calls of many travel together. So little is spent on anything but SCAN, neither
@@ -37,12 +38,10 @@ from dataclasses import dataclass
 from time import perf_counter_ns as clock
 from time import time
 
-import hiredis
-
 from loadtest.arguments import Parser, number
-from loadtest.openloop import due_times
-from loadtest.running import Ending, LoadFailed, connect, run_load, say
-from loadtest.wire import ConnectionLost, Server, command
+from loadtest.probe.openloop import due_times
+from loadtest.process import Ending, run_load, say
+from loadtest.resp import LoadFailed, Server, Stream, command, connect
 
 SECOND = 1_000_000_000
 READ_BYTES = 256 * 1024
@@ -73,46 +72,18 @@ class Walk:
         return self.head, b"$%d\r\n%b" % (len(cursor), cursor), self.tail
 
 
-class Line:
+class Line(Stream):
     """A connection that many walks share: their calls leave in one piece, and replies come in the same order."""
 
     def __init__(self, server: Server) -> None:
         """Connect and sign in. Raises `LoadFailed` or `ConnectionLost`."""
-        self.socket = connect(server)
-        self.socket.setblocking(False)
-        self._reader = hiredis.Reader()
-        self._outgoing = b""
-        self.interest = READ
+        super().__init__(connect(server), READ_BYTES)
         self.waiting: deque[Walk] = deque()
 
-    def send(self, parts: list[bytes]) -> None:
-        """Send what there is room for; the rest goes first the next time, and `interest` says that there is some."""
-        whole = self._outgoing + b"".join(parts)
-        try:
-            self._outgoing = whole[self.socket.send(whole) :]
-        except BlockingIOError:
-            self._outgoing = whole
-        except OSError as error:
-            raise ConnectionLost(error.strerror or str(error)) from None
-        self.interest = READ_AND_WRITE if self._outgoing else READ
-
-    def receive(self) -> list[object]:
-        """The replies that have come."""
-        replies: list[object] = []
-        try:
-            data = self.socket.recv(READ_BYTES)
-            if not data:
-                raise ConnectionLost("closed by the server")
-            self._reader.feed(data)
-            while (reply := self._reader.gets()) is not False:
-                replies.append(reply)
-        except BlockingIOError:
-            pass
-        except OSError as error:
-            raise ConnectionLost(error.strerror or str(error)) from None
-        except hiredis.ProtocolError as error:
-            raise ConnectionLost(f"not a Redis-compatible server: {error}") from None
-        return replies
+    @property
+    def interest(self) -> int:
+        """What is to be waited for: replies, and room to send where there is something left to send."""
+        return READ_AND_WRITE if self.has_outgoing else READ
 
 
 class Scanners:
@@ -125,7 +96,7 @@ class Scanners:
         self._selector = selectors.DefaultSelector()
         self._lines = [Line(options.url) for _ in range(options.lines)]
         for line in self._lines:
-            self._selector.register(line.socket, READ, line)
+            self._selector.register(line.fd, READ, line)
         self._turns = itertools.cycle(self._lines)
         self._under_way: set[Event] = set()
         self._youngest = Event(0)
@@ -158,7 +129,7 @@ class Scanners:
                 line_due += SECOND
                 say({"t": time(), "arrived": self._arrived, "finished": self._finished, "calls": self._calls})
         for line in self._lines:
-            line.socket.close()
+            line.close()
         return self._figures(began, now)
 
     def _may_follow(self) -> bool:
@@ -186,9 +157,9 @@ class Scanners:
 
     def _send(self, line: Line, parts: list[bytes]) -> None:
         before = line.interest
-        line.send(parts)
+        line.send(b"".join(parts))
         if line.interest != before:
-            self._selector.modify(line.socket, line.interest, line)
+            self._selector.modify(line.fd, line.interest, line)
 
     def _attend(self, line: Line, ready: int) -> None:
         """Answer each reply with the walk's next call."""

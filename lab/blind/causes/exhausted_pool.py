@@ -1,0 +1,49 @@
+"""An exhausted connection pool."""
+
+from __future__ import annotations
+
+from lab.blind.cause import Cause
+from lab.blind.readings import Finding, Readings
+from lab.blind.sizing import READS_PER_S, WEB, Measured, Orders
+
+
+def evidence(of: Readings) -> Finding:
+    """Pages wait and go past the cache, while the way to the store is free and the store answers at once."""
+    return Finding(
+        of.slow_pages and not of.slow_gets and of.link_ms < 5 and of.past_cache_per_s >= 1,
+        f"{of.pages_text}; {of.gets_text}; a PING on a connection of one's own took {of.link_ms:.2f} ms "
+        f"through the link; {of.past_cache_per_s:.1f} pages a second went past the cache.",
+    )
+
+
+def orders(of: Measured, strength: float) -> Orders:
+    """The storefront's pool has two connections, each held for longer than the pages can spare."""
+    size = 2
+    wait_s = max(0.3, 6 * of.healthy.page_ms / 1000)
+    return {WEB: {"size": size, "hold_s": strength * 1.5 * size / READS_PER_S, "wait_s": wait_s}}
+
+
+CAUSE = Cause(
+    id="exhausted-pool",
+    title="An exhausted connection pool",
+    line="the storefront has too few connections, and they are held too long",
+    mechanism="A page waits for a connection, not for the store. With so few of them, held so long, more pages come "
+    "than can be served; each waits until the pool gives up, and goes past the cache.",
+    evidence=evidence,
+    orders=orders,
+    alike={
+        "slow-network": "A PING on a connection of your own through the link is fast: there is no delay on the "
+        "way.",
+        "scan-storm": "A GET past the storefront is fast, and so is the server.",
+        "noisy-neighbour": "A GET past the storefront is fast; only what goes through the storefront waits.",
+        "nothing": "p99 of a page against its healthy value.",
+    },
+    hints=(
+        "Ask the store past the storefront, and compare it with a page. Whose time is it?",
+        "The storefront counts pages that came from the cache, and those that did not, in its /metrics, and "
+        "how long its own GETs took. Compare with a GET of your own on the very same way.",
+        "Pages wait for a connection before anything is sent: a few connections, each held long after its "
+        'answer came. The pool is exhausted, and the rest goes past the cache (result="bypass").',
+    ),
+    words=("exhausted-pool", "exhausted", "pool exhaustion", "starv"),
+)

@@ -1,0 +1,66 @@
+"""A giant index set."""
+
+from __future__ import annotations
+
+from functools import partial
+from socket import socket
+
+from lab.blind.cause import Cause
+from lab.blind.prices import INDEX, as_list, carry_out_changes
+from lab.blind.readings import Finding, Readings
+from lab.blind.sizing import CHANGER, Measured, Orders, prices
+from loadtest.resp import ask, command
+
+LONG_MS = 3.0
+"""Of a call that others notice."""
+
+
+def evidence(of: Readings) -> Finding:
+    """Few calls of SMEMBERS and UNLINK, and at least one of the two long."""
+    read, removed = of.spent("SMEMBERS"), of.spent("UNLINK")
+    longer_ms = max(read.mean_us, removed.mean_us) / 1000
+    logged = [of.slow[name][1] for name in ("SMEMBERS", "UNLINK") if name in of.slow]
+    return Finding(
+        of.slow_gets and read.per_s > 0 and removed.per_s > 0 and longer_ms >= LONG_MS and bool(logged),
+        f"SMEMBERS {read.mean_us / 1000:.1f} ms and UNLINK {removed.mean_us / 1000:.1f} ms a call in the mean, "
+        f"{removed.per_s:.1f} calls a second; the longest of them in the slow log {max(logged, default=0):.0f} ms; "
+        f"{of.gets_text}.",
+    )
+
+
+def orders(_of: Measured, _strength: float) -> Orders:
+    """The program that carries out changes does it in one piece."""
+    return {CHANGER: prices("giant-index")}
+
+
+def remove_whole(line: socket) -> None:
+    """Remove all prices with two commands."""
+    [found] = ask(line, command("SMEMBERS", INDEX))
+    if found:
+        ask(line, command("UNLINK", *as_list(found)))
+
+
+CAUSE = Cause(
+    id="giant-index",
+    title="A giant index set",
+    line="one index set has grown huge, and is read and deleted in one piece",
+    mechanism="Every change reads the whole set with one SMEMBERS and deletes all that it names with one command. Both "
+    "take as long as the set is large, and nobody else is served meanwhile.",
+    evidence=evidence,
+    orders=orders,
+    disturb=partial(carry_out_changes, remove=remove_whole),
+    alike={
+        "keys-command": "SLOWLOG GET: SMEMBERS and UNLINK with tens of thousands of arguments, no KEYS.",
+        "scan-storm": "INFO commandstats: few calls, each long. A storm is many calls, each short.",
+        "unpipelined-deletes": "Calls of UNLINK for each change: one, not one for each key.",
+        "eviction-cycle": "INFO stats: evicted_keys stands still.",
+    },
+    hints=(
+        "Put the moments of slow GETs beside what the store does every few seconds.",
+        "The slow log names more than one command, and all of them touch the same key, or come together. "
+        "How many members does it have? (SCARD asks without reading.)",
+        "One set has tens of thousands of members: it is read at once with SMEMBERS, and everything it "
+        "names is deleted by a single UNLINK.",
+    ),
+    words=("giant-index", "giant index", "giantindex", "giant"),
+)

@@ -1,0 +1,72 @@
+"""The KEYS command."""
+
+from __future__ import annotations
+
+import time
+
+from lab.blind.cause import Cause
+from lab.blind.inbox import Inbox, Order
+from lab.blind.readings import Finding, Readings
+from lab.blind.sizing import PATTERN, SECOND, Measured, Orders
+from loadtest.resp import Server, ask, command, connect
+
+LONG_MS = 3.0
+"""Of a call that others notice."""
+BUSY = 0.35
+"""Share of the main thread that KEYS is to take."""
+
+
+def evidence(of: Readings) -> Finding:
+    """KEYS is in the slow log, and long."""
+    keys = of.spent("KEYS")
+    logged, longest = of.slow.get("KEYS", (0, 0.0))
+    return Finding(
+        of.slow_gets and logged >= 3 and keys.mean_us / 1000 >= LONG_MS and keys.share >= 0.1,
+        f"the slow log got {logged} KEYS, the longest {longest:.0f} ms; {keys.per_s:.1f} a second took "
+        f"{keys.share:.0%} of the time, {keys.mean_us / 1000:.1f} ms each over {of.keys:,} keys; {of.gets_text}.",
+    )
+
+
+def orders(of: Measured, strength: float) -> Orders:
+    """KEYS as often as gives it its share of the main thread."""
+    return {
+        SECOND: {
+            "kind": "keys-command",
+            "pattern": PATTERN,
+            "every_s": of.walk_ms / 1000 / min(0.8, strength * BUSY),
+        }
+    }
+
+
+def disturb(order: Order, inbox: Inbox, store: Server) -> None:
+    """Ask for all keys of a pattern every `every_s` seconds."""
+    with connect(store) as line:
+        due = time.monotonic()
+        while not inbox.wait(due - time.monotonic()):
+            ask(line, command("KEYS", order["pattern"]))
+            due = max(due + order["every_s"], time.monotonic() + 0.1 * order["every_s"])
+
+
+CAUSE = Cause(
+    id="keys-command",
+    title="The KEYS command",
+    line="somebody finds keys by a pattern with KEYS",
+    mechanism="KEYS walks over every key in one piece, and the server serves nothing else meanwhile. Every "
+    "command that arrives then waits for the rest of it.",
+    evidence=evidence,
+    orders=orders,
+    disturb=disturb,
+    alike={
+        "scan-storm": "SLOWLOG GET names KEYS; SCAN's calls are too short for it.",
+        "giant-index": "SLOWLOG GET: the command's own words. KEYS grows with the keyspace, a giant set with "
+        "its members.",
+        "eviction-cycle": "INFO stats: evicted_keys stands still, and the stalls come evenly.",
+        "noisy-neighbour": "The main thread's share of CPU, and the slow log: one command alone is long.",
+    },
+    hints=(
+        "Look at when GETs are slow: a few very slow ones between fast ones, or all of them a little?",
+        "While somebody waits long, the server executes something long. It keeps a list of such things.",
+        "SLOWLOG GET: every entry is the same command, and it walks over all keys. KEYS blocks.",
+    ),
+    words=("keys-command", "keys command", "keyscommand"),
+)

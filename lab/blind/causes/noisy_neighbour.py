@@ -1,0 +1,82 @@
+"""A noisy neighbour."""
+
+from __future__ import annotations
+
+import os
+import threading
+from hashlib import sha256
+
+from lab.blind.cause import Cause
+from lab.blind.inbox import Inbox, Order
+from lab.blind.readings import Finding, Readings
+from lab.blind.sizing import REST, SECOND, Measured, Orders
+from loadtest.resp import Server
+
+BLOCK = b"." * 65_536
+"""Hashing so much at once lets go of the interpreter's lock."""
+
+
+def evidence(of: Readings) -> Finding:
+    """Other programs compute, and the store waits for a core."""
+    waits = of.waited is None or of.waited >= 0.05
+    told = (
+        ""
+        if of.waited is None
+        else f"the store's main thread was ready and without a core {of.waited:.0%} of the time; "
+    )
+    return Finding(
+        of.slow_gets and of.neighbours >= 0.5 and waits and of.busy < 0.7 and of.spent("SCAN").share < 0.2,
+        f"{told}it was busy {of.busy:.0%}; programs of other teams used {of.neighbours:.1f} of {of.cores} cores; "
+        f"{of.gets_text}.",
+    )
+
+
+def orders(of: Measured, strength: float) -> Orders:
+    """Threads that compute, on the store's own core where it has one."""
+    threads = 4 if of.core is not None else 2 * of.cores
+    order = {"kind": "noisy-neighbour", "threads": round(threads * strength), "core": of.core}
+    return dict.fromkeys((SECOND, *REST), order)
+
+
+def disturb(order: Order, inbox: Inbox, _store: Server) -> None:
+    """Compute on some threads, on one core where the system lets it choose."""
+    if order["core"] is not None and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {order["core"]})
+
+    def hash_on() -> None:
+        while not inbox.news:
+            sha256(BLOCK)
+
+    threads = [threading.Thread(target=hash_on, name="work", daemon=True) for _ in range(order["threads"])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+
+
+CAUSE = Cause(
+    id="noisy-neighbour",
+    title="A noisy neighbour",
+    line="other programs take the core that the store needs",
+    mechanism="The store has little to do, but is not on a core when a command comes: it waits for its turn. Its clock "
+    "runs meanwhile, so even its own execution times rise, of all commands alike.",
+    evidence=evidence,
+    orders=orders,
+    disturb=disturb,
+    alike={
+        "scan-storm": "CPU of the store's own thread is low; no command has much of its time.",
+        "keys-command": "The slow log holds no long command.",
+        "slow-network": "A GET past the link is slow too.",
+        "eviction-cycle": "INFO stats: evicted_keys stands still.",
+    },
+    hints=(
+        "Ask the store past the storefront. Is it slow for everybody, or only for the storefront?",
+        "The server's own CPU time does not account for what its clients wait. What does a process do when it "
+        "neither works nor sleeps?",
+        "Other processes compute on the store's core (top, ps -o psr, docker stats; /proc/PID/schedstat, "
+        "second figure): a noisy neighbour.",
+    ),
+    words=("noisy-neighbour", "noisy neighbo", "noisyneighbo", "burner"),
+)

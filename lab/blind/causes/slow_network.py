@@ -1,0 +1,46 @@
+"""A slow network."""
+
+from __future__ import annotations
+
+from lab.blind.cause import Cause
+from lab.blind.readings import Finding, Readings
+from lab.blind.sizing import LINK, Measured, Orders
+
+
+def evidence(of: Readings) -> Finding:
+    """A PING through the link is slow, one past it fast."""
+    return Finding(
+        of.slow_pages and of.link_ms >= 10 and of.link_ms >= 5 * of.direct_ms,
+        f"a PING took {of.link_ms:.2f} ms through the storefront's link, {of.direct_ms:.2f} ms past it; "
+        f"{of.pages_text}; {of.gets_text}.",
+    )
+
+
+def orders(of: Measured, strength: float) -> Orders:
+    """The way between storefront and store takes several times a healthy page's time."""
+    return {LINK: {"delay_s": strength * min(0.5, max(0.04, 6 * of.healthy.page_ms / 1000))}}
+
+
+CAUSE = Cause(
+    id="slow-network",
+    title="A slow network",
+    line="the way between storefront and store has become long",
+    mechanism="Every command of the storefront takes one round trip more than the store needs. Server, slow log and "
+    "bystanders on another way know nothing of it.",
+    evidence=evidence,
+    orders=orders,
+    alike={
+        "exhausted-pool": "A PING on a connection of your own through the same link is slow too, even when "
+        "nobody else asks.",
+        "noisy-neighbour": "A GET past the link is fast.",
+        "scan-storm": "A GET past the link is fast, and the server has time.",
+        "unpipelined-deletes": "Pages are slow; changes, which do not take the link, are not late.",
+    },
+    hints=(
+        "Ask the store past the storefront, and compare it with a page. Whose time is it?",
+        "Go the storefront's own way: it does not talk to the store directly. Measure each part of the way "
+        "by itself, with one command and no load.",
+        "redis-cli --latency on the link's port against the store's own port: the way is slow, the network.",
+    ),
+    words=("slow-network", "slow network", "slownetwork", "netem"),
+)

@@ -1,0 +1,52 @@
+"""Unpipelined deletes."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from lab.blind.cause import Cause
+from lab.blind.prices import carry_out_changes, remove_in_parts
+from lab.blind.readings import Finding, Readings
+from lab.blind.sizing import CHANGER, Measured, Orders, prices
+
+
+def evidence(of: Readings) -> Finding:
+    """UNLINK is called once for each key, and changes wait."""
+    removed = of.spent("UNLINK")
+    return Finding(
+        of.stale and removed.per_s >= 1000 and removed.mean_us < 100,
+        f"{removed.per_s:,.0f} UNLINKs a second of {removed.mean_us:.1f} µs each, while the main thread was busy "
+        f"{of.busy:.0%}; {of.changes_text}; {of.gets_text}.",
+    )
+
+
+def orders(_of: Measured, _strength: float) -> Orders:
+    """The program that carries out changes deletes key by key."""
+    return {CHANGER: prices("unpipelined-deletes")}
+
+
+CAUSE = Cause(
+    id="unpipelined-deletes",
+    title="Unpipelined deletes",
+    line="a program deletes tens of thousands of keys, one round trip each",
+    mechanism="Each key costs a round trip, so a change takes as many as it has keys. The store and its bystanders are "
+    "well; the changes queue up behind each other, and users see what was true long ago.",
+    evidence=evidence,
+    orders=orders,
+    disturb=partial(carry_out_changes, remove=partial(remove_in_parts, size=1)),
+    alike={
+        "giant-index": "Bystanders' GETs are fast: nothing holds the server for long. UNLINK is called once "
+        "for each key.",
+        "nothing": "LLEN and LINDEX 0 of the queue of changes: it grows.",
+        "slow-network": "A PING through the storefront's link is as fast as past it, pages are fast.",
+        "exhausted-pool": "Pages are fast.",
+    },
+    hints=(
+        "Not every complaint is about waiting. Which of the three figures is bad, and which are not?",
+        "Changes wait for each other. What does the program that carries them out send, how often, and how "
+        "long does it wait in between? MONITOR or tcpdump show it.",
+        "The program sends an UNLINK for one key, waits for the answer, and sends the next, tens of thousands "
+        "of times for each change: nothing is pipelined.",
+    ),
+    words=("unpipelined-deletes", "unpipelined", "sequential delete", "one by one"),
+)

@@ -1,0 +1,69 @@
+"""Prices that another team caches in the shared store, and the changes of them that a program carries out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from socket import socket
+from typing import Any
+
+from lab.blind.inbox import Inbox, Order
+from loadtest.resp import Server, ask, command, connect
+
+CHANGES = "latency-lab-changes"
+"""A list: the time of each change of prices that is to be carried out, oldest first."""
+PRICES = "latency-lab-prices"
+INDEX = f"{PRICES}-index"
+VALUE = b"p" * 48
+CHUNK = 250
+POLL_S = 0.005
+
+
+def entry(number: int) -> str:
+    """Key of one price."""
+    return f"{PRICES}:{number}"
+
+
+def put_prices(line: socket, members: int) -> None:
+    """Cache and index all prices, in chunks that stall nobody."""
+    for start in range(0, members, CHUNK):
+        keys = [entry(number) for number in range(start, min(members, start + CHUNK))]
+        pairs = [word for key in keys for word in (key, VALUE)]
+        ask(line, command("MSET", *pairs), command("SADD", INDEX, *keys), each=1)
+
+
+def as_list(reply: object) -> list[Any]:
+    """A reply that is a list by the protocol."""
+    assert isinstance(reply, list)
+    return reply
+
+
+def remove_in_parts(line: socket, size: int = CHUNK) -> None:
+    """Remove all prices page by page of their index, with `size` keys in each UNLINK."""
+    cursor: Any = b"0"
+    while True:
+        [reply] = ask(line, command("SSCAN", INDEX, cursor, "COUNT", CHUNK))
+        cursor, page = as_list(reply)
+        found = as_list(page)
+        for start in range(0, len(found), size):
+            ask(line, command("UNLINK", *found[start : start + size]))
+        if cursor == b"0":
+            return
+
+
+def carry_out_changes(
+    order: Order, inbox: Inbox, store: Server, remove: Callable[[socket], None] = remove_in_parts
+) -> None:
+    """Carry out changes of prices, one after the other: remove what is cached of them, and cache it anew.
+
+    A change stays at the head of the list until it is done.
+    """
+    with connect(store) as line:
+        put_prices(line, order["members"])
+        while not inbox.news:
+            [oldest] = ask(line, command("LINDEX", CHANGES, 0))
+            if oldest is None:
+                inbox.wait(POLL_S)
+                continue
+            remove(line)
+            put_prices(line, order["members"])
+            ask(line, command("LPOP", CHANGES))

@@ -1,0 +1,1 @@
+"""HTTP load on the storefront, carried by Locust."""

@@ -1,0 +1,1 @@
+"""Loads of single incidents: `python -m loadtest.incidents.NAME`."""

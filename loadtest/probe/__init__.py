@@ -1,0 +1,1 @@
+"""The open-loop probe: `python -m loadtest.probe`."""

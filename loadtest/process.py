@@ -1,0 +1,52 @@
+"""What every load of a scenario does alike: begin, say its figures, end when it is told to, fail in one line.
+
+The last line of a load's output holds ``{"figures": {name: number}}``. Exit code 0 after that line; 3 with one line
+on stderr where the server refuses or is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+
+from loadtest.arguments import stop_with_stdin
+from loadtest.resp import ConnectionLost, LoadFailed
+
+BROKE = 3
+
+
+class Ending:
+    """Whether the load was told to end."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def ask(self) -> None:
+        """Tell it. Safe in a signal handler."""
+        self.asked = True
+
+
+def say(line: dict[str, object]) -> None:
+    """One line of output."""
+    print(json.dumps(line), flush=True)
+
+
+def run_load(name: str, work: Callable[[Ending], dict[str, float]], until_stdin_ends: bool) -> int:
+    """Do the work until it ends or is told to, then say its figures; the exit code."""
+    ending = Ending()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ending.ask())
+    if until_stdin_ends:
+        threading.Thread(target=stop_with_stdin, args=(ending.ask,), name="stdin", daemon=True).start()
+    try:
+        say({"figures": work(ending)})
+    except (LoadFailed, ConnectionLost) as error:
+        print(f"{name}: {error}", file=sys.stderr, flush=True)
+        return BROKE
+    except BrokenPipeError:  # nobody reads the lines any more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # keeps the interpreter's last flush quiet
+    return 0
