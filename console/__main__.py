@@ -1,6 +1,6 @@
 """`python -m console`: serve the control page and direct every server, until SIGTERM or Ctrl-C.
 
-One process: the directors are threads, and the page has a handful of readers on the loopback, for whom Werkzeug's
+One process: the autopilots are threads, and the page has a handful of readers on the loopback, for whom Werkzeug's
 threaded server is enough. Settings: see `console.config`. Exit codes: 0 stopped, 2 bad settings or a taken port.
 """
 
@@ -30,10 +30,10 @@ def main() -> int:
         return error.exit_code
     metrics = ControlMetrics(server.name for server in config.servers)
     company = Company()
-    directors = {server.name: Autopilot(server, config, metrics, company) for server in config.servers}
-    company.add(directors.values())
+    autopilots = {server.name: Autopilot(server, config, metrics, company) for server in config.servers}
+    company.add(autopilots.values())
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # no line for each poll
-    app = create_app(directors, config, metrics)
+    app = create_app(autopilots, config, metrics)
     try:
         listener = socket.create_server((config.host, config.port))
     except OSError as error:
@@ -46,12 +46,12 @@ def main() -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    for director in directors.values():
-        director.start()
+    for autopilot in autopilots.values():
+        autopilot.start()
     print(f"control: http://{config.host}:{listener.getsockname()[1]}/", flush=True)
     server.serve_forever()
-    for director in directors.values():
-        director.end()
+    for autopilot in autopilots.values():
+        autopilot.end()
     return 0
 
 

@@ -33,7 +33,7 @@ CLEARED_S = 20.0
 
 
 class Company:
-    """The directors of one machine. One server at a time is calibrated, and none grows before all are."""
+    """The autopilots of one machine. One server at a time is calibrated, and none grows before all are."""
 
     def __init__(self) -> None:
         self.turn = threading.Lock()
@@ -41,12 +41,14 @@ class Company:
 
     def size(self) -> int:
         """How many stores share the machine: those of the scene, at work or not."""
-        return max(1, sum(member.stage.phase != "absent" for member in self.members))
+        return max(1, sum(member.control.phase != "absent" for member in self.members))
 
-    def rivals(self, stage: ServerControl) -> tuple[int, float]:
+    def rivals(self, control: ServerControl) -> tuple[int, float]:
         """The other stores that want all they can get: how many, and the cores that they use."""
         others = [
-            member.stage for member in self.members if member.stage is not stage and member.stage.hungry
+            member.control
+            for member in self.members
+            if member.control is not control and member.control.hungry
         ]
         return len(others), sum(other.estimate.used_cores for other in others if other.estimate)
 
@@ -55,7 +57,7 @@ class Company:
         return not any(member.calibrating for member in self.members)
 
     def add(self, members: Iterable[Autopilot]) -> None:
-        """Take directors in."""
+        """Take autopilots in."""
         self.members.extend(members)
 
 
@@ -73,8 +75,10 @@ class Autopilot(threading.Thread):
         metrics: ControlMetrics,
         company: Company,
     ) -> None:
-        super().__init__(name=f"director-{addresses.name}", daemon=True)
-        self.stage = stage = ServerControl(addresses, config, metrics, lambda: company.rivals(self.stage))
+        super().__init__(name=f"autopilot-{addresses.name}", daemon=True)
+        self.control = control = ServerControl(
+            addresses, config, metrics, lambda: company.rivals(self.control)
+        )
         self._company = company
         self._story_due = config.story == "on"
         self._halt, self._ended = threading.Event(), threading.Event()
@@ -82,12 +86,12 @@ class Autopilot(threading.Thread):
         self._still = threading.Event()
         self._watched = ServerObserver(addresses.store, config.store_timeout_seconds)
         self._watcher = StoreWatcher(
-            stage.server,
+            control.server,
             self._watched,
             config.slowlog_threshold_us,
-            stage.tell_up,
-            lambda command, seconds: metrics.slow(stage.server, command, seconds),
-            stage.tell_counters,
+            control.tell_up,
+            lambda command, seconds: metrics.slow(control.server, command, seconds),
+            control.tell_counters,
             lambda: self._leased,
         )
 
@@ -107,7 +111,7 @@ class Autopilot(threading.Thread):
         self._ended.set()
         self._watcher.end()
         self.join(5)
-        self.stage.close()
+        self.control.close()
         self._watched.close()
 
     @property
@@ -124,14 +128,14 @@ class Autopilot(threading.Thread):
 
     def halt(self) -> list[PartDone]:
         """Break off the story, and let everything rest; what became of each part."""
-        if not self.stage.free or self._story_due:
+        if not self.control.free or self._story_due:
             self._halt.set()  # the thread itself lets everything rest again when it is out of the story
-        return self.stage.rest()
+        return self.control.rest()
 
     @property
     def calibrating(self) -> bool:
         """Whether a calibration is before this server, or under way."""
-        return self._story_due and self.stage.tuning is None and self.stage.phase != "absent"
+        return self._story_due and self.control.tuning is None and self.control.phase != "absent"
 
     def lease(self, seconds: float) -> None:
         """Keep still for so long: somebody else, a run of the lab, has the scene. Ask again to prolong it.
@@ -142,8 +146,8 @@ class Autopilot(threading.Thread):
 
     def await_stillness(self, seconds: float) -> None:
         """Wait until the lease is kept. Raises `Refused` if it takes too long."""
-        if self.stage.phase not in ("absent", "waiting") and not self._still.wait(seconds):
-            raise Refused(f"{self.stage.server} is busy and does not come to rest. Try again.")
+        if self.control.phase not in ("absent", "waiting") and not self._still.wait(seconds):
+            raise Refused(f"{self.control.server} is busy and does not come to rest. Try again.")
 
     def resume(self) -> None:
         """End the lease."""
@@ -154,41 +158,41 @@ class Autopilot(threading.Thread):
         return time.monotonic() < self._lease_end
 
     def _keep_still(self) -> None:
-        stage = self.stage
-        with stage.acting:
-            stage.phase = "leased"
+        control = self.control
+        with control.acting:
+            control.phase = "leased"
         if self._story_due:
-            stage.rest()
+            control.rest()
         self._still.set()
         try:
             while self._leased:
                 with contextlib.suppress(
                     StackError
                 ):  # the run restarts and measures; looking on is all we do
-                    stage.observe()
+                    control.observe()
                 self._sleep(TICK_S / 2)
         finally:
             self._still.clear()
-            stage.phase = "running"
+            control.phase = "running"
 
     def _turn_over(self) -> None:
-        stage = self.stage
+        control = self.control
         try:
             if self._leased:
                 self._keep_still()
             if self._halt.is_set():
                 self._story_due = False
-                stage.phase = "running"
-                stage.rest()
+                control.phase = "running"
+                control.rest()
                 self._halt.clear()
             if self._story_due:
                 self._tell_story()
-            stage.keep_within_bounds()
+            control.keep_within_bounds()
             self._wait_for_the_next_look()
         except StackError as error:
-            stage.trouble = str(error)
+            control.trouble = str(error)
             if self._story_due and not self._leased:
-                stage.phase = "retrying"
+                control.phase = "retrying"
             self._sleep(RETRY_S if self._story_due and not self._leased else TICK_S)
         except _Halted:
             if self._ended.is_set():
@@ -197,114 +201,114 @@ class Autopilot(threading.Thread):
     def _wait_for_the_next_look(self) -> None:
         for _ in range(CALM_TICKS):
             self._pause(TICK_S)
-            if self._story_due or not self.stage.calm:
+            if self._story_due or not self.control.calm:
                 return
 
     def _wait_for_scene(self) -> None:
-        stage = self.stage
-        while not stage.clients.known():
+        control = self.control
+        while not control.clients.known():
             self._sleep(UNKNOWN_S)
-        stage.phase = "waiting"
+        control.phase = "waiting"
         while True:
             try:
-                stage.clients.ready()
-                product, version = stage.clients.store.identity()
-                stage.product = f"{product.capitalize()} {version}"
-                stage.observe()
+                control.clients.ready()
+                product, version = control.clients.store.identity()
+                control.product = f"{product.capitalize()} {version}"
+                control.observe()
                 break
             except StackError as error:
-                stage.trouble = str(error)
+                control.trouble = str(error)
                 self._sleep(TICK_S)
-        stage.phase = "running"
+        control.phase = "running"
 
     def _rest(self) -> None:
         """Let the machine come to rest before anything is measured."""
-        stage = self.stage
-        if self._story_due and stage.config.rest_seconds:
-            stage.phase = "resting"
+        control = self.control
+        if self._story_due and control.config.rest_seconds:
+            control.phase = "resting"
             with contextlib.suppress(_Halted):
-                self._pause(stage.config.rest_seconds)
+                self._pause(control.config.rest_seconds)
             if self._ended.is_set():
                 raise _Halted
-            stage.phase = "running"
+            control.phase = "running"
 
     def _tell_story(self) -> None:
-        stage = self.stage
-        with stage.acting:
-            stage.phase = "clearing"
-            stage.begin_story()
-        stage.clients.ready()
-        stage.act("story")
+        control = self.control
+        with control.acting:
+            control.phase = "clearing"
+            control.begin_story()
+        control.clients.ready()
+        control.act("story")
         self._clear()
-        if stage.tuning is None:
+        if control.tuning is None:
             self._calibrate()
-        stage.phase = "emptying"
+        control.phase = "emptying"
         self._empty()
         self._look_at_health()
-        with stage.acting:
+        with control.acting:
             self._story_due = False
-            stage.growing = True
-            stage.phase = "running"
-        stage.grow(True)
+            control.growing = True
+            control.phase = "running"
+        control.grow(True)
 
     def _clear(self) -> None:
         """Have what is under way done at once, so that no search of an earlier story goes on beside this one."""
-        stage = self.stage
+        control = self.control
         self._load(0.0)
-        stage.clients.web.fill(0)
-        if stage.clients.look()[0].in_flight:
-            stage.clients.web.use(CLEARING, stage.config.scan_count)
-            drain(stage.clients, self._pause, CLEARED_S)
+        control.clients.web.fill(0)
+        if control.clients.look()[0].in_flight:
+            control.clients.web.use(CLEARING, control.config.scan_count)
+            drain(control.clients, self._pause, CLEARED_S)
 
     def _calibrate(self) -> None:
-        stage, company = self.stage, self._company
-        stage.phase = "queued"
+        control, company = self.control, self._company
+        control.phase = "queued"
         while not company.turn.acquire(timeout=0.1):
             self._pause(TICK_S)
         try:
             self._pause(0)
-            stage.phase = "calibrating"
-            found = tune(stage.clients, stage.config, company.size(), self._load, self._pause)
+            control.phase = "calibrating"
+            found = tune(control.clients, control.config, company.size(), self._load, self._pause)
         finally:
             company.turn.release()
-        stage.tuned(found)
+        control.tuned(found)
         while not company.calibrated():  # the others' calibration wants the machine for itself
             self._pause(TICK_S)
 
     def _empty(self) -> None:
-        stage = self.stage
-        stage.clients.web.warm(0, restart=False, seconds=FILL_S, check=lambda: self._pause(0))
-        stage.clients.store.flush()
+        control = self.control
+        control.clients.web.warm(0, restart=False, seconds=FILL_S, check=lambda: self._pause(0))
+        control.clients.store.flush()
         self._pause(TICK_S)  # the warmer counts anew
 
     def _look_at_health(self) -> None:
         """The load that the incident will have, on a store that holds next to nothing: what is p99 then?"""
-        stage, tuning = self.stage, self.stage.tuning
+        control, tuning = self.control, self.control.tuning
         assert tuning is not None
-        with stage.acting:
-            stage.want("scan")
-            stage.plan(round(tuning.events_per_second, 2), auto=True)
-        stage.clients.web.use("scan", stage.config.scan_count)
-        stage.apply_load()
-        stage.phase = "healthy"
+        with control.acting:
+            control.want("scan")
+            control.plan(round(tuning.events_per_second, 2), auto=True)
+        control.clients.web.use("scan", control.config.scan_count)
+        control.apply_load()
+        control.phase = "healthy"
         self._pause(WINDOW_S)
         seen: list[float] = []
-        end = time.monotonic() + stage.config.healthy_seconds
+        end = time.monotonic() + control.config.healthy_seconds
         while time.monotonic() < end:
             self._pause(TICK_S)
-            stage.observe()
-            if (p99 := stage.history.figures.p99_ms) is not None:
+            control.observe()
+            if (p99 := control.history.figures.p99_ms) is not None:
                 seen.append(p99)
         if not seen:
             raise StackError(
-                f"{stage.clients.probe.name} counts no answers, so nobody knows what is healthy."
+                f"{control.clients.probe.name} counts no answers, so nobody knows what is healthy."
             )
-        stage.steering.healthy_ms = healthy = statistics.median(seen)
-        stage.metrics.healthy.labels(stage.server).set(healthy / 1000)
+        control.steering.healthy_ms = healthy = statistics.median(seen)
+        control.metrics.healthy.labels(control.server).set(healthy / 1000)
 
     def _load(self, events: float) -> None:
-        self.stage.asked = events
-        self.stage.apply_load()
+        self.control.asked = events
+        self.control.apply_load()
 
     def _sleep(self, seconds: float) -> None:
         if self._ended.wait(seconds):
@@ -321,4 +325,4 @@ class Autopilot(threading.Thread):
                 return
             self._sleep(min(left, TICK_S))
             if left > TICK_S:
-                self.stage.observe()
+                self.control.observe()

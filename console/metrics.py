@@ -55,7 +55,7 @@ class ControlMetrics:
         )
         self.actions = Counter(
             "lab_actions",
-            "What was done to a server, by a person or by the director.",
+            "What was done to a server, by a person or by the autopilot.",
             ["server", "action"],
             registry=registry,
         )
@@ -87,7 +87,7 @@ class ControlMetrics:
         self.keys = self._gauge("lab_keys", "Cached entries.")
         self.in_flight = self._gauge("lab_events_in_flight", "Events accepted and not finished.")
         self.growing = self._gauge("lab_growth", "1 while keys are being added.")
-        self.paused = self._gauge("lab_events_paused", "1 while the director holds events back.")
+        self.paused = self._gauge("lab_events_paused", "1 while the autopilot holds events back.")
         for server in servers:
             for action in ACTIONS:
                 self.actions.labels(server, action)

@@ -20,10 +20,10 @@ DASHBOARDS = (
 )
 
 
-def status(stage: ServerControl) -> str:
+def status(control: ServerControl) -> str:
     """What goes on, without numbers that change all the time: it is read aloud whenever it changes."""
     story = {
-        "waiting": f"Waiting: {stage.trouble or 'starting.'}",
+        "waiting": f"Waiting: {control.trouble or 'starting.'}",
         "resting": "Letting the machine come to rest. The story begins in a few seconds.",
         "clearing": "Ending what is under way.",
         "queued": "Waiting for its turn to calibrate.",
@@ -31,90 +31,94 @@ def status(stage: ServerControl) -> str:
         "emptying": "Calibrated. Emptying the store.",
         "healthy": "Healthy: few keys, all the load. Measuring p99 before the growth.",
         "leased": "A run of the lab has the scene; nothing is changed from here.",
-        "retrying": f"Trying again: {stage.trouble}",
+        "retrying": f"Trying again: {control.trouble}",
     }
-    if stage.phase in story:
-        return story[stage.phase]
-    if stage.restarting:
+    if control.phase in story:
+        return story[control.phase]
+    if control.restarting:
         return "Restarting the store."
-    if stage.complaint or not stage.up:
-        return stage.complaint or "The store does not answer."
-    if stage.trouble:
-        return f"Trouble: {stage.trouble}"
-    return f"{_growth(stage)} {_events(stage)}"
+    if control.complaint or not control.up:
+        return control.complaint or "The store does not answer."
+    if control.trouble:
+        return f"Trouble: {control.trouble}"
+    return f"{_growth(control)} {_events(control)}"
 
 
-def _growth(stage: ServerControl) -> str:
-    keys = stage.config.keys
-    if not stage.growing:
+def _growth(control: ServerControl) -> str:
+    keys = control.config.keys
+    if not control.growing:
         return "Growth is stopped."
-    if stage.grows_at is not None:
+    if control.grows_at is not None:
         return "The store is empty. In a few seconds keys grow again."
-    if stage.look and not stage.look.filling and stage.look.keys >= KEPT_SHARE * keys:
+    if control.look and not control.look.filling and control.look.keys >= KEPT_SHARE * keys:
         return f"All {keys:,} keys are there."
-    if not stage.over and stage.steering.growth is Growth.HELD:
-        return "Held: keys as they were at the edge." if stage.shown_phase == "cured" else "Held at the edge."
-    if not stage.over and stage.steering.growth is Growth.SLOWLY and stage.searching:
+    if not control.over and control.steering.growth is Growth.HELD:
+        return (
+            "Held: keys as they were at the edge." if control.shown_phase == "cured" else "Held at the edge."
+        )
+    if not control.over and control.steering.growth is Growth.SLOWLY and control.searching:
         return "Near the edge: keys grow slowly."
     return f"Keys are growing towards {keys:,}."
 
 
-def _events(stage: ServerControl) -> str:
-    if stage.paused:
+def _events(control: ServerControl) -> str:
+    if control.paused:
         return (
-            f"Events held back: more than {stage.config.backlog_pause:,} were in flight. "
-            f"They go on below {stage.config.backlog_resume:,}."
+            f"Events held back: more than {control.config.backlog_pause:,} were in flight. "
+            f"They go on below {control.config.backlog_resume:,}."
         )
-    if stage.planned <= 0:
+    if control.planned <= 0:
         return "No events."
-    if stage.over:
+    if control.over:
         return "Over the edge: events pile up."
     return (
-        "Events arrive as fast as they can be finished." if stage.asked < stage.planned else "Events arrive."
+        "Events arrive as fast as they can be finished."
+        if control.asked < control.planned
+        else "Events arrive."
     )
 
 
-def server(stage: ServerControl, with_curve: bool = False) -> dict[str, Any]:
+def server(control: ServerControl, with_curve: bool = False) -> dict[str, Any]:
     """Everything about one server. Numbers that are not known are null."""
-    look, figures, found, knee = stage.look, stage.history.figures, stage.tuning, stage.knee_keys()
+    look, figures, found, knee = control.look, control.history.figures, control.tuning, control.knee_keys()
     shown: dict[str, Any] = {
-        "name": stage.server,
-        "product": stage.product,
-        "phase": stage.phase,
-        "free": stage.free,
-        "status": status(stage),
-        "up": stage.up,
-        "restarting": stage.restarting is not None,
-        "strategy": stage.strategy or (look.strategy if look else None),
-        "strategies": stage.strategies,
+        "name": control.server,
+        "product": control.product,
+        "phase": control.phase,
+        "free": control.free,
+        "status": status(control),
+        "up": control.up,
+        "restarting": control.restarting is not None,
+        "strategy": control.strategy or (look.strategy if look else None),
+        "strategies": control.strategies,
         "keys": look.keys if look else None,
-        "target_keys": look.target_keys if look and stage.target is None else stage.target,
-        "growth": stage.growing,
-        "shown_phase": stage.shown_phase,
-        "over": stage.over,
-        "edge_keys": stage.edge_keys,
+        "target_keys": look.target_keys if look and control.target is None else control.target,
+        "growth": control.growing,
+        "shown_phase": control.shown_phase,
+        "over": control.over,
+        "edge_keys": control.edge_keys,
         "p99_ms": figures.p99_ms,
         "p99_beyond": figures.beyond,
         "events_in_flight": look.in_flight if look else None,
-        "events_per_second": stage.asked,
-        "events_planned_per_second": stage.planned,
-        "healthy_p99_ms": stage.steering.healthy_ms,
-        "rank_correlation": stage.follows.correlation,
+        "events_per_second": control.asked,
+        "events_planned_per_second": control.planned,
+        "healthy_p99_ms": control.steering.healthy_ms,
+        "rank_correlation": control.follows.correlation,
         "events_finished_per_second": figures.finished_per_second,
-        "events_paused": stage.paused,
+        "events_paused": control.paused,
         "knee_keys": None if knee is None else round(knee),
         "calibrated_events_per_second": round(found.events_per_second, 2) if found else None,
         "cost_us_per_key": round(found.cost_s * 1e6, 4) if found else None,
     }
     if with_curve:
-        shown["curve"] = stage.history.curve(time.monotonic())
+        shown["curve"] = control.history.curve(time.monotonic())
     return shown
 
 
-def scene(stages: list[ServerControl], config: Config, with_curves: bool = False) -> dict[str, Any]:
+def scene(controls: list[ServerControl], config: Config, with_curves: bool = False) -> dict[str, Any]:
     """The whole scene: servers that belong to it, and what the page must know of the settings."""
     return {
-        "servers": [server(stage, with_curves) for stage in stages if stage.phase != "absent"],
+        "servers": [server(control, with_curves) for control in controls if control.phase != "absent"],
         "keys": config.keys,
         "story": config.story,
     }

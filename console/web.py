@@ -35,13 +35,13 @@ class BadRequest(Exception):
     """The request makes no sense; the message is a sentence."""
 
 
-def create_app(directors: dict[str, Autopilot], config: Config, metrics: ControlMetrics) -> Flask:
-    """The Flask application on running directors."""
+def create_app(autopilots: dict[str, Autopilot], config: Config, metrics: ControlMetrics) -> Flask:
+    """The Flask application on running autopilots."""
     app = Flask("console")
     app.config["MAX_CONTENT_LENGTH"] = BODY_MAX
     _answer_problems(app)
-    _add_reading(app, directors, config, metrics)
-    _add_acting(app, directors)
+    _add_reading(app, autopilots, config, metrics)
+    _add_acting(app, autopilots)
 
     @app.after_request
     def _guard(response: Response) -> Response:
@@ -87,17 +87,17 @@ def _answer_problems(app: Flask) -> None:
 
 
 def _add_reading(
-    app: Flask, directors: dict[str, Autopilot], config: Config, metrics: ControlMetrics
+    app: Flask, autopilots: dict[str, Autopilot], config: Config, metrics: ControlMetrics
 ) -> None:
     @app.get("/")
     def page() -> str:
-        present = [director.stage.server for director in _present(directors)]
+        present = [autopilot.control.server for autopilot in _present(autopilots)]
         return render_template("page.html", links=view.links(config, present), config=config)
 
     @app.get("/api/state")
     def state() -> Response:
-        stages = [director.stage for director in directors.values()]
-        return _json(view.scene(stages, config, with_curves=request.args.get("curves") == "1"))
+        controls = [autopilot.control for autopilot in autopilots.values()]
+        return _json(view.scene(controls, config, with_curves=request.args.get("curves") == "1"))
 
     @app.get("/metrics")
     def show_metrics() -> Response:
@@ -106,23 +106,23 @@ def _add_reading(
 
     @app.get("/healthz")
     def healthz() -> Response:
-        dead = [name for name, director in directors.items() if not director.healthy]
+        dead = [name for name, autopilot in autopilots.items() if not autopilot.healthy]
         if dead:
-            return problem(503, f"no longer directed: {', '.join(dead)}")
+            return problem(503, f"no longer steered: {', '.join(dead)}")
         return _json({"status": "ok"})
 
 
-def _add_acting(app: Flask, directors: dict[str, Autopilot]) -> None:
+def _add_acting(app: Flask, autopilots: dict[str, Autopilot]) -> None:
     def found(name: str) -> Autopilot:
-        director = directors.get(name)
-        if director is None or director.stage.phase == "absent":
-            there = ", ".join(d.stage.server for d in _present(directors)) or "none yet"
+        autopilot = autopilots.get(name)
+        if autopilot is None or autopilot.control.phase == "absent":
+            there = ", ".join(d.control.server for d in _present(autopilots)) or "none yet"
             raise _Missing(f"no server {name[:40]!r} here; there are: {there}")
-        return director
+        return autopilot
 
-    def done(director: Autopilot, pulled: tuple[str, list[PartDone]]) -> Response:
+    def done(autopilot: Autopilot, pulled: tuple[str, list[PartDone]]) -> Response:
         said, parts = pulled
-        return _json({"said": said, "parts": _rows(parts), "server": view.server(director.stage)})
+        return _json({"said": said, "parts": _rows(parts), "server": view.server(autopilot.control)})
 
     def yes_or_no(body: dict[str, Any], field: str) -> bool:
         value = body.get(field, False)
@@ -132,27 +132,27 @@ def _add_acting(app: Flask, directors: dict[str, Autopilot]) -> None:
 
     @app.post("/api/servers/<name>/strategy")
     def strategy(name: str) -> Response:
-        director, body = found(name), _body("strategy", optional=("late",))
-        there = director.stage.strategies
+        autopilot, body = found(name), _body("strategy", optional=("late",))
+        there = autopilot.control.strategies
         if not there:
             raise Refused(f"the storefront on {name} has not told its strategies yet; try again")
         if body["strategy"] not in list(there):  # it may be of any type
             raise BadRequest(f"strategy must be one of {', '.join(there)}")
-        return done(director, director.stage.switch(body["strategy"], yes_or_no(body, "late")))
+        return done(autopilot, autopilot.control.switch(body["strategy"], yes_or_no(body, "late")))
 
     @app.post("/api/servers/<name>/growth")
     def growth(name: str) -> Response:
-        director, body = found(name), _body("on")
-        return done(director, director.stage.grow(yes_or_no(body, "on")))
+        autopilot, body = found(name), _body("on")
+        return done(autopilot, autopilot.control.grow(yes_or_no(body, "on")))
 
     @app.post("/api/servers/<name>/over")
     def over(name: str) -> Response:
-        director, body = found(name), _body("on")
-        return done(director, director.stage.go_over(yes_or_no(body, "on")))
+        autopilot, body = found(name), _body("on")
+        return done(autopilot, autopilot.control.go_over(yes_or_no(body, "on")))
 
     @app.post("/api/servers/<name>/rate")
     def rate(name: str) -> Response:
-        director, body = found(name), _body("events_per_second")
+        autopilot, body = found(name), _body("events_per_second")
         wanted = body["events_per_second"]
         if wanted is not None:
             if type(wanted) not in (int, float) or not math.isfinite(wanted) or not 0 <= wanted <= RATE_MAX:
@@ -161,18 +161,18 @@ def _add_acting(app: Flask, directors: dict[str, Autopilot]) -> None:
                     "or null for the calibrated rate"
                 )
             wanted = float(wanted)
-        return done(director, director.stage.rate(wanted))
+        return done(autopilot, autopilot.control.rate(wanted))
 
     @app.post("/api/servers/<name>/restart")
     def restart(name: str) -> Response:
-        director = found(name)
+        autopilot = found(name)
         _body()
-        return done(director, director.stage.restart())
+        return done(autopilot, autopilot.control.restart())
 
     @app.post("/api/stop")
     def stop() -> Response:
         _body()
-        parts = {director.stage.server: director.halt for director in _present(directors)}
+        parts = {autopilot.control.server: autopilot.halt for autopilot in _present(autopilots)}
         parts_of: dict[str, list[PartDone]] = {}
 
         def halt(name: str) -> Callable[[], None]:
@@ -196,27 +196,27 @@ def _add_acting(app: Flask, directors: dict[str, Autopilot]) -> None:
         seconds = _body("seconds")["seconds"]
         if type(seconds) not in (int, float) or not 0 < seconds <= LEASE_MAX_S:
             raise BadRequest(f"seconds must be a number above 0, at most {LEASE_MAX_S:.0f}")
-        for director in _present(directors):
-            director.lease(float(seconds))
+        for autopilot in _present(autopilots):
+            autopilot.lease(float(seconds))
         end = time.monotonic() + STILL_S
-        for director in _present(directors):
-            director.await_stillness(max(0.0, end - time.monotonic()))
-        return _json({"said": "The directors keep still."})
+        for autopilot in _present(autopilots):
+            autopilot.await_stillness(max(0.0, end - time.monotonic()))
+        return _json({"said": "The autopilots keep still."})
 
     @app.post("/api/resume")
     def resume() -> Response:
         _body()
-        for director in _present(directors):
-            director.resume()
-        return _json({"said": "The directors go on."})
+        for autopilot in _present(autopilots):
+            autopilot.resume()
+        return _json({"said": "The autopilots go on."})
 
     @app.post("/api/start")
     def start() -> Response:
         _body()
         begun = 0
-        for director in _present(directors):
+        for autopilot in _present(autopilots):
             try:
-                director.begin()
+                autopilot.begin()
                 begun += 1
             except Refused:
                 continue
@@ -225,8 +225,8 @@ def _add_acting(app: Flask, directors: dict[str, Autopilot]) -> None:
         return _json({"said": "The story starts from the beginning."})
 
 
-def _present(directors: dict[str, Autopilot]) -> list[Autopilot]:
-    return [director for director in directors.values() if director.stage.phase != "absent"]
+def _present(autopilots: dict[str, Autopilot]) -> list[Autopilot]:
+    return [autopilot for autopilot in autopilots.values() if autopilot.control.phase != "absent"]
 
 
 class _Missing(HTTPException):

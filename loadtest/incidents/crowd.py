@@ -2,7 +2,7 @@
 
 `python -m loadtest.incidents.crowd --url redis://127.0.0.1:6379 --rate 3000 --seconds 20` opens its connections, fills
 the server with pages of small entries (`loadtest.incidents.pages`) up to a share of its `maxmemory`, then offers the
-load (the model: `loadtest.incidents.crowding`) and prints a JSON line for each look at the server's INFO, asked on a
+load (the model: `loadtest.incidents.crowd_model`) and prints a JSON line for each look at the server's INFO, asked on a
 connection of its own every --interval-seconds or as soon as the server answers again:
 
     t (the server's clock), interval_s, offered_per_s (what the crowd asks when nobody waits),
@@ -32,7 +32,7 @@ import sys
 import time
 
 from loadtest.arguments import Parser, number, word
-from loadtest.incidents.crowding import Crowd, Plan, Stretch
+from loadtest.incidents.crowd_model import Crowd, Plan, Stretch
 from loadtest.incidents.pages import MOST_PAGES, Layout, Pages, fill
 from loadtest.info import ServerInfo
 from loadtest.process import Ending, run_load

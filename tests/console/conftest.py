@@ -1,4 +1,4 @@
-"""Fixtures: stand-ins, a real store, a stage on both."""
+"""Fixtures: stand-ins, a real store, a server control on both."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -36,19 +36,19 @@ def own_store() -> Iterator[StoreServer]:
 
 
 @pytest.fixture
-def new_stage(standins: StandIns, store_server: StoreServer) -> Iterator[Callable[..., ServerControl]]:
-    """Makes a stage that people may act on, without a director."""
+def new_control(standins: StandIns, store_server: StoreServer) -> Iterator[Callable[..., ServerControl]]:
+    """Makes a server control that people may act on, without an autopilot."""
     made: list[ServerControl] = []
 
     def make(**settings: Any) -> ServerControl:
         config = standins.config(store_server.url, **settings)
-        stage = ServerControl(config.servers[0], config, ControlMetrics(["one"]))
-        stage.phase = "running"
-        stage.tell_up(True, 1)
-        made.append(stage)
-        return stage
+        control = ServerControl(config.servers[0], config, ControlMetrics(["one"]))
+        control.phase = "running"
+        control.tell_up(True, 1)
+        made.append(control)
+        return control
 
     yield make
-    for stage in made:
-        stage.close()
-        stage.clients.store.close()
+    for control in made:
+        control.close()
+        control.clients.store.close()

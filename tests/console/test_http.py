@@ -1,4 +1,4 @@
-"""The HTTP interface, over directors on stand-ins and a real store."""
+"""The HTTP interface, over autopilots on stand-ins and a real store."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,7 +16,7 @@ from tests.console.standins import StandIns
 
 
 class Page:
-    """A control page on one director that runs."""
+    """A control page on one autopilot that runs."""
 
     def __init__(self, standins: StandIns, store_url: str, **settings: Any) -> None:
         self.standins = standins
@@ -24,11 +24,11 @@ class Page:
         names = [server.name for server in self.config.servers]
         metrics = ControlMetrics(names)
         company = Company()
-        self.directors = {s.name: Autopilot(s, self.config, metrics, company) for s in self.config.servers}
-        company.add(self.directors.values())
-        for director in self.directors.values():
-            director.start()
-        self.client: FlaskClient = create_app(self.directors, self.config, metrics).test_client()
+        self.autopilots = {s.name: Autopilot(s, self.config, metrics, company) for s in self.config.servers}
+        company.add(self.autopilots.values())
+        for autopilot in self.autopilots.values():
+            autopilot.start()
+        self.client: FlaskClient = create_app(self.autopilots, self.config, metrics).test_client()
 
     def post(self, path: str, body: Any) -> Any:
         """A POST of JSON."""
@@ -46,9 +46,9 @@ class Page:
         )
 
     def close(self) -> None:
-        """End the directors."""
-        for director in self.directors.values():
-            director.end()
+        """End the autopilots."""
+        for autopilot in self.autopilots.values():
+            autopilot.end()
 
 
 @pytest.fixture
@@ -243,9 +243,9 @@ def test_page_without_links(new_page: Callable[..., Page]) -> None:
 
 
 def test_health_is_red_when_nobody_directs(page: Page) -> None:
-    """Health is the directors', not only that the page answers."""
+    """Health is the autopilots', not only that the page answers."""
     assert page.client.get("/healthz").status_code == 200
-    page.directors["one"].end()
+    page.autopilots["one"].end()
     assert is_problem(page.client.get("/healthz"), 503)
 
 
@@ -281,7 +281,7 @@ def test_unknown_host_is_not_shown(standins: StandIns) -> None:
 
 @pytest.mark.parametrize("resumed", [True, False])
 def test_lease(page: Page, standins: StandIns, resumed: bool) -> None:
-    """While a run has the scene nothing is changed; when the lease is ended or runs out, the director goes on."""
+    """While a run has the scene nothing is changed; when the lease is ended or runs out, the autopilot goes on."""
     assert page.post("/api/pause", {"seconds": 60 if resumed else 1.5}).status_code == 200
     assert page.server()["phase"] == "leased"
     told = len(standins.told)

@@ -46,7 +46,7 @@ class Store:
         return HEALTHY_MS + 0.0006 * self.keys + 90.0 * self.backlog * self.keys / self.knee
 
     def seen(self, at: float, noise: random.Random) -> Seen:
-        """What the director sees of it: with noise, and the share only roughly."""
+        """What the autopilot sees of it: with noise, and the share only roughly."""
         recent = self.finished[-10:]
         share = self.keys / (self.knee * self.capacity) * noise.uniform(0.93, 1.07)
         finished = sum(recent) / len(recent) if recent else None

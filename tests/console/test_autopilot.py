@@ -1,4 +1,4 @@
-"""The story as the director tells it, on stand-ins whose events scan a real store."""
+"""The story as the autopilot tells it, on stand-ins whose events scan a real store."""
 
 import threading
 import time
@@ -53,8 +53,8 @@ def filled(own_store: StoreServer, standins: StandIns) -> Iterator[StoreServer]:
 
 
 @pytest.fixture
-def new_director(standins: StandIns) -> Iterator[Callable[..., Autopilot]]:
-    """Makes a director with a short story, and starts it."""
+def new_autopilot(standins: StandIns) -> Iterator[Callable[..., Autopilot]]:
+    """Makes an autopilot with a short story, and starts it."""
     made: list[Autopilot] = []
 
     def make(url: str, company: Company | None = None, **settings: Any) -> Autopilot:
@@ -67,96 +67,96 @@ def new_director(standins: StandIns) -> Iterator[Callable[..., Autopilot]]:
         }
         config = standins.config(url, **{**short, **settings})
         company = company or Company()
-        director = Autopilot(config.servers[0], config, ControlMetrics(["one"]), company)
-        company.add([director])
-        made.append(director)
-        director.start()
-        return director
+        autopilot = Autopilot(config.servers[0], config, ControlMetrics(["one"]), company)
+        company.add([autopilot])
+        made.append(autopilot)
+        autopilot.start()
+        return autopilot
 
     yield make
-    for director in made:
-        director.end()
+    for autopilot in made:
+        autopilot.end()
 
 
-def test_story(new_director: Callable[..., Autopilot], filled: StoreServer, standins: StandIns) -> None:
+def test_story(new_autopilot: Callable[..., Autopilot], filled: StoreServer, standins: StandIns) -> None:
     """Calibrate by what scans cost on a real server, empty it, grow under scan at the rate for the wanted knee."""
     standins.invalidation["strategy"] = "index"
-    stage = new_director(filled.url).stage
-    eventually(lambda: stage.phase == "running" and stage.growing and stage.asked > 0, seconds=40)
-    tuning = stage.tuning
+    control = new_autopilot(filled.url).control
+    eventually(lambda: control.phase == "running" and control.growing and control.asked > 0, seconds=40)
+    tuning = control.tuning
     assert tuning is not None and 1e-9 < tuning.cost_s < 1e-4 and 0 <= tuning.base_share < 1
-    assert stage.knee_keys() == pytest.approx(KEYS, rel=0.05)  # the rate is rounded to two digits
+    assert control.knee_keys() == pytest.approx(KEYS, rel=0.05)  # the rate is rounded to two digits
     assert filled.client().dbsize() == 0
-    assert standins.invalidation == {"strategy": "scan", "scan_count": stage.config.scan_count}
-    assert standins.fills()[-1]["target_keys"] == 4000
-    sample = stage.metrics.registry.get_sample_value
+    assert standins.invalidation == {"strategy": "scan", "scan_count": control.config.scan_count}
+    eventually(lambda: standins.fills()[-1]["target_keys"] == 4000)
+    sample = control.metrics.registry.get_sample_value
     assert sample("lab_calibrated_cost_seconds", {"server": "one"}) == tuning.cost_s
     for action in ("story", "strategy_scan", "growth_start", "rate"):
         assert sample("lab_actions_total", {"server": "one", "action": action}) == 1
 
 
 def test_story_waits_for_its_turn(
-    new_director: Callable[..., Autopilot], filled: StoreServer, standins: StandIns
+    new_autopilot: Callable[..., Autopilot], filled: StoreServer, standins: StandIns
 ) -> None:
     """While another server calibrates nothing is changed here; then the story begins."""
     company = Company()
     company.turn.acquire()
-    stage = new_director(filled.url, company=company).stage
-    eventually(lambda: stage.phase == "queued")
+    control = new_autopilot(filled.url, company=company).control
+    eventually(lambda: control.phase == "queued")
     time.sleep(0.3)
-    assert standins.load["events_per_second"] == 0 and "turn" in view.status(stage)
+    assert standins.load["events_per_second"] == 0 and "turn" in view.status(control)
     company.turn.release()
-    eventually(lambda: stage.phase == "calibrating")
+    eventually(lambda: control.phase == "calibrating")
 
 
 def test_story_that_fails_is_tried_again(
-    new_director: Callable[..., Autopilot], filled: StoreServer, standins: StandIns
+    new_autopilot: Callable[..., Autopilot], filled: StoreServer, standins: StandIns
 ) -> None:
     """A process that fails during the story is named, and the story told when it is back."""
-    director = new_director(filled.url)
-    stage = director.stage
-    eventually(lambda: stage.phase == "calibrating")
+    autopilot = new_autopilot(filled.url)
+    control = autopilot.control
+    eventually(lambda: control.phase == "calibrating")
     standins.broken.add("locust")
-    eventually(lambda: stage.phase == "retrying" and "Locust" in view.status(stage))
+    eventually(lambda: control.phase == "retrying" and "Locust" in view.status(control))
     standins.broken.clear()
-    eventually(lambda: stage.phase == "running" and stage.growing, seconds=40)
+    eventually(lambda: control.phase == "running" and control.growing, seconds=40)
 
 
 def test_story_broken_off(
-    new_director: Callable[..., Autopilot], filled: StoreServer, standins: StandIns
+    new_autopilot: Callable[..., Autopilot], filled: StoreServer, standins: StandIns
 ) -> None:
     """Stopped in the middle of calibration, everything comes to rest and stays so; it can begin again."""
-    director = new_director(filled.url, calibration_seconds=30)
-    stage = director.stage
+    autopilot = new_autopilot(filled.url, calibration_seconds=30)
+    control = autopilot.control
     eventually(lambda: standins.load["events_per_second"] > 0, seconds=30)
-    director.halt()
-    eventually(lambda: stage.free and standins.load["events_per_second"] == 0)
+    autopilot.halt()
+    eventually(lambda: control.free and standins.load["events_per_second"] == 0)
     time.sleep(1.5)
-    assert stage.free and standins.load == {**standins.load, "reads_per_second": 0, "events_per_second": 0}
-    director.begin()
-    eventually(lambda: stage.phase == "calibrating")
+    assert control.free and standins.load == {**standins.load, "reads_per_second": 0, "events_per_second": 0}
+    autopilot.begin()
+    eventually(lambda: control.phase == "calibrating")
 
 
 def test_lease_interrupts_the_story(
-    new_director: Callable[..., Autopilot], filled: StoreServer, standins: StandIns
+    new_autopilot: Callable[..., Autopilot], filled: StoreServer, standins: StandIns
 ) -> None:
     """A run that takes the scene during the story finds it at rest; afterwards the story is told from its beginning."""
-    director = new_director(filled.url, calibration_seconds=30)
-    stage = director.stage
+    autopilot = new_autopilot(filled.url, calibration_seconds=30)
+    control = autopilot.control
     eventually(lambda: standins.load["events_per_second"] > 0, seconds=30)
-    director.lease(60)
-    director.await_stillness(10)
-    assert standins.load["events_per_second"] == 0 and stage.phase == "leased"
+    autopilot.lease(60)
+    autopilot.await_stillness(10)
+    assert standins.load["events_per_second"] == 0 and control.phase == "leased"
     told = len(standins.told)
     time.sleep(1.2)
     assert len(standins.told) == told
-    director.resume()
-    eventually(lambda: stage.phase == "calibrating")
+    autopilot.resume()
+    eventually(lambda: control.phase == "calibrating")
 
 
-def test_no_story(new_director: Callable[..., Autopilot], filled: StoreServer, standins: StandIns) -> None:
+def test_no_story(new_autopilot: Callable[..., Autopilot], filled: StoreServer, standins: StandIns) -> None:
     """With the story off nothing is done to the scene but to see that Locust is at rest."""
-    stage = new_director(filled.url, story="off").stage
-    eventually(lambda: stage.free and stage.up)
+    control = new_autopilot(filled.url, story="off").control
+    eventually(lambda: control.free and control.up)
     time.sleep(1.2)
     assert standins.told == [] and filled.client().dbsize() == KEYS

@@ -1,0 +1,97 @@
+"""docs/adding.md shows how to add one: in a copy of the tree, its files are made and its commands typed."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab import errors
+from tests.docs.pagekit import ROOT
+from tests.docs.shell import Answer, execute
+
+PAGE = (ROOT / "docs" / "adding.md").read_text()
+FENCE = re.compile(
+    r"(?:<!-- (?P<how>new|in): (?P<path>\S+?)(?:, after: (?P<anchor>.+?))? -->\n)?"
+    r"```(?P<language>\w+)\n(?P<text>.*?)```",
+    re.DOTALL,
+)
+pytestmark = pytest.mark.whole
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A copy of the tree with everything that the page adds."""
+    tree = tmp_path_factory.mktemp("adding") / "lab"
+    files = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, check=True, capture_output=True, text=True,
+    ).stdout.splitlines()  # fmt: skip
+    for name in files:
+        if (ROOT / name).is_file():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, tree / name)
+    (tree / ".venv").symlink_to(ROOT / ".venv")
+    for block in FENCE.finditer(PAGE):
+        if block["how"] == "new":
+            assert not (tree / block["path"]).exists(), f"{block['path']} is there already"
+            (tree / block["path"]).write_text(block["text"])
+        elif block["how"] == "in":
+            before = (tree / block["path"]).read_text()
+            assert before.count(block["anchor"] + "\n") == 1, block["anchor"]
+            after = before.replace(block["anchor"] + "\n", block["anchor"] + "\n" + block["text"])
+            (tree / block["path"]).write_text(after)
+    yield tree
+
+
+def typed(tree: Path, line: str) -> Answer:
+    """What a line of the page answers, typed in the copy."""
+    assert line in PAGE
+    return execute(line, tree, {"PYTHONPATH": str(tree)})
+
+
+COMMANDS = [
+    line for block in FENCE.finditer(PAGE) if block["language"] == "sh" for line in block["text"].splitlines()
+]
+"""Where a run comes to a verdict, the verdict is this machine's and not the page's promise."""
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_what_the_page_has_typed_works(line: str, tree: Path) -> None:
+    """Every command: tests pass and are not all left out, incident and cause are listed, the run has a verdict."""
+    answer = typed(tree, line)
+    if " run " in line:
+        assert answer.code in (errors.HOLDS, errors.CLAIM_FAILED, errors.NOT_VALID), answer.output
+        written = tree / "runs" / "turns" / "result.json"
+        assert written.exists(), answer.output
+        result = json.loads(written.read_text())
+        assert [claim["id"] for claim in result["claims"]] == ["turns-wait-less"]
+        assert not result["claims"][0]["measured"].startswith("not measured")
+        assert [phase["strategy"] for phase in result["phases"]] == ["scan", "scan-in-turn"]
+        return
+    assert answer.code == 0, answer.output
+    if "pytest" in line:
+        assert re.search(r"\d+ passed", answer.output), answer.output
+    if line == "bin/lab list":
+        assert "turns" in answer.output
+    if line == "bin/lab blind causes":
+        assert "sorted-lists" in answer.output
+
+
+def test_the_copy_is_in_order(tree: Path) -> None:
+    """What the page adds passes the linter, the types and the rules of who imports whom, as `make check` asks."""
+    programs = ROOT / ".venv" / "bin"
+    check = [str(programs / "python"), "-m"]
+    for command in (
+        [*check, "ruff", "check", "app", "lab", "tests"],
+        [*check, "ruff", "format", "--check", "app", "lab", "tests"],
+        [*check, "mypy"],
+        [str(programs / "lint-imports"), "--no-cache"],
+    ):
+        done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
