@@ -13,7 +13,9 @@ P99 = f"server:probe_latency:p99_10s{{{HERE}}}"
 FLOOR = f"server:probe_latency:floor_1h{{{HERE}}}"
 EXECUTION = f'sum by (server) (server_cmd:store_execution:mean_10s{{cmd="get", {HERE}}})'
 DONE = f'outcome="done", {HERE}'
-SHOWN = f'cmd=~"get|set|scan|keys|unlink|sscan|sadd|exec", {HERE}'
+ASIDE = "auth|client.*|command.*|config.*|dbsize|debug.*|hello|info|latency.*|memory.*|ping|replconf|select|slowlog.*"
+SHOWN = f'cmd!~"{ASIDE}", {HERE}'
+"""Every command but those of connecting, watching and settings: what a new scenario uses appears without a list."""
 BUSY = f"max by (server) (lab_store_busy_cores{{{HERE}}})"
 TO_HAVE = f"max by (server) (lab_store_capacity_cores{{{HERE}}} > 0)"
 BEYOND_FLOOR = f"clamp_min({EXECUTION} - on (server) {FLOOR}, 0) or on (server) 0 * {FLOOR}"

@@ -234,6 +234,8 @@ def _share(name: str, whose: str) -> Column:
     return Column(name, NUMBER, f"share of a core that {whose} used")
 
 
+COMMANDS = ("GET", "SET", "UNLINK", "SCAN", "KEYS", "SSCAN")
+"""Commands that samples.csv has second by second. run.json has every command that was called, phase by phase."""
 SAMPLES: tuple[Column, ...] = (
     Column("t", NUMBER, "Unix time, seconds", False),
     Column("phase", TEXT, "the phase's id, or calibration", False),
@@ -246,7 +248,7 @@ SAMPLES: tuple[Column, ...] = (
     Column("utilisation", NUMBER, "busy share of the server's main thread"),
     *(
         column
-        for command in ("GET", "SET", "UNLINK", "SCAN", "KEYS", "SSCAN")
+        for command in COMMANDS
         for column in (
             Column(f"{command.lower()}_per_s", NUMBER, f"calls of {command} a second"),
             Column(f"{command.lower()}_exec_us", NUMBER, f"mean execution time of {command} on the server"),

@@ -15,14 +15,13 @@ import numpy as np
 from lab.errors import LabError, StackError
 from lab.results.folder import CannotWrite, RunWriter, interval_of
 from lab.results.histograms import values_of
-from lab.results.schema import SAMPLES
+from lab.results.schema import COMMANDS, SAMPLES
 from lab.stacks.base import Probe, Stack
 from lab.stacks.http import Metrics, bucket_quantile
 from lab.stacks.server_stats import Snapshot
 
 Row = dict[str, float | str | None]
 LINES_KEPT = 4000
-COMMANDS = ("GET", "SET", "UNLINK", "SCAN", "KEYS", "SSCAN")
 
 
 class _Refused(StackError):
