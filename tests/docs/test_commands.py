@@ -14,7 +14,7 @@ from lab import scenarios
 from tests.docs import names
 from tests.docs.pagekit import KINDS, NEEDS, ROOT, Page, Typed, read
 from tests.docs.shell import Scenes, environment_is_made, execute, kept, missing_tools, put_run, workplace
-from tests.lab.test_catalogue import INCIDENTS
+from tests.lab.runner.test_catalogue import INCIDENTS
 
 PAGES = read()
 TYPED = [typed for page in PAGES for typed in page.typed]

@@ -13,7 +13,7 @@ from docs.pages.records import FOLDER, KEPT, LOADS, Records, name_of
 from lab import scenarios
 from lab.results.folder import RunFacts
 from tests.docs.pagekit import ROOT
-from tests.doctored import build_run
+from tests.lab.doctored import build_run
 
 SIZE_MOST = 2_000_000
 """Bytes of all records together: they come along with every clone."""

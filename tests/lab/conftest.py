@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lab.results.folder import Run
-from tests.doctored import build_run
+from tests.lab.doctored import build_run
 
 
 @pytest.fixture(scope="session")

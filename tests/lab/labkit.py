@@ -13,7 +13,7 @@ from typing import Any, Self
 import psutil
 import pytest
 
-from tests.lab.checknames import ON_TIME, QUIET, STEADY
+from tests.lab.claims.checknames import ON_TIME, QUIET, STEADY
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = ROOT / "bin" / "lab"

@@ -16,7 +16,7 @@ from lab.results.folder import RunFacts
 from lab.stacks.doctor import outcome, packages
 from lab.stacks.preflight import Finding
 from tests.app.servicekit import free_port
-from tests.doctored import build_run
+from tests.lab.doctored import build_run
 from tests.lab.labkit import LAB, ROOT, Answer, lab, tree
 
 BAD_USAGE = {

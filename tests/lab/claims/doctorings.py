@@ -1,0 +1,240 @@
+"""For every claim: what must be wrong with a run for it to fail, and how far a run may go and still fulfil it.
+
+A claim with several halves has a doctoring for each, which leaves the other halves as they are; `alone` proves
+that from the figures of the outcome.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.results.folder import PhaseRecord, RunFacts
+from tests.lab.doctored import Doctor
+
+Figures = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Doctoring:
+    """One thing that is wrong with a run: arguments of `build_run`, and a law about the outcome's figures."""
+
+    what: str
+    build: dict[str, Any] = field(default_factory=dict)
+    alone: Callable[[Figures], bool] = lambda _figures: True
+
+
+def each(change: Callable[[PhaseRecord], None], *names: str) -> Doctor:
+    """A doctor that changes the phases of these ids or arms (of all, if none is named)."""
+
+    def doctor(facts: RunFacts) -> None:
+        for phase in facts.phases:
+            if not names or {phase.id, phase.arm} & set(names):
+                change(phase)
+
+    return doctor
+
+
+def p99s(first: float, **others: float) -> dict[str, Any]:
+    """p99 in ms of the first plateau and of other phases (underscores stand for hyphens)."""
+    return {"p99_ms": {"grow-1": first, **{name.replace("_", "-"): p99 for name, p99 in others.items()}}}
+
+
+def plateaus(*values: float) -> dict[str, Any]:
+    """p99 in ms of the plateaus of the growth, in order."""
+    return {"p99_ms": {f"grow-{i}": value for i, value in enumerate(values, start=1)}}
+
+
+def slower_get(times: float) -> dict[str, Any]:
+    """The server's execution time of GET at the top, so many times the first plateau's."""
+
+    def change(phase: PhaseRecord) -> None:
+        phase.commands["GET"]["usec"] *= times
+
+    return {"doctor": each(change, "grow-7")}
+
+
+def fewer_keys(share: float) -> dict[str, Any]:
+    """The last index plateau at a share of the keys."""
+
+    def change(phase: PhaseRecord) -> None:
+        phase.keys *= share
+
+    return {"doctor": each(change, "index-4")}
+
+
+def prediction(times: float) -> dict[str, Any]:
+    """The predicted knee, so many times what it was; every demand is then as much smaller."""
+
+    def change(phase: PhaseRecord) -> None:
+        phase.forecasts = [demand / times for demand in phase.forecasts]
+
+    return {"doctor": each(change)}
+
+
+def bored(phase: PhaseRecord) -> None:
+    """The server is hardly busy."""
+    phase.utilisation = 0.2
+
+
+def wrong_turn(name: str) -> list[Doctoring]:
+    """What refutes 'NAME does not help'. The second probe runs beside the main one, in the same phase."""
+    return [
+        Doctoring(
+            f"{name} that helps",
+            {"p99_ms": {"turns": 100.0, f"turns:{name}": 76.0}},
+            lambda f: f["trouble"] >= 5 and f["change"] < -0.2,
+        ),
+        Doctoring(
+            f"{name} that does not help because nothing is wrong",
+            {"p99_ms": {"grow-1": 2.0, "turns": 9.5, f"turns:{name}": 9.5}},
+            lambda f: f["trouble"] < 5 and f["change"] > -0.2,
+        ),
+    ]
+
+
+DOCTORINGS: dict[str, list[Doctoring]] = {
+    "p99-follows-keys": [
+        Doctoring("flat p99", {"p99_ms": {"grow": 1.0}}, lambda f: f["spearman"] < 0.95),
+        Doctoring(
+            "falling p99",
+            plateaus(400, 200, 90, 40, 20, 10, 5),
+            lambda f: f["spearman"] < 0 > f["slope_high"],
+        ),
+        Doctoring(
+            "ranks shuffled, the slope up all the same",
+            plateaus(20, 10, 60, 40, 140, 100, 180),
+            lambda f: f["spearman"] < 0.95 and f["slope_low"] > 0,
+        ),
+        Doctoring(
+            "perfect ranks, but a slope whose interval touches 0",
+            plateaus(10.0, 10.3, 10.6, 10.9, 11.2, 11.5, 11.8),
+            lambda f: f["spearman"] >= 0.95 and f["slope_low"] <= 0 < f["slope_high"],
+        ),
+    ],
+    "p99-rises": [Doctoring("ratio 4.8", p99s(10.0, grow_7=48.0), lambda f: 4.6 < f["ratio"] < 5)],
+    "index-cures": [
+        Doctoring("ratio 12", p99s(1.4, grow_7=120.0, index_4=10.0), lambda f: 11.5 < f["ratio"] < 12.5),
+        Doctoring("fewer keys after the fix", fewer_keys(0.94), lambda f: f["ratio"] > 12.5),
+    ],
+    "index-flat": [
+        Doctoring(
+            "p99 rises under the index by a seventh of the rise before",
+            {"p99_ms": {"index-2": 4.5, "index-3": 9.0, "index-4": 13.5}},
+            lambda f: 0.1 < f["index_high_ms"] / f["cause_low_ms"] < 0.2,
+        ),
+        Doctoring(
+            "p99 rises nine times under the index, which is little beside the rise before",
+            {
+                "p99_ms": {
+                    f"grow-{i}": p99 for i, p99 in enumerate((2, 60, 120, 200, 260, 320, 400), start=1)
+                }
+                | {"index-1": 1.0, "index-2": 3.0, "index-3": 6.0, "index-4": 9.0}
+            },
+            lambda f: 0 < f["index_high_ms"] < 0.1 * f["cause_low_ms"],
+        ),
+        Doctoring(
+            "the same p99 always and everywhere",
+            {"p99_ms": {"grow": 0.04, "index": 0.04}},
+            lambda f: f["cause_low_ms"] == f["index_high_ms"] == 0,
+        ),
+        Doctoring(
+            "no rise before the fix to compare with",
+            {"p99_ms": {"grow": 1.0, "index": 1.0}},
+            lambda f: f["cause_low_ms"] <= 0,
+        ),
+    ],
+    "restart-restores": [
+        Doctoring(
+            "a restart that restores nothing",
+            p99s(10.0, grow_7=400.0, restart=400.0),
+            lambda f: f["taken_away"] < 0.1 and f["back_ratio"] >= 5,
+        ),
+        Doctoring(
+            "a restart that restores 88 %",
+            p99s(10.0, grow_7=110.0, restart=22.0),
+            lambda f: 0.85 < f["taken_away"] < 0.9 and f["back_ratio"] >= 5,
+        ),
+        Doctoring(
+            "the keys return but p99 does not",
+            {"p99_ms": {"return": 1.5}},
+            lambda f: f["taken_away"] >= 0.9 and f["back_ratio"] < 5,
+        ),
+        Doctoring(
+            "nothing was wrong before",
+            {"p99_ms": {"grow-1": 2.0, "grow-7": 9.0, "restart": 2.0, "return": 30.0}},
+            lambda f: f["taken_away"] >= 0.9 and f["back_ratio"] >= 5,
+        ),
+    ],
+    "pool": wrong_turn("pool"),
+    "fresh-connections": wrong_turn("fresh"),
+    "execution-steady": [
+        Doctoring(
+            "execution time grows 3 ×",
+            slower_get(3.0),
+            lambda f: f["server_ratio"] >= 2 and f["client_ratio"] >= 5,
+        ),
+        Doctoring(
+            "execution time grows 2.05 ×",
+            slower_get(2.05),
+            lambda f: f["server_ratio"] >= 2 and f["client_ratio"] >= 5,
+        ),
+        Doctoring(
+            "the client's p99 does not climb",
+            p99s(2.0, grow_7=9.5),
+            lambda f: f["server_ratio"] < 2 and f["client_ratio"] < 5,
+        ),
+    ],
+    "victims-not-slow": [
+        *(
+            Doctoring(
+                f"a {command} in the slow log",
+                {"slowlog": [command]},
+                lambda f: f["victims"] == 1 and f["client_ratio"] >= 5,
+            )
+            for command in ("GET", "SET", "DEL", "UNLINK")
+        ),
+        Doctoring(
+            "the client's p99 does not climb",
+            p99s(2.0, grow_7=9.5),
+            lambda f: f["victims"] == 0 and f["client_ratio"] < 5,
+        ),
+    ],
+    "knee-predicted": [
+        Doctoring("predicted 20 % too high", prediction(1.2), lambda f: 0.15 < f["error"] < 0.25),
+        Doctoring("predicted 20 % too low", prediction(0.8), lambda f: -0.25 < f["error"] < -0.15),
+        Doctoring("no knee", {"doctor": each(bored)}, lambda f: "observed" not in f),
+    ],
+}
+"""Claim id → what refutes it. A test goes through the catalogue and demands a row for each claim."""
+
+STILL: dict[str, list[Doctoring]] = {
+    "p99-follows-keys": [
+        Doctoring("two middle plateaus in the wrong order", plateaus(5, 10, 20, 60, 55, 120, 300)),
+        Doctoring("a gentle rise", plateaus(10, 12, 14, 17, 20, 23, 26)),
+    ],
+    "p99-rises": [Doctoring("ratio 5.2", p99s(10.0, grow_7=52.0))],
+    "index-cures": [
+        Doctoring("ratio 13", p99s(1.4, grow_7=130.0, index_4=10.0)),
+        Doctoring("4 % fewer keys after the fix", fewer_keys(0.96)),
+    ],
+    "index-flat": [Doctoring("a rise of 3 ms against 114", {"p99_ms": {"index-3": 3.0, "index-4": 4.0}})],
+    "restart-restores": [
+        Doctoring("a restart that restores 92 %", p99s(10.0, grow_7=110.0, restart=18.0)),
+        Doctoring("p99 comes back at 5.2 ×", p99s(10.0, restart=10.0, **{"return": 52.0})),
+    ],
+    "pool": [Doctoring("16 % better", {"p99_ms": {"turns": 100.0, "turns:pool": 84.0}})],
+    "fresh-connections": [
+        Doctoring("16 % better", {"p99_ms": {"turns": 100.0, "turns:fresh": 84.0}}),
+        Doctoring("twice as bad", {"p99_ms": {"turns": 100.0, "turns:fresh": 200.0}}),
+    ],
+    "execution-steady": [Doctoring("execution time grows 1.95 ×", slower_get(1.95))],
+    "victims-not-slow": [
+        Doctoring("the scans themselves in the slow log", {"slowlog": ["SCAN", "KEYS"]}),
+        Doctoring("a SET of the filling before a plateau", {"filling": ["SET"]}),
+    ],
+    "knee-predicted": [
+        Doctoring("predicted 13 % too high", prediction(1.13)),
+        Doctoring("predicted 13 % too low", prediction(0.87)),
+    ],
+}
+"""Claim id → what it bears: together with `DOCTORINGS` these hold every bound from both sides."""

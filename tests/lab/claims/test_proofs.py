@@ -1,0 +1,108 @@
+"""Every claim of the catalogue can fail, and every scenario has a control that refutes all of them."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from lab import scenarios
+from lab.claims import judge
+from lab.runner.judging import reach
+from lab.scenarios.model import Scenario
+from tests.lab.plain import Plain, Wrong
+from tests.lab.scenarios import proofs
+
+PROOFS = proofs()
+OWN_BUILDER = {"key_growth", "control"}
+MODULES = sorted(
+    {s.id.removesuffix("-control").replace("-", "_") for s in scenarios.catalogue().values()} - OWN_BUILDER
+)
+
+
+def scenario_of(module: str) -> Scenario:
+    """The scenario that a module of the catalogue defines."""
+    found: Scenario = importlib.import_module(f"lab.scenarios.{module}").SCENARIO
+    return found
+
+
+def cases(kind: str) -> list[object]:
+    """One parameter set for each claim and thing that is wrong."""
+    return [
+        pytest.param(module, claim, wrong, id=f"{module} {claim}: {wrong.what}")
+        for module, proof in PROOFS.items()
+        for claim, wrongs in getattr(proof, kind).items()
+        for wrong in wrongs
+    ]
+
+
+def outcome(plain: Plain, claim_id: str, folder: Path) -> tuple[bool | None, str]:
+    """What becomes of one claim."""
+    (claim,) = [claim for claim in plain.scenario.claims if claim.id == claim_id]
+    (found,) = judge(plain.write(folder), [claim])
+    return found.holds, found.measured
+
+
+def test_every_scenario_has_proofs() -> None:
+    """No scenario without proofs, no proofs without their scenario."""
+    assert set(PROOFS) == set(MODULES)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_claim_has_proofs(module: str) -> None:
+    """For each claim something that refutes it, and something that it must bear."""
+    claims = {claim.id for claim in scenario_of(module).claims}
+    assert claims == set(PROOFS[module].refuting) == set(PROOFS[module].bearing)
+    assert all(PROOFS[module].refuting.values())
+    assert all(PROOFS[module].bearing.values())
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_claim_holds_on_a_healthy_run(module: str, folder: Path) -> None:
+    """And the run is valid, so that its verdict is that it holds."""
+    verdict = reach(PROOFS[module].healthy().write(folder))
+    assert [(o.claim.id, o.measured) for o in verdict.outcomes if o.holds is not True] == []
+    assert [check for check in verdict.checks if not check.ok] == []
+    assert verdict.exit_code == 0
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_control_refutes_every_claim(module: str, folder: Path) -> None:
+    """Without the cause each claim fails by measurement, and the verdict says that this is as it should be."""
+    plain = PROOFS[module].control()
+    assert plain.scenario.refutes
+    assert plain.scenario.id == f"{scenario_of(module).id}-control"
+    verdict = reach(plain.write(folder))
+    assert [(o.claim.id, o.measured) for o in verdict.outcomes if o.holds is not False] == []
+    assert [o.measured for o in verdict.outcomes if o.measured.startswith("not ")] == []
+    assert verdict.exit_code == 0
+
+
+@pytest.mark.parametrize(("module", "claim", "wrong"), cases("refuting"))
+def test_a_claim_fails_on_a_doctored_run(module: str, claim: str, wrong: Wrong, folder: Path) -> None:
+    """One thing wrong refutes it, by measurement."""
+    plain = PROOFS[module].healthy()
+    wrong.change(plain)
+    holds, measured = outcome(plain, claim, folder)
+    assert holds is False, measured
+    assert not measured.startswith("not ")
+
+
+@pytest.mark.parametrize(("module", "claim", "wrong"), cases("bearing"))
+def test_a_claim_bears_what_its_bound_allows(module: str, claim: str, wrong: Wrong, folder: Path) -> None:
+    """Just inside its bound it holds."""
+    plain = PROOFS[module].healthy()
+    wrong.change(plain)
+    holds, measured = outcome(plain, claim, folder)
+    assert holds is True, measured
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_phase_that_is_missing_refutes_by_a_sentence(module: str, folder: Path) -> None:
+    """A run without any phase fulfils nothing, and says what was not measured."""
+    plain = PROOFS[module].healthy()
+    plain.facts.phases.clear()
+    for found in judge(plain.write(folder), plain.scenario.claims):
+        assert found.holds is not True
+        assert found.measured.startswith("not ")

@@ -1,0 +1,285 @@
+"""Validity before verdict: every check passes on a healthy run and fails on one doctored for it alone."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.claims.verdict import write_result
+from lab.results.folder import PhaseRecord, Run, RunFacts
+from lab.runner.judging import reach, validate
+from tests.lab.claims.checknames import (
+    ASKED,
+    CALIBRATED,
+    COMPLETED,
+    DELIVERED,
+    DONE,
+    ENOUGH,
+    EQUAL,
+    EXEMPTED,
+    FAILED,
+    FIGURES,
+    FORCE,
+    KEYS,
+    LATENCIES,
+    LOADS,
+    ON_TIME,
+    PLAN,
+    PLANNED,
+    PROBED,
+    QUIET,
+    SPARE,
+    STEADY,
+)
+from tests.lab.claims.doctorings import each, prediction
+from tests.lab.doctored import build_run
+
+ALL = [COMPLETED, DELIVERED, EQUAL, ENOUGH, PROBED, ON_TIME, QUIET, SPARE, STEADY]
+ALL += [PLAN, PLANNED, KEYS, FORCE, DONE, FAILED, ASKED, CALIBRATED, FIGURES, EXEMPTED, LATENCIES, LOADS]
+
+
+def interrupted(facts: RunFacts) -> None:
+    """The run did not come to its end."""
+    facts.interrupted = True
+
+
+def offered(times: float, *names: str) -> dict[str, Any]:
+    """The service accepted so many times the events it was asked for."""
+
+    def change(phase: PhaseRecord) -> None:
+        phase.events["offered_per_s"] *= times
+
+    return {"doctor": each(change, *names)}
+
+
+def lopsided(facts: RunFacts) -> None:
+    """Each side is within its tolerance of what was asked, but they are far from each other."""
+    for phase in facts.phases:
+        phase.events["offered_per_s"] *= {"grow": 0.96, "index": 1.04}.get(phase.arm, 1.0)
+
+
+def few_events(facts: RunFacts) -> None:
+    """The load was as asked, but only ten events fell into a plateau."""
+    rate = 10 / facts.phases[3].seconds
+    facts.load["events_per_second"] = facts.calibration["events_per_second"] = rate
+    for phase in facts.phases:
+        phase.events |= {"asked_per_s": rate, "offered_per_s": rate, "finished_per_s": rate}
+
+
+def second_probe(key: str, value: float) -> dict[str, Any]:
+    """A figure of the probe that tries a wrong turn."""
+
+    def change(phase: PhaseRecord) -> None:
+        phase.probes["pool"][key] = value
+
+    return {"doctor": each(change, "turns")}
+
+
+def probe(key: str, value: float, *names: str) -> dict[str, Any]:
+    """A figure of the main probe."""
+
+    def change(phase: PhaseRecord) -> None:
+        phase.probes["main"][key] = value
+
+    return {"doctor": each(change, *names)}
+
+
+def machine(key: str, value: float, *names: str) -> dict[str, Any]:
+    """A share of the machine."""
+
+    def change(phase: PhaseRecord) -> None:
+        phase.machine[key] = value
+
+    return {"doctor": each(change, *names)}
+
+
+def process(name: str, share: float, *names: str) -> dict[str, Any]:
+    """A process's share of a core."""
+
+    def change(phase: PhaseRecord) -> None:
+        phase.processes[name] = share
+
+    return {"doctor": each(change, *names)}
+
+
+def planned(times: float) -> dict[str, Any]:
+    """The knee that calibration planned, so many times what it was."""
+
+    def doctor(facts: RunFacts) -> None:
+        facts.calibration["planned_knee_keys"] *= times
+
+    return {"doctor": doctor}
+
+
+def calibrated(times: float) -> Callable[[RunFacts], None]:
+    """The rate that calibration found, so many times what it was."""
+
+    def doctor(facts: RunFacts) -> None:
+        facts.calibration["events_per_second"] *= times
+
+    return doctor
+
+
+def exempted(facts: RunFacts) -> None:
+    """A claim that is not to be judged."""
+    facts.cannot["index-cures"] = "it cannot"
+
+
+def record(change: Callable[[PhaseRecord], object], name: str) -> dict[str, Any]:
+    """Something about one phase."""
+
+    def doctor(phase: PhaseRecord) -> None:
+        change(phase)
+
+    return {"doctor": each(doctor, name)}
+
+
+def shorter_plan(facts: RunFacts) -> None:
+    """A phase is planned with half of its length."""
+    facts.plan[-1].seconds /= 2
+
+
+DOCTORINGS: list[tuple[str, str, dict[str, Any]]] = [
+    (COMPLETED, "interrupted", {"doctor": interrupted}),
+    (DELIVERED, "12 % of the events were not accepted at the top", offered(0.88, "grow", "index")),
+    (EQUAL, "more load on one side", {"doctor": lopsided}),
+    (ENOUGH, "a plateau too short for its events", {"doctor": few_events}),
+    (PROBED, "a GET of a second probe failed", second_probe("errors", 1.0)),
+    (ON_TIME, "a second probe was a second late", second_probe("lag_p99_us", 1e6)),
+    (PROBED, "one GET was not answered", probe("errors", 1.0, "grow-3")),
+    (PROBED, "the probe lost its rate", probe("rate", 170.0, "grow-7")),
+    (ON_TIME, "the probe was half a second late", probe("lag_p99_us", 500_000.0, "grow-2")),
+    (QUIET, "another program used half a core", machine("others", 0.5)),
+    (QUIET, "the hypervisor took a fifth of a core", machine("steal", 0.2)),
+    (SPARE, "the load generator was out of CPU", process("locust", 0.85, "grow-5")),
+    (SPARE, "a probe was out of CPU", process("probe-main", 0.95, "index-1")),
+    (STEADY, "a scanned key got 60 % dearer after calibration", prediction(1 / 1.6)),
+    (STEADY, "a scanned key got 30 % cheaper after calibration", planned(0.7)),
+    (STEADY, "keys so cheap that no knee is predicted", prediction(3.0)),
+    (PLAN, "half of a phase's length", {"doctor": shorter_plan}),
+    (PLAN, "a phase left out", {"without": ["grow-2"], "doctor": lambda facts: facts.plan.pop(1)}),
+    (
+        ASKED,
+        "3 % more was asked for",
+        record(lambda phase: phase.events.update(asked_per_s=1.03 * phase.events["asked_per_s"]), "grow-2"),
+    ),
+    (PLANNED, "a plateau was left out", {"without": ["grow-2"]}),
+    (KEYS, "a fifth fewer keys", record(lambda phase: setattr(phase, "keys", 0.8 * phase.keys), "index-3")),
+    (FORCE, "nothing read the index", record(lambda phase: phase.commands.pop("SSCAN"), "index-2")),
+    (
+        DONE,
+        "no event was carried out",
+        record(lambda phase: phase.events.update(finished_per_s=0.0), "index-2"),
+    ),
+    (FAILED, "one request failed", record(lambda phase: phase.events.update(failures=1.0), "index-2")),
+    (
+        FIGURES,
+        "a process's CPU time is missing",
+        record(lambda phase: phase.processes.pop("invalidator"), "grow-2"),
+    ),
+    (
+        LATENCIES,
+        "a reply is missing",
+        record(lambda phase: phase.probes["main"].update(received=601.0), "index-1"),
+    ),
+    (PLANNED, "a phase of other sizes", record(lambda phase: phase.params.update(count=10.0), "index-1")),
+    (LOADS, "a load said the same twice", {"said": [{"t": 1.0}, {"t": 1.0}]}),
+    (CALIBRATED, "another rate than the calibrated one", {"doctor": calibrated(1.5)}),
+    (EXEMPTED, "a claim that the server can answer", {"doctor": exempted}),
+]
+
+
+@pytest.mark.parametrize("check", ALL)
+def test_check_is_ok_on_a_healthy_run(check: str, healthy: Run, control: Run) -> None:
+    """A fair run passes, with the cause in it and without."""
+    for run in (healthy, control):
+        assert next(found for found in validate(run) if found.check == check).ok
+
+
+@pytest.mark.parametrize(
+    ("check", "build"), [pytest.param(c, build, id=f"{c}: {what}") for c, what, build in DOCTORINGS]
+)
+def test_check_fails_alone_on_a_doctored_run(check: str, build: dict[str, Any], folder: Path) -> None:
+    """One thing wrong is found by its own check and by no other, and then there is no verdict (exit code 4)."""
+    run = build_run(folder, **build)
+    verdict = reach(run)
+    write_result(run, verdict)
+    assert [found.check for found in verdict.checks if not found.ok] == [check]
+    assert (verdict.holds, verdict.exit_code) == (None, 4)
+    result = run.result()
+    assert result is not None
+    assert result["holds"] is None
+    assert [v["check"] for v in result["validity"] if not v["ok"]] == [check]
+
+
+def test_every_check_is_doctored(healthy: Run) -> None:
+    """No check exists that no test here has seen fail."""
+    names = [found.check for found in validate(healthy)]
+    assert len(set(names)) == len(names)
+    assert set(names) == {check for check, _, _ in DOCTORINGS}
+
+
+def test_invalid_control_has_no_verdict_either(folder: Path) -> None:
+    """A control on a busy machine refutes nothing, although all its claims fail."""
+    verdict = reach(build_run(folder, cause="index", **machine("others", 0.9)))
+    assert not any(outcome.holds for outcome in verdict.outcomes)
+    assert (verdict.holds, verdict.exit_code) == (None, 4)
+
+
+def test_run_without_phases_is_not_valid(folder: Path) -> None:
+    """A run that measured nothing fails validity instead of raising, and says so in result.json."""
+    run = build_run(folder, doctor=lambda facts: facts.phases.clear(), judged=True)
+    failed = {found.check for found in reach(run).checks if not found.ok}
+    assert {COMPLETED, EQUAL, PROBED, ON_TIME} <= failed
+    assert json.loads((folder / "result.json").read_text())["holds"] is None
+
+
+@pytest.mark.parametrize("missing", ["grow", "index"])
+def test_one_side_alone_is_no_comparison(missing: str, folder: Path) -> None:
+    """With one of the compared sides missing the loads were not equal."""
+    found = {check.check: check.ok for check in validate(build_run(folder, without=[missing]))}
+    assert not found[EQUAL]
+
+
+def test_load_that_nobody_asked_for_was_not_delivered(folder: Path) -> None:
+    """A run whose event rate was never set asked for none, and what came is somebody else's."""
+
+    def doctor(facts: RunFacts) -> None:
+        facts.load["events_per_second"] = 0.0
+
+    found = {check.check: check.ok for check in validate(build_run(folder, doctor=doctor))}
+    assert not found[ASKED]
+
+
+@pytest.mark.parametrize("times", [0.97, 1.03])
+def test_rounding_is_no_shortfall(times: float, folder: Path) -> None:
+    """An event more or less in a short phase passes: 3 % of some fifty events is one and a half."""
+    assert all(check.ok for check in validate(build_run(folder, **offered(times, "grow-4"))))
+
+
+def test_only_phases_that_claims_use_are_judged(folder: Path) -> None:
+    """What happens in a phase that no claim looks at does not spoil the run."""
+
+    def doctor(facts: RunFacts) -> None:
+        for phase in facts.phases:
+            if phase.arm == "fix":
+                phase.events["offered_per_s"] = 0.0
+                phase.probes["main"] |= {"errors": 5.0, "rate": 10.0, "lag_p99_us": 1e7}
+                phase.machine["others"] = 2.0
+                phase.processes["locust"] = 1.0
+
+    assert all(check.ok for check in validate(build_run(folder, doctor=doctor)))
+
+
+def test_busy_server_is_the_subject_not_a_fault(healthy: Run) -> None:
+    """The server may use its whole core: the checks look at the clients."""
+    assert max(phase.processes["store"] for phase in healthy.phases) > 0.95
+    assert next(found for found in validate(healthy) if found.check == SPARE).ok
+
+
+def test_detail_names_the_figure_that_failed(folder: Path) -> None:
+    """A failed check says who or how much."""
+    checks = validate(build_run(folder, **process("locust", 0.91, "grow-5")))
+    assert "locust, 91%" in next(check.detail for check in checks if check.check == SPARE)

@@ -1,0 +1,201 @@
+"""Synthetic run folders of any scenario, without a server: every phase as its scenario lays it out, to be doctored.
+
+    plain = Plain(scan_count.SCENARIO)                     # a phase for each of the scenario's, all p99s 1 ms
+    plain.phase("count-10").figures["iteration_s"] = 4.0   # what its loads measured
+    plain.p99_ms["count-10"] = 30.0                        # main probe, by phase id
+    plain.p99_ms["keys-4:replica"] = 0.4                   # a second probe, PHASE:PROBE
+    plain.each_p99_ms["burst"] = [2.0, 2.0, 900.0]         # interval by interval
+    plain.slowlog.append(("KEYS", 25_000))                 # an entry of the slow log, µs
+    plain.lines.append({"phase": "burst", "load": "crowd", "t": 1.0})   # a line of loads.jsonl
+    run = plain.write(tmp_path / "run")
+
+The claims' proofs are made of these: see tests/lab/scenarios.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lab.claims.planned import ASKS_FOR, PARTS
+from lab.results.folder import PhaseRecord, Run, RunFacts, RunWriter
+from lab.results.schema import SAMPLES
+from lab.scenarios.model import Scenario
+from tests.lab.doctored import START, encode, heavy_tail
+
+PHASE_S, GAP_S, INTERVAL_S, PROBES_PER_S, EVENTS_PER_S = 3.0, 1.0, 0.25, 200.0, 8.0
+
+
+class Plain:
+    """One synthetic run of a scenario; change what it holds, then `write` it."""
+
+    def __init__(self, scenario: Scenario, keys: int = 100_000) -> None:
+        self.scenario = scenario
+        self.p99_ms: dict[str, float] = {}
+        self.each_p99_ms: dict[str, list[float]] = {}
+        self.slowlog: list[tuple[str, int]] = []
+        self.lines: list[dict[str, Any]] = []
+        events = EVENTS_PER_S if scenario.knee_at is not None or scenario.events_per_second else 0.0
+        self.facts = RunFacts(
+            interrupted=False,
+            scenario=scenario.id,
+            title=scenario.title,
+            story=scenario.story,
+            source=scenario.source,
+            refutes=scenario.refutes,
+            server="valkey",
+            server_version="9.1.2",
+            stack="native",
+            pace="quick",
+            seed=1,
+            keys=keys,
+            started="2026-11-18T12:00:00+00:00",
+            command=f"bin/lab run {scenario.id} --pace quick --seed 1",
+            host={
+                "system": "Linux",
+                "processor": "synthetic",
+                "cores": 2,
+                "memory_gb": 25.3,
+                "python": "3.11",
+            },
+            load={
+                "reads_per_second": scenario.reads_per_second,
+                "probe_per_second": PROBES_PER_S,
+                "events_per_second": events,
+            },
+            scan_count=scenario.scan_count,
+            slowlog_threshold_us=scenario.slowlog_threshold_us,
+            plan=scenario.plan(scenario.paces["quick"], keys),
+            calibration={"ping_floor_us": 28.7},
+        )
+        if scenario.knee_at is not None:
+            self.facts.calibration["events_per_second"] = events / scenario.load_share
+        plateau_s = scenario.paces["quick"].plateau_s
+        at = START
+        for phase in scenario.phases:
+            at += GAP_S
+            asked = phase.events * (EVENTS_PER_S if phase.events_from else events)
+            self_terminating = any(load.self_terminating for load in phase.loads)
+            wanted = PHASE_S if self_terminating else max(PHASE_S, plateau_s * phase.weight)
+            seconds = math.ceil(wanted / INTERVAL_S) * INTERVAL_S
+            command, each = ASKS_FOR.get(phase.strategy, ("PING", 0))
+            asking = each * asked * seconds
+            self.facts.phases.append(
+                PhaseRecord(
+                    id=phase.id,
+                    arm=phase.arm,
+                    title=phase.title,
+                    strategy=phase.strategy,
+                    t0=at,
+                    t1=at + seconds,
+                    keys=max(100.0, phase.keys * keys),
+                    commands={
+                        "GET": {"calls": 240.0 * seconds, "usec": 433.0 * seconds},
+                        **({command: {"calls": asking, "usec": asking}} if asking else {}),
+                    },
+                    utilisation=0.3,
+                    events={
+                        "asked_per_s": asked,
+                        "offered_per_s": asked,
+                        "finished_per_s": asked,
+                        "in_flight_end": 0.0,
+                        "failures": 0.0,
+                    },
+                    client_p99_ms={"app": 2.0, "locust": 9.0},
+                    probes={
+                        name: {
+                            "sent": PROBES_PER_S * seconds,
+                            "received": PROBES_PER_S * seconds,
+                            "errors": 0.0,
+                            "lag_p99_us": 300.0,
+                            "rate": 200.0,
+                        }
+                        for name in ("main", *(spec.name for spec in phase.probes))
+                    },
+                    machine={"busy": 0.5, "steal": 0.0, "others": 0.05},
+                    processes=dict.fromkeys(PARTS, 0.05) | {"store": 0.3},
+                    memory_mb={"store": 60.0},
+                    params=dict(phase.params),
+                    figures={"seconds": seconds} if phase.loads else {},
+                )
+            )
+            at += seconds
+
+    def phase(self, phase_id: str) -> PhaseRecord:
+        """A phase by its id."""
+        (found,) = [phase for phase in self.facts.phases if phase.id == phase_id]
+        return found
+
+    def arm(self, name: str) -> list[PhaseRecord]:
+        """The phases of an arm."""
+        return [phase for phase in self.facts.phases if phase.arm == name]
+
+    def drop(self, phase_id: str) -> None:
+        """As if a phase had never been measured."""
+        self.facts.phases.remove(self.phase(phase_id))
+
+    def write(self, folder: Path) -> Run:
+        """Write the folder and read it back."""
+        folder.mkdir(parents=True, exist_ok=True)
+        writer, rng = RunWriter(folder), np.random.default_rng(7)
+        for phase in self.facts.phases:
+            for probe in phase.probes:
+                name = phase.id if probe == "main" else f"{phase.id}:{probe}"
+                at, each = phase.t0, round(PROBES_PER_S * INTERVAL_S)
+                count, p99_ms = round(phase.seconds / INTERVAL_S), self.p99_ms.get(name, 1.0)
+                latencies = heavy_tail(rng, p99_ms, count, each)
+                if name in self.each_p99_ms:
+                    latencies = [heavy_tail(rng, p99, 1, each)[0] for p99 in self.each_p99_ms[name]]
+                phase.probes[probe]["sent"] = phase.probes[probe]["received"] = float(each * len(latencies))
+                for values in latencies:
+                    at += INTERVAL_S
+                    writer.probe(
+                        probe,
+                        {
+                            "t": at,
+                            "interval_s": INTERVAL_S,
+                            "max_us": float(values.max()),
+                            "intended": encode(values),
+                            "service": encode(values),
+                        },
+                    )
+            writer.sample(
+                dict.fromkeys(column.name for column in SAMPLES)
+                | {"t": phase.t0 + 1, "phase": phase.id, "strategy": phase.strategy, "keys": phase.keys}
+            )
+        for command, duration in self.slowlog:
+            writer.slow(START + 2, command, duration)
+        for line in self.lines:
+            writer.load(str(line.pop("phase")), str(line.pop("load")), line)
+        writer.facts(self.facts)
+        writer.close()
+        return Run(folder)
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """One thing that is wrong with a run, or (as a bearable one) almost wrong."""
+
+    what: str
+    change: Callable[[Plain], object]
+
+
+@dataclass(frozen=True)
+class Proofs:
+    """What shows that a scenario's claims can hold, and can fail. `refuting` and `bearing` go by claim id.
+
+    healthy    a run in which every claim holds
+    control    a run without the cause, in which every applicable claim is refuted
+    refuting   changes to a healthy run, each of which refutes the claim
+    bearing    changes just inside the bound, which the claim must bear
+    """
+
+    healthy: Callable[[], Plain]
+    control: Callable[[], Plain]
+    refuting: dict[str, list[Wrong]] = field(default_factory=dict)
+    bearing: dict[str, list[Wrong]] = field(default_factory=dict)

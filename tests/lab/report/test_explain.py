@@ -1,0 +1,218 @@
+"""`lab explain`: every sentence is made from the run's data, and turns when they turn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lab import errors, scenarios
+from lab.cli import run_command
+from lab.errors import UsageError
+from lab.report.hypotheses import FIXES, HYPOTHESES
+from lab.results.folder import RunFacts
+from lab.runner.explain import read, text
+from lab.scenarios import keys_command
+from tests.lab.doctored import build_run
+from tests.lab.plain import Plain
+from tests.lab.scenarios import proofs
+
+PROOFS = proofs()
+
+
+def told(folder: Path) -> str:
+    """The whole story on one line."""
+    sections, _ = read(folder)
+    return " ".join(text(sections, 200).split())
+
+
+def test_every_claim_speaks_against_something() -> None:
+    """Each claim of the catalogue has a hypothesis that it refutes, and the table holds no others."""
+    known = {claim.id for scenario in scenarios.catalogue().values() for claim in scenario.claims}
+    assert known == set(HYPOTHESES)
+
+
+def test_fixes_name_phases_that_there_are() -> None:
+    """Before and after a fix stand phases, or arms, of that very scenario."""
+    for name, pairs in FIXES.items():
+        phases = scenarios.find(name).phases
+        names = {phase.id for phase in phases} | {phase.arm for phase in phases}
+        assert {part for pair in pairs for part in pair} <= names, name
+
+
+def test_the_main_story(tmp_path: Path) -> None:
+    """What rose, where the time went, the slow log, refuted explanations, the cause and the fix."""
+    story = told(build_run(tmp_path / "run").folder)
+    for words in (
+        "key-growth (SCAN invalidation over a growing keyspace) on valkey 9.1.2",
+        "by scan, then by index",
+        "“keys grow under scan”, keys raised",
+        "p99 of a GET rose",
+        "The time went into a queue, not into the GET.",
+        "of the execution time went to SCAN",
+        "It cannot name a victim",
+        "“the clients have too few connections”: refuted.",
+        "Each invalidation SCANs the whole keyspace. All 10 claims hold.",
+        "a bystander's p99 fell",
+    ):
+        assert words in story
+    assert "NOT refuted" not in story
+
+
+@pytest.mark.parametrize(
+    ("doctored", "gone", "there"),
+    [
+        (
+            {"p99_ms": {"turns:pool": 3.0}},
+            "“the clients have too few connections”: refuted.",
+            "“the clients have too few connections”: NOT refuted. The claim failed:",
+        ),
+        ({"slowlog": ["GET"] * 3}, "It cannot name a victim", "3 of"),
+        (
+            {"p99_ms": {"index": 900.0}},
+            "a bystander's p99 fell",
+            "a bystander's p99 rose",
+        ),
+        (
+            {"p99_ms": {"return": 1.0}},
+            "All 10 claims hold",
+            "is not shown by this run: 1 of 10 claims that were tested failed",
+        ),
+        ({"without": ["index"]}, "a bystander's p99 fell", "The run ended before the fix was measured."),
+        (
+            {"p99_ms": {f"grow-{i}": 5.0 for i in range(1, 8)}},
+            "p99 of a GET rose",
+            "p99 of a GET stayed level",
+        ),
+    ],
+)  # fmt: skip
+def test_sentences_turn_with_the_data(
+    tmp_path: Path, doctored: dict[str, object], gone: str, there: str
+) -> None:
+    """A sentence that a healthy run tells is replaced by its opposite where the data say otherwise."""
+    assert gone in told(build_run(tmp_path / "healthy").folder)
+    story = told(build_run(tmp_path / "run", **doctored).folder)  # type: ignore[arg-type]
+    assert there in story
+    assert gone not in story
+
+
+def test_nothing_rose_in_a_control(tmp_path: Path) -> None:
+    """A control has nothing to explain, and says what its failing claims prove."""
+    story = told(build_run(tmp_path / "run", cause="index").folder)
+    assert "Nothing rose" in story
+    assert "fail without the cause, as they should" in story
+    assert "What remains" not in story
+
+
+def test_a_control_in_which_a_claim_holds(tmp_path: Path) -> None:
+    """It says so: that claim proves nothing about the cause."""
+    grown = {f"grow-{i}": 5.0 * i * i for i in range(1, 8)}
+    story = told(build_run(tmp_path / "run", cause="index", p99_ms=grown).folder)
+    assert "claims hold although the cause is absent" in story
+    assert "Nothing rose" not in story
+
+
+@pytest.mark.parametrize("module", sorted(PROOFS))
+def test_every_scenario_has_its_story(module: str, tmp_path: Path) -> None:
+    """A healthy run refutes one explanation for each claim; doctored, one claim's is not refuted; a control none."""
+    healthy = PROOFS[module].healthy()
+    claims = {claim.id for claim in healthy.scenario.claims}
+    sections, _ = read(healthy.write(tmp_path / "healthy").folder)
+    (points,) = [section.points for section in sections if section.heading.startswith("Which hypotheses")]
+    assert len(points) == len(claims)
+    assert not [point for point in points if "NOT refuted" in point]
+
+    claim, (wrong, *_) = next(iter(PROOFS[module].refuting.items()))
+    spoiled = PROOFS[module].healthy()
+    wrong.change(spoiled)
+    story = told(spoiled.write(tmp_path / "spoiled").folder)
+    assert f"“{HYPOTHESES[claim]}”: NOT refuted" in story or "Not tested: " in story
+    assert " claims hold." not in story
+
+    assert "refuted." not in told(PROOFS[module].control().write(tmp_path / "control").folder)
+
+
+def test_not_valid_concludes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run that is not valid gives indications only, names the check that failed, and ends with 4."""
+
+    def noisy(facts: RunFacts) -> None:
+        for phase in facts.phases:
+            phase.machine["steal"] = 0.5
+
+    folder = build_run(tmp_path / "run", doctor=noisy).folder
+    story = told(folder)
+    assert "Nothing is concluded" in story
+    assert "Not valid: " in story
+    assert ": refuted." not in story
+    assert code("explain", str(folder)) == errors.NOT_VALID
+    capsys.readouterr()
+
+
+def test_what_does_not_apply(tmp_path: Path) -> None:
+    """A claim that the server cannot answer is told as not tested, with the reason."""
+    plain = PROOFS["keys_command"].healthy()
+    plain.facts.cannot["replica-unharmed"] = "this server has no replica"
+    story = told(plain.write(tmp_path / "run").folder)
+    assert (
+        "Not tested: A replica serves GETs unharmed while the primary stalls: not applicable: this" in story
+    )
+    assert "could not be" in story
+
+
+def test_a_server_with_another_clock(tmp_path: Path) -> None:
+    """Where the server's execution time or slow log includes waiting, the story says so and draws no conclusion."""
+
+    def dragonfly(facts: RunFacts) -> None:
+        facts.cannot |= {
+            "execution-steady": "its clock includes waiting.",
+            "victims-not-slow": "so does its log.",
+        }
+
+    plain = told(build_run(tmp_path / "run", doctor=dragonfly).folder)
+    assert "What is called execution here is more than that: its clock includes waiting." in plain
+    assert "Whether it could name a victim is open: so does its log." in plain
+    named = told(build_run(tmp_path / "named", doctor=dragonfly, slowlog=["GET"]).folder)
+    assert "all that a bystander sends: so does its log." in named
+    assert "took long to execute" not in plain + named
+
+
+def test_partial_runs(tmp_path: Path) -> None:
+    """A run that was broken off tells what it has, and one without a phase says so in a line."""
+
+    def broken_off(facts: RunFacts) -> None:
+        facts.interrupted = True
+        del facts.phases[4:]
+
+    story = told(build_run(tmp_path / "part", doctor=broken_off).folder)
+    assert "The run was broken off after 4 phases" in story
+    assert "Not tested: " in story
+    empty = Plain(keys_command.SCENARIO)
+    empty.facts.phases.clear()
+    sections, _ = read(empty.write(tmp_path / "empty").folder)
+    assert len(sections) == 1
+    assert "there is no story" in sections[0].sentences[-1]
+
+
+def test_no_run_and_damaged_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line and exit code 2 for a folder that is no run, lacks a part, or is damaged."""
+    folder = build_run(tmp_path / "run").folder
+    assert code("explain", str(tmp_path)) == errors.USAGE
+    (folder / "slowlog.csv").write_text("t,command,duration_us\nyesterday,SCAN,1\n")
+    with pytest.raises(UsageError, match="damaged"):
+        read(folder)
+    (folder / "probe.hlog").unlink()
+    assert code("explain", str(folder)) == errors.USAGE
+    facts = json.loads((folder / "run.json").read_text())
+    facts["scenario"] = "key-grow"
+    (folder / "run.json").write_text(json.dumps(facts))
+    assert code("explain", str(folder)) == errors.USAGE
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert len(said.err.splitlines()) == 3
+    assert "did you mean 'key-growth'?" in said.err
+
+
+def code(*words: str) -> int:
+    """The exit code of `lab WORDS`."""
+    return run_command(list(words))

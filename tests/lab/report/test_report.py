@@ -1,0 +1,288 @@
+"""The report of complete, partial, doctored and control runs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from lab.errors import StackError, UsageError
+from lab.report import style, write_report
+from lab.report.page import pictures
+from lab.report.picture import named
+from lab.report.view import RunView
+from lab.results.folder import PhaseRecord, Run, RunFacts
+from tests.lab.doctored import build_run
+
+SECTIONS = [
+    "story",
+    "timeline",
+    "pictures",
+    "phases",
+    "rates",
+    "parts",
+    "slowlog",
+    "observers",
+    "follows",
+    "validity",
+]
+
+
+class Page(HTMLParser):
+    """Headings, text outside of scripts, addresses that a browser would fetch, tables."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.fetched: list[str] = []
+        self.tables: list[list[str]] = []
+        self.text = ""
+        self.scripts = 0
+        self._silent = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        if tag == "section":
+            self.ids.append(found.get("id") or "")
+        if tag in ("script", "style"):
+            self._silent = tag
+            self.scripts += tag == "script"
+        self.fetched += [
+            v for k in ("src", "href") if (v := found.get(k)) and not v.startswith(("data:", "#"))
+        ]
+        if tag == "table":
+            self.tables.append([])
+        if tag in ("th", "td") and self.tables:
+            self.tables[-1].append(f"{tag}:{found.get('scope', '')}")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == self._silent:
+            self._silent = ""
+
+    def handle_data(self, data: str) -> None:
+        if not self._silent:
+            self.text += data
+
+
+def page_of(run: Run) -> Page:
+    path = write_report(run)
+    assert path == run.folder / "report.html"
+    return Page(path.read_text())
+
+
+def words(page: Page) -> str:
+    return " ".join(page.text.split())
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """A judged run in which every claim holds."""
+    yield build_run(tmp_path_factory.mktemp("healthy") / "run", judged=True)
+
+
+@pytest.fixture(scope="module")
+def healthy_page(healthy: Run) -> Page:
+    """Its report."""
+    return page_of(healthy)
+
+
+def test_sections_stand_in_the_promised_order(healthy_page: Page) -> None:
+    """The report tells its story in one order."""
+    assert healthy_page.ids == SECTIONS
+
+
+def test_nothing_is_fetched(healthy_page: Page, healthy: Run) -> None:
+    """The file needs no other file and no network: no src, no href, no stylesheet import, no url()."""
+    styles = re.findall(r"<style>(.*?)</style>", (healthy.folder / "report.html").read_text(), re.DOTALL)
+
+    assert healthy_page.fetched == []
+    assert styles
+    assert not any("url(" in style or "@import" in style for style in styles)
+
+
+def test_the_figures_are_those_of_the_run(healthy_page: Page, healthy: Run) -> None:
+    """The story's p99s are the ones that claims are judged by."""
+    p99s = [p99 for phase in healthy.phases if (p99 := healthy.p99_ms(phase)) is not None]
+
+    assert f"{min(p99s) * 1000:.0f} µs" in words(healthy_page) or f"{min(p99s):.3f} ms" in words(healthy_page)
+    assert f"{max(p99s):.0f} ms" in words(healthy_page)
+    assert "Every claim holds." in words(healthy_page)
+    assert healthy.facts.command in words(healthy_page)
+
+
+def test_every_claim_is_there_and_every_check_in_a_table_with_headers(
+    healthy_page: Page, healthy: Run
+) -> None:
+    """Claims stand in the page; validity is a table that a screen reader can walk: headers for columns and rows."""
+    result = healthy.result()
+    assert result
+    for claim in result["claims"]:
+        assert claim["statement"] in words(healthy_page) and claim["measured"] in words(healthy_page)
+    for check in result["validity"]:
+        assert check["check"] in words(healthy_page)
+    assert all("th:col" in table and "th:row" in table for table in healthy_page.tables)
+
+
+def test_charts_are_valid_vega_lite(healthy: Run) -> None:
+    """Every chart satisfies the schema, has a description, and puts numbers in JSON that a browser can read."""
+    view = RunView(healthy)
+    names = []
+    for name, make, description in pictures(view):
+        document = style.spec(make(view), description, validate=True)
+        assert document["description"]
+        json.dumps(document, allow_nan=False)
+        names.append(name)
+
+    assert names == [
+        "timeline", "stalls", "rates", "parts", "eyes",
+        "picture-scatter", "picture-percentiles", "picture-utilisation",
+    ]  # fmt: skip
+
+
+def test_a_control_reads_as_it_should(tmp_path: Path) -> None:
+    """In a control a refuted claim is good news, and says so."""
+    text = words(page_of(build_run(tmp_path / "run", cause="index", judged=True)))
+
+    assert "without the cause, all 10 applicable claims are refuted" in text
+    assert text.count("refuted, as it should be") == 10
+
+
+def test_a_claim_that_fails_is_named(tmp_path: Path) -> None:
+    """A refuted claim shows in the verdict and in the list, as a word and not as a colour."""
+    text = words(page_of(build_run(tmp_path / "run", slowlog=["GET"], judged=True)))
+
+    assert "1 of 10 claims was refuted." in text
+    assert text.count("✗") == 2  # the verdict's and the claim's
+    assert "are GET, all that a bystander sends" in text
+
+
+def test_a_claim_that_does_not_apply_says_why(tmp_path: Path) -> None:
+    """Not applicable is neither passed nor failed."""
+
+    def foreign(facts: RunFacts) -> None:
+        facts.cannot["restart-restores"] = "the lab did not start this server"
+
+    text = words(page_of(build_run(tmp_path / "run", doctor=foreign, judged=True)))
+
+    assert ": not applicable." in text
+    assert "the lab did not start this server" in text
+
+
+def test_an_invalid_run_has_no_verdict(tmp_path: Path) -> None:
+    """The failed condition stands where the verdict would."""
+
+    def noisy(facts: RunFacts) -> None:
+        for phase in facts.phases:
+            phase.machine["others"] = 0.9
+
+    text = words(page_of(build_run(tmp_path / "run", doctor=noisy, judged=True)))
+
+    assert "No verdict: the run is not valid. Not fulfilled: the machine was quiet. Close other" in text
+
+
+ARMS = ("grow", "turns", "restart", "return", "fix", "index")
+
+
+@pytest.mark.parametrize("kept", range(len(ARMS)))
+def test_a_partial_run_is_reported_as_partial(tmp_path: Path, kept: int) -> None:
+    """A run that ended after any arm, even before the first, gives a report that says so."""
+
+    def interrupt(facts: RunFacts) -> None:
+        facts.interrupted = True
+
+    text = words(page_of(build_run(tmp_path / "run", without=ARMS[kept:], doctor=interrupt)))
+
+    assert "This is a partial run" in text
+    assert "never judged" in text
+    assert "nan" not in text.lower().split()
+    assert "None" not in text
+
+
+def test_missing_figures_are_dashes_and_never_zeros(tmp_path: Path) -> None:
+    """A server that counts nothing and a run without calibration leave gaps, not zeros, and do not crash."""
+
+    def poor(facts: RunFacts) -> None:
+        facts.calibration, facts.load, facts.host, facts.marks = {}, {}, {}, []
+        for phase in facts.phases:
+            phase.utilisation = None
+            phase.commands, phase.client_p99_ms = {}, {"app": None}
+            phase.processes, phase.memory_mb = {}, {}
+
+    run = build_run(tmp_path / "run", doctor=poor)
+    text = words(page_of(run))
+
+    assert "it cannot be split" in text
+    documents = {
+        name: json.dumps(style.spec(make(RunView(run)), description, validate=True), allow_nan=False)
+        for name, make, description in pictures(RunView(run))
+    }
+    assert '\\"part\\"' not in documents["parts"]
+    assert "Locust, the whole" not in documents["eyes"].split('"domain"')[0]
+    assert '\\"demand\\": 0' not in documents["picture-utilisation"]
+
+
+def test_a_hole_in_the_samples_is_a_gap(tmp_path: Path) -> None:
+    """A second in which the server did not answer is drawn as nothing."""
+    run = build_run(tmp_path / "run", without=["index"])
+    path = run.folder / "samples.csv"
+    lines = path.read_text().splitlines()
+    t, phase, strategy, *rest = lines[20].split(",")
+    lines[20] = ",".join([t, phase, strategy, *("" for _ in rest)])
+    path.write_text("\n".join(lines) + "\n")
+    page_of(Run(run.folder))
+
+    from lab.report.timeline import _keys
+
+    row = _keys(RunView(Run(run.folder)))[19]
+    assert row["value"] is None
+
+
+def test_a_cut_last_line_is_left_out(tmp_path: Path) -> None:
+    """An interrupted run may end in the middle of a histogram."""
+    run = build_run(tmp_path / "run", without=["index", "fix"])
+    path = run.folder / "probe.hlog"
+    path.write_text(path.read_text()[:-30])
+
+    assert "This run has not been judged" in words(page_of(Run(run.folder)))
+
+
+def test_what_the_run_says_is_text_and_not_markup(tmp_path: Path) -> None:
+    """A server's name or a command cannot put markup or a script into the page."""
+
+    def hostile(facts: RunFacts) -> None:
+        facts.server = "<script>alert(1)</script>"
+        facts.command = "</script><img src=x>"
+        facts.phases = [PhaseRecord(**{**vars(p), "arm": "</script><b>"}) for p in facts.phases]
+
+    run = build_run(tmp_path / "run", doctor=hostile)
+    page = page_of(run)
+
+    assert page.fetched == []
+    assert page.scripts == 2
+
+
+def test_the_report_is_written_in_one_piece(healthy: Run, tmp_path: Path) -> None:
+    """A report that cannot be written leaves the old one and no draft, and says so in one line."""
+    run = build_run(tmp_path / "run", without=["index", "fix", "return"])
+    (run.folder / "report.html").mkdir()
+
+    with pytest.raises(StackError, match="cannot write"):
+        write_report(run)
+    assert not list(run.folder.glob(".report*"))
+
+
+def test_the_timeline_alone_is_a_picture(healthy: Run) -> None:
+    """SVG of at most 900 pixels, with what it shows in words; an unknown chart is refused with the nearest name."""
+    svg, said = named(RunView(healthy), "timeline")
+    width = re.search(r'<svg[^>]* width="(\d+)', svg)
+
+    assert width and int(width[1]) <= 900
+    assert all(label in svg for label in ("grow", "fix", "restart", "p99 of a GET"))
+    assert said
+    with pytest.raises(UsageError, match="did you mean 'timeline'"):
+        named(RunView(healthy), "timelime")

@@ -1,0 +1,118 @@
+"""The detector of eviction cycles: what it finds in looks at a server, and what it does not take for one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.results.cycles import Sample, below_limit, cycles, evicted_per_insert, rate, sample_of, seconds
+from tests.lab.scenarios.eviction_cycle import BURST, CYCLE, HEALTHY, LIMIT_MB, LOOK_S, RECOVERY, cycle, look
+
+levels = st.lists(
+    st.tuples(st.floats(0.5, 1.02), st.integers(0, 2) | st.integers(1000, 50_000)), min_size=1, max_size=60
+)
+
+
+def looks(count: int = 3) -> list[Sample]:
+    """So many cycles, one after the other."""
+    lines = [line for i in range(count) for line in cycle(i * CYCLE * LOOK_S)]
+    return [found for line in lines if (found := sample_of(line))]
+
+
+def flat(**changes: float) -> list[Sample]:
+    """Fifty looks at a server that does not change."""
+    return [Sample(**look(i * LOOK_S, **changes)) for i in range(1, 51)]
+
+
+def test_each_phase_of_each_cycle_is_found() -> None:
+    """Where they begin and end, to a look."""
+    found = cycles(looks())
+    assert len(found) == 3
+    for i, each in enumerate(found):
+        assert len(each.healthy) == HEALTHY
+        assert len(each.burst) == BURST
+        assert len(each.recovery) == RECOVERY
+        assert each.healthy[0].start == i * CYCLE * LOOK_S
+
+
+def test_a_cycle_that_is_cut_off_does_not_count() -> None:
+    """Neither one that the looks end in, nor one that they begin in with memory full."""
+    whole = looks()
+    assert len(cycles(whole[: -RECOVERY - 1])) == 2
+    assert len(cycles(whole[HEALTHY:])) == 2
+
+
+def test_evicting_on_and_on_is_no_cycle() -> None:
+    """As much as is inserted, with memory at its limit."""
+    assert cycles(flat(used_mb=LIMIT_MB, evicted=10_000)) == []
+
+
+def test_no_evictions_no_cycle() -> None:
+    """Even though memory goes up and down."""
+    assert cycles(flat()) == []
+    assert cycles([]) == []
+
+
+def test_a_pause_at_the_limit_does_not_end_a_burst() -> None:
+    """A look without evictions while memory stays where it is."""
+    lines = cycle(0.0)
+    lines[HEALTHY + 1]["evicted"] = 0
+    (found,) = cycles([Sample(**line) for line in lines])
+    assert len(found.burst) == BURST
+
+
+def test_evictions_with_room_are_told() -> None:
+    """All of a stretch whose first look neither began nor ended with memory full."""
+    quiet = looks(1)
+    assert below_limit(quiet) == 0
+    assert below_limit(flat(evicted=7, used_mb=0.8 * LIMIT_MB)) == 7 * 49
+
+
+@pytest.mark.parametrize(
+    ("levels", "evicted", "early"),
+    [
+        ([0.90, 1.00, 0.96, 0.95, 0.94], [0, 5, 5, 5, 0], 0),
+        ([0.90, 0.99, 0.96, 0.94, 0.94], [0, 0, 5, 5, 0], 0),
+        ([0.90, 0.93, 0.96, 1.00, 0.94], [0, 5, 5, 5, 0], 15),
+        ([0.99, 0.93, 0.93, 0.96, 0.94], [5, 5, 0, 5, 0], 5),
+    ],
+    ids=["begins full and dips", "was full when it began", "begins too early", "the second too early"],
+)
+def test_how_a_stretch_begins_decides(levels: list[float], evicted: list[int], early: int) -> None:
+    """A look shows memory at its end; in a burst that may be after buffers were given back."""
+    pairs = enumerate(zip(levels, evicted, strict=True))
+    stretch = [Sample(**look(i * LOOK_S, used_mb=share * LIMIT_MB, evicted=n)) for i, (share, n) in pairs]
+    assert below_limit(stretch) == early
+
+
+def test_ratios() -> None:
+    """Of a flat stretch, where they can be told by heart."""
+    stretch = flat(evicted=15_000)
+    assert evicted_per_insert(stretch) == 1.5
+    assert rate(stretch) == 2000
+    assert seconds(stretch) == 50 * LOOK_S
+
+
+def test_other_lines_are_no_looks() -> None:
+    """The figures at the end, another load's lines."""
+    assert sample_of({"figures": {"rate": 1.0}}) is None
+
+
+@given(levels)
+def test_phases_never_overlap_and_cover_no_foreign_evictions(found: list[tuple[float, int]]) -> None:
+    """Whatever memory and evictions do: in order, bursts alone evict, and recoveries end lower than they began."""
+    stretch = [
+        Sample(**look(i * LOOK_S, used_mb=share * LIMIT_MB, evicted=evicted))
+        for i, (share, evicted) in enumerate(found, start=1)
+    ]
+    last = -1.0
+    for each in cycles(stretch):
+        times = [look.t for part in (each.healthy, each.burst, each.recovery) for look in part]
+        assert times == sorted(times)
+        assert times[0] > last
+        last = times[-1]
+        assert not any(look.evicted for look in (*each.healthy, *each.recovery))
+        assert each.burst[0].evicted
+        assert each.burst[-1].evicted
+        assert each.recovery[-1].used_mb < each.burst[-1].used_mb

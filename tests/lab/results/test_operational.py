@@ -1,0 +1,155 @@
+"""Operational analysis: demand and knee by hand-made phases."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.results.folder import PhaseRecord, Run, RunFacts
+from lab.results.knee import PATTERNS_PER_EVENT
+from lab.results.operational import capacity, demand, knee, predicted_demand
+from tests.lab.doctored import build_run
+
+COUNT = 1000
+
+
+def facts(**changes: Any) -> RunFacts:
+    """Facts of a run on a server whose SCAN calls return when COUNT keys were seen."""
+    said: dict[str, Any] = dict.fromkeys(
+        ("scenario", "title", "story", "source", "server_version", "started", "command"), "-"
+    )
+    found = {
+        "refutes": False, "server": "valkey", "stack": "native", "pace": "quick", "seed": 1, "keys": 1, "host": {},
+        "load": {}, "scan_count": COUNT, "slowlog_threshold_us": 1, "plan": [],
+    }  # fmt: skip
+    return RunFacts(**{**said, **found, **changes})
+
+
+def phase(keys: float, utilisation: float | None, scans_per_s: float, events_per_s: float) -> PhaseRecord:
+    """Ten seconds of a plateau."""
+    return PhaseRecord(
+        id="p",
+        arm="grow",
+        title="",
+        strategy="scan",
+        t0=100.0,
+        t1=110.0,
+        keys=keys,
+        commands={"SCAN": {"calls": scans_per_s * 10, "usec": 1.0}} if scans_per_s else {},
+        utilisation=utilisation,
+        events={"offered_per_s": events_per_s},
+    )
+
+
+@given(st.integers(1, 50), st.floats(0.01, 0.99), st.floats(0.5, 50))
+def test_below_saturation_the_demand_is_the_utilisation(pages: int, busy: float, events: float) -> None:
+    """Where the server serves all it is asked for, the busy share is the demand."""
+    served = events * PATTERNS_PER_EVENT * pages
+    assert demand(phase(pages * COUNT, busy, served, events), facts()) == pytest.approx(busy)
+
+
+@given(st.floats(1.0, 20.0))
+def test_above_saturation_the_demand_goes_on(overload: float) -> None:
+    """A server that is always busy and serves a part of what is asked has a demand of the whole over the part."""
+    asked = 10.0 * PATTERNS_PER_EVENT * 5
+    assert demand(phase(5 * COUNT, 1.0, asked / overload, 10.0), facts()) == pytest.approx(overload)
+
+
+def test_a_begun_page_is_a_page() -> None:
+    """An iteration over one key more than COUNT takes two calls."""
+    one, two = (demand(phase(keys, 1.0, 3.0, 1.0), facts()) for keys in (COUNT, COUNT + 1))
+    assert (one, two) == (1.0, 2.0)
+
+
+def test_serving_more_than_asked_is_no_negative_demand() -> None:
+    """Scans left over from before the phase do not make the demand smaller than the work done."""
+    assert demand(phase(COUNT, 0.7, 30.0, 1.0), facts()) == 0.7
+
+
+def test_demand_without_scans_or_without_a_clock() -> None:
+    """Without SCAN the utilisation is all there is; where that is unknown the demand is."""
+    assert demand(phase(COUNT, 0.02, 0.0, 10.0), facts()) == 0.02
+    assert demand(phase(COUNT, None, 30.0, 10.0), facts()) is None
+
+
+def with_demand(run: Run, slope: float, **changes: Any) -> Run:
+    """The run with a demand of `slope` per key on every plateau: busy until 1, then falling behind."""
+    for record in run.arm("grow"):
+        wanted = slope * record.keys
+        asked = record.events["offered_per_s"] * PATTERNS_PER_EVENT
+        record.utilisation = min(1.0, wanted)
+        record.commands["SCAN"] = {"calls": asked / max(1.0, wanted) * record.seconds, "usec": 1.0}
+    run.facts = replace(run.facts, **changes)
+    return run
+
+
+@pytest.mark.parametrize("saturates_at", [120_000, 150_000, 190_000])
+def test_knee_is_where_the_demand_reaches_1(saturates_at: int, folder: Path) -> None:
+    """The knee is found from plateaus on both sides of it, whichever it falls between."""
+    assert knee(with_demand(build_run(folder), 1 / saturates_at)) == pytest.approx(saturates_at, rel=1e-6)
+
+
+def test_no_knee_where_the_server_is_never_busy(control: Run, folder: Path) -> None:
+    """Neither the control nor a server with a tenth of the demand has a knee."""
+    assert knee(control) is None
+    assert knee(with_demand(build_run(folder), 1e-7)) is None
+
+
+def test_no_knee_without_utilisation(folder: Path) -> None:
+    """A server that does not tell its CPU time has no observed knee; nothing is guessed."""
+
+    def doctor(facts: Any) -> None:
+        for record in facts.phases:
+            record.utilisation = None
+
+    assert knee(build_run(folder, doctor=doctor)) is None
+
+
+def interleaving(phases: list[PhaseRecord]) -> RunFacts:
+    """Facts of a run whose SCAN calls return early."""
+    return facts(phases=phases, whole_scans=False, calibration={"base_utilisation": 0.1})
+
+
+STEADY = PhaseRecord(
+    "a", "grow", "", "scan", 0.0, 10.0, 100_000,
+    commands={"SCAN": {"calls": 900.0, "usec": 1.0}}, utilisation=0.6,
+    events={
+        "asked_per_s": 10.0, "offered_per_s": 10.0, "finished_per_s": 10.0, "in_flight_end": 0.0, "failures": 0.0,
+    },
+)  # fmt: skip
+
+
+def test_where_scans_return_early_work_is_counted_in_events() -> None:
+    """With SCAN calls of any length, demand beyond capacity shows in events that do not keep up with arrivals."""
+    behind = replace(STEADY, utilisation=0.99, events={"offered_per_s": 10.0, "finished_per_s": 8.0})
+    stuck = replace(STEADY, events={"offered_per_s": 10.0, "finished_per_s": 0.0})
+    assert demand(STEADY, interleaving([STEADY])) == pytest.approx(0.6)
+    assert demand(behind, interleaving([behind])) == pytest.approx(0.99 * 10 / 8)
+    assert demand(behind, facts(scan_count=4_000_000)) == pytest.approx(0.99), "90 calls/s look like plenty"
+    assert demand(stuck, interleaving([stuck])) is None
+
+
+def test_work_of_events_that_interleave_is_their_cpu_time() -> None:
+    """Of many under way few end within the plateau: what each cost until all were done is what arrivals ask for."""
+    late = replace(
+        STEADY, events={"offered_per_s": 10.0, "finished_per_s": 1.0, "in_flight_end": 0.0, "server_s": 0.12}
+    )
+    assert demand(late, interleaving([late])) == pytest.approx(0.1 + 10 * 0.12)
+
+
+def test_capacity_is_what_the_thread_has_when_events_are_left_over() -> None:
+    """A thread that comes to 0.8 of a core with a backlog has no more: demand is a share of that, predicted too."""
+    full = replace(
+        STEADY, utilisation=0.8, events={"offered_per_s": 10.0, "finished_per_s": 5.0, "in_flight_end": 50.0}
+    )
+    hiccup = replace(STEADY, utilisation=0.9, events={**STEADY.events, "in_flight_end": 19.0})
+    assert capacity(interleaving([STEADY, hiccup])) == 1.0
+    run = interleaving([STEADY, hiccup, full])
+    assert capacity(run) == 0.8
+    assert demand(STEADY, run) == pytest.approx(0.6 / 0.8)
+    assert predicted_demand(replace(STEADY, forecasts=[0.5, 0.7]), run) == pytest.approx(0.6 / 0.8)
+    assert predicted_demand(STEADY, run) is None
+    assert capacity(facts(phases=[full])) == 1.0, "one SCAN call is one search: it waits for nobody"

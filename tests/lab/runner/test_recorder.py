@@ -1,0 +1,125 @@
+"""What the recorder makes of a probe's lines."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from lab.results.folder import Run, RunWriter
+from lab.runner.recorder import Recorder
+from loadtest.probe.record import Interval
+from tests.lab.results.test_operational import STEADY, facts
+
+INTERVAL_S, PER_INTERVAL, INTERVALS = 0.25, 50, 10
+
+
+class Printed:
+    """A probe that printed one line for each list of latenesses (ms)."""
+
+    def __init__(self, lateness: list[list[float]]) -> None:
+        self._lateness = lateness
+
+    def lines(self) -> Iterator[str]:
+        """The lines; the first interval begins at 0."""
+        for number, lags in enumerate(self._lateness, 1):
+            interval = Interval(0)
+            for lag in lags:
+                interval.request_was_due(int(lag * 1e6))
+            interval.end(0, 0, None)
+            line = json.loads(interval.line("main"))
+            yield json.dumps(line | {"t": number * INTERVAL_S, "interval_s": INTERVAL_S})
+
+
+def lateness(tmp_path: Path, printed: list[list[float]]) -> float:
+    """What a recorder says of a probe that printed this, in milliseconds."""
+    stack = cast(Any, SimpleNamespace(meter=lambda: None))
+    recorder = Recorder(stack, RunWriter(tmp_path), lambda row: None)
+    recorder.follow("main", cast(Any, Printed(printed)))
+    until, found = time.monotonic() + 10, {"sent": 0.0}
+    while found["sent"] < sum(map(len, printed)) and time.monotonic() < until:
+        found = recorder.probed("main", 0, len(printed) * INTERVAL_S)
+    return found["lag_p99_us"] / 1000
+
+
+def plateau() -> list[list[float]]:
+    """A plateau of a probe that is on time."""
+    return [[0.1] * PER_INTERVAL for _ in range(INTERVALS)]
+
+
+def test_one_late_wake_up_is_not_the_probes_lateness(tmp_path: Path) -> None:
+    """A hiccup of the machine that leaves the plateau's p99 alone does not spoil the run."""
+    lags = plateau()
+    lags[3][:4] = [51.0, 46.0, 41.0, 36.0]
+    assert lateness(tmp_path, lags) < 1
+
+
+def test_a_probe_that_is_late_every_second_is_late(tmp_path: Path) -> None:
+    """Where one request in fifty is late, so is the p99."""
+    lags = plateau()
+    for interval in lags:
+        interval[0] = 51.0
+    assert 50 < lateness(tmp_path, lags) < 52
+
+
+class Complaining:
+    """A probe that lost its connection in its second interval of three, and no request with it."""
+
+    def lines(self) -> Iterator[str]:
+        """The lines; the first interval begins at 0."""
+        for number, error in enumerate([None, "closed by the server", None], 1):
+            line = json.loads(Interval(0).line("main"))
+            yield json.dumps(
+                line | {"t": number * INTERVAL_S, "interval_s": INTERVAL_S, "last_error": error, "errors": 0}
+            )
+
+
+def test_a_probes_complaint_is_trouble_where_it_is_measured(tmp_path: Path) -> None:
+    """Of the intervals since a moment, and only those: the store may have been restarted before."""
+    stack = cast(Any, SimpleNamespace(meter=lambda: None))
+    recorder = Recorder(stack, RunWriter(tmp_path), lambda row: None)
+    assert recorder.trouble("main", 0.0) is None
+    recorder.follow("main", cast(Any, Complaining()))
+    until = time.monotonic() + 10
+    while recorder.trouble("main", 0.0) is None and time.monotonic() < until:
+        time.sleep(0.01)
+    assert recorder.trouble("main", 0.0) == "closed by the server"
+    assert recorder.trouble("main", INTERVAL_S) == "closed by the server"
+    assert recorder.trouble("main", 2 * INTERVAL_S) is None
+    assert recorder.trouble("other", 0.0) is None
+
+
+class AtTheEdge:
+    """A probe with one interval whose middle is 0.3 ms after a whole quarter of a second."""
+
+    END, LENGTH = 1_800_000_000.3754, 0.2502
+
+    def lines(self) -> Iterator[str]:
+        """The line."""
+        line = json.loads(Interval(0).line("main"))
+        yield json.dumps(line | {"t": self.END, "interval_s": self.LENGTH, "sent": 50, "received": 50})
+
+
+@pytest.mark.parametrize("tenths_of_ms", range(-15, 16))
+def test_an_interval_at_the_edge_of_a_phase_is_counted_as_the_log_has_it(
+    tmp_path: Path, tenths_of_ms: int
+) -> None:
+    """The phase's counts and its latencies are of the same intervals, wherever the phase ends."""
+    end = 1_800_000_000.25 + tenths_of_ms / 10_000
+    phase = replace(STEADY, t0=end - 2.5, t1=end)
+    recorder = Recorder(cast(Any, SimpleNamespace(meter=lambda: None)), RunWriter(tmp_path), lambda row: None)
+    recorder.follow("main", cast(Any, AtTheEdge()))
+    until = time.monotonic() + 10
+    while not recorder.probed("main", 0, 2e9)["sent"] and time.monotonic() < until:
+        time.sleep(0.001)
+    with contextlib.closing(recorder._writer) as writer:
+        writer.facts(facts(phases=[phase]))
+    counted = recorder.probed("main", phase.t0, phase.t1)["received"] > 0
+    assert counted == bool(Run(tmp_path).tiles(phase))

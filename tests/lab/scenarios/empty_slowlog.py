@@ -1,0 +1,128 @@
+"""Proofs that the claims of `empty-slowlog` can fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lab.scenarios.empty_slowlog import CONTROL, SCENARIO
+from tests.lab.plain import EVENTS_PER_S, Plain, Proofs, Wrong
+
+CALLS_PER_S, CALL_US = 25_000.0, 32.0
+"""What a server does when it does nothing else: with the fewest keys it finishes EVENTS_PER_S."""
+
+
+def scanned(plain: Plain, phase_id: str, **figures: float) -> None:
+    """A phase in which the server did nothing else than SCAN."""
+    phase = plain.phase(phase_id)
+    phase.figures |= figures
+    calls = CALLS_PER_S * phase.seconds
+    phase.commands["SCAN"] = {"calls": calls, "usec": calls * CALL_US}
+    phase.utilisation = 0.95
+
+
+def healthy() -> Plain:
+    """As on a quiet machine."""
+    plain = Plain(SCENARIO)
+    for phase in plain.arm("look"):
+        each = 0.25 * phase.keys
+        scanned(plain, phase.id, calls_per_event=each, capacity_per_s=CALLS_PER_S / each)
+    scanned(plain, "storm", arrived_per_s=EVENTS_PER_S, finished_per_s=0.1 * EVENTS_PER_S)
+    plain.p99_ms |= {"storm": 8.0, "cure": 1.0}
+    plain.phase("cure").utilisation = 0.05
+    return plain
+
+
+def control() -> Plain:
+    """Invalidated by index, once the rate is known."""
+    plain = Plain(CONTROL)
+    for i, phase in enumerate(plain.facts.phases):
+        plain.p99_ms[phase.id] = 1.1 if i % 2 else 0.9
+        phase.utilisation = 0.05
+    scanned(plain, "look-1", calls_per_event=3_000.0, capacity_per_s=EVENTS_PER_S)
+    return plain
+
+
+def measured(phase_id: str, **figures: float) -> Callable[[Plain], object]:
+    """Other figures of a phase's events."""
+    return lambda plain: plain.phase(phase_id).figures.update(figures)
+
+
+def record(phase_id: str, **fields: Any) -> Callable[[Plain], object]:
+    """Other fields of a phase."""
+
+    def change(plain: Plain) -> None:
+        for name, value in fields.items():
+            setattr(plain.phase(phase_id), name, value)
+
+    return change
+
+
+def waits(phase_id: str, ms: float) -> Callable[[Plain], object]:
+    """Another p99 of bystanders."""
+    return lambda plain: plain.p99_ms.update({phase_id: ms})
+
+
+def entries(count: float) -> Callable[[Plain], object]:
+    """SCANs in the slow log."""
+    return record("storm", slowlog={"SCAN": {"count": count, "max_us": 12_000.0}})
+
+
+def scans(calls: float, each_us: float) -> Callable[[Plain], object]:
+    """Other SCANs at the top."""
+    return lambda plain: plain.phase("storm").commands.update(SCAN={"calls": calls, "usec": calls * each_us})
+
+
+def cure(**events: float) -> Callable[[Plain], object]:
+    """Other events under the cure."""
+    return lambda plain: plain.phase("cure").events.update(events)
+
+
+ALLOWED = healthy().phase("storm").seconds * CALLS_PER_S / 100_000
+"""Entries of the slow log that three seconds may have."""
+
+PROOFS = Proofs(
+    healthy,
+    control,
+    refuting={
+        "server-drowns": [
+            Wrong("a third of its time to spare", record("storm", utilisation=0.66)),
+            Wrong("most events get done", measured("storm", finished_per_s=0.7 * EVENTS_PER_S)),
+            Wrong("nobody waits", waits("storm", 1.8)),
+        ],
+        "slow-log-empty": [
+            Wrong("more slow SCANs than chance puts there", entries(ALLOWED + 1)),
+            Wrong("an idle server", record("storm", utilisation=0.3)),
+        ],
+        "calls-are-short": [Wrong("a fiftieth of the threshold", scans(1_000, 200.0))],
+        "calls-per-event": [
+            Wrong(
+                "few",
+                lambda plain: [p.figures.update(calls_per_event=p.keys / 200) for p in plain.arm("look")],
+            ),
+            Wrong("the same at all keys", measured("look-3", calls_per_event=0.25 * 25_000)),
+            Wrong("growing much faster than the keys", measured("look-3", calls_per_event=0.35 * 100_000)),
+        ],
+        "time-goes-to-scan": [Wrong("most of it elsewhere", scans(100.0, CALL_US))],
+        "index-cures": [
+            Wrong("half as busy", record("cure", utilisation=0.48)),
+            Wrong("as long a wait", waits("cure", 4.5)),
+            Wrong("events left undone", cure(finished_per_s=0.7 * EVENTS_PER_S)),
+            Wrong("fewer events", cure(offered_per_s=0.8 * EVENTS_PER_S, finished_per_s=0.8 * EVENTS_PER_S)),
+            Wrong("fewer keys", record("cure", keys=70_000.0)),
+        ],
+    },
+    bearing={
+        "server-drowns": [Wrong("a quarter of its time to spare", record("storm", utilisation=0.75))],
+        "slow-log-empty": [Wrong("a few calls that the machine interrupted", entries(ALLOWED - 1))],
+        "calls-are-short": [Wrong("slow calls, but far from the threshold", scans(1_000, 90.0))],
+        "calls-per-event": [
+            Wrong("buckets of another size", measured("look-3", calls_per_event=0.3 * 100_000))
+        ],
+        "time-goes-to-scan": [Wrong("another command now and then", scans(100_000.0, CALL_US))],
+        "index-cures": [
+            Wrong("deleted faster than refilled", record("cure", keys=82_000.0)),
+            Wrong("some events still under way", cure(finished_per_s=0.85 * EVENTS_PER_S)),
+        ],
+    },
+)

@@ -1,0 +1,244 @@
+"""Proofs of `eviction-cycle`: three synthetic cycles of four seconds, and what is wrong with others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lab.scenarios.eviction_cycle import CONTROL, SCENARIO
+from tests.lab.plain import INTERVAL_S, Plain, Proofs, Wrong
+
+LOOK_S = 0.125
+HEALTHY, BURST, RECOVERY = 16, 4, 12
+CYCLE = HEALTHY + BURST + RECOVERY
+CYCLES = 3
+LIMIT_MB, RATE, KEY_MB = 200.0, 2000.0, 136e-6
+Line = dict[str, Any]
+
+
+def look(t: float, **changes: float) -> Line:
+    """A look at a quiet server with room."""
+    line: Line = {
+        "t": t,
+        "interval_s": LOOK_S,
+        "offered_per_s": RATE,
+        "answered": RATE * LOOK_S,
+        "in_flight": 2,
+        "inserted": 10_000,
+        "evicted": 0,
+        "expired": 0,
+        "keys": 1_300_000,
+        "used_mb": 0.7 * LIMIT_MB,
+        "limit_mb": LIMIT_MB,
+        "clients_mb": 3.0,
+        "busy": 0.6,
+    }
+    return line | changes
+
+
+def cycle(t0: float) -> list[Line]:
+    """Two seconds in which memory climbs, half a second of eviction, and one and a half in which memory falls."""
+    found, keys = [], 1_200_000.0
+    for i in range(CYCLE):
+        t = t0 + (i + 1) * LOOK_S
+        if i < HEALTHY:
+            keys += 12_000
+            share = 0.86 + 0.125 * (i + 1) / HEALTHY
+            found.append(look(t, keys=keys, used_mb=share * LIMIT_MB))
+        elif i < HEALTHY + BURST:
+            keys -= 45_000
+            found.append(
+                look(
+                    t,
+                    keys=keys,
+                    used_mb=LIMIT_MB,
+                    answered=60,
+                    inserted=3_000,
+                    evicted=48_000,
+                    clients_mb=5.0,
+                )
+            )
+        else:
+            past = i + 1 - HEALTHY - BURST
+            used, clients = 1.0 - 0.14 * past / RECOVERY, 20.0 - past
+            found.append(
+                look(t, keys=keys, used_mb=used * LIMIT_MB, inserted=0, answered=150, clients_mb=clients)
+            )
+    return found
+
+
+def _lengthen(plain: Plain, phase_id: str, seconds: float) -> None:
+    """Let a phase last so long; those after it begin later."""
+    phases = plain.facts.phases
+    number = [phase.id for phase in phases].index(phase_id)
+    more = seconds - phases[number].seconds
+    phases[number].t1 += more
+    for later in phases[number + 1 :]:
+        later.t0 += more
+        later.t1 += more
+
+
+def _fill_in(plain: Plain, phase_id: str, **changes: float) -> None:
+    phase = plain.phase(phase_id)
+    for i in range(round(phase.seconds / LOOK_S)):
+        plain.lines.append(
+            {"phase": phase_id, "load": "crowd", **look(phase.t0 + (i + 1) * LOOK_S, **changes)}
+        )
+
+
+def scene(scenario: Any) -> Plain:
+    """A run of the scenario, its phase of cycles long enough for three; nothing looked at yet."""
+    plain = Plain(scenario)
+    _lengthen(plain, "cycle", CYCLES * CYCLE * LOOK_S)
+    return plain
+
+
+def healthy() -> Plain:
+    """Three cycles, and none where one condition is missing or entries live shortly."""
+    plain = scene(SCENARIO)
+    for i in range(CYCLES):
+        t0 = plain.phase("cycle").t0 + i * CYCLE * LOOK_S
+        plain.lines += [{"phase": "cycle", "load": "crowd", **line} for line in cycle(t0)]
+    slow = range(round(HEALTHY * LOOK_S / INTERVAL_S), round((HEALTHY + BURST) * LOOK_S / INTERVAL_S))
+    plain.each_p99_ms["cycle"] = [
+        1200.0 if i in slow else 2.0 for i in range(round(CYCLE * LOOK_S / INTERVAL_S))
+    ] * CYCLES
+    _fill_in(plain, "few-clients", used_mb=LIMIT_MB, evicted=10_000)
+    _fill_in(plain, "spare-cpu", used_mb=LIMIT_MB, evicted=10_000)
+    _fill_in(plain, "spare-memory", limit_mb=2 * LIMIT_MB, used_mb=1.1 * LIMIT_MB)
+    _fill_in(plain, "short-ttl", expired=9_000)
+    return plain
+
+
+def control() -> Plain:
+    """Entries live shortly from the beginning: nothing is ever evicted."""
+    plain = scene(CONTROL)
+    for phase in ("cycle", "few-clients", "spare-cpu", "spare-memory", "short-ttl"):
+        _fill_in(plain, phase, expired=9_000)
+    return plain
+
+
+def _lines(plain: Plain, phase_id: str) -> list[Line]:
+    return [line for line in plain.lines if line["phase"] == phase_id]
+
+
+def _all(phase_id: str, **changes: float) -> Callable[[Plain], None]:
+    """Change all looks of a phase."""
+
+    def change(plain: Plain) -> None:
+        for line in _lines(plain, phase_id):
+            line.update(changes)
+
+    return change
+
+
+def _in_cycles(part: range, number: int | None = None, **changes: float) -> Callable[[Plain], None]:
+    """Change the looks of a part of every cycle, or of one."""
+
+    def change(plain: Plain) -> None:
+        for i, line in enumerate(_lines(plain, "cycle")):
+            if i % CYCLE in part and number in (None, i // CYCLE):
+                line.update(changes)
+
+    return change
+
+
+def _p99(interval: Callable[[int], bool], value: float) -> Callable[[Plain], None]:
+    """The bystander's p99 in some of the sixteen intervals of a cycle."""
+
+    def change(plain: Plain) -> None:
+        each = plain.each_p99_ms["cycle"]
+        width = round(CYCLE * LOOK_S / INTERVAL_S)
+        plain.each_p99_ms["cycle"] = [value if interval(i % width) else old for i, old in enumerate(each)]
+
+    return change
+
+
+def _slow_phase(phase_id: str, p99_ms: float) -> Callable[[Plain], None]:
+    def change(plain: Plain) -> None:
+        plain.p99_ms[phase_id] = p99_ms
+
+    return change
+
+
+def _cycles_in(phase_id: str) -> Callable[[Plain], None]:
+    """A whole cycle in a phase that should have none."""
+
+    def change(plain: Plain) -> None:
+        plain.lines = [line for line in plain.lines if line["phase"] != phase_id]
+        _lengthen(plain, phase_id, CYCLE * LOOK_S)
+        found = cycle(plain.phase(phase_id).t0)
+        plain.lines += [{"phase": phase_id, "load": "crowd", **line} for line in found]
+
+    return change
+
+
+BURSTS = range(HEALTHY, HEALTHY + BURST)
+RECOVERIES = range(HEALTHY + BURST, CYCLE)
+TWO_ONLY = Wrong("two cycles, not three", _in_cycles(BURSTS, 1, evicted=0))
+"""Without evictions in between the second climb and the third are one."""
+
+
+def _gone(phase_id: str, evicting: int) -> list[Wrong]:
+    return [
+        Wrong("a cycle there", _cycles_in(phase_id)),
+        Wrong("bystanders wait long", _slow_phase(phase_id, 150.0)),
+        Wrong("too many evictions", _all(phase_id, evicted=evicting)),
+        TWO_ONLY,
+    ]
+
+
+PROOFS = Proofs(
+    healthy,
+    control,
+    refuting={
+        "three-phases": [
+            TWO_ONLY,
+            Wrong("evictions while there is room", _in_cycles(range(1, 2), evicted=4_000)),
+            Wrong("memory stays at the limit", _in_cycles(range(CYCLE), used_mb=0.985 * LIMIT_MB)),
+        ],
+        "burst-p99": [
+            Wrong("bursts only seven times as slow", _p99(lambda i: i in (8, 9), 14.0)),
+            Wrong("always slow", _p99(lambda i: True, 1000.0)),
+            TWO_ONLY,
+        ],
+        "bursts-coincide": [
+            Wrong("slow GETs after the bursts, too", _p99(lambda i: i in (12, 14), 1200.0)),
+            TWO_ONLY,
+        ],
+        "responses-drop": [
+            Wrong("nine tenths are answered", _in_cycles(BURSTS, answered=0.9 * RATE * LOOK_S)),
+            TWO_ONLY,
+        ],
+        "evicts-more-than-inserts-need": [
+            Wrong("as inserts need, and a fifth more", _in_cycles(BURSTS, inserted=40_000)),
+            TWO_ONLY,
+        ],
+        "buffers-displace-keys": [
+            Wrong("clients' memory does not grow", _in_cycles(range(CYCLE), clients_mb=3.0)),
+            Wrong("hardly any keys go", _in_cycles(range(CYCLE), keys=1_300_000)),
+            TWO_ONLY,
+        ],
+        "needs-many-clients": [
+            *_gone("few-clients", 14_000),
+            Wrong("never full", _all("few-clients", evicted=0)),
+        ],
+        "needs-cpu": [*_gone("spare-cpu", 14_000), Wrong("never full", _all("spare-cpu", evicted=0))],
+        "needs-full-memory": _gone("spare-memory", 1),
+        "ttl-cures": _gone("short-ttl", 1),
+    },
+    bearing={
+        "three-phases": [Wrong("a few evictions below the limit", _in_cycles(range(1, 2), evicted=1_000))],
+        "burst-p99": [Wrong("bursts twelve times as slow", _p99(lambda i: i in (8, 9), 28.0))],
+        "bursts-coincide": [Wrong("one slow stretch elsewhere", _p99(lambda i: i == 13, 40.0))],
+        "responses-drop": [
+            Wrong("two thirds are answered", _in_cycles(BURSTS, answered=0.66 * RATE * LOOK_S))
+        ],
+        "evicts-more-than-inserts-need": [Wrong("a third more", _in_cycles(BURSTS, inserted=36_000))],
+        "buffers-displace-keys": [Wrong("a third of the memory", _in_cycles(RECOVERIES, clients_mb=11.0))],
+        "needs-many-clients": [Wrong("a fifth more evictions", _all("few-clients", evicted=12_000))],
+        "needs-cpu": [Wrong("bystanders wait a little", _slow_phase("spare-cpu", 40.0))],
+        "needs-full-memory": [Wrong("bystanders wait a little", _slow_phase("spare-memory", 40.0))],
+        "ttl-cures": [Wrong("bystanders wait a little", _slow_phase("short-ttl", 40.0))],
+    },
+)

@@ -1,0 +1,187 @@
+"""A `docker` on PATH that is a stand-in, and a control page that remembers what it was asked."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from lab.stacks.native import KEY_PREFIX, NativeStack
+from lab.stacks.servers import SERVERS
+from tests.app.servicekit import free_port
+from tests.lab.stacks.running import GUNICORN, SCENARIO, Neighbour, Running
+
+ROOT = Path(__file__).resolve().parents[3]
+ROLES = ("web", "invalidator", "warmer", "locust", "probe")
+
+
+class FakeDocker:
+    """What the stand-in is told, and what it was asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.has([])
+
+    def has(self, containers: list[dict[str, Any]]) -> None:
+        """These containers run."""
+        (self.folder / "containers.json").write_text(json.dumps(containers))
+
+    def fails(self, words: str, said: str, code: int = 1) -> None:
+        """A command that begins with these words ends like that."""
+        (self.folder / "fail.json").write_text(json.dumps({"words": words, "said": said, "code": code}))
+
+    def tells(self, event: object) -> None:
+        """Something for `docker events` to print."""
+        with (self.folder / "events.log").open("a") as log:
+            log.write((event if isinstance(event, str) else json.dumps(event)) + "\n")
+
+    @property
+    def calls(self) -> list[list[str]]:
+        """The words of every call so far."""
+        return [json.loads(line) for line in (self.folder / "calls.log").read_text().splitlines()]
+
+
+def identity(service: str) -> str:
+    """A container id as long as real ones."""
+    return service.encode().hex().ljust(64, "0")[:64]
+
+
+def container(service: str, ports: dict[int, int] | None = None, **more: Any) -> dict[str, Any]:
+    """One container for `FakeDocker.has`."""
+    return {"service": service, "id": identity(service), "ports": ports or {}, **more}
+
+
+def server_of(name: str, **more: Any) -> list[dict[str, Any]]:
+    """The containers of one server of the stack."""
+    return [container(service, **more) for service in (name, *(f"{role}-{name}" for role in ROLES))]
+
+
+@pytest.fixture
+def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeDocker:
+    """The stand-in is the first `docker` on PATH, for this process and its children."""
+    folder, place = tmp_path / "docker", tmp_path / "bin"
+    folder.mkdir()
+    place.mkdir()
+    script = place / "docker"
+    source = Path(__file__).with_name("docker_standin.py").read_text()
+    script.write_text(f"#!{sys.executable}\n{source}")
+    script.chmod(0o755)
+    monkeypatch.setenv("FAKE_DOCKER", str(folder))
+    monkeypatch.setenv("FAKE_DOCKER_ROOT", str(ROOT))
+    monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
+    return FakeDocker(folder)
+
+
+class FakeControl:
+    """Answers POSTs like the control page, and remembers them as (path, body)."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Any]] = []
+        self.status = 200
+        control = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                control.asked.append((self.path, body))
+                answer = json.dumps({"said": "ok", "detail": "no such page"}).encode()
+                self.send_response(control.status)
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+            def log_message(self, format: str, *arguments: object) -> None:
+                pass
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self._http.server_port
+        self.url = f"http://127.0.0.1:{self.port}"
+        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    def close(self) -> None:
+        """Stop answering."""
+        self._http.shutdown()
+        self._http.server_close()
+
+
+@pytest.fixture
+def control() -> Iterator[FakeControl]:
+    """A running stand-in for the control page."""
+    control = FakeControl()
+    yield control
+    control.close()
+
+
+@pytest.fixture
+def make() -> Callable[..., dict[str, Any]]:
+    """Describe one container."""
+    return container
+
+
+@pytest.fixture
+def make_server() -> Callable[..., list[dict[str, Any]]]:
+    """Describe the containers of one server."""
+    return server_of
+
+
+@pytest.fixture
+def running(docker: Any, control: Any, make: Callable[..., Any], tmp_path: Path) -> Iterator[Running]:
+    """Valkey with its whole storefront, a neighbour called redis, and the control page."""
+    native = NativeStack(SCENARIO, SERVERS["embedded"], tmp_path / "scene", seed=1)
+    (tmp_path / "scene" / "store").mkdir()
+    neighbour = Neighbour()
+    try:
+        native.up(lambda text: None)
+        env = {
+            "APP_STORE_URL": native.store_url,
+            "APP_KEY_PREFIX": KEY_PREFIX,
+            "APP_FRAGMENTS_PER_USER": "20",
+        }
+        again = free_port()  # of a storefront that takes the place of the one that runs
+        run = {
+            "env": {"PORT": str(again), "APP_STATE_DIR": str(tmp_path / "scene" / "state"), **env},
+            "ports": {8000: again},
+        }
+        port = {
+            "web": {8000: urlsplit(native.web.base_url).port},
+            "invalidator": {9102: urlsplit(native.invalidator.base_url).port},
+            "locust": {8089: urlsplit(native.locust.base_url).port},
+        }
+        docker.has(
+            [
+                make(
+                    "valkey",
+                    {6379: native.store_port},
+                    pid=native.pids()["store"],
+                    restart=SERVERS["embedded"].command(native.store_port, str(tmp_path / "scene" / "store")),
+                ),
+                *(
+                    make(f"{role}-valkey", port.get(role, {}), env=env, command=GUNICORN, run=run)
+                    for role in ROLES
+                ),
+                make("redis"),
+                make("web-redis", {8000: neighbour.port}),
+                make("locust-redis", {8089: neighbour.port}),
+                make("control", {8080: control.port}),
+                make("tempo"),
+            ]
+        )
+        scene = Running(docker, control, neighbour, native)
+        try:
+            yield scene
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(scene.store_pid, signal.SIGKILL)
+    finally:
+        native.down()
+        neighbour.close()
