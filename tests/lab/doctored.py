@@ -18,20 +18,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped] # the package has no type information
 
-from lab.results.folder import Latencies, Mark, PhaseRecord, Run, RunFacts, RunWriter
+from lab.results.folder import Mark, PhaseRecord, Run, RunFacts, RunWriter
 from lab.scenarios import control, key_growth
 from lab.scenarios.model import Phase
+from tests.lab.synthetic import INTERVAL_S, PROBES_PER_S, START, encode, facts_of, heavy_tail
 
-START = 1_795_000_000.0
-PLATEAU_S, SETTLE_S, FILL_S, INTERVAL_S = 3.0, 0.5, 1.0, 0.25
-PROBES_PER_S, READS_PER_S, EVENTS_PER_S = 200.0, 40.0, 16.7
+PLATEAU_S, SETTLE_S, FILL_S = 3.0, 0.5, 1.0
+READS_PER_S, EVENTS_PER_S = 40.0, 16.7
 US_PER_KEY, IDLE = 0.105, 0.012
 PLANNED_KNEE = (1 - IDLE) / (EVENTS_PER_S * 3 * US_PER_KEY * 1e-6)
 
@@ -75,30 +73,6 @@ def build_run(
     return run
 
 
-def encode(values_us: Iterable[float]) -> str:
-    """Latencies in µs as the probe writes them."""
-    return _encode(tuple(max(1, round(value)) for value in values_us))
-
-
-@lru_cache(maxsize=10_000)  # most phases of most runs that tests build are the same
-def _encode(values_us: tuple[int, ...]) -> str:
-    histogram = HdrHistogram(1, 120_000_000, 3)
-    for value in values_us:
-        histogram.record_value(value)
-    return str(histogram.encode().decode("ascii"))
-
-
-def heavy_tail(rng: np.random.Generator, p99_ms: float, intervals: int, each: int) -> list[Latencies]:
-    """Latencies in µs with that p99, in so many intervals: evenly spread quantiles in a random order.
-
-    Exponential above a floor of 40 µs: the median is a seventh of the p99, as when waiting dominates.
-    """
-    count = intervals * each
-    quantiles = (rng.permutation(count) + rng.uniform(0.3, 0.7, count)) / count
-    values = 40.0 + np.maximum(p99_ms * 1000 - 40.0, 0.0) * -np.log1p(-quantiles) / math.log(100)
-    return np.array_split(values, intervals)
-
-
 class _World:
     """The clock, the server's state and the writer of one synthetic run."""
 
@@ -120,48 +94,16 @@ class _World:
         self._p99_ms = p99_ms
         self._without = without
         self._rows_due = START
-        self.facts = RunFacts(
-            interrupted=False,
-            scenario=scenario.id,
-            title=scenario.title,
-            story=scenario.story,
-            source=scenario.source,
-            refutes=scenario.refutes,
-            server="valkey",
-            server_version="9.1.2",
-            stack="native",
-            pace="quick",
-            seed=1,
-            keys=keys,
-            started="2026-11-18T12:00:00+00:00",
-            command=f"bin/lab run {scenario.id} --pace quick --seed 1",
-            host={
-                "system": "Linux 6.18",
-                "machine": "x86_64",
-                "processor": "synthetic",
-                "cores": 2,
-                "memory_gb": 25.3,
-                "python": "3.11.7",
-            },
-            load={
-                "reads_per_second": READS_PER_S,
-                "probe_per_second": PROBES_PER_S,
-                "events_per_second": EVENTS_PER_S,
-            },
-            scan_count=scenario.scan_count,
-            slowlog_threshold_us=10_000,
-            plan=scenario.plan(scenario.paces["quick"], keys),
-            calibration={
-                "ping_floor_us": 28.7,
-                "base_utilisation": IDLE,
-                "keys": 94_000,
-                "cost_alone_us_per_key": 0.099,
-                "cost_us_per_key": US_PER_KEY,
-                "events_per_second": EVENTS_PER_S,
-                "planned_knee_keys": PLANNED_KNEE,
-                "seconds": 5.9,
-            },
-        )
+        self.facts = facts_of(scenario, keys, EVENTS_PER_S)
+        self.facts.calibration |= {
+            "base_utilisation": IDLE,
+            "keys": 94_000,
+            "cost_alone_us_per_key": 0.099,
+            "cost_us_per_key": US_PER_KEY,
+            "events_per_second": EVENTS_PER_S,
+            "planned_knee_keys": PLANNED_KNEE,
+            "seconds": 5.9,
+        }
 
     def live(self) -> None:
         """Calibrate, then go through the scenario's phases."""

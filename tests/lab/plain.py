@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 
 from lab.claims.planned import ASKS_FOR, PARTS
-from lab.results.folder import PhaseRecord, Run, RunFacts, RunWriter
+from lab.results.folder import PhaseRecord, Run, RunWriter
 from lab.results.schema import SAMPLES
 from lab.scenarios.model import Scenario
-from tests.lab.doctored import START, encode, heavy_tail
+from tests.lab.synthetic import INTERVAL_S, PROBES_PER_S, START, encode, facts_of, heavy_tail
 
-PHASE_S, GAP_S, INTERVAL_S, PROBES_PER_S, EVENTS_PER_S = 3.0, 1.0, 0.25, 200.0, 8.0
+PHASE_S, GAP_S, EVENTS_PER_S = 3.0, 1.0, 8.0
 
 
 class Plain:
@@ -41,38 +41,7 @@ class Plain:
         self.slowlog: list[tuple[str, int]] = []
         self.lines: list[dict[str, Any]] = []
         events = EVENTS_PER_S if scenario.knee_at is not None or scenario.events_per_second else 0.0
-        self.facts = RunFacts(
-            interrupted=False,
-            scenario=scenario.id,
-            title=scenario.title,
-            story=scenario.story,
-            source=scenario.source,
-            refutes=scenario.refutes,
-            server="valkey",
-            server_version="9.1.2",
-            stack="native",
-            pace="quick",
-            seed=1,
-            keys=keys,
-            started="2026-11-18T12:00:00+00:00",
-            command=f"bin/lab run {scenario.id} --pace quick --seed 1",
-            host={
-                "system": "Linux",
-                "processor": "synthetic",
-                "cores": 2,
-                "memory_gb": 25.3,
-                "python": "3.11",
-            },
-            load={
-                "reads_per_second": scenario.reads_per_second,
-                "probe_per_second": PROBES_PER_S,
-                "events_per_second": events,
-            },
-            scan_count=scenario.scan_count,
-            slowlog_threshold_us=scenario.slowlog_threshold_us,
-            plan=scenario.plan(scenario.paces["quick"], keys),
-            calibration={"ping_floor_us": 28.7},
-        )
+        self.facts = facts_of(scenario, keys, events)
         if scenario.knee_at is not None:
             self.facts.calibration["events_per_second"] = events / scenario.load_share
         plateau_s = scenario.paces["quick"].plateau_s

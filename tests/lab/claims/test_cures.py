@@ -11,8 +11,8 @@ from lab.claims import cures
 from lab.results.folder import Run
 from lab.results.numbers import UNKNOWN
 from lab.scenarios.cures import COMMANDS, SCENARIO, STALE
-from tests.lab.doctored import encode
 from tests.lab.scenarios.cures import PROOFS
+from tests.lab.synthetic import encode
 
 
 def test_every_strategy_has_its_row(folder: Path) -> None:

@@ -9,7 +9,8 @@ from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped] # the pa
 from lab.report.latencies import LatencyView
 from lab.results import histograms, numbers
 from lab.results.folder import RunFacts
-from tests.lab.doctored import build_run, encode
+from tests.lab.doctored import build_run
+from tests.lab.synthetic import encode
 
 
 def test_arrays_are_the_histograms_values() -> None:

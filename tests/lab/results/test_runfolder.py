@@ -18,7 +18,8 @@ from lab.claims.verdict import write_result
 from lab.errors import StackError, UsageError
 from lab.results.folder import Run, RunWriter, make_folder, write_json
 from lab.runner.judging import reach
-from tests.lab.doctored import build_run, encode
+from tests.lab.doctored import build_run
+from tests.lab.synthetic import encode
 
 ROOT = Path(__file__).resolve().parents[3]
 

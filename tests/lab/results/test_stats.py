@@ -14,7 +14,7 @@ from lab.results import stats
 from lab.results.correlation import spearman
 from lab.results.histograms import values_of
 from lab.stacks.http import bucket_quantile
-from tests.lab.doctored import encode, heavy_tail
+from tests.lab.synthetic import encode, heavy_tail
 
 QUICK = settings(max_examples=60, deadline=None)
 NUMBERS = st.integers(-1000, 1000).map(float)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from lab.scenarios.eviction_cycle import CONTROL, SCENARIO
-from tests.lab.plain import INTERVAL_S, Plain, Proofs, Wrong
+from tests.lab.plain import Plain, Proofs, Wrong
+from tests.lab.synthetic import INTERVAL_S
 
 LOOK_S = 0.125
 HEALTHY, BURST, RECOVERY = 16, 4, 12

@@ -1,0 +1,77 @@
+"""What every synthetic run is made of: facts before anything was measured, and latencies as the probe writes them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from functools import lru_cache
+
+import numpy as np
+from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped] # the package has no type information
+
+from lab.results.folder import Latencies, RunFacts
+from lab.scenarios.model import Scenario
+
+START = 1_795_000_000.0
+PROBES_PER_S, INTERVAL_S = 200.0, 0.25
+
+
+def facts_of(scenario: Scenario, keys: int, events_per_s: float) -> RunFacts:
+    """run.json of a quick run on a quiet machine, with its plan and no phases yet."""
+    return RunFacts(
+        interrupted=False,
+        scenario=scenario.id,
+        title=scenario.title,
+        story=scenario.story,
+        source=scenario.source,
+        refutes=scenario.refutes,
+        server="valkey",
+        server_version="9.1.2",
+        stack="native",
+        pace="quick",
+        seed=1,
+        keys=keys,
+        started="2026-11-18T12:00:00+00:00",
+        command=f"bin/lab run {scenario.id} --pace quick --seed 1",
+        host={
+            "system": "Linux 6.18",
+            "machine": "x86_64",
+            "processor": "synthetic",
+            "cores": 2,
+            "memory_gb": 25.3,
+            "python": "3.11.7",
+        },
+        load={
+            "reads_per_second": scenario.reads_per_second,
+            "probe_per_second": PROBES_PER_S,
+            "events_per_second": events_per_s,
+        },
+        scan_count=scenario.scan_count,
+        slowlog_threshold_us=scenario.slowlog_threshold_us,
+        plan=scenario.plan(scenario.paces["quick"], keys),
+        calibration={"ping_floor_us": 28.7},
+    )
+
+
+def encode(values_us: Iterable[float]) -> str:
+    """Latencies in µs as the probe writes them."""
+    return _encode(tuple(max(1, round(value)) for value in values_us))
+
+
+@lru_cache(maxsize=10_000)  # most phases of most runs that tests build are the same
+def _encode(values_us: tuple[int, ...]) -> str:
+    histogram = HdrHistogram(1, 120_000_000, 3)
+    for value in values_us:
+        histogram.record_value(value)
+    return str(histogram.encode().decode("ascii"))
+
+
+def heavy_tail(rng: np.random.Generator, p99_ms: float, intervals: int, each: int) -> list[Latencies]:
+    """Latencies in µs with that p99, in so many intervals: evenly spread quantiles in a random order.
+
+    Exponential above a floor of 40 µs: the median is a seventh of the p99, as when waiting dominates.
+    """
+    count = intervals * each
+    quantiles = (rng.permutation(count) + rng.uniform(0.3, 0.7, count)) / count
+    values = 40.0 + np.maximum(p99_ms * 1000 - 40.0, 0.0) * -np.log1p(-quantiles) / math.log(100)
+    return np.array_split(values, intervals)
