@@ -147,7 +147,7 @@ class Cache:
         return users * (self._settings.fragments_per_user + 1)
 
     def adopt(self, cursor: int) -> tuple[int, int]:
-        """Index the entries on one page of SCAN, whoever put them; returns the next cursor and their number.
+        """Index the entries on one page of SCAN, of any process; returns the next cursor and their number.
 
         An entry that would outlive its index set, having no TTL or a longer one than ours, gets ours.
         """

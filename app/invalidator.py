@@ -97,7 +97,7 @@ class Invalidator:
         """End all work under way, as a new release of the service would: its events are claimed again.
 
         Cancelling a call closes its connection (redis-py cannot use one again whose answer is still to come). What the
-        server then does with the call: Dragonfly ends a SCAN 50 ms after it began, whoever waits for it, so nothing
+        server then does with the call: Dragonfly ends a SCAN 50 ms after it began, with or without a client, so nothing
         outlives this by more. Redis and Valkey carry out every call that has reached their socket, because they see the
         end of a connection only after they have read what came before it: at most `APP_SEARCHES_AT_ONCE` calls.
         """

@@ -159,7 +159,7 @@ def _add_fragments(app: Flask, settings: Settings, state: State, layouts: Layout
 
     @app.put("/users/<user>/fragments")
     def fragments(user: str) -> Response:
-        """Cache so many fragments of a user at once, as if somebody had asked for each."""
+        """Cache a number of a user's fragments at once, as if each had been read."""
         number = _user(user)
         body = _body()
         _only(body, "count")

@@ -64,7 +64,7 @@ def gather(session: Session, said: list[str]) -> Sources:
 
 
 def _page(client: Http, path: str) -> str:
-    """What anybody gets who asks, a refusal too; a storefront without a connection may refuse now and not then."""
+    """What a GET answers, a refusal too; a storefront without a connection may refuse now and not then."""
     try:
         return httpx.get(client.base_url + path, timeout=10.0, trust_env=False).text
     except httpx.HTTPError:

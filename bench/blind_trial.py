@@ -12,7 +12,7 @@ from lab.blind.session import Session
 
 
 class Trial(Session):
-    """Watches for so many looks after the start, has `inspect` look around, and ends without a reveal."""
+    """Watches for `looks` samples after the start, has `inspect` look around, and ends without a reveal."""
 
     def __init__(
         self,

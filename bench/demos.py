@@ -22,7 +22,7 @@ def main() -> int:
     """The command; its exit code."""
     parser = argparse.ArgumentParser(prog="bench.demos", description="`make demo` from fresh clones.")
     parser.add_argument("--times", type=int, default=5)
-    parser.add_argument("--disturbed", type=int, default=3, help="so many of them, the last")
+    parser.add_argument("--disturbed", type=int, default=3, help="how many of them are disturbed: the last")
     parser.add_argument("--per-minute", type=float, default=1.0)
     parser.add_argument("--within", type=float, default=210.0, metavar="SECONDS")
     parser.add_argument("--seed", type=int, default=1)

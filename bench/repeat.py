@@ -1,6 +1,6 @@
 """Several quick runs of a scenario in a row, as a table: `python -m bench.repeat [ID] [--server NAME] [--times N]`.
 
-Runs until so many *valid* runs are done (at most a fifth more are started) and exits 0 when all of those are as they
+Runs until N *valid* runs are done (at most a fifth more are started) and exits 0 when all of those are as they
 should be: claims hold, or with a control are refuted. A run that is not valid says something about the machine, not
 about the claims, and is counted apart. Each run has a seed of its own. With `--stack compose` the runs are made in the
 scene that `make up` brought up.

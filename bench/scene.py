@@ -8,7 +8,7 @@ again; *Restart store*: how long until healthy, and until ill again. It prints a
 
 `--write` keeps the figures of processor, memory and disk, idle and at the edge, for `make up` to tell.
 
-`--soak`: then the scene is left at its edge for so many minutes, and what grows is told: each container's memory with
+`--soak`: then the scene is left at its edge for that many minutes, and what grows is told: each container's memory with
 its slope and 95 % interval, the disks of Prometheus and Tempo, restarts, the keys at the edge. Exit code 0 when every
 figure is within what is promised. `make soak` does it for ten minutes.
 
@@ -92,7 +92,7 @@ class Scene:
             self.control.ask("POST", f"/api/servers/{server}/{action}", body)
 
     def cores(self, seconds: float) -> dict[str, float]:
-        """Cores that each service uses, over so many seconds."""
+        """Cores that each service uses, in the mean over some seconds."""
         assert self.usage is not None
         before, began = self.usage.cpu_seconds(), time.monotonic()
         time.sleep(seconds)
@@ -306,7 +306,7 @@ def keep(path: Path, figures: dict[str, float]) -> None:
 
 
 def rounds(scene: Scene, count: int, write: Path | None) -> bool:
-    """So many rounds, their table, and the budget; whether all is as promised."""
+    """The rounds, their table, and the budget; True where all is as promised."""
     figures, good = idle(scene), True
     print(HEAD, flush=True)
     for number in range(1, count + 1):
@@ -315,7 +315,7 @@ def rounds(scene: Scene, count: int, write: Path | None) -> bool:
         print("\n".join(lines), flush=True)
         good = good and fine
     print(
-        f"\nidle: {figures['idle_cores']:.2f} cores, {figures['idle_gb']:.2f} GB; at the edge: those who watch "
+        f"\nidle: {figures['idle_cores']:.2f} cores, {figures['idle_gb']:.2f} GB; at the edge: observers "
         f"{figures['edge_watchers_cores']:.2f} cores, all containers {figures['edge_cores']:.2f} cores, "
         f"{figures['edge_gb']:.2f} GB",
         flush=True,

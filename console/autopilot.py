@@ -25,7 +25,7 @@ from lab.stacks.server_stats import ServerObserver
 
 TICK_S = 1.0
 CALM_TICKS = 5
-"""Where nothing moves and nothing is wanted, the scene is looked at every so many seconds."""
+"""Seconds between two looks at a scene in which nothing moves and nothing is wanted."""
 RETRY_S = 2.0
 UNKNOWN_S = 5.0
 CLEARED_S = 20.0

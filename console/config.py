@@ -78,7 +78,7 @@ class Config(BaseSettings):
     The addresses of `servers` are the control page's own way to them; `grafana_url`, `prometheus_url`, `tempo_url` and
     `locust_urls` are the browser's. `rest_seconds`: before the first story, so that a machine which has just started
     everything is measured at rest. `backlog_aim`: the most events in flight that the scene is held at; `backlog_pause`:
-    beyond so many no more are sent even over the edge, until `backlog_resume` are left.
+    beyond that number no more are sent even over the edge, until `backlog_resume` are left.
     """
 
     model_config = SettingsConfigDict(env_prefix="CONTROL_", env_ignore_empty=True, frozen=True)
@@ -125,7 +125,7 @@ class Config(BaseSettings):
 
     @property
     def population(self) -> int:
-        """How many users there are: those whose entries make up all keys."""
+        """The number of users whose entries make up all keys."""
         return max(1, self.keys // self.fragments_per_user)
 
 

@@ -1,7 +1,7 @@
 """The machine's processor time: how many cores there are, and how much of them nobody uses.
 
 In a container these are the figures of the whole machine (of the virtual machine, where the engine runs in one), which
-is what the stores, the storefronts and those who watch them have to share.
+is what the stores, the storefronts and the observers have to share.
 """
 
 from __future__ import annotations

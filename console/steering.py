@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 PROMISED, PLAIN = 10.0, 15.0
-"""p99 that is so many times the healthy one is plain to see: what is promised, and what is aimed at."""
+"""Multiples of the healthy p99: the one that is promised, plain to see, and the one that is aimed at."""
 FADING = 12.0
 FAR = 40.0
 EDGE_SHARE = 0.92

@@ -8,7 +8,7 @@ The keys are as many as the wanted knee, because a key costs more in a larger ke
 needed 0.12 µs a key at 60 000 and 0.22 at 150 000. Filling in that many takes a second or two.
 
 The knee is where the store has no time left, and on a small machine it does not get a core for itself: two stores, two
-storefronts and those who watch them share what there is. So the plan counts the machine. Its cores, less what is used
+storefronts and observers share what there is. So the plan counts the machine. Its cores, less what is used
 when no event comes, are shared out evenly among the stores of the scene, and a store's events cost its storefront, too.
 """
 
@@ -56,7 +56,7 @@ class Tuning:
 def planned_events(
     base: float, cost_s: float, keys: int, threads: int, storefront_s: float, fair_cores: float
 ) -> float:
-    """Events a second that take all of a store's time at so many keys: of its threads, or of the cores it can have.
+    """Events a second that take all of a store's time at a number of keys: of its threads, or of the cores it can have.
 
     `fair_cores`: what the store and its storefront can have together, above what the idle scene uses.
     """

@@ -26,7 +26,7 @@ StackName = Annotated[
         "--stack", help="native: processes of this machine. compose: the stack that `make up` started."
     ),
 ]
-Minutes = Annotated[float, typer.Option(help="End by itself after so many minutes.", min=0.1, max=24 * 60)]
+Minutes = Annotated[float, typer.Option(help="End by itself after this many minutes.", min=0.1, max=24 * 60)]
 
 
 @app.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 TIMES_HEALTHY = 3.0
-"""So many times the healthy value, measured in the same scene before the cause began, is a symptom."""
+"""This multiple of the healthy value, measured in the same scene before the cause began, is a symptom."""
 LEAST_PAGE_MS, LEAST_GET_MS, LEAST_OLDEST_S = 25.0, 5.0, 2.0
 """And at least so much: a p99 of two milliseconds that becomes six is nothing that users would complain of."""
 

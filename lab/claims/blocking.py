@@ -124,7 +124,7 @@ def scan_works_more(times: float) -> Claim:
 
     return Claim(
         "scan-works-more",
-        "SCAN in place of KEYS is more work in all, for the server and who asks it together",
+        "SCAN in place of KEYS is more work in all, for server and invalidator together",
         f"≥ {times:g} × the CPU time for each event",
         check,
     )

@@ -158,7 +158,7 @@ def where_time_went(view: RunView) -> Section:
 
 
 def slow_log(view: RunView) -> Section:
-    """Who is in the slow log, and whether it could have named those who waited."""
+    """The commands in the slow log, and whether it could have named the commands that waited."""
     threshold = view.facts.slowlog_threshold_us
     entries: dict[str, int] = {}
     for row in view.run.slowlog:

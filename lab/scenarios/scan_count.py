@@ -1,4 +1,4 @@
-"""`scan-count`: what COUNT and many iterations at once cost, to those who iterate and to everybody else.
+"""`scan-count`: what COUNT and many iterations at once cost, to the clients that iterate and to all others.
 
 A bystander load asks for as many GETs as it gets, beside a sweep of COUNT × clients that walk the whole keyspace with
 SCAN, over and over. The original had 50 million keys, COUNT 100, 1 000 and 10 000, up to 1 000 iterations at once and

@@ -103,7 +103,7 @@ def at_the_edge() -> str:
         kept = json.loads(BUDGET.read_text(encoding="utf-8"))
         return (
             f"\nat the edge (measured {kept['date']} on {kept['cores']} cores): {kept['edge_cores']:.2f} cores, "
-            f"of which those who watch {kept['edge_watchers_cores']:.2f}; {kept['edge_gb']:.2f} GB of memory; "
+            f"of which the observers {kept['edge_watchers_cores']:.2f}; {kept['edge_gb']:.2f} GB of memory; "
             f"{kept['disk_gb_per_hour']:.2f} GB of disk an hour for traces and metrics, until make down"
         )
     except (OSError, ValueError, KeyError):

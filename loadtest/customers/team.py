@@ -33,7 +33,7 @@ NO_SLOT = Slot(0, 0, 0.0)
 
 
 class Team(Protocol):
-    """Whoever carries the load, seen from the web UI."""
+    """The processes that carry the load, seen from the web UI."""
 
     def results(self) -> dict[str, Result]:
         """What came of all requests since the last reset."""

@@ -118,7 +118,7 @@ class Generator:
 
 
 def generate(server: Server, key: str, keys: int, connections: int, pipeline: int, seconds: float) -> None:
-    """Send pipelines of GETs over some connections until the process is ended, or for so many seconds at most.
+    """Send pipelines of GETs over some connections until the process is ended, or `seconds` are over.
 
     Where that fails the exit code is 3.
 

@@ -76,7 +76,7 @@ def find_rate(crowd: Crowd, wanted: float, seconds: float, ending: Ending) -> tu
 
 
 def fitting_ttl(look: ServerInfo, room: float, entries_per_s: float) -> float:
-    """Seconds that entries may live so that those written in that time fill so many bytes."""
+    """The time to live, in seconds, at which the entries that are alive fill `room` bytes."""
     each = (look.used - look.clients) / max(look.keys, 1)
     return room / each / entries_per_s
 
@@ -118,14 +118,14 @@ def read_arguments(arguments: list[str] | None) -> argparse.Namespace:
     add(
         "--asks-every",
         type=number(0.01, 3600),
-        help="fewer where --rate is low: each asks once in so many seconds (--clients, whatever the rate)",
+        help="fewer where --rate is low: each asks once in this many seconds (--clients, whatever the rate)",
     )
     add("--connections", type=number(1, 20_000, int), help="that they share (one for each client)")
     add(
         "--write-every",
         type=number(1, 10_000, int),
         default=10,
-        help="one request in so many writes a page (10)",
+        help="one request of this many writes a page (10)",
     )
     add("--patience-seconds", type=number(0, 3600), default=0.25, help="who waits longer goes away (0.25)")
     add("--away-seconds", type=number(0, 3600), default=1.0, help="and returns after about so long (1)")

@@ -43,7 +43,7 @@ class Asked(Sent):
 
 @dataclass(frozen=True)
 class Plan:
-    """How the crowd behaves: clients, connections they share, one request in so many a write, times in seconds."""
+    """How the crowd behaves: clients, connections they share, one write in `write_every` requests, times in seconds."""
 
     clients: int
     connections: int

@@ -182,7 +182,7 @@ class Iterations:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run it; the exit code."""
-    parser = Parser("iterations", "Full SCAN iterations, so many at once; one JSON line a second.")
+    parser = Parser("iterations", "Full SCAN iterations, several at once; one JSON line a second.")
     parser.add_argument("--count", type=number(1, 10**9, int), default=10, help="COUNT of each call (10)")
     parser.add_argument(
         "--concurrent", type=number(1, MOST_CLIENTS, int), default=1, help="clients that iterate at once (1)"

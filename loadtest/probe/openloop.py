@@ -2,7 +2,7 @@
 
 A closed-loop client stops asking while the server stalls and so never measures the stall ("coordinated
 omission", Gil Tene, "How NOT to Measure Latency"). Here request number i is due at start + i / rate, and its
-latency from that moment is recorded, whoever held it up: the server, the network or this process.
+latency from that moment is recorded, whether the server, the network or this process held it up.
 
 With `jitter_seed` request i is due at a random moment of its slot, start + (i + u) / rate: the rate stays
 exact, but the schedule cannot fall into step with something periodic in the server, as even spacing could.
