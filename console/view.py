@@ -49,7 +49,7 @@ def _growth(control: ServerControl) -> str:
     if not control.growing:
         return "Growth is stopped."
     if control.grows_at is not None:
-        return "The store is empty. In a few seconds keys grow again."
+        return "The store is empty. Some twenty seconds later keys grow again."
     if control.look and not control.look.filling and control.look.keys >= KEPT_SHARE * keys:
         return f"All {keys:,} keys are there."
     if not control.over and control.steering.growth is Growth.HELD:

@@ -327,7 +327,7 @@ def test_restart_while_growing_keeps_growing(
     control.tell_up(True, 2)
     control.keep_within_bounds()
     assert standins.fills()[-1]["target_keys"] == 0
-    assert "In a few seconds keys grow again." in view.status(control)
+    assert "Some twenty seconds later keys grow again." in view.status(control)
     monkeypatch.setattr(time, "monotonic", lambda: clock() + EMPTY_S)
     control.keep_within_bounds()
     assert standins.fills()[-1] == {"target_keys": 1000, "keys_per_second": control.pace, "restart": False}
