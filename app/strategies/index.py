@@ -5,10 +5,10 @@ many of MULTI; UNLINK; SREM; EXEC. Usually three or four round trips in all, two
 is O(M), whatever else the store holds, and never more than 500 members in a row, so one giant set stalls
 nobody.
 
-Why nothing is lost: an entry and its membership are written together and deleted together, so whatever is
-cached is indexed at every moment. SSCAN returns each member that is there from beginning to end. A put
-between SSCAN and the transaction loses both entry and membership (it is deleted as an older one would be); a
-put after it keeps both.
+Why nothing is lost: an entry and its membership are written together (`Cache.put` in `app.cache`) and deleted together,
+so whatever is cached is indexed at every moment. SSCAN returns each member that is there from beginning to end. A put
+between SSCAN and the transaction loses both entry and membership (it is deleted as an older one would be); a put after
+it keeps both.
 """
 
 from collections.abc import Sequence

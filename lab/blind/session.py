@@ -53,7 +53,10 @@ def health(look: Callable[[], Seen]) -> Seen:
 
 
 class Session:
-    """See the module. `sealed` is False for an exercise whose cause is known."""
+    """See the module. `sealed` is False for an exercise whose cause is known: only words differ.
+
+    How a cause is kept from what a participant can see: `lab.blind`.
+    """
 
     def __init__(
         self,

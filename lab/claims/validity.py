@@ -117,7 +117,10 @@ def _on_time(run: Run) -> Check:
 
 
 def _quiet(run: Run) -> Check:
-    """In every phase that counts: a mean over the run would hide a plateau that lost half the machine."""
+    """Steal and other programs' share, in every phase that counts; the bounds are in `lab.claims.fairness`.
+
+    A mean over the run would hide a plateau that lost half the machine.
+    """
     most, ok = {"steal": 0.0, "others": 0.0}, bool(compared(run))
     for phase in compared(run):
         for name, bound in (("steal", STEAL_MOST), ("others", OTHERS_MOST)):

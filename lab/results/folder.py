@@ -297,7 +297,7 @@ class Run:
         return [interval.values for interval in self.intervals(phase, probe, kind)]
 
     def p99_ms(self, phase: PhaseRecord, probe: str = "main", kind: str = "intended") -> float | None:
-        """p99 of a phase in milliseconds; None where the probe recorded nothing."""
+        """p99 of a phase in ms, from the intended send time (`kind`); None where the probe recorded nothing."""
         parts = self.latencies(phase, probe, kind)
         return float(np.percentile(np.concatenate(parts), 99)) / 1000 if parts else None
 

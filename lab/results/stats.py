@@ -31,7 +31,7 @@ def theil_sen(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
 
 
 def p99_ms(intervals: Plateau) -> float:
-    """p99 in ms over all intervals (µs)."""
+    """p99 in ms over intervals of latencies in µs, of the kind that `Run.latencies` was asked for."""
     return float(np.percentile(np.concatenate(list(intervals)), 99)) / 1000
 
 

@@ -1,4 +1,7 @@
-"""The observer's view of the server: its own counters, slow log and key count. It never scans while it observes."""
+"""The observer's view of the server: its own counters, slow log and key count. It never scans while it observes.
+
+It also empties, configures and ends the server, for a run and for the control page's levers.
+"""
 
 from __future__ import annotations
 
