@@ -1,8 +1,8 @@
 """The compose stack: a run against one server of the scene that `docker compose up` has brought up.
 
 Nothing is started but probes, and nothing is ended but they. For the time of a run the lab is the only one who acts:
-the control page's director is paused, and the other servers' load and growth stand still. In the end load,
-growth, strategy and slow log are put back as they were found, and the director goes on. The server under test is
+the control page's autopilot is paused, and the other servers' load and growth stand still. In the end load,
+growth, strategy and slow log are put back as they were found, and the autopilot goes on. The server under test is
 restarted (and so emptied) as often as the scenario wants.
 
 Probes are processes in the container probe-NAME, where they hear the server without a detour. `docker exec` does
@@ -91,7 +91,7 @@ class ComposeStack:
         self._usage = usage_of(self._docker, scene.by_part())
         self._undo.append(self._usage.close)
         if "control" in scene.containers:
-            say("pausing the director")
+            say("pausing the autopilot")
             self._control = Http("control", scene.address("control"))
             self._pause = AutopilotPause(self._control)
             self._undo.append(self._pause.end)
@@ -232,7 +232,7 @@ class ComposeStack:
         return {**used, "lab": memory_mb(os.getpid())}
 
     def down(self) -> None:
-        """End the probes, put everything back, and let the director go on."""
+        """End the probes, put everything back, and let the autopilot go on."""
         stop_all([*self._loads, *self._probes])
         self._loads.clear()
         self._probes.clear()

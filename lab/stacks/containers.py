@@ -88,7 +88,7 @@ def find_containers(server: str, docker: Docker | None = None) -> ServerContaine
 
 
 class AutopilotPause:
-    """Keeps the control page's director still, by a lease: should the lab die, it goes on after a minute by itself."""
+    """Keeps the control page's autopilot still, by a lease: should the lab die, it goes on after a minute by itself."""
 
     def __init__(self, control: Http, lease_s: float = LEASE_S) -> None:
         self._control = control
@@ -96,7 +96,7 @@ class AutopilotPause:
         self._over = threading.Event()
         self._error: StackError | None = None
         self._ask()
-        threading.Thread(target=self._renew, name="director-pause", daemon=True).start()
+        threading.Thread(target=self._renew, name="autopilot-pause", daemon=True).start()
 
     def _ask(self) -> None:
         self._control.ask("POST", "/api/pause", {"seconds": self._lease_s})
@@ -115,7 +115,7 @@ class AutopilotPause:
             raise self._error
 
     def end(self) -> None:
-        """Let the director go on."""
+        """Let the autopilot go on."""
         self._over.set()
         self._control.ask("POST", "/api/resume", {})
 

@@ -83,7 +83,7 @@ def empty_panels(story: Stack) -> list[str]:
 
 
 def growth_began(story: Stack, server: str) -> float:
-    """When the director let keys grow."""
+    """When the autopilot let keys grow."""
     rows = story.history(f'lab_growth{{server="{server}"}}', story.began - 60, time.time())
     grown = [at for at, value in rows if value == 1]
     if not grown:
