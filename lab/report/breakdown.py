@@ -91,14 +91,16 @@ def where_time_went(view: RunView) -> Chart:
         .mark_bar(stroke=style.INK, strokeWidth=0.6, height=18)
         .encode(
             x=x,
-            x2="to:Q",
+            x2=alt.X2("to:Q"),
             y=y,
             color=alt.Color("part:N", scale=colour, legend=alt.Legend()),
-            tooltip=["phase:N", "part:N", "ms:Q"],
+            tooltip=[alt.Tooltip("phase:N"), alt.Tooltip("part:N"), alt.Tooltip("ms:Q")],
         )
     )
     said = (
-        style.chart(ends).mark_text(align="left", dx=6, fontSize=FONT).encode(x="p99:Q", y=y, text="text:N")
+        style.chart(ends)
+        .mark_text(align="left", dx=6, fontSize=FONT)
+        .encode(x=alt.X("p99:Q"), y=y, text=alt.Text("text:N"))
     )
     height = STEP * max(len(names), 1)
     left = alt.layer(bars, said).properties(width=width + 20, height=height)
@@ -203,7 +205,7 @@ def stalls(view: RunView) -> Chart:
             color=alt.Color(
                 "what:N", scale=alt.Scale(domain=whats, range=[c for _, _, c in seen]), legend=legend
             ),
-            tooltip=["phase:N", "what:N", "said:N"],
+            tooltip=[alt.Tooltip("phase:N"), alt.Tooltip("what:N"), alt.Tooltip("said:N")],
         )
     )
     drawing: Chart = alt.layer(signed).properties(

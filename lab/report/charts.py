@@ -193,15 +193,15 @@ def _names_at_ends(rows: list[Row], series: list[str], title: str, up: Axis) -> 
     for place, i in reversed(placed):  # push down what was pushed out at the top
         ceiling = min(place, ceiling - room) if over else place
         ceiling = min(ceiling, HEIGHT - 8)
-        down = alt.value(HEIGHT - ceiling)
+        down = style.y_at(HEIGHT - ceiling)
         sign = style.chart([{}]).mark_point(
             shape=SHAPES[i % len(SHAPES)], filled=True, opacity=1, color=COLOURS[i % len(COLOURS)]
         )
         name = style.chart([{"text": series[i]}]).mark_text(align="left", fontWeight="bold")
-        layers.append(sign.encode(x=alt.value(WIDTH + 20), y=down))
-        layers.append(name.encode(x=alt.value(WIDTH + 34), y=down, text="text:N"))
+        layers.append(sign.encode(x=style.x_at(WIDTH + 20), y=down))
+        layers.append(name.encode(x=style.x_at(WIDTH + 34), y=down, text=alt.Text("text:N")))
     head = style.chart([{"text": f"{title}:"}]).mark_text(align="left", limit=310)
-    layers.append(head.encode(x=alt.value(WIDTH + 12), y=alt.value(-14), text="text:N"))
+    layers.append(head.encode(x=style.x_at(WIDTH + 12), y=style.y_at(-14), text=alt.Text("text:N")))
     return layers
 
 
@@ -240,7 +240,9 @@ def bars(x: Quantity, y: Quantity, by: Quantity | None, found: list[Point]) -> s
         shape = alt.Shape("by:N", scale=signs["shape"], legend=legend)
         drawn = base.mark_point(filled=True, opacity=1, size=150)
         layers = [drawn.encode(x=lengths, y=places, color=colour, shape=shape, tooltip=tooltip)]
-    said = base.mark_text(align="left", dx=9, fontWeight="bold").encode(x=lengths, y=places, text="said:N")
+    said = base.mark_text(align="left", dx=9, fontWeight="bold").encode(
+        x=lengths, y=places, text=alt.Text("said:N")
+    )
     height = STEP * max(1, len(set(names)))
     width = style.WIDTH - style.label_room(names) - 110
     whole: style.Chart = alt.layer(*layers, said).properties(width=width, height=height)
@@ -307,7 +309,7 @@ def heat(x: Quantity, y: Quantity, by: Quantity | None, found: list[Point]) -> s
     said = [
         style.chart([row for row in rows if row["ink"] == ink])
         .mark_text(fontWeight="bold", fontSize=style.SIZE + 1, color=ink)
-        .encode(x=places, y=heights, text="said:N")
+        .encode(x=places, y=heights, text=alt.Text("said:N"))
         for ink in ("white", style.INK)
     ]
     whole: style.Chart = alt.layer(cells, *said).properties(

@@ -97,7 +97,7 @@ def _fits(view: RunView, rows: list[Row]) -> Chart:
 def _heading(text: str) -> Chart:
     """A heading right above a plot. (A title keeps clear of the axis labels: not level with the next plot's.)"""
     words = style.chart([{"text": text}]).mark_text(align="left", fontWeight="bold", fontSize=style.SIZE + 1)
-    heading: Chart = words.encode(x=alt.value(0), y=alt.value(-18), text="text:N")
+    heading: Chart = words.encode(x=style.x_at(0), y=style.y_at(-18), text=alt.Text("text:N"))
     return heading
 
 
@@ -108,11 +108,11 @@ def _key(view: RunView, more: dict[str, str] | None = None) -> list[Chart]:
     sides = zip(view.sides, ("circle", "triangle-up"), (style.CAUSE, style.CURE), strict=True)
     for line, (side, shape, colour) in enumerate(found for found in sides if found[0] in seen):
         said = f"{side}: {more[side]}" if more and side in more else side
-        place = alt.value(22 + 24 * line)
+        place = style.y_at(22 + 24 * line)
         sign = style.chart([{}]).mark_point(shape=shape, filled=True, color=colour, opacity=1)
         text = style.chart([{"text": said}]).mark_text(align="left", fontWeight="bold")
-        layers.append(sign.encode(x=alt.value(18), y=place))
-        layers.append(text.encode(x=alt.value(32), y=place, text="text:N"))
+        layers.append(sign.encode(x=style.x_at(18), y=place))
+        layers.append(text.encode(x=style.x_at(32), y=place, text=alt.Text("text:N")))
     return layers
 
 
@@ -148,12 +148,12 @@ def _knees(view: RunView, x: alt.X, height: int, at: float) -> list[Chart]:
     for line, (what, knee, dash) in enumerate(found):
         rule = style.chart([{"keys": knee}]).mark_rule(strokeDash=dash, strokeWidth=2.5, color=style.INK)
         label = {"keys": min(k for _, k, _ in found), "text": f"{what}: {knee / 1000:,.0f} k"}
-        place = alt.value(height * (1 - at) + 24 * line)
+        place = style.y_at(height * (1 - at) + 24 * line)
         layers.append(rule.encode(x=x))
         halos: list[dict[str, Any]] = [{"stroke": "white", "strokeWidth": 5}, {}]
         for halo in halos:  # points may lie behind the words
             text = style.chart([label]).mark_text(align="right", dx=-9, fontWeight="bold", **halo)
-            layers.append(text.encode(x=x, y=place, text="text:N"))
+            layers.append(text.encode(x=x, y=place, text=alt.Text("text:N")))
     return layers
 
 
@@ -222,7 +222,7 @@ def percentiles(view: RunView) -> Chart:
         texts.append(
             style.chart([row])
             .mark_text(align="left", fontWeight="bold")
-            .encode(x=alt.value(HALF * 2 - 60), y=alt.value(380 - place), text="text:N")
+            .encode(x=style.x_at(HALF * 2 - 60), y=style.y_at(380 - place), text=alt.Text("text:N"))
         )
     return alt.layer(rule, drawn, *texts).properties(width=HALF * 2 - 70, height=380)
 
@@ -280,7 +280,7 @@ def utilisation(view: RunView) -> Chart:
     )
     layers: list[Chart] = [
         level,
-        said.encode(x=alt.value(style.WIDTH * 0.62), y=y, text="text:N"),
+        said.encode(x=style.x_at(style.WIDTH * 0.62), y=y, text=alt.Text("text:N")),
         lines,
         points,
         *_key(view),

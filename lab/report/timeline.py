@@ -90,7 +90,9 @@ def _panel(
 ) -> Chart:
     shades = [{"start": b.start, "end": b.end} for b in view.bands if b.number % 2]
     background = (
-        style.chart(shades).mark_rect(color=style.SHADE).encode(x=_x(view, x_labels, "start"), x2="end:Q")
+        style.chart(shades)
+        .mark_rect(color=style.SHADE)
+        .encode(x=_x(view, x_labels, "start"), x2=alt.X2("end:Q"))
     )
     marks = [{"t": mark["t"], "kind": mark["kind"]} for mark in _marks(view)]
     rules = style.chart([m for m in marks if m["kind"] == "restart"]).mark_rule(
@@ -109,7 +111,9 @@ def _panel(
     if name:
         label = style.chart([{"name": name}]).mark_text(align="left", fontWeight="bold", fontSize=style.SIZE)
         layers.append(
-            label.encode(x=alt.value(size["width"] + 10), y=alt.value(size["height"] / 2), text="name:N")
+            label.encode(
+                x=style.x_at(size["width"] + 10), y=style.y_at(size["height"] / 2), text=alt.Text("name:N")
+            )
         )
     return alt.layer(*layers).properties(**size)
 
@@ -157,8 +161,8 @@ def _lanes(view: RunView, width: int) -> Chart:
     layers: list[Chart] = [
         boxes.encode(
             x=alt.X("start:Q", scale=scale, axis=None),
-            x2="end:Q",
-            y=alt.value(0),
+            x2=alt.X2("end:Q"),
+            y=style.y_at(0),
             y2=alt.value(top),
             color=alt.Color(
                 "shade:N", scale=alt.Scale(domain=[0, 1], range=["#ffffff", style.SHADE]), legend=None
@@ -168,10 +172,10 @@ def _lanes(view: RunView, width: int) -> Chart:
     for row in flat + upright:  # text of several lines is not centred by itself
         dy = -row["label"].count("\n") * (style.SIZE + 2) / 2
         text = style.chart([row]).mark_text(**lettering, angle=270 if row in upright else 0, dy=dy)
-        layers.append(text.encode(x=middle, y=alt.value(top / 2), text="label:N"))
+        layers.append(text.encode(x=middle, y=style.y_at(top / 2), text=alt.Text("label:N")))
     for lane, (kind, shape) in enumerate((("restart", "triangle-down"), ("switch", "diamond"))):
         marks = [mark for mark in _marks(view) if mark["kind"] == kind]
-        y = alt.value(top + 14 + 22 * lane)
+        y = style.y_at(top + 14 + 22 * lane)
         signs = style.chart(marks).mark_point(shape=shape, filled=True, color=style.INK, size=110, opacity=1)
         layers.append(signs.encode(x=alt.X("t:Q", scale=scale, axis=None), y=y))
         for side in ("left", "right"):  # a label near the right edge is written to the left of its moment
@@ -181,7 +185,7 @@ def _lanes(view: RunView, width: int) -> Chart:
                 dx=10 if side == "left" else -10,
                 fontSize=style.SIZE - 1,
             )
-            layers.append(text.encode(x=alt.X("t:Q", scale=scale, axis=None), y=y, text="text:N"))
+            layers.append(text.encode(x=alt.X("t:Q", scale=scale, axis=None), y=y, text=alt.Text("text:N")))
     lanes: Chart = alt.layer(*layers).properties(
         width=width, height=top + 48, view=alt.ViewConfig(stroke=None)
     )

@@ -88,7 +88,7 @@ def timeseries(view: RunView, chart: Chart) -> style.Chart:
         shade = (
             style.chart(spans)
             .mark_rect(color=style.AREA)
-            .encode(x=alt.X("start:Q", axis=along, scale=scale), x2="end:Q")
+            .encode(x=alt.X("start:Q", axis=along, scale=scale), x2=alt.X2("end:Q"))
         )
         line = (
             style.chart(rows)
@@ -105,7 +105,7 @@ def timeseries(view: RunView, chart: Chart) -> style.Chart:
         name = style.chart([{"name": _label(field)}]).mark_text(
             align="left", baseline="bottom", fontWeight="bold"
         )
-        title = name.encode(x=alt.value(0), y=alt.value(-5), text="name:N")
+        title = name.encode(x=style.x_at(0), y=style.y_at(-5), text=alt.Text("name:N"))
         panels.append(alt.layer(shade, line, title).properties(width=WIDTH, height=HEIGHT))
     stacked: style.Chart = alt.vconcat(*panels, spacing=30).resolve_scale(x="shared")
     return stacked
