@@ -6,12 +6,12 @@ import shutil
 import socket
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from lab import scenarios
+from lab.cli import run_command
 from lab.results.folder import RunFacts
 from lab.stacks.doctor import outcome, packages
 from lab.stacks.preflight import Finding
@@ -55,26 +55,20 @@ BAD_USAGE = {
 }
 
 
-@pytest.fixture(scope="module")
-def bad_usage(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Answer, list[str]]]:
-    """Every bad command's answer and what it created: run side by side, each in a folder of its own."""
-
-    def ask(what: str) -> tuple[Answer, list[str]]:
-        folder = tmp_path_factory.mktemp("bad")
-        return lab(*BAD_USAGE[what][0], cwd=folder), tree(folder)
-
-    with ThreadPoolExecutor(3) as pool:
-        return dict(zip(BAD_USAGE, pool.map(ask, BAD_USAGE), strict=True))
-
-
 @pytest.mark.parametrize("what", BAD_USAGE)
-def test_bad_usage_is_one_line_and_exit_2(what: str, bad_usage: dict[str, tuple[Answer, list[str]]]) -> None:
+def test_bad_usage_is_one_line_and_exit_2(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Whatever is wrong with a command: one line that names it, exit code 2, and not a file created."""
-    answer, created = bad_usage[what]
+    arguments, said = BAD_USAGE[what]
+    monkeypatch.chdir(tmp_path)
+    code = run_command(arguments)
+    answer = Answer(code, *capfd.readouterr())
+
     assert answer.is_one_line(2), answer
-    assert BAD_USAGE[what][1] in answer.err
+    assert said in answer.err
     assert answer.out == ""
-    assert created == []
+    assert tree(tmp_path) == []
 
 
 def test_compare_of_no_run_folders_is_one_line_and_exit_2(tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ def test_the_story_is_the_claims(tmp_path: Path) -> None:
     assert "× SCAN" in text
 
 
+@pytest.mark.usefixtures("words_only")
 def test_the_headline_and_the_extremes_stand_at_the_head(tmp_path: Path) -> None:
     """The headline claim's ratio, and the bystander's best and worst p99 with their phases."""
     run = judged(sweep(), tmp_path / "run")
@@ -80,6 +81,7 @@ def test_the_headline_and_the_extremes_stand_at_the_head(tmp_path: Path) -> None
     assert "×" in head
 
 
+@pytest.mark.usefixtures("words_only")
 def test_what_the_loads_measured_is_in_tables(tmp_path: Path) -> None:
     """Each figure and param of each phase, in units for people; a figure that was not measured is a dash."""
     plain = sweep()
@@ -129,6 +131,7 @@ def test_a_chart_that_nothing_was_measured_for_says_so(tmp_path: Path) -> None:
     assert "What no load ever said Nothing was measured for this chart." in text
 
 
+@pytest.mark.usefixtures("words_only")
 def test_a_scenarios_own_tables_stand_before_its_pictures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +159,7 @@ def test_a_scenarios_own_tables_stand_before_its_pictures(
 
 
 @pytest.mark.parametrize("kept", range(len(SWEEP.phases)))
+@pytest.mark.usefixtures("words_only")
 def test_a_partial_run_draws_what_it_has(kept: int, tmp_path: Path) -> None:
     """After any number of phases, none included, there is a report, and every chart in it is valid."""
     plain = sweep()
@@ -170,6 +174,7 @@ def test_a_partial_run_draws_what_it_has(kept: int, tmp_path: Path) -> None:
     assert "None" not in text
 
 
+@pytest.mark.usefixtures("words_only")
 def test_a_server_that_counts_nothing_leaves_dashes(tmp_path: Path) -> None:
     """No utilisation, no commands, no calibration: dashes and sentences, never zeros."""
     plain = sweep()
@@ -185,6 +190,7 @@ def test_a_server_that_counts_nothing_leaves_dashes(tmp_path: Path) -> None:
     assert "Commands that the server executed in all phases: nothing was recorded." in text
 
 
+@pytest.mark.usefixtures("words_only")
 def test_a_control_reads_as_it_should(tmp_path: Path) -> None:
     """A refuted claim of a control is as it should be; one that held is not."""
     plain = sweep(CONTROL)

@@ -144,6 +144,7 @@ def test_charts_are_valid_vega_lite(healthy: Run) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("words_only")
 def test_a_control_reads_as_it_should(tmp_path: Path) -> None:
     """In a control a refuted claim is good news, and says so."""
     text = words(page_of(build_run(tmp_path / "run", cause="index", judged=True)))
@@ -152,6 +153,7 @@ def test_a_control_reads_as_it_should(tmp_path: Path) -> None:
     assert text.count("refuted, as it should be") == 10
 
 
+@pytest.mark.usefixtures("words_only")
 def test_a_claim_that_fails_is_named(tmp_path: Path) -> None:
     """A refuted claim shows in the verdict and in the list, as a word and not as a colour."""
     text = words(page_of(build_run(tmp_path / "run", slowlog=["GET"], judged=True)))
@@ -161,6 +163,7 @@ def test_a_claim_that_fails_is_named(tmp_path: Path) -> None:
     assert "are GET, all that a bystander sends" in text
 
 
+@pytest.mark.usefixtures("words_only")
 def test_a_claim_that_does_not_apply_says_why(tmp_path: Path) -> None:
     """Not applicable is neither passed nor failed."""
 
@@ -173,6 +176,7 @@ def test_a_claim_that_does_not_apply_says_why(tmp_path: Path) -> None:
     assert "the lab did not start this server" in text
 
 
+@pytest.mark.usefixtures("words_only")
 def test_an_invalid_run_has_no_verdict(tmp_path: Path) -> None:
     """The failed condition stands where the verdict would."""
 
@@ -203,6 +207,7 @@ def test_a_partial_run_is_reported_as_partial(tmp_path: Path, kept: int) -> None
     assert "None" not in text
 
 
+@pytest.mark.usefixtures("words_only")
 def test_missing_figures_are_dashes_and_never_zeros(tmp_path: Path) -> None:
     """A server that counts nothing and a run without calibration leave gaps, not zeros, and do not crash."""
 
