@@ -21,7 +21,7 @@ def follows_keys(claim_id: str, statement: str, rank: float, times: float = 0.0)
         rho, rise = spearman(keys, p99s), p99s[-1] / p99s[0]
         slope = stats.bootstrap(
             [need_latencies(run, p) for p in plateaus],
-            lambda y: stats.theil_sen(keys, y)[0] * 1e5,
+            lambda p99s: stats.theil_sen_slope(keys, p99s) * 1e5,
             run.facts.seed,
         )
         return Finding(

@@ -20,14 +20,22 @@ Plateau = Sequence[NDArray[np.float64]]
 """Latencies of one plateau: one array for each interval."""
 
 RESAMPLES = 400
+ROOM = 500_000
+"""Latencies looked at in one step: some megabytes."""
 
 
 def theil_sen(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
     """Slope and intercept after Theil (1950) and Sen (1968). At least two of the `x` must differ."""
-    xs, ys = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    across, up = np.subtract.outer(xs, xs), np.subtract.outer(ys, ys)
-    slope = np.median(up[across > 0] / across[across > 0])
-    return float(slope), float(np.median(ys) - slope * np.median(xs))
+    slope = float(theil_sen_slope(x, np.asarray(y, dtype=np.float64)))
+    return slope, float(np.median(y) - slope * np.median(x))
+
+
+def theil_sen_slope(x: Sequence[float], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The slope alone, of each column of `y`: one row for each of the `x`."""
+    xs = np.asarray(x, dtype=np.float64)
+    right, left = np.nonzero(np.subtract.outer(xs, xs) > 0)
+    slopes = (y[right] - y[left]).T / (xs[right] - xs[left])
+    return np.asarray(np.median(slopes, axis=-1))
 
 
 def p99_ms(intervals: Plateau) -> float:
@@ -46,16 +54,24 @@ class Estimate:
 
 def bootstrap(
     plateaus: Sequence[Plateau],
-    statistic: Callable[[list[float]], float],
+    statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]],
     seed: int,
     resamples: int = RESAMPLES,
 ) -> Estimate:
-    """A statistic of the plateaus' p99s (ms) with its percentile interval; see the module for the blocks."""
+    """A statistic of the plateaus' p99s (ms) with its percentile interval; see the module for the blocks.
+
+    The statistic is asked for many resamples at once: a row for each plateau, a column for each resample.
+    """
     rng = np.random.default_rng(seed)
-    sorted_plateaus = [_Sorted(intervals) for intervals in plateaus]
-    drawn = [statistic([plateau.draw(rng) for plateau in sorted_plateaus]) for _ in range(resamples)]
-    low, high = np.percentile(drawn, [2.5, 97.5])
-    return Estimate(statistic([p99_ms(p) for p in plateaus]), float(low), float(high))
+    counts = [len(intervals) for intervals in plateaus]
+    chosen = [[rng.integers(0, count, count) for count in counts] for _ in range(resamples)]
+    p99s = [
+        _Sorted(intervals).p99s(np.array(of_one))
+        for intervals, of_one in zip(plateaus, zip(*chosen, strict=True), strict=True)
+    ]
+    low, high = np.percentile(statistic(np.array(p99s)), [2.5, 97.5])
+    value = statistic(np.array([p99_ms(p) for p in plateaus]))
+    return Estimate(float(value), float(low), float(high))
 
 
 class _Sorted:
@@ -68,23 +84,34 @@ class _Sorted:
         self._values = values[order]
         self._interval = np.repeat(np.arange(self._count), [len(each) for each in intervals])[order]
 
-    def draw(self, rng: np.random.Generator) -> float:
-        """p99 in ms of as many intervals as there are, drawn with replacement; not a number where all are empty."""
-        times = np.bincount(rng.integers(0, self._count, self._count), minlength=self._count)
-        ends = np.cumsum(times[self._interval])  # how many values of the resample come before the next one
-        if not len(ends) or not ends[-1]:
-            return float("nan")
-        position = 0.99 * (ends[-1] - 1)
-        below = int(position)
-        pair = np.searchsorted(ends, [below, min(below + 1, ends[-1] - 1)], side="right")
-        low, high = self._values[pair]
-        return float(low + (high - low) * (position - below)) / 1000
+    def p99s(self, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
+        """p99 in ms of each resample: a row names its intervals. Not a number where all of a row are empty."""
+        at_once = max(1, ROOM // max(1, len(self._values)))
+        parts = [chosen[start : start + at_once] for start in range(0, len(chosen), at_once)]
+        return np.concatenate([self._of(part) for part in parts])
+
+    def _of(self, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
+        rows = np.arange(len(chosen))[:, np.newaxis]
+        cells = (chosen + rows * self._count).ravel()
+        times = np.bincount(cells, minlength=chosen.size).reshape(chosen.shape)
+        ends = np.cumsum(
+            times[:, self._interval], axis=1
+        )  # how many values of the resample come before the next one
+        total = ends[:, -1] if ends.size else np.zeros(len(chosen), dtype=np.int64)
+        found = np.full(len(chosen), np.nan)
+        filled = total > 0
+        position = 0.99 * (total[filled] - 1)
+        below = position.astype(np.int64)
+        above = np.minimum(below + 1, total[filled] - 1)
+        low, high = (self._values[np.sum(ends[filled] <= at[:, np.newaxis], axis=1)] for at in (below, above))
+        found[filled] = low + (high - low) * (position - below)
+        return found / 1000
 
 
-def rise_over(keys: Sequence[float]) -> Callable[[list[float]], float]:
+def rise_over(keys: Sequence[float]) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
     """A statistic: the rise of p99 (ms) over the range of `keys`, by the Theil-Sen slope."""
     span = max(keys) - min(keys)
-    return lambda p99s: theil_sen(keys, p99s)[0] * span
+    return lambda p99s: theil_sen_slope(keys, p99s) * span
 
 
 def crossing(

@@ -99,7 +99,7 @@ def test_bootstrap_interval_holds_the_value(seed: int) -> None:
     plateaus = tame([1.0, 2.0, 4.0, 8.0], 12, seed)
     rise = stats.rise_over([10.0, 20.0, 30.0, 40.0])
     found = stats.bootstrap(plateaus, rise, seed, resamples=100)
-    assert found.value == rise([stats.p99_ms(plateau) for plateau in plateaus])
+    assert found.value == rise(np.array([stats.p99_ms(plateau) for plateau in plateaus]))
     assert found.low <= found.value <= found.high
 
 
@@ -140,7 +140,7 @@ def test_bootstrap_is_that_of_its_definition(values: list[list[list[int]]], seed
         picks = [[plateau[i] for i in rng.integers(0, len(plateau), len(plateau))] for plateau in plateaus]
         drawn.append(sum(stats.p99_ms(each) for each in picks))
     low, high = np.percentile(drawn, [2.5, 97.5])
-    found = stats.bootstrap(plateaus, sum, seed, resamples=20)
+    found = stats.bootstrap(plateaus, lambda p99s: p99s.sum(axis=0), seed, resamples=20)
     assert (found.low, found.high) == pytest.approx((low, high))
 
 
@@ -158,9 +158,17 @@ def test_bootstrap_is_repeatable() -> None:
     assert again[0] == again[1] != again[2]
 
 
+def test_the_room_that_bootstrap_takes_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Resamples looked at one by one say the same as many at once."""
+    plateaus = tame([1.0, 3.0], 10, 1)
+    at_once = stats.bootstrap(plateaus, lambda p: p[1] - p[0], 3, resamples=50)
+    monkeypatch.setattr(stats, "ROOM", 1)
+    assert stats.bootstrap(plateaus, lambda p: p[1] - p[0], 3, resamples=50) == at_once
+
+
 def test_rise_is_slope_times_range() -> None:
     """The rise of a straight line is what it climbs between the fewest and the most keys."""
-    assert stats.rise_over([1e4, 1e5, 2e5])([1.0, 10.0, 20.0]) == pytest.approx(19.0)
+    assert stats.rise_over([1e4, 1e5, 2e5])(np.array([1.0, 10.0, 20.0])) == pytest.approx(19.0)
 
 
 @QUICK
