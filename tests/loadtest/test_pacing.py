@@ -1,37 +1,93 @@
-"""The shared schedule, without Locust."""
+"""The shared schedule, without Locust, by a clock that the tests turn: seconds pass at once, and exactly."""
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections.abc import Callable, Iterator
-from time import monotonic, time
 
 import gevent  # type: ignore[import-untyped] # no type information in the package
 import pytest
+from gevent.event import Event  # type: ignore[import-untyped] # the same
 
+from loadtest.customers import pacing
 from loadtest.customers.pacing import Pace, Slot
 
-pytestmark = pytest.mark.alone
+
+class Clock:
+    """Time for greenlets: it stands still while any of them has something to do, then jumps to the next alarm."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self._alarms: list[tuple[float, int, Event]] = []
+        self._numbers = itertools.count()
+
+    @property
+    def unix(self) -> float:
+        """The same moment by the clock on the wall."""
+        return self.now + 1_700_000_000.3
+
+    def alarm(self, seconds: float) -> Event:
+        """An event that is set `seconds` from now."""
+        event = Event()
+        heapq.heappush(self._alarms, (self.now + seconds, next(self._numbers), event))
+        return event
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass, in a greenlet."""
+        self.alarm(seconds).wait()
+
+    def turn(self, seconds: float) -> None:
+        """Let time pass, in the test."""
+        end = self.now + seconds
+        while True:
+            for _ in range(20):  # one greenlet wakes the next: let the whole chain of them run
+                gevent.sleep(0)
+            if not self._alarms or self._alarms[0][0] > end:
+                break
+            self.now, _, event = heapq.heappop(self._alarms)
+            event.set()
+        self.now = end
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock that a pace goes by, on the wall and monotonic."""
+    clock = Clock()
+
+    class Waiting(Event):  # type: ignore[misc] # the same
+        """An event whose timeout goes by the clock."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            gevent.wait([self] if timeout is None else [self, clock.alarm(timeout)], count=1)
+            return bool(self.is_set())
+
+    monkeypatch.setattr(pacing, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(pacing, "time", lambda: clock.unix)
+    monkeypatch.setattr(pacing, "Event", Waiting)
+    return clock
 
 
 class Crowd:
     """Users who note when it was their turn and then are busy for a while."""
 
-    def __init__(self, pace: Pace, size: int, busy_seconds: float = 0.0) -> None:
+    def __init__(self, clock: Clock, pace: Pace, size: int, busy_seconds: float) -> None:
         self.turns: list[float] = []
+        self._clock = clock
         self._pace = pace
         self._busy_seconds = busy_seconds
         self.greenlets = [gevent.spawn(self._live) for _ in range(size)]
 
     def _live(self) -> None:
         while True:
-            gevent.sleep(self._pace.next_turn())
-            self.turns.append(monotonic())
-            gevent.sleep(self._busy_seconds)
+            self._pace.next_turn()
+            self.turns.append(self._clock.now)
+            if self._busy_seconds:
+                self._clock.sleep(self._busy_seconds)
 
 
 @pytest.fixture
-def crowd() -> Iterator[Callable[..., Crowd]]:
+def crowd(clock: Clock) -> Iterator[Callable[..., Crowd]]:
     """Make crowds, and run the pace of each; they go home at the end."""
     crowds: list[Crowd] = []
     running: dict[int, gevent.Greenlet] = {}
@@ -39,7 +95,7 @@ def crowd() -> Iterator[Callable[..., Crowd]]:
     def gather(pace: Pace, size: int, busy_seconds: float = 0.0) -> Crowd:
         if id(pace) not in running:
             running[id(pace)] = gevent.spawn(pace.run)
-        crowds.append(Crowd(pace, size, busy_seconds))
+        crowds.append(Crowd(clock, pace, size, busy_seconds))
         return crowds[-1]
 
     yield gather
@@ -52,90 +108,94 @@ def gaps(turns: list[float]) -> list[float]:
 
 
 @pytest.mark.parametrize("size", [1, 7, 60])
-def test_the_rate_is_that_of_the_crowd(crowd: Callable[..., Crowd], size: int) -> None:
+def test_the_rate_is_that_of_the_crowd(clock: Clock, crowd: Callable[..., Crowd], size: int) -> None:
     """However many users share a pace, together they get its rate, evenly."""
     people = crowd(Pace(50), size)
-    gevent.sleep(1)
+    clock.turn(1)
     between = gaps(people.turns)
-    assert (len(people.turns) - 1) / (people.turns[-1] - people.turns[0]) == pytest.approx(50, rel=0.1)
-    assert between[len(between) // 2] == pytest.approx(1 / 50, rel=0.25)
+    assert (len(people.turns) - 1) / (people.turns[-1] - people.turns[0]) == pytest.approx(50)
+    assert between == pytest.approx([1 / 50] * len(between))
 
 
-def test_a_new_rate_holds_at_once(crowd: Callable[..., Crowd]) -> None:
+def test_a_new_rate_holds_at_once(clock: Clock, crowd: Callable[..., Crowd]) -> None:
     """From a slow rate to a fast one there is neither a wait for the slow turn nor a burst; 0 is silence."""
     pace = Pace(0.01)
     people = crowd(pace, 5)
-    gevent.sleep(0.2)
+    clock.turn(0.2)
     assert people.turns == []
     pace.per_second = 40
-    gevent.sleep(1)
-    assert len(people.turns) == pytest.approx(40, rel=0.15)
+    clock.turn(1)
+    assert len(people.turns) == pytest.approx(40, abs=1)
     pace.per_second = 0
-    gevent.sleep(0.1)
+    clock.turn(0.1)
     so_far = len(people.turns)
-    gevent.sleep(0.3)
+    clock.turn(0.3)
     assert len(people.turns) == so_far
 
 
-def test_what_is_owed_is_bounded_and_the_rest_is_missed(crowd: Callable[..., Crowd]) -> None:
+def test_what_is_owed_is_bounded_and_the_rest_is_missed(clock: Clock, crowd: Callable[..., Crowd]) -> None:
     """With all users busy, a second's worth of turns is owed; the others are counted as missed."""
     pace = Pace(100)
     people = crowd(pace, 1, busy_seconds=60)
-    gevent.sleep(2)
+    clock.turn(2)
     assert len(people.turns) == 1
-    assert pace.missed == pytest.approx(99, abs=15)
+    assert pace.missed == pytest.approx(99, abs=1)
     helpers = crowd(pace, 30)
-    gevent.sleep(0.02)
-    assert 90 <= len(helpers.turns) <= 115
+    clock.turn(0.02)
+    assert len(helpers.turns) == pytest.approx(102, abs=1)
 
 
-def test_the_owed_turns_are_taken_by_whoever_is_free_first(crowd: Callable[..., Crowd]) -> None:
+def test_the_owed_turns_are_taken_by_the_user_who_is_free_first(
+    clock: Clock, crowd: Callable[..., Crowd]
+) -> None:
     """After a stall shorter than a second no turn is lost."""
     pace = Pace(100)
-    began = monotonic()
+    began = clock.now
     people = crowd(pace, 3, busy_seconds=0.3)
-    gevent.sleep(0.9)
+    clock.turn(0.9)
     helpers = crowd(pace, 40)
-    gevent.sleep(0.6)
+    clock.turn(0.6)
     together = len(people.turns) + len(helpers.turns)
     assert pace.missed == 0
-    assert together >= 0.9 * 100 * (monotonic() - began)
+    assert together == pytest.approx(100 * (clock.now - began), abs=1)
 
 
-def test_a_user_who_leaves_takes_no_turn_along(crowd: Callable[..., Crowd]) -> None:
+def test_a_user_who_leaves_takes_no_turn_along(clock: Clock, crowd: Callable[..., Crowd]) -> None:
     """A user stopped while waiting is no longer in the queue: the next turn goes to one who is there."""
     pace = Pace(0)
     leaving = [gevent.spawn(pace.next_turn) for _ in range(5)]
-    gevent.sleep(0.01)
+    clock.turn(0.01)
     gevent.killall(leaving)
     people = crowd(pace, 1)
-    gevent.sleep(0.01)
+    clock.turn(0.01)
     pace.per_second = 50
-    gevent.sleep(0.5)
-    assert len(people.turns) >= 15
+    clock.turn(0.5)
+    assert len(people.turns) == pytest.approx(25, abs=1)
 
 
-def test_no_turns_before_the_first_user_and_none_owed_from_the_last_test(crowd: Callable[..., Crowd]) -> None:
-    """A test starts with an even rhythm, not with a burst of what came due while nobody was there."""
+def test_no_turns_before_the_first_user_and_none_owed_from_the_last_test(
+    clock: Clock, crowd: Callable[..., Crowd]
+) -> None:
+    """A test starts with an even rhythm, not with a burst of the turns that came due while nobody was there."""
     pace = Pace(100)
     crowd(pace, 0)
-    gevent.sleep(0.5)
+    clock.turn(0.5)
     first = crowd(pace, 1, busy_seconds=60)
-    gevent.sleep(0.5)
+    clock.turn(0.5)
     assert len(first.turns) == 1
     pace.begin()
-    gevent.sleep(0.2)
+    clock.turn(0.2)
     people = crowd(pace, 10)
-    gevent.sleep(0.3)
-    assert len(people.turns) == pytest.approx(30, rel=0.3)
+    clock.turn(0.3)
+    assert len(people.turns) == pytest.approx(30, abs=1)
     assert pace.missed == 0
 
 
 @pytest.mark.parametrize("of", [1, 2, 3, 7])
 @pytest.mark.parametrize("per_second", [0.3, 10, 137, 10_000])
-def test_slots_interleave_to_the_schedule_of_the_whole(of: int, per_second: float) -> None:
+def test_slots_interleave_to_the_schedule_of_the_whole(clock: Clock, of: int, per_second: float) -> None:
     """The slots of all processes together are the whole's evenly spaced turns, none missing and none twice."""
-    origin, now = time() - 12.3, monotonic()
+    origin, now = clock.unix - 12.3, clock.now
     turns = []
     for index in range(of):
         slot, turn = Slot(index, of, origin), now
@@ -149,32 +209,32 @@ def test_slots_interleave_to_the_schedule_of_the_whole(of: int, per_second: floa
     assert gaps == pytest.approx([1 / per_second] * len(gaps), rel=0.1, abs=2e-5)
 
 
-def test_two_slots_share_the_turns(crowd: Callable[..., Crowd]) -> None:
+def test_two_slots_share_the_turns(clock: Clock, crowd: Callable[..., Crowd]) -> None:
     """Two paces with a slot each give half of the turns each, alternately; without any part there are none."""
-    origin = time()
+    origin = clock.unix
     paces = [Pace(40), Pace(40), Pace(40)]
     for pace, slot in zip(paces, (Slot(0, 2, origin), Slot(1, 2, origin), Slot(0, 0, origin)), strict=True):
         pace.slot = slot
     first, second, idle = (crowd(pace, 5) for pace in paces)
-    gevent.sleep(1.5)
-    assert len(first.turns) == pytest.approx(30, abs=4)
-    assert len(second.turns) == pytest.approx(30, abs=4)
+    clock.turn(1.5)
+    assert len(first.turns) == pytest.approx(30, abs=1)
+    assert len(second.turns) == pytest.approx(30, abs=1)
     assert idle.turns == []
     owners = [
         owner for _, owner in sorted([(t, "a") for t in first.turns] + [(t, "b") for t in second.turns])
     ]
     changes = sum(a != b for a, b in itertools.pairwise(owners))
-    assert changes >= 0.8 * len(owners)
+    assert changes == len(owners) - 1
 
 
-def test_slot_that_changes_takes_over_the_turns(crowd: Callable[..., Crowd]) -> None:
+def test_slot_that_changes_takes_over_the_turns(clock: Clock, crowd: Callable[..., Crowd]) -> None:
     """When the other process is gone, the remaining one gives all turns, at the rate of the whole."""
     pace = Pace(40)
-    pace.slot = Slot(1, 2, time())
+    pace.slot = Slot(1, 2, clock.unix)
     users = crowd(pace, 5)
-    gevent.sleep(1.0)
-    pace.slot = Slot(0, 1, time())
-    gevent.sleep(0.1)
+    clock.turn(1.0)
+    pace.slot = Slot(0, 1, clock.unix)
+    clock.turn(0.1)
     users.turns.clear()
-    gevent.sleep(1.0)
-    assert len(users.turns) == pytest.approx(40, abs=5)
+    clock.turn(1.0)
+    assert len(users.turns) == pytest.approx(40, abs=1)
