@@ -1,9 +1,9 @@
 # The verbs of the lab. `make` alone lists them.
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
-# Files of tests side by side, one more than there are cores (some wait), in the order in which they stand.
-# tests/conftest.py says which tests must run alone.
-WORKERS := $(shell python3 -c "import os; print(min(4, 1 + (os.cpu_count() or 1)))")
+# Files of tests side by side, two more than there are cores (a third of the time a test waits for a process), in the
+# order in which they stand. tests/conftest.py says which tests must run alone.
+WORKERS := $(shell python3 -c "import os; print(min(6, 2 + (os.cpu_count() or 1)))")
 SIDE_BY_SIDE := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 help: ## Show the verbs
@@ -18,7 +18,7 @@ up: ## Look at the machine, start the whole stack on Docker, say where things ar
 down: ## Stop the stack and remove what it left: containers, volumes, network
 	docker compose --profile "*" down --volumes --remove-orphans
 
-test: tools ## What needs neither Docker nor whole runs, in eight to ten minutes
+test: tools ## What needs neither Docker nor whole runs, in seven to nine minutes
 	$(PY) -m pytest $(SIDE_BY_SIDE) -m "not whole"
 
 test-all: tools ## All that needs no Docker: every incident, whole scenes, blind seeds; some of it: ONLY=tests/console
