@@ -52,11 +52,12 @@ ten: venv ## Ten quick runs of key-growth in a row, as a table
 docs: venv ## Renew the figures, tables and plots of the pages; from new runs: make docs RUNS=runs/...
 	$(PY) -m docs.pages "$(RUNS)"
 
-lock: ## Renew requirements.lock, requirements-checks.lock and requirements-mutate.lock from their .in (needs uv)
-	@for name in requirements requirements-checks requirements-mutate; do \
+lock: venv ## Renew the four lock files from their .in, and which machines have all packages (needs uv)
+	@for name in requirements-stack requirements requirements-checks requirements-mutate; do \
 		uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 \
 			$$name.in --output-file $$name.lock || exit; \
 	done
+	$(PY) -m docs.pages.wheels && $(PY) -m docs.pages
 
 venv:
 	@bin/lab --bootstrap

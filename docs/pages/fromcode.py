@@ -13,6 +13,7 @@ from typing import Any
 import typer
 import yaml
 
+from docs.pages import wheels
 from docs.pages.fromruns import machine, table
 from docs.pages.records import Records, nearest
 from lab import scenarios
@@ -320,6 +321,26 @@ def alert_list(root: Path) -> str:
     return table(["alert", "says", "severity", "begin at"], rows)
 
 
+# --- machines
+
+
+def wheel_list(root: Path) -> str:
+    """Machines and Pythons that have a wheel of every package, and the packages that others lack."""
+    found = json.loads((root / wheels.FILE).read_text())["missing"]
+    rows = [
+        [machine, *(_wheels(found, machine, python) for python in wheels.PYTHONS)]
+        for machine in wheels.MACHINES
+    ]
+    return table(["machine", *(f"Python {python}" for python in wheels.PYTHONS)], rows)
+
+
+def _wheels(found: dict[str, dict[str, dict[str, list[str]]]], machine: str, python: str) -> str:
+    lab, containers = (found[name][machine][python] for name in wheels.LOCKS)
+    if not lab:
+        return "all"
+    return f"not {', '.join(lab)}" + ("" if containers else " (the containers' are all there)")
+
+
 LISTS: dict[str, Callable[[Path], str]] = {
     "scenarios": scenario_list,
     "claims": claim_list,
@@ -331,4 +352,5 @@ LISTS: dict[str, Callable[[Path], str]] = {
     "settings": setting_list,
     "dashboards": dashboard_list,
     "alerts": alert_list,
+    "wheels": wheel_list,
 }

@@ -15,6 +15,8 @@ from docs.pages.records import FOLDER, Records, nearest
 from lab.errors import UsageError
 
 PLOTS = Path("docs/plots")
+HAND_WRITTEN = ("incidents.md", "platforms.md")
+"""Pages in docs/, but for their blocks."""
 BEGIN = re.compile(r"<!-- (run|list|help)(?:: *(.*?))? *-->")
 END = re.compile(r"<!-- /(run|list|help) -->")
 FIGURE = re.compile(r"<!-- fig: *((?:(?!-->).)*?) *-->((?:(?!<!--).)*)<!-- /fig -->", re.DOTALL)
@@ -23,7 +25,7 @@ LOOSE = re.compile(r"<!-- (?:fig:|/fig)")
 
 def pages(root: Path) -> list[Path]:
     """The README, what stands beside it, and the guide."""
-    found = [root / "README.md", root / "CONTRIBUTING.md", root / "docs" / "incidents.md"]
+    found = [root / "README.md", root / "CONTRIBUTING.md", *((root / "docs" / name) for name in HAND_WRITTEN)]
     return [*(path for path in found if path.is_file()), *sorted((root / "workshop").rglob("*.md"))]
 
 

@@ -20,7 +20,7 @@ from lab.stacks.base import Probe
 from lab.stacks.http import Locust, Storefront
 from lab.stacks.processes import tree_seconds
 from lab.stacks.server_stats import ServerObserver
-from loadtest.probe.record import new_histogram
+from loadtest.histogram import Histogram
 
 SAMPLE_S = 0.1
 PINGS = 9
@@ -76,7 +76,7 @@ class Sample:
     memory: float
     link_ms: float
     direct_ms: float
-    gets: Any
+    gets: Histogram
     slow: tuple[tuple[str, int], ...] = ()
 
     @property
@@ -85,16 +85,16 @@ class Sample:
         return p99(self.gets)
 
 
-def p99(histogram: Any) -> float:
+def p99(histogram: Histogram) -> float:
     """In ms, of a histogram of µs."""
-    return float(histogram.get_value_at_percentile(99)) / 1000 if histogram.total_count else 0.0
+    return histogram.percentile(99) / 1000
 
 
 @dataclass
 class _Since:
     """What is gathered between two looks."""
 
-    gets: Any = field(default_factory=new_histogram)
+    gets: Histogram = field(default_factory=Histogram)
     oldest_s: float = 0.0
     memory: float = 0.0
 
@@ -115,9 +115,9 @@ class Observer:
 
     def _hear(self, probe: Probe) -> None:
         for line in probe.lines():
-            text = json.loads(line)["intended"]
+            gets = Histogram.decode(json.loads(line)["intended"])
             with self._lock:
-                self._since.gets.decode_and_add(text)
+                self._since.gets.add(gets)
 
     def _sample(self) -> None:
         client = _client(self._scene.store.url)
@@ -210,7 +210,7 @@ def pings_ms(url: str) -> list[float]:
 
 def seen(samples: list[Sample]) -> Seen:
     """What users saw over these looks: the median of the page's p99s, p99 of all GETs, and the oldest change."""
-    gets = new_histogram()
+    gets = Histogram()
     for look in samples:
         gets.add(look.gets)
     pages = sorted(look.page_ms for look in samples)

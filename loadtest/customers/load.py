@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, NoReturn
 
-from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped] # the package has no type information
-
 from loadtest.customers.metrics import Counts
 from loadtest.customers.pacing import Pace, Slot
-from loadtest.probe.record import HIGHEST_US, LOWEST_US, new_histogram
+from loadtest.histogram import Histogram
 
 AREAS = ("page", "cart", "offer")
 FRAGMENTS_PER_USER = 20
@@ -49,30 +47,29 @@ class Tally:
 
     count: int = 0
     failures: int = 0
-    _latency_us: HdrHistogram = field(default_factory=new_histogram)
+    _latency_us: Histogram = field(default_factory=Histogram)
 
     def add(self, response_ms: float, failed: bool) -> None:
         """Count one finished request."""
         self.count += 1
         self.failures += failed
-        self._latency_us.record_value(min(max(round(response_ms * 1000), LOWEST_US), HIGHEST_US))
+        self._latency_us.record(round(response_ms * 1000))
 
     def as_dict(self) -> dict[str, Any]:
         """For a message to another process."""
-        latency = self._latency_us.encode().decode("ascii")
-        return {"count": self.count, "failures": self.failures, "latency": latency}
+        return {"count": self.count, "failures": self.failures, "latency": self._latency_us.encode()}
 
     def include(self, other: Mapping[str, Any]) -> None:
         """Add what another process's tally said of itself."""
         self.count += other["count"]
         self.failures += other["failures"]
-        self._latency_us.decode_and_add(other["latency"])
+        self._latency_us.add(Histogram.decode(other["latency"]))
 
     def percentile_ms(self, percent: float) -> float | None:
         """The latency that this share of the requests stayed below; None without requests."""
         if not self.count:
             return None
-        return float(self._latency_us.get_value_at_percentile(percent)) / 1000
+        return self._latency_us.percentile(percent) / 1000
 
 
 @dataclass

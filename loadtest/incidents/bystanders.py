@@ -19,7 +19,7 @@ server that refuses or is gone: 3.
 from __future__ import annotations
 
 import multiprocessing
-import select
+import selectors
 import shutil
 import signal
 import subprocess
@@ -136,13 +136,13 @@ def generate(server: Server, key: str, keys: int, connections: int, pipeline: in
     end = time.monotonic() + seconds
     try:
         lines = {line.fileno(): line for line in (connect(server) for _ in range(connections))}
-        poll = select.epoll()
+        selector = selectors.DefaultSelector()
         left, turn = dict.fromkeys(lines, whole), 0
         for fd, line in lines.items():
-            poll.register(fd, select.EPOLLIN)
+            selector.register(fd, selectors.EVENT_READ)
             line.sendall(batches[0])
         while time.monotonic() < end:
-            for fd, _ in poll.poll(LOOK_S):
+            for fd in (key.fd for key, _ in selector.select(LOOK_S)):
                 data = lines[fd].recv(left[fd])
                 if not data:
                     raise ConnectionLost("closed by the server")

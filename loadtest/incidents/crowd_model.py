@@ -1,4 +1,4 @@
-"""The crowd itself: clients that think, ask, wait, and go away when they waited too long. One thread, one epoll.
+"""The crowd itself: clients that think, ask, wait, and go away when they waited too long. One thread, one selector.
 
 Clients are not simulated one by one. With C clients of which w wait for an answer and a stay away, requests arrive at
 RATE * (1 - (w + a) / C): each client that is free asks RATE / C times a second, and one that is not does not. That is
@@ -13,7 +13,7 @@ import contextlib
 import heapq
 import random
 import resource
-import select
+import selectors
 from collections import deque
 from dataclasses import dataclass
 from itertools import repeat
@@ -29,8 +29,8 @@ from loadtest.resp import LoadFailed, Server, command, resolve
 
 SECOND = 1_000_000_000
 SPARE_FILES = 64
-READING = select.EPOLLIN
-WRITING = select.EPOLLIN | select.EPOLLOUT
+READING = selectors.EVENT_READ
+WRITING = selectors.EVENT_READ | selectors.EVENT_WRITE
 ANSWER_S = 30
 
 
@@ -111,7 +111,7 @@ class Crowd:
         allow_files(plan.connections + SPARE_FILES)
         self._plan, self._pages, self._random = plan, pages, random.Random(seed)
         self.next_page = self.readable = 1
-        self._poll = select.epoll()
+        self._selector = selectors.DefaultSelector()
         self._family, self._address = resolve(server)
         self._greeting = server.greeting() or [command("PING")]
         self._lines: dict[int, Connection] = {}
@@ -127,16 +127,16 @@ class Crowd:
     def _open(self) -> Connection:
         """One connection that stands and is signed in. (Servers accept a few a turn: in a stall they would not.)"""
         line = Connection(self._family, self._address, monotonic_ns())
-        self._poll.register(line.fd, WRITING)
+        self._selector.register(line.fd, WRITING)
         end = monotonic_ns() + ANSWER_S * SECOND
         answered = False
         while not answered:
-            for fd, events in self._poll.poll(1.0):
-                if fd != line.fd:
+            for key, events in self._selector.select(1.0):
+                if key.fd != line.fd:
                     continue
-                if events & select.EPOLLOUT and not line.ready:
+                if events & selectors.EVENT_WRITE and not line.ready:
                     line.finish_connecting()
-                    self._poll.modify(fd, READING)
+                    self._selector.modify(line.fd, READING)
                     line.waiting.extend(repeat(None, len(self._greeting) - 1))
                     line.ask(b"".join(self._greeting), None)
                 elif events & READING:
@@ -170,13 +170,13 @@ class Crowd:
                 self._observer.ask(INFO, None)
                 self._asking, self._asked_at = True, now
             pause = (began + (slots + 1) * SECOND / rate - monotonic_ns()) / SECOND
-            for fd, events in self._poll.poll(min(max(pause, 0.0), 0.02)):
-                line = self._lines[fd]
-                if events & select.EPOLLOUT:
+            for key, events in self._selector.select(min(max(pause, 0.0), 0.02)):
+                line = self._lines[key.fd]
+                if events & selectors.EVENT_WRITE:
                     line.flush()
                     if not line.has_outgoing:
-                        self._poll.modify(fd, READING)
-                if not events & ~select.EPOLLOUT:
+                        self._selector.modify(line.fd, READING)
+                if not events & selectors.EVENT_READ:
                     continue
                 if line is not self._observer:
                     self._take(line)
@@ -236,7 +236,7 @@ class Crowd:
             )
         line.ask(request, Asked(due, monotonic_ns(), inserts))
         if line.has_outgoing:
-            self._poll.modify(line.fd, WRITING)
+            self._selector.modify(line.fd, WRITING)
 
     def _take(self, line: Connection) -> None:
         """What has come on a connection; with the last reply to a request it is free again."""
@@ -301,4 +301,4 @@ class Crowd:
         for line in self._lines.values():
             with contextlib.suppress(OSError):
                 line.close()
-        self._poll.close()
+        self._selector.close()

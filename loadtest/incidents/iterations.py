@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 import resource
-import select
+import selectors
 import statistics
 import sys
 from collections import deque
@@ -85,16 +85,16 @@ class Iterations:
 
     def run(self, ending: Ending, seconds: float) -> dict[str, float]:
         """Iterate until it is time to end; the figures."""
-        poll = select.epoll()
+        selector = selectors.DefaultSelector()
         end, due = monotonic() + seconds, monotonic() + 1.0
         self._began = clock()
         for client in self._clients.values():
-            poll.register(client.fd, select.EPOLLIN)
+            selector.register(client.fd, selectors.EVENT_READ)
             self._begin(client)
         say(self._so_far())
         while not ending.asked and monotonic() < end:
-            for fd, _ in poll.poll(self._until_one_has_rested()):
-                client = self._clients[fd]
+            for key, _ in selector.select(self._until_one_has_rested()):
+                client = self._clients[key.fd]
                 for reply in client.receive():
                     self._take(client, reply)
             if monotonic() >= due:

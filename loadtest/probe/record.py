@@ -1,4 +1,4 @@
-"""What one interval of the probe saw, as three HdrHistograms and one JSON line."""
+"""What one interval of the probe saw, as three histograms and one JSON line."""
 
 from __future__ import annotations
 
@@ -7,18 +7,9 @@ import math
 import time
 from collections.abc import Callable
 
-from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped] # the package has no type information
-
-LOWEST_US = 1
-HIGHEST_US = 120_000_000  # a longer wait is recorded as two minutes
-DIGITS = 3
+from loadtest.histogram import HIGHEST_US, LOWEST_US, Histogram
 
 Observer = Callable[[int, int], None]
-
-
-def new_histogram() -> HdrHistogram:
-    """An empty histogram of microseconds with the range that every reader of the probe's lines expects."""
-    return HdrHistogram(LOWEST_US, HIGHEST_US, DIGITS)
 
 
 def percentile(ordered: list[int], percent: float) -> int:
@@ -40,20 +31,19 @@ class Interval:
         self.errors = 0
         self._ended: dict[str, object] = {}
         self._waits: list[int] = []
-        self._intended = new_histogram()
-        self._service = new_histogram()
-        self._lag = new_histogram()
+        self._intended = Histogram()
+        self._service = Histogram()
+        self._lag = Histogram()
 
     def request_was_due(self, lag_ns: int) -> None:
         """A request's time came (whether or not a connection could take it), `lag_ns` after it was due."""
-        self._lag.record_value(min(max(lag_ns // 1000, LOWEST_US), HIGHEST_US))
+        self._lag.record(lag_ns // 1000)
 
     def reply_came(self, since_due_ns: int, since_sent_ns: int) -> None:
         """A reply came: record its latency from the intended time and from the send time."""
         since_due = min(max(since_due_ns // 1000, LOWEST_US), HIGHEST_US)
-        since_sent = min(max(since_sent_ns // 1000, LOWEST_US), HIGHEST_US)
-        self._intended.record_value(since_due)
-        self._service.record_value(since_sent)
+        self._intended.record(since_due)
+        self._service.record(since_sent_ns // 1000)
         self._waits.append(since_due)
         self.received += 1
 
@@ -73,16 +63,16 @@ class Interval:
         return json.dumps(
             {
                 "name": name,
-                "sent": self._lag.get_total_count(),
+                "sent": self._lag.total,
                 "received": self.received,
                 "errors": self.errors,
-                "lag_p99_us": self._lag.get_value_at_percentile(99),
+                "lag_p99_us": self._lag.percentile(99),
                 "p50_us": percentile(waits, 50),
                 "p99_us": percentile(waits, 99),
                 "max_us": waits[-1] if waits else 0,
-                "intended": self._intended.encode().decode("ascii"),
-                "service": self._service.encode().decode("ascii"),
-                "lag": self._lag.encode().decode("ascii"),
+                "intended": self._intended.encode(),
+                "service": self._service.encode(),
+                "lag": self._lag.encode(),
                 **self._ended,
             }
         )

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 import numpy as np
-from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped] # the package has no type information
 
 from lab.results.folder import Latencies, RunFacts
 from lab.scenarios.model import Scenario
+from loadtest.histogram import Histogram
 
 START = 1_795_000_000.0
 PROBES_PER_S, INTERVAL_S = 200.0, 0.25
@@ -60,10 +60,10 @@ def encode(values_us: Iterable[float]) -> str:
 
 @lru_cache(maxsize=10_000)  # most phases of most runs that tests build are the same
 def _encode(values_us: tuple[int, ...]) -> str:
-    histogram = HdrHistogram(1, 120_000_000, 3)
+    histogram = Histogram()
     for value in values_us:
-        histogram.record_value(value)
-    return str(histogram.encode().decode("ascii"))
+        histogram.record(value)
+    return histogram.encode()
 
 
 def heavy_tail(rng: np.random.Generator, p99_ms: float, intervals: int, each: int) -> list[Latencies]:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+
+from docs.pages import wheels
 from lab.stacks.preflight import ROOT
 
 
@@ -61,3 +67,95 @@ def test_tools_are_added_to_the_environment_that_is_there(tmp_path: Path) -> Non
     python.write_text('#!/bin/sh\n[ "$1" = -c ]\n')
     checks.write_text("what nobody has\n")
     assert bootstrap() == 3
+
+
+@pytest.mark.parametrize("uv", ["exit 0", "exit 2", None])
+@pytest.mark.parametrize("index", ["", "named"])
+def test_uv_installs_where_it_is_there_and_can(tmp_path: Path, uv: str | None, index: str) -> None:
+    """By the same hashes; pip does it where uv fails, is not there, or does not know the index that pip was told of."""
+    tree, tools, asked = tmp_path / "tree", tmp_path / "tools", tmp_path / "asked"
+    (tree / "bin").mkdir(parents=True)
+    tools.mkdir()
+    shutil.copy(ROOT / "bin" / "lab", tree / "bin" / "lab")
+    (tree / "requirements.lock").write_text("nothing\n")
+    (tools / "python3").write_text(
+        f"""#!/bin/sh
+case "$1 $2" in
+"-m venv") mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;;
+"-m pip") echo "$@" >>{asked} ;;
+esac
+"""
+    )
+    if uv:
+        (tools / "uv").write_text(f'#!/bin/sh\necho uv "$@" >>{asked}\n{uv}\n')
+    for tool in tools.iterdir():
+        tool.chmod(0o755)
+    path = os.pathsep.join([str(tools), "/usr/bin", "/bin"])
+    done = subprocess.run(
+        [str(tree / "bin" / "lab"), "--bootstrap"],
+        env={"PATH": path, "PYTHON": "python3", "PIP_INDEX_URL": index},
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    by = [line.split()[0] for line in asked.read_text().splitlines()]
+    assert by == (["-m"] if index or not uv else ["uv"] if uv == "exit 0" else ["uv", "-m"])
+    for line in asked.read_text().splitlines():
+        assert line.endswith(
+            f"--only-binary :all: --require-hashes --requirement {tree / 'requirements.lock'}"
+        )
+
+
+MACHINES = {"Linux": [name for name in wheels.MACHINES if name.startswith("Linux")]}
+MACHINES["Darwin"] = [name for name in wheels.MACHINES if name.startswith("macOS")]
+
+
+@pytest.mark.parametrize("system", MACHINES)
+@pytest.mark.parametrize("python", ["3.10", *wheels.PYTHONS])
+def test_a_python_that_has_not_every_package_is_refused_before_anything_is_fetched(
+    tmp_path: Path, system: str, python: str
+) -> None:
+    """bin/lab takes the Pythons for which each machine of a system has all packages (docs/wheels.json), and no other."""
+    found = json.loads((ROOT / wheels.FILE).read_text())["missing"]["requirements.lock"]
+    served = all(found[machine].get(python) == [] for machine in MACHINES[system])
+    tree, tools = tmp_path / "tree", tmp_path / "tools"
+    (tree / "bin").mkdir(parents=True)
+    tools.mkdir()
+    shutil.copy(ROOT / "bin" / "lab", tree / "bin" / "lab")
+    (tree / "requirements.lock").write_text("nothing\n")
+    version = tuple(map(int, python.split(".")))
+    (tools / "python3").write_text(
+        f"""#!/bin/sh
+case "$1 $2" in
+"--version ") echo Python {python}.1 ;;
+"-c import sys; "*) exec {sys.executable} -c "import sys; sys.version_info = {version}; exec(sys.argv[1])" "$2" ;;
+"-c import ensurepip"*) echo asked on >&2; exit 1 ;;
+*) echo "called with $*" >&2; exit 9 ;;
+esac
+"""
+    )
+    (tools / "uname").write_text(f"#!/bin/sh\necho {system}\n")
+    for tool in tools.iterdir():
+        tool.chmod(0o755)
+    done = subprocess.run(
+        [str(tree / "bin" / "lab"), "list"],
+        env={**os.environ, "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}", "PYTHON": "python3"},
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert done.returncode == 3
+    if served:
+        assert "cannot make environments" in done.stderr
+    else:
+        assert done.stderr.startswith(f"lab: Python {python}.1 cannot be served")
+        assert done.stderr.count("\n") == 1
+    assert not (tree / ".venv").exists()
+
+
+def test_the_table_of_machines_is_about_these_lock_files() -> None:
+    """A lock file that changed has other wheels: `make lock` asks anew."""
+    assert json.loads((ROOT / wheels.FILE).read_text())["locks"] == wheels.checksums(ROOT)
+
+
+def test_a_package_is_taken_out_of_a_lock_file_whole() -> None:
+    """With its hashes and comments, and no other one."""
+    lock = "a==1 \\\n    --hash=sha256:1\n    # via b\nab==2 \\\n    --hash=sha256:2\n"
+    assert wheels.without(lock, "a") == "ab==2 \\\n    --hash=sha256:2\n"

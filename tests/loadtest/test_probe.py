@@ -11,30 +11,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped] # no type information
 
-from loadtest.probe.record import new_histogram, percentile
+from loadtest.histogram import Histogram
+from loadtest.probe.record import percentile
 from loadtest.resp import Server as Address
 
 STALL = 0.5
 
 
-def merged(lines: list[dict[str, Any]], which: str) -> HdrHistogram:
+def merged(lines: list[dict[str, Any]], which: str) -> Histogram:
     """All intervals in one histogram."""
-    total = new_histogram()
+    total = Histogram()
     for line in lines:
-        total.add(HdrHistogram.decode(line[which]))
+        total.add(Histogram.decode(line[which]))
     return total
 
 
-def values_above(histogram: HdrHistogram, low_us: int) -> list[int]:
+def values_above(histogram: Histogram, low_us: int) -> list[int]:
     """Every recorded value above a bound, in ascending order."""
-    return [
-        item.value_iterated_to
-        for item in histogram.get_recorded_iterator()
-        for _ in range(item.count_at_value_iterated_to)
-        if item.value_iterated_to > low_us
-    ]
+    return [value for value, count in histogram.buckets() for _ in range(count) if value > low_us]
 
 
 def distance_from_even(values: list[int], low: int, high: int) -> float:
@@ -49,7 +44,7 @@ def assert_nothing_is_lost(lines: list[dict[str, Any]]) -> None:
     assert sent == received + errors + lines[-1]["in_flight"]
     for line in lines:
         for which in ("intended", "service"):
-            assert HdrHistogram.decode(line[which]).get_total_count() == line["received"]
+            assert Histogram.decode(line[which]).total == line["received"]
 
 
 @pytest.mark.alone

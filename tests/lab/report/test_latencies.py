@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped] # the package has no type information
 
 from lab.report.latencies import LatencyView
-from lab.results import histograms, numbers
+from lab.results import numbers
 from lab.results.folder import RunFacts
 from tests.lab.doctored import build_run
-from tests.lab.synthetic import encode
-
-
-def test_arrays_are_the_histograms_values() -> None:
-    """Decoding by arrays gives what the package's own iterators give, over the whole range."""
-    rng = np.random.default_rng(3)
-    encoded = encode([*rng.uniform(1, 3000, 40), *10 ** rng.uniform(0, 8, 60), 1, 1, 2047, 2048, 4096])
-
-    expected: list[float] = []
-    for item in HdrHistogram.decode(encoded).get_recorded_iterator():
-        expected += [item.value_iterated_to] * item.count_at_value_iterated_to
-    assert histograms.values_of(encoded).tolist() == expected
-    assert len(expected) == 105
-    assert histograms.values_of(encode([])).tolist() == []
 
 
 def test_phases_have_the_p99_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -6,7 +6,6 @@ from statistics import median
 
 import numpy as np
 import pytest
-from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped] # the package has no type information
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -246,19 +245,6 @@ def test_histogram_round_trip(values: list[int]) -> None:
     assert len(found) == len(values)
     assert list(found) == sorted(found)
     assert found == pytest.approx(sorted(float(value) for value in values), rel=1e-3, abs=1)
-
-
-@settings(max_examples=15, deadline=None)
-@given(st.lists(st.integers(1, 300_000), min_size=1, max_size=15))
-def test_histogram_values_are_the_packages_own(values: list[int]) -> None:
-    """The fast way gives exactly what the package's own iterator gives."""
-    encoded = encode(values)
-    slow = [
-        float(item.value_iterated_to)
-        for item in HdrHistogram.decode(encoded).get_recorded_iterator()
-        for _ in range(item.count_at_value_iterated_to)
-    ]
-    assert list(values_of(encoded)) == slow
 
 
 def test_empty_histogram_has_no_values() -> None:

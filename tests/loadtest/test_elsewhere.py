@@ -1,0 +1,63 @@
+"""The loads where there is no epoll, no affinity and no /proc: with each other way to wait for sockets."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.loadtest.conftest import ROOT, Server
+
+LOADS = {
+    "iterations": ["--count", "100", "--concurrent", "3"],
+    "bystanders": ["--tool", "own", "--connections", "2"],
+    "crowd": ["--clients", "50", "--entries", "10", "--rate", "200"],
+    "scanners": ["--match", "key:@*", "--users", "50", "--rate", "20"],
+}
+PATH = os.pathsep.join([str(ROOT / "tests" / "elsewhere"), str(ROOT)])
+
+
+def test_the_machine_is_another_one() -> None:
+    """What the tests below stand on: none of it is left."""
+    program = "import os, pathlib, select; print(hasattr(select, 'epoll'), hasattr(os, 'sched_getaffinity'),"
+    program += " end=' ')\ntry: pathlib.Path('/proc/self/stat').read_text()\nexcept OSError: print('no proc')"
+    said = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": PATH},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert said == "False False no proc\n"
+
+
+@pytest.mark.parametrize("selector", ["PollSelector", "SelectSelector"])
+@pytest.mark.parametrize("module", LOADS)
+def test_a_load_runs_with_any_selector(
+    server: Server, load: Callable[..., subprocess.Popen[str]], module: str, selector: str
+) -> None:
+    """It delivers, says its figures, and exits with 0."""
+    client: Any = server.client()
+    client.execute_command("DEBUG", "POPULATE", "1000")
+    process: Any = load(
+        module,
+        "--url",
+        server.url,
+        "--seconds",
+        "0.6",
+        *LOADS[module],
+        PYTHONPATH=PATH,
+        ELSEWHERE_SELECTOR=selector,
+    )
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (0, "")
+    figures = json.loads(out.splitlines()[-1])["figures"]
+    assert figures
+    calls = client.info("commandstats")
+    wanted = {"iterations": "scan", "bystanders": "get", "crowd": "mget", "scanners": "scan"}[module]
+    assert calls.get(f"cmdstat_{wanted}", {"calls": 0})["calls"] > 10, calls
