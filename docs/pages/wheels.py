@@ -1,7 +1,7 @@
 """Which machines have a wheel of every package: `python -m docs.pages.wheels` asks the package index.
 
-It writes docs/wheels.json, needs `uv` and a network, installs nothing, and takes half a minute. `make lock` runs it, so that the table in
-docs/platforms.md is about the lock files that stand beside it; a test compares their checksums.
+It writes docs/wheels.json, needs `uv` and a network, installs nothing, and takes half a minute. `make lock` runs it, so
+that the table in docs/platforms.md is about the lock files that stand beside it; a test compares their checksums.
 """
 
 from __future__ import annotations

@@ -73,7 +73,11 @@ class ServerContainers:
 
 
 def find_containers(server: str, docker: Docker | None = None) -> ServerContainers:
-    """The running stack. Raises `StackError` when it is not up, lacks the server, or a part of it is ill."""
+    """The running stack. Raises `StackError` when it is not up, lacks the server, or a part of it is ill.
+
+    Where no address of a container leads from here to it, the store and the storefronts are started again with a port
+    on 127.0.0.1 (`Docker.publish`).
+    """
     docker = docker or Docker()
     scene = ServerContainers(docker, server, tuple(docker.containers()))
     if server not in scene.containers:
@@ -84,7 +88,24 @@ def find_containers(server: str, docker: Docker | None = None) -> ServerContaine
             raise StackError(f"{service} does not run: docker compose up -d {service}")
         if scene.containers[service].health == "unhealthy":
             raise StackError(f"{service} is unhealthy: docker compose logs --tail 20 {service}")
-    return scene
+    return _within_reach(scene)
+
+
+def _within_reach(scene: ServerContainers) -> ServerContainers:
+    """The same scene, with a way from here to all that a run talks to; with new containers where there was none."""
+    wanted = {"store": scene.server, **{role: f"{role}-{scene.server}" for role in ("web", "invalidator")}}
+    asked = {service: PORTS[role] for role, service in wanted.items()}
+    asked |= {f"web-{other}": PORTS["web"] for other in scene.others()}
+    cut_off = {
+        service: port for service, port in asked.items() if not scene.containers[service].reachable(port)
+    }
+    if not cut_off:
+        return scene
+    scene.docker.publish(cut_off, scene.of("store").files)
+    found = ServerContainers(scene.docker, scene.server, tuple(scene.docker.containers()))
+    for service, port in asked.items():
+        found.containers[service].reach(port)
+    return found
 
 
 class AutopilotPause:

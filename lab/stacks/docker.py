@@ -11,6 +11,8 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,13 +29,14 @@ NO_COMPOSE = (
 NOT_UP = "docker compose is not up: make up"
 DOCKER_S = 60.0
 CONNECT_S = 0.5
+AGAIN_S = 60
 
 
 @dataclass(frozen=True)
 class Container:
     """A running container of the stack. `pid` is that of its first process as the engine's host sees it.
 
-    `memory` is what it may use, in bytes (0: no limit).
+    `memory` is what it may use, in bytes (0: no limit). `files` are the compose files that it was started with.
     """
 
     id: str
@@ -48,6 +51,7 @@ class Container:
     image: str = ""
     command: tuple[str, ...] = ()
     memory: int = 0
+    files: tuple[str, ...] = ()
 
     def reach(self, port: int) -> tuple[str, int]:
         """Host and port that lead from here to a port of the container.
@@ -64,9 +68,17 @@ class Container:
                 continue
             return way
         raise StackError(
-            f"port {port} of {self.service} cannot be reached from this machine: add "
-            f'ports: ["127.0.0.1::{port}"] to the service in compose.yaml, or run the lab on the machine of the engine.'
+            f"port {port} of {self.service} cannot be reached from this machine: "
+            "run the lab on the machine of the engine."
         )
+
+    def reachable(self, port: int) -> bool:
+        """Whether a connection to a port of the container can be had from here."""
+        try:
+            self.reach(port)
+        except StackError:
+            return False
+        return True
 
 
 class Docker:
@@ -105,6 +117,29 @@ class Docker:
         if not ids:
             raise StackError(NOT_UP)
         return self.inspect(*ids)
+
+    def publish(self, ports: Mapping[str, int], files: Sequence[str]) -> None:
+        """Start services of these compose files again, each with one of its ports on a free port of 127.0.0.1.
+
+        For engines whose containers have addresses that lead nowhere from here: those in a machine of their own (Docker
+        Desktop, Colima, WSL 2), and rootless ones. Raises `StackError`.
+        """
+        services = {service: {"ports": [f"127.0.0.1::{port}"]} for service, port in ports.items()}
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as overlay:
+            json.dump({"services": services}, overlay)
+            overlay.flush()
+            named = [word for file in (*files, overlay.name) for word in ("--file", file)]
+            words = [
+                "up",
+                "--detach",
+                "--no-build",
+                "--no-deps",
+                "--wait",
+                "--wait-timeout",
+                str(AGAIN_S),
+                *services,
+            ]
+            self.ask("compose", *named, *words, seconds=2 * AGAIN_S)
 
     def inspect(self, *ids: str) -> list[Container]:
         """What docker knows of these containers."""
@@ -156,7 +191,13 @@ def _container(raw: dict[str, Any]) -> Container:
         image=raw["Config"].get("Image", ""),
         command=tuple(raw["Config"].get("Cmd") or ()),
         memory=int(raw["HostConfig"]["Memory"]),
+        files=_files(raw["Config"]["Labels"].get("com.docker.compose.project.config_files", "")),
     )
+
+
+def _files(label: str) -> tuple[str, ...]:
+    """Compose files by the label that Compose gives its containers; less an overlay that is no longer there."""
+    return tuple(file for file in label.split(",") if Path(file).is_file())
 
 
 def _loopback(address: str) -> str:

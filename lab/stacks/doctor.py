@@ -16,7 +16,8 @@ from pathlib import Path
 import psutil
 
 from lab.stacks import preflight
-from lab.stacks.preflight import ROOT, Finding
+from lab.stacks.asking import Finding
+from lab.stacks.preflight import ROOT
 from lab.stacks.servers import SERVERS, version_of
 
 WANTED = ("requirements-stack.in", "requirements.in")

@@ -10,28 +10,18 @@ import platform
 import re
 import shutil
 import socket
-import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
+from lab.stacks import engine
+from lab.stacks.asking import Finding, ask
 from lab.stacks.servers import IN_COMPOSE, PROFILES
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = "redis-latency-lab"
 OLDEST_COMPOSE = (2, 20)
 MEMORY_GB = 3.0
-SECONDS_TO_ANSWER = 20.0
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing looked at. `needed` is False for what only some commands use."""
-
-    what: str
-    ok: bool
-    detail: str
-    needed: bool = True
 
 
 def examine(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> list[Finding]:
@@ -42,11 +32,16 @@ def examine(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> list[
     findings.append(docker)
     ours: set[int] | None = None
     if docker.ok:
-        engine = _engine()
-        findings += [_compose(), engine]
-        if engine.ok:
+        answers = _engine()
+        findings.append(_compose())
+        if answers.ok:
             ours = ports_of_lab(environ)
-            findings.append(_memory(running=bool(ours)))
+            found = engine.look()
+            findings.append(replace(answers, detail=found.name) if found else answers)
+            findings.append(_memory(found, running=bool(ours)))
+            findings += engine.findings(found) if found else []
+        else:
+            findings.append(answers)
     if settings is not None:
         findings.append(_ports({**settings, **environ}, ours or set()))
     return findings
@@ -78,17 +73,6 @@ def wanted_ports(settings: Mapping[str, str]) -> dict[str, str]:
         for name, value in settings.items()
         if re.fullmatch(r"(CONTROL|GRAFANA|PROMETHEUS|TEMPO|LOCUST_[A-Z]+)_PORT", name) and name not in off
     }
-
-
-def ask(*command: str, seconds: float = SECONDS_TO_ANSWER) -> tuple[int, str]:
-    """Run a command; its exit code and everything it said. 127 when there is no such program, 124 when it hangs."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
-    except OSError as error:
-        return 127, str(error)
-    except subprocess.TimeoutExpired:
-        return 124, f"no answer within {seconds:g} s"
-    return done.returncode, (done.stdout if done.returncode == 0 else done.stderr or done.stdout).strip()
 
 
 def _env_file(root: Path, settings: dict[str, str] | None) -> Finding:
@@ -147,10 +131,9 @@ def ports_of_lab(environ: Mapping[str, str] = os.environ) -> set[int]:
     return {int(port) for port in re.findall(r":(\d+)->", said)} if code == 0 else set()
 
 
-def memory_for_containers() -> float | None:
+def memory_for_containers(found: engine.Engine | None) -> float | None:
     """Gigabytes containers may take: of the engine's machine (which may be a virtual one), as far as they are free."""
-    code, said = ask("docker", "info", "--format", "{{.MemTotal}}")
-    total = int(said) / 1e9 if code == 0 and said.isdigit() else None
+    total = found.memory_bytes / 1e9 if found and found.memory_bytes else None
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii")
         own = {name: int(kb) * 1024 / 1e9 for name, kb in re.findall(r"(\w+):\s+(\d+) kB", lines)}
@@ -161,8 +144,8 @@ def memory_for_containers() -> float | None:
     return total
 
 
-def _memory(*, running: bool) -> Finding:
-    free = memory_for_containers()
+def _memory(found: engine.Engine | None, *, running: bool) -> Finding:
+    free = memory_for_containers(found)
     if free is None:
         return Finding("memory for containers", True, "unknown")
     if free >= MEMORY_GB or running:
@@ -172,8 +155,8 @@ def _memory(*, running: bool) -> Finding:
     return Finding(
         "memory for containers",
         False,
-        f"{free:.1f} GB available, {MEMORY_GB:g} GB needed: close programs, or give Docker Desktop more "
-        "(Settings, Resources)",
+        f"{free:.1f} GB available, {MEMORY_GB:g} GB needed: close programs, or give the engine's machine more "
+        "(Docker Desktop: Settings, Resources; Colima: colima start --memory 6)",
     )
 
 

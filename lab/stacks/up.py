@@ -16,7 +16,9 @@ import sys
 import time
 from typing import Any
 
-from lab.stacks.preflight import ROOT, ask, examine, read_env_file, wanted_profiles
+from lab.stacks import engine
+from lab.stacks.asking import ask
+from lab.stacks.preflight import ROOT, examine, read_env_file, wanted_profiles
 from lab.stacks.servers import IN_COMPOSE
 
 STACK_BROKE, INTERRUPTED = 3, 130
@@ -132,6 +134,13 @@ def start() -> int:
     if not all(finding.ok for finding in findings):
         print("lab: nothing was started.", file=sys.stderr)
         return STACK_BROKE
+    if (found := engine.look()) and (mend := engine.adapt(ROOT, found)):
+        print(f"lab: nothing was started: {mend}", file=sys.stderr)
+        return STACK_BROKE
+    if (
+        os.environ.get("COMPOSE_FILE") and (ROOT / engine.OVERLAY).is_file()
+    ):  # then Compose does not look for it
+        os.environ["COMPOSE_FILE"] += os.pathsep + engine.OVERLAY
     # Images are fetched and built first, so that the time printed is the stack's own.
     if compose("build") or compose("create"):
         print("lab: the images could not be had; see the message above.", file=sys.stderr)

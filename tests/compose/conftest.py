@@ -27,9 +27,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def project() -> Iterator[Stack]:
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """An empty project on ports of its own; whatever of it runs in the end is taken down."""
-    project = Stack()
+    project = Stack(tmp_path_factory.mktemp("stack"))
     project.compose(*EVERYTHING, "down", "--volumes", "--remove-orphans", check=False)
     try:
         yield project

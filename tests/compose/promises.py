@@ -186,6 +186,20 @@ def nothing_phones_home(model: Model) -> list[str]:
     return wrong
 
 
+NO_PROXY = {f"{way}_PROXY": "" for way in ("HTTP", "HTTPS", "ALL")} | {"NO_PROXY": "*"}
+NO_PROXY |= {name.lower(): value for name, value in NO_PROXY.items()}
+
+
+def nobody_is_behind_a_proxy(model: Model) -> list[str]:
+    """No service takes over the proxies of a person's Docker configuration: all it talks to is beside it."""
+    return [
+        f"{name}: {variable}"
+        for name, service in _services(model)
+        for variable, value in NO_PROXY.items()
+        if service.get("environment", {}).get(variable) != value
+    ]
+
+
 def waiting_is_for_health(model: Model) -> list[str]:
     """Who waits, waits until the other is healthy; nobody waits for those who watch; each storefront for its store."""
     wrong = []
@@ -262,6 +276,7 @@ RULES: dict[str, Rule] = {
         only_named_volumes,
         everything_is_confined,
         nothing_phones_home,
+        nobody_is_behind_a_proxy,
         waiting_is_for_health,
         profiles_are_whole,
         addresses_exist,

@@ -11,6 +11,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from lab.stacks.preflight import ROOT
@@ -54,12 +55,41 @@ def until(check: Callable[[], Any], what: str, seconds: float = 60, every: float
     raise AssertionError(f"not within {seconds:g} s: {what} (last: {last!r})")
 
 
-class Stack:
-    """One project of its own, on ports of its own."""
+DEAD_PROXY = "http://127.0.0.1:9"
 
-    def __init__(self) -> None:
+
+def behind_a_proxy(folder: Path) -> Path:
+    """A folder for DOCKER_CONFIG: what the person has, and a proxy at which nobody answers.
+
+    The engine itself does not go by it, nor do builds that were made before.
+    """
+    own = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
+    folder.mkdir()
+    for entry in own.iterdir() if own.is_dir() else ():
+        if entry.name != "config.json":
+            (folder / entry.name).symlink_to(entry)
+    file = own / "config.json"
+    said = json.loads(file.read_text()) if file.is_file() else {}
+    proxies = {
+        "httpProxy": DEAD_PROXY,
+        "httpsProxy": DEAD_PROXY,
+        "allProxy": DEAD_PROXY,
+        "noProxy": "localhost",
+    }
+    (folder / "config.json").write_text(json.dumps({**said, "proxies": {"default": proxies}}))
+    return folder
+
+
+class Stack:
+    """One project of its own, on ports of its own, of a person behind a proxy that does not answer.
+
+    So each test of traces, metrics or panels shows that no container goes through it.
+    """
+
+    def __init__(self, folder: Path) -> None:
         self.began = 0.0  # Unix time at which everything was healthy
         self.environ = {**os.environ, "COMPOSE_PROJECT_NAME": PROJECT}
+        self.environ["DOCKER_CONFIG"] = str(behind_a_proxy(folder / "docker"))
         self.environ.update(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
 
     def docker(self, *arguments: str, check: bool = True, seconds: float = 120) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -9,9 +10,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from lab.stacks import engine
 from lab.stacks.preflight import ROOT
 from tests.compose.stack import PORTS, free_ports
 
@@ -23,11 +26,25 @@ case "$1 $2" in
 "--version ") echo "Docker version 28.2.2, build 0" ;;
 "compose version") [ -n "$FAKE_COMPOSE" ] && echo "$FAKE_COMPOSE" || { echo "unknown command: compose" >&2; exit 1; } ;;
 "version --format") [ -z "$FAKE_ENGINE_ERROR" ] && echo 28.2.2 || { echo "$FAKE_ENGINE_ERROR" >&2; exit 1; } ;;
-"info --format") echo "$FAKE_MEMORY" ;;
+"info --format") echo "${FAKE_INFO:-$FAKE_USUAL}" ;;
+"network ls") seq ${FAKE_NETWORKS:-3} ;;
+"compose --profile") echo "$FAKE_CONFIG" ;;
 "ps --filter") echo "$FAKE_PS" ;;
 *) exit 9 ;;
 esac
 """
+
+
+def usual(memory: int, **more: object) -> str:
+    """What `docker info` says of Docker's own engine with two CPUs; `more` is said otherwise."""
+    said = {
+        "ServerVersion": "28.2.2",
+        "OperatingSystem": "Debian GNU/Linux 12",
+        "NCPU": 2,
+        "MemTotal": memory,
+    }
+    said |= {"SecurityOptions": ["name=seccomp,profile=builtin"], "CpuCfsQuota": True, "DockerRootDir": "/"}
+    return json.dumps(said | more)
 
 
 @pytest.fixture
@@ -36,7 +53,8 @@ def machine(tmp_path: Path) -> Machine:
     programs, tree = tmp_path / "bin", tmp_path / "tree"
     programs.mkdir()
     (tree / "lab" / "stacks").mkdir(parents=True)
-    needed = ("__init__", "errors", "stacks/__init__", "stacks/preflight", "stacks/servers", "stacks/up")
+    stacks = ("__init__", "up", "asking", "engine", "preflight", "servers")
+    needed = ("__init__", "errors", *(f"stacks/{name}" for name in stacks))
     for name in (f"{stem}.py" for stem in needed):
         shutil.copy(ROOT / "lab" / name, tree / "lab" / name)
     for name in ("compose.yaml", ".env"):
@@ -50,7 +68,10 @@ def machine(tmp_path: Path) -> Machine:
             "PATH": f"{programs}:/usr/bin:/bin",
             "FAKE_LOG": str(tmp_path / "asked"),
             "FAKE_COMPOSE": "2.40.3",
-            "FAKE_MEMORY": "64000000000",
+            "FAKE_USUAL": usual(int(variables.get("FAKE_MEMORY", 64 * 10**9))),
+            "FAKE_CONFIG": json.dumps(
+                {"services": {"redis": {"cpus": 1.5}, "control": {"cpus": 1.0}, "x": {}}}
+            ),
             **dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True)),
             **variables,
         }
@@ -191,6 +212,90 @@ def test_everything_missing_is_said_at_once(machine: Machine) -> None:
         port = str(held.getsockname()[1])
         answer = machine(FAKE_COMPOSE="2.1.0", FAKE_MEMORY="1000000000", GRAFANA_PORT=port)
     refused(answer, "too old", "1.0 GB", f"port {port}")
+
+
+PODMAN: dict[str, Any] = {
+    "host": {
+        "cpus": 4, "memTotal": 16 * 10**9, "security": {"rootless": True}, "cgroupVersion": "v2",
+        "cgroupControllers": ["memory", "pids"],
+    },
+    "store": {"graphRoot": "/home/somebody/.local/share/containers/storage"},
+    "version": {"Version": "4.3.1"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("said", "name", "told", "laid_over"),
+    [
+        (usual(16 * 10**9), "Docker Engine 28.2.2", "ok   CPUs for containers: 2", None),
+        (
+            usual(16 * 10**9, OperatingSystem="Docker Desktop", DockerRootDir="/not/here"),
+            "Docker Desktop 28.2.2", "CPUs for containers", None,
+        ),
+        (usual(16 * 10**9, Name="colima"), "Colima 28.2.2", "CPUs for containers", None),
+        (
+            usual(16 * 10**9, NCPU=1),
+            "Docker Engine 28.2.2", "1: limits above it are lowered", "services:\n  redis: {cpus: 1.0}\n",
+        ),
+        (
+            usual(16 * 10**9, SecurityOptions=["name=rootless"], CpuCfsQuota=False),
+            "Docker Engine 28.2.2, rootless", "CPU limits: not possible here",
+            "services:\n  redis: {cpus: !reset null}\n  control: {cpus: !reset null}\n",
+        ),
+        (
+            json.dumps(PODMAN), "Podman 4.3.1, rootless", "network without a way out: Podman",
+            "services:\n  redis: {cpus: !reset null}\n  control: {cpus: !reset null}\n"
+            "networks:\n  default: {driver_opts: !reset null}\n",
+        ),
+        (
+            json.dumps(PODMAN | {"host": PODMAN["host"] | {"security": {"rootless": False}}}),
+            "Podman 4.3.1", "Podman does not know the option", "networks:\n  default: {driver_opts: !reset null}\n",
+        ),
+        ("no JSON", "28.2.2", "memory for containers: ", None),
+    ],
+    ids=["docker", "desktop", "colima", "one CPU", "rootless", "rootless podman", "podman", "unreadable"],
+)  # fmt: skip
+def test_what_an_engine_cannot_is_said_and_left_out(
+    machine: Machine, tmp_path: Path, said: str, name: str, told: str, laid_over: str | None
+) -> None:
+    """One line says what it costs, and Compose reads an overlay by itself; an engine that can all has none."""
+    overlay = tmp_path / "tree" / "compose.override.yaml"
+    for _ in range(2):  # again: it is written anew, and not added to
+        answer = machine(FAKE_INFO=said)
+        assert "MISS" not in answer.stdout
+        assert f"engine: {name}\n" in answer.stdout
+        assert told in answer.stdout
+        written = overlay.read_text().partition("\n")[2] if overlay.exists() else None
+        assert written == laid_over
+    machine()
+    assert not overlay.exists(), "another engine, and nothing is left out any more"
+
+
+def test_an_overlay_of_somebodys_own_is_left_alone(machine: Machine, tmp_path: Path) -> None:
+    """Where the engine needs none it stays; where it needs one, a line says what to put into it, and nothing starts."""
+    own = tmp_path / "tree" / "compose.override.yaml"
+    own.write_text("services: {}\n")
+    assert "the images could not be had" in machine().stderr
+    answer = machine(FAKE_INFO=usual(16 * 10**9, NCPU=1))
+    assert answer.returncode == 3
+    assert answer.stderr.splitlines()[-1].endswith("services: redis: {cpus: 1.0}")
+    assert own.read_text() == "services: {}\n"
+
+
+def test_too_many_networks_are_noticed(machine: Machine) -> None:
+    """An engine without a free range of addresses fails in the middle of `docker compose up`."""
+    refused(machine(FAKE_NETWORKS="29"), "networks: 29", "docker network prune")
+
+
+def test_too_little_disk_is_noticed(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the engine keeps its images, as far as that is on this machine."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: shutil._ntuple_diskusage(0, 0, 2 * 10**9))
+    [finding] = engine._disk(engine.Engine("Docker Engine", "28", root=str(tmp_path)))
+    assert not finding.ok
+    assert "2.0 GB free" in finding.detail
+    assert engine._disk(engine.Engine("Docker Desktop", "28", root="/not/here")) == []
 
 
 def test_preflight_needs_the_standard_library_only() -> None:

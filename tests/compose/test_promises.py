@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import copy
+import importlib.metadata
 import re
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import yaml
@@ -121,6 +125,12 @@ DOCTORED: dict[str, tuple[str, Callable[[Model], None]]] = {
         "nothing_phones_home",
         lambda model: model["networks"]["default"].__setitem__("driver_opts", {}),
     ),
+    "a proxy": ("nobody_is_behind_a_proxy", _environment("grafana", "HTTP_PROXY", None)),
+    "a proxy for one's neighbours": (
+        "nobody_is_behind_a_proxy",
+        _environment("tempo", "no_proxy", "localhost"),
+    ),
+    "no environment": ("nobody_is_behind_a_proxy", _drop("redis-exporter", "environment")),
     "waiting for a start only": (
         "waiting_is_for_health",
         _set("web-redis", "depends_on", {"redis": {"condition": "service_started"}}),
@@ -188,6 +198,54 @@ def test_build_context_holds_what_is_copied_and_no_more() -> None:
     copied = set(re.findall(r"^COPY (?!--from)(\S+)", dockerfile, re.MULTILINE))
     assert "*" in ignored
     assert let_through == copied
+
+
+def test_all_that_the_containers_import_is_in_their_lock() -> None:
+    """app, loadtest, console, blind mode's programs, and what of lab they import: the lock has each package."""
+    folders = [path for name in ("app", "loadtest", "console") for path in (ROOT / name).rglob("*.py")]
+    blind = [
+        ROOT / "lab" / "blind" / f"{name}.py"
+        for name in ("launcher", "latency_proxy", "tenants", "faulty_pool")
+    ]
+    wanted = packages_of([*folders, *blind])
+    lock = (ROOT / "requirements-stack.lock").read_text()
+    locked = {name.replace("_", "-").lower() for name in re.findall(r"^([\w.-]+)==", lock, re.MULTILINE)}
+    owners = importlib.metadata.packages_distributions()
+    assert {"redis", "locust", "flask", "hiredis", "httpx"} <= wanted
+    assert {
+        name for name in wanted if not {o.replace("_", "-").lower() for o in owners[name]} & locked
+    } == set()
+    assert not {"numpy", "altair", "vl-convert-python", "mypy"} & locked
+
+
+def packages_of(files: list[Path]) -> set[str]:
+    """Names of other people's packages that files of the tree import, and the files of the tree that those import."""
+    found, seen = set(), set()
+    while files:
+        file = files.pop()
+        if file in seen:
+            continue
+        seen.add(file)
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            else:
+                continue
+            for name in names:
+                top, *_ = words = name.split(".")
+                if (ROOT / top).is_dir():
+                    heads = [ROOT.joinpath(*words[:n]) for n in range(1, len(words) + 1)]
+                    files += [
+                        path
+                        for head in heads
+                        for path in (head.with_suffix(".py"), head / "__init__.py")
+                        if path.is_file()
+                    ]
+                elif top not in sys.stdlib_module_names | {"_typeshed"}:
+                    found.add(top)
+    return found
 
 
 def test_base_image_has_one_default() -> None:

@@ -7,10 +7,12 @@ goes on reading /proc: on another system it asks the kernel by other means.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import select
 import selectors
+import socket
 from typing import Any
 
 import psutil
@@ -25,6 +27,17 @@ if hasattr(psutil.Process, "cpu_affinity"):
 selectors.DefaultSelector = getattr(  # type: ignore[misc] # that is the point
     selectors, os.environ.get("ELSEWHERE_SELECTOR", "PollSelector")
 )
+
+UNREACHABLE = os.environ.get("ELSEWHERE_UNREACHABLE", "")
+if UNREACHABLE:  # addresses that begin so lead nowhere
+    _connect = socket.socket.connect
+
+    def _connect_elsewhere(self: socket.socket, address: Any) -> None:
+        if isinstance(address, tuple) and str(address[0]).startswith(UNREACHABLE):
+            raise OSError(errno.ENETUNREACH, os.strerror(errno.ENETUNREACH))
+        _connect(self, address)
+
+    socket.socket.connect = _connect_elsewhere  # type: ignore[method-assign,assignment] # that is the point
 
 _open = io.open
 

@@ -13,8 +13,8 @@ import pytest
 from lab import scenarios
 from lab.cli import run_command
 from lab.results.folder import RunFacts
+from lab.stacks.asking import Finding
 from lab.stacks.doctor import outcome, packages
-from lab.stacks.preflight import Finding
 from tests.app.servicekit import free_port
 from tests.lab.doctored import build_run
 from tests.lab.labkit import LAB, ROOT, Answer, lab, tree

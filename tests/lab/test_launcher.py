@@ -114,7 +114,7 @@ MACHINES["Darwin"] = [name for name in wheels.MACHINES if name.startswith("macOS
 def test_a_python_that_has_not_every_package_is_refused_before_anything_is_fetched(
     tmp_path: Path, system: str, python: str
 ) -> None:
-    """bin/lab takes the Pythons for which each machine of a system has all packages (docs/wheels.json), and no other."""
+    """bin/lab takes the Pythons for which each machine of a system has all packages by docs/wheels.json, no others."""
     found = json.loads((ROOT / wheels.FILE).read_text())["missing"]["requirements.lock"]
     served = all(found[machine].get(python) == [] for machine in MACHINES[system])
     tree, tools = tmp_path / "tree", tmp_path / "tools"

@@ -2,7 +2,8 @@
 
 FAKE_DOCKER names the folder:
     containers.json   [{service, id, ports: {inside: outside}, env, health, pid, restart: [command], stopped, memory,
-                      run}]
+                      run, listens, files}]
+                      `listens` has the port of this machine for each port that `compose up` may publish
                       `run` is what `compose run` of the service differs in; a `run` adds NAME.json to the folder
     calls.log         written: one JSON list of words a call
     events.log        what `docker events` goes on printing; `restart` appends the end of what it restarted
@@ -41,7 +42,10 @@ def inspected(container: dict[str, Any]) -> dict[str, Any]:
         "Config": {
             "Env": [f"{name}={value}" for name, value in container.get("env", {}).items()],
             "Cmd": container.get("command"),
-            "Labels": {"com.docker.compose.service": container["service"]},
+            "Labels": {
+                "com.docker.compose.service": container["service"],
+                "com.docker.compose.project.config_files": ",".join(container.get("files", [])),
+            },
         },
         "HostConfig": {"Memory": container.get("memory", 0)},
         "NetworkSettings": {
@@ -92,6 +96,18 @@ def stop(identity: str, stopped: bool) -> None:
             log.write(json.dumps(event) + "\n")
 
 
+def publish(words: list[str]) -> None:
+    """`compose --file ... up`: the last file says which ports lead to which service from now on."""
+    last = max(at for at, word in enumerate(words) if word == "--file") + 1
+    services = json.loads(Path(words[last]).read_text())["services"]
+    found = containers()
+    for container in found:
+        for port in services.get(container["service"], {}).get("ports", ()):
+            inside = port.rpartition(":")[2]
+            container["ports"][inside] = container["listens"][inside]
+    (FOLDER / "containers.json").write_text(json.dumps(found))
+
+
 def run(words: list[str]) -> None:
     """Be that container: a process of this machine, there as long as it runs."""
     name = next(word for word in words if word.startswith("--name=")).removeprefix("--name=")
@@ -135,6 +151,8 @@ def main(words: list[str]) -> int:
         found = [container for container in containers() if not container.get("stopped")]
         listed = [{"ID": c["id"][:12], "Service": c["service"], "State": "running"} for c in found]
         print(json.dumps(listed) if (FOLDER / "array").exists() else "\n".join(map(json.dumps, listed)))
+    elif words[0] == "compose" and "up" in words:
+        publish(words)
     elif words[0] == "run" or words[:2] == ["compose", "run"]:
         run(words)
     elif words[0] in ("stop", "start"):

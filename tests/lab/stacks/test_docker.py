@@ -131,6 +131,45 @@ def test_ill_service_is_named(docker: Any, make_server: Callable[..., Any]) -> N
         find_containers("redis")
 
 
+def test_a_scene_that_cannot_be_reached_gets_ports_on_loopback(
+    docker: Any, make_server: Callable[..., Any], tmp_path: Path
+) -> None:
+    """The store and the storefronts are started once more, by the files that they were started with; once is enough."""
+    file = tmp_path / "compose.yaml"
+    file.write_text("services: {}")
+    listeners = {port: socket.create_server(("127.0.0.1", 0)) for port in (6379, 8000, 9102)}
+    listens = {str(port): listener.getsockname()[1] for port, listener in listeners.items()}
+    files = [str(file), str(tmp_path / "an overlay that is gone")]
+    docker.has(
+        [*make_server("redis", listens=listens, files=files), *make_server("dragonfly", listens=listens)]
+    )
+
+    scene = find_containers("redis")
+
+    assert scene.store_url(scene.of("store")) == f"redis://127.0.0.1:{listens['6379']}/0"
+    assert scene.address("web") == scene.address("web", "dragonfly") == f"http://127.0.0.1:{listens['8000']}"
+    assert scene.address("invalidator") == f"http://127.0.0.1:{listens['9102']}"
+    (up,) = [call for call in docker.calls if "up" in call]
+    assert up[:3] == ["compose", "--file", str(file)]
+    assert up.count("--file") == 2
+    assert up[-4:] == ["redis", "web-redis", "invalidator-redis", "web-dragonfly"]
+    assert {"--no-deps", "--wait", "--no-build"} < set(up)
+    find_containers("redis")
+    assert len([call for call in docker.calls if "up" in call]) == 1
+    for listener in listeners.values():
+        listener.close()
+
+
+def test_a_scene_that_stays_out_of_reach_is_one_line(docker: Any, make_server: Callable[..., Any]) -> None:
+    """An engine on another machine publishes on that machine's loopback."""
+    listens = dict.fromkeys(("6379", "8000", "9102"), free_port())
+    docker.has(make_server("redis", listens=listens))
+    with pytest.raises(
+        StackError, match=r"redis cannot be reached .* run the lab on the machine of the engine"
+    ):
+        find_containers("redis")
+
+
 def scene_of(names: list[str]) -> ServerContainers:
     """A scene of containers that need not exist."""
     found = [Container(f"{n}-{name}", name, health="healthy", pid=0) for n, name in enumerate(names)]

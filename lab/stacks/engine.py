@@ -1,0 +1,198 @@
+"""The container engine: what it is, what of compose.yaml it cannot do, and an overlay that leaves that out.
+
+Nothing but the standard library, as in `lab.stacks.preflight`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.stacks.asking import Finding, ask
+
+DISK_GB = 5.0
+"""For the images and an hour of the scene."""
+NETWORKS = 28
+"""An engine as it comes has room for about thirty (16 in 172.16.0.0/12 and 16 in 192.168.0.0/16, less its own)."""
+OVERLAY = "compose.override.yaml"
+MARK = "# Written by `make up` for this engine"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A container engine. `cpu_limits`: it can bound a container's CPU time. `root`: where it keeps its images."""
+
+    kind: str
+    version: str
+    rootless: bool = False
+    cpus: int = 0
+    memory_bytes: int = 0
+    cpu_limits: bool = True
+    root: str = ""
+
+    @property
+    def is_podman(self) -> bool:
+        """Podman, by its own command or behind Docker's."""
+        return self.kind == "Podman"
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.kind} {self.version}{', rootless' if self.rootless else ''}"
+
+
+def look() -> Engine | None:
+    """The engine that `docker` talks to, or None where what it says of itself cannot be read."""
+    code, said = ask("docker", "info", "--format", "{{json .}}")
+    try:
+        told: dict[str, Any] = json.loads(said) if code == 0 else {}
+        return _of_podman(told) if "host" in told else _of_docker(told) if told else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _of_podman(told: dict[str, Any]) -> Engine:
+    """What `podman info` says, where `docker` is another name for it."""
+    host = told["host"]
+    rootless = bool(host["security"]["rootless"])
+    return Engine(
+        kind="Podman",
+        version=str(told["version"]["Version"]),
+        rootless=rootless,
+        cpus=int(host["cpus"]),
+        memory_bytes=int(host["memTotal"]),
+        # Without root on version 1 of control groups limits are ignored, with a warning; on version 2 they are refused.
+        cpu_limits=not rootless or host["cgroupVersion"] == "v1" or "cpu" in host["cgroupControllers"],
+        root=str(told["store"]["graphRoot"]),
+    )
+
+
+def _of_docker(told: dict[str, Any]) -> Engine:
+    """What `docker info` says, of Docker's own engine or of Podman's service."""
+    kind = "Docker Engine"
+    system, name = str(told.get("OperatingSystem") or ""), str(told.get("Name") or "")
+    _, parts = ask("docker", "version", "--format", "{{json .Server.Components}}")
+    if "Podman Engine" in parts:
+        kind = "Podman"
+    elif "Docker Desktop" in system:
+        kind = "Docker Desktop"
+    elif name.startswith("colima"):
+        kind = "Colima"
+    return Engine(
+        kind=kind,
+        version=str(told["ServerVersion"]),
+        rootless=any("rootless" in str(option) for option in told.get("SecurityOptions") or ()),
+        cpus=int(told.get("NCPU") or 0),
+        memory_bytes=int(told.get("MemTotal") or 0),
+        cpu_limits=bool(told.get("CpuCfsQuota", told.get("CPUCfsQuota", True))),
+        root=str(told.get("DockerRootDir") or ""),
+    )
+
+
+def findings(engine: Engine) -> list[Finding]:
+    """What a person should know of the engine before the stack starts on it: one line each, with what to do."""
+    return [*_cpus(engine), *_masquerade(engine), *_disk(engine), *_networks()]
+
+
+def _cpus(engine: Engine) -> list[Finding]:
+    found = []
+    if engine.cpus == 1:
+        said = (
+            "1: limits above it are lowered. The store shares its core with all the rest: its p99 is higher from the "
+            "start, and runs will not be valid. Give the engine 2 CPUs"
+        )
+        found.append(Finding("CPUs for containers", True, said))
+    elif engine.cpus:
+        found.append(Finding("CPUs for containers", True, str(engine.cpus)))
+    if not engine.cpu_limits:
+        said = (
+            "not possible here, and left out: a busy container slows the others down. Delegate the cpu controller "
+            "(systemd: Delegate=cpu memory pids), or use an engine that root runs"
+        )
+        found.append(Finding("CPU limits", True, said))
+    return found
+
+
+def _masquerade(engine: Engine) -> list[Finding]:
+    if not engine.is_podman:
+        return []
+    said = "Podman does not know the option that keeps containers from it, which is left out: they could reach it"
+    return [Finding("network without a way out", True, said)]
+
+
+def _disk(engine: Engine) -> list[Finding]:
+    try:
+        free = shutil.disk_usage(engine.root).free / 1e9
+    except OSError:  # it is in a machine of its own
+        return []
+    if free >= DISK_GB:
+        return [Finding("disk for containers", True, f"{free:.0f} GB")]
+    return [
+        Finding(
+            "disk for containers",
+            False,
+            f"{free:.1f} GB free in {engine.root}, {DISK_GB:g} GB needed: docker system prune removes what is not used",
+        )
+    ]
+
+
+def _networks() -> list[Finding]:
+    code, said = ask("docker", "network", "ls", "--quiet")
+    count = len(said.split())
+    if code or count < NETWORKS:
+        return []
+    return [
+        Finding(
+            "networks",
+            False,
+            f"{count}, and an engine has addresses for about thirty: docker network prune removes those not used",
+        )
+    ]
+
+
+def overlay(engine: Engine, services: dict[str, dict[str, Any]]) -> str:
+    """What to lay over compose.yaml on this engine, as YAML; empty where it takes the file as it is.
+
+    `services` are those of ``docker compose config``.
+    """
+    limits = {}
+    for name, service in services.items():
+        wanted = float(service.get("cpus") or 0)
+        if wanted and not engine.cpu_limits:
+            limits[name] = "!reset null"
+        elif engine.cpus and wanted > engine.cpus:
+            limits[name] = f"{engine.cpus}.0"
+    lines = (
+        ["services:", *(f"  {name}: {{cpus: {limit}}}" for name, limit in limits.items())] if limits else []
+    )
+    if engine.is_podman:
+        lines += ["networks:", "  default: {driver_opts: !reset null}"]
+    if not lines:
+        return ""
+    return "\n".join([f"{MARK} ({engine.name}), which cannot do what it leaves out.", *lines]) + "\n"
+
+
+def adapt(root: Path, engine: Engine) -> str | None:
+    """Write the overlay beside compose.yaml, where Compose reads it by itself, or take away one of another engine.
+
+    Returns what a person has to do where the lab must not: the overlay's name is taken by a file of somebody's own.
+    """
+    place = root / OVERLAY
+    before = place.read_text(encoding="utf-8") if place.is_file() else ""
+    mine = not before or before.startswith(MARK)
+    if mine and before:
+        place.unlink()
+    code, said = ask("docker", "compose", "--profile", "*", "config", "--format", "json")
+    text = overlay(engine, json.loads(said)["services"]) if code == 0 else ""
+    if text and not mine:
+        return (
+            f"{place} is yours, and this engine needs in it: "
+            + re.sub(r"\s+", " ", text.partition("\n")[2]).strip()
+        )
+    if text:
+        place.write_text(text, encoding="utf-8")
+    return None

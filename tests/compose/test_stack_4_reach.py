@@ -1,0 +1,67 @@
+"""An engine whose containers have addresses that lead nowhere from here, as that of Docker Desktop, or a rootless one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+from lab.stacks.preflight import ROOT
+from tests.compose.stack import Stack
+
+PROGRAM = """
+import json, urllib.request
+from lab.stacks.containers import find_containers
+from lab.stacks.server_stats import ServerObserver
+
+scene = find_containers("redis")
+store = scene.of("store")
+places = [scene.store_url(store), scene.address("web"), scene.address("invalidator"), scene.address("web", "dragonfly")]
+observer = ServerObserver(places[0])
+observer.wait(30, lambda: None)
+statuses = [urllib.request.urlopen(place + "/metrics").status for place in places[1:]]
+observer.close()
+scene.docker.ask("restart", "-t", "5", store.id)
+[again] = scene.docker.inspect(store.id)
+observer = ServerObserver(scene.store_url(again))
+observer.wait(30, lambda: None)
+print(json.dumps({"places": places, "again": observer.url, "statuses": statuses, "own": store.addresses}))
+"""
+
+
+def ask(stack: Stack, **environ: str) -> dict[str, Any]:
+    """What the lab finds, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=ROOT,
+        env={**stack.environ, **environ},
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_the_lab_finds_a_way_by_itself(stack: Stack) -> None:
+    """Addresses of containers where they answer; else ports on 127.0.0.1, also after a restart, and nothing wider."""
+    direct = ask(stack)
+    [address] = direct["own"]
+    assert all(address.rpartition(".")[0] in place for place in [*direct["places"], direct["again"]])
+    started = stack.inspect("redis")["Id"]
+
+    elsewhere = os.pathsep.join([str(ROOT / "tests" / "elsewhere"), str(ROOT)])
+    found = ask(stack, PYTHONPATH=elsewhere, ELSEWHERE_UNREACHABLE=address.partition(".")[0] + ".")
+
+    assert all("//127.0.0.1:" in place for place in [*found["places"], found["again"]]), found
+    assert found["statuses"] == [200, 200, 200]
+    assert stack.inspect("redis")["Id"] != started
+    for service in ("redis", "web-redis", "invalidator-redis", "web-dragonfly"):
+        ways = [
+            way for ways in stack.inspect(service)["NetworkSettings"]["Ports"].values() for way in ways or ()
+        ]
+        assert {way["HostIp"] for way in ways} == {"127.0.0.1"}
