@@ -295,6 +295,7 @@ def test_too_little_disk_is_noticed(
     [finding] = engine._disk(engine.Engine("Docker Engine", "28", root=str(tmp_path)))
     assert not finding.ok
     assert "2.0 GB free" in finding.detail
+    monkeypatch.undo()
     assert engine._disk(engine.Engine("Docker Desktop", "28", root="/not/here")) == []
 
 

@@ -1,4 +1,4 @@
-"""An engine whose containers have addresses that lead nowhere from here, as that of Docker Desktop, or a rootless one."""
+"""An engine whose containers have addresses that lead nowhere from here, as those of Docker Desktop."""
 
 from __future__ import annotations
 
