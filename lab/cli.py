@@ -21,6 +21,7 @@ from lab.errors import Interrupted, LabError, UsageError
 from lab.replay.command import record, replay
 from lab.report import terminal
 from lab.runner.explain import explain
+from lab.stacks.asking import Finding
 from lab.stacks.processes import INTERRUPTIONS, ignore_interruptions
 from lab.stacks.servers import SERVERS
 
@@ -67,15 +68,38 @@ def list_scenarios(as_json: Annotated[bool, typer.Option("--json", help="As JSON
 
 
 @app.command()
-def doctor() -> None:
-    """Say what is missing on this machine, and the command that mends it."""
+def doctor(
+    scene: Annotated[
+        bool, typer.Option("--scene", help="After make up: look at all that a workshop will see, and try it.")
+    ] = False,
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="With --scene: folder for doctor.html, which has pictures where there is a Chromium."
+        ),
+    ] = Path("runs/doctor"),
+) -> None:
+    """Say what is missing on this machine, and the command that mends it; or whether a workshop could begin."""
     from lab.stacks.doctor import examine, outcome
 
     console = Console(highlight=False)
+
+    def say(finding: Finding) -> None:
+        mark = "ok  " if finding.ok else "MISS" if finding.needed else "opt "
+        console.print(f"{mark} {finding.what}: {finding.detail}", soft_wrap=True, markup=False)
+
+    if scene:
+        from lab.stacks.rehearsal import rehearse
+
+        may_begin = rehearse(out, say).may_begin
+        console.print(f"\n{'A workshop could begin.' if may_begin else 'Mend the lines marked MISS first.'}")
+        console.print(f"page: {out / 'doctor.html'}", soft_wrap=True)
+        if not may_begin:
+            raise typer.Exit(errors.STACK_BROKE)
+        return
     findings = examine()
     for finding in findings:
-        mark = "ok  " if finding.ok else "MISS" if finding.needed else "opt "
-        console.print(f"{mark} {finding.what}: {finding.detail}")
+        say(finding)
     console.print(f"\n{outcome(findings)}")
     if not all(finding.ok for finding in findings if finding.needed):
         raise typer.Exit(errors.STACK_BROKE)

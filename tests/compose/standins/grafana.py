@@ -2,12 +2,15 @@
 """Stands in for Grafana: reads what is provisioned, refuses what Grafana would refuse, and answers about it.
 
 GET /api/health   /metrics   /api/datasources   /api/search   /api/dashboards/uid/UID   /d/UID
+GET /api/datasources/proxy/uid/UID/...   POST /api/ds/query (of Prometheus)
 """
 
 import json
 import os
 import signal
 import sys
+import urllib.parse
+import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -63,6 +66,36 @@ if HOME and not Path(HOME).is_file():
 Path("/var/lib/grafana/grafana.db").touch()
 
 
+def url_of(uid: str) -> str:
+    [url] = [str(source["url"]) for source in SOURCES if source["uid"] == uid]
+    return url.rstrip("/")
+
+
+def asked(url: str) -> Any:
+    """JSON of a data source; None where it has none."""
+    try:
+        with urllib.request.urlopen(url, timeout=20) as answer:
+            return json.load(answer)
+    except (OSError, ValueError):
+        return None
+
+
+def queried(query: dict[str, Any], start_ms: int, end_ms: int) -> dict[str, Any]:
+    """What the data source gives for a panel's query, in Grafana's form: a frame a series."""
+    seconds = (end_ms - start_ms) // 1000
+    expr = query["expr"].replace("$__rate_interval", "8s").replace("$__range", f"{seconds}s")
+    told = {"query": expr, "time": end_ms / 1000}
+    kind = "query"
+    if not query.get("instant"):
+        kind, told = "query_range", {"query": expr, "start": start_ms / 1000, "end": end_ms / 1000, "step": 2}
+    answer = asked(f"{url_of(query['datasource']['uid'])}/api/v1/{kind}?{urllib.parse.urlencode(told)}")
+    if answer is None:
+        return {"error": f"not answered: {expr}", "status": 400}
+    rows = [row.get("values") or [row["value"]] for row in answer["data"]["result"]]
+    frames = [{"data": {"values": [[t for t, _ in row], [float(value) for _, value in row]]}} for row in rows]
+    return {"status": 200, "frames": frames}
+
+
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -86,6 +119,23 @@ class Handler(BaseHTTPRequestHandler):
             )
         elif path == "/" or path.startswith("/d/"):
             kind, answer = "text/html", "<title>Grafana (stand-in)</title>\n"
+        elif path.startswith("/api/datasources/proxy/uid/"):
+            uid, _, rest = self.path.removeprefix("/api/datasources/proxy/uid/").partition("/")
+            answer = asked(f"{url_of(uid)}/{rest}")
+        self._answer(answer, kind)
+
+    def do_POST(self) -> None:
+        said = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        answer: Any = None
+        if self.path == "/api/ds/query":
+            answer = {
+                "results": {
+                    q["refId"]: queried(q, int(said["from"]), int(said["to"])) for q in said["queries"]
+                }
+            }
+        self._answer(answer, "application/json")
+
+    def _answer(self, answer: Any, kind: str) -> None:
         body = (
             answer if isinstance(answer, str) else json.dumps(answer or {"message": "Not found"})
         ).encode()

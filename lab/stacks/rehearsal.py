@@ -1,0 +1,366 @@
+"""`bin/lab doctor --scene`: could a workshop begin? Everything that is shown is asked for once, as a browser asks.
+
+Containers, scrapes, each panel of each dashboard for each server, a trace by its exemplar, the control page's actions
+(which are taken back), Locust's pages. Where a Chromium is there, each dashboard is photographed for the page.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from lab.errors import StackError
+from lab.stacks.asking import Finding
+from lab.stacks.http import Http
+from lab.stacks.preflight import ROOT, read_env_file
+from lab.stacks.servers import IN_COMPOSE
+from lab.stacks.up import complaints, containers
+from lab.templates import templates
+
+SHOWN_S = 900
+"""The dashboards' own range: the last quarter of an hour."""
+STEP_MS = 2_000
+TRACE_S = 40.0
+"""How long a trace may take from its exemplar to Tempo: spans are sent in batches."""
+PICTURE_S = 60
+WIDE, HIGH = 1500, 2300
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+EXEMPLARS = "db_client_operation_duration_seconds_bucket"
+CALLS = "sum by (client, server) (traces_service_graph_request_total)"
+"""What Grafana asks Prometheus for where a panel shows who calls whom."""
+
+
+@dataclass
+class Rehearsal:
+    """What was found; `pictures` are files in the folder of the page, by dashboard and server."""
+
+    findings: list[Finding] = field(default_factory=list)
+    pictures: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether nothing that a participant would meet is missing."""
+        return all(finding.ok for finding in self.findings)
+
+
+def rehearse(folder: Path, say: Callable[[Finding], None]) -> Rehearsal:
+    """Look at the running scene, say each finding as it comes, and write `doctor.html` with its pictures to `folder`.
+
+    Takes half a minute, and with pictures some seconds more for each dashboard. Raises `StackError` where there is no
+    docker.
+    """
+    settings = {**(read_env_file(ROOT / ".env") or {}), **os.environ}
+    found = Rehearsal()
+
+    def note(finding: Finding) -> None:
+        found.findings.append(finding)
+        say(finding)
+
+    grafana = Http("Grafana", _address(settings, "GRAFANA_PORT"), timeout_s=30)
+    control = Http("control", _address(settings, "CONTROL_PORT"), timeout_s=30)
+    try:
+        for look in (
+            _containers(),
+            _targets(grafana),
+            _dashboards(grafana),
+            _trace(grafana),
+            _actions(control),
+            _locusts(settings),
+        ):
+            for finding in look:
+                note(finding)
+        folder.mkdir(parents=True, exist_ok=True)
+        for finding in _pictures(grafana, folder, found.pictures):
+            note(finding)
+    finally:
+        grafana.close()
+        control.close()
+    page = templates(Path(__file__).parent).get_template("rehearsal.html.j2")
+    (folder / "doctor.html").write_text(
+        page.render(rehearsal=found, when=time.strftime("%Y-%m-%d %H:%M")), encoding="utf-8"
+    )
+    return found
+
+
+def _address(settings: dict[str, str], port: str) -> str:
+    return f"http://127.0.0.1:{settings[port]}"
+
+
+def _guarded(what: str, look: Callable[[], Finding]) -> Finding:
+    """A look whose question may not be answered."""
+    try:
+        return look()
+    except StackError as error:
+        return Finding(what, False, str(error))
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        return Finding(what, False, f"an answer that cannot be read: {error!r}")
+
+
+# --- containers and scrapes
+
+
+def _containers() -> Iterator[Finding]:
+    def look() -> Finding:
+        count = len(containers())
+        ill = complaints()
+        if not count:
+            return Finding("containers", False, "none runs: make up")
+        return Finding("containers", not ill, "; ".join(ill) or f"all {count} healthy")
+
+    yield _guarded("containers", look)
+
+
+def _prometheus(grafana: Http, path: str, **parameters: str) -> Any:
+    """An answer of Prometheus, through Grafana."""
+    query = urllib.parse.urlencode(parameters)
+    return grafana.ask("GET", f"/api/datasources/proxy/uid/prometheus/api/v1/{path}?{query}")["data"]
+
+
+def _targets(grafana: Http) -> Iterator[Finding]:
+    def look() -> Finding:
+        rows = _prometheus(grafana, "query", query="up")["result"]
+        down = [
+            f"{row['metric']['job']} {row['metric']['instance']}" for row in rows if row["value"][1] != "1"
+        ]
+        return Finding(
+            "scrapes", bool(rows) and not down, f"down: {', '.join(down)}" if down else f"all {len(rows)} up"
+        )
+
+    yield _guarded("scrapes", look)
+
+
+# --- dashboards
+
+
+def _dashboards(grafana: Http) -> Iterator[Finding]:
+    try:
+        boards = _boards(grafana)
+    except (StackError, KeyError, TypeError) as error:
+        yield Finding("dashboards", False, str(error))
+        return
+    yield Finding("dashboards", bool(boards), f"{len(boards)}")
+    for board in boards:
+        for server in _servers(grafana, board):
+            what = f"dashboard {board['title']}, {server}"
+            yield _guarded(what, partial(_board, grafana, board, server, what))
+
+
+def _boards(grafana: Http) -> list[dict[str, Any]]:
+    listed = grafana.ask("GET", "/api/search?type=dash-db")
+    found = [grafana.ask("GET", f"/api/dashboards/uid/{row['uid']}")["dashboard"] for row in listed]
+    return sorted(found, key=lambda board: str(board["title"]))
+
+
+def _servers(grafana: Http, board: dict[str, Any]) -> list[str]:
+    """What the dashboard's variable `server` offers; where it cannot be asked, what it stands on."""
+    [variable] = [v for v in board["templating"]["list"] if v["name"] == "server"]
+    query = variable["query"]
+    metric = (
+        (query["query"] if isinstance(query, dict) else query).removeprefix("label_values(").partition(",")[0]
+    )
+    try:
+        now = time.time()
+        values = _prometheus(
+            grafana,
+            "label/server/values",
+            start=f"{now - SHOWN_S:.0f}",
+            end=f"{now:.0f}",
+            **{"match[]": metric},
+        )
+    except StackError:
+        values = []
+    return list(values) or [str(variable["current"]["value"])]
+
+
+def _panels(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for panel in rows:
+        if panel["type"] == "row":
+            yield from _panels(panel.get("panels", []))
+        elif panel.get("targets"):
+            yield panel
+
+
+def _board(grafana: Http, board: dict[str, Any], server: str, what: str) -> Finding:
+    panels = list(_panels(board["panels"]))
+    wrong = [f"{panel['title']}: {fault}" for panel in panels if (fault := _fault(grafana, panel, server))]
+    return Finding(what, not wrong, "; ".join(wrong) or f"{len(panels)} panels have data")
+
+
+def _fault(grafana: Http, panel: dict[str, Any], server: str) -> str:
+    """What a participant would see instead of data; nothing where there is data, or the panel says that none is due."""
+    says_none = panel.get("fieldConfig", {}).get("defaults", {}).get("noValue")
+    targets = [
+        json.loads(json.dumps(target).replace("$server", server))
+        for target in panel["targets"]
+        if not target.get("hide")
+    ]
+    empty = True
+    for target in targets:
+        source = (target.get("datasource") or panel["datasource"])["uid"]
+        try:
+            if source == "tempo" and target["queryType"] == "traceql":
+                query = urllib.parse.urlencode({"q": target["query"], "limit": 5})
+                empty &= not grafana.ask("GET", f"/api/datasources/proxy/uid/tempo/api/search?{query}").get(
+                    "traces"
+                )
+                continue
+            if source == "tempo":
+                target = {"refId": "A", "expr": CALLS, "datasource": {"uid": "prometheus"}, "instant": True}
+            empty &= not _values(grafana, target)
+        except StackError as error:
+            return str(error)
+    return "No data" if empty and not says_none else ""
+
+
+def _values(grafana: Http, target: dict[str, Any]) -> int:
+    """How many values a query of a panel gives. Raises `StackError` with the data source's own words."""
+    now = int(time.time() * 1000)
+    asked = {**target, "intervalMs": STEP_MS, "maxDataPoints": SHOWN_S * 1000 // STEP_MS}
+    answer = grafana.ask(
+        "POST", "/api/ds/query", {"from": str(now - SHOWN_S * 1000), "to": str(now), "queries": [asked]}
+    )
+    [result] = answer["results"].values()
+    if result.get("error"):
+        raise StackError(str(result["error"]))
+    columns = (frame["data"]["values"] for frame in result.get("frames") or ())
+    return sum(len(values[-1]) for values in columns if values)
+
+
+# --- from a point on a panel to its trace
+
+
+def _trace(grafana: Http) -> Iterator[Finding]:
+    yield _guarded("exemplar to trace", partial(_by_exemplar, grafana))
+
+
+def _by_exemplar(grafana: Http) -> Finding:
+    end = time.monotonic() + TRACE_S
+    ids: list[str] = []
+    while time.monotonic() < end:
+        now = time.time()
+        rows = _prometheus(
+            grafana, "query_exemplars", query=EXEMPLARS, start=f"{now - SHOWN_S:.3f}", end=f"{now:.3f}"
+        )
+        points = [point for row in rows for point in row["exemplars"]]
+        points.sort(key=lambda point: -float(point["timestamp"]))
+        ids = [point["labels"]["trace_id"] for point in points[:20]]
+        for trace in ids:
+            try:
+                found = grafana.ask("GET", f"/api/datasources/proxy/uid/tempo/api/traces/{trace}")
+            except StackError:  # not there yet
+                continue
+            spans = sum(len(s["spans"]) for b in found.get("batches", ()) for s in b["scopeSpans"])
+            if spans:
+                return Finding("exemplar to trace", True, f"{trace} has {spans} spans in Tempo")
+        time.sleep(1)
+    why = (
+        f"none of the {len(ids)} latest leads to a trace in Tempo"
+        if ids
+        else "no exemplar in the last quarter of an hour"
+    )
+    return Finding("exemplar to trace", False, why)
+
+
+# --- the control page and the load
+
+
+def _actions(control: Http) -> Iterator[Finding]:
+    try:
+        servers = control.ask("GET", "/api/state")["servers"]
+    except (StackError, KeyError, TypeError) as error:
+        yield Finding("control page", False, str(error))
+        return
+    if not servers:
+        yield Finding("control page", False, "it has no server yet")
+    for server in servers:
+        what = f"control page, {server.get('name')}"
+        yield _guarded(what, partial(_pulled, control, server, what))
+
+
+def _pulled(control: Http, server: dict[str, Any], what: str) -> Finding:
+    """Switch the strategy and the growth, and back again."""
+    place = f"/api/servers/{server['name']}"
+    own = server["strategy"]
+    other = "index" if own != "index" else "scan"
+    pulls = [("strategy", {"strategy": other}), ("strategy", {"strategy": own})]
+    pulls += [("growth", {"on": not server["growth"]}), ("growth", {"on": server["growth"]})]
+    failed = []
+    for lever, body in pulls:
+        answer = control.ask("POST", f"{place}/{lever}", body)
+        failed += [f"{lever}: {part['part']} {part['said']}" for part in answer["parts"] if not part["done"]]
+    return Finding(
+        what, not failed, "; ".join(failed) or f"{other} and back to {own}, growth turned and turned back"
+    )
+
+
+def _locusts(settings: dict[str, str]) -> Iterator[Finding]:
+    running = {container["Service"] for container in containers()}
+    for server in IN_COMPOSE:
+        if f"locust-{server.name}" in running:
+            what = f"Locust, {server.title}"
+            yield _guarded(what, partial(_locust, settings, server.locust_port, what))
+
+
+def _locust(settings: dict[str, str], port: str, what: str) -> Finding:
+    locust = Http("Locust", _address(settings, port))
+    try:
+        state = locust.ask("GET", "/stats/requests")["state"]
+        page = "<html" in locust.text("/").lower()
+    finally:
+        locust.close()
+    return Finding(what, state == "running" and page, state if page else "its page is not there")
+
+
+# --- pictures
+
+
+def _pictures(grafana: Http, folder: Path, pictures: dict[str, str]) -> Iterator[Finding]:
+    program = next((path for name in CHROMIUM if (path := shutil.which(name))), None)
+    if program is None:
+        yield Finding("pictures", True, "none: there is no Chromium on this machine")
+        return
+    try:
+        boards = _boards(grafana)
+    except (StackError, KeyError, TypeError):  # said above
+        return
+    failed = []
+    for board in boards:
+        for server in _servers(grafana, board):
+            name = f"{board['uid']}-{server}.png"
+            address = f"{grafana.base_url}/d/{board['uid']}?kiosk&from=now-15m&to=now&var-server={server}"
+            if _photograph(program, address, folder / name):
+                pictures[f"{board['title']}, {server}"] = name
+            else:
+                failed.append(name)
+    yield Finding(
+        "pictures", not failed, f"not taken: {', '.join(failed)}" if failed else f"{len(pictures)} dashboards"
+    )
+
+
+def _photograph(program: str, address: str, file: Path) -> bool:
+    """A page as a browser shows it, as PNG; whether it could be had."""
+    command = [
+        program,
+        "--headless",
+        "--hide-scrollbars",
+        f"--window-size={WIDE},{HIGH}",
+        "--virtual-time-budget=20000",
+    ]
+    command += [f"--screenshot={file}"]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        command.append("--no-sandbox")  # as root Chromium refuses to start with its own
+    file.unlink(missing_ok=True)
+    try:
+        subprocess.run([*command, address], capture_output=True, timeout=PICTURE_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return file.is_file()

@@ -1,0 +1,223 @@
+"""The presenter's check, with one server in the place of Grafana, its data sources, the control page and Locust."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from lab.stacks import rehearsal
+from lab.stacks.asking import Finding
+
+BOARD = {
+    "uid": "incident",
+    "title": "1 The incident",
+    "templating": {
+        "list": [
+            {
+                "name": "server",
+                "query": {"query": "label_values(up, server)"},
+                "current": {"value": "redis"},
+            }
+        ]
+    },
+    "panels": [
+        {"type": "text", "title": "words"},
+        {
+            "type": "row",
+            "panels": [
+                {
+                    "type": "stat",
+                    "title": "Keys",
+                    "datasource": {"uid": "prometheus"},
+                    "targets": [{"refId": "A", "expr": 'keys{server="$server"}', "instant": True}],
+                }
+            ],
+        },
+        {
+            "type": "table",
+            "title": "Traces",
+            "datasource": {"uid": "tempo"},
+            "targets": [{"refId": "A", "queryType": "traceql", "query": "{}"}],
+        },
+    ],
+}
+
+
+def usual() -> dict[str, Any]:
+    """What is answered, by the end of the path; a workshop could begin."""
+    return {
+        "/api/search?type=dash-db": [{"uid": "incident"}],
+        "/api/dashboards/uid/incident": {"dashboard": BOARD},
+        "/api/v1/query": {
+            "data": {"result": [{"metric": {"job": "web", "instance": "x"}, "value": [0, "1"]}]}
+        },
+        "/label/server/values": {"data": ["redis"]},
+        "/api/ds/query": {"results": {"A": {"frames": [{"data": {"values": [[1], [2]]}}]}}},
+        "/api/v1/query_exemplars": {
+            "data": [{"exemplars": [{"timestamp": 1.0, "labels": {"trace_id": "abc"}}]}]
+        },
+        "/tempo/api/search": {"traces": [{"traceID": "abc"}]},
+        "/api/traces/abc": {"batches": [{"scopeSpans": [{"spans": [{}, {}]}]}]},
+        "/api/state": {"servers": [{"name": "redis", "strategy": "scan", "growth": True}]},
+        "/strategy": {"said": "done", "parts": [{"part": "web", "done": True, "said": ""}]},
+        "/growth": {"said": "done", "parts": []},
+        "/stats/requests": {"state": "running"},
+        "/": "<html>",
+    }
+
+
+class Everything:
+    """One HTTP server with all these answers; what is not among them is a 404."""
+
+    def __init__(self) -> None:
+        self.answers = usual()
+        self.asked: list[tuple[str, str, Any]] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                path = urlsplit(self.path).path
+                ends = [end for end in outer.answers if self.path.endswith(end) or path.endswith(end)]
+                answer = outer.answers[max(ends, key=len)] if ends else None
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                outer.asked.append((self.command, path, json.loads(body) if body else None))
+                text = answer if isinstance(answer, str) else json.dumps(answer)
+                self.send_response(404 if answer is None else 200)
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            do_POST = do_GET
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def scene(
+    docker: Any, make_server: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Everything]:
+    """A healthy scene of one server, and no Chromium."""
+    docker.has(make_server("redis"))
+    found = Everything()
+    for name in ("CONTROL_PORT", "GRAFANA_PORT", "LOCUST_REDIS_PORT"):
+        monkeypatch.setenv(name, str(found.server.server_address[1]))
+    monkeypatch.setattr(rehearsal, "CHROMIUM", ())
+    monkeypatch.setattr(rehearsal, "TRACE_S", 0.3)
+    yield found
+    found.server.shutdown()
+    found.server.server_close()
+
+
+def look(folder: Path) -> dict[str, Finding]:
+    """What is found, by its name."""
+    said: list[Finding] = []
+    found = rehearsal.rehearse(folder, said.append)
+    assert found.findings == said
+    page = (folder / "doctor.html").read_text()
+    assert ("A workshop could begin." in page) == found.may_begin
+    assert page.count('class="miss"') == len([finding for finding in said if not finding.ok])
+    return {finding.what: finding for finding in said}
+
+
+def test_a_whole_scene_is_looked_at_and_left_as_it_was(scene: Everything, tmp_path: Path) -> None:
+    """Every panel of every dashboard, a trace, both levers; each lever is put back; pictures are no condition."""
+    found = look(tmp_path / "new" / "folder")
+    assert [what for what, finding in found.items() if not finding.ok] == []
+    assert found["containers"].detail == "all 6 healthy"
+    assert found["dashboard 1 The incident, redis"].detail == "2 panels have data"
+    assert found["exemplar to trace"].detail == "abc has 2 spans in Tempo"
+    assert found["Locust, Redis"].detail == "running"
+    [query] = [body["queries"] for _, path, body in scene.asked if path == "/api/ds/query"]
+    assert query[0]["expr"] == 'keys{server="redis"}'
+    levers = [(path.rpartition("/")[2], body) for _, path, body in scene.asked if "/api/servers/" in path]
+    assert levers == [
+        ("strategy", {"strategy": "index"}),
+        ("strategy", {"strategy": "scan"}),
+        ("growth", {"on": False}),
+        ("growth", {"on": True}),
+    ]
+
+
+DOWN = {"data": {"result": [{"metric": {"job": "web", "instance": "x"}, "value": [0, "0"]}]}}
+BROKEN: dict[str, tuple[str, Any, str, str]] = {
+    "no data": (
+        "/api/ds/query",
+        {"results": {"A": {"frames": []}}},
+        "dashboard 1 The incident, redis",
+        "Keys: No data",
+    ),
+    "an error": (
+        "/api/ds/query",
+        {"results": {"A": {"error": "bad_data: parse error"}}},
+        "dashboard 1 The incident, redis",
+        "Keys: bad_data",
+    ),
+    "no traces": ("/tempo/api/search", {"traces": []}, "dashboard 1 The incident, redis", "Traces: No data"),
+    "a target down": ("/api/v1/query", DOWN, "scrapes", "down: web x"),
+    "no targets": ("/api/v1/query", {"data": {"result": []}}, "scrapes", "all 0 up"),
+    "no dashboards": ("/api/search?type=dash-db", [], "dashboards", "0"),
+    "no Grafana": ("/api/search?type=dash-db", None, "dashboards", "Grafana refuses GET"),
+    "no exemplars": ("/api/v1/query_exemplars", {"data": []}, "exemplar to trace", "no exemplar"),
+    "a trace lost": ("/api/traces/abc", None, "exemplar to trace", "none of the 1 latest"),
+    "an empty trace": ("/api/traces/abc", {"batches": []}, "exemplar to trace", "none of the 1 latest"),
+    "no server": ("/api/state", {"servers": []}, "control page", "no server yet"),
+    "no control page": ("/api/state", None, "control page", "control refuses"),
+    "a lever that sticks": (
+        "/strategy",
+        {"said": "", "parts": [{"part": "web", "done": False, "said": "refused"}]},
+        "control page, redis",
+        "strategy: web refused",
+    ),
+    "an answer without sense": ("/strategy", [], "control page, redis", "cannot be read"),
+    "no load": ("/stats/requests", {"state": "stopped"}, "Locust, Redis", "stopped"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_what_is_missing_is_said_and_the_rest_looked_at(case: str, scene: Everything, tmp_path: Path) -> None:
+    """Each thing that a participant would meet: named, in one line, and no workshop could begin."""
+    path, answer, what, said = BROKEN[case]
+    whole = list(look(tmp_path / "whole"))
+    scene.answers[path] = answer
+    found = look(tmp_path)
+    assert not found[what].ok
+    assert said in found[what].detail
+    assert "\n" not in found[what].detail
+    assert len(found) >= len(whole) - 1
+
+
+def test_an_ill_container_is_named(
+    scene: Everything, docker: Any, make_server: Callable[..., Any], tmp_path: Path
+) -> None:
+    """The first thing to mend."""
+    docker.has([])
+    assert look(tmp_path)["containers"].detail == "none runs: make up"
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_dashboards_are_photographed(
+    scene: Everything, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, works: bool
+) -> None:
+    """Each one for each server, shown on the page; a browser that takes none is told."""
+    browser = tmp_path / "browser"
+    browser.write_text(
+        "#!/bin/sh\nfor word; do case $word in --screenshot=*) "
+        + ('echo "$word" >"${word#--screenshot=}"' if works else "exit 1")
+        + ";; esac; done\n"
+    )
+    browser.chmod(0o755)
+    monkeypatch.setattr(rehearsal, "CHROMIUM", (str(browser),))
+    found = look(tmp_path)
+    assert found["pictures"].ok is works
+    assert ('<img src="incident-redis.png"' in (tmp_path / "doctor.html").read_text()) is works
+    assert (tmp_path / "incident-redis.png").exists() is works
