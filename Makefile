@@ -59,10 +59,13 @@ lock: venv ## Renew the four lock files from their .in, and which machines have 
 	done
 	$(PY) -m docs.pages.wheels && $(PY) -m docs.pages
 
+pins: ## Renew the digests of the images in .env (needs a network)
+	@python3 -m lab.stacks.pins
+
 venv:
 	@bin/lab --bootstrap
 
 tools:
 	@bin/lab --bootstrap checks
 
-.PHONY: help demo up down test test-all test-compose test-compose-all mutate soak check bench ten docs lock venv tools
+.PHONY: help demo up down test test-all test-compose test-compose-all mutate soak check bench ten docs lock pins venv tools

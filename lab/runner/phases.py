@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from lab.claims.fairness import measured_again
+from lab.claims.planned import keys_are_judged, keys_beside
 from lab.claims.validity import FEWEST_EVENTS
 from lab.errors import StackError
 from lab.results.folder import Mark, PhaseRecord, RunFacts, RunWriter
@@ -30,6 +31,15 @@ OTHERS_S = 0.5
 LOAD_S = 1800.0
 """For a load that ends by itself: longer than any of the catalogue's at full pace."""
 MAIN = ProbeSpec("main")
+
+
+def too_many_to_begin(phase: Phase, planned: int, keys: int) -> bool:
+    """Whether an attempt would begin with half the keys that a phase may have too many: the last one read them in.
+
+    A store of few keys gains them quickly, and phase after attempt would be told not to have what was planned.
+    """
+    judged = keys_are_judged(planned, phase.strategy, bool(phase.loads))
+    return judged and keys > planned + keys_beside(planned) / 2
 
 
 class Display(Protocol):
@@ -175,15 +185,15 @@ class Conductor:
             recorder.follow(spec.name, probe)
         self._events(0.0)
         self._drain()
-        if phase.empty:
+        planned = round(phase.keys * self._facts.keys)
+        surplus = attempt > 1 and too_many_to_begin(phase, planned, stack.store.keys_everywhere())
+        if phase.empty or surplus:
             self._empty("restart" if stack.owns_store else "emptied")
         before = self._facts.phases[-1].strategy if self._facts.phases else ""
         if attempt == 1 and before != phase.strategy:
             self._note("switch", f"strategy {phase.strategy}")
         stack.web.use(phase.strategy, phase.scan_count or self._scenario.scan_count)
-        stack.web.warm(
-            round(phase.keys * self._facts.keys), restart=phase.empty, seconds=FILL_S, check=self._check
-        )
+        stack.web.warm(planned, restart=phase.empty or surplus, seconds=FILL_S, check=self._check)
         forecasts = [self._predict()] if phase.predict else []
         before_events = self._calibrator.mark() if forecasts else None
         self._start_loads(phase, seconds, self_terminating=False)

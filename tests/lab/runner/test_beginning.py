@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from lab.runner.loads import RunningLoad
+from lab.runner.phases import too_many_to_begin
+from lab.scenarios import catalogue
 from lab.scenarios.model import LoadSpec
 
 
@@ -51,3 +54,23 @@ def test_a_load_that_reports_ready_has_begun_with_its_first_line(reports_ready: 
     assert not load.over
     process.may_end.set()
     assert load.figures() == {"answer": 42}
+
+
+@pytest.mark.parametrize(
+    ("phase", "keys", "expected"),
+    [
+        ("grow-1", 5_000, False),
+        ("grow-1", 5_499, False),
+        ("grow-1", 5_501, True),
+        ("grow-1", 4_000, False),
+        ("grow-5", 200_000, False),
+        ("grow-5", 211_000, True),
+    ],
+)
+def test_another_attempt_begins_with_the_planned_keys(phase: str, keys: int, expected: bool) -> None:
+    """What the attempt before read in may use up half of what a phase may have too many; then the store is emptied."""
+    found = next(each for each in catalogue()["key-growth"].phases if each.id == phase)
+    planned = {"grow-1": 5_000, "grow-5": 200_000}[phase]
+    assert too_many_to_begin(found, planned, keys) is expected
+    other = replace(found, strategy="generation")
+    assert not too_many_to_begin(other, planned, 10 * keys)
