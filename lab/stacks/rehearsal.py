@@ -29,6 +29,9 @@ from lab.templates import templates
 SHOWN_S = 900
 """The dashboards' own range: the last quarter of an hour."""
 STEP_MS = 2_000
+AGAIN_S = 2.0
+FILLING_S = 90.0
+"""How long all dashboards together may take to show something: a scene that has just begun has not had every phase."""
 TRACE_S = 40.0
 """How long a trace may take from its exemplar to Tempo: spans are sent in batches."""
 PICTURE_S = 60
@@ -55,7 +58,7 @@ class Rehearsal:
 def rehearse(folder: Path, say: Callable[[Finding], None]) -> Rehearsal:
     """Look at the running scene, say each finding as it comes, and write `doctor.html` with its pictures to `folder`.
 
-    Takes half a minute, and with pictures some seconds more for each dashboard. Raises `StackError` where there is no
+    Takes half a minute, a minute longer where the scene has just begun, and for pictures some seconds a dashboard. Raises `StackError` where there is no
     docker.
     """
     settings = {**(read_env_file(ROOT / ".env") or {}), **os.environ}
@@ -148,10 +151,11 @@ def _dashboards(grafana: Http) -> Iterator[Finding]:
         yield Finding("dashboards", False, str(error))
         return
     yield Finding("dashboards", bool(boards), f"{len(boards)}")
+    end = time.monotonic() + FILLING_S
     for board in boards:
         for server in _servers(grafana, board):
             what = f"dashboard {board['title']}, {server}"
-            yield _guarded(what, partial(_board, grafana, board, server, what))
+            yield _guarded(what, partial(_board, grafana, board, server, what, end))
 
 
 def _boards(grafana: Http) -> list[dict[str, Any]]:
@@ -189,9 +193,16 @@ def _panels(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield panel
 
 
-def _board(grafana: Http, board: dict[str, Any], server: str, what: str) -> Finding:
+def _board(grafana: Http, board: dict[str, Any], server: str, what: str, end: float) -> Finding:
+    """Every panel of a dashboard; those without data again and again until `end`, by the monotonic clock."""
     panels = list(_panels(board["panels"]))
-    wrong = [f"{panel['title']}: {fault}" for panel in panels if (fault := _fault(grafana, panel, server))]
+    faults = {number: _fault(grafana, panel, server) for number, panel in enumerate(panels)}
+    while any(faults.values()) and time.monotonic() < end:
+        time.sleep(AGAIN_S)
+        faults |= {
+            number: _fault(grafana, panels[number], server) for number, fault in faults.items() if fault
+        }
+    wrong = [f"{panels[number]['title']}: {fault}" for number, fault in faults.items() if fault]
     return Finding(what, not wrong, "; ".join(wrong) or f"{len(panels)} panels have data")
 
 

@@ -238,6 +238,21 @@ def addresses_exist(model: Model) -> list[str]:
     return sorted(hosts - set(model["services"]))
 
 
+def storefronts_know_their_store(model: Model) -> list[str]:
+    """Each process of a storefront is told its store, by name and address, and a folder that it may write to."""
+    wrong = []
+    for part in ("web-", "invalidator-", "warmer-"):
+        for server in ("dragonfly", "redis", *PROFILES):
+            told = model["services"][part + server].get("environment", {})
+            mounts = [
+                str(mount).partition(":")[2] for mount in model["services"][part + server].get("volumes", ())
+            ]
+            wanted = {"APP_SERVER_NAME": server, "APP_STORE_URL": f"redis://{server}:6379/0"}
+            if not wanted.items() <= told.items() or told.get("APP_STATE_DIR") not in mounts:
+                wrong.append(part + server)
+    return wrong
+
+
 BOUND = ("APP_SEARCHES_AT_ONCE", "12")
 
 
@@ -280,6 +295,7 @@ RULES: dict[str, Rule] = {
         waiting_is_for_health,
         profiles_are_whole,
         addresses_exist,
+        storefronts_know_their_store,
         servers_are_alike,
     )
 }

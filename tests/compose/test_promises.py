@@ -158,6 +158,18 @@ DOCTORED: dict[str, tuple[str, Callable[[Model], None]]] = {
         "addresses_exist",
         _environment("web-redis", "APP_STORE_URL", "redis://cache:6379/0"),
     ),
+    "a storefront on another's store": (
+        "storefronts_know_their_store",
+        _environment("web-redis", "APP_STORE_URL", "redis://valkey:6379/0"),
+    ),
+    "a process without its settings": (
+        "storefronts_know_their_store",
+        _set("warmer-keydb", "environment", {"HTTP_PROXY": ""}),
+    ),
+    "a state that is written to the image": (
+        "storefronts_know_their_store",
+        _drop("invalidator-redis", "volumes"),
+    ),
     "an advantage for one server": ("servers_are_alike", _set("web-redis", "cpus", 2.0)),
     "more memory for one store": ("servers_are_alike", _set("redis", "mem_limit", "4096m")),
 }
