@@ -58,8 +58,8 @@ class Rehearsal:
 def rehearse(folder: Path, say: Callable[[Finding], None]) -> Rehearsal:
     """Look at the running scene, say each finding as it comes, and write `doctor.html` with its pictures to `folder`.
 
-    Takes half a minute, a minute longer where the scene has just begun, and for pictures some seconds a dashboard. Raises `StackError` where there is no
-    docker.
+    Takes half a minute, a minute longer where the scene has just begun, and some seconds for each picture. Raises
+    `StackError` where there is no docker.
     """
     settings = {**(read_env_file(ROOT / ".env") or {}), **os.environ}
     found = Rehearsal()
