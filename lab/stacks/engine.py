@@ -120,7 +120,10 @@ def _cpus(engine: Engine) -> list[Finding]:
 def _masquerade(engine: Engine) -> list[Finding]:
     if not engine.is_podman:
         return []
-    said = "Podman does not know the option that keeps containers from it, which is left out: they could reach it"
+    said = (
+        "Podman does not know the option that keeps containers from it, and would ask only the name server that "
+        "compose.yaml names: both are left out, and containers could reach the outside"
+    )
     return [Finding("network without a way out", True, said)]
 
 
@@ -159,16 +162,19 @@ def overlay(engine: Engine, services: dict[str, dict[str, Any]]) -> str:
 
     `services` are those of ``docker compose config``.
     """
-    limits = {}
+    lines = []
     for name, service in services.items():
+        changes = []
         wanted = float(service.get("cpus") or 0)
         if wanted and not engine.cpu_limits:
-            limits[name] = "!reset null"
+            changes.append("cpus: !reset null")
         elif engine.cpus and wanted > engine.cpus:
-            limits[name] = f"{engine.cpus}.0"
-    lines = (
-        ["services:", *(f"  {name}: {{cpus: {limit}}}" for name, limit in limits.items())] if limits else []
-    )
+            changes.append(f"cpus: {engine.cpus}.0")
+        if engine.is_podman and service.get("dns"):
+            changes.append("dns: !reset null")
+        if changes:
+            lines.append(f"  {name}: {{{', '.join(changes)}}}")
+    lines = ["services:", *lines] if lines else []
     if engine.is_podman:
         lines += ["networks:", "  default: {driver_opts: !reset null}"]
     if not lines:

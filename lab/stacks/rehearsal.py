@@ -31,7 +31,7 @@ SHOWN_S = 900
 STEP_MS = 2_000
 AGAIN_S = 2.0
 FILLING_S = 90.0
-"""How long all dashboards together may take to show something: a scene that has just begun has not had every phase."""
+"""How long scrapes, and then all dashboards together, may take: a scene that has just begun has not had every phase."""
 TRACE_S = 40.0
 """How long a trace may take from its exemplar to Tempo: spans are sent in batches."""
 PICTURE_S = 60
@@ -73,7 +73,7 @@ def rehearse(folder: Path, say: Callable[[Finding], None]) -> Rehearsal:
     try:
         for look in (
             _containers(),
-            _targets(grafana),
+            _targets(grafana, time.monotonic() + FILLING_S),
             _dashboards(grafana),
             _trace(grafana),
             _actions(control),
@@ -128,7 +128,9 @@ def _prometheus(grafana: Http, path: str, **parameters: str) -> Any:
     return grafana.ask("GET", f"/api/datasources/proxy/uid/prometheus/api/v1/{path}?{query}")["data"]
 
 
-def _targets(grafana: Http) -> Iterator[Finding]:
+def _targets(grafana: Http, end: float) -> Iterator[Finding]:
+    """Whether all are up; asked again and again until `end`, by the monotonic clock."""
+
     def look() -> Finding:
         rows = _prometheus(grafana, "query", query="up")["result"]
         down = [
@@ -138,7 +140,9 @@ def _targets(grafana: Http) -> Iterator[Finding]:
             "scrapes", bool(rows) and not down, f"down: {', '.join(down)}" if down else f"all {len(rows)} up"
         )
 
-    yield _guarded("scrapes", look)
+    while not (finding := _guarded("scrapes", look)).ok and time.monotonic() < end:
+        time.sleep(AGAIN_S)
+    yield finding
 
 
 # --- dashboards

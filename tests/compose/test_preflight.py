@@ -70,7 +70,13 @@ def machine(tmp_path: Path) -> Machine:
             "FAKE_COMPOSE": "2.40.3",
             "FAKE_USUAL": usual(int(variables.get("FAKE_MEMORY", 64 * 10**9))),
             "FAKE_CONFIG": json.dumps(
-                {"services": {"redis": {"cpus": 1.5}, "control": {"cpus": 1.0}, "x": {}}}
+                {
+                    "services": {
+                        "redis": {"cpus": 1.5, "dns": ["127.0.0.1"]},
+                        "control": {"cpus": 1.0},
+                        "x": {},
+                    }
+                }
             ),
             **dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True)),
             **variables,
@@ -244,12 +250,13 @@ PODMAN: dict[str, Any] = {
         ),
         (
             json.dumps(PODMAN), "Podman 4.3.1, rootless", "network without a way out: Podman",
-            "services:\n  redis: {cpus: !reset null}\n  control: {cpus: !reset null}\n"
+            "services:\n  redis: {cpus: !reset null, dns: !reset null}\n  control: {cpus: !reset null}\n"
             "networks:\n  default: {driver_opts: !reset null}\n",
         ),
         (
             json.dumps(PODMAN | {"host": PODMAN["host"] | {"security": {"rootless": False}}}),
-            "Podman 4.3.1", "Podman does not know the option", "networks:\n  default: {driver_opts: !reset null}\n",
+            "Podman 4.3.1", "Podman does not know the option",
+            "services:\n  redis: {dns: !reset null}\nnetworks:\n  default: {driver_opts: !reset null}\n",
         ),
         ("no JSON", "28.2.2", "memory for containers: ", None),
     ],

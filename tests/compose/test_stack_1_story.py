@@ -12,6 +12,7 @@ import statistics
 import time
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -369,6 +370,15 @@ def test_stop_and_start_when_everything_drowns(story: Stack, fixed: float) -> No
     )
     print(f"a fresh scene {took:.0f} s after the start")
     assert took <= 30
+
+
+def test_a_workshop_could_begin(story: Stack, tmp_path: Path) -> None:
+    """`bin/lab doctor --scene` on a whole scene: each line is ok, and its page is there."""
+    done = story.run(["bin/lab", "doctor", "--scene", "--out", str(tmp_path)], 300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not [line for line in done.stdout.splitlines() if line.startswith("MISS")]
+    assert "A workshop could begin." in done.stdout
+    assert "exemplar to trace" in (tmp_path / "doctor.html").read_text()
 
 
 IDLE_CORES = 0.40
