@@ -73,7 +73,7 @@ def rehearse(folder: Path, say: Callable[[Finding], None]) -> Rehearsal:
     try:
         for look in (
             _containers(),
-            _targets(grafana, time.monotonic() + FILLING_S),
+            _targets(grafana),
             _dashboards(grafana),
             _trace(grafana),
             _actions(control),
@@ -108,6 +108,14 @@ def _guarded(what: str, look: Callable[[], Finding]) -> Finding:
         return Finding(what, False, f"an answer that cannot be read: {error!r}")
 
 
+def _patiently(what: str, look: Callable[[], Finding]) -> Finding:
+    """A look that is taken again for a while: a scene that has just begun is not yet all that it will be."""
+    end = time.monotonic() + FILLING_S
+    while not (finding := _guarded(what, look)).ok and time.monotonic() < end:
+        time.sleep(AGAIN_S)
+    return finding
+
+
 # --- containers and scrapes
 
 
@@ -128,9 +136,7 @@ def _prometheus(grafana: Http, path: str, **parameters: str) -> Any:
     return grafana.ask("GET", f"/api/datasources/proxy/uid/prometheus/api/v1/{path}?{query}")["data"]
 
 
-def _targets(grafana: Http, end: float) -> Iterator[Finding]:
-    """Whether all are up; asked again and again until `end`, by the monotonic clock."""
-
+def _targets(grafana: Http) -> Iterator[Finding]:
     def look() -> Finding:
         rows = _prometheus(grafana, "query", query="up")["result"]
         down = [
@@ -140,9 +146,7 @@ def _targets(grafana: Http, end: float) -> Iterator[Finding]:
             "scrapes", bool(rows) and not down, f"down: {', '.join(down)}" if down else f"all {len(rows)} up"
         )
 
-    while not (finding := _guarded("scrapes", look)).ok and time.monotonic() < end:
-        time.sleep(AGAIN_S)
-    yield finding
+    yield _patiently("scrapes", look)
 
 
 # --- dashboards
@@ -298,7 +302,7 @@ def _actions(control: Http) -> Iterator[Finding]:
         yield Finding("control page", False, "it has no server yet")
     for server in servers:
         what = f"control page, {server.get('name')}"
-        yield _guarded(what, partial(_pulled, control, server, what))
+        yield _patiently(what, partial(_pulled, control, server, what))
 
 
 def _pulled(control: Http, server: dict[str, Any], what: str) -> Finding:
