@@ -56,7 +56,7 @@ def test_the_devcontainer_shows_the_ports_of_the_scene() -> None:
 
 
 def test_every_image_is_looked_after() -> None:
-    """The expression that finds pins in .env finds each one, with and without a digest; the image built here is left out."""
+    """The expression that finds pins in .env finds each one, with a digest too; the image built here is left out."""
     [manager] = json.loads((ROOT / "renovate.json").read_text())["customManagers"]
     expression = manager["matchStrings"][0].replace("(?<", "(?P<")
     text = (ROOT / ".env").read_text()
