@@ -229,6 +229,7 @@ def test_only_own_keys_are_removed(store: ServerObserver) -> None:
     assert sorted(client.keys()) == sorted(foreign)
 
 
+@pytest.mark.alone
 def test_scan_costs_more_with_more_keys(store: ServerObserver) -> None:
     """The execution time of one full SCAN grows with the keys: ten times as many cost at least three times as much."""
     client = raw(store)
@@ -239,6 +240,7 @@ def test_scan_costs_more_with_more_keys(store: ServerObserver) -> None:
     assert store.scan_cost_us("nothing:*", 1_000_000, 0.1) > 3 * few > 0
 
 
+@pytest.mark.alone
 def test_a_walk_that_is_not_told_is_seen_by_its_cpu_time(
     store: ServerObserver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
