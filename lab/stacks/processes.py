@@ -109,6 +109,7 @@ class Child:
         self.log = log
         self._start = (command, log, env, cwd, pipe, stdin_open)
         self._spent: float | None = None
+        self._asked = False
         try:
             with log.open("ab") as sink, _interruptions_wait():
                 self.process = subprocess.Popen(
@@ -154,13 +155,19 @@ class Child:
         """CPU time of it and its children until now, or until the end for which `exit_code` waited."""
         return tree_seconds(self.pid) if self._spent is None else self._spent
 
+    def ask(self) -> None:
+        """Send SIGTERM to it and its children, once: Python dies of a second one that comes while it is ending."""
+        if self.alive() and not self._asked:
+            self._asked = True
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGTERM)
+
     def hush(self, timeout_s: float = 10.0) -> None:
         """Tell it to end (by its stdin, else SIGTERM) and wait, leaving what it still says to be read; then SIGKILL."""
         if self.process.stdin and not self.process.stdin.closed:
             self.process.stdin.close()
-        elif self.alive():
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGTERM)
+        else:
+            self.ask()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout_s)
             return
@@ -202,8 +209,7 @@ class Child:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(timeout_s)
         if self.alive():
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGTERM)
+            self.ask()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(timeout_s)
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -216,9 +222,7 @@ class Child:
 def stop_all(children: list[Child]) -> None:
     """Ask all to end at once, then wait for each."""
     for child in children:
-        if child.alive():
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGTERM)
+        child.ask()
     for child in children:
         child.stop()
 

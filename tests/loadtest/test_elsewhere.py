@@ -49,7 +49,7 @@ def test_a_load_runs_with_any_selector(
         "--url",
         server.url,
         "--seconds",
-        "0.6",
+        "0.5",
         *LOADS[module],
         PYTHONPATH=PATH,
         ELSEWHERE_SELECTOR=selector,

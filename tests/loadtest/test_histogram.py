@@ -21,7 +21,7 @@ LATENCIES = st.lists(
     ),
     max_size=60,
 )
-FEW = settings(max_examples=60, deadline=None)
+FEW = settings(max_examples=25, deadline=None)
 
 
 def counted(values: list[int]) -> Histogram:

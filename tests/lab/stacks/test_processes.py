@@ -172,6 +172,24 @@ def test_stop_all_asks_everybody_first(tmp_path: Path, children: list[Child]) ->
     assert [child.process.returncode for child in children] == [0, 0, 0]
 
 
+def test_a_child_is_asked_once(tmp_path: Path, children: list[Child]) -> None:
+    """A child that counts the times it was asked, while several ways of asking are tried, counts one."""
+    code = (
+        "import signal, sys, time\n"
+        "def end(*_):\n    print('asked', flush=True)\n"
+        "signal.signal(signal.SIGTERM, end)\nprint('up', flush=True)\n"
+        "for _ in range(600):\n    time.sleep(0.1)"
+    )
+    child = python(tmp_path, "counting", code)
+    children.append(child)
+    eventually(lambda: child.last_words() == "up")
+    child.ask()
+    eventually(lambda: child.last_words() == "asked")
+    child.ask()
+    child.stop(timeout_s=0.3)
+    assert child.log.read_text().split() == ["up", "asked"]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal is Linux's own")
 def test_killed_lab_takes_its_children_along(tmp_path: Path) -> None:
     """After kill -9 of the lab its children end, although it could not end them itself."""

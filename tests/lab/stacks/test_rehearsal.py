@@ -112,7 +112,7 @@ def scene(
     for name in ("CONTROL_PORT", "GRAFANA_PORT", "LOCUST_REDIS_PORT"):
         monkeypatch.setenv(name, str(found.server.server_address[1]))
     monkeypatch.setattr(rehearsal, "CHROMIUM", ())
-    for name, seconds in {"TRACE_S": 0.3, "FILLING_S": 0.5, "AGAIN_S": 0.1}.items():
+    for name, seconds in {"TRACE_S": 0.1, "FILLING_S": 0.3, "AGAIN_S": 0.05}.items():
         monkeypatch.setattr(rehearsal, name, seconds)
     yield found
     found.server.shutdown()
@@ -153,7 +153,7 @@ def test_a_panel_that_fills_a_moment_later_is_no_fault(scene: Everything, tmp_pa
     """A scene that has just begun: what had no data is looked at again."""
     full = scene.answers["/api/ds/query"]
     scene.answers["/api/ds/query"] = {"results": {"A": {"frames": []}}}
-    threading.Timer(0.2, scene.answers.__setitem__, ("/api/ds/query", full)).start()
+    threading.Timer(0.1, scene.answers.__setitem__, ("/api/ds/query", full)).start()
     assert look(tmp_path)["dashboard 1 The incident, redis"].ok
 
 
