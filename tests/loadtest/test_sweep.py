@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -170,6 +172,27 @@ def test_a_server_that_goes_away_is_one_line_and_exit_code_3(
     assert process.returncode == 3
     assert "Traceback" not in complaints
     assert complaints.splitlines()[-1].startswith(f"{arguments[0]}: ")
+
+
+def test_a_tool_that_goes_on_without_a_server_is_ended(server: Any, load: Start, tmp_path: Path) -> None:
+    """redis-benchmark loops for ever where the server goes at the wrong moment: this one always does.
+
+    A server that closes an idle connection has not gone.
+    """
+    tool = tmp_path / "redis-benchmark"
+    tool.write_text('#!/bin/sh\n[ "$1" = --version ] || exec sleep 600\n')
+    tool.chmod(0o755)
+    process = load("bystanders", "--url", server.url, PATH=f"{tmp_path}:{os.environ['PATH']}")
+    first(process)
+    eventually(lambda: len(server.client().client_list()) >= 2)
+    server.client().client_kill_filter(_type="normal", skipme=True)
+    time.sleep(0.3)
+    assert process.poll() is None
+    server.kill()
+    _, complaints = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 3
+    assert len(complaints.splitlines()) == 1
+    assert complaints.startswith("bystanders: ")
 
 
 def test_a_server_that_takes_no_writes_is_one_line_and_exit_code_3(server: Any, load: Start) -> None:
