@@ -49,6 +49,9 @@ bench: venv ## Ratios against raw redis-py, redis-benchmark and a bare pipeline
 ten: venv ## Ten quick runs of key-growth in a row, as a table
 	$(PY) -m bench.repeat
 
+exam: venv ## The examination of bin/lab diagnose: every cause, unknown to it (two hours)
+	$(PY) -m bench.exam --write docs/exam.json
+
 docs: venv ## Renew the figures, tables and plots of the pages; from new runs: make docs RUNS=runs/...
 	$(PY) -m docs.pages "$(RUNS)"
 
@@ -74,4 +77,4 @@ venv:
 tools:
 	@bin/lab --bootstrap checks
 
-.PHONY: help demo up down test test-all test-compose test-compose-all mutate soak check bench ten docs lock pins bundle room venv tools
+.PHONY: help demo up down test test-all test-compose test-compose-all mutate soak check bench ten exam docs lock pins bundle room venv tools

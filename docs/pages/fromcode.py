@@ -334,6 +334,38 @@ def wheel_list(root: Path) -> str:
     return table(["machine", *(f"Python {python}" for python in wheels.PYTHONS)], rows)
 
 
+def exam(root: Path) -> str:
+    """The examination of `bin/lab diagnose`, as docs/exam.json has it: a row for each scene and server."""
+    file = root / "docs" / "exam.json"
+    if not file.is_file():
+        return "Not held yet."
+    kept = json.loads(file.read_text())
+    scenes: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for row in kept["rows"]:
+        scenes.setdefault((row["scene"], row["server"], row["expected"]), []).append(row)
+    rows = []
+    for (scene, server, expected), sittings in scenes.items():
+        wrong = sorted({row["said"] for row in sittings if not row["right"]})
+        p99s = sorted(row["p99_ms"] for row in sittings)
+        rows.append(
+            [
+                scene,
+                server,
+                expected,
+                f"{sum(row['right'] for row in sittings)} of {len(sittings)}",
+                ", ".join(wrong),
+                f"{p99s[len(p99s) // 2]:.1f}",
+            ]
+        )
+    right = sum(row["right"] for row in kept["rows"])
+    said = (
+        f"`make exam` on {kept['cores']} cores, {kept['date']}, looks of {kept['seconds']:g} s: "
+        f"{right} of {len(kept['rows'])} right.\n\n"
+    )
+    heads = ["scene", "server", "expected", "right", "said otherwise", "p99 of the probe, ms (median)"]
+    return said + table(heads, rows)
+
+
 def _wheels(found: dict[str, dict[str, dict[str, list[str]]]], machine: str, python: str) -> str:
     lab, containers = (found[name][machine][python] for name in wheels.LOCKS)
     if not lab:
@@ -352,5 +384,6 @@ LISTS: dict[str, Callable[[Path], str]] = {
     "settings": setting_list,
     "dashboards": dashboard_list,
     "alerts": alert_list,
+    "exam": exam,
     "wheels": wheel_list,
 }

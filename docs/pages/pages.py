@@ -15,7 +15,7 @@ from docs.pages.records import FOLDER, Records, nearest
 from lab.errors import UsageError
 
 PLOTS = Path("docs/plots")
-HAND_WRITTEN = ("incidents.md", "platforms.md")
+HAND_WRITTEN = ("incidents.md", "platforms.md", "diagnose.md")
 """Pages in docs/, but for their blocks."""
 BEGIN = re.compile(r"<!-- (run|list|help)(?:: *(.*?))? *-->")
 END = re.compile(r"<!-- /(run|list|help) -->")

@@ -13,8 +13,9 @@ from typing import Any, Protocol
 
 import redis
 
+from lab.blind.evidence import Spent
 from lab.blind.prices import CHANGES
-from lab.blind.readings import Readings, Seen, Spent
+from lab.blind.readings import Readings, Seen
 from lab.errors import StackError
 from lab.stacks.base import Probe
 from lab.stacks.http import Locust, Storefront

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-TIMES_HEALTHY = 3.0
-"""This multiple of the healthy value, measured in the same scene before the cause began, is a symptom."""
-LEAST_PAGE_MS, LEAST_GET_MS, LEAST_OLDEST_S = 25.0, 5.0, 2.0
-"""And at least so much: a p99 of two milliseconds that becomes six is nothing that users would complain of."""
+from lab.blind.evidence import LEAST_GET_MS, TIMES_HEALTHY, Spent
 
-
-@dataclass(frozen=True)
-class Spent:
-    """What one command cost the server: calls a second, share of its main thread, µs a call in the mean."""
-
-    per_s: float
-    share: float
-    mean_us: float
+LEAST_PAGE_MS, LEAST_OLDEST_S = 25.0, 2.0
+"""As `LEAST_GET_MS`, of a page and of a change."""
 
 
 @dataclass(frozen=True)

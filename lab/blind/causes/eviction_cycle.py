@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from lab.blind import evidence as shown
 from lab.blind.cause import Cause
 from lab.blind.inbox import Inbox, Order
 from lab.blind.prices import CHUNK, PRICES, VALUE, entry
@@ -17,7 +18,7 @@ BYTES_PER_ENTRY = 330
 def evidence(of: Readings) -> Finding:
     """Entries are evicted by the thousand, at the limit of memory."""
     return Finding(
-        of.slow_gets and of.evicted_per_s >= 100 and of.memory >= 0.95,
+        shown.evictions(of),
         f"{of.evicted_per_s:,.0f} entries evicted a second; memory came to {of.memory:.0%} of its limit; "
         f"{of.gets_text}.",
     )

@@ -5,23 +5,20 @@ from __future__ import annotations
 from functools import partial
 from socket import socket
 
+from lab.blind import evidence as shown
 from lab.blind.cause import Cause
 from lab.blind.prices import INDEX, as_list, carry_out_changes
 from lab.blind.readings import Finding, Readings
 from lab.blind.sizing import CHANGER, Measured, Orders, prices
 from loadtest.resp import ask, command
 
-LONG_MS = 3.0
-"""Of a call that others notice."""
-
 
 def evidence(of: Readings) -> Finding:
     """Few calls of SMEMBERS and UNLINK, and at least one of the two long."""
     read, removed = of.spent("SMEMBERS"), of.spent("UNLINK")
-    longer_ms = max(read.mean_us, removed.mean_us) / 1000
     logged = [of.slow[name][1] for name in ("SMEMBERS", "UNLINK") if name in of.slow]
     return Finding(
-        of.slow_gets and read.per_s > 0 and removed.per_s > 0 and longer_ms >= LONG_MS and bool(logged),
+        shown.giant_set(of),
         f"SMEMBERS {read.mean_us / 1000:.1f} ms and UNLINK {removed.mean_us / 1000:.1f} ms a call in the mean, "
         f"{removed.per_s:.1f} calls a second; the longest of them in the slow log {max(logged, default=0):.0f} ms; "
         f"{of.gets_text}.",

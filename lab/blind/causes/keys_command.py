@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 
+from lab.blind import evidence as shown
 from lab.blind.cause import Cause
 from lab.blind.inbox import Inbox, Order
 from lab.blind.readings import Finding, Readings
 from lab.blind.sizing import PATTERN, SECOND, Measured, Orders
 from loadtest.resp import Server, ask, command, connect
 
-LONG_MS = 3.0
-"""Of a call that others notice."""
 BUSY = 0.35
 """Share of the main thread that KEYS is to take."""
 
@@ -21,7 +20,7 @@ def evidence(of: Readings) -> Finding:
     keys = of.spent("KEYS")
     logged, longest = of.slow.get("KEYS", (0, 0.0))
     return Finding(
-        of.slow_gets and logged >= 3 and keys.mean_us / 1000 >= LONG_MS and keys.share >= 0.1,
+        shown.long_calls(of, "KEYS") and logged >= 3,
         f"the slow log got {logged} KEYS, the longest {longest:.0f} ms; {keys.per_s:.1f} a second took "
         f"{keys.share:.0%} of the time, {keys.mean_us / 1000:.1f} ms each over {of.keys:,} keys; {of.gets_text}.",
     )

@@ -6,6 +6,7 @@ import os
 import threading
 from hashlib import sha256
 
+from lab.blind import evidence as shown
 from lab.blind.cause import Cause
 from lab.blind.inbox import Inbox, Order
 from lab.blind.readings import Finding, Readings
@@ -18,14 +19,13 @@ BLOCK = b"." * 65_536
 
 def evidence(of: Readings) -> Finding:
     """Other programs compute, and the store waits for a core."""
-    waits = of.waited is None or of.waited >= 0.05
     told = (
         ""
         if of.waited is None
         else f"the store's main thread was ready and without a core {of.waited:.0%} of the time; "
     )
     return Finding(
-        of.slow_gets and of.neighbours >= 0.5 and waits and of.busy < 0.7 and of.spent("SCAN").share < 0.2,
+        shown.without_a_core(of, of.waited, of.neighbours),
         f"{told}it was busy {of.busy:.0%}; programs of other teams used {of.neighbours:.1f} of {of.cores} cores; "
         f"{of.gets_text}.",
     )

@@ -6,13 +6,13 @@ import math
 import select
 from contextlib import ExitStack, closing
 
+from lab.blind import evidence as shown
 from lab.blind.cause import Cause
 from lab.blind.inbox import Inbox, Order
 from lab.blind.readings import Finding, Readings
 from lab.blind.sizing import PATTERN, SECOND, Measured, Orders
 from loadtest.resp import ConnectionLost, Server, Stream, command, connect
 
-MANY_PER_S = 50
 WAIT_MS = 60.0
 """What a bystander is to wait for one round of the searches."""
 LOOK_MS = 250
@@ -22,9 +22,8 @@ def evidence(of: Readings) -> Finding:
     """SCAN holds much of the time, in many calls; only one that is taken off its core gets into the slow log."""
     scan = of.spent("SCAN")
     logged = of.slow.get("SCAN", (0, 0.0))[0]
-    found = of.slow_gets and scan.share >= 0.4 and scan.per_s >= MANY_PER_S
     return Finding(
-        found,
+        shown.scan_storm(of),
         f"SCAN took {scan.share:.0%} of the time in {scan.per_s:,.0f} calls a second of {scan.mean_us:,.0f} µs each, "
         f"of which the slow log got {logged}; the main thread was busy {of.busy:.0%}; {of.gets_text}.",
     )

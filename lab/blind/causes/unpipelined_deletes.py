@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from lab.blind import evidence as shown
 from lab.blind.cause import Cause
 from lab.blind.prices import carry_out_changes, remove_in_parts
 from lab.blind.readings import Finding, Readings
@@ -14,7 +15,7 @@ def evidence(of: Readings) -> Finding:
     """UNLINK is called once for each key, and changes wait."""
     removed = of.spent("UNLINK")
     return Finding(
-        of.stale and removed.per_s >= 1000 and removed.mean_us < 100,
+        of.stale and shown.one_by_one(of),
         f"{removed.per_s:,.0f} UNLINKs a second of {removed.mean_us:.1f} µs each, while the main thread was busy "
         f"{of.busy:.0%}; {of.changes_text}; {of.gets_text}.",
     )

@@ -17,8 +17,9 @@ import redis
 from bench.blind_seal import leaks
 from lab.blind import faulty_pool, session_socket, sizing
 from lab.blind.causes import CAUSES, choose, find, keys_command, scan_storm
+from lab.blind.evidence import Spent
 from lab.blind.journal import HINT_COSTS, WRONG_COSTS, Journal
-from lab.blind.readings import Readings, Seen, Spent
+from lab.blind.readings import Readings, Seen
 from lab.blind.scene import tell
 from lab.blind.session import HEALTHY_LOOKS, health
 from lab.errors import UsageError

@@ -1,0 +1,209 @@
+"""The examination of `bin/lab diagnose`: scenes whose cause it does not know. `make exam` makes the table of the docs.
+
+    python -m bench.exam --times 3 --only scan-storm --write docs/exam.json
+
+Every cause of the blind sessions on a real scene, seen from where the storefront sees the server. Then, on servers of
+their own, loads that no session has: healthy ones, two causes at once, causes outside of the sessions, and a server
+that is stopped again and again, as a paused virtual machine is, which nothing that it tells explains. A row is right
+when the first cause that is named is the expected one (of two causes: both are named), or when none is named where none
+is expected.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import date
+from pathlib import Path
+
+import redis
+
+from bench.blind_trial import Trial
+from bench.kit import server
+from lab.blind.causes import CAUSES
+from lab.diagnose.address import read_address
+from lab.diagnose.findings import Judgement, answer_of, judge
+from lab.diagnose.watch import watch
+from lab.errors import LabError
+from lab.stacks.processes import Child
+
+ROOT = Path(__file__).resolve().parents[1]
+NOT_THE_SERVERS = {"exhausted-pool": "nothing"}
+"""Causes that the server knows nothing of: the right answer is that nothing is wrong with it."""
+EXPECTED = {
+    "idle": "nothing",
+    "busy-30": "nothing",
+    "busy-60": "nothing",
+    "busy-80": "nothing",
+    "lua-script": "lua-script",
+    "many-at-once": "many-at-once",
+    "connection-storm": "connection-storm",
+    "two-at-once": "keys-command + lua-script",
+    "paused": "unknown",
+}
+"""What each load without a session should be taken for."""
+SETTLE_S = 6.0
+PAUSE_S, PAUSED_EVERY_S = 0.15, 1.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One sitting. `said`: the causes that were named, or nothing, or unknown."""
+
+    scene: str
+    server: str
+    expected: str
+    said: str
+    right: bool
+    p99_ms: float
+    busy: float
+
+
+def is_right(expected: str, judgement: Judgement) -> bool:
+    """Of one cause: it is named first. Of two: both are. Of none: none is named."""
+    named = [each.cause.id for each in judgement.found]
+    wanted = expected.split(" + ")
+    if len(wanted) > 1:
+        return set(wanted) <= set(named)
+    return named[0] == expected if named else judgement.outcome == expected
+
+
+def sit(scene: str, of: str, expected: str, url: str, seconds: float) -> Row:
+    """Look and judge."""
+    window, _ = watch(read_address(url, environ={}), seconds)
+    judgement = judge(window)
+    return Row(
+        scene,
+        of,
+        expected,
+        answer_of(judgement),
+        is_right(expected, judgement),
+        round(window.get_ms, 2),
+        round(window.busy, 3),
+    )
+
+
+def session(cause: str, seconds: float) -> Row:
+    """A blind session, looked at by its storefront's way to the server."""
+    found: list[Row] = []
+    expected = NOT_THE_SERVERS.get(cause, cause)
+    with tempfile.TemporaryDirectory(prefix="lab-") as home:
+        Trial(
+            CAUSES[cause],
+            Path(home) / "session",
+            looks=0,
+            inspect=lambda trial: found.append(
+                sit(cause, "embedded", expected, trial.stack.link_url(), seconds)
+            ),
+        ).run()
+    return found[0]
+
+
+@contextmanager
+def loaded(name: str, url: str, folder: Path) -> Iterator[None]:
+    """A load in a process of its own."""
+    child = Child(
+        "load", [sys.executable, "-m", "bench.exam_loads", name, url], folder / "load.log", cwd=ROOT
+    )
+    try:
+        time.sleep(SETTLE_S)
+        child.check()
+        yield
+    finally:
+        child.stop()
+
+
+@contextmanager
+def paused(url: str) -> Iterator[None]:
+    """Stop the server's process again and again."""
+    client: redis.Redis = redis.Redis.from_url(url, protocol=2)
+    pid = int(client.info("server")["process_id"])
+    client.close()
+    ended = threading.Event()
+
+    def pause() -> None:
+        while not ended.wait(PAUSED_EVERY_S - PAUSE_S):
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(PAUSE_S)
+            os.kill(pid, signal.SIGCONT)
+
+    thread = threading.Thread(target=pause)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def plain(name: str, of: str, seconds: float) -> Row:
+    """A load on a server of its own."""
+    with server(of) as url, tempfile.TemporaryDirectory() as folder:
+        beside = paused(url) if name == "paused" else loaded(name, url, Path(folder))
+        with beside:
+            return sit(name, of, EXPECTED[name], url, seconds)
+
+
+def main() -> int:
+    """Hold it; 0 when all rows are right."""
+    parser = argparse.ArgumentParser("bench.exam", description="The examination of bin/lab diagnose.")
+    parser.add_argument("--times", type=int, default=3, help="each scene so often (3)")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of a look (20)")
+    parser.add_argument("--only", action="append", choices=[*CAUSES, *EXPECTED], help="these scenes")
+    parser.add_argument(
+        "--servers", default="embedded,redis", help="for loads without a session (embedded,redis)"
+    )
+    parser.add_argument("--write", type=Path, metavar="FILE", help="keep the rows, for the table in the docs")
+    asked = parser.parse_args()
+    scenes: list[tuple[str, Callable[[], Row]]] = []
+    for name in asked.only or [*CAUSES, *EXPECTED]:
+        if name in CAUSES:
+            scenes.append((name, lambda name=name: session(name, asked.seconds)))  # type: ignore[misc]
+        else:
+            scenes += [
+                (name, lambda name=name, of=of: plain(name, of, asked.seconds))  # type: ignore[misc]
+                for of in asked.servers.split(",")
+            ]
+    rows: list[Row] = []
+    print(
+        "| scene | server | expected | said | p99 ms | busy | right |\n|---|---|---|---|---|---|---|",
+        flush=True,
+    )
+    for _ in range(asked.times):
+        for name, look in scenes:
+            try:
+                row = look()
+            except (LabError, subprocess.SubprocessError) as error:
+                print(f"| {name} | {error} |", flush=True)
+                continue
+            rows.append(row)
+            print(
+                f"| {row.scene} | {row.server} | {row.expected} | {row.said} | {row.p99_ms:.1f} | {row.busy:.0%} | "
+                f"{'yes' if row.right else 'NO'} |",
+                flush=True,
+            )
+    right = sum(row.right for row in rows)
+    print(f"\n{right} of {len(rows)} right")
+    if asked.write:
+        kept = {
+            "date": str(date.today()),
+            "cores": os.cpu_count(),
+            "seconds": asked.seconds,
+            "rows": [asdict(row) for row in rows],
+        }
+        asked.write.write_text(json.dumps(kept, indent=1) + "\n")
+    return 0 if right == len(rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

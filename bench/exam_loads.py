@@ -1,0 +1,128 @@
+"""Loads of the examination that no blind session has: `python -m bench.exam_loads NAME redis://127.0.0.1:PORT`.
+
+Each goes on until it is ended, against a server of the examination's own.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from loadtest.resp import Server, ask, command, connect
+
+KEYS = 100_000
+CHUNK = 1_000
+BATCH = 50
+LATE_S = 0.5
+"""A schedule that has fallen further behind begins anew."""
+
+
+def fill(server: Server, keys: int = KEYS) -> None:
+    """Keys of 200 bytes."""
+    with connect(server) as line:
+        for first in range(0, keys, CHUNK):
+            ask(
+                line, *(command("SET", f"exam:{number}", "x" * 200) for number in range(first, first + CHUNK))
+            )
+
+
+def repeatedly(every_s: float, do: Callable[[], object]) -> None:
+    """On a schedule."""
+    due = time.monotonic()
+    while True:
+        do()
+        due = max(due + every_s, time.monotonic() - LATE_S)
+        time.sleep(max(0.0, due - time.monotonic()))
+
+
+def script(server: Server) -> None:
+    """A script that computes for some ten milliseconds, five times a second."""
+    text = "local s = 0 for i = 1, tonumber(ARGV[1]) do s = s + i % 7 end return s"
+    with connect(server) as line:
+        began = time.monotonic()
+        ask(line, command("EVAL", text, 0, 100_000))
+        loops = round(100_000 * 0.04 / (time.monotonic() - began))
+        repeatedly(0.2, lambda: ask(line, command("EVAL", text, 0, loops)))
+
+
+def many(server: Server) -> None:
+    """MGETs of tens of thousands of keys, five times a second."""
+    fill(server)
+    request = command("MGET", *(f"exam:{number}" for number in range(60_000)))
+    with connect(server) as line:
+        repeatedly(0.2, lambda: ask(line, request))
+
+
+def storm(server: Server) -> None:
+    """Clients that connect for each command, as fast as they can."""
+
+    def one() -> None:
+        while True:
+            with connect(server) as line:
+                ask(line, command("GET", "exam:0"))
+
+    for _ in range(24):
+        threading.Thread(target=one, daemon=True).start()
+    time.sleep(3600)
+
+
+def traffic(server: Server, busy: float) -> None:
+    """GETs in small batches, so many that the main thread is busy by about that share: steered by its own CPU time."""
+    from loadtest.info import busy_seconds, fields
+
+    fill(server, 10_000)
+    request = command("GET", "exam:7") * BATCH
+    per_s = 200.0
+    with connect(server) as line, connect(server) as watched:
+
+        def used() -> tuple[float, float]:
+            [said] = ask(watched, command("INFO", "ALL"))
+            assert isinstance(said, bytes)
+            return time.monotonic(), busy_seconds(fields(said)) or 0.0
+
+        before, due, looked = used(), time.monotonic(), time.monotonic()
+        while True:
+            ask(line, request, each=BATCH)
+            due = max(due + 1 / per_s, time.monotonic() - 0.02)
+            time.sleep(max(0.0, due - time.monotonic()))
+            if time.monotonic() - looked > 0.5:
+                looked, now = time.monotonic(), used()
+                share = (now[1] - before[1]) / (now[0] - before[0])
+                per_s = max(10.0, per_s * min(2.0, max(0.5, busy / max(share, 0.01))) ** 0.5)
+                before = now
+
+
+def keys(server: Server) -> None:
+    """KEYS, twice a second."""
+    fill(server)
+    with connect(server) as line:
+        repeatedly(0.4, lambda: ask(line, command("KEYS", "nobody:*")))
+
+
+def two(server: Server) -> None:
+    """KEYS and a script at once."""
+    threading.Thread(target=script, args=(server,), daemon=True).start()
+    keys(server)
+
+
+def idle(server: Server) -> None:
+    """Nothing."""
+    time.sleep(3600)
+
+
+LOADS: dict[str, Callable[[Server], None]] = {
+    "idle": idle,
+    "busy-30": lambda server: traffic(server, 0.3),
+    "busy-60": lambda server: traffic(server, 0.6),
+    "busy-80": lambda server: traffic(server, 0.8),
+    "lua-script": script,
+    "many-at-once": many,
+    "connection-storm": storm,
+    "two-at-once": two,
+}
+
+
+if __name__ == "__main__":
+    LOADS[sys.argv[1]](Server.from_url(sys.argv[2]))

@@ -1,0 +1,141 @@
+"""The address of a server: `redis[s]://[user:password@]host:port[/db]`, or `unix:///path/to/socket[?db=0]`."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import ssl
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from lab.errors import UsageError
+
+PLAIN, ENCRYPTED, SOCKET = ("redis", "valkey"), ("rediss", "valkeys"), "unix"
+PASSWORD_FROM = "REDISCLI_AUTH"
+"""The variable in which redis-cli looks for a password."""
+
+
+@dataclass(frozen=True)
+class Tls:
+    """How a connection is encrypted. `insecure`: anybody may answer. Files are PEM."""
+
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    insecure: bool = False
+
+    def __post_init__(self) -> None:
+        for file in (self.ca, self.certificate, self.key):
+            if file is not None and not file.is_file():
+                raise UsageError(f"there is no file {file}.")
+        if self.key and not self.certificate:
+            raise UsageError("--key needs the certificate that it belongs to: --cert FILE.")
+
+    def options(self) -> dict[str, Any]:
+        """For redis-py. The host's name goes along as the server name (SNI)."""
+        return {
+            "ssl_ca_certs": str(self.ca) if self.ca else None,
+            "ssl_certfile": str(self.certificate) if self.certificate else None,
+            "ssl_keyfile": str(self.key) if self.key else None,
+            "ssl_cert_reqs": ssl.CERT_NONE if self.insecure else ssl.CERT_REQUIRED,
+            "ssl_check_hostname": not self.insecure,
+        }
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the server is, and how to sign in. `shown` is fit for people and files: no user, no password."""
+
+    shown: str
+    host: str = ""
+    port: int = 6379
+    socket: str = ""
+    database: int = 0
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    tls: Tls | None = None
+
+    def options(self) -> dict[str, Any]:
+        """For redis-py."""
+        place: dict[str, Any] = (
+            {"path": self.socket} if self.socket else {"host": self.host, "port": self.port}
+        )
+        signed = {"username": self.username, "password": self.password, "db": self.database}
+        return place | signed | (self.tls.options() if self.tls else {})
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the server is a process of this machine."""
+        return bool(self.socket) or self.host in ("localhost", "127.0.0.1", "::1")
+
+
+def read_address(
+    url: str,
+    tls: Tls | None = None,
+    environ: Mapping[str, str] = os.environ,
+    ask: Callable[[str], str] | None = None,
+) -> Address:
+    """What a URL says. Raises `UsageError` with one sentence.
+
+    The password: of the URL, else of the variable REDISCLI_AUTH; where the URL names a user and there is neither, it is
+    asked for (`ask`; by default at the terminal, where there is one).
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise UsageError("this is no address: its port must be a number from 1 to 65535.") from None
+    if parts.scheme not in (*PLAIN, *ENCRYPTED, SOCKET):
+        raise UsageError(
+            "an address begins with redis://, rediss:// (TLS) or unix://, as in redis://host:6379/0."
+        )
+    encrypted = parts.scheme in ENCRYPTED
+    tls = tls or Tls()
+    if tls != Tls() and not encrypted:
+        raise UsageError(
+            "--ca, --cert, --key and --insecure are for TLS: the address must begin with rediss://."
+        )
+    if parts.scheme == SOCKET:
+        if not parts.path.strip("/") or parts.hostname:
+            raise UsageError("the address of a socket has three slashes, as in unix:///run/redis/redis.sock.")
+        database = parse_qs(parts.query).get("db", ["0"])[-1]
+    else:
+        if not parts.hostname:
+            raise UsageError("the address names no host, as in redis://host:6379/0.")
+        database = parts.path.strip("/") or "0"
+    if not (database.isascii() and database.isdigit()):
+        raise UsageError("the database must be a number, as in redis://host:6379/0.")
+    username = unquote(parts.username) if parts.username else None
+    password = unquote(parts.password) if parts.password else environ.get(PASSWORD_FROM)
+    if username and password is None:
+        password = _asked(ask)
+    host = parts.hostname or ""
+    place = (
+        parts.path
+        if parts.scheme == SOCKET
+        else f"[{host}]:{port or 6379}"
+        if ":" in host
+        else f"{host}:{port or 6379}"
+    )
+    return Address(
+        shown=f"{parts.scheme}://{place}",
+        host=host,
+        port=port or 6379,
+        socket=parts.path if parts.scheme == SOCKET else "",
+        database=int(database),
+        username=username,
+        password=password,
+        tls=tls if encrypted else None,
+    )
+
+
+def _asked(ask: Callable[[str], str] | None) -> str:
+    if ask is None:
+        if not sys.stdin.isatty():
+            raise UsageError(f"the address names a user and no password: set {PASSWORD_FROM}.")
+        ask = getpass.getpass
+    return ask("password: ")

@@ -1,0 +1,230 @@
+"""A diagnosis as it is kept: `diagnosis.json`, the page `diagnosis.html`, and what changed since another."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from lab.diagnose.findings import Found, Judgement
+from lab.diagnose.window import Window
+from lab.errors import StackError, UsageError
+from lab.results import numbers
+from lab.templates import templates
+
+HERE = Path(__file__).parent
+STYLE = HERE.parent / "report" / "page.css"
+FILE, PAGE = "diagnosis.json", "diagnosis.html"
+TOP_COMMANDS = 8
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 1000, 240, 80, 14, 206
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Finding(_Strict):
+    """A cause that was looked at. `figures`: what was measured; `against`: what would refute it."""
+
+    id: str
+    line: str
+    figures: str
+    against: str
+    next: str
+    chapter: str
+
+
+class Command(_Strict):
+    """What one command cost: calls a second, µs a call, share of the thread's time."""
+
+    name: str
+    per_s: float
+    mean_us: float
+    share: float
+
+
+class Figures(_Strict):
+    """What was measured. Times in ms; shares of one; `parts_ms`: of p99, by where the time went."""
+
+    p50_ms: float
+    p99_ms: float
+    p99_low_ms: float
+    p99_high_ms: float
+    floor_ms: float
+    parts_ms: dict[str, float]
+    busy: float
+    keys: int
+    memory: float
+    evicted_per_s: float
+    clients: int
+    output_bytes: float | None
+    stalls: int
+    longest_stall_s: float
+    period_s: float | None
+    without_a_core: float | None
+    others_cores: float | None
+
+
+class Diagnosis(_Strict):
+    """The whole of it. `at`: when it began, UTC; `sent`: how often what was sent; `unseen`: what was not told."""
+
+    schema_version: Literal[1] = 1
+    at: str
+    server: str
+    product: str
+    version: str
+    seconds: float
+    outcome: Literal["named", "nothing", "unknown"]
+    sentence: str
+    found: tuple[Finding, ...]
+    refuted: tuple[Finding, ...]
+    figures: Figures
+    commands: tuple[Command, ...]
+    waits_ms: tuple[tuple[float, float], ...]
+    sent: dict[str, int]
+    unseen: tuple[str, ...]
+
+    @classmethod
+    def of(cls, window: Window, judgement: Judgement, sent: Mapping[str, int]) -> Diagnosis:
+        """Put together what was seen, and what it says. Slow commands' arguments are not in it."""
+        low, high = window.interval_ms
+        return cls(
+            at=datetime.fromtimestamp(window.first.at, UTC).isoformat(timespec="seconds"),
+            server=window.shown,
+            product=window.product,
+            version=window.version,
+            seconds=round(window.seconds, 3),
+            outcome=judgement.outcome,  # type: ignore[arg-type] # checked here
+            sentence=judgement.sentence,
+            found=tuple(map(_finding, judgement.found)),
+            refuted=tuple(map(_finding, judgement.refuted)),
+            figures=Figures(
+                p50_ms=window.percentile_ms(50),
+                p99_ms=window.get_ms,
+                p99_low_ms=low,
+                p99_high_ms=high,
+                floor_ms=window.floor_ms,
+                parts_ms=window.parts_ms,
+                busy=window.busy,
+                keys=window.keys,
+                memory=window.memory,
+                evicted_per_s=window.evicted_per_s,
+                clients=int(window.last.number("connected_clients")),
+                output_bytes=window.clients.output_bytes if window.clients else None,
+                stalls=len(window.stalls),
+                longest_stall_s=max((took for _, took in window.stalls), default=0.0),
+                period_s=window.period_s,
+                without_a_core=window.waited,
+                others_cores=window.others,
+            ),
+            commands=tuple(
+                Command(name=name, per_s=spent.per_s, mean_us=spent.mean_us, share=spent.share)
+                for name, spent in window.dearest[:TOP_COMMANDS]
+            ),
+            waits_ms=tuple((round(each.due_s, 3), round(1000 * each.waited_s, 3)) for each in window.probed),
+            sent=dict(Counter(sent)),
+            unseen=tuple(window.unseen),
+        )
+
+    def write(self, folder: Path) -> Path:
+        """Write both files; the page's path. Raises `StackError` where the folder cannot be written."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / FILE).write_text(self.model_dump_json(indent=1) + "\n")
+            page = folder / PAGE
+            page.write_text(
+                templates(HERE)
+                .get_template("page.html.j2")
+                .render(style=STYLE.read_text(), it=self, n=numbers, plot=plot(self.waits_ms))
+            )
+        except OSError as error:
+            raise StackError(f"the diagnosis cannot be written to {folder}: {error.strerror}.") from None
+        return page
+
+
+def _finding(found: Found) -> Finding:
+    cause = found.cause
+    return Finding(
+        id=cause.id,
+        line=cause.line,
+        figures=found.evidence.text,
+        against=cause.against,
+        next=cause.next,
+        chapter=cause.chapter,
+    )
+
+
+def read(path: Path) -> Diagnosis:
+    """A diagnosis of before, from its file or its folder. Raises `UsageError` with one line."""
+    file = path / FILE if path.is_dir() else path
+    try:
+        return Diagnosis.model_validate_json(file.read_bytes())
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}.") from None
+    except ValidationError as error:
+        [first, *_] = error.errors()
+        place = ".".join(map(str, first["loc"])) or "the file"
+        raise UsageError(f"{file} is no diagnosis of this lab: {place}: {first['msg']}.") from None
+
+
+def changes(before: Diagnosis, now: Diagnosis) -> list[str]:
+    """What became of the figures since another diagnosis, a line each; those that moved by a fifth or more."""
+    rows: list[tuple[str, float, float, str]] = [
+        ("p99 of the probe", before.figures.p99_ms, now.figures.p99_ms, "ms"),
+        ("a round trip with nothing in its way", before.figures.floor_ms, now.figures.floor_ms, "ms"),
+        ("the main thread's utilisation", 100 * before.figures.busy, 100 * now.figures.busy, "%"),
+        ("keys", before.figures.keys, now.figures.keys, ""),
+        ("connections", before.figures.clients, now.figures.clients, ""),
+        ("memory, of its limit", 100 * before.figures.memory, 100 * now.figures.memory, "%"),
+        ("evictions a second", before.figures.evicted_per_s, now.figures.evicted_per_s, ""),
+    ]
+    then = {each.name: each for each in before.commands}
+    rows += [
+        (f"{each.name}, calls a second", then[each.name].per_s if each.name in then else 0.0, each.per_s, "")
+        for each in now.commands
+    ]
+    rows += [
+        (f"{each.name}, µs a call", then[each.name].mean_us, each.mean_us, "")
+        for each in now.commands
+        if each.name in then
+    ]
+    said = []
+    for what, was, has, unit in rows:
+        if abs(has - was) >= 0.2 * max(abs(was), 1e-9) and max(was, has) > 0:
+            times = f" ({numbers.times(has / was)})" if was else ""
+            said.append(f"{what}: {numbers.short(was)} → {numbers.short(has)} {unit}".rstrip() + times)
+    return said
+
+
+def plot(waits_ms: tuple[tuple[float, float], ...]) -> dict[str, object]:
+    """Each wait of the probe as a stroke, on a logarithmic scale from 0.1 ms."""
+    from math import log10
+
+    highest = max((wait for _, wait in waits_ms), default=1.0)
+    decades = 1
+    while 0.1 * 10**decades < highest:
+        decades += 1
+    last = max((at for at, _ in waits_ms), default=1.0) or 1.0
+
+    def y(wait: float) -> float:
+        return round(BOTTOM - (BOTTOM - TOP) * min(1.0, max(0.0, log10(max(wait, 0.1) / 0.1) / decades)), 1)
+
+    return {
+        "strokes": [(round(LEFT + (WIDTH - LEFT - 10) * at / last, 1), y(wait)) for at, wait in waits_ms],
+        "steps": [(y(0.1 * 10**step), numbers.ms(0.1 * 10**step)) for step in range(decades + 1)],
+        "bottom": BOTTOM,
+        "left": LEFT,
+        "width": WIDTH,
+        "height": HEIGHT,
+        "last": last,
+    }
+
+
+def schema() -> str:
+    """The JSON Schema of `diagnosis.json`."""
+    return json.dumps(Diagnosis.model_json_schema(), indent=1) + "\n"

@@ -1,0 +1,170 @@
+"""What a diagnosis may ask a server: nothing but the list below, and no more often than is promised.
+
+This is the only module of `lab.diagnose` that can send a command.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections import Counter
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
+from redis.retry import Retry
+
+from lab.diagnose.address import Address
+from lab.errors import LabError, StackError
+
+ABSENT = "latency-lab:diagnose:absent"
+"""The key that is asked for; nobody has it, so no value is read."""
+ALLOWED = frozenset(
+    {
+        ("INFO",),
+        ("PING",),
+        ("GET", ABSENT),
+        ("SLOWLOG", "GET"),
+        ("COMMANDLOG", "GET"),
+        ("LATENCY", "LATEST"),
+        ("LATENCY", "HISTOGRAM"),
+        ("CLIENT", "LIST"),
+        ("CONFIG", "GET"),
+    }
+)
+"""How a command must begin. Signing in (AUTH) and choosing the database (SELECT) come before, by redis-py."""
+SETTINGS = (
+    "maxmemory",
+    "maxmemory-policy",
+    "maxclients",
+    "slowlog-log-slower-than",
+    "slowlog-max-len",
+    "latency-monitor-threshold",
+    "appendonly",
+    "appendfsync",
+    "save",
+    "io-threads",
+    "latency-tracking",
+)
+"""All that CONFIG GET may ask for; none of it is a secret."""
+PER_SECOND, PROBES_PER_S, MOST_PROBES_PER_S = 20.0, 10.0, 50.0
+ACL = (
+    f"ACL SETUSER diagnose on >PASSWORD resetchannels resetkeys ~{ABSENT} nocommands +info +ping +get +select "
+    "+slowlog|get +latency|latest +latency|histogram +client|list +config|get"
+)
+"""The least that suffices (Valkey 8.1 and later: +commandlog|get too)."""
+ANSWER_S = 20.0
+"""A server in the middle of an incident may keep everybody waiting that long."""
+
+
+CONNECT_S = 5.0
+"""For a connection, TLS included, and for a command to leave."""
+
+
+class NotAllowed(LabError):
+    """A command that a diagnosis never sends. A fault of the lab, found before anything was sent."""
+
+
+class Refused(Exception):
+    """The server does not carry out a command: no right to, not known, renamed. `args[0]` says why, in a few words."""
+
+
+class Gone(StackError):
+    """The server cannot be reached, or no longer."""
+
+
+class Questions:
+    """One connection, and a bound on how often it asks. Made by `connect`; methods raise `Gone` or `Refused`."""
+
+    def __init__(self, address: Address, per_second: float = PER_SECOND) -> None:
+        self.address = address
+        self.sent: Counter[str] = Counter()
+        self._gap = 1 / per_second
+        self._next = 0.0
+        kind: Any = (
+            UnixDomainSocketConnection if address.socket else SSLConnection if address.tls else Connection
+        )
+        # Not through redis-py's pool: it takes a TLS session ticket that has come for a reply that nobody read.
+        self._line: Any = kind(
+            **address.options(),
+            protocol=2,
+            driver_info=None,
+            socket_timeout=CONNECT_S,
+            socket_connect_timeout=CONNECT_S,
+            retry=Retry(NoBackoff(), 0),
+            retry_on_error=[],
+            decode_responses=True,
+            encoding_errors="replace",
+        )
+
+    def ask(self, *words: str | int) -> Any:
+        """The reply to a command, as the protocol has it (RESP2)."""
+        head = tuple(str(word) for word in words[:2])
+        if not (head in ALLOWED or head[:1] in ALLOWED) or (
+            head == ("CONFIG", "GET") and words[2] not in SETTINGS
+        ):
+            raise NotAllowed(f"a diagnosis does not send {' '.join(head)}.")
+        self._wait_for_turn()
+        name = head[0] if head[:1] in ALLOWED or head[0] == "GET" else " ".join(head)
+        self.sent[name] += 1
+        try:
+            self._line.send_command(*words)
+            return self._line.read_response(timeout=ANSWER_S)
+        except (redis.AuthenticationError, redis.exceptions.AuthenticationWrongNumberOfArgsError) as error:
+            raise Gone(self._says("does not let us in", error)) from None
+        except redis.exceptions.NoPermissionError:
+            raise Refused("no right to it") from None
+        except redis.BusyLoadingError:
+            raise Gone(
+                f"the server at {self.address.shown} is loading its data: try again when it has."
+            ) from None
+        except redis.ResponseError as error:
+            if str(error).startswith(("NOAUTH", "WRONGPASS")):
+                raise Gone(self._says("does not let us in", error)) from None
+            if str(error).startswith("BUSY "):
+                raise Gone(
+                    f"the server at {self.address.shown} answers nobody: a script or function has been running for "
+                    "seconds. SCRIPT KILL or FUNCTION KILL ends it, where it has written nothing yet."
+                ) from None
+            raise Refused(_words(error)[:60]) from None
+        except redis.RedisError as error:
+            raise Gone(self._why(error)) from None
+        except (
+            ssl.SSLError,
+            OSError,
+            ValueError,
+        ) as error:  # a file that is no certificate; bytes that are no text
+            raise Gone(self._says("cannot be asked", error)) from None
+
+    def _wait_for_turn(self) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            time.sleep(self._next - now)
+        self._next = max(now, self._next) + self._gap
+
+    def _says(self, what: str, error: BaseException) -> str:
+        return f"the server at {self.address.shown} {what}: {_words(error)}"
+
+    def _why(self, error: redis.RedisError) -> str:
+        said = _words(error)
+        if isinstance(error, redis.exceptions.InvalidResponse) or "Protocol error" in said:
+            return f"what answers at {self.address.shown} does not speak the Redis protocol: another service's port?"
+        if "CERTIFICATE_VERIFY_FAILED" in said:
+            return (
+                f"nobody whom this machine knows has signed the certificate of {self.address.shown}: name the "
+                "authority with --ca FILE, or trust anybody who answers with --insecure."
+            )
+        if self.address.tls and any(word in said for word in ("SSL", "EOF", "Timeout connecting")):
+            return f"{self.address.shown} does not answer in TLS: is it a plain port (redis://)? {said}"
+        if not self.address.tls and ("closed by server" in said or "reset by peer" in said):
+            return f"{self.address.shown} closed the connection: is it a TLS port (rediss://), or has the server gone?"
+        return f"no server answers at {self.address.shown}: {said}"
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._line.disconnect()
+
+
+def _words(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

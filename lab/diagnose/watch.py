@@ -1,0 +1,344 @@
+"""Look at a server for some seconds, read-only: INFO every second beside the probe, the logs before and after.
+
+It ends early when the server says that one of our own commands held it for longer than a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from lab.diagnose.address import Address
+from lab.diagnose.prober import Prober
+from lab.diagnose.questions import PROBES_PER_S, SETTINGS, Questions, Refused
+from lab.diagnose.window import OWN, TORN_US, Clients, Snapshot, Window
+from lab.errors import StackError, UsageError
+from loadtest import info
+
+EVERY_S = 1.0
+STALL_S = 1.0
+"""An execution of one of our own commands that ends the look."""
+NEWEST = 128
+MOST_CLIENTS = 1000
+"""CLIENT LIST writes a line for each connection, in one piece: with more it is left out."""
+COMMANDLOGS = ("slow", "large-request", "large-reply")
+
+
+class Tell:
+    """What a look tells while it goes on; this one says nothing."""
+
+    def begins(self, what: str) -> None:
+        """Before anything is asked but who answers."""
+
+    def goes_on(self, seconds: float, of: float) -> None:
+        """A second passed."""
+
+
+def watch(
+    address: Address,
+    seconds: float,
+    per_second: float = PROBES_PER_S,
+    tell: Tell | None = None,
+    show_arguments: bool = False,
+) -> tuple[Window, Counter[str]]:
+    """Look for `seconds`; what was seen, and how often which command was sent.
+
+    Raises `StackError` with one line where the server cannot be reached or goes away meanwhile, and `UsageError` where
+    it is a Sentinel, which has no data.
+    """
+    tell, questions = tell or Tell(), Questions(address)
+    try:
+        look = _Look(questions, address, show_arguments)
+        tell.begins(look.who)
+        prober = _prober(address, per_second)
+        prober.start()
+        try:
+            began = time.monotonic()
+            while (gone := time.monotonic() - began) < seconds:
+                time.sleep(min(EVERY_S, seconds - gone))
+                if prober.lost:
+                    raise prober.lost
+                look.snapshot()
+                tell.goes_on(min(time.monotonic() - began, seconds), seconds)
+                if held := look.held():
+                    look.unseen.append(held)
+                    break
+        finally:
+            prober.stop()
+        if prober.lost:
+            raise prober.lost
+        window = look.finish(prober)
+        return window, questions.sent + Counter(prober.sent)
+    finally:
+        questions.close()
+
+
+def _prober(address: Address, per_second: float) -> Prober:
+    try:
+        return Prober(address, per_second)
+    except Refused as error:
+        raise StackError(f"the server at {address.shown} cannot be probed: {error}.") from None
+
+
+@dataclass
+class _Local:
+    """A server that is a process of this machine."""
+
+    pid: int
+    waited_s: float | None
+    own_s: float
+    machine_s: float
+    at: float = field(default_factory=time.monotonic)
+
+
+class _Look:
+    """Gathers what a window is made of."""
+
+    def __init__(self, questions: Questions, address: Address, show_arguments: bool) -> None:
+        self._questions, self._address, self._show_arguments = questions, address, show_arguments
+        self.unseen: list[str] = []
+        self.snapshots: list[Snapshot] = []
+        try:
+            self.snapshot()
+        except Refused as error:
+            raise StackError(
+                f"the server at {address.shown} does not let us read INFO ({error}), and nothing can be said without."
+            ) from None
+        told = self.snapshots[0].fields
+        _refuse(told, address)
+        self.product, self.version = _identity(told)
+        self._settings = self._read_settings()
+        self._logged = self._slow_entries()
+        self._tails = self._histograms()
+        self._local = _local(told) if address.is_here else None
+
+    @property
+    def who(self) -> str:
+        """The server, in a few words."""
+        told = self.snapshots[0].fields
+        role = "a replica" if told.get("role") == "slave" else "a primary"
+        cluster = (
+            ", one node of a cluster (only this node is looked at)"
+            if told.get("cluster_enabled") == "1"
+            else ""
+        )
+        return f"{self.product} {self.version} at {self._address.shown}, {role}{cluster}, {info.keys(told):,} keys"
+
+    def snapshot(self) -> None:
+        """Read INFO once more."""
+        found = info.fields(self._questions.ask("INFO", "ALL"))
+        micros = found.get("server_time_usec")
+        self.snapshots.append(Snapshot(float(micros) / 1e6 if micros else time.time(), found))
+
+    def held(self) -> str | None:
+        """That one of our own commands held the server since the last look, or None."""
+        before, after = (info.counters(look.fields) for look in self.snapshots[-2:])
+        for name in OWN - {"PING"}:
+            calls, usec = (
+                now - then
+                for now, then in zip(after.get(name, (0.0, 0.0)), before.get(name, (0.0, 0.0)), strict=True)
+            )
+            if calls > 0 and usec / calls / 1e6 > STALL_S:
+                return f"the look ended early: {name.replace('|', ' ')} held the server for {usec / calls / 1e6:.1f} s"
+        return None
+
+    def _may(self, what: str, *words: str | int) -> Any:
+        """A reply, or None where it is refused: then that is noted once."""
+        try:
+            return self._questions.ask(*words)
+        except Refused as error:
+            self._note(f"{what}: {error}")
+            return None
+
+    def _note(self, text: str) -> None:
+        if text not in self.unseen:
+            self.unseen.append(text)
+
+    def _read_settings(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for name in SETTINGS:
+            reply = self._may("CONFIG GET", "CONFIG", "GET", name)
+            if reply is None:
+                break  # managed servers refuse all of it
+            if len(reply) >= 2:
+                found[str(reply[0]).replace("_", "-")] = str(reply[1])
+        return found
+
+    def _slow_entries(self) -> dict[str, tuple[str, float, str]]:
+        """By log and number: (command, ms, its words)."""
+        entries: dict[str, Sequence[Any]] = {}
+        if self.product == "valkey" and _at_least(self.version, (8, 1)):
+            for log in COMMANDLOGS:
+                reply = self._may("COMMANDLOG GET", "COMMANDLOG", "GET", NEWEST, log)
+                entries |= {f"{log} {entry[0]}": entry for entry in reply or ()}
+        if not any(name.startswith("slow ") for name in entries):
+            reply = self._may("SLOWLOG GET", "SLOWLOG", "GET", NEWEST)
+            entries |= {f"slow {_number(entry)}": _as_list(entry) for entry in reply or ()}
+        return {
+            identity: (
+                _name(entry[3]),
+                (float(entry[2]) / 1000 if identity.startswith("slow ") else 0.0),
+                _text(entry[3]),
+            )
+            for identity, entry in entries.items()
+        }
+
+    def _histograms(self) -> dict[str, tuple[int, int]]:
+        """By command: executions since the server began, and those that took longer than `TORN_US`."""
+        reply = self._may("LATENCY HISTOGRAM", "LATENCY", "HISTOGRAM") or []
+        found = {}
+        for name, told in zip(reply[::2], reply[1::2], strict=False):
+            facts = dict(zip(told[::2], told[1::2], strict=False))
+            counts = facts.get("histogram_usec", [])
+            quick = max(
+                (counts[at + 1] for at in range(0, len(counts), 2) if counts[at] <= TORN_US), default=0
+            )
+            found[str(name).upper()] = int(facts["calls"]), int(facts["calls"]) - int(quick)
+        return found
+
+    def _clients(self) -> Clients | None:
+        total = int(self.snapshots[-1].number("connected_clients"))
+        if total > MOST_CLIENTS:
+            self._note(f"CLIENT LIST: left out, for {total:,} connections it would take the server too long")
+            return None
+        reply = self._may("CLIENT LIST", "CLIENT", "LIST")
+        if reply is None:
+            return None
+        rows = [dict(word.partition("=")[::2] for word in line.split()) for line in str(reply).splitlines()]
+        busiest = Counter(row.get("cmd", "?").upper() for row in rows)
+        return Clients(len(rows), dict(busiest), sum(float(row.get("omem", 0)) for row in rows))
+
+    def _events(self) -> dict[str, float]:
+        """Of the latency monitor, those of this window: the latest of each, in ms."""
+        began = int(self.snapshots[0].at)
+        reply = self._may("LATENCY LATEST", "LATENCY", "LATEST") or []
+        return {str(event[0]): float(event[2]) for event in reply if int(event[1]) >= began}
+
+    def finish(self, prober: Prober) -> Window:
+        """The logs once more, and all of it together."""
+        self.snapshot()
+        slow: dict[str, tuple[int, float]] = {}
+        arguments = []
+        for identity, (name, took_ms, words) in self._slow_entries().items():
+            if identity not in self._logged and name.partition("|")[0] not in ("INFO", "CLIENT", "SLOWLOG"):
+                count, longest = slow.get(name, (0, 0.0))
+                slow[name] = count + 1, max(longest, took_ms)
+                arguments.append(words)
+        tails = {}
+        for name, (calls, torn) in self._histograms().items():
+            were, before = self._tails.get(name, (0, 0))
+            if calls > were:
+                tails[name] = calls - were, torn - before
+        window = Window(
+            shown=self._address.shown,
+            product=self.product,
+            version=self.version,
+            snapshots=self.snapshots,
+            probed=list(prober.probed),
+            slow=slow,
+            tails=tails,
+            events=self._events(),
+            settings=self._settings,
+            clients=self._clients(),
+            unseen=tuple(self.unseen),
+            arguments=tuple(arguments) if self._show_arguments else (),
+        )
+        return _beside(window, self._local)
+
+
+def _refuse(told: info.Fields, address: Address) -> None:
+    if told.get("redis_mode") == "sentinel":
+        raise UsageError(
+            f"{address.shown} is a Sentinel, which holds no data: name the server that it watches."
+        )
+    if told.get("loading") == "1":
+        raise StackError(f"the server at {address.shown} is loading its data: try again when it has.")
+    if "uptime_in_seconds" not in told:
+        raise StackError(f"what answers at {address.shown} tells nothing of itself by INFO.")
+
+
+def _identity(told: info.Fields) -> tuple[str, str]:
+    if "keydb" in told.get("executable", "").rpartition("/")[2]:
+        return "keydb", told.get("redis_version", "")
+    for product in ("dragonfly", "valkey", "redis"):
+        if f"{product}_version" in told:
+            return product, told[f"{product}_version"].removeprefix("df-v")
+    return "a server", ""
+
+
+def _at_least(version: str, wanted: tuple[int, int]) -> bool:
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return found is not None and (int(found[1]), int(found[2])) >= wanted
+
+
+def _as_list(entry: Any) -> Sequence[Any]:
+    return (
+        [entry["id"], entry["start_time"], entry["duration"], entry["command"]]
+        if isinstance(entry, dict)
+        else entry
+    )
+
+
+def _number(entry: Any) -> str:
+    listed = _as_list(entry)
+    return f"{listed[0]}@{listed[1]}"
+
+
+def _words(words: str | Iterable[str]) -> list[str]:
+    return words.split(" ") if isinstance(words, str) else [str(word) for word in words]
+
+
+def _name(words: str | Iterable[str]) -> str:
+    return _words(words)[0].upper()
+
+
+def _text(words: str | Iterable[str]) -> str:
+    return " ".join(_words(words))[:200]
+
+
+def _local(told: info.Fields) -> _Local | None:
+    """The server's process, where it is one of this machine: found by its number and its age."""
+    with contextlib.suppress(psutil.Error, ValueError, KeyError):
+        process = psutil.Process(int(told["process_id"]))
+        age = time.time() - process.create_time()
+        if abs(age - float(told["uptime_in_seconds"])) < 10:
+            return _measure(process.pid)
+    return None
+
+
+def _measure(pid: int) -> _Local:
+    times = psutil.Process(pid).cpu_times()
+    machine = psutil.cpu_times()
+    idle = machine.idle + getattr(machine, "iowait", 0.0) + getattr(machine, "guest", 0.0)
+    return _Local(pid, _waited_s(pid), times.user + times.system, sum(machine) - idle)
+
+
+def _waited_s(pid: int) -> float | None:
+    """Seconds that a process's first thread was ready to run without a core (Linux), else None."""
+    try:  # proc(5): time on a core, time waiting for one (both ns), and times it was put on one
+        return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _beside(window: Window, before: _Local | None) -> Window:
+    """With what other programs of the server's machine did meanwhile, where that can be seen."""
+    if before is None:
+        return window
+    with contextlib.suppress(psutil.Error):
+        after = _measure(before.pid)
+        seconds = after.at - before.at
+        waited = None
+        if after.waited_s is not None and before.waited_s is not None:
+            waited = (after.waited_s - before.waited_s) / seconds
+        others = ((after.machine_s - before.machine_s) - (after.own_s - before.own_s)) / seconds
+        return replace(window, waited=waited, others=max(0.0, others))
+    return window

@@ -1,0 +1,245 @@
+"""What a diagnosis saw, and the figures that follow from it: shares, waits, stalls, where the time went."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+from lab.blind.evidence import LEAST_GET_MS, TIMES_HEALTHY, Spent
+from lab.diagnose.prober import Probed
+from loadtest import info
+
+OWN = frozenset(
+    {"INFO", "PING", "SLOWLOG", "SLOWLOG|GET", "COMMANDLOG|GET", "LATENCY", "LATENCY|LATEST", "LATENCY|HISTOGRAM",
+     "CONFIG", "CONFIG|GET", "CLIENT", "CLIENT|LIST"}
+)  # fmt: skip
+"""What a diagnosis asks besides GET, as commandstats writes it."""
+CONSTANT = ("GET", "SET", "SETEX", "EXISTS", "EXPIRE", "PING", "INCR", "HGET", "HSET", "SISMEMBER", "TTL")
+"""Commands whose execution takes microseconds whatever the keyspace holds."""
+TORN_US, TORN_SHARE = 1000, 1 / 20_000
+"""An execution of such a command that took longer was interrupted. On an idle machine of two cores none of 60,000 was;
+beside programs that compute on the server's core one in some hundred."""
+STALL_TIMES, STALL_MS = 10.0, 5.0
+"""A probe that waits that many times the floor, and that long, stands in a stall."""
+Z = 1.96
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """INFO at a moment: `at` is the server's own clock (unix seconds)."""
+
+    at: float
+    fields: Mapping[str, str]
+
+    def number(self, name: str) -> float:
+        """A field as a number; 0 where the server does not tell."""
+        try:
+            return float(self.fields.get(name, 0))
+        except ValueError:
+            return 0.0
+
+
+@dataclass(frozen=True)
+class Clients:
+    """CLIENT LIST in figures. `busiest`: connections by the command they sent last."""
+
+    total: int
+    busiest: Mapping[str, int]
+    output_bytes: float
+
+
+@dataclass(frozen=True)
+class Window:
+    """Everything that was seen in `seconds`.
+
+    `slow`: by command, how many entries the slow log got meanwhile, and the longest (ms). `tails`: by command,
+    how many executions, and how many of them took longer than `TORN_US`; empty where LATENCY HISTOGRAM is not there.
+    `events`: of the latency monitor, ms. `waited` and `others`: for a server on this machine, the share of the time
+    that its thread was ready and had no core, and the cores that all other programs used. `unseen`: what could not be
+    looked at, and why.
+    """
+
+    shown: str
+    product: str
+    version: str
+    snapshots: Sequence[Snapshot]
+    probed: Sequence[Probed]
+    slow: Mapping[str, tuple[int, float]] = field(default_factory=dict)
+    tails: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    events: Mapping[str, float] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    clients: Clients | None = None
+    waited: float | None = None
+    others: float | None = None
+    unseen: Sequence[str] = ()
+    arguments: Sequence[str] = ()
+
+    @property
+    def first(self) -> Snapshot:
+        """The first look at INFO."""
+        return self.snapshots[0]
+
+    @property
+    def last(self) -> Snapshot:
+        """The last one."""
+        return self.snapshots[-1]
+
+    @property
+    def seconds(self) -> float:
+        """Between the two, by the server's clock."""
+        return max(self.last.at - self.first.at, 1e-3)
+
+    def per_s(self, name: str) -> float:
+        """How fast a counter of INFO rose. A server that restarted meanwhile counts from nothing: 0 then."""
+        return max(0.0, self.last.number(name) - self.first.number(name)) / self.seconds
+
+    @cached_property
+    def commands(self) -> dict[str, Spent]:
+        """What each command cost in this window; a diagnosis's own are among them."""
+        before, after = info.counters(self.first.fields), info.counters(self.last.fields)
+        found = {}
+        for name, (calls, usec) in after.items():
+            were, spent = before.get(name, (0.0, 0.0))
+            if calls > were:
+                found[name] = Spent(
+                    (calls - were) / self.seconds,
+                    (usec - spent) / 1e6 / self.seconds,
+                    (usec - spent) / (calls - were),
+                )
+        return found
+
+    def spent(self, command: str) -> Spent:
+        """What one command cost; nothing where it was not called."""
+        return self.commands.get(command, Spent(0.0, 0.0, 0.0))
+
+    @cached_property
+    def dearest(self) -> list[tuple[str, Spent]]:
+        """Commands by their share of the time, without our own."""
+        theirs = [(name, spent) for name, spent in self.commands.items() if name not in OWN]
+        return sorted(theirs, key=lambda item: -item[1].share)
+
+    @cached_property
+    def busy_by_second(self) -> list[float]:
+        """The share of a core that the thread used, from each look at INFO to the next."""
+        found = []
+        for before, after in pairwise(self.snapshots):
+            used = [info.busy_seconds(look.fields) for look in (before, after)]
+            if after.at > before.at and used[0] is not None and used[1] is not None:
+                found.append(max(0.0, used[1] - used[0]) / (after.at - before.at))
+        return found
+
+    @property
+    def busy(self) -> float:
+        """Utilisation of the thread that executes commands, 0 to 1; by its CPU seconds, else by its commands' times."""
+        used = [info.busy_seconds(look.fields) for look in (self.first, self.last)]
+        if used[0] is None or used[1] is None or used[1] < used[0]:
+            return min(1.0, sum(spent.share for spent in self.commands.values()))
+        return (used[1] - used[0]) / self.seconds
+
+    @property
+    def keys(self) -> int:
+        """In all databases."""
+        return info.keys(self.last.fields)
+
+    @property
+    def memory(self) -> float:
+        """The largest share of maxmemory in use; 0 without a limit."""
+        limit = self.last.number("maxmemory") or float(self.settings.get("maxmemory") or 0)
+        return max(look.number("used_memory") for look in self.snapshots) / limit if limit else 0.0
+
+    @property
+    def evicted_per_s(self) -> float:
+        """Entries evicted a second."""
+        return self.per_s("evicted_keys")
+
+    # --- the probe
+
+    @cached_property
+    def waits_ms(self) -> list[float]:
+        """Every wait of the probe, ascending."""
+        return sorted(1000 * each.waited_s for each in self.probed)
+
+    def percentile_ms(self, percent: float) -> float:
+        """Nearest rank, of the probe's waits; 0 without any."""
+        waits = self.waits_ms
+        return waits[max(0, math.ceil(len(waits) * percent / 100) - 1)] if waits else 0.0
+
+    @property
+    def get_ms(self) -> float:
+        """p99 of the probe, from the intended time."""
+        return self.percentile_ms(99)
+
+    @property
+    def interval_ms(self) -> tuple[float, float]:
+        """95 % interval of that p99, by the ranks between which it lies (binomial, normal approximation)."""
+        count = len(self.waits_ms)
+        if not count:
+            return 0.0, 0.0
+        spread = Z * math.sqrt(count * 0.99 * 0.01)
+        low, high = (math.floor(0.99 * count - spread), math.ceil(0.99 * count + spread))
+        return self.waits_ms[max(0, low - 1)], self.waits_ms[min(count, high) - 1]
+
+    @cached_property
+    def floor_ms(self) -> float:
+        """What a round trip takes when nothing is in its way: the twentieth part that is quickest."""
+        trips = sorted(1000 * each.waited_s for each in self.probed if each.sent)
+        return trips[len(trips) // 20] if trips else 0.0
+
+    @property
+    def lag_ms(self) -> float:
+        """p99 of the lateness of the probe's own process."""
+        lags = sorted(1000 * each.lag_s for each in self.probed if each.sent)
+        return lags[math.ceil(0.99 * len(lags)) - 1] if lags else 0.0
+
+    @property
+    def slow_gets(self) -> bool:
+        """Whether a bystander has something to complain of, as in the blind sessions, with the floor for health."""
+        return self.get_ms >= max(TIMES_HEALTHY * self.floor_ms, LEAST_GET_MS)
+
+    @cached_property
+    def stalls(self) -> list[tuple[float, float]]:
+        """Stretches in which the probe stood still: (when they began, in s since the probe began; how long, in s)."""
+        limit_s = max(STALL_TIMES * self.floor_ms, STALL_MS) / 1000
+        found: list[tuple[float, float]] = []
+        for each in self.probed:
+            if each.waited_s < limit_s:
+                continue
+            end = each.due_s + each.waited_s
+            if found and each.due_s <= found[-1][0] + found[-1][1]:
+                found[-1] = found[-1][0], max(found[-1][1], end - found[-1][0])
+            else:
+                found.append((each.due_s, each.waited_s))
+        return found
+
+    @property
+    def period_s(self) -> float | None:
+        """The median time from one stall's beginning to the next; None with fewer than four."""
+        begins = [at for at, _ in self.stalls]
+        gaps = sorted(after - before for before, after in pairwise(begins))
+        return gaps[len(gaps) // 2] if len(gaps) >= 3 else None
+
+    @property
+    def parts_ms(self) -> dict[str, float]:
+        """The probe's p99 in parts: execution of a GET, the round trip without it, and waiting (the rest)."""
+        execution = min(self.spent("GET").mean_us or self.spent("PING").mean_us, 1000 * self.get_ms) / 1000
+        trip = max(0.0, min(self.floor_ms, self.get_ms) - execution)
+        return {
+            "execution": execution,
+            "round trip": trip,
+            "waiting": max(0.0, self.get_ms - trip - execution),
+        }
+
+    @property
+    def torn(self) -> tuple[int, int] | None:
+        """Of commands of constant time: executions, and those that were interrupted; None where nobody tells."""
+        known = [self.tails[name] for name in CONSTANT if name in self.tails]
+        return (sum(each[0] for each in known), sum(each[1] for each in known)) if known else None
+
+    @property
+    def per_read(self) -> float | None:
+        """Commands that came with one read of a socket: near 1 where nobody pipelines. None where it is not told."""
+        reads = self.per_s("total_reads_processed")
+        return self.per_s("total_commands_processed") / reads if reads else None

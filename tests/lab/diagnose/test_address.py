@@ -1,0 +1,85 @@
+"""Addresses of other people's servers: every form, and a line for each that is none."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+
+from lab.diagnose.address import Tls, read_address
+from lab.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("url", "shown", "options"),
+    [
+        ("redis://cache", "redis://cache:6379", {"host": "cache", "port": 6379, "db": 0, "password": None}),
+        ("redis://cache:7000/3", "redis://cache:7000", {"port": 7000, "db": 3}),
+        ("redis://u%40x:p%3Aw@cache/", "redis://cache:6379", {"username": "u@x", "password": "p:w"}),
+        (
+            "redis://:secret@[fe80::1]:7000",
+            "redis://[fe80::1]:7000",
+            {"host": "fe80::1", "password": "secret"},
+        ),
+        ("unix:///run/r.sock?db=2", "unix:///run/r.sock", {"path": "/run/r.sock", "db": 2}),
+        ("valkey://cache", "valkey://cache:6379", {"host": "cache"}),
+        (
+            "rediss://cache",
+            "rediss://cache:6379",
+            {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_check_hostname": True},
+        ),
+    ],
+)
+def test_an_address_is_read(url: str, shown: str, options: dict[str, object]) -> None:
+    """What redis-py is told; what people are shown has neither user nor password."""
+    found = read_address(url, environ={})
+    assert found.shown == shown
+    assert options.items() <= found.options().items()
+    assert "secret" not in repr(found)
+    assert ("ssl_cert_reqs" in found.options()) == url.startswith("rediss")
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("cache:6379", "begins with redis://"),
+        ("http://cache", "begins with redis://"),
+        ("redis://", "names no host"),
+        ("redis://cache:x", "port must be a number"),
+        ("redis://cache:70000", "port must be a number"),
+        ("redis://cache/none", "database must be a number"),
+        ("unix://run/r.sock", "three slashes"),
+        ("unix:///run/r.sock?db=x", "database must be a number"),
+    ],
+)
+def test_what_is_no_address_is_one_line(url: str, said: str) -> None:
+    """And the line does not repeat the address, which may hold a password."""
+    with pytest.raises(UsageError, match=said) as caught:
+        read_address(url, environ={})
+    assert url == "redis://" or url not in str(caught.value)
+
+
+def test_where_the_password_comes_from() -> None:
+    """The address, else REDISCLI_AUTH, else a question where a user was named; without a terminal that is one line."""
+    auth = {"REDISCLI_AUTH": "of the shell"}
+    assert read_address("redis://:mine@cache", environ=auth).password == "mine"
+    assert read_address("redis://cache", environ=auth).password == "of the shell"
+    assert read_address("redis://reader@cache", environ={}, ask=lambda _: "typed").password == "typed"
+    assert read_address("redis://cache", environ={}, ask=lambda _: "typed").password is None
+    with pytest.raises(UsageError, match="names a user and no password: set REDISCLI_AUTH"):
+        read_address("redis://reader@cache", environ={})
+
+
+def test_certificates_are_for_tls(tmp_path: Path) -> None:
+    """A file that is not there, a key without its certificate, TLS options on a plain address."""
+    file = tmp_path / "ca.pem"
+    with pytest.raises(UsageError, match=r"there is no file .*ca\.pem"):
+        Tls(ca=file)
+    file.write_text("")
+    with pytest.raises(UsageError, match="--key needs the certificate"):
+        Tls(key=file)
+    with pytest.raises(UsageError, match="are for TLS"):
+        read_address("redis://cache", Tls(ca=file), environ={})
+    options = read_address("rediss://cache", Tls(ca=file, insecure=True), environ={}).options()
+    assert (options["ssl_ca_certs"], options["ssl_cert_reqs"]) == (str(file), ssl.CERT_NONE)

@@ -1,0 +1,409 @@
+"""`bin/lab diagnose` on real servers: what it says, what it sends, and the line where something cannot be."""
+
+from __future__ import annotations
+
+import html
+import json
+import shutil
+import socket
+import socketserver
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import hiredis
+import pytest
+import redis
+
+from lab.cli import run_command
+from lab.diagnose import questions
+from lab.diagnose.address import read_address
+from lab.diagnose.diagnosis import Diagnosis, read
+from lab.diagnose.questions import ALLOWED, SETTINGS, NotAllowed, Questions
+from lab.stacks.preflight import ROOT
+from tests.app.servicekit import free_port
+from tests.loadtest.conftest import Server
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A server of the test's own, with some keys."""
+    found = Server(tmp_path)
+    found.start()
+    found.client().mset({f"key:{number}": "x" for number in range(5_000)})
+    yield found
+    found.kill()
+
+
+@pytest.fixture
+def diagnose(capsys: pytest.CaptureFixture[str]) -> Run:
+    """The command, in this process: its exit code, and what it said on stdout and stderr."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        code = run_command(["diagnose", *words])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def beside(server: Server) -> Iterator[Callable[[Callable[[Any], object], float], None]]:
+    """Do something on the server again and again, until the test is over."""
+    ended = threading.Event()
+    threads = []
+
+    def again(do: Callable[[Any], object], every_s: float) -> None:
+        client = server.client()
+
+        def loop() -> None:
+            while not ended.wait(every_s):
+                do(client)
+
+        threads.append(threading.Thread(target=loop, daemon=True))
+        threads[-1].start()
+
+    yield again
+    ended.set()
+    for thread in threads:
+        thread.join(10)
+
+
+class Tap(socketserver.ThreadingTCPServer):
+    """A way to the server that keeps every command that takes it, with the time it came."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, port: int) -> None:
+        super().__init__(("127.0.0.1", 0), self.Way)
+        self.behind = port
+        self.commands: list[tuple[float, list[str]]] = []
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"redis://127.0.0.1:{self.server_address[1]}"
+
+    class Way(socketserver.BaseRequestHandler):
+        """One connection."""
+
+        def handle(self) -> None:
+            """Pass on both ways."""
+            tap: Any = self.server
+            with socket.create_connection(("127.0.0.1", tap.behind)) as there:
+                threading.Thread(target=self._back, args=(there,), daemon=True).start()
+                reader = hiredis.Reader()
+                while data := self.request.recv(65536):
+                    reader.feed(data)
+                    while (words := reader.gets()) is not False:
+                        tap.commands.append((time.monotonic(), [word.decode() for word in words]))
+                    there.sendall(data)
+
+        def _back(self, there: socket.socket) -> None:
+            try:
+                while data := there.recv(65536):
+                    self.request.sendall(data)
+            except OSError:
+                pass
+
+
+def test_what_is_sent_is_allowed_and_no_more_often_than_promised(server: Server, diagnose: Run) -> None:
+    """Every command on the wire, and the server's own count of them; no key is written, read or removed."""
+    own = server.client()
+    before = own.info("keyspace"), own.info("stats")["expired_keys"]
+    own.config_resetstat()
+    with Tap(server.port) as tap:
+        code, said, _ = diagnose(tap.url, "--seconds", "4", "--json")
+        tap.shutdown()
+    assert code == 0
+    for _, words in tap.commands:
+        assert (words[0],) in ALLOWED or tuple(words[:2]) in ALLOWED, words
+        assert words[0] != "CONFIG" or words[2] in SETTINGS
+    probes = [at for at, words in tap.commands if words[0] in ("GET", "PING")]
+    others = [at for at, words in tap.commands if words[0] not in ("GET", "PING")]
+    for moments, most in ((probes, questions.PROBES_PER_S), (others, questions.PER_SECOND)):
+        assert max(sum(at <= each < at + 1 for each in moments) for at in moments) <= most + 1
+    counted = own.info("commandstats")
+    names = {name.removeprefix("cmdstat_") for name in counted} - {"config|resetstat"}
+    assert names <= {"info", "ping", "get", "slowlog|get", "commandlog|get", "latency|latest", "latency|histogram",
+                     "config|get", "client|list"}  # fmt: skip
+    told = json.loads(said)
+    assert sum(told["sent"].values()) == len(tap.commands)
+    assert (own.info("keyspace"), own.info("stats")["expired_keys"]) == before
+
+
+NEVER: tuple[tuple[str | int, ...], ...] = (
+    ("SCAN", "0"), ("KEYS", "*"), ("MONITOR",), ("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "GET", "requirepass"),
+    ("CONFIG", "RESETSTAT"), ("SLOWLOG", "RESET"), ("GET", "somebody"), ("SET", "a", "b"), ("EVAL", "return 1", 0),
+    ("DEBUG", "SLEEP", "1"), ("CLIENT", "KILL", "x"), ("LATENCY", "RESET"), ("OBJECT", "FREQ", "a"), ("FLUSHALL",),
+)  # fmt: skip
+
+
+def test_nothing_else_can_be_sent(server: Server) -> None:
+    """The one module that sends refuses before anything leaves."""
+    with Tap(server.port) as tap, closing(Questions(read_address(tap.url, environ={}))) as asked:
+        for words in NEVER:
+            with pytest.raises(NotAllowed):
+                asked.ask(*words)
+        asked.ask("PING")
+        tap.shutdown()
+    assert [words for _, words in tap.commands] == [["PING"]]
+
+
+def test_an_idle_server_is_well(server: Server, diagnose: Run, tmp_path: Path) -> None:
+    """Nothing is wrong, which is an answer: with a page, a file that can be read again, and what was not seen."""
+    code, said, announced = diagnose(server.url, "--seconds", "3", "--out", str(tmp_path / "out"))
+    assert code == 0
+    assert "Nothing is wrong with the server" in said or "this machine itself was late" in said
+    assert "5,000 keys" in announced
+    assert "Nothing is written." in announced
+    kept = read(tmp_path / "out")
+    assert isinstance(kept, Diagnosis)
+    assert kept.found == ()
+    assert kept.sentence in html.unescape((tmp_path / "out" / "diagnosis.html").read_text())
+
+
+def test_the_commands_that_hold_a_server_are_named(server: Server, diagnose: Run, beside: Any) -> None:
+    """A script that computes for 50 ms five times a second: first in the findings, with the experiment to type."""
+    text = "local s = 0 for i = 1, 3000000 do s = s + i % 7 end return s"
+    beside(lambda client: client.eval(text, 0), 0.15)
+    code, said, complaints = diagnose(server.url, "--seconds", "5", "--json")
+    assert code == 0, complaints
+    told = json.loads(said)
+    assert told["found"][0]["id"] == "lua-script"
+    assert told["found"][0]["next"].startswith("redis-cli SLOWLOG GET")
+    assert told["figures"]["parts_ms"]["waiting"] > 10
+    assert told["figures"]["stalls"] >= 5
+
+
+def test_arguments_are_shown_to_who_asks_and_kept_nowhere(
+    server: Server, diagnose: Run, beside: Any, tmp_path: Path
+) -> None:
+    """Names of keys stay on the server: not in the files, not on the terminal but with --show-arguments."""
+    server.client().config_set("slowlog-log-slower-than", 0)
+    beside(lambda client: client.get("secret:customer:7"), 0.05)
+    out = str(tmp_path / "out")
+    _, plain, announced = diagnose(server.url, "--seconds", "2", "--out", out)
+    _, shown, _ = diagnose(server.url, "--seconds", "2", "--out", out, "--show-arguments")
+    kept = "".join(path.read_text() for path in (tmp_path / "out").iterdir())
+    assert "secret" not in plain + announced + kept
+    assert "slow: GET secret:customer:7" in shown
+
+
+def test_since_a_better_day(server: Server, diagnose: Run, beside: Any, tmp_path: Path) -> None:
+    """What changed: commands that were not there before, with figures."""
+    diagnose(server.url, "--seconds", "2", "--out", str(tmp_path))
+    beside(lambda client: client.incr("n"), 0.01)
+    _, said, _ = diagnose(server.url, "--seconds", "2", "--compare", str(tmp_path))
+    assert "  INCRBY, calls a second: 0 → " in said
+
+
+def acl(server: Server, line: str) -> None:
+    """Carry out a command as it is printed."""
+    client: Any = server.client()
+    client.execute_command(*line.split())
+
+
+def test_with_less_it_says_what_it_could_not_see(server: Server, diagnose: Run) -> None:
+    """A user with INFO and PING alone; then the user that is printed, who may do all but the command log."""
+    acl(server, "ACL SETUSER little on >pw +info +ping +select")
+    url = f"redis://little:pw@127.0.0.1:{server.port}"
+    code, said, _ = diagnose(url, "--seconds", "1")
+    assert code == 0
+    for what in ("SLOWLOG GET: no right to it", "CONFIG GET: no right to it", "CLIENT LIST: no right to it"):
+        assert f"not seen: {what}" in said
+    acl(server, questions.ACL.replace("PASSWORD", "pw"))
+    _, said, _ = diagnose(f"redis://diagnose:pw@127.0.0.1:{server.port}", "--seconds", "1")
+    assert [line for line in said.splitlines() if line.startswith("not seen: ")] == [
+        "not seen: COMMANDLOG GET: no right to it"
+    ]
+
+
+def one_line(found: tuple[int, str, str], code: int, said: str) -> None:
+    """An exit code, and one line that says what is wrong."""
+    assert found[0] == code
+    assert found[1] == ""
+    [line] = [line for line in found[2].splitlines() if line.startswith("lab: ")]
+    assert said in line
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--seconds", "0"), "--seconds must be from 1 to 3600"),
+        (("--rate", "100"), "--rate must be from 1 to 50"),
+        (("--above", "5"), "--above is for --watch"),
+        (("--watch", "--json"), "leave out --json"),
+        (("--compare", "/nowhere.json"), "/nowhere.json cannot be read: No such file"),
+        (("--ca", "/nowhere.pem"), "there is no file /nowhere.pem"),
+    ],
+)
+def test_bad_usage_is_one_line(words: tuple[str, ...], said: str, diagnose: Run) -> None:
+    """Before anything is asked."""
+    one_line(diagnose("redis://127.0.0.1:1", *words), 2, said)
+
+
+def test_a_file_that_is_no_diagnosis_is_one_line(diagnose: Run, tmp_path: Path) -> None:
+    """Cut, or of something else."""
+    file = tmp_path / "other.json"
+    file.write_text('{"schema_version": 7}')
+    one_line(
+        diagnose("redis://127.0.0.1:1", "--compare", str(file)),
+        2,
+        "is no diagnosis of this lab: schema_version",
+    )
+    file.write_text('{"schema_')
+    one_line(
+        diagnose("redis://127.0.0.1:1", "--compare", str(file)), 2, "is no diagnosis of this lab: the file"
+    )
+
+
+def test_who_may_not_is_told(server: Server, diagnose: Run) -> None:
+    """A wrong password, none where one is needed, no right to INFO."""
+    acl(server, "ACL SETUSER blind on >pw +ping")
+    url = f"127.0.0.1:{server.port}"
+    one_line(diagnose(f"redis://blind:no@{url}", "--seconds", "1"), 3, "does not let us in: ")
+    one_line(
+        diagnose(f"redis://blind:pw@{url}", "--seconds", "1"), 3, "does not let us read INFO (no right to it)"
+    )
+    server.client().config_set("requirepass", "pw")
+    one_line(diagnose(f"redis://{url}", "--seconds", "1"), 3, "does not let us in: ")
+
+
+class Other(socketserver.ThreadingTCPServer):
+    """A service that is no Redis: answers the first bytes with its own words."""
+
+    daemon_threads = True
+    words = b""
+
+    def __init__(self, words: bytes) -> None:
+        class Handler(socketserver.BaseRequestHandler):
+            def handle(self) -> None:
+                self.request.recv(1000)
+                self.request.sendall(words)
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak the Redis protocol"),
+        (b"ERROR\r\n", "does not speak the Redis protocol"),
+        (b"-LOADING Redis is loading the dataset in memory\r\n", "is loading its data"),
+        (b"$24\r\nredis_mode:sentinel\r\nok:1\r\n", "is a Sentinel, which holds no data"),
+        (b"", "closed the connection"),
+    ],
+)
+def test_other_services_are_told_apart(words: bytes, said: str, diagnose: Run) -> None:
+    """HTTP, Memcached, a server that is loading, a Sentinel, a port that hangs up."""
+    with Other(words) as other:
+        url = f"redis://127.0.0.1:{other.server_address[1]}"
+        found = diagnose(url, "--seconds", "1")
+        other.shutdown()
+    one_line(found, 2 if "sentinel" in words.decode() else 3, said)
+
+
+def test_a_socket_and_a_replica(tmp_path: Path, server: Server, diagnose: Run) -> None:
+    """By a path instead of a host; and who is looked at is said."""
+    replica = Server(
+        tmp_path, "--unixsocket", str(tmp_path / "r.sock"), "--replicaof", f"127.0.0.1 {server.port}"
+    )
+    replica.start()
+    try:
+        code, _, announced = diagnose(f"unix://{tmp_path}/r.sock", "--seconds", "1")
+    finally:
+        replica.kill()
+    assert code == 0
+    assert f"at unix://{tmp_path}/r.sock, a replica" in announced
+
+
+def test_nobody_there_and_a_server_that_goes_away(server: Server, diagnose: Run) -> None:
+    """Before, and in the middle."""
+    one_line(diagnose(f"redis://127.0.0.1:{free_port()}", "--seconds", "1"), 3, "no server answers at")
+    threading.Timer(1.0, server.kill).start()
+    one_line(diagnose(server.url, "--seconds", "10"), 3, f"127.0.0.1:{server.port}")
+
+
+@pytest.fixture
+def encrypted(tmp_path: Path) -> Iterator[tuple[int, Path]]:
+    """The port of a server that speaks TLS, and a folder with ca.pem, and cert.pem and key.pem of a client."""
+    if not shutil.which("redis-server") or not shutil.which("openssl"):
+        pytest.skip("needs redis-server with TLS, and openssl")
+
+    def openssl(*words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=tmp_path, check=True, capture_output=True)
+
+    new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+    openssl("req", "-x509", *new, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=nobody", "-days", "2")
+    openssl("req", *new, "-keyout", "key.pem", "-out", "r.csr", "-subj", "/CN=localhost")
+    (tmp_path / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1")
+    openssl("x509", "-req", "-in", "r.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-out", "cert.pem",
+            "-days", "2", "-extfile", "names")  # fmt: skip
+    port = free_port()
+    files = ("--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem", "--tls-ca-cert-file", "ca.pem")
+    command = ["redis-server", "--port", "0", "--tls-port", str(port), *files, "--save", ""]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    client = redis.Redis(port=port, ssl=True, ssl_cert_reqs="none", ssl_check_hostname=False,
+                         ssl_certfile=str(tmp_path / "cert.pem"), ssl_keyfile=str(tmp_path / "key.pem"))  # fmt: skip
+    end = time.monotonic() + 20
+    while True:
+        try:
+            client.ping()
+            break
+        except redis.RedisError:
+            if process.poll() is not None:
+                pytest.skip("this redis-server has no TLS")
+            assert time.monotonic() < end
+            time.sleep(0.05)
+    yield port, tmp_path
+    process.kill()
+    process.wait()
+
+
+def test_tls(encrypted: tuple[int, Path], server: Server, diagnose: Run) -> None:
+    """With its authority, and a certificate of one's own; insecure, said aloud; each wrong way is a line."""
+    port, folder = encrypted
+    own = ("--cert", str(folder / "cert.pem"), "--key", str(folder / "key.pem"), "--seconds", "1")
+    url = f"rediss://127.0.0.1:{port}"
+    code, _, complaints = diagnose(url, *own, "--ca", str(folder / "ca.pem"))
+    assert code == 0, complaints
+    code, _, announced = diagnose(url, *own, "--insecure")
+    assert code == 0
+    assert "--insecure: whoever answers is believed" in announced
+    one_line(diagnose(url, *own), 3, "nobody whom this machine knows has signed the certificate")
+    one_line(diagnose(f"redis://127.0.0.1:{port}", "--seconds", "1"), 3, "is it a TLS port (rediss://)")
+    one_line(
+        diagnose(f"rediss://127.0.0.1:{server.port}", "--seconds", "1"), 3, "is it a plain port (redis://)?"
+    )
+
+
+def test_the_watch_keeps_what_was_bad_until_ctrl_c(server: Server, beside: Any, tmp_path: Path) -> None:
+    """A line a look; a look above the bound is kept, the newest only; Ctrl-C ends it with 130."""
+    beside(lambda client: client.execute_command("DEBUG", "SLEEP", "0.05"), 0.1)
+    script = (
+        "import sys\nfrom lab.diagnose import command\ncommand.WATCHED_S = 1.2\n"
+        "from lab.cli import main\nsys.exit(main())"
+    )
+    words = [server.url, "--watch", "--above", "5", "--keep", "2", "--out", str(tmp_path / "kept")]
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, "diagnose", *words],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout
+    lines = [process.stdout.readline() for _ in range(5)]
+    process.terminate()
+    _, complaints = process.communicate(timeout=30)
+    assert process.returncode == 130, complaints
+    assert "the watch was ended" in complaints
+    assert sum("kept: " in line for line in lines) >= 3
+    assert 1 <= len(list((tmp_path / "kept").glob("seen-*/diagnosis.json"))) <= 2

@@ -1,0 +1,72 @@
+"""Figures of a window: what the probe waited, stalls, shares, and where the time went."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.diagnose.prober import Probed
+from lab.diagnose.window import Window
+from tests.lab.diagnose.conftest import Make
+
+
+def with_probe(of: Window, waits: list[tuple[float, float]]) -> Window:
+    """The window with other waits: (due s, waited s)."""
+    return Window(of.shown, of.product, of.version, of.snapshots, [Probed(at, took) for at, took in waits])
+
+
+def test_percentiles_and_their_interval(make: Make) -> None:
+    """Nearest rank; of a thousand waits p99 lies between the 983rd and the 997th."""
+    of = with_probe(make(), [(number / 10, number / 1000) for number in range(1, 1001)])
+    assert of.get_ms == pytest.approx(990)
+    assert list(of.interval_ms) == pytest.approx([983, 997])
+    assert of.percentile_ms(50) == pytest.approx(500)
+    assert with_probe(make(), []).interval_ms == (0.0, 0.0)
+
+
+def test_stalls_are_stretches_and_have_a_period(make: Make) -> None:
+    """Requests that waited for the same thing are one stall; four of them have a period."""
+    waits = [(number / 10, 0.0002) for number in range(200)]
+    for begin in (2.0, 6.0, 10.0, 14.0):
+        waits += [(begin, 0.25), (begin + 0.1, 0.15), (begin + 0.2, 0.05)]
+    of = with_probe(make(), sorted(waits))
+    assert [(at, round(took, 3)) for at, took in of.stalls] == [
+        (2.0, 0.25),
+        (6.0, 0.25),
+        (10.0, 0.25),
+        (14.0, 0.25),
+    ]
+    assert of.period_s == 4.0
+    assert with_probe(make(), sorted(waits)[:140]).period_s is None
+
+
+def test_the_parts_of_p99_add_up(make: Make) -> None:
+    """Execution, round trip and waiting, in ms; no part is negative."""
+    of = make(waits_ms=(0.3, 30.0))
+    assert sum(of.parts_ms.values()) == pytest.approx(of.get_ms)
+    assert of.parts_ms["execution"] == pytest.approx(0.003)
+    assert of.parts_ms["waiting"] == pytest.approx(30 - 0.3)
+    assert min(make(waits_ms=(0.001,)).parts_ms.values()) >= 0
+
+
+def test_utilisation_is_the_main_threads_own(make: Make) -> None:
+    """CPU seconds by the server's clock; where they are not told, the commands' times."""
+    assert make(busy=0.42).busy == pytest.approx(0.42, abs=1e-3)
+    assert all(share == pytest.approx(0.42, abs=1e-3) for share in make(busy=0.42).busy_by_second)
+
+
+def test_a_server_that_began_anew_counts_from_nothing(make: Make) -> None:
+    """Counters that fell are no negative rates."""
+    of = make(per_second={"evicted_keys": -10})
+    assert of.evicted_per_s == 0
+
+
+def test_memory_without_a_limit_is_never_full(make: Make) -> None:
+    """maxmemory 0."""
+    assert make(fields={"maxmemory": 0}).memory == 0
+    assert make().memory == pytest.approx(0.5)
+
+
+def test_what_we_ask_is_not_among_the_dearest(make: Make) -> None:
+    """A diagnosis does not find itself."""
+    of = make(commands={"INFO": (1, 90_000), "SLOWLOG|GET": (1, 9000), "SET": (10, 5)})
+    assert [name for name, _ in of.dearest] == ["GET", "SET"]
