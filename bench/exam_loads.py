@@ -5,16 +5,22 @@ Each goes on until it is ended, against a server of the examination's own.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable
 
+from loadtest.info import busy_seconds, fields
 from loadtest.resp import Server, ask, command, connect
 
 KEYS = 100_000
 CHUNK = 1_000
-BATCH = 50
+BATCH, TRIED = 10, 200
+CALL_S = 60e-6
+"""Of one call of the ordinary traffic."""
+PROCESSES, CONNECTING = 3, 150
+"""Of clients that connect anew: as many wait for the server at once."""
 LATE_S = 0.5
 """A schedule that has fallen further behind begins anew."""
 
@@ -63,17 +69,27 @@ def storm(server: Server) -> None:
             with connect(server) as line:
                 ask(line, command("GET", "exam:0"))
 
-    for _ in range(24):
+    for _ in range(PROCESSES - 1):
+        if os.fork() == 0:
+            break
+    for _ in range(CONNECTING):
         threading.Thread(target=one, daemon=True).start()
     time.sleep(3600)
 
 
 def traffic(server: Server, busy: float) -> None:
-    """GETs in small batches, so many that the main thread is busy by about that share: steered by its own CPU time."""
-    from loadtest.info import busy_seconds, fields
+    """Short commands, so many that the main thread is busy by about that share: steered by its own CPU time.
 
-    fill(server, 10_000)
-    request = command("GET", "exam:7") * BATCH
+    Counting the bits of a string that is long enough takes some tens of microseconds, so one client suffices.
+    """
+    size = 200_000
+    with connect(server) as line:
+        ask(line, command("SET", "exam:bits", "x" * size))
+        began = time.monotonic()
+        ask(line, command("BITCOUNT", "exam:bits") * TRIED, each=TRIED)
+        size = round(size * CALL_S * TRIED / (time.monotonic() - began))
+        ask(line, command("SET", "exam:bits", "x" * size))
+    request = command("BITCOUNT", "exam:bits") * BATCH
     per_s = 200.0
     with connect(server) as line, connect(server) as watched:
 
@@ -95,10 +111,12 @@ def traffic(server: Server, busy: float) -> None:
 
 
 def keys(server: Server) -> None:
-    """KEYS, twice a second."""
+    """KEYS, a sixth of the time."""
     fill(server)
     with connect(server) as line:
-        repeatedly(0.4, lambda: ask(line, command("KEYS", "nobody:*")))
+        began = time.monotonic()
+        ask(line, command("KEYS", "nobody:*"))
+        repeatedly(6 * (time.monotonic() - began), lambda: ask(line, command("KEYS", "nobody:*")))
 
 
 def two(server: Server) -> None:

@@ -174,7 +174,12 @@ def _core(of: Window) -> Evidence:
     torn = of.torn
     interrupted = torn is not None and torn[0] > 0 and torn[1] / torn[0] >= TORN_SHARE and torn[1] >= 2
     known = of.waited is not None
-    found = (known or interrupted) and evidence.without_a_core(of, of.waited, of.others) and not _blocked(of)
+    found = (
+        (known or interrupted)
+        and evidence.without_a_core(of, of.waited, of.others)
+        and not _blocked(of)
+        and not _storm(of)
+    )
     said = [_busy(of)]
     if of.waited is not None:
         said.append(f"it was ready and without a core {percent(of.waited)} of the time")
@@ -220,10 +225,14 @@ def _connections(of: Window) -> Evidence:
     )
 
 
+def _storm(of: Window) -> bool:
+    return of.slow_gets and of.per_s("total_connections_received") >= CONNECTS_PER_S and not _blocked(of)
+
+
 def _connects(of: Window) -> Evidence:
     per_s = of.per_s("total_connections_received")
     return Evidence(
-        of.slow_gets and per_s >= CONNECTS_PER_S and not _blocked(of),
+        _storm(of),
         f"{per_s:,.0f} new connections a second; {_busy(of)}; {_p99(of)}.",
     )
 

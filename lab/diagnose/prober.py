@@ -1,12 +1,14 @@
 """An open-loop probe that asks only what a diagnosis may ask: PING and GET of a key that nobody has, in turn.
 
-Request i is due at start + i / rate, and its wait counts from then, whether or not earlier replies came. While a reply
-is out nothing more is sent: a server that stalls is not handed a burst afterwards. A request that became due meanwhile
-would have stood in the same queue, so it is counted as having waited until that reply came, and is not sent.
+Request i is due at start + (i + u) / rate, at a random moment u of its slot: even spacing falls into step with what is
+periodic in the server, and then never meets it. Its wait counts from then, whether or not earlier replies came. While a
+reply is out nothing more is sent: a server that stalls is not handed a burst afterwards. A request that became due
+meanwhile would have stood in the same queue, so it is counted as having waited until that reply came, and is not sent.
 """
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from lab.diagnose.address import Address
 from lab.diagnose.questions import ABSENT, Gone, Questions, Refused
 
 COMMANDS = (("GET", ABSENT), ("PING",))
+SEED = 7
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Prober(threading.Thread):
         """Connects, and raises `Gone` or `Refused` where that or one of the commands is not possible."""
         super().__init__(daemon=True, name="prober")
         self._every = 1 / per_second
-        self._questions = Questions(address, per_second=2 * per_second)
+        self._questions = Questions(address, per_second=None)
         self._commands = [words for words in COMMANDS if self._may(words)]
         if not self._commands:
             raise Refused("neither PING nor GET is allowed")
@@ -69,18 +72,21 @@ class Prober(threading.Thread):
     def run(self) -> None:
         """Ask on schedule."""
         began, number = time.monotonic() + self._every, 0
+        moment = random.Random(SEED).random
+        due = began + moment() * self._every
         try:
-            while not self._ended.wait(max(0.0, began + number * self._every - time.monotonic())):
-                due = began + number * self._every
+            while not self._ended.wait(max(0.0, due - time.monotonic())):
                 self._out_since = at = time.monotonic()
                 self._questions.ask(*self._commands[number % len(self._commands)])
                 now = time.monotonic()
                 self._out_since = None
                 self.probed.append(Probed(due - began, now - at, at - due))
-                number += 1
-                while (due := began + number * self._every) < now:
-                    self.probed.append(Probed(due - began, now - due, sent=False))
+                while True:
                     number += 1
+                    due = began + (number + moment()) * self._every
+                    if due >= now:
+                        break
+                    self.probed.append(Probed(due - began, now - due, sent=False))
         except Gone as error:
             self.lost = error
         except Refused as error:

@@ -75,12 +75,13 @@ class Gone(StackError):
 
 
 class Questions:
-    """One connection, and a bound on how often it asks. Made by `connect`; methods raise `Gone` or `Refused`."""
+    """One connection, and a bound on how often it asks. Methods raise `Gone` or `Refused`."""
 
-    def __init__(self, address: Address, per_second: float = PER_SECOND) -> None:
+    def __init__(self, address: Address, per_second: float | None = PER_SECOND) -> None:
+        """`per_second`: None for who keeps to a schedule of its own, as the probe does."""
         self.address = address
         self.sent: Counter[str] = Counter()
-        self._gap = 1 / per_second
+        self._gap = 1 / per_second if per_second else 0.0
         self._next = 0.0
         kind: Any = (
             UnixDomainSocketConnection if address.socket else SSLConnection if address.tls else Connection

@@ -130,7 +130,9 @@ def test_what_is_sent_is_allowed_and_no_more_often_than_promised(server: Server,
     probes = [at for at, words in tap.commands if words[0] in ("GET", "PING")]
     others = [at for at, words in tap.commands if words[0] not in ("GET", "PING")]
     for moments, most in ((probes, questions.PROBES_PER_S), (others, questions.PER_SECOND)):
-        assert max(sum(at <= each < at + 1 for each in moments) for at in moments) <= most + 1
+        assert (
+            max(sum(at <= each < at + 1 for each in moments) for at in moments) <= most + 2
+        )  # one at a random moment of each slot
     counted = own.info("commandstats")
     names = {name.removeprefix("cmdstat_") for name in counted} - {"config|resetstat"}
     assert names <= {"info", "ping", "get", "slowlog|get", "commandlog|get", "latency|latest", "latency|histogram",
