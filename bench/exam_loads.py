@@ -19,8 +19,8 @@ CHUNK = 1_000
 BATCH, TRIED = 10, 200
 CALL_S = 60e-6
 """Of one call of the ordinary traffic."""
-PROCESSES, CONNECTING = 3, 150
-"""Of clients that connect anew: as many wait for the server at once."""
+CONNECTING = 500
+"""Clients that connect anew."""
 LATE_S = 0.5
 """A schedule that has fallen further behind begins anew."""
 
@@ -62,19 +62,9 @@ def many(server: Server) -> None:
 
 
 def storm(server: Server) -> None:
-    """Clients that connect for each command, as fast as they can."""
-
-    def one() -> None:
-        while True:
-            with connect(server) as line:
-                ask(line, command("GET", "exam:0"))
-
-    for _ in range(PROCESSES - 1):
-        if os.fork() == 0:
-            break
-    for _ in range(CONNECTING):
-        threading.Thread(target=one, daemon=True).start()
-    time.sleep(3600)
+    """Clients that connect for each command, hundreds at once: redis-benchmark, which costs less than the server."""
+    words = ["redis-benchmark", "-h", server.host, "-p", str(server.port), "-k", "0", "-c", str(CONNECTING)]
+    os.execvp(words[0], [*words, "-n", "1000000000", "GET", "exam:0"])
 
 
 def traffic(server: Server, busy: float) -> None:
