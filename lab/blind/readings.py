@@ -8,6 +8,16 @@ from lab.blind.evidence import LEAST_GET_MS, TIMES_HEALTHY, Spent
 
 LEAST_PAGE_MS, LEAST_OLDEST_S = 25.0, 2.0
 """As `LEAST_GET_MS`, of a page and of a change."""
+RESTLESS_GET_MS, RESTLESS_PAGE_MS = 10.0, 50.0
+"""A healthy p99 above this is the machine's doing more than the scene's."""
+TIMES_RESTLESS = 1.5
+"""This multiple of such a healthy value is a symptom, where it is `TIMES_HEALTHY` of the bound above, too."""
+
+
+def plainly_slower(now_ms: float, healthy_ms: float, least_ms: float, restless_ms: float) -> bool:
+    """Whether users would say that something became slow (all values: p99 in ms)."""
+    usual = TIMES_HEALTHY * min(healthy_ms, restless_ms)
+    return now_ms >= max(usual, TIMES_RESTLESS * healthy_ms, least_ms)
 
 
 @dataclass(frozen=True)
@@ -53,12 +63,12 @@ class Readings:
     @property
     def slow_pages(self) -> bool:
         """Whether pages are plainly slower than when all was well."""
-        return self.seen.page_ms >= max(TIMES_HEALTHY * self.healthy.page_ms, LEAST_PAGE_MS)
+        return plainly_slower(self.seen.page_ms, self.healthy.page_ms, LEAST_PAGE_MS, RESTLESS_PAGE_MS)
 
     @property
     def slow_gets(self) -> bool:
         """Whether a bystander's GETs are."""
-        return self.seen.get_ms >= max(TIMES_HEALTHY * self.healthy.get_ms, LEAST_GET_MS)
+        return plainly_slower(self.seen.get_ms, self.healthy.get_ms, LEAST_GET_MS, RESTLESS_GET_MS)
 
     @property
     def stale(self) -> bool:

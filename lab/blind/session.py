@@ -19,7 +19,7 @@ from lab.blind.cause import Cause
 from lab.blind.journal import Journal
 from lab.blind.observer import Observer, Sample, readings, seen
 from lab.blind.prices import CHANGES, INDEX
-from lab.blind.readings import Readings, Seen
+from lab.blind.readings import RESTLESS_GET_MS, Readings, Seen
 from lab.blind.scene import EVENTS_PER_S, PROBES_PER_S, BlindStack, SceneStack
 from lab.blind.session_socket import SessionSocket
 from lab.errors import StackError, UsageError
@@ -32,8 +32,8 @@ COMPLAINT = (
 )
 POPULATION = sizing.KEYS // 20
 LULL_S, HEALTHY_S, SETTLE_S, TICK_S = 1.0, 5.0, 5.0, 5.0
-RESTLESS_MS, HEALTHY_LOOKS = 10.0, 3
-"""A p99 of a bystander's GET on an idle server that makes the lab look again, and how often it looks at most."""
+HEALTHY_LOOKS = 6
+"""How often the lab looks at most for a p99 of a bystander's GET that is an idle server's."""
 STRONGER = 2.0
 FILL_S = 60.0
 REVEALED_LOOKS = 12
@@ -47,7 +47,7 @@ def health(look: Callable[[], Seen]) -> Seen:
     A sample that the machine disturbed would make the healthy value too high, and no cause could be told from it.
     """
     samples = [look()]
-    while samples[-1].get_ms > RESTLESS_MS and len(samples) < HEALTHY_LOOKS:
+    while samples[-1].get_ms > RESTLESS_GET_MS and len(samples) < HEALTHY_LOOKS:
         samples.append(look())
     return min(samples, key=lambda look: look.get_ms)
 

@@ -18,6 +18,8 @@ from lab.diagnose.questions import ABSENT, Gone, Questions, Refused
 
 COMMANDS = (("GET", ABSENT), ("PING",))
 SEED = 7
+LAST_REPLY_S = 2.0
+"""For the reply that is out when the look ends."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Prober(threading.Thread):
         self.probed: list[Probed] = []
         self.lost: Gone | None = None
         self._ended = threading.Event()
+        self._began = 0.0
         self._out_since: float | None = None
 
     def _may(self, words: tuple[str, ...]) -> bool:
@@ -63,15 +66,10 @@ class Prober(threading.Thread):
         """How often it sent what."""
         return dict(self._questions.sent)
 
-    @property
-    def waits_s(self) -> float:
-        """How long the request that is out has been waiting."""
-        since = self._out_since
-        return 0.0 if since is None else time.monotonic() - since
-
     def run(self) -> None:
         """Ask on schedule."""
         began, number = time.monotonic() + self._every, 0
+        self._began = began
         moment = random.Random(SEED).random
         due = began + moment() * self._every
         try:
@@ -93,7 +91,9 @@ class Prober(threading.Thread):
             self.lost = Gone(f"the server no longer answers PING and GET: {error}")
 
     def stop(self) -> None:
-        """End, after the reply that is out."""
+        """End. A request that is still out has waited until now, and counts so."""
         self._ended.set()
-        self.join(30)
+        self.join(LAST_REPLY_S)
+        if (since := self._out_since) is not None:
+            self.probed.append(Probed(since - self._began, time.monotonic() - since))
         self._questions.close()

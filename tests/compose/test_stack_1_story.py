@@ -191,14 +191,24 @@ def test_it_stays_ill_and_does_not_drown(story: Stack, edge: dict[str, dict[str,
 def test_the_edge_comes_where_the_page_said(
     server: str, story: Stack, edge: dict[str, dict[str, Any]]
 ) -> None:
-    """The dashed line half-way up is within 20 % of the keys at which the store was at its limit."""
+    """The dashed line half-way up is within 20 % of the keys at which the store was at its limit.
+
+    Both in terms of the processor time that the store could have: what a hypervisor takes away between the two moments
+    nobody can say beforehand.
+    """
     began = growth_began(story, server)
+    limit = edge[server]["edge_keys"]
     keys = story.history(f'lab_keys{{server="{server}"}}', began, time.time())
-    reached = next(at for at, value in keys if value >= 0.7 * edge[server]["edge_keys"])
-    said = dict(story.history(f'lab_knee_keys{{server="{server}"}}', reached, reached + 2))
-    knee = next(iter(said.values()))
-    print(f"{server}: said {knee:,.0f}, reached {edge[server]['edge_keys']:,}")
-    assert abs(knee / edge[server]["edge_keys"] - 1) <= 0.2
+
+    def at(metric: str, share: float) -> float:
+        reached = next(at for at, value in keys if value >= share * limit)
+        found = story.history(f'{metric}{{server="{server}"}}', reached, reached + 2)
+        return next(value for _, value in found)
+
+    said, could = at("lab_knee_keys", 0.7), at("lab_store_capacity_cores", 0.7)
+    had = at("lab_store_capacity_cores", 0.98)
+    print(f"{server}: said {said:,.0f} with {could:.2f} cores, reached {limit:,} with {had:.2f}")
+    assert abs(said * had / could / limit - 1) <= 0.2
 
 
 def test_climb_is_a_rank_correlation(edge: dict[str, dict[str, Any]]) -> None:

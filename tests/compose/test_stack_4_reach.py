@@ -12,7 +12,7 @@ from lab.stacks.preflight import ROOT
 from tests.compose.stack import Stack
 
 PROGRAM = """
-import json, urllib.request
+import json, time, urllib.request
 from lab.stacks.containers import find_containers
 from lab.stacks.server_stats import ServerObserver
 
@@ -25,6 +25,9 @@ statuses = [urllib.request.urlopen(place + "/metrics").status for place in place
 observer.close()
 scene.docker.ask("restart", "-t", "5", store.id)
 [again] = scene.docker.inspect(store.id)
+end = time.monotonic() + 30
+while not again.reachable(6379) and time.monotonic() < end:  # it has started, and may not listen yet
+    time.sleep(0.1)
 observer = ServerObserver(scene.store_url(again))
 observer.wait(30, lambda: None)
 print(json.dumps({"places": places, "again": observer.url, "statuses": statuses, "own": store.addresses}))

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,22 +31,35 @@ NO_WAY_OUT = "! {python} -c 'import socket; socket.create_connection((\"192.0.2.
 
 
 class Room:
-    """A network namespace with loopback only, and an empty container engine in it."""
+    """A network namespace with loopback only, and an empty container engine in it.
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
+    What the engine mounts is seen by itself alone, so a killed one leaves nothing that stays mounted.
+    """
+
+    def __init__(self, cache: Path) -> None:
+        for left in cache.glob("room*"):  # of tests that were killed
+            shutil.rmtree(left, ignore_errors=True)
+        cache.mkdir(parents=True, exist_ok=True)
+        self.place = place = Path(tempfile.mkdtemp(prefix="room-", dir=cache))
         self.environ = {
             **os.environ,
             "DOCKER_HOST": f"unix://{place / 'docker.sock'}",
             "PIP_CONFIG_FILE": os.devnull,  # no mirror of this machine's own
             "PIP_INDEX_URL": "",
         }
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir(parents=True)
         self._log = (place / "dockerd.log").open("wb")
         self.daemon = subprocess.Popen(
             [
-                *("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", "dockerd"),
+                *(
+                    "unshare",
+                    "--net",
+                    "--mount",
+                    "sh",
+                    "-c",
+                    'ip link set lo up && exec "$@"',
+                    "sh",
+                    "dockerd",
+                ),
                 f"--host={self.environ['DOCKER_HOST']}",
                 f"--data-root={place / 'data'}",
                 f"--exec-root={place / 'exec'}",
@@ -92,7 +106,7 @@ class Room:
 @pytest.fixture
 def room() -> Iterator[Room]:
     """In the engine's cache: a folder of tests may lie on a file system that images cannot be kept on."""
-    found = Room(Engine().cache / "room")
+    found = Room(Engine().cache)
     try:
         found.wait()
         yield found

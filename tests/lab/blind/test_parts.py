@@ -17,9 +17,9 @@ import redis
 from bench.blind_seal import leaks
 from lab.blind import faulty_pool, session_socket, sizing
 from lab.blind.causes import CAUSES, choose, find, keys_command, scan_storm
-from lab.blind.evidence import Spent
+from lab.blind.evidence import LEAST_GET_MS, Spent
 from lab.blind.journal import HINT_COSTS, WRONG_COSTS, Journal
-from lab.blind.readings import Readings, Seen
+from lab.blind.readings import RESTLESS_GET_MS, Readings, Seen, plainly_slower
 from lab.blind.scene import tell
 from lab.blind.session import HEALTHY_LOOKS, health
 from lab.errors import UsageError
@@ -284,11 +284,32 @@ def test_the_pool_follows_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("waits", "best", "looks"),
-    [([2.0], 2.0, 1), ([40.0, 3.0], 3.0, 2), ([25.0, 12.0, 30.0], 12.0, HEALTHY_LOOKS)],
+    [
+        ([2.0, 1.0], 2.0, 1),
+        ([40.0, 3.0, 1.0], 3.0, 2),
+        ([25.0, 12.0, *[30.0] * HEALTHY_LOOKS], 12.0, HEALTHY_LOOKS),
+    ],
 )
 def test_health_is_looked_for_on_a_restless_machine(waits: list[float], best: float, looks: int) -> None:
     """A calm look is taken as it is; else there are some more, and the best of them counts."""
     left = iter(waits)
     assert health(lambda: Seen(50.0, next(left), 0.2)).get_ms == best
-    assert looks == len(waits)
-    assert next(left, None) is None
+    assert len(list(left)) == len(waits) - looks
+
+
+@pytest.mark.parametrize(
+    ("healthy", "now", "slower"),
+    [
+        (0.5, 4.9, False),  # several times as much, and still nothing that anybody feels
+        (2.0, 5.9, False),
+        (2.0, 6.0, True),
+        (10.0, 29.9, False),
+        (10.0, 30.0, True),
+        (23.6, 35.0, False),  # a machine that makes everybody wait: half as much again, and 30 ms at least
+        (23.6, 51.6, True),
+        (200.0, 299.0, False),
+    ],
+)
+def test_what_users_call_slower(healthy: float, now: float, slower: bool) -> None:
+    """Three times the healthy value; on a restless machine less, because the machine is in the healthy value, too."""
+    assert plainly_slower(now, healthy, LEAST_GET_MS, RESTLESS_GET_MS) is slower

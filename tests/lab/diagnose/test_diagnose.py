@@ -336,6 +336,62 @@ def test_nobody_there_and_a_server_that_goes_away(server: Server, diagnose: Run)
     one_line(diagnose(server.url, "--seconds", "10"), 3, f"127.0.0.1:{server.port}")
 
 
+class Fake(socketserver.ThreadingTCPServer):
+    """Speaks as much of the protocol as a look needs. INFO tells that each INFO took `info_s`; PING takes `ping_s`."""
+
+    daemon_threads = True
+
+    def __init__(self, info_s: float = 0.0, ping_s: float = 0.0) -> None:
+        fake = self
+        self.infos = 0
+
+        class Handler(socketserver.BaseRequestHandler):
+            def handle(self) -> None:
+                reader = hiredis.Reader()
+                while data := self.request.recv(65536):
+                    reader.feed(data)
+                    while (words := reader.gets()) is not False:
+                        self.request.sendall(fake.reply(words[0].decode()))
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.info_s, self.ping_s = info_s, ping_s
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def reply(self, name: str) -> bytes:
+        """Of one command."""
+        if name == "INFO":
+            self.infos += 1
+            usec = round(1e6 * self.info_s * self.infos)
+            text = "valkey_version:9.1.2\r\nuptime_in_seconds:9\r\nused_cpu_user:0.1\r\nused_cpu_sys:0.0\r\n"
+            text += f"cmdstat_info:calls={self.infos},usec={usec}\r\n"
+            return f"${len(text)}\r\n{text}\r\n".encode()
+        if name in ("PING", "GET"):
+            if self.infos > 1:
+                time.sleep(self.ping_s)
+            return b"+PONG\r\n"
+        return b"$0\r\n\r\n" if name == "CLIENT" else b"*0\r\n"
+
+
+def test_a_look_that_holds_the_server_ends_by_itself(diagnose: Run) -> None:
+    """INFO took it two seconds: the look ends after the first second, and says why."""
+    with Fake(info_s=2.0) as fake:
+        began = time.monotonic()
+        code, said, _ = diagnose(f"redis://127.0.0.1:{fake.server_address[1]}", "--seconds", "60")
+        fake.shutdown()
+    assert code == 0
+    assert time.monotonic() - began < 30
+    assert "not seen: the look ended early: INFO held the server for 2.0 s" in said
+
+
+def test_a_reply_that_is_still_out_has_waited(diagnose: Run) -> None:
+    """A server that answers INFO and keeps a bystander waiting to the end: that wait is counted, not forgotten."""
+    with Fake(ping_s=8.0) as fake:
+        code, said, _ = diagnose(f"redis://127.0.0.1:{fake.server_address[1]}", "--seconds", "3", "--json")
+        fake.shutdown()
+    assert code == 0
+    assert json.loads(said)["figures"]["p99_ms"] > 2000
+
+
 @pytest.fixture
 def encrypted(tmp_path: Path) -> Iterator[tuple[int, Path]]:
     """The port of a server that speaks TLS, and a folder with ca.pem, and cert.pem and key.pem of a client."""
