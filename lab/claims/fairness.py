@@ -16,6 +16,11 @@ OTHERS_MOST = 0.35
 """Shares of a core that the hypervisor, and programs that are not the run's, may take in a phase."""
 LATE_MS = 20.0
 """p99 of a probe's own lateness: a scheduler takes that long now and then, even on a quiet machine."""
+STALL_S = 0.020
+"""A single delay of a probe from here on is a stall: the machine stood still, not only the probe's turn was late."""
+STALLED_MOST = 0.005
+"""Share of a phase that may be lost in stalls. p99 leaves out one request in a hundred, and the server, which stood
+still as well, takes some time to catch up: more than half of that, and p99 tells of the stall and nothing else."""
 DUE_WITHIN = 0.05
 """Share of the load's turns that may come late or not at all, because the load generator got no processor."""
 TIMES = {2: "twice"}
@@ -28,10 +33,17 @@ def why_unfair(phase: PhaseRecord) -> list[str]:
         late = probe["lag_p99_us"] / 1000
         if late > LATE_MS:
             found.append(f"probe {name} sent {late:.0f} ms late")
+        elif stalled(probe, phase.seconds):
+            found.append(f"the machine stood still for {1000 * probe['stalled_s']:.0f} ms")
     asked, due = phase.events.get("asked_per_s", 0.0), phase.events.get("due_per_s")
     if due is not None and asked - due > max(DUE_WITHIN * asked, 2 / phase.seconds):
         found.append(f"the load came to {due:.1f} of {asked:.1f} events a second")
     return found
+
+
+def stalled(probe: dict[str, float], seconds: float) -> bool:
+    """Whether stalls made the p99 of a phase of so many seconds. (Runs before November 2026 did not record them.)"""
+    return probe.get("stalled_s", 0.0) > STALLED_MOST * seconds
 
 
 def machine_unfair(steal: float, others: float, times: float = 1.0) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from lab.claims import planned
 from lab.claims.check import Check, Terms, compared
-from lab.claims.fairness import LATE_MS, OTHERS_MOST, STEAL_MOST
+from lab.claims.fairness import LATE_MS, OTHERS_MOST, STEAL_MOST, stalled
 from lab.results.folder import Run
 
 LOAD_WITHIN = 0.05
@@ -101,18 +101,25 @@ def _probed(run: Run) -> Check:
 def _on_time(run: Run) -> Check:
     """A probe's own lateness must be small beside what it measures in the same phase, p99 beside p99.
 
-    LATE_MS is allowed in any case: a busy machine's scheduler takes that long now and then.
+    LATE_MS is allowed in any case: a busy machine's scheduler takes that long now and then. Stalls must not make p99.
     """
-    worst, allowed, ok = 0.0, LATE_MS, bool(compared(run))
+    worst, allowed, ok, still = 0.0, LATE_MS, bool(compared(run)), ""
     for phase in compared(run):
         for name, probe in phase.probes.items():
             late = probe["lag_p99_us"] / 1000
             bound = max(LATE_SHARE * (run.p99_ms(phase, name) or 0.0), LATE_MS)
             ok = ok and late <= bound
+            if stalled(probe, phase.seconds):
+                ok, still = (
+                    False,
+                    f"; in {phase.id} {name} stood still for {1000 * probe['stalled_s']:.0f} ms",
+                )
             if late / bound > worst / allowed:
                 worst, allowed = late, bound
     return Check(
-        "the probes were on time", ok, f"at worst {worst:.2f} ms late where {allowed:.1f} were allowed"
+        "the probes were on time",
+        ok,
+        f"at worst {worst:.2f} ms late where {allowed:.1f} were allowed{still}",
     )
 
 

@@ -86,7 +86,8 @@ class Prober(threading.Thread):
                         break
                     self.probed.append(Probed(due - began, now - due, sent=False))
         except Gone as error:
-            self.lost = error
+            if not self._ended.is_set():  # `stop` closes the connection under a reply that is still out
+                self.lost = error
         except Refused as error:
             self.lost = Gone(f"the server no longer answers PING and GET: {error}")
 

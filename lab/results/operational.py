@@ -14,13 +14,14 @@ the demand is a share of that.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from lab.results import stats
 from lab.results.folder import PhaseRecord, Run, RunFacts
 from lab.results.knee import PATTERNS_PER_EVENT
 
 NEAR = (0.4, 1.6)
-"""Demands that a line to the knee is drawn through."""
+"""Demands from which the knee is told."""
 
 
 LEFT_OVER = 0.2
@@ -72,18 +73,22 @@ def predicted_demand(phase: PhaseRecord, facts: RunFacts) -> float | None:
 
 
 def predicted_knee(run: Run) -> float | None:
-    """The key count where the predicted demand reaches 1, from a line through the predictions near it; or None."""
-    grow = [(phase.keys, predicted_demand(phase, run.facts)) for phase in run.arm("grow")]
-    known = [(keys, load) for keys, load in grow if load is not None]
-    return stats.crossing([k for k, _ in known], [d for _, d in known], 1.0, NEAR)
+    """The key count where the predicted demand reaches 1, as the plateaus near it say together; or None."""
+    return _knee(run, predicted_demand)
 
 
 def knee(run: Run) -> float | None:
-    """The key count where the demand reaches 1, from a line through the plateaus near it.
+    """The key count where the demand reaches 1, as the plateaus near it say together.
 
-    None if it never does: a crossing more than a tenth beyond the largest plateau was not observed.
+    None if it never does: a knee more than a tenth beyond the largest plateau was not observed.
     """
-    grow = [(p.keys, demand(p, run.facts)) for p in run.arm("grow")]
+    found = _knee(run, demand)
+    largest = max((phase.keys for phase in run.arm("grow")), default=0.0)
+    return found if found is not None and found <= 1.1 * largest else None
+
+
+def _knee(run: Run, asked: Callable[[PhaseRecord, RunFacts], float | None]) -> float | None:
+    grow = [(phase.keys, asked(phase, run.facts)) for phase in run.arm("grow")]
     known = [(keys, load) for keys, load in grow if load is not None]
-    found = stats.crossing([k for k, _ in known], [d for _, d in known], 1.0, NEAR)
-    return found if found is not None and found <= 1.1 * max(keys for keys, _ in known) else None
+    base = run.facts.calibration.get("base_utilisation", 0.0) / capacity(run.facts)
+    return stats.saturation([keys for keys, _ in known], [load for _, load in known], base, NEAR)

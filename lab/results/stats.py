@@ -114,15 +114,18 @@ def rise_over(keys: Sequence[float]) -> Callable[[NDArray[np.float64]], NDArray[
     return lambda p99s: theil_sen_slope(keys, p99s) * span
 
 
-def crossing(
-    x: Sequence[float], y: Sequence[float], level: float, window: tuple[float, float]
+def saturation(
+    x: Sequence[float], y: Sequence[float], base: float, window: tuple[float, float]
 ) -> float | None:
-    """Where a least-squares line through the points with y inside `window` reaches `level`.
+    """Where y = `base` + s · x reaches 1: the geometric mean of what each point with y inside `window` says.
 
-    None with fewer than three such points, or a line that does not rise.
+    A machine's speed changes from one moment to the next by a factor, so each point's word is off by one, and their
+    geometric mean by less than any. (A line with a free intercept would rest on its outermost points.) None with fewer
+    than three such points.
     """
-    points = [(a, b) for a, b in zip(x, y, strict=True) if window[0] <= b <= window[1]]
-    if len(points) < 3:
-        return None
-    slope, intercept = np.polyfit([a for a, _ in points], [b for _, b in points], 1)
-    return float((level - intercept) / slope) if slope > 0 else None
+    said = [
+        a * (1 - base) / (b - base)
+        for a, b in zip(x, y, strict=True)
+        if window[0] <= b <= window[1] and b > base
+    ]
+    return float(np.exp(np.mean(np.log(said)))) if len(said) >= 3 else None

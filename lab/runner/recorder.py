@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from lab.claims.fairness import STALL_S
 from lab.errors import LabError, StackError
 from lab.results.folder import CannotWrite, RunWriter, interval_of
 from lab.results.histograms import values_of
@@ -87,18 +88,20 @@ class Recorder:
         return next((str(line["last_error"]) for line in lines if line["last_error"]), None)
 
     def probed(self, name: str, t0: float, t1: float) -> dict[str, float]:
-        """What a probe did between two moments: sent, received, errors, rate of sending, p99 of its lateness (µs).
-
-        Lateness over the whole time, as the latencies are: one late wake-up in seconds moves neither p99.
+        """What a probe did between two moments: sent, received, errors, rate of sending, p99 of its lateness (µs), and
+        for how long it stood still (s): the sum of its longest delays, one a line, of those that are stalls.
         """
         lines = self._between(name, t0, t1)
         found = {key: float(sum(line[key] for line in lines)) for key in ("sent", "received", "errors")}
         seconds = sum(line["interval_s"] for line in lines)
-        lags = [value for line in lines for value in values_of(line["lag"])]
+        late = [values_of(line["lag"]) for line in lines]
+        lags = [value for values in late for value in values]
+        longest = [max(values, default=0.0) / 1e6 for values in late]
         return {
             **found,
             "rate": found["sent"] / seconds if seconds else 0.0,
             "lag_p99_us": float(np.percentile(lags, 99)) if lags else 0.0,
+            "stalled_s": sum(each for each in longest if each >= STALL_S),
         }
 
     def p99_ms(self, t0: float, t1: float) -> float | None:

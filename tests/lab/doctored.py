@@ -285,4 +285,11 @@ class _World:
 
 def _probe_counts(seconds: float) -> dict[str, float]:
     sent = PROBES_PER_S * seconds
-    return {"sent": sent, "received": sent, "errors": 0.0, "lag_p99_us": 300.0, "rate": PROBES_PER_S}
+    return {
+        "sent": sent,
+        "received": sent,
+        "errors": 0.0,
+        "lag_p99_us": 300.0,
+        "rate": PROBES_PER_S,
+        "stalled_s": 0.0,
+    }

@@ -14,6 +14,7 @@ from lab.claims import latency
 from lab.claims.fairness import (
     LATE_MS,
     OTHERS_MOST,
+    STALLED_MOST,
     STEAL_MOST,
     measured_again,
     why_unfair,
@@ -45,7 +46,11 @@ def measured(**changes: float) -> PhaseRecord:
             "failures": changes.get("failures", 0.0),
         },
         probes={
-            "main": {"lag_p99_us": changes.get("lag_ms", 1.0) * 1000, "errors": changes.get("errors", 0.0)}
+            "main": {
+                "lag_p99_us": changes.get("lag_ms", 1.0) * 1000,
+                "errors": changes.get("errors", 0.0),
+                "stalled_s": changes.get("stalled_s", 0.0),
+            }
         },
         machine={"steal": changes.get("steal", 0.0), "others": changes.get("others", 0.0), "busy": 1.0},
         client_p99_ms={"app": changes.get("p99_ms", 1.0)},
@@ -58,6 +63,7 @@ def measured(**changes: float) -> PhaseRecord:
         ({"steal": 0.31}, "the hypervisor took 31 % of a core"),
         ({"others": 0.52}, "other programs used 52 % of a core"),
         ({"lag_ms": 63.0}, "probe main sent 63 ms late"),
+        ({"stalled_s": 0.030}, "the machine stood still for 30 ms"),
         ({"due_per_s": 8.0}, "the load came to 8.0 of 10.0 events a second"),
     ],
 )
@@ -75,6 +81,7 @@ def test_what_the_machine_took_makes_a_phase_unfair(changes: dict[str, float], s
         {"steal": STEAL_MOST},
         {"others": OTHERS_MOST},
         {"lag_ms": LATE_MS},
+        {"stalled_s": STALLED_MOST * 3.0},
         {"due_per_s": 9.5},
         {"p99_ms": 4000.0},
         {"failures": 30.0, "offered_per_s": 0.0},

@@ -151,6 +151,7 @@ DOCTORINGS: list[tuple[str, str, dict[str, Any]]] = [
     (PROBED, "one GET was not answered", probe("errors", 1.0, "grow-3")),
     (PROBED, "the probe lost its rate", probe("rate", 170.0, "grow-7")),
     (ON_TIME, "the probe was half a second late", probe("lag_p99_us", 500_000.0, "grow-2")),
+    (ON_TIME, "the machine stood still for half a second", probe("stalled_s", 0.5, "index-4")),
     (QUIET, "another program used half a core", machine("others", 0.5)),
     (QUIET, "the hypervisor took a fifth of a core", machine("steal", 0.2)),
     (SPARE, "the load generator was out of CPU", process("locust", 0.85, "grow-5")),

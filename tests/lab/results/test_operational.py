@@ -76,9 +76,10 @@ def test_demand_without_scans_or_without_a_clock() -> None:
 
 
 def with_demand(run: Run, slope: float, **changes: Any) -> Run:
-    """The run with a demand of `slope` per key on every plateau: busy until 1, then falling behind."""
+    """The run with a demand of `slope` per key on every plateau, of what the base leaves: busy until 1, then behind."""
+    base = run.facts.calibration["base_utilisation"]
     for record in run.arm("grow"):
-        wanted = slope * record.keys
+        wanted = base + slope * (1 - base) * record.keys
         asked = record.events["offered_per_s"] * PATTERNS_PER_EVENT
         record.utilisation = min(1.0, wanted)
         record.commands["SCAN"] = {"calls": asked / max(1.0, wanted) * record.seconds, "usec": 1.0}

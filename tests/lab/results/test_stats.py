@@ -171,27 +171,36 @@ def test_rise_is_slope_times_range() -> None:
 
 
 @QUICK
-@given(
-    st.floats(0.1, 10), st.floats(-5, 5), st.lists(st.integers(-50, 50), min_size=3, max_size=9, unique=True)
-)
-def test_crossing_of_a_line_is_exact(slope: float, intercept: float, x: list[int]) -> None:
-    """Points on a rising line cross the level where the line does."""
-    y = [slope * value + intercept for value in x]
-    found = stats.crossing([float(v) for v in x], y, 1.0, (-1e9, 1e9))
-    assert found == pytest.approx((1.0 - intercept) / slope, rel=1e-6, abs=1e-6)
+@given(st.floats(0.001, 0.3), st.floats(0.0, 0.3), st.lists(st.integers(1, 50), min_size=3, max_size=9))
+def test_saturation_of_a_line_is_exact(slope: float, base: float, x: list[int]) -> None:
+    """Points on a line through the base say where it reaches 1."""
+    y = [base + slope * value for value in x]
+    found = stats.saturation([float(v) for v in x], y, base, (-1e9, 1e9))
+    assert found == pytest.approx((1.0 - base) / slope, rel=1e-6)
 
 
-def test_crossing_looks_into_its_window_only() -> None:
-    """Points far from the level, where the line bends, do not move the crossing."""
-    x = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
-    y = [0.3, 0.35, 0.6, 0.8, 1.0, 7.0]
-    assert stats.crossing(x, y, 1.0, (0.4, 1.6)) == pytest.approx(5.0)
+def test_saturation_looks_into_its_window_only() -> None:
+    """Points far from the level do not count."""
+    x, y = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [0.3, 0.35, 0.6, 0.8, 1.0, 7.0]
+    assert stats.saturation(x, y, 0.0, (0.4, 1.6)) == pytest.approx(5.0)
 
 
-@pytest.mark.parametrize("y", [[0.9, 0.9, 0.9], [1.2, 1.0, 0.8], [0.1, 0.2, 0.9]])
-def test_no_crossing(y: list[float]) -> None:
-    """A level line, a falling one, or fewer than three points in the window cross nothing."""
-    assert stats.crossing([1.0, 2.0, 3.0], y, 1.0, (0.4, 1.6)) is None
+def test_one_point_that_is_off_moves_saturation_little() -> None:
+    """A machine a fifth faster during the last of four plateaus: a line through them would be thrice as far off."""
+    x = [100.0, 130.0, 160.0, 200.0]
+    y = [value / 200 for value in x]
+    y[3] /= 1.2
+    found = stats.saturation(x, y, 0.0, (0.4, 1.6))
+    assert found is not None
+    assert 1.0 < found / 200 < 1.06
+    slope, intercept = np.polyfit(x, y, 1)
+    assert (1 - intercept) / slope / 200 > 1.15
+
+
+@pytest.mark.parametrize(("y", "base"), [([0.1, 0.2, 0.9], 0.0), ([0.5, 0.6, 0.7], 0.6), ([], 0.0)])
+def test_no_saturation(y: list[float], base: float) -> None:
+    """Fewer than three points in the window, or no more than the base load, say nothing."""
+    assert stats.saturation([1.0, 2.0, 3.0][: len(y)], y, base, (0.4, 1.6)) is None
 
 
 BOUNDS = [0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0]

@@ -38,15 +38,15 @@ class Printed:
             yield json.dumps(line | {"t": number * INTERVAL_S, "interval_s": INTERVAL_S})
 
 
-def lateness(tmp_path: Path, printed: list[list[float]]) -> float:
-    """What a recorder says of a probe that printed this, in milliseconds."""
+def lateness(tmp_path: Path, printed: list[list[float]]) -> tuple[float, float]:
+    """What a recorder says of a probe that printed this: p99 and the sum of stalls, in milliseconds."""
     stack = cast(Any, SimpleNamespace(meter=lambda: None))
     recorder = Recorder(stack, RunWriter(tmp_path), lambda row: None)
     recorder.follow("main", cast(Any, Printed(printed)))
     until, found = time.monotonic() + 10, {"sent": 0.0}
     while found["sent"] < sum(map(len, printed)) and time.monotonic() < until:
         found = recorder.probed("main", 0, len(printed) * INTERVAL_S)
-    return found["lag_p99_us"] / 1000
+    return found["lag_p99_us"] / 1000, found["stalled_s"] * 1000
 
 
 def plateau() -> list[list[float]]:
@@ -54,19 +54,23 @@ def plateau() -> list[list[float]]:
     return [[0.1] * PER_INTERVAL for _ in range(INTERVALS)]
 
 
-def test_one_late_wake_up_is_not_the_probes_lateness(tmp_path: Path) -> None:
-    """A hiccup of the machine that leaves the plateau's p99 alone does not spoil the run."""
+def test_one_late_wake_up_is_a_stall_and_not_the_probes_lateness(tmp_path: Path) -> None:
+    """Few requests are late when the machine stands still for once: p99 does not tell, so the stall is counted."""
     lags = plateau()
     lags[3][:4] = [51.0, 46.0, 41.0, 36.0]
-    assert lateness(tmp_path, lags) < 1
+    p99, stalled = lateness(tmp_path, lags)
+    assert p99 < 1
+    assert 50 < stalled < 52
 
 
 def test_a_probe_that_is_late_every_second_is_late(tmp_path: Path) -> None:
-    """Where one request in fifty is late, so is the p99."""
+    """Where one request in fifty is late, so is the p99; a delay of a scheduler is no stall."""
     lags = plateau()
     for interval in lags:
-        interval[0] = 51.0
-    assert 50 < lateness(tmp_path, lags) < 52
+        interval[0] = 15.0
+    p99, stalled = lateness(tmp_path, lags)
+    assert 14 < p99 < 16
+    assert stalled == 0
 
 
 class Complaining:
