@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 import redis
@@ -31,6 +32,7 @@ import redis
 from bench.blind_trial import Trial
 from bench.kit import server
 from lab.blind.causes import CAUSES
+from lab.blind.scene import BlindStack
 from lab.diagnose.address import read_address
 from lab.diagnose.findings import Judgement, answer_of, judge
 from lab.diagnose.watch import watch
@@ -93,7 +95,7 @@ def sit(scene: str, of: str, expected: str, url: str, seconds: float) -> Row:
     )
 
 
-def session(cause: str, seconds: float) -> Row:
+def session(cause: str, of: str, seconds: float) -> Row:
     """A blind session, looked at by its storefront's way to the server."""
     found: list[Row] = []
     expected = NOT_THE_SERVERS.get(cause, cause)
@@ -102,9 +104,8 @@ def session(cause: str, seconds: float) -> Row:
             CAUSES[cause],
             Path(home) / "session",
             looks=0,
-            inspect=lambda trial: found.append(
-                sit(cause, "embedded", expected, trial.stack.link_url(), seconds)
-            ),
+            inspect=lambda trial: found.append(sit(cause, of, expected, trial.stack.link_url(), seconds)),
+            make=partial(BlindStack, server=of),
         ).run()
     return found[0]
 
@@ -160,20 +161,14 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=3, help="each scene so often (3)")
     parser.add_argument("--seconds", type=float, default=20.0, help="of a look (20)")
     parser.add_argument("--only", action="append", choices=[*CAUSES, *EXPECTED], help="these scenes")
-    parser.add_argument(
-        "--servers", default="embedded,redis", help="for loads without a session (embedded,redis)"
-    )
+    parser.add_argument("--servers", default="embedded,redis", help="each scene on these (embedded,redis)")
     parser.add_argument("--write", type=Path, metavar="FILE", help="keep the rows, for the table in the docs")
     asked = parser.parse_args()
-    scenes: list[tuple[str, Callable[[], Row]]] = []
-    for name in asked.only or [*CAUSES, *EXPECTED]:
-        if name in CAUSES:
-            scenes.append((name, lambda name=name: session(name, asked.seconds)))  # type: ignore[misc]
-        else:
-            scenes += [
-                (name, lambda name=name, of=of: plain(name, of, asked.seconds))  # type: ignore[misc]
-                for of in asked.servers.split(",")
-            ]
+    scenes: list[tuple[str, Callable[[], Row]]] = [
+        (name, partial(session if name in CAUSES else plain, name, of, asked.seconds))
+        for name in asked.only or [*CAUSES, *EXPECTED]
+        for of in asked.servers.split(",")
+    ]
     rows: list[Row] = []
     print(
         "| scene | server | expected | said | p99 ms | busy | right |\n|---|---|---|---|---|---|---|",

@@ -18,6 +18,7 @@ from rich.console import Console
 from lab import __version__, errors, scenarios
 from lab.blind.commands import app as blind
 from lab.diagnose.command import diagnose
+from lab.diagnose.export import export
 from lab.errors import Interrupted, LabError, UsageError
 from lab.replay.command import record, replay
 from lab.report import terminal
@@ -247,7 +248,7 @@ def compare(
     print(f"page: {write_comparison(runs, out).resolve()}")
 
 
-for command in (explain, diagnose, record, replay):
+for command in (explain, diagnose, export, record, replay):
     app.command()(command)
 
 

@@ -88,8 +88,8 @@ class SceneStack(Stack, Protocol):
 class BlindStack(NativeStack):
     """The native stack with a link, and programs that follow orders."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(SCENARIO, SERVERS["embedded"], folder, seed=1)
+    def __init__(self, folder: Path, server: str = "embedded") -> None:
+        super().__init__(SCENARIO, SERVERS[server], folder, seed=1)
         self.link_port = 0
         self.core: int | None = None
         self._told: dict[str, Child] = {}

@@ -47,11 +47,17 @@ def test_a_changed_file_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(generate, "FOLDER", tmp_path)
     assert generate.main([]) == 0
     assert generate.main(["--check"]) == 0
-    (tmp_path / "incident.json").write_text("{}")
-    (tmp_path / "redis.json").unlink()
-    (tmp_path / "old.json").write_text("{}")
+    (tmp_path / "dashboards/incident.json").write_text("{}")
+    (tmp_path / "dashboards/redis.json").unlink()
+    (tmp_path / "dashboards/old.json").write_text("{}")
+    (tmp_path / "export/dashboard.json").write_text("{}")
 
-    assert generate.stale() == ["incident.json", "old.json", "redis.json"]
+    assert generate.stale() == [
+        "dashboards/incident.json",
+        "dashboards/old.json",
+        "dashboards/redis.json",
+        "export/dashboard.json",
+    ]
     assert generate.main(["--check"]) == 1
     assert generate.main([]) == 0
     assert generate.stale() == []

@@ -1,0 +1,143 @@
+"""What is taken home: whole, for any names, and alerts whose tests can fail."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.cli import run_command
+from lab.diagnose.export import RULES
+
+ALERTS = re.findall(r"- alert: (\w+)", (RULES / "rules.yml").read_text(encoding="utf-8"))
+NAMES = {
+    "as they are": [],
+    "other names": ["--job", "cache/redis", "--label", "server", "--every", "1m", "--datasource", "prom-1"],
+    "every second": ["--every", "1s"],
+}
+
+
+def promtool(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run promtool, or skip the test where there is none."""
+    if shutil.which("promtool") is None:
+        pytest.skip("promtool is not installed (Debian: apt install prometheus)")
+    return subprocess.run(
+        ["promtool", *words], cwd=cwd, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With the names that most have."""
+    folder = tmp_path_factory.mktemp("export") / "mine"
+    assert run_command(["export", str(folder)]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("names", NAMES)
+def test_rules_are_accepted_and_do_what_they_should(names: str, tmp_path: Path) -> None:
+    """Each alert fires just beyond its bound; none does just below all bounds."""
+    folder = tmp_path / "mine"
+    assert run_command(["export", str(folder), *NAMES[names]]) == 0
+    for words in (("check", "rules", "rules.yml"), ("test", "rules", "rules_test.yml")):
+        done = promtool(*words, cwd=folder)
+        assert done.returncode == 0, done.stdout + done.stderr
+    text = "".join(path.read_text(encoding="utf-8") for path in folder.iterdir())
+    assert "<<" not in text
+    assert ">>" not in text
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_an_alert_that_never_fires_is_noticed(alert: str, exported: Path, tmp_path: Path) -> None:
+    """The cases can fail: with its condition made false, an alert's case does not pass."""
+    folder = altered(exported, tmp_path, alert, lambda expr: f"({expr}) and vector(0) > 1")
+    done = promtool("test", "rules", "rules_test.yml", cwd=folder)
+    assert done.returncode != 0
+    assert alert in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_an_alert_that_fires_below_its_bound_is_noticed(alert: str, exported: Path, tmp_path: Path) -> None:
+    """The healthy case can fail: with its condition made true, no alert keeps silent there."""
+    folder = altered(exported, tmp_path, alert, lambda _: "redis_up >= 0 or redis_memory_max_bytes")
+    done = promtool("test", "rules", "rules_test.yml", cwd=folder)
+    assert done.returncode != 0
+
+
+def altered(exported: Path, tmp_path: Path, alert: str, change: Any) -> Path:
+    """A copy in which an alert has another condition."""
+    folder = tmp_path / "altered"
+    shutil.copytree(exported, folder)
+    rules = yaml.safe_load((folder / "rules.yml").read_text())
+    for rule in rules["groups"][0]["rules"]:
+        if rule["alert"] == alert:
+            rule["expr"] = change(rule["expr"])
+    (folder / "rules.yml").write_text(yaml.safe_dump(rules))
+    return folder
+
+
+def test_the_dashboard_asks_for_its_data_source(exported: Path, tmp_path: Path) -> None:
+    """At import; or, where one was named, nobody is asked."""
+    made = json.loads((exported / "dashboard.json").read_text())
+    [asked] = made["__inputs"]
+    assert sources(made) == {f"${{{asked['name']}}}"}
+    assert (asked["type"], asked["pluginId"]) == ("datasource", "prometheus")
+    assert run_command(["export", str(tmp_path / "named"), "--datasource", "prom-1"]) == 0
+    named = json.loads((tmp_path / "named/dashboard.json").read_text())
+    assert "__inputs" not in named
+    assert sources(named) == {"prom-1"}
+
+
+def sources(board: dict[str, Any]) -> set[str]:
+    """Every data source that a dashboard asks, of panels, queries and variables; a text asks none."""
+    asking = [panel for panel in board["panels"] if panel["type"] != "text"]
+    asking += [target for panel in asking for target in panel["targets"]] + board["templating"]["list"]
+    return {each["datasource"]["uid"] for each in asking}
+
+
+def test_nothing_of_the_lab_is_asked_for(exported: Path) -> None:
+    """Neither its metrics nor its labels: only what redis_exporter gives."""
+    text = "".join(path.read_text(encoding="utf-8") for path in exported.iterdir() if path.suffix != ".md")
+    metrics = set(re.findall(r"\b([a-z]+_[a-z_]+)\s*\{", text))
+    assert metrics
+    assert {name.split("_")[0] for name in metrics} == {"redis"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--job", 'a"b'], "--job"),
+        (["--label", "1st"], "--label"),
+        (["--label", "cmd"], "--label"),
+        (["--every", "often"], "--every"),
+        (["--every", "0s"], "--every"),
+        (["--every", "6m"], "--every"),
+        (["--datasource", "a b"], "--datasource"),
+    ],
+)
+def test_bad_names_are_one_line(
+    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What would break a query or a file is refused, and nothing is written."""
+    assert run_command(["export", str(tmp_path / "mine"), *words]) == 2
+    [line] = capsys.readouterr().err.strip().splitlines()
+    assert said in line
+    assert not (tmp_path / "mine").exists()
+
+
+def test_what_is_there_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither a folder with something in it nor a file is written over."""
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/mine").write_text("x")
+    (tmp_path / "file").write_text("x")
+    for name in ("full", "file"):
+        assert run_command(["export", str(tmp_path / name)]) == 2
+        [line] = capsys.readouterr().err.strip().splitlines()
+        assert "choose another" in line
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine"]

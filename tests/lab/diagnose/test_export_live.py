@@ -1,0 +1,246 @@
+"""What is taken home, on a plain server with redis_exporter and Prometheus: data in every panel, and every alert once.
+
+The lab's incidents, made by a few clients. Healthy first: every panel has data then, and no alert fires.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.cli import run_command
+from loadtest import resp
+from loadtest.resp import ask, command, connect
+from tests.app.servicekit import free_port
+from tests.lab.diagnose.test_export import ALERTS
+from tests.loadtest.conftest import Server
+
+EXPORTER = shutil.which("redis_exporter") or shutil.which("prometheus-redis-exporter")
+pytestmark = [
+    pytest.mark.whole,
+    pytest.mark.skipif(
+        EXPORTER is None or shutil.which("prometheus") is None,
+        reason="needs redis_exporter and prometheus (Debian: prometheus-redis-exporter, prometheus)",
+    ),
+]
+KEYS, CLIENTS = 100_000, 4
+TURN_S = 0.06
+"""Of the server's loop, with a long call of each client in it: a scrape waits for some three of them."""
+SCRAPES_PER_WINDOW = 8
+FIRES_WITHIN_S = 40.0
+
+
+class Prometheus:
+    """Scrapes the exporter every second, and judges by the rules that were taken home."""
+
+    def __init__(self, folder: Path, exporter: int) -> None:
+        self._url = f"http://127.0.0.1:{free_port()}"
+        config = {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": [str(folder / "mine/rules.yml")],
+            "scrape_configs": [
+                {"job_name": "redis", "static_configs": [{"targets": [f"127.0.0.1:{exporter}"]}]}
+            ],
+        }
+        (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+        self._process = subprocess.Popen(
+            [
+                *("prometheus", f"--config.file={folder / 'prometheus.yml'}"),
+                *(f"--storage.tsdb.path={folder / 'data'}", f"--web.listen-address={self._url[7:]}"),
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def query(self, expression: str) -> list[float]:
+        """Its values now; none before it answers."""
+        asked = f"{self._url}/api/v1/query?{urllib.parse.urlencode({'query': expression})}"
+        try:
+            with urllib.request.urlopen(asked, timeout=5) as answer:
+                found = json.load(answer)["data"]["result"]
+        except (urllib.error.URLError, ConnectionError):
+            return []
+        return [float(each["value"][1]) for each in found]
+
+    def firing(self) -> set[str]:
+        """Alerts, by name."""
+        return {name for name in ALERTS if self.query(f'ALERTS{{alertname="{name}", alertstate="firing"}}')}
+
+    def end(self) -> None:
+        """Its data go with the test."""
+        self._process.terminate()
+        self._process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Prometheus, dict[str, Any]]]:
+    """A server with keys, redis_exporter, Prometheus with the rules, and the dashboard."""
+    folder = tmp_path_factory.mktemp("live")
+    assert run_command(["export", str(folder / "mine"), "--every", "1s"]) == 0
+    server, port = Server(folder, "--maxmemory", "1gb"), free_port()
+    server.start()
+    with server.client().pipeline(transaction=False) as pipe:
+        for number in range(KEYS):
+            pipe.set(f"key:{number}", "x" * 100)
+        pipe.execute()
+    words = [str(EXPORTER), "-redis.addr", server.url, "-web.listen-address", f"127.0.0.1:{port}"]
+    exporter = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    prometheus = Prometheus(folder, port)
+    try:
+        yield server, prometheus, json.loads((folder / "mine/dashboard.json").read_text())
+    finally:
+        prometheus.end()
+        exporter.terminate()
+        exporter.wait(30)
+        server.kill()
+
+
+@contextmanager
+def clients(
+    server: Server, count: int, words: Callable[[int], bytes], every_s: float = 0.0
+) -> Iterator[None]:
+    """Some clients that send one command after another."""
+    ended = threading.Event()
+
+    def loop(first: int) -> None:
+        with connect(resp.Server.from_url(server.url)) as line:
+            number = first
+            while not ended.wait(every_s):
+                ask(line, words(number))
+                number += count
+
+    threads = [threading.Thread(target=loop, args=(number,), daemon=True) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join(30)
+
+
+def test_healthy_every_panel_has_data_and_no_alert_fires(
+    scene: tuple[Server, Prometheus, dict[str, Any]],
+) -> None:
+    """Reads and writes at a quiet pace, for as long as an alert would need."""
+    server, prometheus, board = scene
+    with clients(server, 2, lambda number: command("SET", f"key:{number % KEYS}", "y" * 100), every_s=0.01):
+        deadline, empty = time.monotonic() + FIRES_WITHIN_S, list(queries(board))
+        while empty and time.monotonic() < deadline:
+            time.sleep(1)
+            empty = [asked for asked in empty if not any(map(math.isfinite, prometheus.query(asked)))]
+        assert empty == []
+        for _ in range(SCRAPES_PER_WINDOW + 4):
+            assert prometheus.firing() == set()
+            time.sleep(1)
+
+
+def queries(board: dict[str, Any]) -> Iterator[str]:
+    """Of every panel, as Grafana sends them."""
+    for panel in board["panels"]:
+        for target in panel.get("targets", ()):
+            yield (
+                target["expr"]
+                .replace('instance="$server", ', "")
+                .replace(', instance="$server"', "")
+                .replace("$__rate_interval", f"{SCRAPES_PER_WINDOW}s")
+            )
+
+
+def long_calls(server: Server) -> Iterator[None]:
+    """KEYS from some clients, without a pause."""
+    began = time.monotonic()
+    server.client().keys("nobody:*")
+    count = max(2, math.ceil(TURN_S / (time.monotonic() - began)))
+    with clients(server, count, lambda _: command("KEYS", "nobody:*")):
+        yield
+
+
+def short_scans(server: Server) -> Iterator[None]:
+    """Parts of the keyspace, some hundred keys a call."""
+    with clients(server, CLIENTS, lambda _: command("SCAN", "0", "MATCH", "nobody:*", "COUNT", "2000")):
+        yield
+
+
+def one_by_one(server: Server) -> Iterator[None]:
+    """UNLINK, a call each."""
+    with clients(server, CLIENTS, lambda number: command("UNLINK", f"gone:{number}")):
+        yield
+
+
+def evictions(server: Server) -> Iterator[None]:
+    """A server at its limit, and new keys."""
+    client = server.client()
+    client.config_set("maxmemory-policy", "allkeys-random")
+    client.config_set("maxmemory", client.info("memory")["used_memory"])
+    try:
+        with clients(server, 2, lambda number: command("SET", f"new:{number}", "z" * 1000)):
+            yield
+    finally:
+        client.config_set("maxmemory", "1gb")
+
+
+def many_connections(server: Server) -> Iterator[None]:
+    """All but a few of those that it admits."""
+    client = server.client()
+    client.config_set("maxclients", 100)
+    lines = [
+        connect(resp.Server.from_url(server.url))
+        for _ in range(96 - int(client.info("clients")["connected_clients"]))
+    ]
+    try:
+        yield
+    finally:
+        for line in lines:
+            line.close()
+        client.config_set("maxclients", 1000)
+
+
+def gone(server: Server) -> Iterator[None]:
+    """Killed."""
+    server.kill()
+    yield
+
+
+# In this order: evictions take keys away that long calls need.
+CASES: dict[str, tuple[Callable[[Server], Iterator[None]], set[str]]] = {
+    "many connections": (many_connections, {"RedisConnectionsAtTheLimit"}),
+    "deletes one by one": (one_by_one, {"RedisDeletesOneByOne"}),
+    "short scans": (short_scans, {"RedisScansTakeTheTime"}),
+    "long calls": (long_calls, {"RedisLongCalls", "RedisThreadTaken", "RedisMakesItsExporterWait"}),
+    "evictions": (evictions, {"RedisEvictsInBursts"}),
+    "gone": (gone, {"RedisDoesNotAnswer"}),
+}
+
+
+def test_every_alert_has_its_case() -> None:
+    """None is left that nobody has seen fire."""
+    assert set().union(*(expected for _, expected in CASES.values())) == set(ALERTS)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_incident_fires_its_alerts(case: str, scene: tuple[Server, Prometheus, dict[str, Any]]) -> None:
+    """On a server that is otherwise healthy."""
+    server, prometheus, _ = scene
+    begin, expected = CASES[case]
+    with contextmanager(begin)(server):
+        deadline, fired = time.monotonic() + FIRES_WITHIN_S, set[str]()
+        while not expected <= fired and time.monotonic() < deadline:
+            time.sleep(1)
+            fired |= prometheus.firing()
+    assert expected <= fired, fired
