@@ -1,4 +1,7 @@
-"""What a run folder holds, for programs (JSON Schema) and for people (a page): made from `lab.results.schema`."""
+"""What a run folder holds, for programs (JSON Schema) and for people (a page): made from `lab.results.schema`.
+
+And what a diagnosis holds, for programs: made from `lab.diagnose.diagnosis`.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ import json
 from pathlib import Path
 
 from docs.pages.fromruns import table
+from lab.diagnose import diagnosis
 from lab.results.schema import FACTS, SAMPLES, SLOWLOG, Column
 
 JSON_SCHEMA, PAGE = Path("docs/run.schema.json"), Path("docs/run-folder.md")
+DIAGNOSIS = Path("docs/diagnosis.schema.json")
 INTRODUCTION = """# A run folder
 
 `bin/lab run` leaves a folder. `run.json` follows [run.schema.json](run.schema.json) (JSON Schema 2020-12): what was
@@ -42,5 +47,5 @@ def _kind(column: Column) -> str:
 
 
 def files(root: Path) -> dict[Path, str]:
-    """Both, by path."""
-    return {root / JSON_SCHEMA: schema(), root / PAGE: page()}
+    """All, by path."""
+    return {root / JSON_SCHEMA: schema(), root / PAGE: page(), root / DIAGNOSIS: diagnosis.schema()}
