@@ -191,6 +191,7 @@ def main() -> int:
     print(f"\n{right} of {len(rows)} right")
     if asked.write:
         kept = {
+            "command": f"python -m bench.exam {' '.join(sys.argv[1:])}",
             "date": str(date.today()),
             "cores": os.cpu_count(),
             "seconds": asked.seconds,

@@ -336,10 +336,7 @@ def wheel_list(root: Path) -> str:
 
 def exam(root: Path) -> str:
     """The examination of `bin/lab diagnose`, as docs/exam.json has it: a row for each scene and server."""
-    file = root / "docs" / "exam.json"
-    if not file.is_file():
-        return "Not held yet."
-    kept = json.loads(file.read_text())
+    kept = json.loads((root / "docs" / "exam.json").read_text(encoding="utf-8"))
     scenes: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for row in kept["rows"]:
         scenes.setdefault((row["scene"], row["server"], row["expected"]), []).append(row)
@@ -359,7 +356,7 @@ def exam(root: Path) -> str:
         )
     right = sum(row["right"] for row in kept["rows"])
     said = (
-        f"`make exam` on {kept['cores']} cores, {kept['date']}, looks of {kept['seconds']:g} s: "
+        f"`{kept['command']}` on {kept['cores']} cores, {kept['date']}, looks of {kept['seconds']:g} s: "
         f"{right} of {len(kept['rows'])} right.\n\n"
     )
     heads = ["scene", "server", "expected", "right", "said otherwise", "p99 of the probe, ms (median)"]
