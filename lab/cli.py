@@ -24,6 +24,8 @@ from lab.replay.command import record, replay
 from lab.report import terminal
 from lab.runner.explain import explain
 from lab.stacks.asking import Finding
+from lab.stacks.by_hand import redis
+from lab.stacks.bystander import probe
 from lab.stacks.processes import INTERRUPTIONS, ignore_interruptions
 from lab.stacks.servers import SERVERS
 
@@ -248,8 +250,10 @@ def compare(
     print(f"page: {write_comparison(runs, out).resolve()}")
 
 
-for command in (explain, diagnose, export, record, replay):
+for command in (explain, diagnose, export, probe, record, replay):
     app.command()(command)
+# What follows the first word is the server's affair, options and negative numbers too.
+app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(redis)
 
 
 def _run_all(

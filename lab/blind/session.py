@@ -24,6 +24,7 @@ from lab.blind.scene import EVENTS_PER_S, PROBES_PER_S, BlindStack, SceneStack
 from lab.blind.session_socket import SessionSocket
 from lab.errors import StackError, UsageError
 from lab.scenarios.model import ProbeSpec
+from lab.stacks.by_hand import restore_all
 from lab.stacks.processes import uninterrupted
 
 COMPLAINT = (
@@ -98,6 +99,7 @@ class Session:
             finally:
                 with uninterrupted():
                     self._ended.set()
+                    restore_all()
                     self.stack.down()
                     shutil.rmtree(self.folder / "state", ignore_errors=True)
         finally:

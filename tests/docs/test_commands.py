@@ -51,6 +51,8 @@ def misplaced(page: Page) -> list[str]:
             ]
         if typed.needs and typed.needs not in KINDS:
             found.append(f"{typed.where}: nobody knows how to have {typed.needs!r}")
+        if not typed.needs and "/tmp/" in typed.text:
+            found.append(f"{typed.where}: it leaves something in /tmp, and so works once only")
         if typed.needs == "person" and not typed.why:
             found.append(f"{typed.where}: why can only a person do this?")
         if typed.needs == "scene" and not typed.cause:

@@ -108,6 +108,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         yield made.up()
 
 
+@pytest.mark.whole
 def test_it_tells_the_story(scene: Scene) -> None:
     """The page is there, the machine is measured, keys grow under scan."""
     page = http("GET", f"http://127.0.0.1:{scene.port}/")
@@ -136,6 +137,7 @@ def test_what_it_exports_is_there(scene: Scene) -> None:
     assert b"Locust" in http("GET", scene.exported("LOCUST") + "/").body
 
 
+@pytest.mark.whole
 def test_looks_are_taken_at_it(scene: Scene) -> None:
     """`bin/lab blind look` shows it; what belongs to a hidden cause is refused."""
     place = scene.temporary.parent

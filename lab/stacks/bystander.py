@@ -1,0 +1,220 @@
+"""`bin/lab probe`: what a bystander of a server waits, second by second, at an even rate whatever the server does.
+
+The open-loop probe of the runs (`loadtest.probe`), with a table for people in place of JSON lines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lab.errors import Interrupted, StackError, UsageError
+from lab.results import numbers
+from lab.stacks.docker import ROOT, Docker
+from lab.stacks.processes import Child
+from lab.stacks.servers import IN_COMPOSE
+from loadtest.histogram import Histogram
+from loadtest.resp import ConnectionLost, LoadFailed, Server, connect
+
+ADDRESS = "PROBE_URL"
+"""The variable that a scene exports: the address, where none is given."""
+LATE_US = 1000
+"""A request that left more than a millisecond after it was due was late: the probe's own doing, or the machine's."""
+PREFIX = "latency-lab:probe"
+COLUMNS = (("sent", 7), ("on time", 8), ("late", 6), ("failed", 7), ("answered", 9))
+WAITS = ("p50", "p99", "max")
+
+
+@dataclass(frozen=True)
+class Row:
+    """Requests of an interval, and what they waited in milliseconds, from the moment at which each was due.
+
+    `sent` = `on_time` + `late`. `answered` is the number of samples behind the three latencies; a reply counts when it
+    came. `oldest_ms`: how long the longest unanswered request has waited by then.
+    """
+
+    clock: str
+    sent: int
+    on_time: int
+    late: int
+    failed: int
+    answered: int
+    p50: float | None
+    p99: float | None
+    max: float | None
+    oldest_ms: float
+
+    def line(self) -> str:
+        """For the table."""
+        cells = [f"{self.clock:<9}"]
+        figures = asdict(self)
+        cells += [f"{figures[name.replace(' ', '_')]:>{width},}" for name, width in COLUMNS]
+        cells += [f"{numbers.ms(figures[name]):>9}" for name in WAITS]
+        waits = f"  one waits for {numbers.ms(self.oldest_ms)}" if self.oldest_ms > 1000 else ""
+        return " ".join(cells) + waits
+
+
+HEADING = " ".join(
+    [f"{'time':<9}", *(f"{name:>{width}}" for name, width in COLUMNS), *(f"{name:>9}" for name in WAITS)]
+)
+
+
+class Counted:
+    """Intervals of the probe, added up."""
+
+    def __init__(self) -> None:
+        self.intended, self.lag = Histogram(), Histogram()
+        self.failed = 0
+        self.error = ""
+
+    def row(self, clock: str, oldest_us: float = 0.0) -> Row:
+        """All that was added."""
+        late = sum(count for value, count in self.lag.buckets() if value > LATE_US)
+        found = self.intended
+        top = max(found.counts, default=None)
+        waits = (
+            [found.percentile(50), found.percentile(99), found.buckets()[-1][0]] if top is not None else []
+        )
+        p50, p99, most = (each / 1000 for each in waits) if waits else (None, None, None)
+        sent = self.lag.total
+        return Row(clock, sent, sent - late, late, self.failed, found.total, p50, p99, most, oldest_us / 1000)
+
+    def add(self, line: dict[str, Any]) -> None:
+        """Count one more interval, a line of the probe's."""
+        self.intended.add(Histogram.decode(line["intended"]))
+        self.lag.add(Histogram.decode(line["lag"]))
+        self.failed += int(line["errors"])
+        self.error = line["last_error"] or self.error
+
+
+def read(line: bytes, total: Counted) -> Row:
+    """The row of one interval; counts it in the total too."""
+    found, one = json.loads(line), Counted()
+    one.add(found)
+    total.add(found)
+    return one.row(time.strftime("%H:%M:%S", time.localtime(found["t"])), found["oldest_in_flight_us"])
+
+
+def starting(server: str | None) -> tuple[list[str], dict[str, str], str]:
+    """How a probe of this server is started: words before the module, environment, where to. Raises `LabError`.
+
+    A server of the compose stack, named as its service, is asked from the container of its probe.
+    """
+    if server in {each.name for each in IN_COMPOSE}:
+        name = f"probe-{server}"
+        found = [container for container in Docker().containers() if container.service == name]
+        if not found:
+            raise StackError(f"{name} does not run: make up, or docker compose up -d {name}.")
+        url = f"redis://{server}:6379"
+        return ["docker", "exec", "-i", "-e", ADDRESS, found[0].id, "python"], {ADDRESS: url}, url
+    url = server or os.environ.get(ADDRESS, "")
+    if not url:
+        raise UsageError(
+            f"say which server: bin/lab probe redis://127.0.0.1:6379, or the export of {ADDRESS} that a scene prints."
+        )
+    try:
+        where = Server.from_url(url)
+    except ValueError as error:
+        raise UsageError(f"{str(error).partition(': ')[0]}. TLS and sockets: bin/lab diagnose.") from None
+    try:
+        connect(where).close()
+    except (ConnectionLost, LoadFailed) as error:
+        raise StackError(f"no probe was started: {error}.") from None
+    return [sys.executable], {ADDRESS: url}, str(where)
+
+
+@contextmanager
+def asking(server: str | None, words: list[str]) -> Iterator[tuple[Child, str]]:
+    """A probe that runs meanwhile, and where to. Raises `LabError`."""
+    before, environment, where = starting(server)
+    with tempfile.TemporaryDirectory(prefix="latency-lab-") as folder:
+        child = Child(
+            "probe",
+            [*before, "-m", "loadtest.probe", *words, "--until-stdin-ends"],
+            Path(folder) / "probe.log",
+            env=environment,
+            cwd=ROOT,
+            pipe=True,
+            stdin_open=True,
+        )
+        try:
+            yield child, where
+        finally:
+            child.stop()
+
+
+def probe(
+    server: Annotated[
+        str | None,
+        typer.Argument(
+            help=f"redis://[user:password@]host:port, or the name of a server of the stack on Docker; else {ADDRESS}.",
+            metavar="[URL]",
+        ),
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="How long to ask.", min=1, max=86_400)] = 30.0,
+    every: Annotated[float, typer.Option(help="Seconds that a row stands for.", min=0.1, max=60)] = 1.0,
+    rate: Annotated[float, typer.Option(help="Requests a second.", min=1, max=20_000)] = 200.0,
+    connections: Annotated[int, typer.Option(help="Connections to take turns on.", min=1, max=500)] = 1,
+    reconnect: Annotated[
+        float | None, typer.Option(help="Replace each connection every so many seconds.", min=0.05)
+    ] = None,
+    ping: Annotated[
+        bool, typer.Option("--ping", help="Ask PING, which needs no key, in place of GET.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print rows and total as JSON, and nothing else, on stdout.")
+    ] = False,
+) -> None:
+    """What does a bystander of a server wait? An open loop: GETs at an even rate, from the moment each was due.
+
+    It writes a hundred keys of its own (latency-lab:probe:*), which are gone after an hour; with --ping none.
+    """
+    words = ["--rate", str(rate), "--connections", str(connections), "--duration", str(seconds)]
+    words += ["--interval-seconds", str(min(every, seconds)), "--name", "by-hand", "--key-prefix", PREFIX]
+    words += ["--command", "ping" if ping else "get", "--arrivals", "jittered"]
+    words += ["--reconnect-seconds", str(reconnect)] if reconnect else []
+    total, rows = Counted(), []
+    interrupted = False
+    with asking(server, words) as (child, where):
+        if not as_json:
+            print(
+                f"{where}: {rate:g} {'PING' if ping else 'GET'}s a second for {seconds:g} s\n{HEADING}",
+                flush=True,
+            )
+        while True:
+            try:
+                for line in child.lines():
+                    rows.append(read(line, total))
+                    if not as_json:
+                        print(rows[-1].line(), flush=True)
+                break
+            except KeyboardInterrupt:
+                interrupted = True
+                child.hush()
+        if child.exit_code():
+            raise StackError(child.end_told())
+    whole = total.row("all")
+    if as_json:
+        print(
+            json.dumps(
+                {"server": where, "rows": [asdict(row) for row in rows], "total": asdict(whole)}, indent=1
+            )
+        )
+    else:
+        print(whole.line())
+        if total.error:
+            print(f"the last failure: {total.error}")
+    if interrupted:
+        raise Interrupted("ended early; the figures are of what was asked until then.")
+    if not whole.answered:
+        raise StackError(f"{where} gave no answer: {total.error or 'each request still waits'}.")

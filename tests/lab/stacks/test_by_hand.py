@@ -1,0 +1,288 @@
+"""`bin/lab probe` and `bin/lab redis` on real servers: what they show, what they refuse, and what they put back."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.cli import run_command
+from lab.stacks import by_hand, bystander
+from lab.stacks.bystander import Counted, read
+from loadtest.histogram import Histogram
+from tests.app.servicekit import free_port
+from tests.lab.labkit import Answer, Running
+from tests.loadtest.conftest import Server
+
+Run = Callable[..., Answer]
+THRESHOLD = "slowlog-log-slower-than"
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A server of somebody's own; the commands are told where it is by PROBE_URL."""
+    found = Server(tmp_path)
+    found.start()
+    monkeypatch.setenv("PROBE_URL", found.url)
+    monkeypatch.setenv("LAB_BLIND_HOME", str(tmp_path / "noted"))
+    yield found
+    found.kill()
+
+
+@pytest.fixture
+def observed(server: Server) -> Iterator[Server]:
+    """The same, in a scene of the lab's: its probe is connected."""
+    client = server.client()
+    client.client_setname("probe:main")
+    yield server
+    client.close()
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    """A command, in this process."""
+    return lambda *words: Answer(run_command(list(words)), *capfd.readouterr())
+
+
+def a_line(waits: list[int], lags: list[int], errors: int = 0, oldest_us: int = 0) -> bytes:
+    """An interval of the probe's with these latencies and latenesses in microseconds."""
+    intended, lag = Histogram(), Histogram()
+    for each in waits:
+        intended.record(each)
+    for each in lags:
+        lag.record(each)
+    words = {
+        "t": 0.0,
+        "errors": errors,
+        "oldest_in_flight_us": oldest_us,
+        "last_error": "gone" if errors else None,
+    }
+    return json.dumps({**words, "intended": intended.encode(), "lag": lag.encode()}).encode()
+
+
+def test_a_row_counts_what_was_sent_late_and_what_came_back() -> None:
+    """p99 is of the answers; late is what left more than a millisecond after it was due."""
+    total = Counted()
+    row = read(a_line([1000] * 98 + [50_000] * 2, [10] * 97 + [1500] * 3, errors=1), total)
+    assert (row.sent, row.on_time, row.late, row.failed, row.answered) == (100, 97, 3, 1, 100)
+    assert [row.p50, row.p99, row.max] == pytest.approx([1, 50, 50], rel=0.01)
+    assert "waits" not in row.line()
+    later = read(a_line([], [10] * 100, oldest_us=2_500_000), total)
+    assert (later.answered, later.p99) == (0, None)
+    assert later.line().endswith("–  one waits for 2.50 s")
+    whole = total.row("all")
+    assert (whole.sent, whole.late, whole.failed, whole.answered) == (200, 3, 1, 100)
+    assert total.error == "gone"
+
+
+def test_a_probe_is_a_table_with_a_total(server: Server, run: Run) -> None:
+    """A row for each interval, and one for all; its keys are its own, and go by themselves."""
+    answer = run("probe", "--seconds", "1", "--every", "0.5", "--rate", "100")
+    assert answer.code == 0, answer
+    head, names, *rows = answer.out.splitlines()
+    assert head == f"127.0.0.1:{server.port}: 100 GETs a second for 1 s"
+    assert names.split() == ["time", "sent", "on", "time", "late", "failed", "answered", "p50", "p99", "max"]
+    assert len(rows) >= 3
+    assert rows[-1].split()[:2] == ["all", "100"]
+    keys = [str(key) for key in server.client().scan_iter()]
+    assert len(keys) == 100
+    assert all(key.startswith("latency-lab:probe:") for key in keys)
+    assert 0 < server.client().ttl(keys[0]) <= 3600
+
+
+def test_a_ping_writes_nothing(server: Server, run: Run) -> None:
+    """--ping needs no key; --json is one object and nothing else."""
+    answer = run("probe", server.url, "--seconds", "1", "--ping", "--json")
+    told = json.loads(answer.out)
+    assert told["total"]["answered"] == 200
+    assert sum(row["sent"] for row in told["rows"]) == told["total"]["sent"] == 200
+    assert server.client().dbsize() == 0
+
+
+def test_a_server_that_stalls_is_seen_from_the_moment_each_was_due(server: Server, run: Run) -> None:
+    """Half a second of sleep, once: p99 of all is of that size, though next to all answers were quick."""
+    sleeper = threading.Timer(0.7, lambda: by_hand.Line(server.url).ask("DEBUG", "SLEEP", "0.5"))
+    sleeper.start()
+    total = json.loads(run("probe", "--seconds", "2", "--json").out)["total"]
+    sleeper.join()
+    assert total["max"] > 400
+    assert total["p99"] > 20 * total["p50"]
+
+
+def test_ctrl_c_ends_a_probe_with_its_figures(server: Server, tmp_path: Path) -> None:
+    """The total of what was asked until then, one line, exit code 130, and no process."""
+    with Running("--seconds", "60", cwd=tmp_path, verb="probe") as running:
+        running.until(lambda: (tmp_path / "stdout.txt").read_text().count("\n") > 3)
+        running.signal(signal.SIGINT)
+        answer = running.answer()
+        assert answer.is_one_line(130), answer
+        assert answer.out.splitlines()[-1].startswith("all ")
+        assert running.left() == []
+
+
+def test_a_server_that_dies_meanwhile_is_no_answer_for_ever(server: Server, run: Run) -> None:
+    """Failed requests are counted and the last failure is told; the figures are kept."""
+    ending = threading.Timer(0.8, server.kill)
+    ending.start()
+    answer = run("probe", "--seconds", "2")
+    ending.join()
+    assert answer.code == 0
+    assert "the last failure: " in answer.out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["probe", "redis://127.0.0.1:PORT"], 3, "no probe was started: 127.0.0.1:"),
+        (
+            ["probe", "http://127.0.0.1"],
+            2,
+            "not a redis://host:port address. TLS and sockets: bin/lab diagnose.",
+        ),
+        (["probe", "--seconds", "0"], 2, "--seconds"),
+        (["probe", "--rate", "inf"], 2, "--rate"),
+        (["redis", "--url", "redis://127.0.0.1:PORT", "PING"], 3, "127.0.0.1:"),
+        (["redis", "--url", "nowhere", "PING"], 2, "not a redis://host:port address"),
+        (["redis"], 2, "say a command"),
+        (["redis", "--restore", "PING"], 2, "say a command"),
+        (["redis", "SUBSCRIBE", "a"], 2, "SUBSCRIBE goes on without an end"),
+        (["redis", "MONITOR"], 2, "MONITOR may change this server, or cost it much"),
+        (["redis", "FLUSHALL"], 2, "say --write first"),
+        (["redis", "keys", "*"], 2, "KEYS may change this server, or cost it much"),
+        (["redis", "CONFIG", "SET", THRESHOLD, "-1"], 2, "say --write first"),
+        (["redis", "OBJECT", "NOTHING", "a"], 2, "OBJECT may change this server"),
+        (["redis", "TYPE"], 2, "the server refuses: ERR wrong number of arguments"),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
+)
+def test_what_cannot_be_is_one_line(words: list[str], code: int, said: str, server: Server, run: Run) -> None:
+    """And nothing was changed."""
+    server.client().set("mine", "1")
+    answer = run(*(word.replace("PORT", str(free_port())) for word in words))
+    assert answer.is_one_line(code), answer
+    assert said in answer.err
+    assert server.client().keys() == ["mine"]
+    assert not by_hand.journal().exists()
+
+
+def test_a_probe_needs_an_address(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    """It never guesses a server."""
+    monkeypatch.delenv("PROBE_URL", raising=False)
+    answer = run("probe")
+    assert answer.is_one_line(2), answer
+    assert "say which server" in answer.err
+
+
+def test_a_probe_of_the_stack_needs_the_stack(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    """By the name of a server it is the container of its probe that asks."""
+
+    class Engine:
+        def containers(self) -> list[object]:
+            return []
+
+    monkeypatch.setattr(bystander, "Docker", Engine)
+    answer = run("probe", "redis")
+    assert answer.is_one_line(3), answer
+    assert "probe-redis does not run: make up" in answer.err
+
+
+def test_answers_are_those_of_redis_cli() -> None:
+    """With kinds and numbers on a terminal, bare in a pipe."""
+    answer = [b"a", 7, None, [b"x", b"y\xff"], []]
+    assert list(by_hand.lines(answer, terminal=False)) == ["a", "7", "", "x", "y\\xff"]
+    assert list(by_hand.lines(answer, terminal=True)) == [
+        "1) a",
+        "2) (integer) 7",
+        "3) (nil)",
+        "4) 1) x",
+        "   2) y\\xff",
+        "5) (empty array)",
+    ]
+
+
+def test_what_is_harmless_may_be_asked_of_any_server(server: Server, run: Run) -> None:
+    """Small words too; with --write all the rest."""
+    server.client().set("mine", "two\nlines")
+    assert run("redis", "get", "mine").out == "two\nlines\n"
+    assert "maxmemory:" in run("redis", "info", "memory").out
+    assert run("redis", "config", "get", THRESHOLD).out.split() == [THRESHOLD, "10000"]
+    assert run("redis", "--write", "DEL", "mine").out == "1\n"
+    assert run("redis", "DBSIZE").out == "0\n"
+
+
+def test_monitor_is_overheard_for_a_moment(
+    observed: Server, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What others ask meanwhile, in their order; it hangs up by itself, also on a quiet server."""
+    monkeypatch.setattr(by_hand, "MONITORED_S", 0.5)
+    client = observed.client()
+    asking = threading.Timer(0.2, lambda: [client.get(f"key:{number}") for number in range(3)])
+    asking.start()
+    told = run("redis", "monitor")
+    asking.join()
+    assert told.code == 0
+    assert [line.split('"')[3] for line in told.out.splitlines() if '"GET"' in line] == [
+        "key:0",
+        "key:1",
+        "key:2",
+    ]
+    assert run("redis", "MONITOR").code == 0
+
+
+def test_settings_are_listed_and_put_back(observed: Server, run: Run) -> None:
+    """What they were before the first change; one that is put back by hand is not listed any more."""
+    client = observed.client()
+    answer = run("redis", "CONFIG", "SET", THRESHOLD, "-1", "maxmemory-samples", "7")
+    assert (answer.code, answer.out) == (0, "OK\n")
+    assert f"changed by hand: {THRESHOLD} (was 10000), maxmemory-samples (was 5)" in answer.err
+    run("redis", "CONFIG", "SET", THRESHOLD, "1")
+    again = run("redis", "CONFIG", "SET", "maxmemory-samples", "5")
+    assert f"changed by hand: {THRESHOLD} (was 10000). Put back" in again.err
+    assert run("redis", "--restore").out == f"put back: {THRESHOLD} 10000\n"
+    assert client.config_get(THRESHOLD)[THRESHOLD] == "10000"
+    assert not by_hand.journal().exists()
+    assert run("redis", "--restore").out == ""
+
+
+def test_a_setting_that_is_refused_is_not_noted(observed: Server, run: Run) -> None:
+    """The server's own words, and nothing to put back."""
+    answer = run("redis", "CONFIG", "SET", "maxmemory", "much")
+    assert answer.is_one_line(2), answer
+    assert "the server refuses: ERR" in answer.err
+    assert not by_hand.journal().exists()
+
+
+def test_a_restarted_server_has_nothing_to_put_back(observed: Server, run: Run) -> None:
+    """Its settings went with it; the note goes with the next change, and --restore leaves the new one alone."""
+    run("redis", "CONFIG", "SET", THRESHOLD, "-1")
+    observed.kill()
+    observed.start()
+    observed.client().config_set(THRESHOLD, "77")
+    assert run("redis", "--restore").out == ""
+    assert observed.client().config_get(THRESHOLD)[THRESHOLD] == "77"
+    run("redis", "--write", "CONFIG", "SET", "maxmemory-samples", "7")
+    assert len(by_hand.noted()) == 1
+
+
+def test_the_end_of_a_session_puts_back_all(observed: Server, run: Run) -> None:
+    """And forgets a server that is gone."""
+    run("redis", "CONFIG", "SET", THRESHOLD, "-1")
+    by_hand.note({**by_hand.noted(), f"127.0.0.1:{free_port()} abc": {"maxmemory": "0"}})
+    assert by_hand.restore_all() == {THRESHOLD: "10000"}
+    assert observed.client().config_get(THRESHOLD)[THRESHOLD] == "10000"
+    assert not by_hand.journal().exists()
+
+
+def test_notes_that_cannot_be_read_are_one_line(observed: Server, run: Run) -> None:
+    """And the setting stays as it is: a change that cannot be put back is none."""
+    by_hand.journal().parent.mkdir()
+    by_hand.journal().write_text("[1, 2")
+    answer = run("redis", "CONFIG", "SET", THRESHOLD, "-1")
+    assert answer.is_one_line(2), answer
+    assert "cannot be read" in answer.err
+    assert observed.client().config_get(THRESHOLD)[THRESHOLD] == "10000"
+    assert by_hand.restore_all() == {}
