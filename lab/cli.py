@@ -138,6 +138,10 @@ def run(
         ),
     ] = False,
     controls: Annotated[bool, typer.Option("--controls", help="With `all`: the controls too.")] = False,
+    spoilers: Annotated[
+        bool,
+        typer.Option("--spoilers", help="Begin with what the incident is, and not with what people saw."),
+    ] = False,
 ) -> None:
     """Run a scenario and judge it by its claims."""
     if scenario == ALL:
@@ -155,7 +159,7 @@ def run(
         raise UsageError("--url names a server that already runs: leave out --server and --port.")
     if url and stack == "native":
         _ask_first(url, yes)
-    request = Request(scenarios.find(scenario), server, pace, keys, seed, out, url, port, stack)
+    request = Request(scenarios.find(scenario), server, pace, keys, seed, out, url, port, stack, spoilers)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     with LiveDisplay(console) as display:
         finished, verdict = conduct(request, display)

@@ -41,6 +41,12 @@ class Cause:
     orders: Callable[[Measured, float], Orders] = changes_no_order
     disturb: Callable[[Order, Inbox, Server], None] | None = None
 
+    def told_openly(self, spoilers: bool) -> str:
+        """How a session begins whose cause is known by its name; what it does only with `spoilers`."""
+        if spoilers:
+            return f"{self.title}: {self.line}."
+        return f"The scene of {self.id}. What it does is for you to find; --spoilers tells it here."
+
     def told(self, measured: Measured, strength: float = 1.0) -> Orders:
         """The orders of all programs under this cause: one without an order of its own goes on as before."""
         return WELL | self.orders(measured, strength)

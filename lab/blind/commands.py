@@ -51,9 +51,10 @@ def open_cause(
     cause: Annotated[str, typer.Argument(help="As `bin/lab blind causes` lists them.", metavar="CAUSE")],
     stack: StackName = "native",
     minutes: Minutes = 60.0,
+    spoilers: Annotated[bool, typer.Option("--spoilers", help="Begin with what this cause does.")] = False,
 ) -> None:
     """Start the same scene with a cause that you choose and know: to try out what shows it, and what does not."""
-    _play(cause, 0, stack, minutes)
+    _play(cause, 0, stack, minutes, spoilers)
 
 
 @app.command()
@@ -104,16 +105,17 @@ def causes() -> None:
         print(f"{cause.id:<20}  {cause.line}")
 
 
-def _play(name: str | None, seed: int, stack: str, minutes: float) -> None:
+def _play(name: str | None, seed: int, stack: str, minutes: float, spoilers: bool = False) -> None:
     if stack not in STACKS:
         raise UsageError(f"there is no stack {stack!r}; this lab knows {', '.join(STACKS)}.")
     cause = choose(seed) if name is None else find(name)
     from lab.blind.compose import ComposeBlindStack
     from lab.blind.scene import BlindStack, SceneStack
-    from lab.blind.session import Session, new_folder
+    from lab.blind.session import COMPLAINT, Session, new_folder
 
     def say(text: str) -> None:
         print(text, flush=True)
 
     make: Callable[[Path], SceneStack] = ComposeBlindStack if stack == "compose" else BlindStack
-    Session(cause, seed, minutes, new_folder(home()), say, sealed=name is None, make=make).run()
+    announced = COMPLAINT if name is None else cause.told_openly(spoilers)
+    Session(cause, seed, minutes, new_folder(home()), say, announced, sealed=name is None, make=make).run()

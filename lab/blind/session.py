@@ -66,6 +66,7 @@ class Session:
         minutes: float,
         folder: Path,
         say: Say,
+        announced: str = COMPLAINT,
         sealed: bool = True,
         make: Callable[[Path], SceneStack] = BlindStack,
     ) -> None:
@@ -79,6 +80,7 @@ class Session:
         self._make = make
         self._minutes = minutes
         self._say = say
+        self._announced = announced
         self._strength = 1.0
         self._ended = threading.Event()
         self._turn = threading.Lock()
@@ -194,7 +196,7 @@ class Session:
     def _announce(self) -> None:
         say = self._say
         say("")
-        say(COMPLAINT if self.sealed else f"{self.cause.title}: {self.cause.line}.")
+        say(self._announced)
         say("")
         places = self.stack.shown()
         for name, place in places.items():

@@ -9,11 +9,14 @@ PARTIAL, NOT_VALID = "partial", "not valid"
 
 
 def outcome(holds: bool | None, control: bool = False) -> str:
-    """What became of a claim; None: it was not applicable. In a control a refuted claim is good news, and says so."""
+    """What became of a claim; None: it was not applicable.
+
+    In a control, where the cause is missing, a claim that does not hold is good news, and no proof of its contrary.
+    """
     if holds is None:
         return "not applicable"
     if control:
-        return "holds, as it should not" if holds else "refuted, as it should be"
+        return "holds, as it should not" if holds else "not shown, as it should be"
     return "holds" if holds else "refuted"
 
 
@@ -34,7 +37,7 @@ def tally(claims: Sequence[Mapping[str, Any]], control: bool = False) -> str:
     held, total = sum(judged), len(judged)
     if control:
         return (
-            f"{held} of {total} held without the cause" if held else f"all {total} refuted, as they should be"
+            f"{held} of {total} held without the cause" if held else f"none of {total} shown, as it should be"
         )
     return f"all {total} hold" if held == total else f"{total - held} of {total} refuted"
 

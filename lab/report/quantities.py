@@ -6,6 +6,7 @@
     exec:COMMAND     mean execution time            utilisation      busy share of the server's main thread
     demand           arriving work, in the same     title            the phase's title, as words
     memory           the store's resident memory    p50, p50:PROBE   the same, of half of the GETs
+    foretold:COMMAND p99 of a GET that the guide's formula gives, from that command's execution and the events alone
 
 Units of figures and params are told by the end of their names (see `UNITS`); what is left is the label.
 """
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lab.report.latencies import LatencyView
-from lab.results import numbers, operational
+from lab.results import formulas, knee, numbers, operational
 from lab.results.folder import PhaseRecord
 
 Value = float | str | None
@@ -39,7 +40,7 @@ MS_IN = {"ms": 1.0, "µs": 1e-3, "s": 1e3}
 """Units of time, in milliseconds."""
 BYTES_IN = {"bytes": 1.0, "kB": 1e3, "MB": 1e6}
 _PLAIN = {"keys", "max", "utilisation", "demand", "memory", "title", "p99", "p50"}
-_WITH_NAME = {"p99", "p50", "figure", "param", "rate", "exec"}
+_WITH_NAME = {"p99", "p50", "figure", "param", "rate", "exec", "foretold"}
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,8 @@ def quantity(name: str) -> Quantity:
             return Quantity(name, f"{rest} calls a second", "/s", lambda phase, _: phase.rate(rest))
         case "exec":
             return Quantity(name, f"execution of a {rest}", "µs", lambda phase, _: phase.execution_us(rest))
+        case "foretold":
+            return Quantity(name, "S × (1 − 0.01 ÷ ρ)", "ms", lambda phase, _: _foretold(phase, rest))
         case "utilisation":
             return Quantity(name, "main thread busy", "share", lambda phase, _: phase.utilisation)
         case "demand":
@@ -119,6 +122,15 @@ def words(name: str) -> tuple[str, str]:
 def _longest(phase: PhaseRecord, seen: LatencyView) -> float | None:
     values = seen.phase(phase)
     return float(values[-1]) / 1000 if len(values) else None
+
+
+def _foretold(phase: PhaseRecord, command: str) -> float | None:
+    """See `formulas.wait_of_absences`: the searches of one event are one absence."""
+    offered, call_us = phase.events.get("offered_per_s", 0.0), phase.execution_us(command)
+    if call_us is None or not offered:
+        return None
+    event_ms = knee.PATTERNS_PER_EVENT * call_us / 1000
+    return formulas.wait_of_absences(event_ms, offered * event_ms / 1000)
 
 
 def _demand(phase: PhaseRecord, seen: LatencyView) -> float | None:

@@ -57,7 +57,9 @@ def show_verdict(console: Console, folder: Path) -> None:
     for heading in ("", "claim", "bound", "measured"):
         table.add_column(heading, overflow="fold")
     for claim in result["claims"]:
-        table.add_row(outcome(claim["holds"]), claim["statement"], claim["bound"], claim["measured"])
+        table.add_row(
+            outcome(claim["holds"], result["refutes"]), claim["statement"], claim["bound"], claim["measured"]
+        )
     console.print(table)
     console.print()
     for check in result["validity"]:

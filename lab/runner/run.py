@@ -38,7 +38,7 @@ STACKS = {"native": "embedded", "compose": "redis"}
 
 @dataclass(frozen=True)
 class Request:
-    """What a person asked for. Without a server it is the stack's own choice."""
+    """What a person asked for. Without a server it is the stack's own choice. `spoilers`: the cause may be told."""
 
     scenario: Scenario
     server: str | None
@@ -49,11 +49,22 @@ class Request:
     url: str | None = None
     port: int | None = None
     stack: str = "native"
+    spoilers: bool = False
 
     @property
     def server_name(self) -> str:
         """The server that was asked for, or the stack's own choice."""
         return self.server or STACKS[self.stack]
+
+
+def opening(request: Request) -> str:
+    """What is said of the incident before it was measured: what people saw, and not why, if they did not ask for it."""
+    scenario = request.scenario
+    if request.spoilers:
+        return scenario.story
+    if scenario.refutes:
+        return "the same phases without the cause. Every claim must be refuted."
+    return f"{scenario.symptom}."
 
 
 def command_of(request: Request) -> str:
@@ -163,7 +174,7 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
     folder = make_folder(request.out) if request.out else new_folder(f"{started:%Y%m%d-%H%M%S}-{scenario.id}")
     folder = folder.resolve()  # processes of the run work in another directory
     writer = RunWriter(folder)
-    display.say(f"{scenario.id}: {scenario.story}")
+    display.say(f"{scenario.id}: {opening(request)}")
     if memory:
         display.say(memory)
     stack: Stack | None = None

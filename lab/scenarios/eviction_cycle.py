@@ -168,7 +168,7 @@ SCENARIO = Scenario(
         ),
         Chart("answers", "Answers a second", "bars", "title", "figure:answered_per_s", arm="scene"),
     ),
-    symptom="every few minutes seconds of very slow answers, then all is well",
+    symptom="again and again some seconds of very slow answers, then all is well",
     cause="evictions at the memory limit, multiplied by waiting clients' buffers",
     headline="burst-p99",
 )

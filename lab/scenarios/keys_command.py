@@ -3,10 +3,10 @@
 Keys grow under KEYS; at the top a replica is asked too. Then, at the top: deletes by exact key (the cure that was
 deployed first), and SCAN in place of KEYS (the one planned next: shorter stalls, more work).
 
-The event rate is calibrated so that the dearest of these, SCAN, takes a bit more than a quarter of the server's time:
-nothing here is about saturation. One KEYS is enough to hold everybody up, on a server that is idle most of the time.
-More would not do: to the invalidator a SCAN of COUNT 100 is twice as dear as to the server, and it must not be what
-gives in.
+The event rate is calibrated so that the dearest of these, SCAN, takes about a fifth of the server's time: nothing here
+is about saturation. One KEYS is enough to hold everybody up, on a server that is idle most of the time. More would not
+do: to the invalidator a SCAN of COUNT 100 is twice as dear as to the server, and it must not be what gives in, also
+where other programs make its work half as dear again.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ SCENARIO = Scenario(
         "full": Pace(plateau_s=30.0, settle_s=3.0, keys=2_000_000, loads_mb=LOADS_MB),
     },
     knee_at=1.0,
-    load_share=0.28,
+    load_share=0.21,
     scan_count=100,
     slowlog_threshold_us=5_000,
     replica=True,
@@ -80,7 +80,7 @@ SCENARIO = Scenario(
         Chart("strategies", "The strategies at the top", "bars", "title", "p99"),
         Chart("work", "How busy they keep the server", "bars", "title", "utilisation"),
     ),
-    symptom="every so often a GET takes hundreds of milliseconds, on the primary only",
+    symptom="now and then a GET takes hundreds of times as long, on the primary only",
     cause="KEYS blocks the server for a walk over all keys, to find a few",
     headline="exact-cures",
 )

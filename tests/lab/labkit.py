@@ -13,7 +13,7 @@ from typing import Any, Self
 import psutil
 import pytest
 
-from tests.lab.claims.checknames import ON_TIME, QUIET, STEADY
+from tests.lab.claims.checknames import ON_TIME, QUIET, SPARE, STEADY
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = ROOT / "bin" / "lab"
@@ -156,7 +156,7 @@ class Running:
             time.sleep(0.05)
 
 
-THE_MACHINES = {ON_TIME, QUIET, STEADY}
+THE_MACHINES = {ON_TIME, QUIET, SPARE, STEADY}
 """Conditions that a machine can spoil for a lab without fault."""
 
 

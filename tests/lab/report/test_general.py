@@ -199,7 +199,7 @@ def test_a_control_reads_as_it_should(tmp_path: Path) -> None:
     text = words(page_of(judged(plain, tmp_path / "run")))
 
     assert "The control is not as it should be: 1 of 2 claims held without the cause." in text
-    assert "(≥ 5 ×): refuted, as it should be." in text
+    assert "(≥ 5 ×): not shown, as it should be." in text
 
 
 def test_titles_that_come_twice_are_told_apart(tmp_path: Path) -> None:

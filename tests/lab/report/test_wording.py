@@ -54,7 +54,7 @@ def test_a_run_that_is_not_valid_names_what_was_not_fulfilled_and_what_to_do() -
     [
         ([True, True, None], False, "all 2 hold"),
         ([True, False], False, "1 of 2 refuted"),
-        ([False, False], True, "all 2 refuted, as they should be"),
+        ([False, False], True, "none of 2 shown, as it should be"),
         ([True, False], True, "1 of 2 held without the cause"),
     ],
 )
@@ -70,7 +70,7 @@ def test_a_tally(claims: list[bool | None], control: bool, said: str) -> None:
         (False, False, "✗ refuted"),
         (None, False, "– not applicable"),
         (True, True, "✗ holds, as it should not"),
-        (False, True, "✓ refuted, as it should be"),
+        (False, True, "✓ not shown, as it should be"),
         (None, True, "– not applicable"),
     ],
 )

@@ -1,0 +1,41 @@
+"""No answer before its question: how runs and scenes begin."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from lab.blind.cause import Cause
+from lab.blind.causes import CAUSES
+from lab.runner.run import Request, opening
+from lab.scenarios import catalogue
+
+SCENARIOS = catalogue()
+TELLING = re.compile(
+    r"\b(SCAN|KEYS|COUNT|index|evict\w*|round trip|pipelin\w*|buffers?|set)\b", re.IGNORECASE
+)
+"""Words that are the answer of some chapter."""
+
+
+def begun(scenario_id: str, spoilers: bool) -> str:
+    """What is said of a scenario before it was measured."""
+    request = Request(SCENARIOS[scenario_id], None, "quick", None, 1, None, spoilers=spoilers)
+    return opening(request)
+
+
+@pytest.mark.parametrize("scenario_id", SCENARIOS)
+def test_a_run_begins_with_what_people_saw(scenario_id: str) -> None:
+    """And not with why; `--spoilers` is for those who know."""
+    said = begun(scenario_id, spoilers=False)
+    assert said
+    assert TELLING.search(said) is None, said
+    assert begun(scenario_id, spoilers=True) == SCENARIOS[scenario_id].story
+
+
+@pytest.mark.parametrize("cause", CAUSES.values(), ids=lambda cause: cause.id)
+def test_a_scene_begins_without_what_its_cause_does(cause: Cause) -> None:
+    """Its name is known; what it does is for the reader to find."""
+    said = cause.told_openly(False)
+    assert cause.line not in said
+    assert cause.line in cause.told_openly(True)
