@@ -12,9 +12,7 @@ from lab.runner.run import Request, opening
 from lab.scenarios import catalogue
 
 SCENARIOS = catalogue()
-TELLING = re.compile(
-    r"\b(SCAN|KEYS|COUNT|index|evict\w*|round trip|pipelin\w*|buffers?|set)\b", re.IGNORECASE
-)
+TELLING = re.compile(r"\b(SCAN|KEYS|COUNT|index|[Ee]vict\w*|round trip|[Pp]ipelin\w*|buffers?|set)\b")
 """Words that are the answer of some chapter."""
 
 
