@@ -46,8 +46,8 @@ check: tools ## Lint, formatting, types, and who imports whom
 bench: venv ## Ratios against raw redis-py, redis-benchmark and a bare pipeline
 	@for name in cache_get fill index_invalidation index_memory; do $(PY) -m bench.$$name || exit; done
 
-ten: venv ## Ten quick runs of key-growth in a row, as a table
-	$(PY) -m bench.repeat
+ten: tools ## Ten quick runs of key-growth in a row, as a table, and how far they agree
+	$(PY) -m bench.repeat --claim p99-is-one-search
 
 exam: venv ## The examination of bin/lab diagnose: every cause, unknown to it (two hours)
 	$(PY) -m bench.exam --write docs/exam.json

@@ -3,23 +3,27 @@
 Runs until N *valid* runs are done (at most a fifth more are started) and exits 0 when all of those are as they
 should be: claims hold, or with a control are refuted. A run that is not valid says something about the machine, not
 about the claims, and is counted apart. Each run has a seed of its own. With `--stack compose` the runs are made in the
-scene that `make up` brought up.
+scene that `make up` brought up. With `--claim ID` the last line tells how far that claim's ratio wanders from run to
+run: lowest, highest, and the mean with its 95 % interval (Student's t).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import shutil
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+from scipy.stats import t as student_t
 
 from lab import scenarios
 from lab.errors import LabError
@@ -38,6 +42,7 @@ class Outcome:
     seconds: float
     claims: str
     notes: tuple[str, ...]
+    ratios: dict[str, float] = field(default_factory=dict)
 
     @property
     def judged(self) -> bool:
@@ -63,7 +68,8 @@ def outcome(seed: int, code: int, seconds: float, result: dict[str, Any], headli
     wrong = tuple(f"{c['id']}: {c['measured']}" for c in judged if c["holds"] is result["refutes"])
     claims = f"{len(judged) - len(wrong)} of {len(judged)}"
     foremost = tuple(c["measured"] for c in judged if c["id"] == headline)
-    return Outcome(seed, code, seconds, claims, wrong or foremost)
+    ratios = {c["id"]: c["figures"]["ratio"] for c in judged if "ratio" in c["figures"]}
+    return Outcome(seed, code, seconds, claims, wrong or foremost, ratios)
 
 
 def once(scenario: str, server: str, stack: str, folder: Path, seed: int) -> Outcome:
@@ -95,6 +101,19 @@ def table(scenario: str, server: str, outcomes: Sequence[Outcome]) -> str:
     )
 
 
+def wandering(claim: str, outcomes: Sequence[Outcome]) -> str:
+    """How a claim's ratio differs between valid runs; the line says so where there are too few."""
+    found = [one.ratios[claim] for one in outcomes if one.judged and claim in one.ratios]
+    if len(found) < 3:
+        return f"{claim}: {len(found)} valid runs have a ratio of it; three are needed"
+    mean, error = statistics.fmean(found), statistics.stdev(found) / math.sqrt(len(found))
+    half = float(student_t.ppf(0.975, len(found) - 1)) * error
+    return (
+        f"{claim}: {min(found):.2f} to {max(found):.2f} in {len(found)} runs, mean {mean:.2f} "
+        f"({mean - half:.2f} to {mean + half:.2f})"
+    )
+
+
 def count(text: str) -> int:
     """A number of runs from the command line. Raises `ValueError` for what is none (argparse then says so)."""
     if (number := int(text)) < 1:
@@ -110,6 +129,7 @@ def main() -> int:
     parser.add_argument("--stack", default="native", help="native, or compose beside `make up` (native)")
     parser.add_argument("--times", type=count, default=10, help="valid runs wanted (10)")
     parser.add_argument("--seed", type=int, default=1, help="of the first run; the next one has the next (1)")
+    parser.add_argument("--claim", help="also tell how far the ratio of this claim wanders from run to run")
     options = parser.parse_args()
     try:
         scenarios.find(options.scenario)
@@ -131,6 +151,8 @@ def main() -> int:
                 shutil.copytree(run, kept)
                 print(f"      kept in {kept.relative_to(ROOT)}", file=sys.stderr)
     print(table(options.scenario, options.server, found))
+    if options.claim:
+        print(wandering(options.claim, found))
     return 0 if valid >= options.times and all(one.code == 0 for one in found if one.judged) else 1
 
 

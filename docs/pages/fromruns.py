@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from docs.pages.records import nearest
+from docs.pages.records import USUAL_PACE, Records, nearest
 from lab.claims.wording import outcome
 from lab.errors import UsageError
 from lab.report.axes import display_unit
@@ -50,6 +52,33 @@ def facts(view: RunView, _: Sequence[str]) -> str:
     if events := about.load.get("events_per_second"):
         load = f", {events:.1f} events{load.replace(',', ' and') or ' a second'}"
     return f"Measured by `{about.command}` on {machine(about)}, {about.keys:,} keys{load} ({day.day} {day:%B %Y}):"
+
+
+TYPED = re.compile(r"^(?!Measured by|You will wait).*?bin/lab run ([a-z-]+)(?: --pace (\w+))?", re.MULTILINE)
+"""A run that a page asks for; the lines that are made here name runs, too, and ask for none."""
+
+
+def waiting(text: str, records: Records) -> str:
+    """What the runs that a page asks for take, as their records took it. A control takes as long as its scenario.
+
+    Raises `UsageError` where the page asks for a run that has no record.
+    """
+    asked = dict.fromkeys((name, pace or "standard") for name, pace in TYPED.findall(text))
+    seconds = {}
+    for name, pace in asked:
+        whole = "key-growth" if name == "control" else name.removesuffix("-control")
+        about = records.view(whole if pace == USUAL_PACE else f"{whole}-{pace}").facts
+        seconds[name, pace] = about.phases[-1].t1 - datetime.fromisoformat(about.started).timestamp()
+    parts = [f"`bin/lab run {name} --pace {pace}` {_minutes(took)}" for (name, pace), took in seconds.items()]
+    each = f" ({', '.join(parts)})" if len(parts) > 1 else ""
+    return f"You will wait about {_minutes(sum(seconds.values()))} for runs{each}; the rest is yours."
+
+
+def _minutes(seconds: float) -> str:
+    halves = max(1, math.ceil(seconds / 30))
+    whole, half = divmod(halves, 2)
+    said = f"{whole or ''}{'½' if half else ''}"
+    return f"{said} minute{'s' if halves > 2 else ''}"
 
 
 def claims(view: RunView, wanted: Sequence[str]) -> str:

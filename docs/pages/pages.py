@@ -10,7 +10,7 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-from docs.pages import fromcode, fromruns, schema
+from docs.pages import fromcode, fromruns, schema, sentences
 from docs.pages.records import FOLDER, Records, nearest
 from lab.errors import UsageError
 
@@ -68,10 +68,13 @@ class Renewal:
         if begun:
             raise UsageError(f"{path.relative_to(self.root)}:{begun[0]}: no <!-- /{begun[1]} --> follows.")
         text = self._figures(path, "".join(renewed))
+        self._sentences(path, text)
         self.files[path] = text
         return text
 
     def _block(self, page: Path, kind: str, words: list[str]) -> str:
+        if (kind, words) == ("list", ["waiting"]):
+            return fromruns.waiting(page.read_text(), self.records)
         if kind != "run":
             return fromcode.block(self.root, self.records, kind, words)
         if len(words) < 2:
@@ -87,6 +90,22 @@ class Renewal:
         if what not in fromruns.KINDS:
             raise UsageError(f"there is no kind {what!r}; {nearest(what, [*fromruns.KINDS, 'plot'])}")
         return fromruns.KINDS[what](view, rest)
+
+    def _sentences(self, path: Path, text: str) -> None:
+        """Evaluate every mark `holds` on its record."""
+        where = path.relative_to(self.root)
+        try:
+            marks = list(sentences.sentences(text))
+        except UsageError as error:
+            raise UsageError(f"{where}: {error}") from None
+        code = code_lines(text)
+        for mark in (mark for mark in marks if mark.line not in code):
+            try:
+                broken = mark.broken(self.records.view(mark.record))
+            except UsageError as error:
+                raise UsageError(f"{where}:{mark.line}: {error}") from None
+            if broken:
+                raise UsageError(f"{where}:{mark.line}: the sentence is not true of {mark.record}. {broken}.")
 
     def _figures(self, path: Path, text: str) -> str:
         code = code_lines(text)

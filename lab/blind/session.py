@@ -28,9 +28,10 @@ from lab.stacks.by_hand import restore_all
 from lab.stacks.processes import uninterrupted
 
 COMPLAINT = (
-    "Since this morning users complain: the shop is slow, and prices that were changed long ago still show as they "
-    "were. Nothing was released, says everybody."
+    "Since this morning users complain: pages are slow, say some; prices are old, say others. Nothing was released, "
+    "says everybody."
 )
+"""True under every cause, and under none: what people say is no evidence."""
 POPULATION = sizing.KEYS // 20
 LULL_S, HEALTHY_S, SETTLE_S, TICK_S = 1.0, 5.0, 5.0, 5.0
 HEALTHY_LOOKS = 6

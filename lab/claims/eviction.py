@@ -226,7 +226,7 @@ def gone(
         if at_limit:
             fits = fits and evicted > 0
         measured = (
-            f"{what}: {number} cycles, p99 {waits:.1f} ms, "
+            f"{what}: {number} cycles, a bystander's p99 beside the crowd {waits:.1f} ms, "
             + (f"{per_insert:.2f} evictions for each insert" if evicted else "nothing evicted")
             + f", {rate(looks) / looks[0].offered_per_s:.0%} of the offered requests answered"
         )

@@ -2,32 +2,62 @@
 
 from __future__ import annotations
 
-from lab.claims.base import Claim, Finding, differ, elevation, need_arm, need_latencies, need_p99, need_phase
-from lab.results import stats
+import numpy as np
+from numpy.typing import NDArray
+
+from lab.claims.base import (
+    Claim,
+    Finding,
+    Missing,
+    differ,
+    elevation,
+    need_arm,
+    need_latencies,
+    need_p99,
+    need_phase,
+)
+from lab.results import formulas, operational, stats
 from lab.results.correlation import spearman
 from lab.results.folder import PhaseRecord, Run
+from lab.results.knee import PATTERNS_PER_EVENT
+
+FEWEST = 3
+"""Plateaus that make a slope, or a typical figure of several."""
+SHARE = 0.05
+"""Of the time in searches: with much less of it p99 is as much about everything else."""
+
+
+def with_time(run: Run) -> list[PhaseRecord]:
+    """The plateaus of the growth in which the server has time: demand up to nine tenths of what it can do."""
+    grow = need_arm(run, "grow", 4)
+    asked = {phase.id: operational.demand(phase, run.facts) for phase in grow}
+    return [phase for phase in grow if (asked[phase.id] or 0.0) <= operational.TIME_LEFT]
 
 
 def follows_keys(claim_id: str, statement: str, rank: float, times: float = 0.0) -> Claim:
     """p99 rises with the key count: in rank (Spearman), by a slope whose interval lies above zero, and `times` in all.
 
     A rank below 1 allows neighbours to change places: below saturation a plateau's p99 depends on how many of its few
-    events happened to meet.
+    events happened to meet. The slope is that of the plateaus below the knee, where there are three: beyond it p99
+    grows for as long as one looks, and a line through both sides says nothing.
     """
 
     def check(run: Run) -> Finding:
         plateaus = need_arm(run, "grow", 4)
         keys, p99s = [p.keys for p in plateaus], [need_p99(run, p) for p in plateaus]
         rho, rise = spearman(keys, p99s), p99s[-1] / p99s[0]
+        below = with_time(run)
+        fitted = below if len(below) >= FEWEST else plateaus
         slope = stats.bootstrap(
-            [need_latencies(run, p) for p in plateaus],
-            lambda p99s: stats.theil_sen_slope(keys, p99s) * 1e5,
+            [need_latencies(run, p) for p in fitted],
+            lambda p99s: stats.theil_sen_slope([p.keys for p in fitted], p99s) * 1e5,
             run.facts.seed,
         )
         return Finding(
             round(rho, 6) >= rank and slope.low > 0 and rise >= times,
             f"rank correlation {rho:.3f}; {p99s[0]:.1f} → {p99s[-1]:.1f} ms ({rise:.1f} ×), {slope.value:.1f} ms per "
-            f"100 000 keys (95 % interval {slope.low:.1f} to {slope.high:.1f})",
+            f"100 000 keys{'' if fitted == plateaus else ' below the knee'} (95 % interval {slope.low:.1f} to "
+            f"{slope.high:.1f})",
             {
                 "spearman": rho,
                 "rise": rise,
@@ -41,6 +71,49 @@ def follows_keys(claim_id: str, statement: str, rank: float, times: float = 0.0)
     return Claim(
         claim_id, statement, f"{whole}rank correlation ≥ {rank:g} and the slope's interval above 0", check
     )
+
+
+def is_one_search(low: float, high: float) -> Claim:
+    """Below the knee a bystander's p99 is the time that the searches of one event take, by the server's own clock.
+
+    The median over the plateaus of p99 over what `formulas.wait_of_absences` gives. In it the speed of the machine and
+    the calibrated rate of events cancel out: of all figures of a run it is the one to compare with other runs, and with
+    other machines. The interval is that of this run; what it is from run to run `bench.repeat` measures.
+    """
+
+    def check(run: Run) -> Finding:
+        found = [(phase, wait) for phase in with_time(run) if (wait := _wait_of_searches(phase)) is not None]
+        if not found:
+            return Finding(False, "no event searched the keyspace while the server had time")
+        if len(found) < FEWEST:
+            raise Missing(f"{len(found)} of at least {FEWEST} plateaus below the knee have searches")
+        waits = np.array([wait for _, wait in found])
+
+        def typical(p99s: NDArray[np.float64]) -> NDArray[np.float64]:
+            return np.asarray(np.median((p99s.T / waits).T, axis=0))
+
+        ratio = stats.bootstrap([need_latencies(run, phase) for phase, _ in found], typical, run.facts.seed)
+        return Finding(
+            low <= ratio.value <= high,
+            f"{ratio.value:.2f} × (95 % interval {ratio.low:.2f} to {ratio.high:.2f}), the median of {len(found)} "
+            "plateaus below the knee",
+            {"ratio": ratio.value, "low": ratio.low, "high": ratio.high},
+        )
+
+    return Claim(
+        "p99-is-one-search",
+        "below the knee p99 of bystanders is the time of one event's searches",
+        f"{low:g} to {high:g} × what the server's own clock says of them",
+        check,
+    )
+
+
+def _wait_of_searches(phase: PhaseRecord) -> float | None:
+    """The p99 (ms) that the searches of single events make; None where they take too little of the time, or none."""
+    call_us, rate = phase.execution_us("SCAN"), phase.events.get("offered_per_s", 0.0)
+    event_ms = PATTERNS_PER_EVENT * (call_us or 0.0) / 1000
+    share = rate * event_ms / 1000
+    return formulas.wait_of_absences(event_ms, share) if share >= SHARE else None
 
 
 def rises(times: float) -> Claim:
@@ -172,7 +245,9 @@ __all__ = [
     "elevation",
     "flat_under_index",
     "follows_keys",
+    "is_one_search",
     "restart_restores",
     "rises",
+    "with_time",
     "wrong_turn",
 ]

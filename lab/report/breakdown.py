@@ -25,18 +25,22 @@ EYES = (
 
 @dataclass(frozen=True)
 class Parts:
-    """Where a phase's p99 went, in ms; None where it was not measured."""
+    """Where a phase's p99 went, in ms; None where it was not measured.
+
+    `late`: how much of it the probe itself was late, which is nobody's wait but the tool's.
+    """
 
     p99: float | None
     execution: float | None
     floor: float | None
+    late: float = 0.0
 
     @property
     def waiting(self) -> float | None:
-        """What is neither execution nor the bare round trip."""
+        """What is neither execution nor the bare round trip, nor the probe's own doing."""
         if self.p99 is None or self.execution is None or self.floor is None:
             return None
-        return max(0.0, self.p99 - self.execution - self.floor)
+        return max(0.0, self.p99 - self.execution - self.floor - self.late)
 
     @property
     def share(self) -> float | None:
@@ -45,13 +49,20 @@ class Parts:
 
 
 def parts(view: RunView, phase: PhaseRecord) -> Parts:
-    """A phase's p99 of a GET, the server's mean execution time of GET, and the idle server's round trip."""
+    """A phase's p99 of a GET, the server's mean execution time of GET, and the idle server's round trip.
+
+    The probe's lateness counts as far as p99 is shorter from the send time than from the intended time, and no further
+    than the p99 of the lateness itself.
+    """
     execution = phase.execution_us("GET")
     floor = view.facts.calibration.get("ping_floor_us")
+    p99, sent = view.p99(phase), view.p99(phase, kind="service")
+    lag = phase.probes.get("main", {}).get("lag_p99_us", 0.0) / 1000
     return Parts(
-        view.p99(phase),
+        p99,
         execution / 1000 if execution is not None else None,
         float(floor) / 1000 if floor is not None else None,
+        min(lag, max(0.0, p99 - sent)) if p99 is not None and sent is not None else 0.0,
     )
 
 
@@ -63,7 +74,12 @@ def where_time_went(view: RunView) -> Chart:
     names = _names(view)
     for phase, name in zip(view.run.phases, names, strict=True):
         part = parts(view, phase)
-        found = (("execution", part.execution), ("round trip", part.floor), ("waiting", part.waiting))
+        found = (
+            ("execution", part.execution),
+            ("round trip", part.floor),
+            ("probe late", part.late if part.late and part.waiting is not None else None),
+            ("waiting", part.waiting),
+        )
         at = 0.0
         for kind, value in found:
             if value is None:
@@ -74,9 +90,9 @@ def where_time_went(view: RunView) -> Chart:
                 dots.append({"phase": name, "part": kind, "ms": value})
         if part.p99 is not None:
             ends.append({"phase": name, "p99": part.p99, "text": numbers.ms(part.p99)})
-    kinds = ["execution", "round trip", "waiting"]
-    colour = alt.Scale(domain=kinds, range=[style.INK, style.CURE, "#d9a27f"])
-    shape = alt.Scale(domain=kinds, range=["square", "cross", "circle"])
+    kinds = ["execution", "round trip", "probe late", "waiting"]
+    colour = alt.Scale(domain=kinds, range=[style.INK, style.CURE, style.FOURTH, "#d9a27f"])
+    shape = alt.Scale(domain=kinds, range=["square", "cross", "triangle-up", "circle"])
     y = _rows(names)
     room = style.label_room(names, FONT)
     width = (style.WIDTH - 100 - room) / 2
@@ -114,7 +130,7 @@ def where_time_went(view: RunView) -> Chart:
             shape=alt.Shape("part:N", scale=shape, legend=alt.Legend()),
             color=alt.Color(
                 "part:N",
-                scale=alt.Scale(domain=kinds, range=[style.INK, style.CURE, style.CAUSE]),
+                scale=alt.Scale(domain=kinds, range=[style.INK, style.CURE, style.FOURTH, style.CAUSE]),
                 legend=alt.Legend(),
             ),
             tooltip=["phase:N", "part:N", alt.Tooltip("ms:Q", format=",.3~r")],

@@ -19,7 +19,7 @@ from lab.templates import templates
 
 HERE = Path(__file__).parent
 VEGA_LITE = "6.4"
-PARTS = "The p99 of each phase split into execution, round trip and waiting."
+PARTS = "The p99 of each phase split into execution, round trip, the probe's own lateness and waiting."
 EYES = "The p99 of each phase as seen by the probe, the application and Locust."
 SNIPPET = "window.vegaEmbed = vegaEmbed;"
 

@@ -11,6 +11,8 @@ from lab.results.folder import PhaseRecord
 from lab.results.numbers import UNKNOWN, count, ms, percent, ratio, setting, share, short, sig, times, us
 
 BYSTANDER = "GET"
+LATE = 0.05
+"""A share of p99 from which the probe's own lateness is told."""
 EXECUTION, SLOW_LOG = "execution-steady", "victims-not-slow"
 """Claims that a server cannot answer whose clock for a command, or whose slow log, measures something else."""
 APART = 3.0
@@ -139,9 +141,10 @@ def where_time_went(view: RunView) -> Section:
         )
     else:
         queue = (part.share or 0.0) > 0.5 and _apart(view) >= APART
+        late = f"{ms(part.late)} the probe's own lateness, " if part.late > LATE * (part.p99 or 0.0) else ""
         lines.append(
             f"In “{view.name(worst)}” a GET's p99 was {ms(part.p99)}: {ms(part.execution)} of it execution on the "
-            f"server, {ms(part.floor)} the network floor (an idle PING), and {ms(part.waiting)} waiting "
+            f"server, {ms(part.floor)} the network floor (an idle PING), {late}and {ms(part.waiting)} waiting "
             f"({share(part.share)})." + (" The time went into a queue, not into the GET." if queue else "")
         )
     if reason := view.facts.cannot.get(EXECUTION):

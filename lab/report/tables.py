@@ -31,7 +31,16 @@ def _numeric(start: int, headings: Sequence[str]) -> frozenset[int]:
 
 def phases(view: RunView) -> Table:
     """Where the p99 of each phase went."""
-    headings = ["phase", "keys", "p99 of a GET", "execution", "round trip", "waiting", "waiting's share"]
+    headings = [
+        "phase",
+        "keys",
+        "p99 of a GET",
+        "execution",
+        "round trip",
+        "probe late",
+        "waiting",
+        "waiting's share",
+    ]
     rows = []
     for phase in view.run.phases:
         part = parts(view, phase)
@@ -42,6 +51,7 @@ def phases(view: RunView) -> Table:
                 ms(part.p99),
                 ms(part.execution),
                 ms(part.floor),
+                ms(part.late),
                 ms(part.waiting),
                 share(part.share),
             ]

@@ -14,7 +14,7 @@ from lab.results.numbers import number
 from lab.scenarios.model import Chart, Scenario
 
 BEFORE, AFTER = "grow", "index"
-FIT_BELOW = 0.9
+FIT_BELOW = operational.TIME_LEFT
 """Plateaus with a smaller demand lie below the knee: there, and only there, a line is a fair model of p99."""
 
 

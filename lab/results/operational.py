@@ -24,6 +24,8 @@ NEAR = (0.4, 1.6)
 """Demands from which the knee is told."""
 
 
+TIME_LEFT = 0.9
+"""Demand up to which a plateau lies below the knee with time to spare."""
 LEFT_OVER = 0.2
 """A plateau at whose end more than this share of its events is left over was saturated, whatever its utilisation."""
 

@@ -66,22 +66,29 @@ class LiveDisplay:
         """A second was sampled."""
         self._row = row
 
-    def finished(self, record: PhaseRecord, p99_ms: float | None) -> None:
-        """A phase was measured."""
+    def finished(self, record: PhaseRecord, p99_ms: dict[str, float | None]) -> None:
+        """A phase was measured: p99 by probe. Further probes asked at the same moments, and have lines of their own."""
         cells = (
             record.title,
             f"{record.keys:,.0f}",
-            f"{p99_ms:.2f}" if p99_ms is not None else "",
+            _figure(p99_ms["main"], ".2f", ""),
             f"{record.utilisation:.0%}" if record.utilisation is not None else "",
             f"{record.rate('SCAN'):.0f}",
         )
         self._table.add_row(*cells)
+        beside = [(f"  at the same moments: {name}", each) for name, each in p99_ms.items() if name != "main"]
+        for name, each in beside:
+            self._table.add_row(name, "", _figure(each, ".2f", ""), "", "")
         if not self._live:
             self._console.print(
                 f"  {cells[0]:<42} {cells[1]:>9} keys   p99 {cells[2]:>8} ms   "
                 f"server busy {cells[3]:>4}   {cells[4]:>3} SCAN/s",
                 highlight=False,
             )
+            for name, each in beside:
+                self._console.print(
+                    f"  {name:<42} {'':>9}        p99 {_figure(each, '.2f', ''):>8} ms", highlight=False
+                )
 
     def _render(self) -> RenderableType:
         if self._began:
@@ -106,5 +113,5 @@ def _phase_table() -> Table:
     return table
 
 
-def _figure(value: float | str | None, form: str) -> str:
-    return format(value, form) if isinstance(value, (int, float)) else "-"
+def _figure(value: float | str | None, form: str, unknown: str = "-") -> str:
+    return format(value, form) if isinstance(value, (int, float)) else unknown

@@ -48,7 +48,7 @@ class Display(Protocol):
     def say(self, text: str) -> None: ...
     def phase(self, number: int, total: int, phase: Phase, seconds: float) -> None: ...
     def row(self, row: Row) -> None: ...
-    def finished(self, record: PhaseRecord, p99_ms: float | None) -> None: ...
+    def finished(self, record: PhaseRecord, p99_ms: dict[str, float | None]) -> None: ...
 
 
 @dataclass
@@ -219,7 +219,7 @@ class Conductor:
 
     def _measure(
         self, phase: Phase, seconds: float, extra: list[tuple[ProbeSpec, Probe]]
-    ) -> tuple[PhaseRecord, float | None]:
+    ) -> tuple[PhaseRecord, dict[str, float | None]]:
         stack, recorder = self._stack, self._recorder
         names = ["main", *(spec.name for spec, _ in extra)]
         cpu = stack.meter()
@@ -241,7 +241,7 @@ class Conductor:
         self._probed = None
         record = self._record(phase, before, after, tallies, shares, machine, names)
         record.figures = figures
-        return record, recorder.p99_ms(record.t0, record.t1)
+        return record, {name: recorder.p99_ms(name, record.t0, record.t1) for name in names}
 
     def _start_loads(self, phase: Phase, seconds: float, self_terminating: bool) -> None:
         facts = self._facts

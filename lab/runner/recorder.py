@@ -104,9 +104,9 @@ class Recorder:
             "stalled_s": sum(each for each in longest if each >= STALL_S),
         }
 
-    def p99_ms(self, t0: float, t1: float) -> float | None:
-        """The main probe's p99 between two moments, for showing progress."""
-        values = [value for line in self._between("main", t0, t1) for value in values_of(line["intended"])]
+    def p99_ms(self, name: str, t0: float, t1: float) -> float | None:
+        """A probe's p99 between two moments, for showing progress."""
+        values = [value for line in self._between(name, t0, t1) for value in values_of(line["intended"])]
         return float(np.percentile(values, 99)) / 1000 if values else None
 
     def _between(self, name: str, t0: float, t1: float) -> list[dict[str, Any]]:

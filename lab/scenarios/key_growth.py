@@ -62,6 +62,7 @@ def phases(cause: str) -> tuple[Phase, ...]:
 CLAIMS = (
     latency.follows_keys("p99-follows-keys", "p99 of bystanders rises with the key count", rank=0.95),
     latency.rises(times=5),
+    latency.is_one_search(low=0.7, high=1.6),
     latency.cures("index-cures", "SCAN", "the index", "index", times=12.5),
     latency.flat_under_index(share=0.10, times=5),
     latency.restart_restores(share=0.9, times=5),

@@ -143,6 +143,7 @@ SERVERS = {
                 "execution-steady": WAITS_COUNT.format("execution time"),
                 "work-ranked": WAITS_COUNT.format("execution time"),
                 "scan-stalls-less": WAITS_COUNT.format("execution time"),
+                "p99-is-one-search": WAITS_COUNT.format("execution time"),
                 "slow-log-empty": COUNTS_MATCHES,
                 "calls-are-short": COUNTS_MATCHES,
                 "calls-per-event": COUNTS_MATCHES,

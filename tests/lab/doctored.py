@@ -143,10 +143,9 @@ class _World:
                 return self._p99_ms[name]
         if phase.strategy != "scan":
             return 1.08 if len(self.facts.phases) % 2 else 0.92
-        call_ms = phase.keys * self._keys * US_PER_KEY / 1000
-        load = self._demand(phase)
-        backlog_ms = max(0.0, load - 0.9) * PLATEAU_S * 1000 * 0.6
-        return 0.8 + call_ms * (1.2 + 2 * min(load, 0.9) / (1 - min(load, 0.9)) / 4) + backlog_ms
+        event_ms = 3 * phase.keys * self._keys * US_PER_KEY / 1000
+        backlog_ms = max(0.0, self._demand(phase) - 0.9) * PLATEAU_S * 1000 * 0.6
+        return 0.8 + 1.05 * event_ms + backlog_ms
 
     def _measure(self, phase: Phase, keys: float, p99: float) -> PhaseRecord:
         t0, seconds = self.t, PLATEAU_S * phase.weight

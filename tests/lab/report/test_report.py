@@ -149,8 +149,8 @@ def test_a_control_reads_as_it_should(tmp_path: Path) -> None:
     """In a control a refuted claim is good news, and says so."""
     text = words(page_of(build_run(tmp_path / "run", cause="index", judged=True)))
 
-    assert "without the cause, all 10 applicable claims are refuted" in text
-    assert text.count("not shown, as it should be") == 10
+    assert "without the cause, all 11 applicable claims are refuted" in text
+    assert text.count("not shown, as it should be") == 11
 
 
 @pytest.mark.usefixtures("words_only")
@@ -158,7 +158,7 @@ def test_a_claim_that_fails_is_named(tmp_path: Path) -> None:
     """A refuted claim shows in the verdict and in the list, as a word and not as a colour."""
     text = words(page_of(build_run(tmp_path / "run", slowlog=["GET"], judged=True)))
 
-    assert "1 of 10 claims was refuted." in text
+    assert "1 of 11 claims was refuted." in text
     assert text.count("✗") == 2  # the verdict's and the claim's
     assert "are GET, all that a bystander sends" in text
 

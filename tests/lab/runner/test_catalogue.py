@@ -11,6 +11,7 @@ import pytest
 
 from lab import scenarios
 from lab.results.folder import Run
+from tests.docs.sentencekit import untrue
 from tests.lab.labkit import whole_run
 
 pytestmark = pytest.mark.whole
@@ -28,3 +29,4 @@ def test_every_claim_holds_in_a_quick_run(incident: str, tmp_path: Path) -> None
         phase.id for phase in scenarios.find(incident).phases
     ]
     assert (finished.folder / "report.html").stat().st_size > 100_000
+    assert untrue(finished.folder) == []  # what the guide says of it

@@ -2,14 +2,17 @@
 
 from typing import Any
 
-from bench.repeat import outcome, table
+from bench.repeat import Outcome, outcome, table, wandering
 
 
 def result(refutes: bool = False, **holds: bool | None) -> dict[str, Any]:
     """A judged run with claims of those names."""
     return {
         "refutes": refutes,
-        "claims": [{"id": name, "holds": value, "measured": f"{name}!"} for name, value in holds.items()],
+        "claims": [
+            {"id": name, "holds": value, "measured": f"{name}!", "figures": {}}
+            for name, value in holds.items()
+        ],
         "validity": [
             {"check": "quiet", "ok": False, "detail": "noise"},
             {"check": "sent", "ok": True, "detail": ""},
@@ -38,3 +41,11 @@ def test_the_last_line_counts_valid_runs_only() -> None:
     rows = [outcome(i, code, 30.0 + i, result(main=code == 0), "main") for i, code in enumerate(codes)]
     last = table("cures", "redis", rows).splitlines()[-1]
     assert last == "1 of 2 valid runs hold, 3 started; 31 s each (median), at most 32 s"
+
+
+def test_a_ratio_is_compared_from_run_to_run() -> None:
+    """Of valid runs alone: an interval of the mean, and how far they lie apart; of two runs nothing can be said."""
+    runs = [Outcome(seed, 0, 1.0, "", (), {"one": ratio}) for seed, ratio in enumerate((1.0, 1.1, 1.2))]
+    runs.append(Outcome(9, 4, 1.0, "", (), {"one": 7.0}))
+    assert wandering("one", runs) == "one: 1.00 to 1.20 in 3 runs, mean 1.10 (0.85 to 1.35)"
+    assert wandering("one", runs[:2]) == "one: 2 valid runs have a ratio of it; three are needed"

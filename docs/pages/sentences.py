@@ -1,0 +1,120 @@
+"""Sentences of the guide that a run could contradict: each has a mark behind it, which is evaluated on runs.
+
+    The server is idle most of the time. <!-- holds: keys-command busy("grow[-1]") < 0.5 -->
+
+The mark names a record, whose scenario it is about, and compares figures of its phases. A phase is an id, or an arm
+with a place in it, as in ``grow[0]`` and ``grow[-1]``. There are `FIGURES`, numbers, + - * /, comparisons, ``and``,
+``or``. `make docs` and a test evaluate every mark on its record, `make test-all` on a new quick run of the scenario.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from lab.errors import UsageError
+from lab.report.quantities import quantity
+from lab.report.view import RunView
+from lab.results.folder import PhaseRecord
+
+MARK = re.compile(r"<!-- holds: *(\S+) +((?:(?!-->)\S)(?:(?!-->).)*?) *-->", re.DOTALL)
+LOOSE = re.compile(r"<!-- holds\b")
+FIGURES = {
+    "p99": "p99", "p50": "p50", "longest": "max", "busy": "utilisation", "keys": "keys", "demand": "demand",
+    "execution": "exec", "calls": "rate", "figure": "figure", "foretold": "foretold",
+}  # fmt: skip
+"""Name → quantity (`lab.report.quantities`). The last five take a command or a figure's name first, then the phase."""
+NAMED = {"exec", "rate", "figure", "foretold"}
+COMPARE: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
+    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+}  # fmt: skip
+ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+}  # fmt: skip
+PLACE = re.compile(r"(\w+)\[(-?\d+)\]")
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One mark: the record, what must hold, and where it stands."""
+
+    record: str
+    condition: str
+    line: int
+
+    def broken(self, view: RunView) -> str:
+        """Why it does not hold in a run; empty where it does. Raises `UsageError` for a mark that says nothing."""
+        try:
+            tree = ast.parse(self.condition, mode="eval").body
+        except (SyntaxError, ValueError):
+            raise UsageError(f"{self.condition!r} is no comparison.") from None
+        parts: list[str] = []
+        if _holds(view, tree, parts):
+            return ""
+        return f"{self.condition} does not hold: {'; '.join(parts)}"
+
+
+def sentences(text: str) -> Iterator[Sentence]:
+    """The marks of a page. Raises `UsageError` for one without a record, a condition or an end."""
+    if len(LOOSE.findall(text)) != len(MARK.findall(text)):
+        raise UsageError("a mark `holds` needs a record, a condition and an end.")
+    for found in MARK.finditer(text):
+        yield Sentence(found[1], " ".join(found[2].split()), text.count("\n", 0, found.start()) + 1)
+
+
+def _holds(view: RunView, tree: ast.expr, parts: list[str]) -> bool:
+    """The truth of a comparison; what was compared is added to `parts`."""
+    if isinstance(tree, ast.BoolOp):
+        each = [_holds(view, value, parts) for value in tree.values]
+        return all(each) if isinstance(tree.op, ast.And) else any(each)
+    if not isinstance(tree, ast.Compare):
+        raise UsageError(f"{ast.unparse(tree)!r} is no comparison.")
+    values = [_number(view, side) for side in (tree.left, *tree.comparators)]
+    parts.append(" against ".join(f"{value:.4g}" for value in values))
+    compared = zip(tree.ops, values, values[1:], strict=False)
+    if unknown := [each for each in tree.ops if type(each) not in COMPARE]:
+        raise UsageError(
+            f"{type(unknown[0]).__name__} is no comparison of measured figures: take <, <=, > or >=."
+        )
+    return all(COMPARE[type(op)](left, right) for op, left, right in compared)
+
+
+def _number(view: RunView, tree: ast.expr) -> float:
+    match tree:
+        case ast.Constant(value=int() | float() as value):
+            return float(value)
+        case ast.UnaryOp(op=ast.USub()):
+            return -_number(view, tree.operand)
+        case ast.BinOp() if type(tree.op) in ARITHMETIC:
+            return ARITHMETIC[type(tree.op)](_number(view, tree.left), _number(view, tree.right))
+        case ast.Call(func=ast.Name(id=name), keywords=[]) if name in FIGURES:
+            words = [
+                arg.value for arg in tree.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)
+            ]
+            kind = FIGURES[name]
+            if len(words) != len(tree.args) or len(words) != 1 + (kind in NAMED):
+                raise UsageError(
+                    f"{ast.unparse(tree)} does not say of which phase{' and what' * (kind in NAMED)}."
+                )
+            phase = _phase(view, words[-1])
+            found = quantity(":".join([kind, *words[:-1]])).of(phase, view.latencies)
+            if not isinstance(found, (int, float)):
+                raise UsageError(f"{ast.unparse(tree)} was not measured in {view.facts.scenario}.")
+            return float(found)
+    raise UsageError(
+        f"{ast.unparse(tree)!r} is nothing that can be compared; there are {', '.join(FIGURES)}."
+    )
+
+
+def _phase(view: RunView, name: str) -> PhaseRecord:
+    if phase := view.run.phase(name):
+        return phase
+    if place := PLACE.fullmatch(name):
+        try:
+            return view.run.arm(place[1])[int(place[2])]
+        except IndexError:
+            pass
+    raise UsageError(f"{view.facts.scenario} has no phase {name!r}.")

@@ -1,0 +1,121 @@
+"""A marked sentence of the guide holds in its record, is red where it does not, and says what is wrong with a mark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from docs.pages.pages import Renewal
+from docs.pages.sentences import Sentence, sentences
+from lab.errors import UsageError
+from lab.report.view import RunView
+from lab.results.folder import Run
+from tests.docs.sentencekit import marked, untrue
+from tests.lab.doctored import build_run
+
+
+@pytest.fixture(scope="module")
+def view(healthy: Run) -> RunView:
+    """A synthetic run of the main incident."""
+    return RunView(healthy)
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """As in the lab's own tests."""
+    return build_run(tmp_path_factory.mktemp("healthy") / "run")
+
+
+def test_every_chapter_has_marked_sentences() -> None:
+    """Of chapters 0 to 7 each."""
+    pages = {page for page, _ in marked()}
+    assert len(pages) >= 8, pages
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        'busy("grow[0]") < 0.5',
+        'p99("grow[-1]") > 10 * p99("grow[0]")',
+        '0 < execution("SCAN", "grow-1") < execution("SCAN", "grow-7")',
+        'calls("GET", "turns") >= 100 and keys("grow[-1]") > 150000',
+        'p50("index-1") > 1000 or demand("grow-1") < 1',
+        'longest("grow[0]") - p99("grow[0]") >= -0.5',
+        'foretold("SCAN", "grow-4") / 2 < p99("grow-4")',
+    ],
+)
+def test_what_is_true_is_green(condition: str, view: RunView) -> None:
+    """Figures of phases, by id or by place, compared and reckoned with."""
+    assert Sentence("key-growth", condition, 1).broken(view) == ""
+
+
+@pytest.mark.parametrize(
+    ("condition", "told"),
+    [
+        ('busy("grow[0]") > 0.5', "0.0383 against 0.5"),
+        ('p99("grow[-1]") < 2 * p99("grow[0]")', " against "),
+        ('busy("grow[0]") < 0.5 and busy("grow[-1]") < 0.5', "; "),
+    ],
+)
+def test_what_is_not_true_is_red(condition: str, told: str, view: RunView) -> None:
+    """With the figures that contradict it."""
+    said = Sentence("key-growth", condition, 1).broken(view)
+    assert "does not hold" in said
+    assert told in said
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("busy(", "is no comparison"),
+        ('busy("grow-1")', "is no comparison"),
+        ('busy("grow-1") == 0.5', "Eq is no comparison of measured figures"),
+        ('busy("grow[99]") < 1', "has no phase 'grow[99]'"),
+        ('busy("somewhere") < 1', "has no phase 'somewhere'"),
+        ("busy() < 1", "does not say of which phase"),
+        ('calls("grow-1") < 1', "does not say of which phase and what"),
+        ('calls("KEYS", "grow-1") < unknown', "is nothing that can be compared"),
+        ('execution("KEYS", "grow-1") < 1', "was not measured in key-growth"),
+        ('__import__("os").getpid() < 1', "is nothing that can be compared"),
+        ('p99("grow-1") ** 2 < 1', "is nothing that can be compared"),
+    ],
+)
+def test_a_mark_that_says_nothing_is_an_error(condition: str, said: str, view: RunView) -> None:
+    """In one line, and nothing of it is executed but what is allowed."""
+    with pytest.raises(UsageError, match=r".") as caught:
+        Sentence("key-growth", condition, 1).broken(view)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["<!-- holds: key-growth -->", "<!-- holds key-growth p99 -->", "<!-- holds: a b"]
+)
+def test_a_mark_without_its_parts_is_an_error(text: str) -> None:
+    """Otherwise nobody would ever evaluate it."""
+    with pytest.raises(UsageError, match="needs a record, a condition and an end"):
+        list(sentences(text))
+
+
+def test_a_page_that_is_contradicted_is_not_made(tmp_path: Path) -> None:
+    """`make docs` names page, line, and figures; an example in a fence is left alone."""
+    build_run(tmp_path / "docs" / "runs" / "key-growth")
+    page = tmp_path / "README.md"
+    example = '```text\n<!-- holds: nothing p99("a") < 1 -->\n```\n'
+    page.write_text(f'# x\n\n{example}\nIdle. <!-- holds: key-growth busy("grow[-1]") < 0.1 -->\n')
+    with pytest.raises(UsageError, match=r"README.md:7: the sentence is not true of key-growth") as caught:
+        Renewal(tmp_path).page(page)
+    assert "against 0.1" in str(caught.value)
+    page.write_text(page.read_text().replace("< 0.1", "> 0.1"))
+    Renewal(tmp_path).page(page)
+
+
+def test_a_new_run_is_asked_for_the_sentences_of_its_scenario(tmp_path: Path) -> None:
+    """One in which the server is never busy contradicts some of the main incident's."""
+    build_run(tmp_path / "run", cause="index", p99_ms={"grow": 1.0})
+    text = (tmp_path / "run" / "run.json").read_text()
+    (tmp_path / "run" / "run.json").write_text(
+        text.replace('"scenario": "control"', '"scenario": "key-growth"')
+    )
+    with pytest.raises(UsageError, match="was not measured"):
+        untrue(tmp_path / "run")
