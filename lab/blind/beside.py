@@ -20,7 +20,7 @@ def answering_looks(scene: diagnostics.SessionTarget, users: Callable[[], str]) 
             raise UsageError(
                 "this scene hides no cause. End it, and start one that does: bin/lab blind start."
             )
-        return diagnostics.look(str(words["what"]), scene, users)
+        return diagnostics.look(str(words["what"]), scene, users, str(words.get("name", "")))
 
     folder = home()
     new = [path for path in (folder, folder.parent) if not path.exists()]

@@ -61,11 +61,14 @@ def open_cause(
 def look(
     what: Annotated[
         str,
-        typer.Argument(help="users, slowlog, commands, clients, memory, ping or processes.", metavar="WHAT"),
+        typer.Argument(
+            help="users, slowlog, commands, clients, memory, ping, processes or key.", metavar="WHAT"
+        ),
     ] = "users",
+    name: Annotated[str, typer.Argument(help="Of look key: the key's name.", metavar="[NAME]")] = "",
 ) -> None:
     """Take a raw reading of the running session, as redis-cli, ps and top would: nothing is interpreted."""
-    print(ask({"verb": "look", "what": what}))
+    print(ask({"verb": "look", "what": what, "name": name}))
 
 
 @app.command()

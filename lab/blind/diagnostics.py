@@ -13,10 +13,20 @@ import redis
 from lab.blind.observer import PINGS, pings_ms, waited_s
 from lab.errors import StackError, UsageError
 from lab.stacks.server_stats import ServerObserver
+from loadtest import info
 
 WINDOW_S = 3.0
 NEWEST = 15
 WIDE, TAIL = 90, 28
+KEY = "key"
+LENGTHS = {
+    "string": "STRLEN",
+    "hash": "HLEN",
+    "list": "LLEN",
+    "set": "SCARD",
+    "zset": "ZCARD",
+    "stream": "XLEN",
+}
 MEMORY = ("used_memory", "maxmemory", "maxmemory_policy", "mem_clients_normal", "mem_fragmentation_ratio")
 STATS = ("evicted_keys", "expired_keys", "keyspace_hits", "keyspace_misses", "total_connections_received")
 
@@ -38,18 +48,25 @@ class SessionTarget(Protocol):
         ...
 
 
-def look(what: str, scene: SessionTarget, users: Callable[[], str]) -> str:
-    """One of `KINDS` as text. Raises `UsageError` for another, `StackError` where the store does not answer."""
+def look(what: str, scene: SessionTarget, users: Callable[[], str], name: str = "") -> str:
+    """One of `KINDS` as text, or the key of that name.
+
+    Raises `UsageError` for another, or for a name too many or too few, `StackError` where the store does not answer.
+    """
+    if (what == KEY) != bool(name):
+        raise UsageError("look key needs the key's name, as in look key cart:7; no other look takes one.")
     if what == "users":
         return users()
-    if what not in KINDS:
-        raise UsageError(f"there is no look {what!r}; there are users, {', '.join(KINDS)}.")
+    if what not in KINDS and what != KEY:
+        raise UsageError(f"there is no look {what!r}; there are users, {', '.join(KINDS)}, {KEY}.")
     client: Any = redis.Redis.from_url(
         scene.store.url, protocol=2, driver_info=None, socket_timeout=30, encoding_errors="replace",
         decode_responses=True,
     )  # fmt: skip
+    # As text: redis-py would read a figure or two in its own way.
+    client.set_response_callback("INFO", lambda text, **_: info.fields(text))
     try:
-        return KINDS[what](client, scene)
+        return _key(client, name) if what == KEY else KINDS[what](client, scene)
     except redis.RedisError as error:
         raise StackError(f"the store does not answer: {error}") from None
     finally:
@@ -70,6 +87,7 @@ def _slowlog(client: Any, scene: SessionTarget) -> str:
         (
             time.strftime("%H:%M:%S", time.localtime(entry["start_time"])),
             entry["duration"],
+            _of_client(entry),
             _cut(
                 entry["command"]
                 if isinstance(entry["command"], str)
@@ -79,7 +97,15 @@ def _slowlog(client: Any, scene: SessionTarget) -> str:
         for entry in entries
     )
     said = f"SLOWLOG LEN {client.slowlog_len()}, threshold {threshold} µs; the newest {len(entries)}:\n"
-    return said + _table(("at", "µs", "command"), rows)
+    return said + _table(("at", "µs", "client", "command"), rows)
+
+
+def _of_client(entry: dict[str, Any]) -> str:
+    """Whose command it was: the connection's address as `look clients` has it, and its name, where it has one."""
+    parts = (entry.get("client_address", ""), entry.get("client_name", ""))
+    return " ".join(
+        part.decode("utf-8", "replace") if isinstance(part, bytes) else part for part in parts
+    ).strip()
 
 
 def _cut(text: str) -> str:
@@ -87,31 +113,69 @@ def _cut(text: str) -> str:
     return text if len(text) <= WIDE else f"{text[: WIDE - TAIL]} … {text[-TAIL:]}"
 
 
-def _commandstats(client: Any) -> tuple[dict[str, Any], float]:
-    """What INFO says of commands, and when, by the store's own clock."""
-    info = client.info("server", "commandstats")
-    return {name: entry for name, entry in info.items() if name.startswith("cmdstat_")}, (
-        info["server_time_usec"] / 1e6
-    )
+def _told(client: Any) -> info.Fields:
+    """What the server says of its clock, its CPU time and its commands, at one moment."""
+    pipe = client.pipeline(transaction=False)
+    for section in ("server", "cpu", "commandstats"):
+        pipe.info(section)
+    return {name: value for part in pipe.execute() for name, value in part.items()}
+
+
+Histograms = dict[str, dict[int, int]]
+"""Command → bound in µs → calls that took no longer, since the server started."""
+
+
+def _histograms(client: Any) -> Histograms:
+    """What LATENCY HISTOGRAM says; empty where the server has none (Dragonfly, KeyDB)."""
+    try:
+        answer = client.execute_command("LATENCY", "HISTOGRAM")
+    except redis.ResponseError:
+        return {}
+    found = {}
+    for name, entry in zip(answer[::2], answer[1::2], strict=False):
+        told = dict(zip(entry[::2], entry[1::2], strict=False))
+        bounds = told.get("histogram_usec", [])
+        found[str(name).upper()] = dict(zip(bounds[::2], bounds[1::2], strict=False))
+    return found
+
+
+def longest_us(before: dict[int, int], after: dict[int, int]) -> int | None:
+    """No call in between took longer than this, by two cumulative histograms; None where there was none."""
+
+    def until(counts: dict[int, int], bound: int) -> int:
+        return max((count for at, count in counts.items() if at <= bound), default=0)
+
+    added = max(after.values(), default=0) - max(before.values(), default=0)
+    if added <= 0:
+        return None
+    return next(bound for bound in sorted(after) if until(after, bound) - until(before, bound) >= added)
 
 
 def _commands(client: Any, scene: SessionTarget) -> str:
-    before, began = _commandstats(client)
+    before, were = _histograms(client), _told(client)
     time.sleep(WINDOW_S)
-    after, ended = _commandstats(client)
-    seconds = ended - began
-    rows = []
-    for name, entry in after.items():
-        were = before.get(name, {"calls": 0, "usec": 0})
-        calls, usec = entry["calls"] - were["calls"], entry["usec"] - were["usec"]
-        if calls:
-            rows.append((name.removeprefix("cmdstat_"), calls / seconds, usec / calls, usec / seconds / 1e4))
-    rows.sort(key=lambda row: -row[3])
-    said = f"INFO commandstats, what was added in {seconds:.1f} s:\n"
-    return said + _table(
-        ("command", "calls/s", "µs a call", "% of the time"),
-        ((name, f"{calls:,.1f}", f"{each:,.1f}", f"{share:.1f}") for name, calls, each, share in rows),
-    )
+    are, after = _told(client), _histograms(client)
+    seconds = (float(are["server_time_usec"]) - float(were["server_time_usec"])) / 1e6
+    old, rows, executed = info.counters(were), [], 0.0
+    for name, (calls, usec) in info.counters(are).items():
+        calls_before, usec_before = old.get(name, (0.0, 0.0))
+        if calls > calls_before:
+            number, spent = calls - calls_before, usec - usec_before
+            executed += spent / 1e6
+            longest = longest_us(before.get(name, {}), after.get(name, {}))
+            told = "" if longest is None else f"≤ {longest:,}"
+            share = f"{spent / seconds / 1e4:.1f}"
+            rows.append(
+                (spent, (name.lower(), f"{number / seconds:,.1f}", f"{spent / number:,.1f}", told, share))
+            )
+    table = [row for _, row in sorted(rows, reverse=True)]
+    began, ended = info.busy_seconds(were), info.busy_seconds(are)
+    if began is not None and ended is not None and ended - began >= executed:
+        beside, busy = (ended - began - executed) / seconds, (ended - began) / seconds
+        table.append(("(reading, parsing, answering)", "", "", "", f"{beside:.1%}".rstrip("%")))
+        table.append(("(the thread in all)", "", "", "", f"{busy:.1%}".rstrip("%")))
+    said = f"INFO commandstats and CPU, what was added in {seconds:.1f} s:\n"
+    return said + _table(("command", "calls/s", "µs a call", "longest, µs", "% of a core"), table)
 
 
 def _clients(client: Any, scene: SessionTarget) -> str:
@@ -125,13 +189,30 @@ def _clients(client: Any, scene: SessionTarget) -> str:
     return said + _table(("address", "name", "age s", "idle s", "last command", "memory"), rows) + more
 
 
+def _key(client: Any, name: str) -> str:
+    """One key, without reading its value or looking for others."""
+    kind = client.type(name)
+    if kind == "none":
+        raise UsageError(f"there is no key {name!r} now.")
+    length = client.execute_command(LENGTHS[kind], name) if kind in LENGTHS else "not told"
+    left = client.pttl(name)
+    rows = {
+        "TYPE": kind,
+        LENGTHS.get(kind, "length"): length,
+        "MEMORY USAGE": f"{client.memory_usage(name):,} bytes",
+        "OBJECT ENCODING": client.object("encoding", name),
+        "PTTL": f"{left:,} ms" if left >= 0 else "none: it stays",
+    }
+    return _table((name, ""), rows.items())
+
+
 def _memory(client: Any, scene: SessionTarget) -> str:
     rows = []
     for moment in range(4):
         if moment:
             time.sleep(WINDOW_S / 3)
-        info = client.info("memory") | client.info("stats")
-        rows.append([info.get(name, "") for name in (*MEMORY, *STATS)] + [client.dbsize()])
+        read = client.info("memory") | client.info("stats")
+        rows.append([read.get(name, "") for name in (*MEMORY, *STATS)] + [client.dbsize()])
     names = (*MEMORY, *STATS, "DBSIZE")
     columns = zip(names, *rows, strict=True)
     return "INFO memory and stats, four times a second apart:\n" + _table(

@@ -203,10 +203,7 @@ class Session:
         for name, place in places.items():
             say(f"  {name:<26}  {place}")
         say("")
-        say(
-            f"When all was well: p99 of a page {self.healthy.page_ms:.1f} ms, of a bystander's GET "
-            f"{self.healthy.get_ms:.1f} ms, the oldest price change {self.healthy.oldest_s:.1f} s."
-        )
+        say(self._well())
         say("In a second terminal, so that the commands of the guide find all that:")
         say("")
         say(f"  export PROBE_URL={places['store']}/0")
@@ -215,6 +212,12 @@ class Session:
         say("")
         say("There: bin/lab blind look | note | hint | answer | reveal. Ctrl-C here ends everything.")
         say("")
+
+    def _well(self) -> str:
+        return (
+            f"When all was well: p99 of a page {self.healthy.page_ms:.1f} ms, of a bystander's GET "
+            f"{self.healthy.get_ms:.1f} ms, the oldest price change {self.healthy.oldest_s:.1f} s."
+        )
 
     def _watch(self) -> None:
         end = time.monotonic() + 60 * self._minutes
@@ -245,7 +248,7 @@ class Session:
         verb = words["verb"]
         if verb == "look":
             self._need_begun()
-            return diagnostics.look(str(words["what"]), self.stack, self._users)
+            return diagnostics.look(str(words["what"]), self.stack, self._users, str(words.get("name", "")))
         with self._turn:
             self._need_begun()
             if verb == "note":
@@ -255,7 +258,11 @@ class Session:
             if verb == "answer":
                 return self.journal.answer(str(words["cause"]), str(words["evidence"]))
             if verb == "reveal":
-                return self._reveal()
+                said = self._reveal()
+                self._say(
+                    f"Revealed in the second terminal: it was {self.cause.id}. The scene is taken down."
+                )
+                return said
         raise ValueError(verb)
 
     def _need_begun(self) -> None:
@@ -264,7 +271,7 @@ class Session:
 
     def _users(self) -> str:
         held = list(self.observer.samples)[self._samples_before :]
-        return "\n".join(told(look) for look in held[-20:])
+        return "\n".join([*(told(look) for look in held[-20:]), self._well()])
 
     def _reveal(self) -> str:
         now = self.readings()

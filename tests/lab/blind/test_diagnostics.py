@@ -1,0 +1,173 @@
+"""Raw readings on a real server: shares that add up, the longest call, and whose a slow command was."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from lab.blind import diagnostics
+from lab.blind.diagnostics import longest_us, look
+from lab.errors import UsageError
+from lab.stacks.by_hand import Line
+from lab.stacks.server_stats import ServerObserver
+from tests.loadtest.conftest import Server
+
+
+@dataclass
+class Target:
+    """What is looked at: a store alone."""
+
+    store: ServerObserver
+
+    def pids(self) -> dict[str, int]:
+        """There are none."""
+        return {}
+
+    def link_url(self) -> str:
+        """Directly."""
+        return self.store.url
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A server of the test's own."""
+    found = Server(tmp_path)
+    found.start()
+    yield found
+    found.kill()
+
+
+@pytest.fixture
+def target(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Target]:
+    """The same, looked at for a second."""
+    monkeypatch.setattr(diagnostics, "WINDOW_S", 1.0)
+    store = ServerObserver(server.url)
+    yield Target(store)
+    store.close()
+
+
+@pytest.fixture
+def beside(server: Server) -> Iterator[Callable[[Callable[[Line], object]], None]]:
+    """Ask the server for something again and again, until the test is over."""
+    ended = threading.Event()
+    threads = []
+
+    def begin(ask: Callable[[Line], object]) -> None:
+        line = Line(server.url)
+
+        def again() -> None:
+            while not ended.is_set():
+                ask(line)
+            line.close()
+
+        threads.append(threading.Thread(target=again))
+        threads[-1].start()
+
+    yield begin
+    ended.set()
+    for thread in threads:
+        thread.join()
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """A table's rows by their first cell."""
+    parted = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in text.splitlines()[1:]]
+    return {cells[0]: cells[1:] for cells in parted if cells}
+
+
+def test_one_long_call_among_many_short_ones_is_seen(
+    target: Target, beside: Callable[[Callable[[Line], object]], None]
+) -> None:
+    """A mean hides it; the longest does not."""
+    beside(lambda line: line.ask("GET", "a"))
+    sleeper = threading.Timer(0.3, lambda: Line(target.store.url).ask("DEBUG", "SLEEP", "0.1"))
+    sleeper.start()
+    table = rows(look("commands", target, str))
+    sleeper.join()
+    assert table["command"] == ["calls/s", "µs a call", "longest, µs", "% of a core"]
+    assert int(table["debug"][2].removeprefix("≤ ").replace(",", "")) >= 100_000
+    assert int(table["get"][2].removeprefix("≤ ").replace(",", "")) < 100_000
+
+
+def test_shares_add_up_to_the_threads(
+    target: Target, beside: Callable[[Callable[[Line], object]], None]
+) -> None:
+    """What a call costs beside its execution has a row: of short calls it is the larger part."""
+    beside(lambda line: line.ask("GET", "a"))
+    table = rows(look("commands", target, str))
+    whole = float(table.pop("(the thread in all)")[-1])
+    beside_it = float(table["(reading, parsing, answering)"][-1])
+    parts = sum(float(cells[-1]) for name, cells in table.items() if name != "command")
+    assert parts == pytest.approx(whole, abs=0.1 * len(table))
+    assert beside_it > whole / 2
+
+
+def test_longest_calls_of_cumulative_histograms() -> None:
+    """Buckets that did not move say nothing of the time in between."""
+    assert longest_us({}, {}) is None
+    assert longest_us({4: 5}, {4: 5}) is None
+    assert longest_us({}, {2: 3, 8: 4}) == 8
+    assert longest_us({2: 3, 1024: 4}, {2: 9, 1024: 10}) == 2
+    assert longest_us({2: 3, 1024: 4}, {2: 3, 64: 5, 1024: 6}) == 64
+
+
+def test_a_slow_command_has_a_client(server: Server, target: Target) -> None:
+    """Address and name, as in the list of connections."""
+    line = Line(server.url)
+    line.ask("CLIENT", "SETNAME", "accounting")
+    line.ask("DEBUG", "SLEEP", "0.02")
+    text = look("slowlog", target, str)
+    (row,) = [row for row in text.splitlines() if "DEBUG" in row]
+    assert "127.0.0.1:" in row
+    assert "accounting" in row
+    address = row.split()[2]
+    assert address in look("clients", target, str)
+    line.close()
+
+
+def test_users_are_asked_elsewhere_and_unknown_readings_are_named(target: Target) -> None:
+    """In one line that lists what there is."""
+    assert look("users", target, lambda: "all is well") == "all is well"
+    with pytest.raises(
+        UsageError, match="there are users, slowlog, commands, clients, memory, ping, processes, key"
+    ):
+        look("moon", target, str)
+
+
+def test_memory_is_read_four_times(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures as the server says them."""
+    monkeypatch.setattr(diagnostics, "WINDOW_S", 0.03)
+    table = rows(look("memory", target, str))
+    assert len(table["used_memory"]) == 4
+    assert table["maxmemory_policy"] == ["noeviction"] * 4
+    assert table["DBSIZE"] == ["0"] * 4
+
+
+def test_a_key_is_looked_at_without_its_value(server: Server, target: Target) -> None:
+    """Type, length, memory, encoding, what is left of its life."""
+    client = server.client()
+    client.sadd("index", *range(1000))
+    client.set("cart:7", "x" * 50, ex=100)
+    assert rows(look("key", target, str, "index"))["SCARD"] == ["1000"]
+    assert rows("\n" + look("key", target, str, "index"))["PTTL"] == ["none: it stays"]
+    cart = rows("\n" + look("key", target, str, "cart:7"))
+    assert (cart["TYPE"], cart["STRLEN"]) == (["string"], ["50"])
+    assert cart["MEMORY USAGE"][0].endswith(" bytes")
+
+
+@pytest.mark.parametrize(
+    ("what", "name", "said"),
+    [
+        ("key", "", "look key needs the key's name"),
+        ("memory", "cart:7", "no other look takes one"),
+        ("key", "gone", "there is no key 'gone' now"),
+    ],
+)
+def test_a_look_at_no_key_is_one_sentence(what: str, name: str, said: str, target: Target) -> None:
+    """And costs the server nothing."""
+    with pytest.raises(UsageError, match=said):
+        look(what, target, str, name)
