@@ -15,6 +15,7 @@ The strategy may change at any time, and no process tells the others. What makes
 
 * A change of layout begins an *epoch* (`State.set_invalidation`), whose number is part of every key. The cache is
   cold then; what earlier epochs left is never read again, also when the old strategy comes back, and ages out by TTL.
+  For that long the server's memory holds both.
 * Each read asks the state for the epoch first (some microseconds, no round trip), and puts where it read. So an
   epoch's entries were computed after it began.
 * Each attempt at an event asks after the event was accepted. If it works in an epoch that is over by then, all

@@ -1,17 +1,17 @@
 """The HTTP interface: fragments of a user's pages, events, run-time settings, metrics and health."""
 
 import json
-import math
 import time
 from contextlib import suppress
 from typing import Any
 
 from flask import Flask, Response, g, request
+from gunicorn.http.errors import ParseException
 from opentelemetry import propagate, trace
 from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 
-from app import problems
+from app import hosts, problems
 from app.cache import Cache, CacheUnavailable
 from app.fragments import is_fragment_name, parse_user, render
 from app.layouts import Layouts
@@ -42,6 +42,7 @@ def create_app(settings: Settings, state: State, cache: Cache) -> Flask:
     # One byte more than allowed: a chunked body is cut there without an error, and must still be noticed.
     app.config["MAX_CONTENT_LENGTH"] = BODY_MAX + 1
     problems.install(app)
+    hosts.guard(app)
     _time_requests(app)
     _add_fragments(app, settings, state, Layouts(cache))
     _add_events(app, state)
@@ -60,6 +61,7 @@ def create_operations(state: State, cache: Cache) -> Flask:
     app = Flask("shop-operations", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = BODY_MAX + 1
     problems.install(app)
+    hosts.guard(app)
     _add_invalidation_settings(app, state)
     _add_warming_settings(app, state)
     _add_operations(app, state, cache)
@@ -79,7 +81,13 @@ def _json(body: dict[str, Any], status: int = 200) -> Response:
 
 def _body() -> dict[str, Any]:
     """The request's JSON object; 413, 415 or 400 otherwise."""
-    data = request.get_data(cache=False)
+    try:
+        data = request.get_data(cache=False)
+    except (
+        OSError,
+        ParseException,
+    ):  # what servers raise where chunks are not as HTTP has them, or end too soon
+        raise Problem(400, "the body ends too soon, or its chunks are malformed") from None
     if len(data) > BODY_MAX:
         raise Problem(413, f"the body may have at most {BODY_MAX} bytes")
     if request.mimetype != "application/json":
@@ -251,9 +259,8 @@ def _add_warming_settings(app: Flask, state: State) -> None:
         if "target_keys" in body:
             _whole(body["target_keys"], "target_keys", 0, TARGET_MAX)
         rate = body.get("keys_per_second")
-        if rate is not None and (
-            type(rate) not in (int, float) or not math.isfinite(rate) or not 1 <= rate <= TARGET_MAX
-        ):
+        # Compared, never converted: a whole number of hundreds of digits is no float. NaN is in no range.
+        if rate is not None and (type(rate) not in (int, float) or not 1 <= rate <= TARGET_MAX):
             raise Problem(400, f"keys_per_second must be null or a number from 1 to {TARGET_MAX}")
         restart = body.pop("restart", False)
         if type(restart) is not bool:

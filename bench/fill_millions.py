@@ -34,7 +34,7 @@ from app.settings import Settings, layout_of
 from app.state import Invalidation
 from app.warmer import CHUNK_ENTRIES
 from bench.kit import report, server
-from lab.stacks.native import KEY_PREFIX
+from lab.stacks.foreign import KEY_PREFIX
 from lab.stacks.servers import SERVERS
 
 PIPELINE = 16

@@ -1,13 +1,13 @@
 """The HTTP side: the page, the interface it uses, metrics and health.
 
 Everything that changes something is a POST with a JSON body. A page of another site cannot send that content type
-without asking first, and is never answered, so it cannot steer the lab behind a participant's back.
+without asking first, and is never answered, so it cannot steer the lab behind a participant's back. Nor can one whose
+name was pointed at this machine: see `app.hosts`.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable
 from http import HTTPStatus
@@ -17,6 +17,7 @@ from flask import Flask, Response, render_template, request
 from prometheus_client.exposition import choose_encoder
 from werkzeug.exceptions import HTTPException
 
+from app import hosts
 from console import view
 from console.autopilot import Autopilot
 from console.config import Config
@@ -39,6 +40,7 @@ def create_app(autopilots: dict[str, Autopilot], config: Config, metrics: Contro
     """The Flask application on running autopilots."""
     app = Flask("console")
     app.config["MAX_CONTENT_LENGTH"] = BODY_MAX
+    hosts.guard(app)
     _answer_problems(app)
     _add_reading(app, autopilots, config, metrics)
     _add_acting(app, autopilots)
@@ -155,7 +157,8 @@ def _add_acting(app: Flask, autopilots: dict[str, Autopilot]) -> None:
         autopilot, body = found(name), _body("events_per_second")
         wanted = body["events_per_second"]
         if wanted is not None:
-            if type(wanted) not in (int, float) or not math.isfinite(wanted) or not 0 <= wanted <= RATE_MAX:
+            # Compared before it is converted: a whole number of hundreds of digits is no float. NaN is in no range.
+            if type(wanted) not in (int, float) or not 0 <= wanted <= RATE_MAX:
                 raise BadRequest(
                     f"events_per_second must be a number from 0 to {RATE_MAX:,.0f}, "
                     "or null for the calibrated rate"
@@ -241,7 +244,10 @@ def _body(*fields: str, optional: tuple[str, ...] = ()) -> dict[str, Any]:
     """The request's JSON object with exactly these fields, and perhaps the optional ones."""
     if request.mimetype != "application/json":
         raise _Unsupported("the body must be application/json")
-    body = request.get_json(silent=True)
+    try:
+        body = request.get_json(silent=True)
+    except OSError:  # chunks that are not as HTTP has them
+        raise BadRequest("the body ends too soon, or its chunks are malformed") from None
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object")
     if set(body) - set(optional) != set(fields):

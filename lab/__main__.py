@@ -2,10 +2,24 @@
 
 import contextlib
 import os
+import signal
 import sys
 
-from lab.cli import main
-from lab.errors import INTERRUPTED
+INTERRUPTED = 130
+"""As in `lab.errors`, which is not imported yet."""
+
+
+def _too_early(_number: int, _frame: object) -> None:
+    """Ctrl-C and its kin while the lab's own modules are read, which takes half a second: nothing was started yet."""
+    os.write(2, b"lab: interrupted; nothing was started.\n")
+    os._exit(INTERRUPTED)
+
+
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    if signal.getsignal(number) != signal.SIG_IGN:  # as nohup wants it
+        signal.signal(number, _too_early)
+
+from lab.cli import main  # noqa: E402
 
 code = main()
 if code == INTERRUPTED:

@@ -26,6 +26,7 @@ from lab.runner.explain import explain
 from lab.stacks.asking import Finding
 from lab.stacks.by_hand import redis
 from lab.stacks.bystander import probe
+from lab.stacks.foreign import clean
 from lab.stacks.processes import INTERRUPTIONS, ignore_interruptions
 from lab.stacks.servers import SERVERS
 
@@ -254,7 +255,7 @@ def compare(
     print(f"page: {write_comparison(runs, out).resolve()}")
 
 
-for command in (explain, diagnose, export, probe, record, replay):
+for command in (explain, diagnose, export, probe, clean, record, replay):
     app.command()(command)
 # What follows the first word is the server's affair, options and negative numbers too.
 app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(redis)

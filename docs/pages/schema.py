@@ -28,6 +28,12 @@ tags `NAME-intended` (from the moment a request was due) and `NAME-service` (fro
 """
 
 
+MORE = """
+Each other command that programs called has the same two columns, `COMMAND_per_s` and `COMMAND_exec_us`, at the end of
+the table. Those of a command that came late are empty until then.
+"""
+
+
 def schema() -> str:
     """The JSON Schema of run.json."""
     return json.dumps(FACTS.json_schema(), indent=1) + "\n"
@@ -39,6 +45,8 @@ def page() -> str:
     for name, columns in (("samples.csv", SAMPLES), ("slowlog.csv", SLOWLOG)):
         rows = [[f"`{column.name}`", _kind(column), column.meaning] for column in columns]
         parts.append(f"\n## {name}\n\n{table(['column', 'holds', 'meaning'], rows)}\n")
+        if columns is SAMPLES:
+            parts.append(MORE)
     return "".join(parts)
 
 

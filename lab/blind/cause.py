@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from lab.blind.inbox import Inbox, Order
 from lab.blind.readings import Finding, Readings
@@ -24,10 +25,11 @@ class Cause:
     another cause's id to the experiment that tells the two apart. `hints` go from general to specific; only the last
     may name the cause. `words` are names of the cause that nothing a participant reads before the reveal may hold.
 
-    `evidence` finds the cause in readings. `orders` says what programs of the scene are told when it begins, solved
-    from what this machine was measured to cost and from a strength (1.0 at first, more where no symptom shows). An
-    order whose `kind` is the cause's id is carried out by `disturb`, in a program that is handed the order, an inbox
-    that says when the next one comes, and the server.
+    `evidence` finds the cause in readings. `typical` are the readings in which it differs from a healthy scene, with
+    figures of a common machine: an answer for another cause must rule them out. `orders` says what programs of the
+    scene are told when it begins, solved from what this machine was measured to cost and from a strength (1.0 at first,
+    more where no symptom shows). An order whose `kind` is the cause's id is carried out by `disturb`, in a program that
+    is handed the order, an inbox that says when the next one comes, and the server.
     """
 
     id: str
@@ -38,8 +40,14 @@ class Cause:
     alike: dict[str, str]
     hints: tuple[str, ...]
     words: tuple[str, ...]
+    typical: Mapping[str, Any]
     orders: Callable[[Measured, float], Orders] = changes_no_order
     disturb: Callable[[Order, Inbox, Server], None] | None = None
+
+    @property
+    def finds_health(self) -> bool:
+        """Whether its evidence is that no figure is bad."""
+        return not self.typical
 
     def told_openly(self, spoilers: bool) -> str:
         """How a session begins whose cause is known by its name; what it does only with `spoilers`."""

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from lab.blind.causes import CAUSES, choose, find
+from lab.blind.figures import FIXED, OF_COMMANDS, named_in
 from lab.blind.session_socket import ask, home
 from lab.errors import UsageError
 
@@ -62,7 +63,7 @@ def look(
     what: Annotated[
         str,
         typer.Argument(
-            help="users, slowlog, commands, clients, memory, ping, processes or key.", metavar="WHAT"
+            help="users, history, slowlog, commands, clients, memory, ping, processes or key.", metavar="WHAT"
         ),
     ] = "users",
     name: Annotated[str, typer.Argument(help="Of look key: the key's name.", metavar="[NAME]")] = "",
@@ -73,10 +74,19 @@ def look(
 
 @app.command()
 def note(
-    text: Annotated[str, typer.Argument(help="A hypothesis, an experiment, a finding.", metavar="TEXT")],
+    text: Annotated[str, typer.Argument(help="A thought, an experiment, a finding.", metavar="[TEXT]")] = "",
+    hypothesis: Annotated[
+        str, typer.Option(help="A cause that you suppose, before you test it: worth points.", metavar="CAUSE")
+    ] = "",
 ) -> None:
-    """Write down a thought with its time; notes are free, stay in a file, and stand in the page."""
-    print(ask({"verb": "note", "text": text}))
+    """Write down a thought or a hypothesis with its time; notes are free, stay in a file, and stand in the page."""
+    if hypothesis:
+        find(hypothesis)
+    elif not text.strip():
+        raise UsageError(
+            'the note is empty: bin/lab blind note "...", or bin/lab blind note --hypothesis CAUSE.'
+        )
+    print(ask({"verb": "note", "text": text, "hypothesis": hypothesis}))
 
 
 @app.command()
@@ -88,11 +98,25 @@ def hint() -> None:
 @app.command()
 def answer(
     cause: Annotated[str, typer.Argument(help="As `bin/lab blind causes` lists them.", metavar="CAUSE")],
-    evidence: Annotated[str, typer.Option(help="What you measured, and what it rules out.")] = "",
+    evidence: Annotated[
+        str,
+        typer.Option(
+            help="Readings with figures: link.p50 = 42 ms; server.p50 = 0.1 ms. Other words are kept, not judged."
+        ),
+    ] = "",
 ) -> None:
-    """Name the cause, with evidence. A wrong answer costs 20 points, and you may go on."""
+    """Name the cause, with evidence, which is held against the lab's own. A wrong answer costs 20 points."""
     find(cause)
+    named_in(evidence)
     print(ask({"verb": "answer", "cause": cause, "evidence": evidence}))
+
+
+@app.command("readings")
+def list_readings() -> None:
+    """List what an answer's evidence can name, with its unit and what shows it."""
+    rows = [(each.name, each.unit, each.meaning, each.shown_by) for each in FIXED.values()]
+    for name, unit, meaning, shown_by in (*rows, *OF_COMMANDS):
+        print(f"{name:<16} {unit:<6} {meaning} ({shown_by})")
 
 
 @app.command()

@@ -18,7 +18,7 @@ from loadtest import info
 WINDOW_S = 3.0
 NEWEST = 15
 WIDE, TAIL = 90, 28
-KEY = "key"
+KEY, HISTORY = "key", "history"
 LENGTHS = {
     "string": "STRLEN",
     "hash": "HLEN",
@@ -48,8 +48,14 @@ class SessionTarget(Protocol):
         ...
 
 
-def look(what: str, scene: SessionTarget, users: Callable[[], str], name: str = "") -> str:
-    """One of `KINDS` as text, or the key of that name.
+def look(
+    what: str,
+    scene: SessionTarget,
+    users: Callable[[], str],
+    name: str = "",
+    history: Callable[[], str] | None = None,
+) -> str:
+    """One of `KINDS` as text, or the key of that name; what users see and the session's history as they are handed in.
 
     Raises `UsageError` for another, or for a name too many or too few, `StackError` where the store does not answer.
     """
@@ -57,8 +63,14 @@ def look(what: str, scene: SessionTarget, users: Callable[[], str], name: str = 
         raise UsageError("look key needs the key's name, as in look key cart:7; no other look takes one.")
     if what == "users":
         return users()
+    if what == HISTORY:
+        if history is None:
+            raise UsageError(
+                "a scene that hides nothing keeps no history: its dashboards do, with Prometheus."
+            )
+        return history()
     if what not in KINDS and what != KEY:
-        raise UsageError(f"there is no look {what!r}; there are users, {', '.join(KINDS)}, {KEY}.")
+        raise UsageError(f"there is no look {what!r}; there are users, {HISTORY}, {', '.join(KINDS)}, {KEY}.")
     client: Any = redis.Redis.from_url(
         scene.store.url, protocol=2, driver_info=None, socket_timeout=30, encoding_errors="replace",
         decode_responses=True,
@@ -73,7 +85,8 @@ def look(what: str, scene: SessionTarget, users: Callable[[], str], name: str = 
         client.close()
 
 
-def _table(headings: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+def table(headings: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """Rows below headings, each column as wide as its widest cell."""
     cells = [[str(cell) for cell in row] for row in (headings, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
@@ -97,7 +110,7 @@ def _slowlog(client: Any, scene: SessionTarget) -> str:
         for entry in entries
     )
     said = f"SLOWLOG LEN {client.slowlog_len()}, threshold {threshold} µs; the newest {len(entries)}:\n"
-    return said + _table(("at", "µs", "client", "command"), rows)
+    return said + table(("at", "µs", "client", "command"), rows)
 
 
 def _of_client(entry: dict[str, Any]) -> str:
@@ -168,14 +181,14 @@ def _commands(client: Any, scene: SessionTarget) -> str:
             rows.append(
                 (spent, (name.lower(), f"{number / seconds:,.1f}", f"{spent / number:,.1f}", told, share))
             )
-    table = [row for _, row in sorted(rows, reverse=True)]
+    shown = [row for _, row in sorted(rows, reverse=True)]
     began, ended = info.busy_seconds(were), info.busy_seconds(are)
     if began is not None and ended is not None and ended - began >= executed:
         beside, busy = (ended - began - executed) / seconds, (ended - began) / seconds
-        table.append(("(reading, parsing, answering)", "", "", "", f"{beside:.1%}".rstrip("%")))
-        table.append(("(the thread in all)", "", "", "", f"{busy:.1%}".rstrip("%")))
+        shown.append(("(reading, parsing, answering)", "", "", "", f"{beside:.1%}".rstrip("%")))
+        shown.append(("(the thread in all)", "", "", "", f"{busy:.1%}".rstrip("%")))
     said = f"INFO commandstats and CPU, what was added in {seconds:.1f} s:\n"
-    return said + _table(("command", "calls/s", "µs a call", "longest, µs", "% of a core"), table)
+    return said + table(("command", "calls/s", "µs a call", "longest, µs", "% of a core"), shown)
 
 
 def _clients(client: Any, scene: SessionTarget) -> str:
@@ -186,7 +199,7 @@ def _clients(client: Any, scene: SessionTarget) -> str:
     )
     more = f"\n... and {len(found) - 60} more" if len(found) > 60 else ""
     said = f"CLIENT LIST, {len(found)} connections:\n"
-    return said + _table(("address", "name", "age s", "idle s", "last command", "memory"), rows) + more
+    return said + table(("address", "name", "age s", "idle s", "last command", "memory"), rows) + more
 
 
 def _key(client: Any, name: str) -> str:
@@ -203,7 +216,7 @@ def _key(client: Any, name: str) -> str:
         "OBJECT ENCODING": client.object("encoding", name),
         "PTTL": f"{left:,} ms" if left >= 0 else "none: it stays",
     }
-    return _table((name, ""), rows.items())
+    return table((name, ""), rows.items())
 
 
 def _memory(client: Any, scene: SessionTarget) -> str:
@@ -215,7 +228,7 @@ def _memory(client: Any, scene: SessionTarget) -> str:
         rows.append([read.get(name, "") for name in (*MEMORY, *STATS)] + [client.dbsize()])
     names = (*MEMORY, *STATS, "DBSIZE")
     columns = zip(names, *rows, strict=True)
-    return "INFO memory and stats, four times a second apart:\n" + _table(
+    return "INFO memory and stats, four times a second apart:\n" + table(
         ("", "first", "second", "third", "fourth"), columns
     )
 
@@ -228,7 +241,7 @@ def _ping(client: Any, scene: SessionTarget) -> str:
     for name, url in ways.items():
         taken = pings_ms(url)
         rows.append((name, url, *(f"{each:.2f}" for each in (taken[0], taken[len(taken) // 2], taken[-1]))))
-    return f"PING {PINGS} times, one after the other, on a connection of its own:\n" + _table(
+    return f"PING {PINGS} times, one after the other, on a connection of its own:\n" + table(
         ("way", "address", "least ms", "median ms", "most ms"), rows
     )
 
@@ -246,7 +259,7 @@ def _processes(client: Any, scene: SessionTarget) -> str:
         then = before.get(name, (0.0, None, 0.0, ""))
         wait = "" if waited is None or then[1] is None else f"{(waited - then[1]) / seconds:.0%}"
         rows.append((name, pid, f"{(cpu - then[0]) / seconds:.0%}", wait, f"{resident:.0f} MB", cores))
-    return f"over {seconds:.1f} s, of {psutil.cpu_count()} cores:\n" + _table(
+    return f"over {seconds:.1f} s, of {psutil.cpu_count()} cores:\n" + table(
         ("process", "pid", "CPU", "first thread waited for a core", "resident", "may run on"), rows
     )
 

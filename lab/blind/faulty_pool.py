@@ -84,7 +84,7 @@ class Pool(_Plain):  # type: ignore[misc] # redis-py's classes have no types wor
 
 def main() -> None:
     """Serve, as `python -m gunicorn` would."""
-    from gunicorn.app.wsgiapp import run  # type: ignore[import-untyped] # no type information in the package
+    from gunicorn.app.wsgiapp import run
 
     redis.ConnectionPool = Pool  # type: ignore[misc] # the storefront's cache asks for it by this name
     run(prog="gunicorn")

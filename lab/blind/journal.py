@@ -1,4 +1,8 @@
-"""What a participant wrote and asked for, with times, and the points that are left. The notes are a file that stays."""
+"""What a participant wrote and asked for, with times, and the points of it. The notes are a file that stays.
+
+Points: of the right name with figures that show it and leave none of its look-alikes (`lab.blind.judging`), and of
+hypotheses that were noted before the answer; less for hints, wrong answers and time.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,19 @@ from pathlib import Path
 
 from lab.blind.cause import Cause
 from lab.blind.causes import find
+from lab.blind.judging import EXCLUDED, GUESS, SHOWN, UNTRUE_COSTS, Judgement
 from lab.errors import UsageError
 
-FULL = 100
+HYPOTHESIS_WORTH, HYPOTHESES = 5, 2
+"""Points of each hypothesis that was noted before the answer, and how many count: one to refute, one to keep."""
+FULL = GUESS + SHOWN + EXCLUDED + HYPOTHESIS_WORTH * HYPOTHESES
 HINT_COSTS = (5, 10, 20)
 WRONG_COSTS = 20
+UNHURRIED_MIN, SLOWEST_COSTS = 15, 10
+"""Minutes for which nobody is hurried; each further one costs a point, up to this many points."""
 FEWEST_WORDS = 4
-NOTE, HINT, ANSWER = "note", "hint", "answer"
+NOTE, HYPOTHESIS, HINT, ANSWER = "note", "hypothesis", "hint", "answer"
+Judge = Callable[[Cause, str], Judgement]
 
 
 @dataclass(frozen=True)
@@ -34,11 +44,15 @@ class Journal:
 
     cause: Cause
     file: Path
+    judge: Judge
     clock: Callable[[], float] = time.time
     entries: list[Entry] = field(default_factory=list)
     hints: int = 0
     wrong: list[str] = field(default_factory=list)
+    hypotheses: list[str] = field(default_factory=list)
     right: Entry | None = None
+    judgement: Judgement | None = None
+    began: float = 0.0
 
     def write(self, kind: str, text: str) -> Entry:
         """Keep a line, here and in the file."""
@@ -46,14 +60,20 @@ class Journal:
         self.entries.append(entry)
         at = datetime.fromtimestamp(entry.at).isoformat(sep=" ", timespec="seconds")
         with self.file.open("a") as file:
-            file.write(f"{at}  {kind:<6}  {entry.text}\n")
+            file.write(f"{at}  {kind:<10}  {entry.text}\n")
         return entry
 
-    def note(self, text: str) -> str:
-        """Keep a note."""
-        if not text.strip():
-            raise UsageError('the note is empty: bin/lab blind note "hypothesis ...".')
-        self.write(NOTE, text)
+    def note(self, text: str, hypothesis: str = "") -> str:
+        """Keep a note; of a hypothesis the cause that it supposes, with or without more words."""
+        if hypothesis:
+            cause = find(hypothesis)
+            self.write(HYPOTHESIS, f"{cause.id}{f': {text}' if text.strip() else ''}")
+            if cause.id not in self.hypotheses and not self.right:
+                self.hypotheses.append(cause.id)
+        elif not text.strip():
+            raise UsageError('the note is empty: bin/lab blind note "...", or note --hypothesis CAUSE.')
+        else:
+            self.write(NOTE, text)
         return f"noted in {self.file}"
 
     def hint(self) -> str:
@@ -72,7 +92,7 @@ class Journal:
         return f"{text}\n({cost} points; {self.points} of {FULL} left)"
 
     def answer(self, text: str, evidence: str) -> str:
-        """Whether the answer is right; a wrong one costs points, one without evidence is none."""
+        """Whether the answer is right, and what its evidence is worth; one without evidence is none."""
         cause = find(text)
         if self.right:
             raise UsageError(
@@ -80,21 +100,93 @@ class Journal:
             )
         if len(evidence.split()) < FEWEST_WORDS:
             raise UsageError(
-                'an answer needs evidence: --evidence "what you measured, and what it rules out", in a sentence.'
+                'an answer needs evidence: --evidence "link.p50 = 42 ms; server.p50 = 0.1 ms", and words if you like. '
+                "`bin/lab blind readings` lists what can be named."
             )
+        judgement = self.judge(cause, evidence)
+        figures = [f"  {figure.text}" for figure in judgement.figures]
         right = cause is self.cause
+        entry = self.write(ANSWER, f"{cause.id} ({'right' if right else 'wrong'}), because: {evidence}")
         if not right:
             self.wrong.append(cause.id)
-        entry = self.write(ANSWER, f"{cause.id} ({'right' if right else 'wrong'}), because: {evidence}")
-        if right:
-            self.right = entry
-            return f"right. {self.points} of {FULL} points. `bin/lab blind reveal` shows the whole, and ends the scene."
-        return f"no, that is not it. ({WRONG_COSTS} points; {self.points} of {FULL} left)"
+            said = f"no, that is not it. ({WRONG_COSTS} points; {self.points} of {FULL} left)"
+            return "\n".join([said, *figures])
+        self.right, self.judgement = entry, judgement
+        said = f"right. {self.points} of {FULL} points. `bin/lab blind reveal` shows the whole, and ends the scene."
+        return "\n".join([said, *figures, *self.worth()])
+
+    def worth(self) -> list[str]:
+        """What the right answer's points are made of, in lines; none without a right answer."""
+        if not self.judgement:
+            return []
+        of = self.judgement
+        lines = []
+        if of.is_a_guess:
+            lines.append(
+                f"The name is right; nothing that was named separates it from others: the {GUESS} points of a guess."
+            )
+        elif of.shown:
+            lines.append("The figures show it.")
+        else:
+            lines.append("The figures do not show it yet: other causes would leave the same.")
+        if of.excluded:
+            lines.append(f"They rule out {', '.join(of.excluded)}.")
+        lines += [f"Still possible is {other}: {self.cause.alike[other]}" for other in of.possible]
+        if len(self.hypotheses) < HYPOTHESES:
+            lines.append(
+                f"{len(self.hypotheses)} of {HYPOTHESES} hypotheses were noted before the answer "
+                "(bin/lab blind note --hypothesis CAUSE)."
+            )
+        return lines
+
+    def account(self) -> list[tuple[str, int]]:
+        """What the points are made of, in rows; less than nothing is what something cost."""
+        rows = []
+        if of := self.judgement:
+            alike = len(of.excluded) + len(of.possible)
+            untrue = sum(not figure.true for figure in of.figures)
+            held = min(HYPOTHESES, len(self.hypotheses))
+            rows = [
+                ("the right name", GUESS),
+                ("figures that show it", SHOWN if of.shown else 0),
+                (f"{len(of.excluded)} of {alike} look-alikes ruled out", of.worth_of_excluded),
+                (f"{untrue} figures that are not so", -UNTRUE_COSTS * untrue),
+                (f"{held} of {HYPOTHESES} hypotheses noted before the answer", HYPOTHESIS_WORTH * held),
+            ]
+        return [
+            *rows,
+            (f"{self.hints} of {len(self.cause.hints)} hints", -sum(HINT_COSTS[: self.hints])),
+            (f"{len(self.wrong)} wrong answers", -WRONG_COSTS * len(self.wrong)),
+            (f"{self.minutes:.0f} minutes", -self.time_cost),
+        ]
+
+    @property
+    def full(self) -> int:
+        """All points that there are."""
+        return FULL
+
+    @property
+    def minutes(self) -> float:
+        """From the beginning of the cause to the right answer, or until now."""
+        return ((self.right.at if self.right else self.clock()) - self.began) / 60 if self.began else 0.0
+
+    @property
+    def time_cost(self) -> int:
+        """Points that the time costs."""
+        return int(min(SLOWEST_COSTS, max(0.0, self.minutes - UNHURRIED_MIN)))
+
+    @property
+    def deducted(self) -> int:
+        """Points that hints, wrong answers and time cost."""
+        return sum(HINT_COSTS[: self.hints]) + WRONG_COSTS * len(self.wrong) + self.time_cost
 
     @property
     def points(self) -> int:
-        """What is left of all points."""
-        return max(0, FULL - sum(HINT_COSTS[: self.hints]) - WRONG_COSTS * len(self.wrong))
+        """What is left of all points; once the answer is right what it is worth."""
+        worth = FULL
+        if self.judgement:
+            worth = self.judgement.points + HYPOTHESIS_WORTH * min(HYPOTHESES, len(self.hypotheses))
+        return max(0, worth - self.deducted)
 
     @property
     def score(self) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 from lab.blind.cause import Cause
 from lab.blind.causes import CAUSES
-from lab.blind.journal import FULL, HINT_COSTS, WRONG_COSTS, Journal
+from lab.blind.journal import Journal
 from lab.blind.observer import Sample
 from lab.blind.readings import Readings, Seen
 from lab.templates import templates
@@ -67,9 +67,6 @@ def write(told: Told, path: Path) -> Path:
             now=now,
             healthy=told.healthy,
             journal=journal,
-            full=FULL,
-            hints_cost=sum(HINT_COSTS[: journal.hints]),
-            wrong_cost=WRONG_COSTS * len(journal.wrong),
             began=datetime.fromtimestamp(told.begun_at).strftime("%d %B %Y, %H:%M"),
             clock=lambda at: datetime.fromtimestamp(at).strftime("%H:%M:%S"),
             spent=spent,

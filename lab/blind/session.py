@@ -9,14 +9,16 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import redis
 
-from lab.blind import diagnostics, page, sizing
+from lab.blind import diagnostics, page, reveal, sizing
 from lab.blind.cause import Cause
 from lab.blind.journal import Journal
+from lab.blind.judging import Judgement, judge
 from lab.blind.observer import Observer, Sample, readings, seen
 from lab.blind.prices import CHANGES, INDEX
 from lab.blind.readings import RESTLESS_GET_MS, Readings, Seen
@@ -38,6 +40,7 @@ HEALTHY_LOOKS = 6
 """How often the lab looks at most for a p99 of a bystander's GET that is an idle server's."""
 STRONGER = 2.0
 FILL_S = 60.0
+HISTORY_ROWS = 120
 REVEALED_LOOKS = 12
 """Of the latest, of which the reveal tells."""
 Say = Callable[[str], None]
@@ -95,7 +98,7 @@ class Session:
         )  # before anything else: two at once must not disturb each other
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self.journal = Journal(self.cause, self.folder / "notes.txt")
+            self.journal = Journal(self.cause, self.folder / "notes.txt", self._judge)
             self.stack = self._make(self.folder)
             try:
                 self._play()
@@ -175,7 +178,7 @@ class Session:
         """Let the cause begin, and twice as strongly where it does not show; for every cause in the same time."""
         self._say("something happens")
         self._samples_before = len(self.observer.samples)
-        self.begun_at = time.time()
+        self.begun_at = self.journal.began = time.time()
         for _ in range(2):
             for name, order in self.cause.told(self.measured, self._strength).items():
                 if order != sizing.WELL[name]:
@@ -193,6 +196,15 @@ class Session:
         held = list(self.observer.samples)
         first = max(self._samples_before, len(held) - newest)
         return readings(held[first - 1], held[first:], self.healthy, self.measured.cores)
+
+    def _judge(self, cause: Cause, evidence: str) -> Judgement:
+        held = list(self.observer.samples)
+        first = self._samples_before
+        looks = [
+            readings(held[at - 1], [held[at]], self.healthy, self.measured.cores)
+            for at in range(first, len(held))
+        ]
+        return judge(cause, evidence, looks, self.readings())
 
     def _announce(self) -> None:
         say = self._say
@@ -248,11 +260,12 @@ class Session:
         verb = words["verb"]
         if verb == "look":
             self._need_begun()
-            return diagnostics.look(str(words["what"]), self.stack, self._users, str(words.get("name", "")))
+            name = str(words.get("name", ""))
+            return diagnostics.look(str(words["what"]), self.stack, self._users, name, self._history)
         with self._turn:
             self._need_begun()
             if verb == "note":
-                return self.journal.note(str(words["text"]))
+                return self.journal.note(str(words["text"]), str(words.get("hypothesis", "")))
             if verb == "hint":
                 return self.journal.hint()
             if verb == "answer":
@@ -273,6 +286,25 @@ class Session:
         held = list(self.observer.samples)[self._samples_before :]
         return "\n".join([*(told(look) for look in held[-20:]), self._well()])
 
+    def _history(self) -> str:
+        held = list(self.observer.samples)
+        rows = []
+        for before, look in pairwise(held):
+            of = readings(before, [look], self.healthy, self.measured.cores)
+            rows.append(
+                (
+                    f"{datetime.fromtimestamp(look.at):%H:%M:%S}", f"{of.seconds:.0f}",
+                    f"{look.page_ms:.1f}", f"{look.get_ms:.1f}", look.gets.total, f"{look.oldest_s:.1f}",
+                    f"{of.busy:.0%}", f"{of.evicted_per_s:,.0f}", f"{of.memory:.0%}",
+                )
+            )  # fmt: skip
+        headings = (
+            "at", "over s", "page p99 ms", "GET p99 ms", "of GETs", "oldest change s", "main thread", "evicted/s",
+            "memory of its limit",
+        )  # fmt: skip
+        began = f"It began at {datetime.fromtimestamp(self.begun_at):%H:%M:%S}; before, all was well.\n"
+        return began + diagnostics.table(headings, rows[-HISTORY_ROWS:])
+
     def _reveal(self) -> str:
         now = self.readings()
         told = page.Told(
@@ -287,11 +319,7 @@ class Session:
         )
         self.page = page.write(told, self.folder / "page.html")
         self._ended.set()
-        found = self.cause.evidence(now)
-        return (
-            f"it was {self.cause.id}: {self.cause.title.lower()}.\n{found.text}\n"
-            f"score: {self.journal.score} of 100\npage: {self.page}"
-        )
+        return "\n".join([*reveal.lines(told), f"page: {self.page}"])
 
     def samples_since(self) -> list[tuple[float, Sample]]:
         """Every look with the seconds since the cause began (negative: while all was well)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lab.claims.server import ONE_IN
 from lab.report import evidence
 from lab.report.breakdown import parts
 from lab.report.conclusions import Judged, Section, cannot_tell, refuted, remains
@@ -179,7 +180,13 @@ def slow_log(view: RunView) -> Section:
     worst = view.worst
     executed = worst.execution_us("GET") if worst else None
     reason = view.facts.cannot.get(SLOW_LOG)
-    if victims := entries.get(BYSTANDER):
+    few = entries.get(BYSTANDER, 0) * ONE_IN <= sum(entries.values())
+    if (victims := entries.get(BYSTANDER)) and few and not reason:
+        lines.append(
+            f"{count(victims)} of {count(sum(entries.values()))} entries are {BYSTANDER}: so few may be calls that the "
+            "machine took off their core half-way, since the log times by the wall clock."
+        )
+    elif victims:
         lines.append(
             f"{count(victims)} of {count(sum(entries.values()))} entries are {BYSTANDER}, all that a bystander sends: "
             + (f"{reason.rstrip('.')}." if reason else "those took long to execute, not only to wait.")

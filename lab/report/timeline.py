@@ -16,6 +16,8 @@ DOT = {"color": style.INK, "size": 12}
 """A second between two unanswered ones has no line to belong to: a dot shows it."""
 ORDER = ("scan", "keys", "sscan", "unlink", "get", "set")
 """Of the commands' rows. Others follow, as the samples name them."""
+WORTH_A_ROW = 0.01
+"""Of the server's time in its busiest second: what another command takes at least."""
 
 
 def timeline(view: RunView, width: int = style.WIDTH) -> Chart:
@@ -235,12 +237,22 @@ def _commands(view: RunView) -> list[str]:
         column.removesuffix("_per_s") for column in (view.run.samples or [{}])[0] if column.endswith("_per_s")
     ]
     known = [column for column in sampled if column != "events_finished"]
-    wanted = [c for c in known if _rate_top(view, c) > 0]
+    wanted = [
+        c for c in known if (_rate_top(view, c) > 0 if c in ORDER else _share_top(view, c) >= WORTH_A_ROW)
+    ]
     return sorted(wanted or known[:1], key=lambda c: ORDER.index(c) if c in ORDER else len(ORDER))
 
 
 def _rate_top(view: RunView, column: str) -> float:
     return max((row["value"] or 0.0 for row in _rates(view, column)), default=0.0)
+
+
+def _share_top(view: RunView, column: str) -> float:
+    """The share of a second that a command took of the server at most."""
+    pairs = (
+        (number(row.get(f"{column}_per_s")), number(row.get(f"{column}_exec_us"))) for row in view.run.samples
+    )
+    return max(((rate or 0.0) * (us or 0.0) / 1e6 for rate, us in pairs), default=0.0)
 
 
 def _p99s(view: RunView) -> list[Row]:

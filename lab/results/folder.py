@@ -104,12 +104,31 @@ class RunWriter:
             self._write(self._hlog, f"Tag={name}-{kind},{start:.3f},{length:.3f},{top:.3f},{line[kind]}\n")
 
     def sample(self, row: dict[str, float | str | None]) -> None:
-        """Append one row to samples.csv; the first row settles the columns."""
+        """Append one row to samples.csv. A column that earlier rows did not have is added to them, empty."""
         if self._columns is None:
             self._columns = list(row)
             self._write(self._samples, ",".join(self._columns) + "\n")
+        elif more := [column for column in row if column not in self._columns]:
+            self._widen(more)
+            self._columns += more
         values = (row.get(column) for column in self._columns)
         self._write(self._samples, ",".join(_cell(value) for value in values) + "\n")
+
+    def _widen(self, more: list[str]) -> None:
+        """Write samples.csv anew with more columns, in one piece."""
+        path, part = self.folder / "samples.csv", self.folder / "samples.part"
+        try:
+            self._samples.close()
+            head, *rows = path.read_text().splitlines()
+            part.write_text(
+                "".join(
+                    f"{line}\n" for line in (",".join([head, *more]), *(r + "," * len(more) for r in rows))
+                )
+            )
+            part.replace(path)
+            self._samples = path.open("a", newline="")
+        except OSError as error:
+            raise _cannot_write(self.folder, error) from error
 
     def slow(self, t: float, command: str, duration_us: int) -> None:
         """Append one entry of the slow log."""

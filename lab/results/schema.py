@@ -7,6 +7,8 @@ and `docs/run.schema.json` are made from this (`make docs`).
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -235,7 +237,39 @@ def _share(name: str, whose: str) -> Column:
 
 
 COMMANDS = ("GET", "SET", "UNLINK", "SCAN", "KEYS", "SSCAN")
-"""Commands that samples.csv has second by second. run.json has every command that was called, phase by phase."""
+"""Commands that samples.csv has in every run. It has the same two columns for each other one that was called, but for
+those of the observers."""
+OBSERVERS = frozenset(
+    (
+        "AUTH",
+        "CLIENT",
+        "COMMAND",
+        "CONFIG",
+        "DBSIZE",
+        "HELLO",
+        "INFO",
+        "PING",
+        "REPLCONF",
+        "SELECT",
+        "SETRANGE",
+        "SLOWLOG",
+    )
+)
+"""Commands with which the lab looks at the server (SETRANGE: see `lab.stacks.server_stats`), and clients introduce
+themselves."""
+MORE = re.compile(r"([a-z0-9_.|-]+)_(per_s|exec_us)")
+"""The columns of such a command. Those of one that came late are empty until then."""
+
+
+def command_columns(command: str) -> tuple[Column, Column]:
+    """How often it was called, and how long a call took."""
+    name = command.lower()
+    return (
+        Column(f"{name}_per_s", NUMBER, f"calls of {command} a second"),
+        Column(f"{name}_exec_us", NUMBER, f"mean execution time of {command} on the server"),
+    )
+
+
 SAMPLES: tuple[Column, ...] = (
     Column("t", NUMBER, "Unix time, seconds", False),
     Column("phase", TEXT, "the phase's id, or calibration", False),
@@ -246,14 +280,7 @@ SAMPLES: tuple[Column, ...] = (
     Column("probe_p99_ms", NUMBER, "p99 of the same"),
     Column("app_p99_ms", NUMBER, "p99 of a GET by the storefront's own histogram, over the second"),
     Column("utilisation", NUMBER, "busy share of the server's main thread"),
-    *(
-        column
-        for command in COMMANDS
-        for column in (
-            Column(f"{command.lower()}_per_s", NUMBER, f"calls of {command} a second"),
-            Column(f"{command.lower()}_exec_us", NUMBER, f"mean execution time of {command} on the server"),
-        )
-    ),
+    *(column for command in COMMANDS for column in command_columns(command)),
     Column("events_finished_per_s", NUMBER, "invalidation events finished a second"),
     Column("events_in_flight", NUMBER, "invalidation events being carried out"),
     Column("events_pending", NUMBER, "accepted events not done yet"),
@@ -287,6 +314,8 @@ def check_table(
         UsageError: one line that names file, line, column and what was expected.
     """
     known = {column.name: column for column in columns}
+    if "get_per_s" in known:
+        known = {name: Column(name, NUMBER, "of another command") for name in _of_commands(head)} | known
     missing = [name for name in known if name not in head and name not in OLDER]
     unknown = [name for name in head if name not in known]
     if head and (missing or unknown):
@@ -303,6 +332,14 @@ def check_table(
             if moment < before:
                 raise UsageError(f"{path}, line {number}: t should not go back.")
             before = moment
+
+
+def _of_commands(head: Iterable[str]) -> set[str]:
+    """The columns of a head that are a pair for one command, whatever its name."""
+    found = Counter(match[1] for name in head if (match := MORE.fullmatch(name)))
+    return {
+        f"{command}_{what}" for command, times in found.items() for what in ("per_s", "exec_us") if times == 2
+    }
 
 
 def _wrong_cell(column: Column, cell: object) -> str | None:

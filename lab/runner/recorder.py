@@ -16,7 +16,7 @@ from lab.claims.fairness import STALL_S
 from lab.errors import LabError, StackError
 from lab.results.folder import CannotWrite, RunWriter, interval_of
 from lab.results.histograms import values_of
-from lab.results.schema import COMMANDS, SAMPLES
+from lab.results.schema import COMMANDS, OBSERVERS, SAMPLES, command_columns
 from lab.stacks.base import Probe, Stack
 from lab.stacks.http import Metrics, bucket_quantile
 from lab.stacks.server_stats import Snapshot
@@ -46,6 +46,7 @@ class Recorder:
         self._lines: dict[str, deque[dict[str, Any]]] = {}
         self._slow: list[tuple[float, str, int]] = []
         self._seen: set[str] = set()
+        self._sampled = dict.fromkeys(COMMANDS)
         self._cpu = stack.meter()
         self.phase, self.attempt = "start", 1
         self.strategy = ""
@@ -217,14 +218,20 @@ class Recorder:
         row: Row = {}
         if old.main_thread_s is not None and new.main_thread_s is not None:
             row["utilisation"] = (new.main_thread_s - old.main_thread_s) / span
-        for command in COMMANDS:
+        for command, (called, _) in new.commands.items():
+            if (
+                called > old.commands.get(command, (0.0, 0.0))[0]
+                and command.partition("|")[0] not in OBSERVERS
+            ):
+                self._sampled.setdefault(command)
+        for command in self._sampled:
             calls, usec = (
                 new.commands.get(command, (0.0, 0.0))[i] - old.commands.get(command, (0.0, 0.0))[i]
                 for i in (0, 1)
             )
-            row[f"{command.lower()}_per_s"] = calls / span
-            if calls:
-                row[f"{command.lower()}_exec_us"] = usec / calls
+            rate, time_of_call = command_columns(command)
+            row[rate.name] = calls / span
+            row[time_of_call.name] = usec / calls if calls else None
         row["events_finished_per_s"] = max(0.0, new_metrics.finished - old_metrics.finished) / span
         p99 = bucket_quantile(old_metrics.get_buckets, new_metrics.get_buckets, 0.99)
         row["app_p99_ms"] = p99 * 1000 if p99 is not None else None

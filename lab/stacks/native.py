@@ -12,24 +12,20 @@ from urllib.parse import urlsplit
 
 from lab.errors import StackError, UsageError
 from lab.scenarios.model import LoadSpec, ProbeSpec, Scenario
-from lab.stacks.base import BYSTANDER_PREFIX, LOAD_PREFIX, LoadProcess, Probe, Say, probe_arguments
+from lab.stacks import foreign
+from lab.stacks.base import LoadProcess, Probe, Say, probe_arguments
+from lab.stacks.foreign import KEY_PREFIX
 from lab.stacks.http import Locust, Metrics, Storefront, scrape
 from lab.stacks.processes import Child, CpuMeter, free_port, memory_mb, port_taken, stop_all
 from lab.stacks.server_stats import ServerObserver, redacted
 from lab.stacks.servers import Server
 
 ROOT = Path(__file__).resolve().parents[2]
-KEY_PREFIX = "latency-lab"
 CACHED_PREFIXES = (
     f"{KEY_PREFIX}:",
     *(f"{KEY_PREFIX}-{rest}" for rest in ("index:", "hash:", "generation:", "warmed", "e")),
 )
 """Of all the storefront's keys, in every layout and epoch."""
-OWN_PREFIXES = (f"{KEY_PREFIX}:", f"{KEY_PREFIX}-")
-LOCK_KEY = f"{KEY_PREFIX}-lock"
-LOCK_S = 2 * 3600
-# Or somebody else's server would keep them.
-assert all(prefix.startswith(OWN_PREFIXES) for prefix in (BYSTANDER_PREFIX, LOAD_PREFIX))
 READY_S = 30.0
 
 
@@ -73,8 +69,8 @@ class NativeStack:
         self._loads: list[Child] = []
         self._store_child: Child | None = None
         self._replica: Child | None = None
-        self._was_slowlog: tuple[int, int] | None = None
-        self._locked = False
+        self._before: dict[str, str] | None = None
+        self._keeper: foreign.Keeper | None = None
         self.cannot = dict(server.cannot)
         self.has_replica = scenario.replica and url is None
         if scenario.replica and not self.has_replica:
@@ -112,15 +108,10 @@ class NativeStack:
     def _take_over(self) -> None:
         """Begin on somebody else's server: one run at a time, and remember what is changed."""
         self.store.wait(5.0)
-        self._locked = self.store.lock(LOCK_KEY, LOCK_S)
-        if not self._locked:
-            raise UsageError(
-                f"another run of the lab uses {self.store.shown} (its key {LOCK_KEY} is there). "
-                f"Wait for its end; after a crash delete that key, or wait {LOCK_S // 3600} hours."
-            )
+        self._before = foreign.take_over(self.store)
+        self._keeper = foreign.Keeper(self.store_url, self._before, self._folder / "logs" / "keeper.log")
         self.cannot["restart-restores"] = "the lab does not restart a server that it did not start"
         try:
-            self._was_slowlog = self.store.slowlog_settings()
             self.store.configure_slowlog(self._scenario.slowlog_threshold_us)
         except StackError:
             self.cannot["victims-not-slow"] = "this server does not let its slow log be set up"
@@ -294,19 +285,29 @@ class NativeStack:
             child.stop()
             self._children.remove(child)
 
+    def _put_back(self, before: dict[str, str]) -> None:
+        """Have somebody else's server as it was; a line on stderr where that cannot be done."""
+        why = None
+        if self._keeper:
+            why = self._keeper.end()
+        else:  # it was not started any more
+            try:
+                foreign.put_back(self.store, before)
+            except StackError as error:
+                why = str(error)
+        self._before = None
+        if why:
+            again = f"bin/lab clean --url {self.store.shown}"
+            print(f"could not clean up: {why} When the server answers: {again}", file=sys.stderr)
+
     def down(self) -> None:
         """End every process; on somebody else's server also remove the lab's keys and restore its settings."""
         store = [self._store_child] if self._store_child else []
         stop_all(self._loads)
         self._loads.clear()
         stop_all([child for child in self._children if child not in store])
-        if self._locked:
-            try:
-                if self._was_slowlog:
-                    self.store.configure_slowlog(*self._was_slowlog)
-                self.store.remove_own(OWN_PREFIXES)
-            except StackError as error:
-                print(f"could not clean up: {error}", file=sys.stderr)
+        if self._before is not None:
+            self._put_back(self._before)
         stop_all(store)
         self._children.clear()
         for client in ("web", "locust", "invalidator"):

@@ -168,6 +168,15 @@ class ServerObserver:
         """Take a lock that ends by itself; False while another run holds it."""
         return bool(self._ask("SET", self._client.set, key, "1", nx=True, ex=seconds))
 
+    def keep(self, key: str, value: str) -> None:
+        """Write a key that does not expire."""
+        self._ask("SET", self._client.set, key, value)
+
+    def text(self, key: str) -> str | None:
+        """What a key holds; None where there is none."""
+        found = self._ask("GET", self._client.get, key)
+        return None if found is None else str(found)
+
     def slowlog_settings(self) -> tuple[int, int]:
         """(threshold in µs, length) as they are now. (Dragonfly may spell the names with underscores.)"""
         found = self._ask("CONFIG GET", self._client.config_get, "slowlog*")

@@ -13,6 +13,7 @@ from locust.event import Events
 from locust.runners import MasterRunner, WorkerRunner
 from locust.web import WebUI
 
+from app import hosts
 from loadtest.customers.load import EVENTS_NAME, READS_NAME, BadLoad, Load, check_range, number, stop
 from loadtest.customers.metrics import exposition
 from loadtest.customers.shapes import SPAWN_RATE, USERS, Growth, Hold
@@ -53,6 +54,7 @@ class Controls:
         if isinstance(runner, MasterRunner):
             team = Master(self._load, runner, self._carriers)
         if web_ui and web_ui.app:
+            hosts.guard(web_ui.app)
             web_ui.app.register_blueprint(self._routes(environment, web_ui, team))
 
     def _offer_shapes(self, environment: Environment) -> None:

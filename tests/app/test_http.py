@@ -210,6 +210,7 @@ def test_bad_invalidation_settings(web: FlaskClient, body: dict[str, Any]) -> No
         b'{"keys_per_second":0}',
         b'{"keys_per_second":NaN}',
         b'{"keys_per_second":true}',
+        b'{"keys_per_second":1' + b"0" * 400 + b"}",
         b'{"restart":1}',
     ],
 )

@@ -14,6 +14,7 @@ from app.cache import Cache, CacheUnavailable
 from app.cache_async import AsyncStore, connect
 from app.fragments import AREAS, Keyspace, fragment_names, render
 from app.layouts import KINDS, Layouts
+from app.metrics import STORE_DURATION
 from app.settings import STRATEGY_NAMES, Settings, layout_of
 from app.state import Invalidation, State
 from app.storefront import create_app
@@ -55,6 +56,90 @@ def calls(raw: Any) -> dict[str, int]:
 def test_every_strategy_has_a_layout() -> None:
     """Strategies, layouts and what can be done with them name each other."""
     assert {layout_of(name) for name in STRATEGY_NAMES} == set(KINDS)
+
+
+def timed(settings: Settings) -> dict[str, float]:
+    """Calls that the application has timed, by the command under whose name it did."""
+    return {
+        sample.labels["db_operation_name"]: sample.value
+        for family in STORE_DURATION.collect()
+        for sample in family.samples
+        if sample.name.endswith("_count") and sample.labels["server"] == settings.server_name
+    }
+
+
+ROUND_TRIPS = {
+    "hash": ({"HGET": 1}, {"HSET": 1}, {"HGET": 1}),
+    "generation": ({"GET": 1, "INCRBY": 1}, {"GET": 1, "SET": 1}, {"GET": 2}),
+    "plain": ({"GET": 1}, {"SET": 1}, {"GET": 1}),
+}
+"""What a miss, a put and a hit are timed as."""
+
+
+@pytest.mark.parametrize("layout", ROUND_TRIPS)
+def test_each_round_trip_is_timed_under_its_command(settings: Settings, layout: str) -> None:
+    """One observation for each, under the name by which dashboards and the server know it. A put takes bytes, too."""
+    strategy = next(name for name in STRATEGY_NAMES if layout_of(name) == layout)
+    cache, seen = cache_of(settings, strategy), []
+    for step in (
+        partial(cache.get, 7, "page-0"),
+        partial(cache.put, 7, "page-0", b"x"),
+        partial(cache.get, 7, "page-0"),
+    ):
+        before = timed(settings)
+        step()
+        seen.append(
+            {
+                name: count - before.get(name, 0)
+                for name, count in timed(settings).items()
+                if count != before.get(name)
+            }
+        )
+    assert tuple(seen) == ROUND_TRIPS[layout]
+
+
+def test_a_generation_is_made_in_one_piece_and_does_not_stay_for_ever(
+    settings: Settings, store: StoreServer
+) -> None:
+    """MULTI around the number and its end; in bulk those that are there are kept, and nobody asks for none."""
+    cache, raw = cache_of(settings, "generation"), store.client()
+    raw.config_resetstat()
+    cache.get(7, "page-0")
+    assert calls(raw).get("multi") == 1 and raw.pttl("shop-generation:7") > 0
+    before, asked = raw.get("shop-generation:7"), timed(settings).get("MGET", 0)
+    cache.put_users([7, 8])
+    assert raw.get("shop-generation:7") == before and raw.exists("shop-generation:8")
+    assert timed(settings)["MGET"] == asked + 1
+    assert cache.put_users([]) == 0
+
+
+def test_an_entry_ends_at_its_end(settings: Settings) -> None:
+    """A field of a hash is gone in the very millisecond that it was given."""
+    now = [FAR]
+    cache = cache_of(settings, "hash", lambda: now[0])
+    cache.put(7, "page-0", "x")
+    ends = cache.keyspace.entry_expires_ms(FAR) / 1000
+    now[0] = ends - 0.001
+    assert cache.get(7, "page-0") == b"x"
+    now[0] = ends
+    assert cache.get(7, "page-0") is None
+
+
+def test_the_first_layout_is_the_cache_itself(settings: Settings) -> None:
+    """No second one is made for the mode that a service begins in."""
+    first = Cache(settings)
+    assert Layouts(first).at(Invalidation("scan", 1000)) is first
+
+
+def test_every_strategy_says_how_many_keys_went(settings: Settings) -> None:
+    """All pages of a search together; a new generation deletes none."""
+    gone = {}
+    for strategy in ("scan", "keys", "exact", "index", "index-naive", "hash", "generation", "ttl"):
+        cache_of(settings, strategy, lambda: FAR).put_users(range(1, 30))
+        gone[strategy] = invalidate(settings, strategy, 7)
+    all_entries = settings.fragments_per_user
+    entries = dict.fromkeys(("scan", "keys", "exact", "index", "index-naive"), all_entries)
+    assert gone == entries | {"hash": 1, "generation": 0, "ttl": 0}
 
 
 @pytest.mark.parametrize("layout", ["hash", "generation"])

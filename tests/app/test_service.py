@@ -194,7 +194,7 @@ def test_sigterm_ends_all_processes_with_0(new_service: NewService, own_store: S
     """
     service = new_service(own_store, APP_STORE_TIMEOUT_SECONDS="60").start("web", "invalidator", "warmer")
     idle = socket.create_connection(("127.0.0.1", service.port))
-    idle.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    idle.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert idle.recv(1000).startswith(b"HTTP/1.1 200")
     own_store.pause(True)
     service.event(1)
@@ -232,10 +232,33 @@ def test_chunked_body_is_bounded(new_service: NewService, store: StoreServer) ->
     """A body without Content-Length is refused with 413 as well once it is too long."""
     service = new_service(store).start("web")
     with socket.create_connection(("127.0.0.1", service.port)) as connection:
-        head = "POST /users/1/events HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        head = "POST /users/1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         connection.sendall(head.encode() + b"Transfer-Encoding: chunked\r\n\r\n")
         connection.sendall(b"1388\r\n" + b" " * 5000 + b"\r\n0\r\n\r\n")
         assert connection.recv(1000).startswith(b"HTTP/1.1 413")
+
+
+def raw(port: int, *parts: bytes) -> bytes:
+    """What the web process answers to these bytes, and then closes the connection, or says nothing more for long."""
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        for part in parts:
+            connection.sendall(part)
+        connection.shutdown(socket.SHUT_WR)
+        return b"".join(iter(partial(connection.recv, 65536), b""))
+
+
+@pytest.mark.parametrize(
+    "chunks", [b"zz\r\n{}\r\n0\r\n\r\n", b"-2\r\n{}\r\n0\r\n\r\n", b"5\r\n{}", b"2\r\n{}xx0\r\n\r\n"]
+)
+def test_malformed_chunks_are_a_400(new_service: NewService, store: StoreServer, chunks: bytes) -> None:
+    """Nothing behind such a body is taken for a request, no traceback is in the log, and others are served."""
+    service = new_service(store).start("web")
+    head = b"POST /users/1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    behind = b"POST /users/1/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    answer = raw(service.port, head + b"Transfer-Encoding: chunked\r\n\r\n", chunks, behind)
+    assert answer.startswith(b"HTTP/1.1 400") and answer.count(b"HTTP/1.1 ") == 1, answer
+    assert "Traceback" not in service.log("web")
+    assert service.event(1).status == 202
 
 
 @pytest.mark.parametrize("role", ["invalidator", "warmer"])
@@ -347,7 +370,7 @@ def test_settings_answer_while_every_read_waits(new_service: NewService, own_sto
     readers = [socket.create_connection(("127.0.0.1", service.port)) for _ in range(200)]
     try:
         for reader in readers:
-            reader.sendall(b"GET /users/1/fragments/page-0 HTTP/1.1\r\nHost: x\r\n\r\n")
+            reader.sendall(b"GET /users/1/fragments/page-0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
         time.sleep(1)
         with pytest.raises(OSError):  # red without a listener of its own: this one waits behind the reads
             socket_answer(service.port, "/settings/invalidation", 1.0)
@@ -368,7 +391,7 @@ def socket_answer(port: int, path: str, seconds: float) -> bytes:
     """The first bytes that a GET is answered with. Raises OSError where there are none in time."""
     with socket.create_connection(("127.0.0.1", port), seconds) as connection:
         connection.settimeout(seconds)
-        connection.sendall(f"GET {path} HTTP/1.0\r\nHost: x\r\n\r\n".encode())
+        connection.sendall(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
         return connection.recv(100)
 
 

@@ -256,6 +256,21 @@ def storefronts_know_their_store(model: Model) -> list[str]:
 BOUND = ("APP_SEARCHES_AT_ONCE", "12")
 
 
+HOSTS = "ALLOWED_HOSTS"
+GUARDED = re.compile(r"control|(?:web|locust)-[a-z]+")
+"""Services whose pages answer to names that they were told, and to those of this machine."""
+
+
+def pages_answer_to_their_names(model: Model) -> list[str]:
+    """Each page knows all names by which others in the stack ask for it, and those that .env adds."""
+    wrong = []
+    for name, service in _services(model):
+        if GUARDED.fullmatch(name):
+            known = str(service.get("environment", {}).get(HOSTS, "")).split()
+            wrong += [f"{name}: {missing}" for missing in (name, model["env"][HOSTS]) if missing not in known]
+    return wrong
+
+
 def servers_are_alike(model: Model) -> list[str]:
     """The four storefronts differ in their server and nothing else, or a comparison of servers means nothing.
 
@@ -269,6 +284,9 @@ def servers_are_alike(model: Model) -> list[str]:
                 k: v for k, v in model["services"][part + server].items() if k not in ("profiles", "image")
             }
             said["environment"] = sorted(set(said.get("environment", {}).items()) - {BOUND})
+            said["environment"] = [
+                one for one in said["environment"] if one[0] != HOSTS
+            ]  # the same list for all
             text = str(said).replace("redis://", "store://").replace(server, "SERVER")
             forms[server] = re.sub(r"127\.0\.0\.1:\d+", "PORT", text)
         wrong += [part + server for server, form in forms.items() if form != forms["valkey"]]
@@ -296,6 +314,7 @@ RULES: dict[str, Rule] = {
         profiles_are_whole,
         addresses_exist,
         storefronts_know_their_store,
+        pages_answer_to_their_names,
         servers_are_alike,
     )
 }

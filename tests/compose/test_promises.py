@@ -49,6 +49,10 @@ def _environment(service: str, name: str, value: str | None) -> Callable[[Model]
     return change
 
 
+def _env_only(name: str, value: str) -> Callable[[Model], None]:
+    return lambda model: model["env"].__setitem__(name, value)
+
+
 def _env(name: str, value: str) -> Callable[[Model], None]:
     def change(model: Model) -> None:
         for service in model["services"].values():
@@ -169,6 +173,14 @@ DOCTORED: dict[str, tuple[str, Callable[[Model], None]]] = {
     "a state that is written to the image": (
         "storefronts_know_their_store",
         _drop("invalidator-redis", "volumes"),
+    ),
+    "a page that refuses its own stack": (
+        "pages_answer_to_their_names",
+        _environment("locust-redis", "ALLOWED_HOSTS", "web-redis localhost"),
+    ),
+    "a page that does not know what .env says": (
+        "pages_answer_to_their_names",
+        _env_only("ALLOWED_HOSTS", "lab.example"),
     ),
     "an advantage for one server": ("servers_are_alike", _set("web-redis", "cpus", 2.0)),
     "more memory for one store": ("servers_are_alike", _set("redis", "mem_limit", "4096m")),

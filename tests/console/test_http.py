@@ -122,6 +122,7 @@ def test_actions(page: Page, standins: StandIns) -> None:
         ("growth", []),
         ("rate", {"events_per_second": -1}),
         ("rate", {"events_per_second": 1e9}),
+        ("rate", {"events_per_second": 10**400}),
         ("rate", {"events_per_second": True}),
         ("rate", {"events_per_second": "3"}),
         ("restart", {"now": True}),
@@ -163,6 +164,16 @@ def test_form_of_another_site_changes_nothing(page: Page, standins: StandIns) ->
     for kind in ("application/x-www-form-urlencoded", "multipart/form-data", "text/plain"):
         page.client.post("/api/servers/one/restart", data='{"a":1}', content_type=kind)
         page.client.post("/api/servers/one/growth", data='{"on":true}', content_type=kind)
+    assert len(standins.told) == before
+
+
+def test_page_under_a_name_of_its_own_changes_nothing(page: Page, standins: StandIns) -> None:
+    """A site that points its name at this machine is of one origin with the lab for the browser, and is refused."""
+    before = len(standins.told)
+    headers = {"Host": "evil.example", "Origin": "http://evil.example"}
+    for action, body in (("servers/one/restart", {}), ("servers/one/growth", {"on": True}), ("stop", {})):
+        assert is_problem(page.client.post(f"/api/{action}", json=body, headers=headers), 421)
+    assert is_problem(page.client.get("/api/state", headers=headers), 421)
     assert len(standins.told) == before
 
 

@@ -92,7 +92,7 @@ def wrong_line(snippet: str) -> Iterator[str]:
     for target in re.findall(r"(?:^|[\s;&|])make ([a-z][a-z-]*)", f" {snippet}"):
         if target not in fromcode.targets(ROOT):
             yield f"there is no verb make {target}"
-    call = re.search(r"(?:^|[\s;&|(])(?:bin/)?lab ([^;&|)<>]*)", f" {snippet}")
+    call = re.search(r"(?:^|[\s;&|(])(?:bin/)?lab ((?:\"[^\"]*\"|[^;&|)<>])*)", f" {snippet}")
     if call:
         yield from wrong_call(call[1])
     elif re.fullmatch(r"--[a-z-]+(?: \S+)?", snippet):

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -304,3 +305,22 @@ def test_exit_code_of_an_interruption_is_that_of_the_contract(tmp_path: Path) ->
     )
     assert done.stderr.startswith("lab: interrupted")
     assert done.returncode == 130
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signal_while_modules_are_read(tmp_path: Path, number: signal.Signals) -> None:
+    """One line and exit code 130 from the first instant on, and not death by a signal or a traceback."""
+    slow = "import sys, time\nprint('reading', flush=True)\ntime.sleep(600)\n"
+    (tmp_path / "typer.py").write_text(slow)
+    early = subprocess.Popen(
+        [sys.executable, "-m", "lab", "list"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert early.stdout is not None and early.stdout.readline() == "reading\n"
+    early.send_signal(number)
+    assert early.communicate(timeout=20)[1] == "lab: interrupted; nothing was started.\n"
+    assert early.returncode == 130

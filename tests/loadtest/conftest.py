@@ -203,14 +203,17 @@ class Locust:
         web = ["--web-host", "127.0.0.1", "--web-port", str(self.port)]
         self.process = locust("--host", host, "--autostart", *web, *arguments, **environment)
 
-    def ask(self, method: str, path: str, body: object = None) -> tuple[int, dict[str, Any]]:
-        """Status and body of one request to the web UI's port; waits until it listens."""
+    def ask(
+        self, method: str, path: str, body: object = None, host: str = "127.0.0.1"
+    ) -> tuple[int, dict[str, Any]]:
+        """Status and body of one request to the web UI's port, under the name `host`; waits until it listens."""
         deadline = time.monotonic() + PATIENCE
         while True:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
             try:
                 text = body if isinstance(body, str) else json.dumps(body)
-                connection.request(method, path, text, {"Content-Type": "application/json"})
+                headers = {"Content-Type": "application/json", "Host": f"{host}:{self.port}"}
+                connection.request(method, path, text, headers)
                 answer = connection.getresponse()
                 return answer.status, json.loads(answer.read())
             except ConnectionRefusedError:

@@ -118,6 +118,13 @@ def test_a_bad_change_is_a_problem_and_changes_nothing(quiet_locust: Any, body: 
     assert after["events_per_second"] == before["events_per_second"]
 
 
+def test_locusts_pages_answer_to_names_of_this_machine_only(quiet_locust: Any) -> None:
+    """Its own pages, which can stop the load, and the lab's: a site under a name of its own gets 421 for each."""
+    for method, path in (("GET", "/"), ("GET", "/stats/requests"), ("GET", "/stop"), ("PUT", "/load")):
+        assert quiet_locust.ask(method, path, "{}", host="evil.example")[0] == 421, path
+    assert quiet_locust.ask("GET", "/load")[0] == 200
+
+
 @pytest.mark.whole
 def test_growth_adds_customers_and_load_step_by_step(
     storefront: Any, run_locust: Callable[..., tuple[int, str]]

@@ -77,6 +77,7 @@ CAUSE = Cause(
     evidence=evidence,
     orders=orders,
     disturb=disturb,
+    typical={"evicted_per_s": 30_000.0, "memory": 1.0},
     alike={
         "giant-index": "INFO stats: evicted_keys climbs in steps, with each stall.",
         "keys-command": "SLOWLOG GET holds no long command that explains the stalls; used_memory is at "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.blind.cause import Cause
-from lab.blind.readings import Finding, Readings
+from lab.blind.readings import Finding, Readings, Seen
 from lab.blind.sizing import READS_PER_S, WEB, Measured, Orders
 
 
@@ -31,6 +31,7 @@ CAUSE = Cause(
     "than can be served; each waits until the pool gives up, and goes past the cache.",
     evidence=evidence,
     orders=orders,
+    typical={"seen": Seen(300.0, 1.0, 0.3), "past_cache_per_s": 20.0},
     alike={
         "slow-network": "A PING on a connection of your own through the link is fast: there is no delay on the "
         "way.",

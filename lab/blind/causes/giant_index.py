@@ -7,6 +7,7 @@ from socket import socket
 
 from lab.blind import evidence as shown
 from lab.blind.cause import Cause
+from lab.blind.evidence import Spent
 from lab.blind.prices import INDEX, as_list, carry_out_changes
 from lab.blind.readings import Finding, Readings
 from lab.blind.sizing import CHANGER, Measured, Orders, prices
@@ -46,6 +47,10 @@ CAUSE = Cause(
     evidence=evidence,
     orders=orders,
     disturb=partial(carry_out_changes, remove=remove_whole),
+    typical={
+        "commands": {"SMEMBERS": Spent(1, 0.01, 9_000), "UNLINK": Spent(1, 0.04, 40_000)},
+        "slow": {"SMEMBERS": (9, 12.0), "UNLINK": (9, 47.0)},
+    },
     alike={
         "keys-command": "SLOWLOG GET: SMEMBERS and UNLINK with tens of thousands of arguments, no KEYS.",
         "scan-storm": "INFO commandstats: few calls, each long. A storm is many calls, each short.",

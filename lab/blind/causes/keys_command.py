@@ -6,6 +6,7 @@ import time
 
 from lab.blind import evidence as shown
 from lab.blind.cause import Cause
+from lab.blind.evidence import Spent
 from lab.blind.inbox import Inbox, Order
 from lab.blind.readings import Finding, Readings
 from lab.blind.sizing import PATTERN, SECOND, Measured, Orders
@@ -55,6 +56,7 @@ CAUSE = Cause(
     evidence=evidence,
     orders=orders,
     disturb=disturb,
+    typical={"busy": 0.4, "commands": {"KEYS": Spent(7, 0.3, 40_000)}, "slow": {"KEYS": (50, 48.0)}},
     alike={
         "scan-storm": "SLOWLOG GET names KEYS; SCAN's calls are too short for it.",
         "giant-index": "SLOWLOG GET: the command's own words. KEYS grows with the keyspace, a giant set with "

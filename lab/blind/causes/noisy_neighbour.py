@@ -65,6 +65,7 @@ CAUSE = Cause(
     evidence=evidence,
     orders=orders,
     disturb=disturb,
+    typical={"waited": 0.3, "neighbours": 1.0},
     alike={
         "scan-storm": "CPU of the store's own thread is low; no command has much of its time.",
         "keys-command": "The slow log holds no long command.",

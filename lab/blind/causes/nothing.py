@@ -21,6 +21,7 @@ CAUSE = Cause(
     mechanism="The complaint is not confirmed by any measurement: pages, bystanders and changes are as fast as before. "
     "To say so, with figures, is an answer; to go on searching until something is found is not.",
     evidence=evidence,
+    typical={},
     alike={
         "unpipelined-deletes": "The age of the oldest change over a minute: it stays small.",
         "exhausted-pool": "p99 of a page over a minute: it stays small.",

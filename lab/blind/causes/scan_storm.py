@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing
 
 from lab.blind import evidence as shown
 from lab.blind.cause import Cause
+from lab.blind.evidence import Spent
 from lab.blind.inbox import Inbox, Order
 from lab.blind.readings import Finding, Readings
 from lab.blind.sizing import PATTERN, SECOND, Measured, Orders
@@ -69,6 +70,7 @@ CAUSE = Cause(
     evidence=evidence,
     orders=orders,
     disturb=disturb,
+    typical={"busy": 0.95, "commands": {"SCAN": Spent(900, 0.9, 1000)}},
     alike={
         "keys-command": "SLOWLOG GET: KEYS is long and stands there, SCAN is short and does not.",
         "giant-index": "INFO commandstats: one command holds the main thread all the time; a giant set "

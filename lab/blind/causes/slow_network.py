@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.blind.cause import Cause
-from lab.blind.readings import Finding, Readings
+from lab.blind.readings import Finding, Readings, Seen
 from lab.blind.sizing import LINK, Measured, Orders
 
 
@@ -29,6 +29,7 @@ CAUSE = Cause(
     "bystanders on another way know nothing of it.",
     evidence=evidence,
     orders=orders,
+    typical={"seen": Seen(45.0, 1.0, 0.3), "link_ms": 40.0},
     alike={
         "exhausted-pool": "A PING on a connection of your own through the same link is slow too, even when "
         "nobody else asks.",

@@ -6,8 +6,9 @@ from functools import partial
 
 from lab.blind import evidence as shown
 from lab.blind.cause import Cause
+from lab.blind.evidence import Spent
 from lab.blind.prices import carry_out_changes, remove_in_parts
-from lab.blind.readings import Finding, Readings
+from lab.blind.readings import Finding, Readings, Seen
 from lab.blind.sizing import CHANGER, Measured, Orders, prices
 
 
@@ -35,6 +36,7 @@ CAUSE = Cause(
     evidence=evidence,
     orders=orders,
     disturb=partial(carry_out_changes, remove=partial(remove_in_parts, size=1)),
+    typical={"seen": Seen(5.0, 1.0, 12.0), "commands": {"UNLINK": Spent(13_000, 0.02, 1.0)}},
     alike={
         "giant-index": "Bystanders' GETs are fast: nothing holds the server for long. UNLINK is called once "
         "for each key.",

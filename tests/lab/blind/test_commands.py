@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from pathlib import Path
 
 import pytest
 
 from lab.blind.causes import CAUSES, choose
+from lab.blind.figures import FIXED, OF_COMMANDS
+from lab.blind.judging import GUESS, SHOWN
 from lab.blind.session_socket import address
 from tests.lab.labkit import Answer, Running, lab, tree
 
@@ -25,7 +28,13 @@ BAD = {
     "no time": (["start", "--minutes", "0"], "--minutes"),
     "unknown stack": (["start", "--stack", "cloud"], "no stack 'cloud'"),
     "unknown verb": (["guess"], "No such command 'guess'"),
-    "note without text": (["note"], "Missing argument 'TEXT'"),
+    "note without text": (["note"], "the note is empty"),
+    "hypothesis that is no cause": (["note", "--hypothesis", "the-moon"], "no cause 'the-moon'"),
+    "unknown reading": (["answer", "slow-network", "--evidence", "lnk.p50 = 3 ms"], "Did you mean link.p50?"),
+    "figure without a unit": (
+        ["answer", "slow-network", "--evidence", "link.p50 = 3"],
+        "a number and a unit (ms",
+    ),
 }
 SEED = next(seed for seed in range(100) if choose(seed).id == "slow-network")
 BECAUSE = "a PING through the link took 40 ms, past it a tenth of one"
@@ -77,6 +86,24 @@ def test_the_possible_answers_are_public(home: Path) -> None:
     assert [line.split()[0] for line in lines] == list(CAUSES)
 
 
+def test_what_can_be_named_is_public(home: Path) -> None:
+    """`bin/lab blind readings` names every reading with its unit and what shows it, session or not."""
+    lines = blind(home, "readings").out.splitlines()
+    assert [line.split()[:2] for line in lines][:2] == [["page.p99", "ms"], ["get.p99", "ms"]]
+    assert all("(" in line for line in lines) and len(lines) == len(FIXED) + len(OF_COMMANDS)
+
+
+def read(home: Path) -> str:
+    """What a participant would name, taken from what the session shows."""
+    ping = blind(home, "look", "ping").out.splitlines()
+    direct, link = (
+        next(line.split()[-2] for line in ping if line.startswith(way)) for way in ("to the", "through")
+    )
+    users = blind(home, "look", "users").out
+    gets, oldest = re.findall(r"GET +([0-9.]+) ms +oldest price change +([0-9.]+) s", users)[-1]
+    return f"link.p50 = {link} ms; server.p50 = {direct} ms; get.p99 = {gets} ms; change.oldest = {oldest} s"
+
+
 @pytest.mark.whole
 def test_a_session_from_start_to_reveal(home: Path) -> None:
     """Start, look, note, hint, a wrong answer, the right one, reveal: a page and notes stay, processes do not."""
@@ -92,24 +119,35 @@ def test_a_session_from_start_to_reveal(home: Path) -> None:
             "memory": "used_memory", "ping": "through the storefront's link", "processes": "program-4",
         }.items():  # fmt: skip
             assert words in blind(home, "look", what).out
-        assert "users, slowlog" in blind(home, "look", "dice").err
+        assert "users, history, slowlog" in blind(home, "look", "dice").err
+        history = blind(home, "look", "history").out
+        assert "It began at" in history and len(history.splitlines()) >= 4 and "GET p99 ms" in history
         assert blind(home, "note", "hypothesis: the way is slow").code == 0
         assert "5 points; 95 of 100 left" in blind(home, "hint").out
         assert "no, that is not it" in blind(home, "answer", "nothing", "--evidence", BECAUSE).out
-        assert "right. 75 of 100 points" in blind(home, "answer", "slow-network", "--evidence", BECAUSE).out
+        assert "lnk.p50" in blind(home, "answer", "slow-network", "--evidence", "lnk.p50 = 40 ms").err
+        for hypothesis in ("exhausted-pool", "slow-network"):
+            assert blind(home, "note", "--hypothesis", hypothesis).code == 0
+        right = blind(home, "answer", "slow-network", "--evidence", read(home)).out
+        assert right.startswith("right. ") and "The figures show it." in right and "not so" not in right, (
+            right
+        )
+        points = int(right.split()[1])
         revealed = blind(home, "reveal")
         ended = session.answer()
         assert session.left() == []
     assert ended.code == 0, ended
     assert revealed.code == 0
     assert "it was slow-network" in revealed.out
-    assert "score: 75 of 100" in revealed.out
+    assert GUESS + SHOWN - 15 < points <= 75 and f"score: {points} of 100" in revealed.out
+    assert "exhausted-pool: a look-alike; refuted by:" in revealed.out and "│" in revealed.out
     [folder] = [path for path in home.iterdir() if path.is_dir()]
     assert tree(folder)[-2:] == ["notes.txt", "page.html"]
     page = (folder / "page.html").read_text()
     for words in (
         "A slow network",
-        "75 of 100 points",
+        f"{points} of 100 points",
+        "look-alikes ruled out",
         "hypothesis: the way is slow",
         "An exhausted connection pool",
     ):

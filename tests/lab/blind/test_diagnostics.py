@@ -79,6 +79,13 @@ def rows(text: str) -> dict[str, list[str]]:
     return {cells[0]: cells[1:] for cells in parted if cells}
 
 
+def test_a_scene_without_a_session_has_no_history(target: Target) -> None:
+    """One line says where to look instead; a session tells its own."""
+    with pytest.raises(UsageError, match="keeps no history"):
+        look("history", target, str)
+    assert look("history", target, str, history=lambda: "since noon") == "since noon"
+
+
 def test_one_long_call_among_many_short_ones_is_seen(
     target: Target, beside: Callable[[Callable[[Line], object]], None]
 ) -> None:
@@ -133,7 +140,7 @@ def test_users_are_asked_elsewhere_and_unknown_readings_are_named(target: Target
     """In one line that lists what there is."""
     assert look("users", target, lambda: "all is well") == "all is well"
     with pytest.raises(
-        UsageError, match="there are users, slowlog, commands, clients, memory, ping, processes, key"
+        UsageError, match="there are users, history, slowlog, commands, clients, memory, ping, processes, key"
     ):
         look("moon", target, str)
 

@@ -17,8 +17,9 @@ import redis
 from bench.blind_seal import leaks
 from lab.blind import faulty_pool, session_socket, sizing
 from lab.blind.causes import CAUSES, choose, find, keys_command, scan_storm
-from lab.blind.evidence import LEAST_GET_MS, Spent
+from lab.blind.evidence import LEAST_GET_MS
 from lab.blind.journal import HINT_COSTS, WRONG_COSTS, Journal
+from lab.blind.judging import GUESS, HURT, judge
 from lab.blind.readings import RESTLESS_GET_MS, Readings, Seen, plainly_slower
 from lab.blind.scene import tell
 from lab.blind.session import HEALTHY_LOOKS, health
@@ -31,25 +32,6 @@ MEASURED = sizing.Measured(
     ping_us=50.0, key_us=0.3, keys=200_000, core=1, cores=2, healthy=Seen(5.0, 1.0, 0.3)
 )
 BECAUSE = "a ping through the link took 40 ms"
-
-DOCTORED: dict[str, dict[str, Any]] = {
-    "scan-storm": {"busy": 0.95, "commands": {"SCAN": Spent(900, 0.9, 1000)}},
-    "keys-command": {"commands": {"KEYS": Spent(7, 0.3, 40_000)}, "slow": {"KEYS": (50, 48.0)}},
-    "giant-index": {
-        "commands": {"SMEMBERS": Spent(1, 0.01, 9_000), "UNLINK": Spent(1, 0.04, 40_000)},
-        "slow": {"UNLINK": (9, 47.0)},
-    },
-    "eviction-cycle": {"evicted_per_s": 30_000.0, "memory": 1.0},
-    "unpipelined-deletes": {"commands": {"UNLINK": Spent(13_000, 0.02, 1.0)}},
-    "exhausted-pool": {"past_cache_per_s": 20.0},
-    "slow-network": {"link_ms": 40.0},
-    "noisy-neighbour": {"waited": 0.3, "neighbours": 1.0},
-}
-HURT = {
-    "unpipelined-deletes": Seen(5.0, 1.0, 12.0),
-    "exhausted-pool": Seen(300.0, 1.0, 0.3),
-    "slow-network": Seen(45.0, 1.0, 0.3),
-}
 
 
 def test_causes_are_nine_at_least_nothing_among_them() -> None:
@@ -93,14 +75,12 @@ def test_an_unknown_cause_is_refused_with_the_nearest() -> None:
 
 @pytest.mark.parametrize("cause", [cause for cause in CAUSES if cause != "nothing"])
 def test_evidence_needs_both_symptom_and_its_own_figures(cause: str, healthy: Readings) -> None:
-    """Evidence is found in its figures with a symptom; in the figures or the symptom alone it is not.
-
-    A cause without doctored figures has no proof, and fails here.
-    """
-    symptom = HURT.get(cause, Seen(60.0, 60.0, 5.0))
-    evidence = CAUSES[cause].evidence
-    assert evidence(replace(healthy, seen=symptom, **DOCTORED[cause])).found
-    assert not evidence(replace(healthy, **DOCTORED[cause])).found
+    """Evidence is found in its typical figures with a symptom; in the figures or the symptom alone it is not."""
+    figures = {name: value for name, value in CAUSES[cause].typical.items() if name != "seen"}
+    symptom, evidence = CAUSES[cause].typical.get("seen", HURT), CAUSES[cause].evidence
+    assert figures
+    assert evidence(replace(healthy, seen=symptom, **figures)).found
+    assert not evidence(replace(healthy, **figures)).found
     assert not evidence(replace(healthy, seen=symptom)).found
 
 
@@ -127,18 +107,21 @@ def test_orders_follow_what_was_measured() -> None:
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Journal:
+def journal(tmp_path: Path, healthy: Readings) -> Journal:
     """A journal of a session with a slow network."""
-    return Journal(CAUSES["slow-network"], tmp_path / "notes.txt")
+    here = replace(healthy, **CAUSES["slow-network"].typical)
+    return Journal(
+        CAUSES["slow-network"], tmp_path / "notes.txt", lambda cause, said: judge(cause, said, [here], here)
+    )
 
 
 def test_hints_and_wrong_answers_cost_and_only_the_right_one_scores(journal: Journal) -> None:
-    """The score is what hints and wrong answers leave, once the answer is right; before it is nothing."""
+    """The score is what hints and wrong answers leave of the answer's worth; before the right one it is nothing."""
     journal.hint()
     assert "no, that is not it" in journal.answer("exhausted-pool", BECAUSE)
     assert journal.score == 0
     assert journal.answer("slow-network", BECAUSE).startswith("right")
-    assert journal.score == 100 - HINT_COSTS[0] - WRONG_COSTS
+    assert journal.score == GUESS - HINT_COSTS[0] - WRONG_COSTS
     with pytest.raises(UsageError, match="answered rightly already"):
         journal.answer("nothing", BECAUSE)
     with pytest.raises(UsageError, match="you have the answer"):
@@ -173,7 +156,7 @@ def test_notes_stay_in_a_plain_file(journal: Journal) -> None:
         journal.note("  ")
     lines = journal.file.read_text().splitlines()
     assert len(lines) == 2
-    assert lines[0].endswith("note    hypothesis: the pool")
+    assert lines[0].endswith("note        hypothesis: the pool")
 
 
 def test_one_session_at_a_time_and_only_for_its_owner(tmp_path: Path) -> None:

@@ -200,9 +200,9 @@ DOCTORINGS: dict[str, list[Doctoring]] = {
     "victims-not-slow": [
         *(
             Doctoring(
-                f"a {command} in the slow log",
-                {"slowlog": [command]},
-                lambda f: f["victims"] == 1 and f["client_ratio"] >= 5,
+                f"one {command} in fifty entries of the slow log",
+                {"slowlog": [*["SCAN"] * 400, *[command] * 20]},
+                lambda f: f["victims"] == 20 and f["client_ratio"] >= 5,
             )
             for command in ("GET", "SET", "DEL", "UNLINK")
         ),
@@ -248,7 +248,8 @@ STILL: dict[str, list[Doctoring]] = {
     "execution-steady": [Doctoring("execution time grows 1.95 ×", slower_get(1.95))],
     "victims-not-slow": [
         Doctoring("the scans themselves in the slow log", {"slowlog": ["SCAN", "KEYS"]}),
-        Doctoring("a SET of the filling before a plateau", {"filling": ["SET"]}),
+        Doctoring("a GET that the machine took off its core", {"slowlog": [*["SCAN"] * 400, "GET"]}),
+        Doctoring("SETs of the filling before a plateau", {"filling": ["SET"] * 40}),
     ],
     "knee-predicted": [
         Doctoring("predicted 13 % too high", prediction(1.13)),

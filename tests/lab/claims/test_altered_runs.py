@@ -280,9 +280,9 @@ def test_plateau_without_a_reply_is_told(name: str, tmp_path: Path) -> None:
 
 
 def lower_case(lines: list[str]) -> list[str]:
-    """A GET in the slow log, written small, in the middle of a plateau."""
+    """GETs in the slow log, written small, in the middle of a plateau."""
     raw = json.loads((RECORDS / "key-growth" / "run.json").read_text())
-    return [*lines, f"{math.ceil(phase(raw, 'grow-7')['t0'])},get,20000\n"]
+    return [*lines, *[f"{math.ceil(phase(raw, 'grow-7')['t0'])},get,20000\n"] * len(lines)]
 
 
 def test_victim_in_small_letters_is_a_victim(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -40,7 +40,7 @@ def measured(**changes: float) -> PhaseRecord:
         t1=103.0,
         keys=60_000,
         events={
-            "asked_per_s": ASKED,
+            "asked_per_s": changes.get("asked_per_s", ASKED),
             "due_per_s": changes.get("due_per_s", ASKED),
             "offered_per_s": changes.get("offered_per_s", ASKED),
             "failures": changes.get("failures", 0.0),
@@ -64,7 +64,10 @@ def measured(**changes: float) -> PhaseRecord:
         ({"others": 0.52}, "other programs used 52 % of a core"),
         ({"lag_ms": 63.0}, "probe main sent 63 ms late"),
         ({"stalled_s": 0.030}, "the machine stood still for 30 ms"),
+        ({"lag_ms": LATE_MS + 0.01}, "probe main sent 20 ms late"),
+        ({"stalled_s": 0.600}, "the machine stood still for 600 ms"),
         ({"due_per_s": 8.0}, "the load came to 8.0 of 10.0 events a second"),
+        ({"due_per_s": 9.2}, "the load came to 9.2 of 10.0 events a second"),
     ],
 )
 def test_what_the_machine_took_makes_a_phase_unfair(changes: dict[str, float], said: str) -> None:
@@ -83,6 +86,7 @@ def test_what_the_machine_took_makes_a_phase_unfair(changes: dict[str, float], s
         {"lag_ms": LATE_MS},
         {"stalled_s": STALLED_MOST * 3.0},
         {"due_per_s": 9.5},
+        {"asked_per_s": 100.0, "due_per_s": 95.0},
         {"p99_ms": 4000.0},
         {"failures": 30.0, "offered_per_s": 0.0},
         {"errors": 12.0},
@@ -91,6 +95,20 @@ def test_what_the_machine_took_makes_a_phase_unfair(changes: dict[str, float], s
 def test_what_came_out_makes_no_phase_unfair(changes: dict[str, float]) -> None:
     """Neither a latency nor a refused or failed request is looked at, nor is a disturbance within its bound."""
     assert why_unfair(measured(**changes)) == []
+
+
+def test_what_nobody_measured_makes_no_phase_unfair() -> None:
+    """Neither the machine's shares nor the load's, where a stack does not tell them."""
+    assert why_unfair(replace(measured(), machine={}, events={"due_per_s": 0.0})) == []
+
+
+def test_each_attempt_is_told_with_all_its_reasons() -> None:
+    """Reasons with commas between them, attempts with semicolons; of other phases nothing."""
+    first, second, kept = (
+        replace(measured(), unfair=[f"{word} one", f"{word} two"]) for word in ("a", "b", "c")
+    )
+    said = measured_again(kept, [first, replace(first, id="grow-9"), second])
+    assert said == "grow-3 was measured 3 times: a one, a two; b one, b two; and the last time c one, c two."
 
 
 class Walk:

@@ -111,16 +111,23 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Pr
 
 @contextmanager
 def clients(
-    server: Server, count: int, words: Callable[[int], bytes], every_s: float = 0.0
+    server: Server,
+    count: int,
+    words: Callable[[int], bytes],
+    every_s: float = 0.0,
+    longest_s: float = math.inf,
 ) -> Iterator[None]:
-    """Some clients that send one command after another."""
+    """Some clients that send one command after another; one that waited longer than that rests for as long again."""
     ended = threading.Event()
 
     def loop(first: int) -> None:
         with connect(resp.Server.from_url(server.url)) as line:
-            number = first
-            while not ended.wait(every_s):
+            number, pause_s = first, every_s
+            while not ended.wait(pause_s):
+                began = time.monotonic()
                 ask(line, words(number))
+                took_s = time.monotonic() - began
+                pause_s = took_s if took_s > longest_s else every_s
                 number += count
 
     threads = [threading.Thread(target=loop, args=(number,), daemon=True) for number in range(count)]
@@ -163,11 +170,15 @@ def queries(board: dict[str, Any]) -> Iterator[str]:
 
 
 def long_calls(server: Server) -> Iterator[None]:
-    """KEYS from some clients, without a pause."""
+    """KEYS from some clients, without a pause.
+
+    A machine that becomes slower after the first call was timed makes turns so long that every scrape is given up, and
+    Prometheus then knows nothing but that: so clients rest where a turn takes three times what it should.
+    """
     began = time.monotonic()
     server.client().keys("nobody:*")
     count = max(2, math.ceil(TURN_S / (time.monotonic() - began)))
-    with clients(server, count, lambda _: command("KEYS", "nobody:*")):
+    with clients(server, count, lambda _: command("KEYS", "nobody:*"), longest_s=3 * TURN_S):
         yield
 
 

@@ -156,7 +156,7 @@ def test_a_control_reads_as_it_should(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("words_only")
 def test_a_claim_that_fails_is_named(tmp_path: Path) -> None:
     """A refuted claim shows in the verdict and in the list, as a word and not as a colour."""
-    text = words(page_of(build_run(tmp_path / "run", slowlog=["GET"], judged=True)))
+    text = words(page_of(build_run(tmp_path / "run", slowlog=["GET"] * 40, judged=True)))
 
     assert "1 of 11 claims was refuted." in text
     assert text.count("✗") == 2  # the verdict's and the claim's
@@ -245,6 +245,20 @@ def test_a_hole_in_the_samples_is_a_gap(tmp_path: Path) -> None:
 
     row = _keys(RunView(Run(run.folder)))[19]
     assert row["value"] is None
+
+
+def test_a_command_that_takes_the_servers_time_has_a_row(tmp_path: Path) -> None:
+    """Whatever its name: the report has no list of commands. One that takes next to none has no row."""
+    run = build_run(tmp_path / "run", without=["index"])
+    path = run.folder / "samples.csv"
+    head, *rows = path.read_text().splitlines()
+    names, cells = "smembers_per_s,smembers_exec_us,multi_per_s,multi_exec_us", "5.0,40000.0,900.0,0.1"
+    path.write_text("\n".join([f"{head},{names}", *(f"{row},{cells}" for row in rows)]) + "\n")
+
+    from lab.report.timeline import _commands
+
+    shown = _commands(RunView(Run(run.folder)))
+    assert "smembers" in shown and "multi" not in shown and shown.index("scan") == 0
 
 
 def test_a_cut_last_line_is_left_out(tmp_path: Path) -> None:

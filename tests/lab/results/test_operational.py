@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from lab.results.folder import PhaseRecord, Run, RunFacts
 from lab.results.knee import PATTERNS_PER_EVENT
-from lab.results.operational import capacity, demand, knee, predicted_demand
+from lab.results.operational import _knee, capacity, demand, knee, predicted_demand
 from tests.lab.doctored import build_run
 
 COUNT = 1000
@@ -121,6 +122,42 @@ STEADY = PhaseRecord(
         "asked_per_s": 10.0, "offered_per_s": 10.0, "finished_per_s": 10.0, "in_flight_end": 0.0, "failures": 0.0,
     },
 )  # fmt: skip
+
+
+def test_a_knee_beyond_the_largest_plateau_was_not_observed(folder: Path) -> None:
+    """A tenth beyond it may be; half as much again is a guess, though the demand near it says where it would be."""
+    run = build_run(folder)
+    largest = max(record.keys for record in run.arm("grow"))
+    assert knee(with_demand(run, 1 / (1.09 * largest))) == pytest.approx(1.09 * largest)
+    assert knee(with_demand(run, 1 / (1.5 * largest))) is None
+
+
+def test_no_knee_without_growth(folder: Path) -> None:
+    """A run without plateaus has none, and no fault either."""
+    assert knee(build_run(folder, without=["grow"])) is None
+
+
+def test_the_base_is_a_share_of_what_the_server_can_have() -> None:
+    """Where it can have four fifths of a core, a tenth of a core is an eighth of its all."""
+    phases = [replace(STEADY, id=str(keys), keys=keys) for keys in (40_000.0, 60_000.0, 80_000.0)]
+    stuck = replace(
+        STEADY, arm="over", utilisation=0.8, events={"offered_per_s": 10.0, "in_flight_end": 60.0}
+    )
+    run = cast(Run, SimpleNamespace(arm=lambda name: phases, facts=interleaving([*phases, stuck])))
+    base = 0.1 / 0.8
+    found = _knee(run, lambda phase, facts: base + (1 - base) * phase.keys / 90_000)
+    assert found == pytest.approx(90_000)
+    run.facts.calibration.clear()
+    assert _knee(run, lambda phase, facts: phase.keys / 90_000) == pytest.approx(90_000)
+
+
+def test_capacity_is_what_a_server_with_a_backlog_came_to() -> None:
+    """At most a core; a core where no plateau left events over, or nobody counted them."""
+    left = {"offered_per_s": 10.0, "in_flight_end": 60.0}
+    assert capacity(interleaving([replace(STEADY, utilisation=0.87, events=left)])) == 0.87
+    assert capacity(interleaving([replace(STEADY, utilisation=1.2, events=left)])) == 1.0
+    assert capacity(interleaving([replace(STEADY, events={})])) == 1.0
+    assert capacity(interleaving([replace(STEADY, events={"in_flight_end": 1.0})])) == STEADY.utilisation
 
 
 def test_where_scans_return_early_work_is_counted_in_events() -> None:

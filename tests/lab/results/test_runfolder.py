@@ -133,6 +133,28 @@ def test_run_reads_back_what_was_written(folder: Path) -> None:
     assert again.result() is None
 
 
+def test_a_command_that_came_late_has_columns_that_are_empty_before(folder: Path) -> None:
+    """The table stays one that can be read; a column that is no command's is refused all the same."""
+    build_run(folder)
+    path = folder / "samples.csv"
+    head, *rows = path.read_text().splitlines()
+
+    def write(*names: str) -> None:
+        more = [
+            ",".join(["", *("7.5" for _ in names)]) if i > 3 else "," * len(names) for i in range(len(rows))
+        ]
+        lines = (row + cells for row, cells in zip(rows, more, strict=True))
+        path.write_text("\n".join([",".join((head, *names)), *lines]) + "\n")
+
+    write("hgetall_per_s", "hgetall_exec_us")
+    samples = Run(folder).samples
+    assert [row["hgetall_per_s"] for row in samples[3:5]] == ["", "7.5"]
+    for names in (("hgetall_per_s",), ("hgetall_per_s", "mget_exec_us"), ("cpu_of_somebody",)):
+        write(*names)
+        with pytest.raises(UsageError, match=f"column '{names[0]}' is unknown"):
+            Run(folder).samples  # noqa: B018 (read when asked for)
+
+
 def test_latencies_are_of_the_phase_alone(folder: Path) -> None:
     """An interval counts for the phase in which most of it lies, and by its own probe and kind."""
     run = build_run(folder)

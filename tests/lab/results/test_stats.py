@@ -185,6 +185,13 @@ def test_saturation_looks_into_its_window_only() -> None:
     assert stats.saturation(x, y, 0.0, (0.4, 1.6)) == pytest.approx(5.0)
 
 
+def test_the_windows_ends_belong_to_it() -> None:
+    """Three points, two of them on its ends, are enough; and each x needs its y."""
+    assert stats.saturation([4.0, 10.0, 16.0], [0.4, 1.0, 1.6], 0.0, (0.4, 1.6)) == pytest.approx(10.0)
+    with pytest.raises(ValueError, match="zip"):
+        stats.saturation([4.0, 10.0, 16.0, 20.0], [0.4, 1.0, 1.6], 0.0, (0.4, 1.6))
+
+
 def test_one_point_that_is_off_moves_saturation_little() -> None:
     """A machine a fifth faster during the last of four plateaus: a line through them would be thrice as far off."""
     x = [100.0, 130.0, 160.0, 200.0]

@@ -255,6 +255,37 @@ def somebody_reading(server: StoreServer, per_second: float) -> Iterator[None]:
         thread.join()
 
 
+@contextmanager
+def running_on(server: StoreServer, folder: Path) -> Iterator[Running]:
+    """A run that has written to somebody else's server, and changed its settings."""
+    client = server.client()
+    with Running(
+        "key-growth", "--pace", "quick", "--url", server.url, "--yes", "--out", "run", cwd=folder
+    ) as run:
+        run.until(lambda: client.dbsize() > 1000)
+        run.until(lambda: any("loadtest.probe" in command for command in run.family()))
+        assert client.config_get("slowlog-log-slower-than") != {"slowlog-log-slower-than": "12345"}
+        yield run
+
+
+def slowlog_of(server: StoreServer) -> tuple[str, str]:
+    """The server's settings that a run changes."""
+    settings = server.client().config_get("slowlog-*")
+    return settings["slowlog-log-slower-than"], settings["slowlog-max-len"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs the kernel's parent-death signal")
+def test_a_killed_run_leaves_somebody_elses_server_as_it_was(foreign: StoreServer, tmp_path: Path) -> None:
+    """kill -9 of the lab: a process that outlives it removes its keys and puts the settings back, and ends."""
+    before = contents(foreign)
+    with running_on(foreign, tmp_path) as run:
+        run.signal(signal.SIGKILL)
+        assert run.answer().code == -signal.SIGKILL
+        assert run.left(seconds=20) == []
+        assert contents(foreign) == before
+        assert slowlog_of(foreign) == ("12345", "77")
+
+
 def test_url_with_yes_touches_only_its_own_keys(foreign: StoreServer, tmp_path: Path) -> None:
     """On somebody else's server, even when interrupted, their keys and settings are as before and ours are gone.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import json
 import time
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ import pytest
 
 from lab.results.folder import Run, RunWriter
 from lab.runner.recorder import Recorder
+from lab.stacks.http import Metrics
+from lab.stacks.server_stats import Snapshot
 from loadtest.probe.record import Interval
 from tests.lab.results.test_operational import STEADY, facts
 
@@ -127,3 +130,36 @@ def test_an_interval_at_the_edge_of_a_phase_is_counted_as_the_log_has_it(
         writer.facts(facts(phases=[phase]))
     counted = recorder.probed("main", phase.t0, phase.t1)["received"] > 0
     assert counted == bool(Run(tmp_path).tiles(phase))
+
+
+def test_every_command_that_is_called_is_sampled(tmp_path: Path) -> None:
+    """One that nobody named anywhere has its columns from its first second on; the lab's own looks have none."""
+    calls = iter(
+        (
+            {},
+            {"HGETALL": (4.0, 800.0), "INFO": (9.0, 90.0)},
+            {"HGETALL": (6.0, 1200.0), "INFO": (18.0, 180.0)},
+        )
+    )
+
+    def snapshot() -> Snapshot:
+        commands = next(calls)
+        return Snapshot(1e9 + len(rows), 10, commands, 0.0, 1.0, 3, "run")
+
+    rows: list[dict[str, Any]] = []
+    server = SimpleNamespace(snapshot=snapshot, refusal=lambda: None, slowlog=list)
+    stack = SimpleNamespace(
+        meter=lambda: SimpleNamespace(look=lambda: ({}, {"busy": 0.0, "steal": 0.0, "others": 0.0})),
+        store=server, observe=lambda: Metrics({}, 0.0, 0.0, 0.0),
+    )  # fmt: skip
+    writer = RunWriter(tmp_path)
+    recorder = Recorder(cast(Any, stack), writer, rows.append)
+    before = None
+    for _ in range(3):
+        before = recorder._sample(before)
+    writer.close()
+    assert [row.get("hgetall_per_s") for row in rows] == [None, 4.0, 2.0]
+    assert [row.get("hgetall_exec_us") for row in rows] == [None, 200.0, 200.0]
+    assert rows[1]["get_per_s"] == 0.0 and not [name for name in rows[-1] if name.startswith("info_")]
+    with (tmp_path / "samples.csv").open() as file:
+        assert [row["hgetall_per_s"] for row in csv.DictReader(file)] == ["", "4", "2"]

@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from lab.stacks.native import KEY_PREFIX, NativeStack
+from lab.stacks.foreign import KEY_PREFIX
+from lab.stacks.native import NativeStack
 from lab.stacks.servers import SERVERS
 from tests.app.servicekit import free_port
 from tests.lab.stacks.running import GUNICORN, SCENARIO, Neighbour, Running

@@ -1,0 +1,166 @@
+"""Somebody else's server, named by --url: one run at a time; what a run changes there is put back, whatever ends it.
+
+The server itself holds two keys as long as a run is there: a lock, which ends by itself, and the settings as they were
+before, which do not. A process of its own (`python -m lab.stacks.foreign`) waits for the end of its stdin, which comes
+with the end of the run, a killed one included; then it puts the settings back and removes the lab's keys. `bin/lab
+clean --url` does the same where that process was killed too, or the machine lost its power.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lab.errors import LabError, StackError, UsageError
+from lab.stacks.base import BYSTANDER_PREFIX, LOAD_PREFIX
+from lab.stacks.by_hand import Line
+from lab.stacks.processes import Child, ignore_interruptions
+from lab.stacks.server_stats import ServerObserver
+
+KEY_PREFIX = "latency-lab"
+OWN_PREFIXES = (f"{KEY_PREFIX}:", f"{KEY_PREFIX}-")
+# Or somebody else's server would keep them.
+assert all(prefix.startswith(OWN_PREFIXES) for prefix in (BYSTANDER_PREFIX, LOAD_PREFIX))
+LOCK_KEY = f"{KEY_PREFIX}-lock"
+LOCK_S = 2 * 3600
+BEFORE_KEY = f"{KEY_PREFIX}-settings-before"
+SLOWLOG = ("slowlog-log-slower-than", "slowlog-max-len")
+ADDRESS = "PROBE_URL"
+IN_ORDER = b"."
+"""What a run that ends in order says before the end of stdin: none of its processes is left, so one pass is enough."""
+PAUSE_S, QUIET_PASSES = 1.0, 2
+"""The processes of a killed run end within seconds, and write until then: its keys are gone once two passes in a row
+find none."""
+
+
+def take_over(server: ServerObserver) -> dict[str, str]:
+    """Take the lock, and note on the server its settings as they are, unless a killed run has noted them already.
+
+    Returns the settings to put back, none where the server does not tell them. Raises `UsageError` while another run
+    has the lock.
+    """
+    if not server.lock(LOCK_KEY, LOCK_S):
+        raise UsageError(
+            f"another run of the lab uses {server.shown} (its key {LOCK_KEY} is there). Wait for its end; after a "
+            f"crash: bin/lab clean --url {server.shown}"
+        )
+    if noted := _noted(server):
+        return noted
+    try:
+        before = server.settings(SLOWLOG)
+    except StackError:  # a managed server, or a user without the right to CONFIG
+        return {}
+    if before:
+        server.keep(BEFORE_KEY, json.dumps(before))
+    return before
+
+
+def put_back(server: ServerObserver, settings: dict[str, str]) -> int:
+    """Restore the settings, then remove the lab's keys, the note and the lock among them; returns how many."""
+    server.configure(settings)
+    return server.remove_own(OWN_PREFIXES)
+
+
+def _noted(server: ServerObserver) -> dict[str, str]:
+    try:
+        found = json.loads(server.text(BEFORE_KEY) or "{}")
+        # Dragonfly may spell the names with underscores.
+        return {name: str(value) for name, value in found.items() if name.replace("_", "-") in SLOWLOG}
+    except (ValueError, AttributeError):  # not the lab's writing
+        return {}
+
+
+class Keeper:
+    """The process that puts a server back when the run has ended. `end` is for a run that ends in order."""
+
+    def __init__(self, url: str, settings: dict[str, str], log: Path) -> None:
+        words = [sys.executable, "-m", "lab.stacks.foreign", json.dumps(settings)]
+        root = Path(__file__).resolve().parents[2]
+        # The address by the environment: on the command line everybody could read a password.
+        self._child = Child("keeper", words, log, {ADDRESS: url}, root, pipe=True, stdin_open=True)
+        if not next(self._child.lines(), b""):
+            self._child.check()
+
+    def end(self) -> str | None:
+        """Have the server put back, and wait for it; None, or why it could not be."""
+        stdin = self._child.process.stdin
+        if stdin is not None and not stdin.closed:
+            try:
+                stdin.write(IN_ORDER)
+                stdin.close()
+            except BrokenPipeError:  # it was killed: said below
+                pass
+        code = self._child.process.wait()
+        said = self._child.last_words() or f"the process that was to do it ended with {code}"
+        self._child.stop()
+        return said if code else None
+
+
+def main() -> int:
+    """The keeper: wait for the end, then put back. Exit code 0; 3 with one line where that was not possible."""
+    ignore_interruptions()
+    settings, url = dict(json.loads(sys.argv[1])), os.environ[ADDRESS]
+    print("ready", flush=True)
+    in_order = False
+    while os.read(0, 4096):
+        in_order = True
+    try:
+        server = ServerObserver(url)
+        put_back(server, settings)
+        quiet = QUIET_PASSES if in_order else 0
+        while quiet < QUIET_PASSES:
+            time.sleep(PAUSE_S)
+            quiet = 0 if server.remove_own(OWN_PREFIXES) else quiet + 1
+    except LabError as error:
+        print(error, file=sys.stderr, flush=True)
+        return error.exit_code
+    return 0
+
+
+def clean(
+    url: Annotated[str, typer.Option(help="The server: redis://host:port/0.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Remove what a run that was killed has left on the server of --url, and put its settings back."""
+    line = Line(url)
+    if line.is_the_labs():
+        raise UsageError(
+            "a run or a scene of the lab's is at work on this server: end it, and it cleans up by itself."
+        )
+    line.close()
+    server = ServerObserver(url)
+    _clean(server, lambda: yes or _agreed())
+    server.close()
+
+
+def _clean(server: ServerObserver, may: Callable[[], bool]) -> None:
+    settings = _noted(server)
+    now = server.settings(settings)
+    changed = {name: value for name, value in settings.items() if now.get(name) != value}
+    keys = sum(len(page) for page in server.own_keys(OWN_PREFIXES))
+    if not keys and not changed:
+        print(f"{server.shown}: nothing of the lab's is there.")
+        return
+    print(f"{server.shown}: {keys:,} keys that begin with {KEY_PREFIX!r} are to be removed.")
+    for name, value in changed.items():
+        print(f"{name} is to be {value} again (it is {now.get(name)}).")
+    if not may():
+        raise UsageError("nothing was done.")
+    print(f"removed {put_back(server, settings):,} keys" + (", put the settings back." if changed else "."))
+
+
+def _agreed() -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError("say --yes if that is to be done; nothing was done.")
+    return typer.confirm("Do it?", err=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

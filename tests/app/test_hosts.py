@@ -1,0 +1,67 @@
+"""Which names a page answers to."""
+
+import pytest
+
+from app.cache import Cache
+from app.hosts import VARIABLE, is_served
+from app.settings import Settings
+from app.state import State
+from app.storefront import create_app, create_operations
+
+SERVED = (
+    "127.0.0.1:8000",
+    "127.0.0.1",
+    "[::1]:8000",
+    "[::1]",
+    "localhost",
+    "LOCALHOST.:80",
+    "lab.localhost",
+    "mac.local:9",
+)
+REFUSED = ("evil.example", "evil.example:8000", "127.0.0.1.evil.example", "localhost.evil.example", "xlocalhost", "web",
+           "[::1", "127.0.0.1:80:80", "[evil.example]", "", ":", "a" * 5000, "\x00")  # fmt: skip
+
+
+@pytest.mark.parametrize("host", SERVED)
+def test_names_that_nobody_can_point_elsewhere_are_served(host: str) -> None:
+    """IP literals and names of this machine or its own link."""
+    assert is_served(host, ())
+
+
+@pytest.mark.parametrize("host", REFUSED)
+def test_other_names_are_not_served_unless_named(host: str) -> None:
+    """Among them those that only look like one of the former."""
+    assert not is_served(host, ())
+    assert is_served("Web.Example:1", ("web.example",))
+
+
+@pytest.fixture
+def state(settings: Settings) -> State:
+    opened = State(settings.state_dir)
+    opened.init_invalidation("scan", 1000)
+    return opened
+
+
+def test_a_page_under_a_name_of_its_own_changes_nothing(settings: Settings, state: State) -> None:
+    """It is told 421 in the form of all errors, by the storefront and by its listener for operations."""
+    cache = Cache(settings)
+    for app in (create_app(settings, state, cache), create_operations(state, cache)):
+        client = app.test_client()
+        headers = {"Host": "evil.example", "Origin": "http://evil.example"}
+        answer = client.put("/settings/invalidation", json={"strategy": "index"}, headers=headers)
+        assert (answer.status_code, answer.content_type) == (421, "application/problem+json")
+        assert VARIABLE in answer.get_json()["detail"]
+        for path in ("/settings/invalidation", "/metrics", "/healthz"):
+            assert client.get(path, headers=headers).status_code == 421
+        assert client.get("/settings/invalidation").get_json()["strategy"] == "scan"
+
+
+def test_a_name_of_the_stack_is_served_once_it_is_named(
+    settings: Settings, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commas and spaces separate names; a name of one container is no name of another."""
+    monkeypatch.setenv(VARIABLE, "control web-redis,\tlab.example ")
+    client = create_app(settings, state, Cache(settings)).test_client()
+    assert client.get("/healthz", headers={"Host": "web-redis:8000"}).status_code == 200
+    assert client.get("/healthz", headers={"Host": "lab.example"}).status_code == 200
+    assert client.get("/healthz", headers={"Host": "web-valkey:8000"}).status_code == 421

@@ -1,0 +1,127 @@
+"""Somebody else's server after a power cut: what `bin/lab clean --url` shows, does, and refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from lab.errors import UsageError
+from lab.stacks import foreign
+from lab.stacks.server_stats import ServerObserver
+from tests.app.servicekit import StoreServer
+from tests.lab.labkit import Answer, lab
+
+THEIRS = {"session:1": "a", "latency-labels": "not the lab's, though it begins alike"}
+SETTINGS = {"slowlog-log-slower-than": "12345", "slowlog-max-len": "77"}
+
+
+@pytest.fixture
+def server() -> Iterator[StoreServer]:
+    """A server with keys and settings of somebody else's."""
+    theirs = StoreServer(StoreServer.valkey()).start()
+    theirs.client().mset(THEIRS)
+    for name, value in SETTINGS.items():
+        theirs.client().config_set(name, value)
+    yield theirs
+    theirs.stop()
+
+
+@pytest.fixture
+def left(server: StoreServer) -> StoreServer:
+    """The same after a run that could not clean up: lock, note, keys of all kinds, changed settings."""
+    observer = ServerObserver(server.url)
+    assert foreign.take_over(observer) == SETTINGS
+    observer.configure_slowlog(5000)
+    observer.close()
+    client = server.client()
+    client.mset({f"latency-lab:u{user}:page-0": "x" for user in range(3000)})
+    client.sadd("latency-lab-index:7", "r0:page-0")
+    client.set("latency-lab-bystander-main:1", "x", px=3_600_000)
+    return server
+
+
+def keys(server: StoreServer) -> set[str]:
+    """All of them."""
+    return set(server.client().keys("*"))
+
+
+def settings(server: StoreServer) -> dict[str, str]:
+    """Those that a run changes."""
+    return dict(server.client().config_get("slowlog-*-than", "slowlog-max-len"))
+
+
+def clean(server: StoreServer, folder: Path, *more: str) -> Answer:
+    """The command, without a terminal."""
+    return lab("clean", "--url", server.url, *more, cwd=folder)
+
+
+def test_nothing_is_there_where_no_run_was(server: StoreServer, tmp_path: Path) -> None:
+    """It says so, and changes nothing."""
+    answer = clean(server, tmp_path, "--yes")
+    assert (answer.code, answer.err) == (0, "") and "nothing of the lab's is there" in answer.out
+    assert keys(server) == set(THEIRS) and settings(server) == SETTINGS
+
+
+def test_it_shows_what_it_would_do_and_asks(left: StoreServer, tmp_path: Path) -> None:
+    """Without --yes and without a person to ask: one line, exit code 2, nothing done."""
+    before = keys(left)
+    answer = clean(left, tmp_path)
+    assert answer.is_one_line(2), answer
+    assert (
+        "--yes" in answer.err
+        and "3,004 keys" in answer.out
+        and "is to be 12345 again (it is 5000)" in answer.out
+    )
+    assert keys(left) == before and settings(left) != SETTINGS
+
+
+def test_what_is_the_labs_goes_and_what_is_theirs_stays(left: StoreServer, tmp_path: Path) -> None:
+    """Keys, lock, note and settings; a second time there is nothing left to do."""
+    answer = clean(left, tmp_path, "--yes")
+    assert (answer.code, answer.err) == (0, ""), answer
+    assert keys(left) == set(THEIRS) and settings(left) == SETTINGS
+    assert "nothing of the lab's is there" in clean(left, tmp_path, "--yes").out
+
+
+def test_beside_a_run_nothing_is_cleaned(left: StoreServer, tmp_path: Path) -> None:
+    """The probe's connection tells: one line, exit code 2."""
+    before, probe = keys(left), redis.Redis(port=left.port, client_name="probe:main")
+    probe.ping()
+    answer = clean(left, tmp_path, "--yes")
+    probe.close()
+    assert answer.is_one_line(2) and "at work" in answer.err
+    assert keys(left) == before
+
+
+def test_the_next_run_takes_over_what_a_killed_one_noted(left: StoreServer) -> None:
+    """The settings of before are those of before the killed run, and not those that it had set."""
+    observer = ServerObserver(left.url)
+    with pytest.raises(UsageError, match="bin/lab clean --url"):
+        foreign.take_over(observer)
+    left.client().delete(foreign.LOCK_KEY)  # as after two hours
+    assert foreign.take_over(observer) == SETTINGS
+    observer.close()
+
+
+@pytest.mark.parametrize("written", ["", "[1]", "not JSON", json.dumps({"maxmemory": "1"})])
+def test_a_note_that_is_not_the_labs_changes_no_setting(
+    server: StoreServer, tmp_path: Path, written: str
+) -> None:
+    """Only the two settings that a run changes are ever put back from it."""
+    server.client().set(foreign.BEFORE_KEY, written)
+    before = server.client().config_get("maxmemory")
+    assert clean(server, tmp_path, "--yes").code == 0
+    assert server.client().config_get("maxmemory") == before and settings(server) == SETTINGS
+
+
+@pytest.mark.parametrize(
+    ("url", "said"), [("http://127.0.0.1", "redis://"), ("redis://127.0.0.1:1", "127.0.0.1:1")]
+)
+def test_bad_addresses_are_one_line(url: str, said: str, tmp_path: Path) -> None:
+    """Exit code 2 for what is no address, 3 where nobody answers."""
+    answer = lab("clean", "--url", url, cwd=tmp_path)
+    assert answer.is_one_line(3 if url.endswith(":1") else 2) and said in answer.err, answer
