@@ -184,6 +184,7 @@ def whole_run(folder: Path, *arguments: str) -> Finished:
     if answer.code == 4 and not out.exists():
         pytest.skip(answer.err)
     finished = Finished(answer, out)
+    assert (out / "result.json").exists(), f"no result, exit code {answer.code}: {answer.err}"
     if answer.code == 4:
         failed = {each["check"]: each["detail"] for each in finished.result["validity"] if not each["ok"]}
         told = "; ".join(f"{name}: {detail}" for name, detail in failed.items())
