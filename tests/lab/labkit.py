@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -17,6 +18,9 @@ from tests.lab.claims.checknames import ON_TIME, QUIET, SPARE, STEADY
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = ROOT / "bin" / "lab"
+
+TOO_BUSY = re.compile(r"nothing can be measured on this machine now.*")
+"""How `lab run` refuses a machine that is too busy for any run, before it starts anything."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,12 @@ def lab(*arguments: str, cwd: Path, seconds: float = 60, **environment: str) -> 
         check=False,
     )
     return Answer(done.returncode, done.stdout, done.stderr)
+
+
+def skip_where_nothing_can_be_measured(answer: Answer) -> None:
+    """Skip the test, with the lab's own reason, where the machine is too busy for any run."""
+    if answer.code == 4 and (reason := TOO_BUSY.search(answer.err)):
+        pytest.skip(reason[0])
 
 
 def tree(folder: Path) -> list[str]:
@@ -127,7 +137,8 @@ class Running:
         """Wait for something in the run; it must not end before."""
         end = time.monotonic() + seconds
         while not ready():
-            assert self.process.poll() is None, f"the run ended early: {self.answer().err}"
+            if self.process.poll() is not None:
+                pytest.fail(f"the run ended early: {self.answer().err}")
             assert time.monotonic() < end, f"still waiting after {seconds} s: {self._err.read_text()}"
             self.family()
             time.sleep(0.1)
@@ -138,13 +149,15 @@ class Running:
         self.process.send_signal(number)
 
     def answer(self, seconds: float = 60) -> Answer:
-        """Wait for the end."""
+        """Wait for the end. Skips the test where the machine is too busy for any run."""
         end = time.monotonic() + seconds
         while self.process.poll() is None:
             assert time.monotonic() < end, f"the lab does not end: {self._err.read_text()}"
             self.family()
             time.sleep(0.1)
-        return Answer(self.process.returncode, self._out.read_text(), self._err.read_text())
+        answer = Answer(self.process.returncode, self._out.read_text(), self._err.read_text())
+        skip_where_nothing_can_be_measured(answer)
+        return answer
 
     def left(self, seconds: float = 3) -> list[psutil.Process]:
         """Processes of this run that are still alive some seconds after its end."""
@@ -181,8 +194,7 @@ def whole_run(folder: Path, *arguments: str) -> Finished:
     """A quick run, once. Only what the machine alone is to blame for skips the test, with the reason."""
     out = folder / "run"
     answer = lab("run", *arguments, "--pace", "quick", "--json", "--out", str(out), cwd=folder, seconds=300)
-    if answer.code == 4 and not out.exists():
-        pytest.skip(answer.err)
+    skip_where_nothing_can_be_measured(answer)
     finished = Finished(answer, out)
     assert (out / "result.json").exists(), f"no result, exit code {answer.code}: {answer.err}"
     if answer.code == 4:
