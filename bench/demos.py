@@ -34,7 +34,9 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="demo-") as place:
             clone = Path(place) / "clone"
             subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
-            code, seconds, done = disturbed(["make", "demo"], clone, per_minute, options.seed + number)
+            code, seconds, done = disturbed(
+                ["make", "demo"], clone, per_minute, options.seed + number, Path(place) / "demo.log"
+            )
             again = " ".join(text for out in clone.glob("runs/*") for text in repetitions(out))
         good += code == HOLDS and seconds <= options.within
         print(

@@ -1,11 +1,12 @@
 """Real runs beside disturbances: does a verdict come of it, and the right one? `python -m bench.disturb [--times N]`.
 
-Beside each run of `key-growth` (quick, embedded server) disturbances come at random moments, `--per-minute` of them in
-the mean: by turns a pause of 60 to 250 ms in which the lab's processes, the server and the probe included, all stand
-still (SIGSTOP, as a hypervisor does it), and a program that takes all cores for 0.5 to 2 s. `--hog SHARE`: a program
-besides that takes this share of a core all the time. It prints a row a run: exit code, seconds, what came when, which
-phases were measured again; and at last how many runs ended in a verdict, and in how many of those every claim held.
-Exit code 0 when at least 19 of 20 did, and all of those held. The run folders are kept under --out.
+Beside each run of `key-growth` (quick, embedded server or --server NAME) disturbances come at random moments,
+`--per-minute` of them in the mean: by turns a pause of 60 to 250 ms in which the lab's processes, the server and the
+probe included, all stand still (SIGSTOP, as a hypervisor does it), and a program that takes all cores for 0.5 to 2 s.
+`--hog SHARE`: a program besides that takes this share of a core all the time. It prints a row a run: exit code,
+seconds, what came when, which phases were measured again, and why where there was no verdict; and at last how many
+runs ended in a verdict, and in how many of those every claim held. Exit code 0 when at least 19 of 20 did, and all of
+those held. The run folders are kept under --out.
 """
 
 from __future__ import annotations
@@ -103,13 +104,14 @@ def spin(seconds: float, share: float) -> None:
 
 
 def disturbed(
-    command: list[str | Path], cwd: Path, per_minute: float, seed: int
+    command: list[str | Path], cwd: Path, per_minute: float, seed: int, log: Path
 ) -> tuple[int, float, list[str]]:
     """A command beside disturbances: its exit code, the seconds that it took, what was done to it."""
     began = time.monotonic()
-    process = subprocess.Popen(
-        command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    with log.open("wb") as said:
+        process = subprocess.Popen(
+            command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said
+        )
     disturbances = Disturbances(process, per_minute, random.Random(seed))
     thread = threading.Thread(target=disturbances.keep_on)
     if per_minute:
@@ -133,9 +135,11 @@ def main() -> int:
     parser.add_argument("--per-minute", type=float, default=3.0)
     parser.add_argument("--hog", type=float, default=0.0, metavar="SHARE", help="of a core, all the time")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--server", default="embedded")
     parser.add_argument("--out", type=Path, default=None, help="where run folders are kept")
     options = parser.parse_args()
     folder = options.out or Path(tempfile.mkdtemp(prefix="disturbed-"))
+    folder.mkdir(parents=True, exist_ok=True)
     hog = multiprocessing.Process(target=spin, args=(86_400.0, options.hog), daemon=True)
     if options.hog:
         hog.start()
@@ -144,10 +148,14 @@ def main() -> int:
     for number in range(1, options.times + 1):
         out = folder / f"{number:02}"
         run = [ROOT / "bin" / "lab", "run", "key-growth", "--pace", "quick", "--out", out]
-        code, seconds, done = disturbed(run, ROOT, options.per_minute, options.seed + number)
+        run += ["--server", options.server]
+        log = folder / f"{number:02}.log"
+        code, seconds, done = disturbed(run, ROOT, options.per_minute, options.seed + number, log)
         codes.append(code)
-        again = " ".join(repetitions(out)) or "nothing"
-        print(f"| {number} | {code} | {seconds:.0f} | {'; '.join(done) or 'none'} | {again} |", flush=True)
+        told = " ".join(repetitions(out)) or "nothing"
+        if code not in (HOLDS, CLAIM_FAILED):
+            told += f"; {(log.read_text().splitlines() or ['it said nothing'])[-1]}"
+        print(f"| {number} | {code} | {seconds:.0f} | {'; '.join(done) or 'none'} | {told} |", flush=True)
     verdicts, held = sum(code in (HOLDS, CLAIM_FAILED) for code in codes), codes.count(HOLDS)
     print(
         f"\n{verdicts} of {len(codes)} runs ended in a verdict; in {held} of those every claim held. {folder}"
