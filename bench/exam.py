@@ -31,9 +31,9 @@ import redis
 
 from bench.blind_trial import Trial
 from bench.kit import server
+from lab.address import read_address
 from lab.blind.causes import CAUSES
 from lab.blind.scene import BlindStack
-from lab.diagnose.address import read_address
 from lab.diagnose.findings import Judgement, answer_of, judge
 from lab.diagnose.watch import watch
 from lab.errors import LabError

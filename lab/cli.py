@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 import traceback
+from contextlib import nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -16,6 +17,15 @@ import typer
 from rich.console import Console
 
 from lab import __version__, errors, scenarios
+from lab.address import (
+    ADDRESS_HELP,
+    Certificate,
+    CertificateAuthority,
+    CertificateKey,
+    Insecure,
+    Tls,
+    read_address,
+)
 from lab.blind.commands import app as blind
 from lab.diagnose.command import diagnose
 from lab.diagnose.export import export
@@ -29,6 +39,7 @@ from lab.stacks.bystander import probe
 from lab.stacks.foreign import clean
 from lab.stacks.processes import INTERRUPTIONS, ignore_interruptions
 from lab.stacks.servers import SERVERS
+from lab.stacks.tunnel import Way, way_to
 
 ALL = "all"
 """In place of a scenario's id."""
@@ -127,7 +138,7 @@ def run(
     keys: Annotated[int | None, typer.Option(help="Entries to cache at the top.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of arrivals and resampling.", min=0)] = 1,
     out: Annotated[Path | None, typer.Option(help="Run folder; a new one under runs/ if left out.")] = None,
-    url: Annotated[str | None, typer.Option(help="A server that already runs: redis://host:port/0.")] = None,
+    url: Annotated[str | None, typer.Option(help=f"A server that already runs: {ADDRESS_HELP}")] = None,
     port: Annotated[int | None, typer.Option(help="Port of the lab's own server.", min=1, max=65535)] = None,
     yes: Annotated[
         bool, typer.Option("--yes", help="Do not ask before writing to a non-empty --url.")
@@ -143,6 +154,10 @@ def run(
         bool,
         typer.Option("--spoilers", help="Begin with what the incident is, and not with what people saw."),
     ] = False,
+    ca: CertificateAuthority = None,
+    cert: Certificate = None,
+    key: CertificateKey = None,
+    insecure: Insecure = False,
 ) -> None:
     """Run a scenario and judge it by its claims."""
     if scenario == ALL:
@@ -158,14 +173,21 @@ def run(
 
     if url is not None and stack == "native" and (server is not None or port is not None):
         raise UsageError("--url names a server that already runs: leave out --server and --port.")
-    if url and stack == "native":
-        _ask_first(url, yes)
-    request = Request(scenarios.find(scenario), server, pace, keys, seed, out, url, port, stack, spoilers)
+    if url is not None and stack != "native":
+        raise UsageError("--url is for the native stack: leave --stack compose out.")
+    tls = Tls(ca, cert, key, insecure)
+    if url is None and tls != Tls():
+        raise UsageError("--ca, --cert, --key and --insecure are for --url rediss://host:port/0.")
+    asked_for = scenarios.find(scenario)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    with LiveDisplay(console) as display:
-        finished, verdict = conduct(request, display)
-        display.say("drawing the report")
-        report = write_report(finished)
+    with way_to(read_address(url, tls)) if url is not None else nullcontext() as way:
+        if way:
+            _ask_first(way, yes)
+        request = Request(asked_for, server, pace, keys, seed, out, way, port, stack, spoilers)
+        with LiveDisplay(console) as display:
+            finished, verdict = conduct(request, display)
+            display.say("drawing the report")
+            report = write_report(finished)
     if as_json:
         print((finished.folder / "result.json").read_text())
     else:
@@ -288,22 +310,20 @@ def _run_all(
     return series.exit_code
 
 
-def _ask_first(url: str, yes: bool) -> None:
-    from lab.stacks.native import address_of
+def _ask_first(way: Way, yes: bool) -> None:
     from lab.stacks.server_stats import ServerObserver
 
-    address = address_of(url)
-    store = ServerObserver(url, timeout_s=5)
+    store = ServerObserver(way.url, timeout_s=5, shown=way.shown)
     keys = store.keys_everywhere()
     store.close()
     if yes or not keys:
         return
     if not sys.stdin.isatty():
         raise UsageError(
-            f"{address} holds {keys:,} keys. Say --yes if the lab may write its own keys beside them."
+            f"{way.shown} holds {keys:,} keys. Say --yes if the lab may write its own keys beside them."
         )
     print(
-        f"{address} holds {keys:,} keys. The lab will saturate this server, write keys that begin with "
+        f"{way.shown} holds {keys:,} keys. The lab will saturate this server, write keys that begin with "
         "'latency-lab', and remove only those.",
         file=sys.stderr,
     )

@@ -69,6 +69,13 @@ def busy_seconds(info: Fields) -> float | None:
     return used / threads(info)
 
 
+def process_seconds(info: Fields) -> float | None:
+    """CPU seconds of the whole server, all of its threads together. Needs the section cpu."""
+    if "used_cpu_user" not in info:
+        return None
+    return cpu_seconds(info["used_cpu_user"]) + cpu_seconds(info["used_cpu_sys"])
+
+
 INFO = command("INFO")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import textwrap
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,7 @@ from lab import scenarios
 from lab.claims.wording import tally
 from lab.errors import UsageError
 from lab.report.view import RunView
+from lab.stacks.rights import ACL
 from lab.stacks.servers import SERVERS
 
 
@@ -363,6 +365,11 @@ def exam(root: Path) -> str:
     return said + table(heads, rows)
 
 
+def right_list(_: Path) -> str:
+    """The least rights with which a run on somebody else's server comes to its verdict."""
+    return "```text\n" + "\n    ".join(textwrap.wrap(ACL, 120, break_on_hyphens=False)) + "\n```\n"
+
+
 def _wheels(found: dict[str, dict[str, dict[str, list[str]]]], machine: str, python: str) -> str:
     lab, containers = (found[name][machine][python] for name in wheels.LOCKS)
     if not lab:
@@ -371,6 +378,7 @@ def _wheels(found: dict[str, dict[str, dict[str, list[str]]]], machine: str, pyt
 
 
 LISTS: dict[str, Callable[[Path], str]] = {
+    "rights": right_list,
     "scenarios": scenario_list,
     "claims": claim_list,
     "servers": server_list,

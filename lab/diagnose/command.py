@@ -10,8 +10,16 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from lab.address import (
+    Address,
+    Certificate,
+    CertificateAuthority,
+    CertificateKey,
+    Insecure,
+    Tls,
+    read_address,
+)
 from lab.diagnose import questions
-from lab.diagnose.address import Address, Tls, read_address
 from lab.diagnose.diagnosis import Diagnosis, changes, read
 from lab.diagnose.findings import judge
 from lab.diagnose.watch import Tell, watch
@@ -76,12 +84,10 @@ def diagnose(
         typer.Option(help="With --watch: keep a diagnosis whenever p99 is above so many ms.", metavar="MS"),
     ] = None,
     keep: Annotated[int, typer.Option(help="With --above: keep the newest so many.", min=1, max=1000)] = 20,
-    ca: Annotated[Path | None, typer.Option(help="TLS: who signed the server's certificate (PEM).")] = None,
-    cert: Annotated[Path | None, typer.Option(help="TLS: our own certificate (PEM).")] = None,
-    key: Annotated[Path | None, typer.Option(help="TLS: its key (PEM).")] = None,
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="TLS: trust anybody who answers. The password goes to them.")
-    ] = False,
+    ca: CertificateAuthority = None,
+    cert: Certificate = None,
+    key: CertificateKey = None,
+    insecure: Insecure = False,
 ) -> None:
     """Look at a server that runs, read-only, and say who has its time. Exit code 0 also where something is wrong."""
     if not 1 <= seconds <= LONGEST_S:

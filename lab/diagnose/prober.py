@@ -13,7 +13,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from lab.diagnose.address import Address
+from lab.address import Address
 from lab.diagnose.questions import ABSENT, Gone, Questions, Refused
 
 COMMANDS = (("GET", ABSENT), ("PING",))

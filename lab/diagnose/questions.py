@@ -15,7 +15,7 @@ from redis.backoff import NoBackoff
 from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.retry import Retry
 
-from lab.diagnose.address import Address
+from lab.address import Address
 from lab.errors import LabError, StackError
 
 ABSENT = "latency-lab:diagnose:absent"

@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from lab.diagnose.address import Address
+from lab.address import Address
 from lab.diagnose.prober import Prober
 from lab.diagnose.questions import PROBES_PER_S, SETTINGS, Questions, Refused
 from lab.diagnose.window import OWN, TORN_US, Clients, Snapshot, Window

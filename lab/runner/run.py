@@ -25,11 +25,12 @@ from lab.scenarios.model import Scenario
 from lab.stacks.base import Stack
 from lab.stacks.compose import ComposeStack
 from lab.stacks.containers import ServerContainers, find_containers
-from lab.stacks.memory import tell_compose, tell_native
-from lab.stacks.native import NativeStack, address_of
+from lab.stacks.memory import held_bytes, tell_compose, tell_native
+from lab.stacks.native import NativeStack
 from lab.stacks.processes import port_taken, uninterrupted
-from lab.stacks.server_stats import redacted
+from lab.stacks.rights import look_first
 from lab.stacks.servers import SERVERS
+from lab.stacks.tunnel import Way
 
 FEWEST_KEYS, MOST_KEYS = 10_000, 50_000_000
 STACKS = {"native": "embedded", "compose": "redis"}
@@ -46,7 +47,7 @@ class Request:
     keys: int | None
     seed: int
     out: Path | None
-    url: str | None = None
+    way: Way | None = None
     port: int | None = None
     stack: str = "native"
     spoilers: bool = False
@@ -72,8 +73,8 @@ def command_of(request: Request) -> str:
     words = ["bin/lab", "run", request.scenario.id, "--pace", request.pace]
     if request.stack != "native":
         words += ["--stack", request.stack]
-    if request.url:
-        words += ["--url", redacted(request.url)]
+    if request.way:
+        words += request.way.words
     elif request.server_name != STACKS[request.stack]:
         words += ["--server", request.server_name]
     if request.keys is not None:
@@ -104,14 +105,17 @@ def _processor() -> str:
 
 
 def _memory(request: Request, keys: int, scene: ServerContainers | None) -> str:
-    """What the run will need, and what there is, in a sentence; none where the server is not ours to start.
+    """What the run will need, and what there is, in a sentence; none where the server has no limit that it tells.
 
-    Raises `UsageError` where the keys do not fit.
+    Raises `UsageError` where the keys do not fit, or somebody else's server would not do what a run needs.
     """
-    if request.url is not None:
-        return ""
     scenario, server = request.scenario, SERVERS[request.server_name]
     pace = scenario.paces[request.pace]
+    if request.way:
+        # Which kind it is does not matter: the largest entry that the lab knows of.
+        largest = max(SERVERS.values(), key=lambda each: each.key_bytes)
+        needed = held_bytes(pace, largest, keys) + pace.loads_mb * 1e6
+        return look_first(request.way, needed, f"{keys:,} keys, with what the loads write,")
     if scene:
         return tell_compose(scenario, pace, server, keys, scene)
     return tell_native(scenario, pace, server, keys)
@@ -127,17 +131,16 @@ def _look_first(request: Request) -> ServerContainers | None:
     server = SERVERS.get(request.server_name)
     if server is None:
         raise UsageError(f"there is no server {request.server!r}; the lab knows {', '.join(SERVERS)}.")
-    if request.url is None and (unfit := server.unfit_for(request.scenario.server_settings)):
+    if request.way is None and (unfit := server.unfit_for(request.scenario.server_settings)):
         raise UsageError(f"{request.scenario.id} cannot be run on {server.name}. {unfit}.")
     if request.stack == "compose":
-        if request.url is not None or request.port:
-            raise UsageError("--url and --port are for the native stack: leave --stack compose out.")
+        if request.port:
+            raise UsageError("--port is for the native stack: leave --stack compose out.")
         if not server.in_compose:
             known = ", ".join(name for name, row in SERVERS.items() if row.in_compose)
             raise UsageError(f"the compose stack has no {server.name} server; it knows {known}.")
         return find_containers(server.name)
-    if request.url is not None:
-        address_of(request.url)
+    if request.way is not None:
         if request.scenario.own_server:
             raise UsageError(
                 f"{request.scenario.id} changes settings that are not the lab's to change there: leave --url out."
@@ -168,7 +171,7 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
         check_folder(request.out)
     scene = _look_first(request)
     memory = _memory(request, keys, scene)
-    if request.stack == "native" and request.url is None:
+    if request.stack == "native" and request.way is None:
         look_at_machine()
     started = datetime.now(UTC)
     folder = make_folder(request.out) if request.out else new_folder(f"{started:%Y%m%d-%H%M%S}-{scenario.id}")
@@ -177,6 +180,8 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
     display.say(f"{scenario.id}: {opening(request)}")
     if memory:
         display.say(memory)
+    if request.way and request.way.tunnel:
+        display.say("by a tunnel of the lab's own, on this machine: it is a part of each latency")
     stack: Stack | None = None
     facts = RunFacts(
         scenario=scenario.id,
@@ -207,7 +212,7 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
             stack = ComposeStack(scenario, scene, folder, request.seed)
         else:
             server = SERVERS[request.server_name]
-            stack = NativeStack(scenario, server, folder, request.seed, request.url, request.port)
+            stack = NativeStack(scenario, server, folder, request.seed, request.way, request.port)
         stack.up(display.say)
         facts.server, facts.server_version = stack.store.identity()
         if kind := SERVERS.get(facts.server):  # what runs at a --url is known only now

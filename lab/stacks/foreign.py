@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -18,11 +19,21 @@ from typing import Annotated
 
 import typer
 
+from lab.address import (
+    ADDRESS_HELP,
+    Certificate,
+    CertificateAuthority,
+    CertificateKey,
+    Insecure,
+    Tls,
+    read_address,
+)
 from lab.errors import LabError, StackError, UsageError
 from lab.stacks.base import BYSTANDER_PREFIX, LOAD_PREFIX
 from lab.stacks.by_hand import Line
 from lab.stacks.processes import Child, ignore_interruptions
 from lab.stacks.server_stats import ServerObserver
+from lab.stacks.tunnel import Way, way_to
 
 KEY_PREFIX = "latency-lab"
 OWN_PREFIXES = (f"{KEY_PREFIX}:", f"{KEY_PREFIX}-")
@@ -32,7 +43,7 @@ LOCK_KEY = f"{KEY_PREFIX}-lock"
 LOCK_S = 2 * 3600
 BEFORE_KEY = f"{KEY_PREFIX}-settings-before"
 SLOWLOG = ("slowlog-log-slower-than", "slowlog-max-len")
-ADDRESS = "PROBE_URL"
+ADDRESS, SHOWN = "PROBE_URL", "LAB_SHOWN_URL"
 IN_ORDER = b"."
 """What a run that ends in order says before the end of stdin: none of its processes is left, so one pass is enough."""
 PAUSE_S, QUIET_PASSES = 1.0, 2
@@ -40,7 +51,12 @@ PAUSE_S, QUIET_PASSES = 1.0, 2
 find none."""
 
 
-def take_over(server: ServerObserver) -> dict[str, str]:
+def cleaning(way: Way) -> str:
+    """The command that does by hand what a run's end does."""
+    return shlex.join(["bin/lab", "clean", *way.words])
+
+
+def take_over(server: ServerObserver, way: Way) -> dict[str, str]:
     """Take the lock, and note on the server its settings as they are, unless a killed run has noted them already.
 
     Returns the settings to put back, none where the server does not tell them. Raises `UsageError` while another run
@@ -49,7 +65,7 @@ def take_over(server: ServerObserver) -> dict[str, str]:
     if not server.lock(LOCK_KEY, LOCK_S):
         raise UsageError(
             f"another run of the lab uses {server.shown} (its key {LOCK_KEY} is there). Wait for its end; after a "
-            f"crash: bin/lab clean --url {server.shown}"
+            f"crash: {cleaning(way)}"
         )
     if noted := _noted(server):
         return noted
@@ -80,11 +96,14 @@ def _noted(server: ServerObserver) -> dict[str, str]:
 class Keeper:
     """The process that puts a server back when the run has ended. `end` is for a run that ends in order."""
 
-    def __init__(self, url: str, settings: dict[str, str], log: Path) -> None:
+    def __init__(self, way: Way, settings: dict[str, str], log: Path) -> None:
         words = [sys.executable, "-m", "lab.stacks.foreign", json.dumps(settings)]
         root = Path(__file__).resolve().parents[2]
         # The address by the environment: on the command line everybody could read a password.
-        self._child = Child("keeper", words, log, {ADDRESS: url}, root, pipe=True, stdin_open=True)
+        self._child = Child(
+            "keeper", words, log, {ADDRESS: way.url, SHOWN: way.shown}, root,
+            pipe=True, stdin_open=True,
+        )  # fmt: skip
         if not next(self._child.lines(), b""):
             self._child.check()
 
@@ -106,13 +125,13 @@ class Keeper:
 def main() -> int:
     """The keeper: wait for the end, then put back. Exit code 0; 3 with one line where that was not possible."""
     ignore_interruptions()
-    settings, url = dict(json.loads(sys.argv[1])), os.environ[ADDRESS]
+    settings = dict(json.loads(sys.argv[1]))
     print("ready", flush=True)
     in_order = False
     while os.read(0, 4096):
         in_order = True
     try:
-        server = ServerObserver(url)
+        server = ServerObserver(os.environ[ADDRESS], shown=os.environ[SHOWN])
         put_back(server, settings)
         quiet = QUIET_PASSES if in_order else 0
         while quiet < QUIET_PASSES:
@@ -125,19 +144,24 @@ def main() -> int:
 
 
 def clean(
-    url: Annotated[str, typer.Option(help="The server: redis://host:port/0.")],
+    url: Annotated[str, typer.Option(help=ADDRESS_HELP)],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    ca: CertificateAuthority = None,
+    cert: Certificate = None,
+    key: CertificateKey = None,
+    insecure: Insecure = False,
 ) -> None:
     """Remove what a run that was killed has left on the server of --url, and put its settings back."""
-    line = Line(url)
-    if line.is_the_labs():
-        raise UsageError(
-            "a run or a scene of the lab's is at work on this server: end it, and it cleans up by itself."
-        )
-    line.close()
-    server = ServerObserver(url)
-    _clean(server, lambda: yes or _agreed())
-    server.close()
+    with way_to(read_address(url, Tls(ca, cert, key, insecure))) as way:
+        line = Line(way.url)
+        if line.is_the_labs():
+            raise UsageError(
+                "a run or a scene of the lab's is at work on this server: end it, and it cleans up by itself."
+            )
+        line.close()
+        server = ServerObserver(way.url, shown=way.shown)
+        _clean(server, lambda: yes or _agreed())
+        server.close()
 
 
 def _clean(server: ServerObserver, may: Callable[[], bool]) -> None:

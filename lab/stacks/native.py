@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from lab.errors import StackError, UsageError
 from lab.scenarios.model import LoadSpec, ProbeSpec, Scenario
@@ -16,9 +16,10 @@ from lab.stacks import foreign
 from lab.stacks.base import LoadProcess, Probe, Say, probe_arguments
 from lab.stacks.foreign import KEY_PREFIX
 from lab.stacks.http import Locust, Metrics, Storefront, scrape
-from lab.stacks.processes import Child, CpuMeter, free_port, memory_mb, port_taken, stop_all
-from lab.stacks.server_stats import ServerObserver, redacted
+from lab.stacks.processes import Child, CpuMeter, free_port, memory_mb, port_taken, ports_after, stop_all
+from lab.stacks.server_stats import ServerObserver
 from lab.stacks.servers import Server
+from lab.stacks.tunnel import Way
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHED_PREFIXES = (
@@ -27,24 +28,29 @@ CACHED_PREFIXES = (
 )
 """Of all the storefront's keys, in every layout and epoch."""
 READY_S = 30.0
+STORE_PORTS = (12_000, 28_000)
 
 
 class ProcessMeter:
-    """CPU time of processes that come and go."""
+    """CPU time of processes that come and go. `elsewhere` tells that of parts on other machines."""
 
-    def __init__(self, seconds: Callable[[], dict[str, float]]) -> None:
-        self._seconds = seconds
+    def __init__(
+        self,
+        seconds: Callable[[], dict[str, float]],
+        elsewhere: Callable[[], dict[str, float]] = dict,
+    ) -> None:
+        self._seconds, self._elsewhere = seconds, elsewhere
         self._meter = CpuMeter()
 
     def look(self) -> tuple[dict[str, float], dict[str, float]]:
         """See `lab.stacks.base.Meter`."""
-        return self._meter.shares(self._seconds())
+        return self._meter.shares(self._seconds(), self._elsewhere())
 
 
 class NativeStack:
     """Brings up one scene and takes it down again, whatever happened in between.
 
-    With `url` the server is somebody else's: it is neither started nor restarted, and only keys under the
+    With `way` the server is somebody else's: it is neither started nor restarted, and only keys under the
     lab's prefix are written and, in the end, removed.
     """
 
@@ -57,14 +63,14 @@ class NativeStack:
         server: Server,
         folder: Path,
         seed: int,
-        url: str | None = None,
+        way: Way | None = None,
         port: int | None = None,
     ) -> None:
         self._scenario = scenario
         self._server = server
         self._folder = folder
         self._seed = seed
-        self._external = url
+        self._external = way
         self._children: list[Child] = []
         self._loads: list[Child] = []
         self._store_child: Child | None = None
@@ -72,16 +78,17 @@ class NativeStack:
         self._before: dict[str, str] | None = None
         self._keeper: foreign.Keeper | None = None
         self.cannot = dict(server.cannot)
-        self.has_replica = scenario.replica and url is None
+        self.has_replica = scenario.replica and way is None
         if scenario.replica and not self.has_replica:
             self.cannot["replica-unharmed"] = (
                 "the lab does not add a replica to a server that it did not start"
             )
-        self.store_port = port or free_port()
-        if url is None and port_taken(self.store_port):
+        # Not one of those that the kernel gives to clients, which could take it while the server restarts.
+        self.store_port = port or next(ports_after(random.randrange(*STORE_PORTS)))
+        if way is None and port_taken(self.store_port):
             raise UsageError(f"port {port} is taken. Choose another --port, or leave it out.")
-        self.store_url = url or f"redis://127.0.0.1:{self.store_port}/0"
-        self.store = ServerObserver(self.store_url, scenario.timeout_s)
+        self.store_url = way.url if way else f"redis://127.0.0.1:{self.store_port}/0"
+        self.store = ServerObserver(self.store_url, scenario.timeout_s, way.shown if way else "")
         (folder / "logs").mkdir(parents=True, exist_ok=True)
 
     @property
@@ -96,20 +103,20 @@ class NativeStack:
 
     def up(self, say: Say) -> None:
         """Start everything and wait until all of it answers. Raises `StackError` naming what did not."""
-        if self.owns_store:
+        if self._external is None:
             say(f"starting {self._server.name}")
             self._start_store()
             self.store.configure_slowlog(self._scenario.slowlog_threshold_us)
         else:
-            self._take_over()
+            self._take_over(self._external)
         say("starting the storefront and the load generator")
         self._start_service()
 
-    def _take_over(self) -> None:
+    def _take_over(self, way: Way) -> None:
         """Begin on somebody else's server: one run at a time, and remember what is changed."""
         self.store.wait(5.0)
-        self._before = foreign.take_over(self.store)
-        self._keeper = foreign.Keeper(self.store_url, self._before, self._folder / "logs" / "keeper.log")
+        self._before = foreign.take_over(self.store, way)
+        self._keeper = foreign.Keeper(way, self._before, self._folder / "logs" / "keeper.log")
         self.cannot["restart-restores"] = "the lab does not restart a server that it did not start"
         try:
             self.store.configure_slowlog(self._scenario.slowlog_threshold_us)
@@ -257,14 +264,19 @@ class NativeStack:
 
     def check(self) -> None:
         """Raise `StackError` if any process has ended."""
-        for child in self._children:
+        for child in (*self._children, *self._passing_on):
             child.check()
+
+    @property
+    def _passing_on(self) -> list[Child]:
+        """The tunnel to somebody else's server, if there is one. It is not the stack's to end."""
+        return [self._external.tunnel] if self._external and self._external.tunnel else []
 
     def _parts(self) -> dict[str, Child]:
         """All processes by name; the server's is called ``store``."""
         return {
             "store" if child is self._store_child else child.name: child
-            for child in (*self._children, *self._loads)
+            for child in (*self._children, *self._loads, *self._passing_on)
         }
 
     def pids(self) -> dict[str, int]:
@@ -273,7 +285,20 @@ class NativeStack:
 
     def meter(self) -> ProcessMeter:
         """A new meter of all processes there are at the moment of a look, loads that ended in their phase included."""
-        return ProcessMeter(lambda: {name: child.cpu_seconds() for name, child in self._parts().items()})
+
+        def seconds() -> dict[str, float]:
+            return {name: child.cpu_seconds() for name, child in self._parts().items()}
+
+        if self._external is None:
+            return ProcessMeter(seconds)
+        if self._external.is_here:
+            return ProcessMeter(lambda: seconds() | self._theirs())
+        return ProcessMeter(seconds, self._theirs)
+
+    def _theirs(self) -> dict[str, float]:
+        """CPU seconds of somebody else's server, by its own account; of a server that tells none nothing."""
+        told = self.store.cpu_seconds()
+        return {} if told is None else {"store": told}
 
     def memory_mb(self) -> dict[str, float]:
         """Resident memory by process tree, and the lab's own."""
@@ -297,7 +322,7 @@ class NativeStack:
                 why = str(error)
         self._before = None
         if why:
-            again = f"bin/lab clean --url {self.store.shown}"
+            again = foreign.cleaning(self._external) if self._external else ""
             print(f"could not clean up: {why} When the server answers: {again}", file=sys.stderr)
 
     def down(self) -> None:
@@ -314,16 +339,3 @@ class NativeStack:
             if hasattr(self, client):
                 getattr(self, client).close()
         self.store.close()
-
-
-def address_of(url: str) -> str:
-    """host:port of a server's URL; a `UsageError` for one the lab cannot use."""
-    try:
-        parts = urlsplit(url)
-        if parts.scheme != "redis" or not parts.hostname or parts.query or parts.fragment:
-            raise ValueError("it must look like redis://host:port/0, without TLS and without a query")
-        if not re.fullmatch(r"/?[0-9]*", parts.path):  # redis-py would silently take database 0
-            raise ValueError(f"{parts.path.removeprefix('/')!r} is no number of a database")
-        return f"{parts.hostname}:{parts.port or 6379}"
-    except ValueError as error:
-        raise UsageError(f"--url {redacted(url)}: {error}") from None

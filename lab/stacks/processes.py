@@ -263,15 +263,18 @@ class CpuMeter:
         self._machine = _machine_seconds()
         self._at = time.monotonic()
 
-    def shares(self, counted: dict[str, float]) -> tuple[dict[str, float], dict[str, float]]:
+    def shares(
+        self, counted: dict[str, float], elsewhere: dict[str, float] | None = None
+    ) -> tuple[dict[str, float], dict[str, float]]:
         """Shares by name, and of the machine: ``busy``, ``steal`` and ``others`` (busy, but none of ours).
 
         `counted` are CPU seconds of all parts there are; the lab's own are added. A part that was not there at the
-        last look began since.
+        last look began since. `elsewhere` are parts on other machines, which take nothing of this one.
         """
         now, machine = time.monotonic(), _machine_seconds()
         elapsed = max(now - self._at, 1e-6)
-        counted = {**counted, "lab": tree_seconds(os.getpid())}
+        elsewhere = elsewhere or {}
+        counted = {**counted, **elsewhere, "lab": tree_seconds(os.getpid())}
         before = counted if self._seen is None else self._seen
         shares = {
             name: max(0.0, seconds - before.get(name, 0.0)) / elapsed for name, seconds in counted.items()
@@ -279,7 +282,7 @@ class CpuMeter:
         self._seen = counted
         busy, steal = ((machine[i] - self._machine[i]) / elapsed for i in (0, 1))
         self._machine, self._at = machine, now
-        others = max(0.0, busy - sum(shares.values()))
+        others = max(0.0, busy - sum(share for name, share in shares.items() if name not in elsewhere))
         return shares, {"busy": busy, "steal": steal, "others": others}
 
 

@@ -47,9 +47,10 @@ class Snapshot:
 class ServerObserver:
     """A connection of its own for looking at the server. Methods raise `StackError` when it does not answer."""
 
-    def __init__(self, url: str, timeout_s: float = 20.0) -> None:
+    def __init__(self, url: str, timeout_s: float = 20.0, shown: str = "") -> None:
+        """`shown`: what people are told, where `url` is that of a tunnel."""
         self.url = url
-        self.shown = redacted(url)
+        self.shown = shown or redacted(url)
         self._clock_offset: float | None = None
         self._client: Any = redis.Redis.from_url(
             url,
@@ -104,6 +105,10 @@ class ServerObserver:
             if f"{product}_version" in told:
                 return product, told[f"{product}_version"].removeprefix("df-v")
         return "unknown", "unknown"
+
+    def cpu_seconds(self) -> float | None:
+        """CPU seconds of the whole server since its start; None where it does not tell."""
+        return info.process_seconds(self._ask("INFO", self._client.info, "cpu"))
 
     def life(self) -> tuple[str, int]:
         """(run id, uptime in s): another id or a smaller uptime is another life. Dragonfly has no run id."""

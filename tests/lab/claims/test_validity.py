@@ -284,3 +284,26 @@ def test_detail_names_the_figure_that_failed(folder: Path) -> None:
     """A failed check says who or how much."""
     checks = validate(build_run(folder, **process("locust", 0.91, "grow-5")))
     assert "locust, 91%" in next(check.detail for check in checks if check.check == SPARE)
+
+
+@pytest.mark.parametrize(
+    ("plateau", "share", "ok"), [("grow-2", 0.9, True), ("grow-2", 1.1, False), ("grow-7", 0.1, False)]
+)
+def test_reads_bring_keys_where_not_all_users_were_warmed(
+    plateau: str, share: float, ok: bool, folder: Path
+) -> None:
+    """As many as were asked for since the server was empty, two each, and none where everybody was warmed.
+
+    On a machine on which few events fit into a second a plateau lasts long, and was refused for its readers.
+    """
+
+    def doctor(facts: RunFacts) -> None:
+        measured = next(phase for phase in facts.phases if phase.id == plateau)
+        planned = next(phase for phase in facts.plan if phase.id == plateau)
+        seconds = measured.t1 - facts.phases[0].t0
+        cold = 1 - planned.keys / facts.keys if plateau == "grow-2" else 1.0
+        read_in = 2 * facts.load["reads_per_second"] * seconds * cold
+        measured.keys = 1.1 * planned.keys + 500 + share * read_in
+
+    found = {check.check: check.ok for check in validate(build_run(folder, doctor=doctor))}
+    assert found[KEYS] == ok

@@ -17,11 +17,13 @@ from typing import Any
 
 import psutil
 import pytest
+import redis
 
 from lab.results.folder import Run
+from lab.stacks import rights
 from lab.stacks.processes import port_taken
 from tests.app.servicekit import StoreServer, eventually
-from tests.lab.labkit import LAB, ROOT, Answer, Running, lab, tree
+from tests.lab.labkit import LAB, ROOT, Answer, Running, lab, tree, whole_run
 
 pytestmark = pytest.mark.alone
 
@@ -180,9 +182,15 @@ FOREIGN = {
 
 
 @pytest.fixture
-def foreign() -> Iterator[StoreServer]:
+def sockets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the server listens too; not in a test's own folder, whose contents are compared."""
+    return tmp_path_factory.mktemp("sockets")
+
+
+@pytest.fixture
+def foreign(sockets: Path) -> Iterator[StoreServer]:
     """Somebody else's server, with their keys and settings."""
-    server = StoreServer(StoreServer.valkey()).start()
+    server = StoreServer(StoreServer.valkey(), "--unixsocket", str(sockets / "server.sock")).start()
     client = server.client()
     client.mset(FOREIGN)
     client.hset("a hash", mapping={"field": "value"})
@@ -256,12 +264,10 @@ def somebody_reading(server: StoreServer, per_second: float) -> Iterator[None]:
 
 
 @contextmanager
-def running_on(server: StoreServer, folder: Path) -> Iterator[Running]:
+def running_on(server: StoreServer, folder: Path, url: str) -> Iterator[Running]:
     """A run that has written to somebody else's server, and changed its settings."""
     client = server.client()
-    with Running(
-        "key-growth", "--pace", "quick", "--url", server.url, "--yes", "--out", "run", cwd=folder
-    ) as run:
+    with Running("key-growth", "--pace", "quick", "--url", url, "--yes", "--out", "run", cwd=folder) as run:
         run.until(lambda: client.dbsize() > 1000)
         run.until(lambda: any("loadtest.probe" in command for command in run.family()))
         assert client.config_get("slowlog-log-slower-than") != {"slowlog-log-slower-than": "12345"}
@@ -275,15 +281,54 @@ def slowlog_of(server: StoreServer) -> tuple[str, str]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs the kernel's parent-death signal")
-def test_a_killed_run_leaves_somebody_elses_server_as_it_was(foreign: StoreServer, tmp_path: Path) -> None:
-    """kill -9 of the lab: a process that outlives it removes its keys and puts the settings back, and ends."""
+@pytest.mark.parametrize("way", ["tcp", pytest.param("socket", marks=pytest.mark.whole)])
+def test_a_killed_run_leaves_somebody_elses_server_as_it_was(
+    way: str, foreign: StoreServer, sockets: Path, tmp_path: Path
+) -> None:
+    """kill -9 of the lab: a process that outlives it removes its keys and puts the settings back, and ends.
+
+    So does, after it, the tunnel that leads to a socket.
+    """
     before = contents(foreign)
-    with running_on(foreign, tmp_path) as run:
+    url = foreign.url if way == "tcp" else f"unix://{sockets}/server.sock"
+    with running_on(foreign, tmp_path, url) as run:
         run.signal(signal.SIGKILL)
         assert run.answer().code == -signal.SIGKILL
-        assert run.left(seconds=20) == []
+        assert run.left(seconds=30) == []
         assert contents(foreign) == before
         assert slowlog_of(foreign) == ("12345", "77")
+
+
+@pytest.mark.whole
+def test_a_verdict_over_tls_with_the_least_rights(encrypted: tuple[int, Path], tmp_path: Path) -> None:
+    """On somebody else's server, as the user that `lab.stacks.rights` prints, every claim that applies holds.
+
+    Its CPU time is known from its own account: a server on this machine is no "other program".
+    """
+    port, folder = encrypted
+    files = (
+        "--ca",
+        str(folder / "ca.pem"),
+        "--cert",
+        str(folder / "cert.pem"),
+        "--key",
+        str(folder / "key.pem"),
+    )
+    owner: Any = redis.Redis(
+        port=port, ssl=True, ssl_ca_certs=files[1], ssl_certfile=files[3], ssl_keyfile=files[5]
+    )
+    owner.mset(FOREIGN)
+    owner.execute_command(*rights.ACL.replace(">PASSWORD", ">secret").split())
+    url = f"rediss://lab:secret@localhost:{port}/0"
+    finished = whole_run(tmp_path, "keys-command", "--url", url, *files, "--yes")
+    assert finished.refuted() == []
+    assert finished.answer.code == 0
+    used = [phase["processes"] for phase in finished.result["phases"]]
+    assert all(each["store"] > 0 and each["tunnel"] > 0 for each in used)
+    assert "secret" not in (finished.folder / "run.json").read_text() + finished.answer.err
+    assert f"--url rediss://lab@localhost:{port}/0 --ca" in finished.result["command"]
+    assert {key.decode() for key in owner.keys("*")} == set(FOREIGN)
+    owner.close()
 
 
 def test_url_with_yes_touches_only_its_own_keys(foreign: StoreServer, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import redis
 from lab.errors import UsageError
 from lab.stacks import foreign
 from lab.stacks.server_stats import ServerObserver
+from lab.stacks.tunnel import Way
 from tests.app.servicekit import StoreServer
 from tests.lab.labkit import Answer, lab
 
@@ -30,11 +31,16 @@ def server() -> Iterator[StoreServer]:
     theirs.stop()
 
 
+def way(server: StoreServer) -> Way:
+    """The way to it."""
+    return Way(server.url, server.url, ("--url", server.url))
+
+
 @pytest.fixture
 def left(server: StoreServer) -> StoreServer:
     """The same after a run that could not clean up: lock, note, keys of all kinds, changed settings."""
     observer = ServerObserver(server.url)
-    assert foreign.take_over(observer) == SETTINGS
+    assert foreign.take_over(observer, way(server)) == SETTINGS
     observer.configure_slowlog(5000)
     observer.close()
     client = server.client()
@@ -101,9 +107,9 @@ def test_the_next_run_takes_over_what_a_killed_one_noted(left: StoreServer) -> N
     """The settings of before are those of before the killed run, and not those that it had set."""
     observer = ServerObserver(left.url)
     with pytest.raises(UsageError, match="bin/lab clean --url"):
-        foreign.take_over(observer)
+        foreign.take_over(observer, way(left))
     left.client().delete(foreign.LOCK_KEY)  # as after two hours
-    assert foreign.take_over(observer) == SETTINGS
+    assert foreign.take_over(observer, way(left)) == SETTINGS
     observer.close()
 
 

@@ -17,6 +17,7 @@ from lab.stacks.containers import ServerContainers
 from lab.stacks.docker import Container, Docker
 from lab.stacks.memory import native_bytes, tell_compose
 from lab.stacks.servers import SERVERS
+from lab.stacks.tunnel import Way
 from tests.app.servicekit import StoreServer
 
 MAIN = scenarios.find("key-growth")
@@ -54,10 +55,15 @@ def test_it_is_announced_or_refused_before_anything_is_created(
     assert not (tmp_path / "run").exists()
 
 
-def test_nothing_is_said_of_somebody_elses_server() -> None:
-    """How much memory it has is not known here."""
-    request = Request(MAIN, None, "full", 2_000_000, 1, None, url="redis://example.org:6379")
-    assert experiment._memory(request, 2_000_000, None) == ""
+def test_somebody_elses_server_needs_room_for_the_largest_entry_that_is_known(server: StoreServer) -> None:
+    """Nothing is said where it has no limit; with one, both figures."""
+    request = Request(MAIN, None, "quick", 50_000, 1, None, way=Way(server.url, server.url))
+    assert experiment._memory(request, 50_000, None) == ""
+    server.client().config_set("maxmemory", 2_000_000_000)
+    try:
+        assert "left of maxmemory" in experiment._memory(request, 50_000, None)
+    finally:
+        server.client().config_set("maxmemory", 0)
 
 
 @pytest.fixture(scope="module")

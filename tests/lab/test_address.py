@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.diagnose.address import Tls, read_address
+from lab.address import Tls, read_address
 from lab.errors import UsageError
 
 

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
+import socket
 import ssl
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from typing import Annotated, Any
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+import typer
 
 from lab.errors import UsageError
+
+ADDRESS_HELP = "redis[s]://[user:password@]host:port[/db] or unix:///path."
+CertificateAuthority = Annotated[
+    Path | None, typer.Option("--ca", help="TLS: who signed the server's certificate (PEM).")
+]
+Certificate = Annotated[Path | None, typer.Option("--cert", help="TLS: our own certificate (PEM).")]
+CertificateKey = Annotated[Path | None, typer.Option("--key", help="TLS: its key (PEM).")]
+Insecure = Annotated[
+    bool, typer.Option("--insecure", help="TLS: trust anybody who answers. The password goes to them.")
+]
 
 PLAIN, ENCRYPTED, SOCKET = ("redis", "valkey"), ("rediss", "valkeys"), "unix"
 PASSWORD_FROM = "REDISCLI_AUTH"
@@ -34,6 +48,25 @@ class Tls:
                 raise UsageError(f"there is no file {file}.")
         if self.key and not self.certificate:
             raise UsageError("--key needs the certificate that it belongs to: --cert FILE.")
+
+    def context(self) -> ssl.SSLContext:
+        """For Python's own sockets. Raises `UsageError` for a file that is no PEM."""
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+            if self.insecure:
+                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            if self.certificate:
+                context.load_cert_chain(self.certificate, self.key)
+        except (ssl.SSLError, OSError) as error:
+            raise UsageError(f"--ca, --cert or --key holds no usable PEM: {error}.") from None
+        return context
+
+    @property
+    def words(self) -> list[str]:
+        """The options of the command line that say the same."""
+        files = (("--ca", self.ca), ("--cert", self.certificate), ("--key", self.key))
+        said = [word for option, file in files if file for word in (option, str(file))]
+        return said + (["--insecure"] if self.insecure else [])
 
     def options(self) -> dict[str, Any]:
         """For redis-py. The host's name goes along as the server name (SNI)."""
@@ -67,10 +100,33 @@ class Address:
         signed = {"username": self.username, "password": self.password, "db": self.database}
         return place | signed | (self.tls.options() if self.tls else {})
 
+    def plain(self, host: str, port: int) -> str:
+        """A redis:// URL with the same user, password and database for a server at that place."""
+        host = f"[{host}]" if ":" in host else host
+        signed = ""
+        if self.password is not None:
+            signed = f"{quote(self.username or '', safe='')}:{quote(self.password, safe='')}@"
+        return f"redis://{signed}{host}:{port}/{self.database}"
+
+    @property
+    def again(self) -> str:
+        """The URL that a person types to come here again: with the database and the user, without the password."""
+        scheme, place = self.shown.split("://", 1)
+        if self.socket:
+            return f"{self.shown}?db={self.database}" if self.database else self.shown
+        return f"{scheme}://{f'{quote(self.username)}@' if self.username else ''}{place}/{self.database}"
+
     @property
     def is_here(self) -> bool:
-        """Whether the server is a process of this machine."""
-        return bool(self.socket) or self.host in ("localhost", "127.0.0.1", "::1")
+        """Whether the server is a process of this machine: its address is one of this machine's own."""
+        if self.socket:
+            return True
+        with contextlib.suppress(OSError):
+            for family, kind, _, _, place in socket.getaddrinfo(self.host, None, type=socket.SOCK_STREAM):
+                with contextlib.suppress(OSError), socket.socket(family, kind) as ours:
+                    ours.bind(place)  # the kernel binds to its own addresses only
+                    return True
+        return False
 
 
 def read_address(

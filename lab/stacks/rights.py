@@ -1,0 +1,99 @@
+"""A look at somebody else's server before a run writes anything: what it is, its memory, and the user's rights.
+
+The rights are tried without being used: commands are queued behind MULTI, where the server refuses those that the user
+may not give, and the connection is closed without EXEC. (Redis and Valkey check rights, the role and the memory as they
+queue.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from lab.errors import UsageError
+from lab.stacks.by_hand import Line
+from lab.stacks.foreign import KEY_PREFIX
+from lab.stacks.memory import told
+from lab.stacks.tunnel import Way
+from loadtest import info
+
+KEY = f"{KEY_PREFIX}:looked-first"
+NEEDED: tuple[tuple[str, ...], ...] = (
+    # What the storefront and its strategies do.
+    ("GET", KEY), ("MGET", KEY), ("SET", KEY, "1", "PX", "1"), ("MSET", KEY, "1"), ("DEL", KEY), ("UNLINK", KEY),
+    ("PEXPIREAT", KEY, "1"), ("INCRBY", KEY, "1"), ("HGET", KEY, "1"), ("HSET", KEY, "1", "1"), ("SADD", KEY, "1"),
+    ("SREM", KEY, "1"), ("SMEMBERS", KEY), ("SSCAN", KEY, "0"), ("SCAN", "0", "MATCH", KEY), ("KEYS", KEY),
+    # What the lab looks at and makes sure of.
+    ("INFO", "server"), ("DBSIZE",), ("PING",), ("SETRANGE", KEY, "0", ""), ("SLOWLOG", "GET", "1"),
+    ("CLIENT", "SETNAME", "probe:main"),
+)  # fmt: skip
+WITH_SUBCOMMANDS = ("SLOWLOG", "CLIENT")
+REFUSALS = ("NOPERM", "unknown command", "READONLY", "OOM", "MISCONF", "CLUSTERDOWN", "MASTERDOWN")
+"""What begins or names an answer that would come in the run too. Others, such as of a command that this server does
+not queue, say nothing about it."""
+
+
+def _name(words: tuple[str, ...]) -> str:
+    return "|".join(words[:2]).lower() if words[0] in WITH_SUBCOMMANDS else words[0].lower()
+
+
+ACL = (
+    f"ACL SETUSER lab on >PASSWORD resetchannels resetkeys ~{KEY_PREFIX}* nocommands +select +multi +exec "
+    + " ".join(f"+{_name(words)}" for words in NEEDED)
+)
+"""The least that suffices. With `+config|get +config|set` the run sets up the slow log, too, and puts it back; without
+it reads the log as it is, and the claims about it do not apply."""
+
+
+def look_first(way: Way, needed_bytes: float, what: str) -> str:
+    """See whether a run can succeed there, before anything is written; a sentence on its memory, if it is limited.
+
+    Raises `UsageError` with one line: a replica, a node of a cluster, a missing right, too little memory.
+    """
+    with contextlib.closing(Line(way.url)) as line:
+        facts = info.fields("")
+        with contextlib.suppress(UsageError):  # a right that is missing, too
+            facts = info.fields(_bytes(line.ask("INFO")))
+        if facts.get("role", "master") not in ("master", "primary"):
+            raise UsageError(f"{way.shown} is a replica, which takes no writes: name its primary.")
+        if facts.get("cluster_enabled") == "1":
+            raise UsageError(
+                f"{way.shown} is a node of a cluster, which takes the keys of its own slots only: "
+                "name a server that is in none."
+            )
+        refused = _refused(line)
+    if refused:
+        names = ", ".join(refused)
+        first = next(iter(refused.values()))
+        if first.startswith("NOPERM"):
+            raise UsageError(f"{way.shown}: this user may not do {names}. The least that suffices: {ACL}")
+        raise UsageError(f"{way.shown} refuses {names}: {first}")
+    limit, used = int(facts.get("maxmemory", 0)), int(facts.get("used_memory", 0))
+    if not limit:
+        return ""
+    return told(
+        what,
+        needed_bytes,
+        max(0, limit - used),
+        f"left of maxmemory on {way.shown}",
+        "It would evict keys of yours, or refuse ours. Choose fewer with --keys.",
+    )
+
+
+def _refused(line: Line) -> dict[str, str]:
+    """The commands that would be refused, with the server's words."""
+    if refusal := _refusal(line, ("MULTI",)):
+        return {"multi": refusal}  # without it the others would be carried out
+    refusals = {_name(words): _refusal(line, words) for words in NEEDED}
+    return {name: refusal for name, refusal in refusals.items() if any(mark in refusal for mark in REFUSALS)}
+
+
+def _refusal(line: Line, words: tuple[str, ...]) -> str:
+    try:
+        line.ask(*words)
+    except UsageError as error:
+        return str(error).removeprefix("the server refuses: ")
+    return ""
+
+
+def _bytes(answer: object) -> bytes:
+    return answer if isinstance(answer, bytes) else b""

@@ -1,0 +1,109 @@
+"""What is looked at on somebody else's server before a run writes: rights, role, cluster, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.errors import UsageError
+from lab.stacks import rights
+from lab.stacks.tunnel import Way
+from tests.app.servicekit import StoreServer, eventually, free_port
+
+SERVERS = [StoreServer.valkey(), StoreServer.redis()]
+
+
+@pytest.fixture(params=[path for path in SERVERS if path], ids=lambda path: path.rpartition("/")[2])
+def server(request: pytest.FixtureRequest) -> Iterator[StoreServer]:
+    """Somebody else's, with a key of theirs."""
+    theirs = StoreServer(request.param).start()
+    theirs.client().set("theirs", "1")
+    theirs.client().config_resetstat()
+    yield theirs
+    theirs.stop()
+
+
+def look(server: StoreServer, user: str = "", needed: float = 1e6) -> str:
+    """At it, as a user."""
+    signed = f"{user}:secret@" if user else ""
+    url = f"redis://{signed}127.0.0.1:{server.port}/0"
+    return rights.look_first(Way(url, f"127.0.0.1:{server.port}"), needed, "10 keys")
+
+
+def let(server: StoreServer, acl: str) -> None:
+    """Have a user as the printed line makes one."""
+    words = acl.replace(">PASSWORD", ">secret").split()
+    server.client().execute_command(*words)
+
+
+def test_nothing_is_written_and_nothing_else_is_asked(server: StoreServer) -> None:
+    """All commands are queued, and none is carried out."""
+    assert look(server) == ""
+    client = server.client()
+    assert client.keys("*") == ["theirs"]
+    done = {name.removeprefix("cmdstat_") for name in client.info("commandstats")}
+    assert done <= {"info", "multi", "keys", "config|resetstat"}  # the last two are this test's
+
+
+def test_the_least_rights_that_are_printed_suffice_and_each_is_needed(server: StoreServer) -> None:
+    """Without any one of them: one line that names it, and the whole list."""
+    let(server, rights.ACL)
+    assert look(server, "lab") == ""
+    for words in (("MULTI",), *rights.NEEDED):
+        name = rights._name(words)
+        server.client().execute_command("ACL", "SETUSER", "lab", f"-{name}")
+        with pytest.raises(UsageError, match="may not do") as caught:
+            look(server, "lab")
+        said = str(caught.value)
+        assert f"may not do {name}." in said and rights.ACL in said and "\n" not in said
+        server.client().execute_command("ACL", "SETUSER", "lab", f"+{name}")
+
+
+def test_keys_of_its_own_are_a_right_too(server: StoreServer) -> None:
+    """A user who may write below another prefix only is told so at once."""
+    let(server, rights.ACL.replace("~latency-lab*", "~other:*"))
+    with pytest.raises(UsageError, match="may not do get, mget, set"):
+        look(server, "lab")
+
+
+def test_a_command_that_was_taken_away_is_named() -> None:
+    """`rename-command`, as managed servers do it."""
+    server = StoreServer(StoreServer.valkey(), "--rename-command", "KEYS", "").start()
+    try:
+        with pytest.raises(UsageError, match="refuses keys: ERR unknown command"):
+            look(server)
+    finally:
+        server.stop()
+
+
+def test_a_replica_is_refused(server: StoreServer) -> None:
+    """Before the stack is up, and not by its first write."""
+    server.client().replicaof("127.0.0.1", free_port())
+    eventually(lambda: server.client().info("replication")["role"] == "slave")
+    with pytest.raises(UsageError, match="is a replica"):
+        look(server)
+
+
+def test_a_node_of_a_cluster_is_refused(tmp_path: Path) -> None:
+    """It would take a part of the keys."""
+    nodes = ("--cluster-enabled", "yes", "--cluster-config-file", str(tmp_path / "nodes.conf"))
+    server = StoreServer(StoreServer.valkey(), *nodes, "--cluster-port", str(free_port())).start()
+    try:
+        with pytest.raises(UsageError, match="is a node of a cluster"):
+            look(server)
+    finally:
+        server.stop()
+
+
+def test_too_little_memory_is_refused_and_enough_is_told(server: StoreServer) -> None:
+    """With an eviction policy the owner's keys would go; without one the run would fail in the middle."""
+    client = server.client()
+    client.config_set("maxmemory", 50_000_000)
+    used = int(client.info("memory")["used_memory"])
+    assert "left of maxmemory on 127.0.0.1" in look(server, needed=40e6)
+    with pytest.raises(
+        UsageError, match=r"It would evict keys of yours, or refuse ours\. Choose fewer with --keys"
+    ):
+        look(server, needed=50e6 - used + 1e5)
