@@ -32,6 +32,8 @@ PLAIN, ENCRYPTED, SOCKET = ("redis", "valkey"), ("rediss", "valkeys"), "unix"
 PASSWORD_FROM = "REDISCLI_AUTH"
 """The variable in which redis-cli looks for a password."""
 
+EXAMPLE = "as in redis://host:6379/0"
+
 
 @dataclass(frozen=True)
 class Tls:
@@ -134,41 +136,43 @@ def read_address(
     tls: Tls | None = None,
     environ: Mapping[str, str] = os.environ,
     ask: Callable[[str], str] | None = None,
+    called: str = "the address",
 ) -> Address:
-    """What a URL says. Raises `UsageError` with one sentence.
+    """What a URL says. Raises `UsageError` with one sentence, in which the URL is named as `called` has it.
 
     The password: of the URL, else of the variable REDISCLI_AUTH; where the URL names a user and there is neither, it is
     asked for (`ask`; by default at the terminal, where there is one).
     """
     try:
         parts = urlsplit(url)
+    except ValueError:
+        raise UsageError(f"{called} holds a broken IPv6 address: write redis://[::1]:6379/0.") from None
+    try:
         port = parts.port
     except ValueError:
-        raise UsageError("this is no address: its port must be a number from 1 to 65535.") from None
+        raise UsageError(f"{called} must have a port from 1 to 65535, {EXAMPLE}.") from None
     if parts.scheme not in (*PLAIN, *ENCRYPTED, SOCKET):
-        raise UsageError(
-            "an address begins with redis://, rediss:// (TLS) or unix://, as in redis://host:6379/0."
-        )
+        raise UsageError(f"{called} must begin with redis://, rediss:// (TLS) or unix://, {EXAMPLE}.")
     encrypted = parts.scheme in ENCRYPTED
     tls = tls or Tls()
     if tls != Tls() and not encrypted:
         raise UsageError(
-            "--ca, --cert, --key and --insecure are for TLS: the address must begin with rediss://."
+            f"--ca, --cert, --key and --insecure are for TLS: {called} must begin with rediss://."
         )
     if parts.scheme == SOCKET:
         if not parts.path.strip("/") or parts.hostname:
-            raise UsageError("the address of a socket has three slashes, as in unix:///run/redis/redis.sock.")
+            raise UsageError(f"{called} of a socket has three slashes, as in unix:///run/redis/redis.sock.")
         database = parse_qs(parts.query).get("db", ["0"])[-1]
     else:
         if not parts.hostname:
-            raise UsageError("the address names no host, as in redis://host:6379/0.")
+            raise UsageError(f"{called} names no host, {EXAMPLE}.")
         database = parts.path.strip("/") or "0"
     if not (database.isascii() and database.isdigit()):
-        raise UsageError("the database must be a number, as in redis://host:6379/0.")
+        raise UsageError(f"{called} must name its database by a number, {EXAMPLE}.")
     username = unquote(parts.username) if parts.username else None
     password = unquote(parts.password) if parts.password else environ.get(PASSWORD_FROM)
     if username and password is None:
-        password = _asked(ask)
+        password = _asked(ask, called)
     host = parts.hostname or ""
     place = (
         parts.path
@@ -189,9 +193,9 @@ def read_address(
     )
 
 
-def _asked(ask: Callable[[str], str] | None) -> str:
+def _asked(ask: Callable[[str], str] | None, called: str) -> str:
     if ask is None:
         if not sys.stdin.isatty():
-            raise UsageError(f"the address names a user and no password: set {PASSWORD_FROM}.")
+            raise UsageError(f"{called} names a user and no password: set {PASSWORD_FROM}.")
         ask = getpass.getpass
     return ask("password: ")

@@ -180,7 +180,7 @@ def run(
         raise UsageError("--ca, --cert, --key and --insecure are for --url rediss://host:port/0.")
     asked_for = scenarios.find(scenario)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    with way_to(read_address(url, tls)) if url is not None else nullcontext() as way:
+    with way_to(read_address(url, tls, called="--url")) if url is not None else nullcontext() as way:
         if way:
             _ask_first(way, yes)
         request = Request(asked_for, server, pace, keys, seed, out, way, port, stack, spoilers)

@@ -152,7 +152,7 @@ def clean(
     insecure: Insecure = False,
 ) -> None:
     """Remove what a run that was killed has left on the server of --url, and put its settings back."""
-    with way_to(read_address(url, Tls(ca, cert, key, insecure))) as way:
+    with way_to(read_address(url, Tls(ca, cert, key, insecure), called="--url")) as way:
         line = Line(way.url)
         if line.is_the_labs():
             raise UsageError(

@@ -43,14 +43,15 @@ def test_an_address_is_read(url: str, shown: str, options: dict[str, object]) ->
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("cache:6379", "begins with redis://"),
-        ("http://cache", "begins with redis://"),
+        ("cache:6379", "must begin with redis://"),
+        ("http://cache", "must begin with redis://"),
         ("redis://", "names no host"),
-        ("redis://cache:x", "port must be a number"),
-        ("redis://cache:70000", "port must be a number"),
-        ("redis://cache/none", "database must be a number"),
+        ("redis://cache:x", "must have a port"),
+        ("redis://[::1/0", "broken IPv6"),
+        ("redis://cache:70000", "must have a port"),
+        ("redis://cache/none", "must name its database by a number"),
         ("unix://run/r.sock", "three slashes"),
-        ("unix:///run/r.sock?db=x", "database must be a number"),
+        ("unix:///run/r.sock?db=x", "must name its database by a number"),
     ],
 )
 def test_what_is_no_address_is_one_line(url: str, said: str) -> None:

@@ -37,13 +37,31 @@ BAD_USAGE = {
     "negative seed": (["run", "key-growth", "--seed", "-1"], "--seed"),
     "port 0": (["run", "key-growth", "--port", "0"], "--port"),
     "port above all ports": (["run", "key-growth", "--port", "65536"], "--port"),
-    "url of another kind": (["run", "key-growth", "--url", "http://127.0.0.1"], "redis://host:port/0"),
-    "url without a host": (["run", "key-growth", "--url", "redis://"], "redis://host:port/0"),
-    "url without a scheme": (["run", "key-growth", "--url", "127.0.0.1:6379"], "redis://host:port/0"),
-    "url with a word as port": (["run", "key-growth", "--url", "redis://127.0.0.1:x/0", "--yes"], "--url"),
-    "url with a port above all": (["run", "key-growth", "--url", "redis://127.0.0.1:99999/0"], "--url"),
-    "url with a broken address": (["run", "key-growth", "--url", "redis://[::1/0"], "--url"),
-    "url with a word as database": (["run", "key-growth", "--url", "redis://127.0.0.1:1/x"], "--url"),
+    "url of another kind": (
+        ["run", "key-growth", "--url", "http://127.0.0.1"],
+        "--url must begin with redis://",
+    ),
+    "url without a host": (["run", "key-growth", "--url", "redis://"], "--url names no host"),
+    "url without a scheme": (
+        ["run", "key-growth", "--url", "127.0.0.1:6379"],
+        "--url must begin with redis://",
+    ),
+    "url with a word as port": (
+        ["run", "key-growth", "--url", "redis://127.0.0.1:x/0", "--yes"],
+        "--url must have a port",
+    ),
+    "url with a port above all": (
+        ["run", "key-growth", "--url", "redis://127.0.0.1:99999/0"],
+        "--url must have a port",
+    ),
+    "url with a broken address": (
+        ["run", "key-growth", "--url", "redis://[::1/0"],
+        "--url holds a broken IPv6 address",
+    ),
+    "url with a word as database": (
+        ["run", "key-growth", "--url", "redis://127.0.0.1:1/x"],
+        "--url must name its database",
+    ),
     "option without its value": (["run", "key-growth", "--pace"], "--pace"),
     "unknown command": (["walk"], "No such command 'walk'"),
     "unknown option": (["list", "--yaml"], "No such option: --yaml"),

@@ -232,7 +232,8 @@ def test_pause_is_a_lease(control: Any) -> None:
 
 COMPLAINTS = {
     "docker compose is not up: make up": ([], 3),
-    "--url and --port are for the native stack": (["--url", "redis://127.0.0.1:1/0"], 2),
+    "--url is for the native stack": (["--url", "redis://127.0.0.1:1/0"], 2),
+    "--port is for the native stack": (["--port", "6390"], 2),
     "the compose stack has no embedded server; it knows valkey, redis, dragonfly, keydb": (
         ["--server", "embedded"],
         2,
