@@ -1,8 +1,8 @@
 """Indexes entries that some other program cached without the index, then ends: ``python -m app.backfill``.
 
-The service itself never needs it, because it writes the index whatever strategy searches or deletes its entries. Cost:
-one iteration over the keyspace and one transaction per entry, in pipelines; run it when a scan is affordable, before
-switching to `index`. Only the first epoch's entries are found (see `app.layouts`): other programs know no other keys.
+The service itself never needs it, because in this layout it writes the index whatever the strategy in force. Cost: one
+iteration over the keyspace, and one transaction per SCAN page. Run it before switching to `index`, when a scan is
+affordable. Only keys of the first epoch are found (see `app.layouts`): other programs write no others.
 """
 
 from app.cache import Cache, CacheUnavailable

@@ -2,9 +2,9 @@
 
 A user's transaction is the same bytes for every user except the user id, whose number of digits decides the
 length fields. So the bytes are built once per number of digits, and filling a user in is one
-``bytes.replace``. Round trips: none are waited for one by one; a window of transactions is always on its way.
+``bytes.replace``. Replies are not awaited one by one: up to `_WINDOW` chunks of transactions are in flight.
 Server work: per user MULTI, one SET per fragment, SADD, PEXPIREAT, EXEC, the same commands as a single put,
-so the index stays true at every moment.
+so the index is complete at every moment.
 """
 
 import socket
@@ -38,10 +38,10 @@ class UserTemplate:
         self._keyspace, self._names, self._size, self._now = keyspace, names, value_bytes, now
         self._by_digits: dict[int, bytes] = {}
         self.replies = len(self._framed(self._commands("0")))
-        """How many replies one user's commands bring: one each, MULTI and EXEC among them."""
+        """Number of replies per user: one for each command, MULTI and EXEC included."""
 
     def _framed(self, commands: list[bytes]) -> list[bytes]:
-        """All of them or none."""
+        """The commands as one transaction: all are carried out or none."""
         return [encode("MULTI"), *commands, encode("EXEC")]
 
     def _entries(self, hole: str) -> list[bytes]:
@@ -52,7 +52,7 @@ class UserTemplate:
         ]
 
     def _commands(self, hole: str) -> list[bytes]:
-        """What is done for a user whose id is `hole`."""
+        """The commands for one user; `hole` stands in for the user id."""
         keyspace = self._keyspace
         bucket = keyspace.bucket(self._now)
         index = keyspace.index(hole, bucket)
@@ -66,7 +66,7 @@ class UserTemplate:
         return b"".join(self._framed(self._commands("\0" * digits)))
 
     def user(self, user: int) -> bytes:
-        """What puts one user's fragments."""
+        """The bytes that put one user's fragments."""
         digits = b"%d" % user
         width = len(digits)
         template = self._by_digits.get(width)
@@ -76,7 +76,7 @@ class UserTemplate:
 
 
 class HashTemplate(UserTemplate):
-    """The same for the layout `hash`: MULTI, one HSET of all fragments, PEXPIREAT, EXEC."""
+    """The template of the layout `hash`: MULTI, one HSET of all fragments, PEXPIREAT, EXEC."""
 
     def _commands(self, hole: str) -> list[bytes]:
         keyspace, expires = self._keyspace, self._keyspace.entry_expires_ms(self._now)
@@ -88,7 +88,7 @@ class HashTemplate(UserTemplate):
 
 
 class PlainTemplate(UserTemplate):
-    """The same for the layout `plain`: one SET per fragment, and no transaction, for nothing else must fit them."""
+    """The template of the layout `plain`: one SET per fragment. No transaction: no index must match the entries."""
 
     def _framed(self, commands: list[bytes]) -> list[bytes]:
         return commands
@@ -98,7 +98,7 @@ class PlainTemplate(UserTemplate):
 
 
 class GenerationTemplate(UserTemplate):
-    """The same for the layout `generation`, of users whose generations are known. These are filled in as the ids are.
+    """The template of the layout `generation`. `generations` has the number of each user; it is filled in like the id.
 
     Server work per user: MULTI, one SET per fragment, PEXPIREAT of the number, EXEC.
     """
@@ -125,7 +125,7 @@ class GenerationTemplate(UserTemplate):
         ]
 
     def user(self, user: int) -> bytes:
-        """The transaction for one user."""
+        """The bytes that put one user's fragments in the user's generation."""
         digits, number = b"%d" % user, written(self._generations[user]).encode()
         widths = len(digits), len(number)
         template = self._by_widths.get(widths)

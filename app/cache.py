@@ -1,10 +1,10 @@
 """The synchronous side of the cache: the only module through which web and warmer talk to the store.
 
-(With `app.layouts`, which lays entries out in other ways, and says what is common to all.) A put writes the entry and
-its index membership in one MULTI/EXEC, whatever the strategy in force, if it is one of this layout: so a switch to
-``index`` needs no back-fill of entries cached before it. (Entries some other program wrote are not indexed: ``python
--m app.backfill`` adds them.) What no invalidation strategy of this layout can see is a value computed before an event
-and put after it; the TTL bounds the life of such a value.
+`Cache` is the layout `entries`; `app.layouts` has the other layouts and says what is common to all. A put writes the
+entry and its index membership in one MULTI/EXEC, whichever strategy of this layout is in force, so a switch to
+``index`` needs no back-fill of entries cached before it. (Entries that some other program wrote are not indexed:
+``python -m app.backfill`` adds them.) No strategy of this layout can delete a value computed before an event and put
+after it; the TTL bounds how long such a value is served.
 """
 
 import time
@@ -21,7 +21,7 @@ from app.metrics import StoreTimer
 from app.settings import Settings
 
 PUT_CHUNK = 500
-"""Entries of one user to a transaction in bulk: a longer one would stall bystanders."""
+"""Entries per transaction when one user is filled in bulk: a longer transaction would stall bystanders."""
 
 
 class CacheUnavailable(Exception):
@@ -86,7 +86,7 @@ class Cache:
         return value
 
     def look(self, user: int, name: str) -> tuple[bytes | None, int]:
-        """As `get`; and what `put` wants to know about a value that is computed from now on."""
+        """The cached fragment or None, and the `since` that `put` takes for a value computed from now on."""
         return self.get(user, name), 0
 
     def put(self, user: int, name: str, value: bytes | str, since: int = 0) -> None:
@@ -109,7 +109,7 @@ class Cache:
     def put_many(self, user: int, count: int) -> int:
         """Cache and index the first ``count`` fragments of one user, in bulk; returns how many entries.
 
-        In as many transactions as keep each one short: to fill a giant must not stall bystanders.
+        Each transaction has at most `PUT_CHUNK` entries, so that filling a giant does not stall bystanders.
         """
         names = fragment_names(count)
         parts = [names[start : start + PUT_CHUNK] for start in range(0, count, PUT_CHUNK)]
@@ -122,7 +122,7 @@ class Cache:
         except redis.RedisError as error:
             raise CacheUnavailable(f"bulk: {error}") from error
         try:
-            # The socket itself: redis-py's reply reading costs more than the server's writing.
+            # Uses the bare socket: reading the replies with redis-py costs more than the server's writes.
             return bulk.write_users(connection._sock, template, users) * len(names)
         except (bulk.BulkError, OSError) as error:
             connection.disconnect()
@@ -139,7 +139,7 @@ class Cache:
         return bulk.UserTemplate(self.keyspace, names, self._settings.value_bytes, self.now()), users
 
     def entries(self, keys: int, users: int) -> int:
-        """How many entries `keys` keys are when `users` users were filled: each of them has an index set."""
+        """Number of entries among `keys` keys when `users` users were filled: each user also has an index set."""
         return max(0, keys - users)
 
     def keys(self, users: int) -> int:
@@ -147,9 +147,10 @@ class Cache:
         return users * (self._settings.fragments_per_user + 1)
 
     def adopt(self, cursor: int) -> tuple[int, int]:
-        """Index the entries on one page of SCAN, of any process; returns the next cursor and their number.
+        """Index the entries on one SCAN page, whatever program wrote them; returns the next cursor and their number.
 
-        An entry that would outlive its index set, having no TTL or a longer one than ours, gets ours.
+        An entry without a TTL, or with a longer one than the service's, gets the service's TTL: otherwise it would
+        outlive its index set.
         """
         now = self.now()
         bucket = self.keyspace.bucket(now)
@@ -174,18 +175,18 @@ class Cache:
         return int(page[0]), adopted
 
     def set_marker(self, value: str) -> None:
-        """Mark the store as filled by fill ``value``; the mark lives one TTL, as the entries do."""
+        """Mark the store as filled by fill ``value``; the marker lives one TTL, as the entries do."""
         expires = self.keyspace.entry_expires_ms(self.now())
         self._timed(
             "SET", self._client.execute_command, "SET", self.keyspace.marker(), value, "PXAT", expires
         )
 
     def clear_marker(self) -> None:
-        """Remove the mark."""
+        """Remove the marker."""
         self._timed("UNLINK", self._client.execute_command, "UNLINK", self.keyspace.marker())
 
     def census(self) -> tuple[str, int]:
-        """The mark ('' if none) and the number of keys in the store. One round trip, never a scan."""
+        """The marker ('' if none) and the number of keys in the store. One round trip, never a scan."""
         pipe = self._client.pipeline(transaction=False)
         pipe.execute_command("GET", self.keyspace.marker())
         pipe.execute_command("DBSIZE")

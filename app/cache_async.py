@@ -22,7 +22,7 @@ StoreError = redis.RedisError
 """What every method of `AsyncStore` raises when the store is down, too slow or refuses."""
 
 UNLINK_CHUNK = 500
-"""Keys per UNLINK: a longer call would stall bystanders, a shorter one cost more round trips."""
+"""Keys per UNLINK: a longer call would stall bystanders, a shorter one would cost more round trips."""
 
 
 def connect(settings: Settings) -> Any:
@@ -36,8 +36,8 @@ def connect(settings: Settings) -> Any:
 
 
 async def together(*calls: Awaitable[int]) -> int:
-    """The sum of all results, all started at once. If one fails, the rest is awaited before its error is
-    raised, so that a retry never runs beside the remains of the attempt before it.
+    """Run all calls concurrently and return the sum of their results. If one fails, the others are awaited before
+    its error is raised, so that a retry never overlaps the attempt before it.
     """
     results = await asyncio.gather(*calls, return_exceptions=True)
     for result in results:
@@ -81,8 +81,8 @@ class AsyncStore:
         return replies
 
     async def _timed(self, operation: str, call: Callable[..., Any], *args: Any) -> Any:
-        # A call that was cancelled at the very moment its bytes were sent goes on as if it had not been: redis-py sends
-        # by asyncio.wait_for, which before Python 3.12 loses such a cancellation. A search would go on for ever.
+        # redis-py sends by asyncio.wait_for, which before Python 3.12 loses a cancellation that comes at the very
+        # moment the bytes are sent. Without this check a cancelled search would go on for ever.
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise asyncio.CancelledError
@@ -97,12 +97,11 @@ class AsyncStore:
             counter.inc()
 
     async def scan(self, pattern: str, count: int) -> AsyncGenerator[list[bytes], None]:
-        """A full iteration over the keyspace, one SCAN call per page: yields the keys found by each that
-        found any.
+        """Iterate over the whole keyspace, one SCAN call per page; yields the keys of each page that has any.
 
-        Close it (`contextlib.aclosing`). Outside a recorded trace all pages use one connection without
-        redis-py's pool and command layers, which halves this process's CPU time per page: the store is to
-        reach its limit first, not the client.
+        The caller must close it (`contextlib.aclosing`). Outside a recorded trace all pages use one connection
+        without redis-py's pool and command layers, which halves this process's CPU time per page: the store
+        must reach its limit before the client does.
         """
         call, connection = self._client.execute_command, None
         if not trace.get_current_span().is_recording():
@@ -129,7 +128,7 @@ class AsyncStore:
                 await self._client.connection_pool.release(connection)
 
     async def keys(self, pattern: str) -> list[bytes]:
-        """All keys that match, by one KEYS call that blocks the store for all of its keyspace."""
+        """All keys that match, by one KEYS call, which blocks the store while it visits the whole keyspace."""
         async with self._search:
             return list(await self._command("KEYS", pattern))
 
@@ -146,21 +145,21 @@ class AsyncStore:
         return int(reply[0]), list(reply[1])
 
     async def smembers(self, key: str) -> list[bytes]:
-        """All members of an index set, by one SMEMBERS call that blocks the store for all of the set."""
+        """All members of an index set, by one SMEMBERS call, which blocks the store while it reads the whole set."""
         return list(await self._command("SMEMBERS", key))
 
     async def unlink_indexed(
         self, user: int, index: str, members: Sequence[bytes], command: str = "UNLINK"
     ) -> int:
-        """Delete entries (by UNLINK or DEL) and their index members in one MULTI/EXEC, which blocks the store for all
-        of them; returns how many entries existed.
+        """Delete entries (by UNLINK or DEL) and their index members in one MULTI/EXEC, which blocks the store until
+        all are deleted; returns how many entries existed.
         """
         entries = [self.keyspace.entry_of(user, member) for member in members]
         replies = await self._transaction(command, [(command, *entries), ("SREM", index, *members)])
         return int(replies[0])
 
     async def renew(self, user: int) -> None:
-        """Begin the user's next generation, which lives for one TTL from now, or from a later put in it."""
+        """Begin the user's next generation. Its number lives for one TTL from now, or from the last put in it."""
         key = self.keyspace.generation(user)
         expires = self.keyspace.entry_expires_ms(self.clock())
         await self._transaction("INCRBY", [("INCRBY", key, generation_step()), ("PEXPIREAT", key, expires)])

@@ -1,10 +1,10 @@
 """Fragments of a user's page: their names, store keys, patterns, index sets and the simulated body.
 
-Entries are ``{prefix}:{release}:user:{user}:{name}``. The release is that of the templates a fragment was
-rendered with: while a new one is rolled out both serve, each with its own entries, and an event must reach
-them all. So a pattern leaves the release open (and the server tries the star at every position of every
-key), and the members of an index set name the release too: ``{release}:{name}``. A user's index is one such set
-per time bucket, ``{prefix}-index:{user}:{bucket}``; no pattern of entries matches it.
+Entries are ``{prefix}:{release}:user:{user}:{name}``. The release names the templates that rendered the fragment.
+While a new release is rolled out, both serve, each with its own entries, and an event must reach the entries of both.
+So a pattern has a star for the release (which the server tries at every position of every key), and the members of an
+index set name the release too: ``{release}:{name}``. A user's index is one such set per time bucket,
+``{prefix}-index:{user}:{bucket}``; no pattern of entries matches it.
 """
 
 import random
@@ -16,7 +16,7 @@ AREAS = ("page", "cart", "offer")
 USER_MAX = 10**9
 NAME_MAX = 64
 CLOCK_SKEW_SECONDS = 1.0
-"""How far the clocks of the processes may differ; both the life of an index set and the search allow for it.
+"""How far the clocks of the processes may differ. The expiry of an index set and `Keyspace.live_buckets` allow for it.
 """
 
 _NAME = re.compile(rf"(?:{'|'.join(AREAS)})-[a-z0-9-]+")
@@ -30,7 +30,7 @@ def fragment_names(count: int) -> list[str]:
 
 
 def is_fragment_name(name: str) -> bool:
-    """Whether ``name`` is ``<area>-<rest>`` of at most 64 of the characters a-z, 0-9 and '-'."""
+    """True if ``name`` is ``<area>-<rest>`` of at most 64 of the characters a-z, 0-9 and '-'."""
     return len(name) <= NAME_MAX and _NAME.fullmatch(name) is not None
 
 
@@ -47,17 +47,17 @@ def render(user: int | str, name: str, size: int) -> str:
 
 
 def generation_step() -> int:
-    """How far the next generation of a user is from this one: a random step, 2**35 on average.
+    """A random step from one generation of a user to the next, 2**35 on average.
 
-    With steps of 1 a number that the server lost (evicted, expired) would count through the same generations again,
-    and bring back what was cached in them. A random one meets a given number again once in 2**36 times. 64 bits hold
-    more than 10**8 steps, for each user, between two losses.
+    With steps of 1, a number that the server lost (evicted, expired) would count through the same generations again
+    and bring back what was cached in them. A random step meets a given number again with a probability of 1 in 2**36.
+    The number has 64 bits, enough for more than 10**8 steps of each user between two losses.
     """
     return random.randint(1, 2**36)
 
 
 def written(generation: int) -> str:
-    """A generation as it stands in keys."""
+    """A generation as it is written in keys: hexadecimal."""
     return f"{generation:x}"
 
 
@@ -76,7 +76,7 @@ class Keyspace:
     ttl_seconds: int
 
     def at(self, epoch: int) -> "Keyspace":
-        """The names in an epoch (see `app.layouts`); those of the first have no mark of it."""
+        """The names in an epoch (see `app.layouts`). Names of the first epoch, 0, carry no number."""
         return replace(self, prefix=f"{self.prefix}-e{epoch}") if epoch else self
 
     def entry(self, user: int | str, name: str) -> str:
@@ -84,7 +84,7 @@ class Keyspace:
         return f"{self.prefix}:{RELEASE}:user:{user}:{name}"
 
     def member(self, name: str) -> str:
-        """What an index set says of a fragment cached by this release."""
+        """Member of an index set that stands for a fragment cached by this release."""
         return f"{RELEASE}:{name}"
 
     def entry_of(self, user: int, member: bytes) -> str:
@@ -110,15 +110,15 @@ class Keyspace:
         return f"{self.prefix}-index:{user}:{bucket}"
 
     def user_hash(self, user: int | str) -> str:
-        """Key of the hash that holds all of a user's fragments in the layout `hash`, a field for each member."""
+        """Key of the hash of all of a user's fragments in the layout `hash`; fields are named as by `member`."""
         return f"{self.prefix}-hash:{user}"
 
     def generation(self, user: int | str) -> str:
-        """Key of the number of a user's generation, which is part of the keys in the layout `generation`."""
+        """Key of a user's generation number, which is part of the entries' keys in the layout `generation`."""
         return f"{self.prefix}-generation:{user}"
 
     def entry_in(self, user: int | str, generation: str, name: str) -> str:
-        """Key of a fragment cached by this release in one of the user's generations, as `written` has it."""
+        """Key of a fragment cached by this release in one of the user's generations (in the form of `written`)."""
         return f"{self.prefix}:{RELEASE}:user:{user}:{generation}:{name}"
 
     def marker(self) -> str:

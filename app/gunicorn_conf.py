@@ -1,4 +1,4 @@
-"""gunicorn's configuration: one worker (one /metrics, exemplars), threads, a quick end."""
+"""gunicorn's configuration: one worker (for a single /metrics with exemplars), many threads, a quick shutdown."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from app.state import State, StateError
 bind = f"{os.environ.get('HOST', '127.0.0.1')}:{os.environ.get('PORT', '8000')}"
 workers = 1
 worker_class = "gthread"
-# Enough for every read that waits on a stalled store, so that none holds up the accepting of events.
+# Enough for all reads that wait on a stalled store, so that events are accepted meanwhile.
 threads = 128
 keepalive = 75
 graceful_timeout = 1
@@ -22,8 +22,7 @@ control_socket_disable = True
 # The worker touches a heartbeat file every second; on a busy disk that would stall it.
 worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
-# Checked here, before a worker exists: the master would otherwise report a worker that fails to boot, at
-# length.
+# Checked here, before a worker exists: otherwise the master would report at length that a worker failed to boot.
 _settings = load_settings()
 try:
     State(_settings.state_dir).close()

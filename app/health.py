@@ -1,14 +1,14 @@
-"""A container's health, as cheap as can be: a dozen containers ask every few seconds, each time a new process.
+"""A container's health check. It is cheap, because a dozen containers run it as a new process every few seconds.
 
     python -SI app/health.py URL                    healthy: the answer is 200
     python -SI app/health.py URL --contains TEXT    ... and TEXT is in it (spaces in the answer do not count)
     python -SI app/health.py URL --fresh METRIC     ... and METRIC, a Unix time, is at most 15 s old
-    python -SI app/health.py --connected PORT       healthy: a connection to somebody's PORT stands
+    python -SI app/health.py --connected PORT       healthy: a connection to a remote PORT is open
 
-Answering is not working: `--fresh` is for processes whose metrics are served by a thread of their own, which
-goes on answering when the loop that does the work hangs. Of the network only `_socket` is imported, the part of
-`socket` that is written in C (`socket` takes 6 ms, urllib 60), and `-SI` leaves the packages out: a check takes 9 ms.
-Exit code 0 or 1, and one line about why; Docker keeps the line.
+An answer does not prove that the process works: `--fresh` is for processes whose metrics are served by a thread of
+their own, which goes on answering when the working loop hangs. Only `_socket` is imported, the part of `socket` that is
+written in C (importing `socket` takes 6 ms, urllib 60), and `-SI` leaves the packages out: a check takes 9 ms. Exits
+with 0 or 1 and prints one line that says why; Docker keeps the line.
 """
 
 import _socket
@@ -38,7 +38,7 @@ def fetch(url: str) -> tuple[int, str]:
 
 
 def age(body: str, metric: str) -> float:
-    """Seconds since the Unix time a metric of a Prometheus exposition holds; endless if it is not there."""
+    """Seconds since the Unix time that `metric` holds in a Prometheus exposition; infinity if it is missing."""
     for line in body.splitlines():
         if line.startswith((metric + " ", metric + "{")):
             return time.time() - float(line.rsplit(" ", 1)[1])
@@ -46,7 +46,7 @@ def age(body: str, metric: str) -> float:
 
 
 def connected(port: int) -> bool:
-    """Whether a process of this container has an open connection to this port (Linux)."""
+    """True if a process of this container has an open connection to this remote port (Linux)."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with open(table) as rows:  # noqa: PTH123 - pathlib is slow to import
             for row in list(rows)[1:]:
@@ -57,7 +57,7 @@ def connected(port: int) -> bool:
 
 
 def trouble(url: str, option: str = "", value: str = "") -> str | None:
-    """What is wrong, or None."""
+    """What is wrong, in one line, or None."""
     try:
         if url == "--connected":
             return None if connected(int(option)) else f"no connection to port {option}"

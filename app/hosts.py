@@ -1,11 +1,11 @@
-"""Which names the lab's pages answer to, so that no page of another site can act on them or read them.
+"""The host names that the lab's pages answer to: no page of another site may read the lab or act on it.
 
-A site may point its own name at 127.0.0.1 once its page is open (DNS rebinding): for the browser the lab is then of the
-same origin as that page. What the browser sends along tells: the Host header still has that name. Only names that
-nobody else can point anywhere are served: IP literals, `localhost`, `*.localhost` (RFC 6761), `*.local` (RFC 6762, the
-local link alone answers for it), and those in the variable ALLOWED_HOSTS, such as a container's name inside the stack.
+A site may point its own name at 127.0.0.1 once its page is open (DNS rebinding). To the browser the lab then has the
+same origin as that page, but the Host header still carries the site's name. So only names that nobody else can point
+anywhere are served: IP literals, `localhost`, `*.localhost` (RFC 6761), `*.local` (RFC 6762: only the local link
+answers for it), and those in the variable ALLOWED_HOSTS, such as a container's name inside the stack.
 
-Storefront, control page and Locust's pages all have it; nothing here knows any of them.
+The storefront, the control page and Locust's pages all use this module; it depends on none of them.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _PORT = re.compile(r":[0-9]*\Z")
 
 
 def named() -> frozenset[str]:
-    """The names in the variable ALLOWED_HOSTS, which commas or spaces separate."""
+    """The names in the variable ALLOWED_HOSTS, separated by commas or spaces."""
     return frozenset(re.split(r"[,\s]+", os.environ.get(VARIABLE, "").strip().lower())) - {""}
 
 
 def is_served(host: str, also: Collection[str]) -> bool:
-    """Whether a Host header (with a port or without) has a name that nobody else can point at this machine."""
+    """True if a Host header (with or without a port) names one of `also`, or a name nobody else can point here."""
     name = _PORT.sub("", host.strip()).lower().removesuffix(".")
     if name == "localhost" or name.endswith(LOCAL) or name in also:
         return True
@@ -65,6 +65,6 @@ class HostGuard:
 
 
 def guard(app: Any) -> None:
-    """Have a Flask application answer only to the names that are served."""
+    """Make a Flask application answer only to the names that are served."""
     serve: Callable[..., Iterable[bytes]] = app.wsgi_app
     app.wsgi_app = HostGuard(serve, named())

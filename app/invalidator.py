@@ -1,13 +1,13 @@
-"""The invalidator: carries out accepted events, each from the moment it arrives, however many are running.
+"""The invalidator: carries out accepted events. Each starts when it arrives, however many are running.
 
 Run as ``python -m app.invalidator``. Events come from the outbox; a row is deleted when its event is done, so
 an event survives a restart of this process or of the store and is carried out at least once (twice does no
-harm). Several invalidators may run side by side under different names; a name takes its own unfinished events
-back when it starts, and begins them anew when the strategy is changed, as a new release of the service would. (A
-change that is to come late, `Invalidation.late`, leaves alone what is under way, and holds for later events.)
+harm). Several invalidators may run side by side under different names. An invalidator takes the unfinished events of
+its name back when it starts, and begins them anew when the strategy changes, as a new release of the service would.
+(A late change, `Invalidation.late`, leaves alone what is under way and applies to later events.)
 
-What failed once is tried again a few at a time. A store that comes back would otherwise meet the whole backlog at
-once, and more searches at a time than it can share its time among: none would finish before the next came.
+Failed events are retried a few at a time. Otherwise a store that comes back would meet the whole backlog at once: so
+many concurrent searches that none would finish before the next came.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from app.telemetry import Telemetry
 
 POLL_SECONDS, CALM_POLL_SECONDS = 0.01, 0.1
 CALM_AFTER_SECONDS = 2.0
-"""Without an event for so long, the outbox is looked at less often: a look costs a hundredth of a core at full pace."""
+"""After this time without an event the outbox is polled less often: at full pace, polling takes 1 % of a core."""
 RETRY_FIRST_SECONDS = 0.1
 RETRY_CAP_SECONDS = 5.0
 RETRIES_AT_ONCE = 20
@@ -94,12 +94,13 @@ class Invalidator:
         show_strategy(mode.strategy)
 
     def _give_up(self) -> None:
-        """End all work under way, as a new release of the service would: its events are claimed again.
+        """Cancel all work under way, as a new release of the service would; its events are claimed again.
 
-        Cancelling a call closes its connection (redis-py cannot use one again whose answer is still to come). What the
-        server then does with the call: Dragonfly ends a SCAN 50 ms after it began, with or without a client, so nothing
-        outlives this by more. Redis and Valkey carry out every call that has reached their socket, because they see the
-        end of a connection only after they have read what came before it: at most `APP_SEARCHES_AT_ONCE` calls.
+        Cancelling a call closes its connection (redis-py cannot reuse a connection with an outstanding reply). What the
+        server then does with the call depends on the product. Dragonfly ends a SCAN 50 ms after it began, with or
+        without a client, so no call goes on for longer. Redis and Valkey carry out every call that has reached their
+        socket, because they notice that a connection was closed only after they have read what came before: at most
+        `APP_SEARCHES_AT_ONCE` calls.
         """
         self._state.release(self._name)
         for task in self._tasks:
@@ -130,7 +131,7 @@ class Invalidator:
         while True:
             try:
                 async with self._retries if attempt else nullcontext():
-                    # After the event was accepted: what is put in a later epoch was computed later than that.
+                    # Read after the event was accepted: entries of a later epoch are computed after the event.
                     mode = self._state.invalidation()
                     await self._attempt(event, mode, attempt)
                 break
@@ -174,7 +175,7 @@ class Invalidator:
 
 
 def raise_file_limit() -> None:
-    """Allow as many sockets as the system does: each running command has a connection of its own."""
+    """Raise this process's limit of open files to the system's: each running command has its own connection."""
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,27 +1,26 @@
-"""How entries are laid out in the store: what a strategy needs of reads and puts, and what happens at a switch.
+"""How entries are laid out in the store: what each strategy requires of reads and puts, and what a switch does.
 
     layout       strategies                 one read          one put                          an invalidation's work
-    entries      scan, keys, exact, index,  GET               MULTI SET SADD PEXPIREAT EXEC    see there
+    entries      scan, keys, exact, index,  GET               MULTI SET SADD PEXPIREAT EXEC    see the strategy
                  index-naive
     hash         hash                       HGET              MULTI HSET PEXPIREAT EXEC        one key
     generation   generation                 GET, then GET     MULTI SET PEXPIREAT EXEC         one number
     plain        ttl                        GET               SET                              none
 
-What can be served although it is older than a finished event: under `entries` and `hash`, a value computed before
-the event and put after it, for one TTL at most. Under `generation` nothing. Under `plain` everything, for one TTL at
-most.
+Values that may be served although they are older than a finished event: under `entries` and `hash`, a value computed
+before the event and put after it, for one TTL at most. Under `generation` none. Under `plain` all, for one TTL at most.
 
-The strategy may change at any time, and no process tells the others. What makes that safe:
+The strategy may change at any time, and no process tells the others. Three rules make that safe:
 
-* A change of layout begins an *epoch* (`State.set_invalidation`), whose number is part of every key. The cache is
-  cold then; what earlier epochs left is never read again, also when the old strategy comes back, and ages out by TTL.
-  For that long the server's memory holds both.
-* Each read asks the state for the epoch first (some microseconds, no round trip), and puts where it read. So an
-  epoch's entries were computed after it began.
-* Each attempt at an event asks after the event was accepted. If it works in an epoch that is over by then, all
-  entries of the later ones were computed after the event.
+* A change of layout begins an *epoch* (`State.set_invalidation`), whose number is part of every key. The cache is then
+  cold. Entries of earlier epochs are never read again, even if the old strategy comes back, and expire by TTL; until
+  then the server's memory holds both.
+* Each read first reads the epoch from the state (some microseconds, no round trip), and puts into the epoch it read. So
+  every entry of an epoch was computed after the epoch began.
+* Each attempt at an event reads the epoch after the event was accepted. If the epoch changes during the attempt, all
+  entries of later epochs were computed after the event.
 
-The state is part of that: a service that loses its state folder must begin with an empty store.
+All three rely on the state database: a service that loses its state folder must begin with an empty store.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,9 +35,9 @@ class HashCache(Cache):
     """Layout `hash`: one hash for each user, a field for each release and name.
 
     Servers expire keys; few of them expire fields (HEXPIRE: Redis 7.4, Valkey 9). So the hash expires one TTL after
-    the last put into it, and each value begins with its own end, in unix milliseconds, which the reader looks at. The
-    cost: 13 bytes for each entry, and a field that has ended takes memory until its user is left alone for one TTL, or
-    invalidated. An entry's end depends on the reader's clock, as that of an entry elsewhere depends on the server's.
+    the last put into it, and each value begins with its own expiry in unix milliseconds, which the reader checks. The
+    cost: 13 bytes per entry, and an expired field takes memory until its user had no put for one TTL or is invalidated.
+    An entry's expiry depends on the reader's clock; in the other layouts it depends on the server's.
     """
 
     def get(self, user: int, name: str) -> bytes | None:
@@ -62,25 +61,25 @@ class HashCache(Cache):
         return HashTemplate(self.keyspace, names, self._settings.value_bytes, self.now()), users
 
     def entries(self, keys: int, users: int) -> int:
-        """Each key is a user's hash; exact where it holds the usual fragments."""
+        """Number of entries: each key is a user's hash. Exact for hashes that hold the usual fragments."""
         return keys * self._settings.fragments_per_user
 
     def keys(self, users: int) -> int:
-        """One for each user."""
+        """Number of keys: one for each user."""
         return users
 
 
 class GenerationCache(Cache):
-    """Layout `generation`: as `entries` without an index, but each user's keys hold the user's current number.
+    """Layout `generation`: like `entries` without an index, but the keys contain the user's generation number.
 
-    A number is made when there is none, and lives as long as the entries under it. One that the server loses all the
-    same (evicted, or with its store) does no harm: the next one is another, see `generation_step`.
+    A number is made when there is none, and lives as long as the entries under it. If the server loses it (evicted, or
+    with the whole store), no harm is done: the next number is a different one, see `generation_step`.
     """
 
     def look(self, user: int, name: str) -> tuple[bytes | None, int]:
         """The cached fragment or None, and the user's generation. Two round trips, one after the other.
 
-        An event may be carried out between the two: then this read began before the event was done.
+        An event may be carried out between the two; the read then began before the event was done.
         """
         generation, is_new = self._learn(user)
         if is_new:
@@ -93,9 +92,9 @@ class GenerationCache(Cache):
         return self.look(user, name)[0]
 
     def put(self, user: int, name: str, value: bytes | str, since: int = 0) -> None:
-        """Cache a fragment for one TTL, in the generation that was learned before it was computed (`since`).
+        """Cache a fragment for one TTL, in the generation that was read before the fragment was computed (`since`).
 
-        One round trip; without `since`, which is as good as a put in the other layouts, two.
+        One round trip. Without `since` two; the put is then no safer than in the other layouts.
         """
         generation = since or self._learn(user)[0]
         expires = self.keyspace.entry_expires_ms(self.now())
@@ -106,13 +105,13 @@ class GenerationCache(Cache):
         self._timed("SET", pipe.execute)
 
     def _learn(self, user: int) -> tuple[int, bool]:
-        """The user's generation, made if there is none, and whether it was. One round trip, or two."""
+        """The user's generation, and True if it was made because there was none. One round trip, or two."""
         key = self.keyspace.generation(user)
         found = self._timed("GET", self._client.execute_command, "GET", key)
         return (int(found), False) if found is not None else (self._make([user])[0], True)
 
     def _make(self, users: Sequence[int]) -> list[int]:
-        """New generations, as an event would begin them: who else makes one at the same moment loses one entry."""
+        """Begin new generations, as events do. Of two made for a user at once, the first loses the entry put in it."""
         expires = self.keyspace.entry_expires_ms(self.now())
         pipe = self._client.pipeline(transaction=True)
         for user in users:
@@ -121,7 +120,7 @@ class GenerationCache(Cache):
         return [int(reply) for reply in self._timed("INCRBY", pipe.execute)[::2]]
 
     def _template(self, names: Sequence[str], users: Iterable[int]) -> tuple[UserTemplate, Iterable[int]]:
-        """In bulk: one MGET of all generations before all values are made."""
+        """The bulk template; one MGET reads the generations of all users before any value is rendered."""
         filled = list(users)
         keys = [self.keyspace.generation(user) for user in filled]
         found = self._timed("MGET", self._client.execute_command, "MGET", *keys) if keys else []
@@ -135,7 +134,7 @@ class GenerationCache(Cache):
 
 
 class PlainCache(Cache):
-    """Layout `plain`: entries alone, as a client that relies on their TTL writes them."""
+    """Layout `plain`: entries only, as a client that relies on their TTL writes them."""
 
     def put(self, user: int, name: str, value: bytes | str, since: int = 0) -> None:
         """Cache a fragment for one TTL. One round trip."""
@@ -147,16 +146,16 @@ class PlainCache(Cache):
         return PlainTemplate(self.keyspace, names, self._settings.value_bytes, self.now()), users
 
     def entries(self, keys: int, users: int) -> int:
-        """Each key is one."""
+        """Number of entries: each key is one."""
         return keys
 
     def keys(self, users: int) -> int:
-        """One for each of their usual fragments."""
+        """Number of keys: one for each usual fragment of each user."""
         return users * self._settings.fragments_per_user
 
 
 STAMP = 13
-"""Digits of unix milliseconds, until the year 2286."""
+"""Digits of a time in unix milliseconds, until the year 2286."""
 KINDS: dict[str, type[Cache]] = {
     "entries": Cache,
     "hash": HashCache,
@@ -166,7 +165,7 @@ KINDS: dict[str, type[Cache]] = {
 
 
 class Layouts:
-    """The cache as it is to be used at present. Thread-safe."""
+    """Gives the cache that fits the layout and epoch in force. Thread-safe."""
 
     def __init__(self, cache: Cache) -> None:
         self._first = cache

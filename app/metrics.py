@@ -12,7 +12,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from app.settings import STRATEGY_NAMES
 
 BUCKETS = tuple(float(f"{1e-4 * 10 ** (k / 9):.3g}") for k in range(46))
-"""Seconds: nine a decade, equal steps of 29 % from 0.1 ms to 10 s, so p99 is known to within that step."""
+"""Upper bounds in seconds: nine per decade, in equal steps of 29 % from 0.1 ms to 10 s. A p99 is known to one step."""
 
 STORE_DURATION = Histogram(
     "db_client_operation_duration_seconds",

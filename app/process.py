@@ -22,9 +22,7 @@ def fail(message: str, code: int = 2) -> SystemExit:
 
 
 class RareLog:
-    """Logs at most one line a minute, with the number of those held back: for errors that come by the
-    thousand.
-    """
+    """Logs at most one line a minute, with the number of lines held back. For errors that come by the thousand."""
 
     def __init__(self, logger: logging.Logger, every_seconds: float = 60.0) -> None:
         self._logger = logger
@@ -69,7 +67,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def serve_operations(app: "WSGIApplication", host: str, port: int) -> None:
-    """Serve ``app`` beside what the process does, each request in a thread of its own; port 0 takes a free one.
+    """Serve ``app`` from a background thread, each request in a thread of its own; port 0 takes a free port.
 
     A taken port ends the process with code 2.
     """
@@ -81,7 +79,7 @@ def serve_operations(app: "WSGIApplication", host: str, port: int) -> None:
 
 
 def live_gauge(gauge: Gauge, read: Callable[[], float]) -> None:
-    """Compute ``gauge`` when it is scraped; not a number when that fails, rather than a failed scrape."""
+    """Compute ``gauge`` on each scrape. If ``read`` fails the value is NaN, so that the scrape itself succeeds."""
 
     def value() -> float:
         try:

@@ -10,9 +10,9 @@ from redis.connection import parse_url
 
 
 class StrategyRow(NamedTuple):
-    """A way to invalidate, by module `app.strategies.NAME`: what an event costs in a line, and how entries are written.
+    """A way to invalidate, implemented in module `app.strategies.NAME`.
 
-    Most strategies share the layout `entries`; another one is in `app.layouts`.
+    `costs`: what an event costs, in one line. `layout`: how entries are written; `app.layouts` describes the layouts.
     """
 
     costs: str
@@ -29,7 +29,7 @@ STRATEGY_ROWS = {
     "generation": StrategyRow("give the user's keys a new number, delete nothing", layout="generation"),
     "ttl": StrategyRow("do nothing: entries live until their time ends", layout="plain"),
 }
-"""The strategies. The storefront tells the control page which there are: this is the only list."""
+"""All strategies. This is the only list: the control page gets it from the storefront."""
 STRATEGY_NAMES = tuple(STRATEGY_ROWS)
 SCAN_COUNT_MAX = 10_000_000
 
@@ -42,9 +42,9 @@ def layout_of(strategy: str) -> str:
 class Settings(BaseSettings):
     """One field per ``APP_*`` variable. Times carry their unit in the name.
 
-    `operations_port`: where the web process also serves settings, health and metrics, on threads of their own; None for
-    nowhere, 0 for any free port. `searches_at_once`: the most SCAN and KEYS calls that the invalidator has under way at
-    the store at a time; 0 for any number.
+    `operations_port`: a second port, where the web process serves settings, health and metrics on threads of their own;
+    None for no such port, 0 for any free one. `searches_at_once`: the most SCAN and KEYS calls that the invalidator has
+    in flight at a time; 0 for no limit.
     """
 
     model_config = SettingsConfigDict(env_prefix="APP_", frozen=True)

@@ -59,8 +59,8 @@ class Warming:
 
 @dataclass(frozen=True)
 class WarmingStatus:
-    """The warmer's report. ``sets``: users whose index sets (or the like) it made; ``marker``: names the fill;
-    ``at``: unix seconds; ``others``: keys of earlier epochs, which age out.
+    """The warmer's report. ``sets``: number of users that have an index set (or the like) in the store; ``marker``:
+    name of the fill; ``at``: unix seconds; ``others``: number of keys of earlier epochs, which expire.
     """
 
     keys: int = 0
@@ -104,8 +104,8 @@ class State:
             raise StateError(f"cannot open {path}: {error}") from error
 
     def _prepare(self) -> None:
-        # Switching to WAL needs the file alone and ignores the busy timeout when several processes start
-        # together.
+        # Switching to WAL needs exclusive access to the file, and ignores the busy timeout when several
+        # processes start together.
         deadline = time.monotonic() + 5
         while True:
             try:
@@ -135,9 +135,7 @@ class State:
         self._run("SELECT 1 FROM settings LIMIT 1")
 
     def changed(self) -> bool:
-        """Whether another process committed since the last call (always true the first time); a few
-        microseconds.
-        """
+        """True if another process committed since the last call, and on the first call. Takes a few microseconds."""
         version = int(self._run("PRAGMA data_version")[0][0])
         changed = version != self._version
         self._version = version
@@ -150,8 +148,7 @@ class State:
         return dict(json.loads(rows[0][0])) if rows else {}
 
     def _merge(self, key: str, change: Mapping[str, Any]) -> None:
-        # json_patch drops members whose new value is null, so absent means null for readers: the dataclass
-        # default.
+        # json_patch drops members whose new value is null; readers then get the dataclass default.
         self._run(
             "INSERT INTO settings VALUES (?1, json_patch('{}', ?2)) "
             "ON CONFLICT (key) DO UPDATE SET value = json_patch(value, ?2)",
@@ -238,7 +235,7 @@ class State:
         self._run("DELETE FROM outbox WHERE id = ?", (event_id,))
 
     def is_pending(self, event_id: int) -> bool:
-        """Whether an accepted event is not finished."""
+        """True while an accepted event is unfinished."""
         return bool(self._run("SELECT 1 FROM outbox WHERE id = ?", (event_id,)))
 
     def pending(self) -> int:

@@ -39,7 +39,7 @@ _METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE",
 def create_app(settings: Settings, state: State, cache: Cache) -> Flask:
     """The Flask application on a state database and a cache."""
     app = Flask("shop", static_folder=None)
-    # One byte more than allowed: a chunked body is cut there without an error, and must still be noticed.
+    # One byte more than allowed: a chunked body is cut there without an error, and `_body` must still refuse it.
     app.config["MAX_CONTENT_LENGTH"] = BODY_MAX + 1
     problems.install(app)
     hosts.guard(app)
@@ -54,7 +54,7 @@ def create_app(settings: Settings, state: State, cache: Cache) -> Flask:
 
 
 def create_operations(state: State, cache: Cache) -> Flask:
-    """Settings, health and metrics alone, for a listener of their own: no read that waits for the store is before them.
+    """Settings, health and metrics only, for a listener of their own: they do not queue behind reads that wait.
 
     The same paths are on the storefront's port, where they share its threads with all reads.
     """
@@ -86,7 +86,7 @@ def _body() -> dict[str, Any]:
     except (
         OSError,
         ParseException,
-    ):  # what servers raise where chunks are not as HTTP has them, or end too soon
+    ):  # what servers raise when chunks are malformed or end too soon
         raise Problem(400, "the body ends too soon, or its chunks are malformed") from None
     if len(data) > BODY_MAX:
         raise Problem(413, f"the body may have at most {BODY_MAX} bytes")
@@ -182,7 +182,7 @@ def _add_fragments(app: Flask, settings: Settings, state: State, layouts: Layout
 def _add_events(app: Flask, state: State) -> None:
     @app.get(f"/users/<user>/events/<int(max={EVENT_ID_MAX}):event_id>")
     def event_state(user: str, event_id: int) -> Response:
-        """Whether an accepted event is done; one that never was accepted is too."""
+        """The state of an event: pending or done. An event that was never accepted counts as done."""
         _user(user)
         return _json({"event": event_id, "state": "pending" if state.is_pending(event_id) else "done"})
 
@@ -195,7 +195,8 @@ def _add_events(app: Flask, state: State) -> None:
         if kind not in EVENT_TYPES:
             raise Problem(400, f"type must be one of {', '.join(EVENT_TYPES)}")
         carrier: dict[str, str] = {}
-        # Producer here and consumer there: the pair by which Tempo draws web -> invalidator in the service graph.
+        # A producer span here and a consumer span in the invalidator: Tempo needs the pair to draw the edge
+        # web -> invalidator in the service graph.
         with trace.get_tracer(__name__).start_as_current_span(
             "send outbox", kind=trace.SpanKind.PRODUCER, attributes=_OUTBOX
         ):
@@ -211,7 +212,7 @@ def _add_invalidation_settings(app: Flask, state: State) -> None:
 
     @app.get("/settings/invalidation")
     def read_invalidation() -> Response:
-        """The strategy in force, and those that there are, with what each costs in a line."""
+        """The strategy in force, and all strategies with a line on what each costs."""
         return _json(answer() | {"strategies": {name: row.costs for name, row in STRATEGY_ROWS.items()}})
 
     @app.put("/settings/invalidation")
@@ -259,7 +260,7 @@ def _add_warming_settings(app: Flask, state: State) -> None:
         if "target_keys" in body:
             _whole(body["target_keys"], "target_keys", 0, TARGET_MAX)
         rate = body.get("keys_per_second")
-        # Compared, never converted: a whole number of hundreds of digits is no float. NaN is in no range.
+        # Compared without conversion: an int of hundreds of digits does not fit a float. NaN is in no range.
         if rate is not None and (type(rate) not in (int, float) or not 1 <= rate <= TARGET_MAX):
             raise Problem(400, f"keys_per_second must be null or a number from 1 to {TARGET_MAX}")
         restart = body.pop("restart", False)

@@ -1,9 +1,9 @@
 """Traces: OpenTelemetry for Flask and redis-py, exported over OTLP/HTTP without ever slowing the service.
 
 Configured by the standard ``OTEL_*`` variables; ``OTEL_TRACES_EXPORTER=none`` switches tracing off. Defaults
-set here: one trace in ten (parent decides), a queue of 32768 spans (one event can make hundreds of SCAN
-spans), stable semantic conventions, database attributes also under their old names because Tempo 3.0 looks at
-those only.
+set here: one trace in ten (the parent decides), a queue of 32768 spans (one event can make hundreds of SCAN
+spans), stable semantic conventions, and database attributes under their old names too, because Tempo 3.0 reads
+only those.
 """
 
 import logging
@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from app.metrics import SPANS_DROPPED, SPANS_ENDED, SPANS_EXPORTED
 
 SCAN_PAGE: ContextVar[int] = ContextVar("scan_page", default=0)
-"""Number of the page the current SCAN call fetches (1 is the first); the strategy sets it, the span shows it.
+"""Number of the page the current SCAN call fetches (1 is the first); `AsyncStore.scan` sets it, the span shows it.
 """
 
 _DEFAULTS = {
@@ -37,13 +37,13 @@ _LOG_EVERY_SECONDS = 60.0
 
 
 def tracing_enabled() -> bool:
-    """Whether the environment asks for traces."""
+    """True unless the environment switches tracing off."""
     off = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
     return not off and os.environ.get("OTEL_TRACES_EXPORTER", "otlp").strip().lower() != "none"
 
 
 class PausingExporter(SpanExporter):
-    """Passes spans on; after a failure gives up all spans for 15 s instead of encoding them for nobody.
+    """Passes spans on; after a failure drops all spans for 15 s instead of encoding them for nobody.
 
     Encoding a batch holds the interpreter lock for tens of milliseconds, which a service under observation
     must not pay while no backend listens.
@@ -71,7 +71,7 @@ class PausingExporter(SpanExporter):
         return result
 
     def shutdown(self) -> None:
-        """End a running attempt, so that a process can stop while no backend listens."""
+        """End a running export, so that a process can stop while no backend listens."""
         self._inner.shutdown()
 
     def force_flush(self, timeout_millis: int = 30000) -> bool:

@@ -1,6 +1,6 @@
 """The warmer: keeps the wanted number of entries in the cache, filling users 1, 2, 3 ... in bulk.
 
-Run as ``python -m app.warmer``. It puts through `Cache`, so the index stays true. A mark in the store tells
+Run as ``python -m app.warmer``. It puts through `Cache`, so the index stays complete. A marker in the store tells
 whether the store still holds the fill (a restart, FLUSHALL or the entries' TTL removes it); without it the
 fill begins again.
 """
@@ -43,7 +43,7 @@ class Warmer:
         self._due = 0.0
 
     def step(self) -> float:
-        """Do a little of what is wanted; returns how many seconds may pass before the next step."""
+        """Do one bounded piece of work; returns the seconds to wait before the next step."""
         try:
             if self._state.changed():
                 self._wanted = self._state.warming()
@@ -98,10 +98,10 @@ class Warmer:
             return 0.5
 
     def _census(self) -> None:
-        """See whether the fill is still there, and count the entries.
+        """Check whether the fill is still there, and count the entries.
 
-        While keys of earlier epochs age out, the entries that events have removed cannot be told from them, and are
-        counted.
+        While keys of earlier epochs expire, an entry that an event removed cannot be told from an expired key, and is
+        still counted.
         """
         pause = FILLING_CENSUS_SECONDS if self._status.state == "filling" else CENSUS_SECONDS
         self._next_census = time.monotonic() + pause
@@ -111,11 +111,11 @@ class Warmer:
             status = replace(status, epoch=self._epoch, marker="", users=0, sets=0, others=size)
         if status.marker and marker != status.marker:
             status = replace(status, marker="", users=0, sets=0)
-        if size < status.sets:  # Emptied while nothing was wanted, so while no mark could tell.
+        if size < status.sets:  # Emptied while nothing was wanted: then there was no marker to tell.
             status = replace(status, sets=0)
         own = self._cache.keys(status.users) + bool(marker)
         others = max(0, min(status.others, size - own))
-        # Exact up to the users invalidated or read since.
+        # Exact except for users invalidated or read since.
         keys = self._cache.entries(size - others - bool(marker), status.sets)
         self._status = replace(status, keys=keys, others=others)
 

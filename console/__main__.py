@@ -22,7 +22,7 @@ from lab.errors import UsageError
 
 
 def main() -> int:
-    """Run; the exit code."""
+    """Run until a signal comes; returns the exit code."""
     try:
         config = load_config()
     except UsageError as error:
@@ -42,7 +42,7 @@ def main() -> int:
     server = make_server(config.host, config.port, app, threaded=True, fd=listener.fileno())
 
     def stop(*_: object) -> None:
-        threading.Thread(target=server.shutdown, daemon=True).start()  # waits for the loop: not in it
+        threading.Thread(target=server.shutdown, daemon=True).start()  # waits for the loop, which runs this
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)

@@ -1,7 +1,7 @@
 """The autopilot of one server: a thread that tells the default story and then keeps the scene within bounds.
 
 The story: wait until everything answers, end what is under way, calibrate (once: the machine stays the same), empty the
-store, look at what is healthy, let keys grow under ``scan``.
+store, measure the healthy p99, let keys grow under ``scan``.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from lab.stacks.server_stats import ServerObserver
 
 TICK_S = 1.0
 CALM_TICKS = 5
-"""Seconds between two looks at a scene in which nothing moves and nothing is wanted."""
+"""Ticks between two samples of a scene in which nothing moves and nothing is wanted."""
 RETRY_S = 2.0
 UNKNOWN_S = 5.0
 CLEARED_S = 20.0
-"""For events under way to be done under the index, before a story begins."""
+"""Timeout for the events under way, which are finished under the strategy `CLEARING` before a story begins."""
 
 
 class Company:
-    """The autopilots of one machine. One server at a time is calibrated, and none grows before all are."""
+    """The autopilots of one machine. Servers are calibrated one at a time; no keys grow before all are calibrated."""
 
     def __init__(self) -> None:
         self.turn = threading.Lock()
         self.members: list[Autopilot] = []
 
     def size(self) -> int:
-        """How many stores share the machine: those of the scene, at work or not."""
+        """Number of stores that share the machine: those present in the scene, busy or not."""
         return max(1, sum(member.control.phase != "absent" for member in self.members))
 
     def rivals(self, control: ServerControl) -> tuple[int, float]:
-        """The other stores that want all they can get: how many, and the cores that they use."""
+        """The other stores that want all the processor time they can get: how many, and the cores that they use."""
         others = [
             member.control
             for member in self.members
@@ -53,11 +53,11 @@ class Company:
         return len(others), sum(other.estimate.used_cores for other in others if other.estimate)
 
     def calibrated(self) -> bool:
-        """Whether no server has its calibration still before it."""
+        """True if no server's calibration is still to come or under way."""
         return not any(member.calibrating for member in self.members)
 
     def add(self, members: Iterable[Autopilot]) -> None:
-        """Take autopilots in."""
+        """Add autopilots."""
         self.members.extend(members)
 
 
@@ -66,7 +66,7 @@ class _Halted(Exception):
 
 
 class Autopilot(threading.Thread):
-    """One server's thread, in the company of those of the other servers."""
+    """The thread that steers one server; `company` has the autopilots of all servers."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Autopilot(threading.Thread):
         )
 
     def run(self) -> None:
-        """Until `end`."""
+        """Steer the server until `end` is called."""
         try:
             self._wait_for_scene()
             self._watcher.start()
@@ -116,36 +116,36 @@ class Autopilot(threading.Thread):
 
     @property
     def healthy(self) -> bool:
-        """Whether the threads run: an error nobody thought of ends them, with a traceback in the log."""
+        """True while the threads run. An unexpected error ends them, with a traceback in the log."""
         return self.is_alive() and (self._watcher.ident is None or self._watcher.is_alive())
 
     def begin(self) -> str:
-        """Tell the story from the beginning."""
+        """Tell the story from the beginning. Raises `Refused` while it is being told."""
         if self._story_due:
             raise Refused("The story is being told.")
         self._story_due = True
         return "The story begins."
 
     def halt(self) -> list[PartDone]:
-        """Break off the story, and let everything rest; what became of each part."""
+        """Break off the story, and let everything rest; returns what became of each part."""
         if not self.control.free or self._story_due:
             self._halt.set()  # the thread itself lets everything rest again when it is out of the story
         return self.control.rest()
 
     @property
     def calibrating(self) -> bool:
-        """Whether a calibration is before this server, or under way."""
+        """True if this server's calibration is still to come or under way."""
         return self._story_due and self.control.tuning is None and self.control.phase != "absent"
 
     def lease(self, seconds: float) -> None:
-        """Keep still for so long: somebody else, a run of the lab, has the scene. Ask again to prolong it.
+        """Leave the scene to a run of the lab for `seconds` from now. Another call prolongs the lease.
 
         A story that is being told is broken off, and told from the beginning afterwards.
         """
         self._lease_end = time.monotonic() + seconds
 
     def await_stillness(self, seconds: float) -> None:
-        """Wait until the lease is kept. Raises `Refused` if it takes too long."""
+        """Wait until the autopilot leaves the scene alone. Raises `Refused` if that takes longer than `seconds`."""
         if self.control.phase not in ("absent", "waiting") and not self._still.wait(seconds):
             raise Refused(f"{self.control.server} is busy and does not come to rest. Try again.")
 
@@ -168,7 +168,7 @@ class Autopilot(threading.Thread):
             while self._leased:
                 with contextlib.suppress(
                     StackError
-                ):  # the run restarts and measures; looking on is all we do
+                ):  # the run restarts and measures; the autopilot only samples
                     control.observe()
                 self._sleep(TICK_S / 2)
         finally:
@@ -252,7 +252,7 @@ class Autopilot(threading.Thread):
         control.grow(True)
 
     def _clear(self) -> None:
-        """Have what is under way done at once, so that no search of an earlier story goes on beside this one."""
+        """Finish at once what is under way, so that no search of an earlier story goes on during this one."""
         control = self.control
         self._load(0.0)
         control.clients.web.fill(0)
@@ -272,17 +272,20 @@ class Autopilot(threading.Thread):
         finally:
             company.turn.release()
         control.tuned(found)
-        while not company.calibrated():  # the others' calibration wants the machine for itself
+        while not company.calibrated():  # the other servers' calibrations need the machine to themselves
             self._pause(TICK_S)
 
     def _empty(self) -> None:
         control = self.control
         control.clients.web.warm(0, restart=False, seconds=FILL_S, check=lambda: self._pause(0))
         control.clients.store.flush()
-        self._pause(TICK_S)  # the warmer counts anew
+        self._pause(TICK_S)  # until the warmer has counted again
 
     def _look_at_health(self) -> None:
-        """The load that the incident will have, on a store that holds next to nothing: what is p99 then?"""
+        """Measure the healthy p99: under the incident's load, but with a store that holds next to nothing.
+
+        Raises `StackError` if the probe counts no answers.
+        """
         control, tuning = self.control, self.control.tuning
         assert tuning is not None
         with control.acting:
@@ -315,7 +318,7 @@ class Autopilot(threading.Thread):
             raise _Halted
 
     def _pause(self, seconds: float) -> None:
-        """Sleep, and go on looking; raises `_Halted` when the story was broken off."""
+        """Sleep, and go on sampling. Raises `_Halted` when the story is broken off or the scene is leased."""
         end = time.monotonic() + seconds
         while True:
             if self._halt.is_set() or self._leased:

@@ -1,4 +1,4 @@
-"""Clients of one server's part of the scene, and what one look at it tells."""
+"""Clients of one server and the processes around it, and `Sample`: what these processes report at one moment."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ FINISHED = "cache_invalidation_events_total"
 IN_FLIGHT = "cache_invalidation_events_in_flight"
 PENDING = "cache_invalidation_events_pending"
 ANSWER_S = 3.0
-"""For one answer: settings, metrics and rates are served beside what waits for the store."""
+"""Timeout for one answer: settings, metrics and rates do not queue behind requests that wait for the store."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What the processes around a server said of themselves, about now.
+    """What the processes around one server report at about the same moment.
 
-    `strategies` are those that the storefront has, each with what it costs in a line.
+    `strategies`: the storefront's strategies, each with a line on what it costs.
     """
 
     strategy: str
@@ -59,7 +59,7 @@ class Clients:
         self.probe = Http(f"the probe on {name}", addresses.probe, ANSWER_S)
 
     def known(self) -> bool:
-        """Whether the store's host name resolves: under Compose a service whose profile is off has none."""
+        """True if the store's host name resolves. Under Compose a service whose profile is off has none."""
         parts = urlsplit(self.addresses.store)
         try:
             socket.getaddrinfo(parts.hostname, parts.port or 6379, type=socket.SOCK_STREAM)
@@ -80,10 +80,10 @@ class Clients:
                 raise StackError(f"{client.name} does not answer.")
 
     def look(self, before: Sample | None = None) -> tuple[Sample, str]:
-        """One look at everything but the store itself, which may be slow to answer: that is the subject here.
+        """Sample everything but the store itself, which may be slow to answer: that is what the lab shows.
 
-        What does not answer is as it was `before`, and the second value is a sentence about the first such part. Raises
-        `StackError` where there was nothing before.
+        Returns the sample, and a sentence about the first part that did not answer (or ''). Such a part has the values
+        of `before`. Raises `StackError` if a part does not answer and there is no `before`.
         """
         look, trouble = before or UNSEEN, ""
         for read in (self._settings, self._warming, self._events, self._probe):

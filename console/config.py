@@ -75,10 +75,11 @@ WebAddress = Annotated[str, AfterValidator(_web_address)]
 class Config(BaseSettings):
     """One field per ``CONTROL_*`` variable. Times carry their unit in the name.
 
-    The addresses of `servers` are the control page's own way to them; `grafana_url`, `prometheus_url`, `tempo_url` and
-    `locust_urls` are the browser's. `rest_seconds`: before the first story, so that a machine which has just started
-    everything is measured at rest. `backlog_aim`: the most events in flight that the scene is held at; `backlog_pause`:
-    beyond that number no more are sent even over the edge, until `backlog_resume` are left.
+    The control page connects to the addresses of `servers`; the browser opens `grafana_url`, `prometheus_url`,
+    `tempo_url` and `locust_urls`. `rest_seconds`: pause before the first story, so that a machine which has just
+    started everything is measured at rest. `backlog_aim`: the most events in flight that steering aims at.
+    `backlog_pause`: with more events in flight than this no more are sent, even over the edge, until fewer than
+    `backlog_resume` are left.
     """
 
     model_config = SettingsConfigDict(env_prefix="CONTROL_", env_ignore_empty=True, frozen=True)
@@ -120,7 +121,7 @@ class Config(BaseSettings):
 
     @property
     def keys_per_second(self) -> float:
-        """The pace of growth: all keys in the time they are given."""
+        """The pace of growth: all `keys` within `grow_seconds`."""
         return max(1.0, self.keys / self.grow_seconds)
 
     @property

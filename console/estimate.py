@@ -1,8 +1,8 @@
-"""The knee as it is seen while keys grow: what a key costs now, and what processor time the store can have.
+"""The knee, estimated while keys grow: from what a key costs now, and what processor time the store can have.
 
-Calibration (`console.tuning`) measures both before the growth, on a machine that is quieter than it will be: the
-other store, the storefronts and the dashboards do not work yet. So both are corrected from what happens, and the knee
-that the page shows moves with them.
+Calibration (`console.tuning`) measures both before the growth, on a quieter machine: the other store, the storefronts
+and the dashboards are not at work yet. So both are corrected by what is observed later, and the knee that the page
+shows moves with them.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from lab.results.knee import PATTERNS_PER_EVENT, cost_of_each, demand, saturating_keys
 
 WINDOW_S = 20.0
-"""Long enough that a reading of the events a second late changes the cost by no more than 5 %."""
+"""Length of the window: reading the event counter a second late then changes the cost by no more than 5 %."""
 SHORTEST_S = 8.0
 UNFINISHED = 0.25
-"""A change of the backlog by more than this share of the finished events: too much work that nobody finished."""
+"""If the backlog changed by more than this share of the finished events, too much work is unfinished to find a cost."""
 
 
 @dataclass(frozen=True)
 class Moment:
     """Counters at one moment: of the store (`busy_s`: processor seconds for each of its threads), the machine
-    (`idle_s`: core seconds), the invalidator (`finished` events, `in_flight`), and the keys cached. `behind`: a
-    backlog is there, so that the store spends time on the queue itself, which is not what a key costs.
+    (`idle_s`: core seconds), the invalidator (`finished` events, `in_flight`), and the keys cached. `behind`: the store
+    also does other work, such as handling a backlog's queue, so the moment cannot tell what a key costs.
     """
 
     at: float
@@ -36,8 +36,9 @@ class Moment:
 
 
 class Estimate:
-    """What the moments of the last `WINDOW_S` tell. `threads` execute commands in the store; `base_share` is what each
-    is busy without events; `cost_s` are seconds per key visited, as calibrated at `cost_keys` keys.
+    """Cost and capacity, from the moments of the last `WINDOW_S`. `threads`: how many threads of the store execute
+    commands; `base_share`: share of the time that each is busy without events; `cost_s`: seconds per key visited, as
+    calibrated at `cost_keys` keys.
     """
 
     def __init__(self, base_share: float, cost_s: float, cost_keys: int, threads: int = 1) -> None:
@@ -49,7 +50,7 @@ class Estimate:
         self._idle = 0.0
 
     def add(self, moment: Moment) -> None:
-        """Take a moment in. Counters that went back belong to another life of the store or the invalidator."""
+        """Add a moment. If a counter went back, the store or the invalidator was restarted: a new window begins."""
         last = self._moments[-1] if self._moments else None
         if last and (moment.busy_s < last.busy_s or moment.finished < last.finished or moment.at <= last.at):
             self.forget()
@@ -59,7 +60,7 @@ class Estimate:
         self._measure()
 
     def forget(self) -> None:
-        """Begin a new window: something was changed. What was found stays until it is full."""
+        """Begin a new window: something was changed. The last results stay until the window is long enough."""
         self._moments.clear()
 
     def _measure(self) -> None:
@@ -83,7 +84,7 @@ class Estimate:
 
     @property
     def busy(self) -> float | None:
-        """Cores that each of the store's threads used over the last whole window; None while there was none."""
+        """Cores that each of the store's threads used over the last whole window; None before the first one."""
         return self._busy
 
     @property
@@ -92,10 +93,10 @@ class Estimate:
         return (self.busy or 0.0) * self._threads
 
     def capacity(self, hungry: int = 1, others_cores: float = 0.0) -> float | None:
-        """Cores that each of the store's threads can have: its fair part, or what it has already; one at most.
+        """Cores that each of the store's threads can have: its fair share, or what it uses already if that is more.
 
-        `hungry` stores, this one among them, want as much as they can get: they share evenly what they use and what
-        nobody uses. `others_cores` is what the others of them use now.
+        At most 1; None while unknown. `hungry` stores, this one included, want all they can get: they share evenly what
+        they use now and what is idle. `others_cores`: cores that the other hungry stores use now.
         """
         busy = self.busy
         if busy is None:
@@ -107,8 +108,8 @@ class Estimate:
     def cost_s(self) -> float:
         """Seconds per key visited at the calibrated number of keys.
 
-        A key costs more in a larger keyspace, so what was seen at fewer keys counts for less: by the square of their
-        share, which leaves the calibrated cost nearly alone until a third of the way.
+        A key costs more in a larger keyspace, so a cost found at fewer keys counts for less: it is weighted by the
+        square of their share. Up to a third of the way the calibrated cost hardly changes.
         """
         if self._cost is None:
             return self._calibrated
@@ -117,13 +118,13 @@ class Estimate:
         return self._calibrated + (found - self._calibrated) * weight
 
     def knee_keys(self, events_per_second: float, capacity: float | None) -> float | None:
-        """Keys at which that rate of events takes the whole capacity; None where it is unknown."""
+        """Keys at which that rate of events takes the whole capacity; None while that is unknown."""
         if capacity is None or events_per_second <= 0:
             return None
         return saturating_keys(self._base, events_per_second, self.cost_s, capacity)
 
     def share(self, events_per_second: float, keys: float, capacity: float | None) -> float | None:
-        """What that rate of events asks for at that number of keys, as a share of the capacity; None where unknown."""
+        """Demand of that rate of events at that number of keys, as a share of the capacity; None while unknown."""
         if not capacity:
             return None
         return demand(self._base, events_per_second, keys, self.cost_s) / capacity

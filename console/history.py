@@ -18,10 +18,10 @@ FEWEST_PAIRS = 10
 
 @dataclass(frozen=True)
 class Figures:
-    """Numbers that need more than one look. None: not known.
+    """Figures from more than one sample. None: not known.
 
-    `p99_ms` is over the last ten seconds, or as far back as it takes to find a reply; `beyond` says that it is
-    at least that much, because it lies above the probe's last bucket.
+    `p99_ms` covers the last ten seconds, or a longer window if they have no reply. `beyond`: the p99 is at least
+    `p99_ms`, because it lies above the probe's last bucket.
     """
 
     p99_ms: float | None = None
@@ -30,7 +30,7 @@ class Figures:
 
 
 class History:
-    """Looks at one server over time. `at` is in seconds of a clock that never goes back."""
+    """Samples of one server over time. `at` is in seconds of a clock that never goes back."""
 
     def __init__(self) -> None:
         self._looks: deque[tuple[float, float, Buckets]] = deque()
@@ -38,7 +38,7 @@ class History:
         self.figures = Figures()
 
     def add(self, at: float, look: Sample) -> Figures:
-        """Take one look in; the figures as of now."""
+        """Add a sample; returns the figures as of now."""
         if self._looks and (
             look.finished < self._looks[-1][1] or _count(look.probe) < _count(self._looks[-1][2])
         ):
@@ -76,9 +76,10 @@ class History:
 
 
 class Follows:
-    """Whether p99 follows the keys: pairs of both since the growth began, a pair each time the keys have moved.
+    """Tells whether p99 follows the keys, from pairs of both since the growth began.
 
-    Moments at which the keys stand still tell nothing of the kind, so they do not count, however long they last.
+    A pair is taken each time the keys have moved by `step_keys`. While the keys stand still no pair is taken, because
+    such moments say nothing about the relation, however long they last.
     """
 
     def __init__(self, step_keys: float) -> None:
@@ -86,17 +87,17 @@ class Follows:
         self._pairs: list[tuple[float, float]] = []
 
     def begin(self) -> None:
-        """Growth begins: forget what was before."""
+        """Forget all pairs: growth begins."""
         self._pairs.clear()
 
     def add(self, keys: float, p99_ms: float | None) -> None:
-        """One moment; it counts if the keys have moved by a step since the last that counted."""
+        """Add a moment. It counts if the keys have moved by a step since the last moment that counted."""
         if p99_ms is not None and (not self._pairs or abs(keys - self._pairs[-1][0]) >= self._step):
             self._pairs.append((keys, p99_ms))
 
     @property
     def correlation(self) -> float | None:
-        """Spearman's rank correlation; None while there are fewer than ten pairs, or one of the two never changed."""
+        """Spearman's rank correlation; None with fewer than ten pairs, or if the keys or the p99 never changed."""
         if len(self._pairs) < FEWEST_PAIRS:
             return None
         keys, p99 = zip(*self._pairs, strict=True)

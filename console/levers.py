@@ -1,7 +1,7 @@
-"""Levers: an action on several parts of the scene, each on its own, so that one that hangs holds up no other.
+"""Levers: an action on several parts of the scene, each on a thread of its own, so that a hanging part delays no other.
 
-A part that has not answered in time is not an error of the whole: what is wanted stays noted, and the autopilot asks
-for it again every second.
+If a part does not answer in time, the action as a whole has not failed: what is wanted stays noted, and the autopilot
+asks for it again every second.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from lab.errors import StackError
 
 LEVER_S = 4.0
-"""How long parts may take, together; a lever is to be through within five seconds."""
+"""Timeout for all parts of a lever together; a lever must be done within five seconds."""
 
 Parts = Mapping[str, Callable[[], object]]
 
@@ -34,7 +34,7 @@ class PartDone:
 
 
 def pull(parts: Parts, seconds: float | None = None) -> list[PartDone]:
-    """Do all parts at the same time; what became of each after at most `LEVER_S` seconds."""
+    """Do all parts at the same time; returns what became of each after at most `seconds` (default: `LEVER_S`)."""
     results: dict[str, PartDone] = {}
     threads = []
     for part, act in parts.items():

@@ -1,4 +1,4 @@
-"""The machine's processor time: how many cores there are, and how much of them nobody uses.
+"""The machine's processor time: how many cores there are, and how many of them are idle.
 
 In a container these are the figures of the whole machine (of the virtual machine, where the engine runs in one), which
 is what the stores, the storefronts and the observers have to share.
@@ -22,12 +22,12 @@ class MachineTimes:
 
 
 def read_machine() -> MachineTimes:
-    """Read it now. Time that a hypervisor gave to others counts as used, for it cannot be had."""
+    """Read the processor times now. Time that a hypervisor gave to other machines counts as used."""
     times = psutil.cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0)
     return MachineTimes(time.monotonic(), psutil.cpu_count() or 1, idle)
 
 
 def idle_cores(before: MachineTimes, after: MachineTimes) -> float:
-    """How many cores were idle in the mean between two readings."""
+    """Mean number of idle cores between two readings."""
     return max(0.0, (after.idle_s - before.idle_s) / (after.at - before.at)) if after.at > before.at else 0.0

@@ -1,7 +1,7 @@
 """The control page's own metrics: what was done to each server, and what its slow log says.
 
 Every action appears as a step of `lab_actions_total`, from which dashboards draw annotations. All actions start at 0,
-because a counter that begins at 1 has no step; the switches to a strategy as soon as its storefront has named it.
+because a counter that begins at 1 has no step. The switches to a strategy appear once the storefront has named it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 
 SWITCH, SWITCH_LATE = "strategy_", "strategy_late_"
-"""Before the name of the strategy."""
+"""Prefixes of an action; the name of the strategy follows."""
 ACTIONS = (
     "restart",
     "growth_start",
@@ -98,23 +98,23 @@ class ControlMetrics:
         return Gauge(name, text, ["server"], registry=self.registry)
 
     def slow(self, server: str, command: str, seconds: float) -> None:
-        """An entry of a slow log."""
+        """Count one entry of a slow log."""
         self.slow_entries.labels(server, command).inc()
         self.slow_seconds.labels(server, command).inc(seconds)
 
     def show_phase(self, server: str, current: str) -> None:
-        """The phase that the scene is in; all others are 0. A server that was never there has no phase at all."""
+        """Set the current phase to 1 and all others to 0. Does nothing for an absent server, whose phase is ''."""
         if not current:
             return
         for phase in PHASES:
             self.phase.labels(server, phase).set(phase == current)
 
     def expect_strategies(self, server: str, names: Iterable[str]) -> None:
-        """A server's storefront has these strategies: switches to them may come."""
+        """Start the counters of switches to these strategies, which the server's storefront has named, at 0."""
         for name in names:
             for action in (SWITCH + name, SWITCH_LATE + name):
                 self.actions.labels(server, action)
 
     def act(self, server: str, action: str) -> None:
-        """Something was done."""
+        """Count one action."""
         self.actions.labels(server, action).inc()

@@ -1,4 +1,4 @@
-"""What is seen of one server of the scene, and what follows: its phase, its knee, whether p99 follows the keys."""
+"""What is observed of one server, and what follows from it: its phase, its knee, whether p99 follows the keys."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from lab.stacks.server_stats import Snapshot
 SEARCHING = ("scan", "keys")
 """Strategies whose cost grows with the keyspace: under any other the scene is cured."""
 EMPTY_S = 2 * WINDOW_S
-"""A restarted store stays empty for so long: until p99 shows nothing of the life before, and for one window more."""
+"""Seconds that a restarted store stays empty: until p99 covers only the time since, and for one window more."""
 FOLLOW_STEPS = 40
-"""Pairs of keys and p99 on the way to all keys, for their correlation."""
+"""Number of pairs of keys and p99 taken until all keys are there, for their correlation."""
 
 
 class Observed:
-    """State of one server. `acting` is held while something is changed, and never while a part is asked.
+    """State of one server. The lock `acting` is held while state is changed, never during a request to a part.
 
     `phase` is ``absent`` (its host name does not resolve), ``waiting`` (not ready yet), ``resting``, ``clearing``,
     ``queued``, ``calibrating``, ``emptying``, ``healthy`` or ``retrying`` (the story), ``leased`` (to a run of the
-    lab), or ``running``. `rivals()` tells of the other stores that want all they can get: how many, and the cores they
-    use.
+    lab), or ``running``. `rivals()` returns how many other stores want all the processor time they can get, and the
+    cores that they use.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Observed:
 
     @property
     def shown_phase(self) -> str:
-        """The phase as dashboards have it: one of `console.metrics.PHASES`, or nothing for an absent server."""
+        """The phase as dashboards show it: one of `console.metrics.PHASES`, or '' for an absent server."""
         if self._phase == "absent":
             return ""
         if self._phase in ("waiting", "resting", "queued", "retrying"):
@@ -105,26 +105,26 @@ class Observed:
         return "growing" if self.growing and self.steering.growth is not Growth.HELD else "held"
 
     def show_phase(self) -> None:
-        """Tell the metrics."""
+        """Set the phase in the metrics."""
         self.metrics.show_phase(self.server, self.shown_phase)
 
     @property
     def free(self) -> bool:
-        """Whether people's actions are taken now."""
+        """True while people's actions are accepted."""
         return self._phase == "running"
 
     @property
     def searching(self) -> bool:
-        """Whether events search the keyspace, as far as is known."""
+        """True if events search the keyspace, as far as is known."""
         return (self.strategy or (self.look.strategy if self.look else "")) in SEARCHING
 
     @property
     def strategies(self) -> dict[str, str]:
-        """Those that the storefront has, each with what it costs in a line; none before it was asked."""
+        """The storefront's strategies, each with a line on what it costs; empty before the first sample."""
         return self.look.strategies if self.look else {}
 
     def observe(self) -> Sample:
-        """Look at everything and remember it. Raises `StackError` where a part was never seen yet."""
+        """Take a sample and store it. Raises `StackError` if a part does not answer and there is no sample yet."""
         look, trouble = self.clients.look(self.look)
         self.look, self.trouble = look, trouble
         self.metrics.expect_strategies(self.server, look.strategies)
@@ -160,11 +160,11 @@ class Observed:
             metrics.knee.labels(self.server).set(knee)
 
     def tell_counters(self, counters: Snapshot) -> None:
-        """The watcher looked at the store's own counters, now."""
+        """Store the counters of the store, which the watcher has just read."""
         self._counters = counters, read_machine().idle_s
 
     def tell_up(self, up: bool, lives: int) -> None:
-        """What the watcher found: `up` while the store answers; `lives` counts how often it was seen to start."""
+        """Store what the watcher found: `up` while the store answers; `lives` counts the starts of the store."""
         reborn = up and self.lives and lives > self.lives
         self.up, self.lives = up, lives
         self.metrics.up.labels(self.server).set(up)
@@ -174,14 +174,14 @@ class Observed:
         if reborn:
             with self.acting:
                 now = time.monotonic()
-                self._follow_from = now + WINDOW_S  # until then p99 is still of the life before
+                self._follow_from = now + WINDOW_S  # until then p99 still covers the time before the restart
                 self.follows.begin()
                 self.begin_growth()
                 if self.growing:
                     self.grows_at, self.target = now + EMPTY_S, 0
 
     def begin_growth(self) -> None:
-        """Keys grow from here on, if they are to grow at all: where the edge was is forgotten."""
+        """Forget where the edge was; if growth is on, keys grow from here on."""
         self.grows_at = None
         self.steering.begin()
         if self.estimate:
@@ -192,11 +192,14 @@ class Observed:
             self.act("growth_start")
 
     def act(self, action: str) -> None:
-        """Count something that was done."""
+        """Count an action in the metrics."""
         self.metrics.act(self.server, action)
 
     def knee_keys(self) -> float | None:
-        """Where the planned rate takes all that the store can have; None if nothing was calibrated or asked."""
+        """Keys at which the planned rate takes all the time that the store can have.
+
+        None before the calibration, and while no events are planned.
+        """
         if self.tuning is None or self.planned <= 0:
             return None
         seen = self.estimate.knee_keys(self.planned, self._capacity()) if self.estimate else None
@@ -211,7 +214,7 @@ class Observed:
 
     @property
     def _behind(self) -> bool:
-        """Whether fewer events are sent than planned, because a backlog is there."""
+        """True while fewer events are sent than planned, because there is a backlog."""
         return self.steering.trimmed or self.paused or self.asked < self.planned
 
     def _capacity(self) -> float | None:
@@ -220,11 +223,11 @@ class Observed:
 
     @property
     def hungry(self) -> bool:
-        """Whether the store wants all the processor time it can get: events search it."""
+        """True while the store wants all the processor time it can get, because events search it."""
         return self.free and self.searching and self.planned > 0
 
     def seen(self, look: Sample) -> Seen:
-        """What steering wants to know."""
+        """The figures that steering decides by."""
         figures = self.history.figures
         share = (
             self.estimate.share(self.planned, look.keys, self._capacity())
@@ -234,7 +237,7 @@ class Observed:
         return Seen(time.monotonic(), look.in_flight, figures.finished_per_second, figures.p99_ms, share)
 
     def tuned(self, tuning: Tuning) -> None:
-        """Take a calibration over."""
+        """Adopt the result of a calibration."""
         self.tuning = tuning
         self.estimate = Estimate(
             tuning.base_share, tuning.cost_s, tuning.keys or self.config.knee_keys, tuning.threads

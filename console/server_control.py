@@ -1,11 +1,10 @@
-"""One server of the scene as the control page knows it: what was seen, what is wanted, and the levers.
+"""One server of the scene as the control page knows it: what was observed, what is wanted, and the levers.
 
-What is wanted (strategy, event rate, keys) is noted first and then asked for. Once a second the scene is looked at, and
-what is not as wanted is asked for again; so a part that was restarted, or did not answer a lever, comes round by
-itself.
+What is wanted (strategy, event rate, keys) is noted first and then asked for. Once a second the scene is sampled, and
+what is not as wanted is asked for again. So a part that was restarted, or did not answer a lever, is brought into line.
 
-Left alone the scene nears the edge and stays there (`console.steering`). Past it only a person sends it; then, too,
-no more events are sent while very many are in flight, because beyond the knee a backlog grows for ever.
+Left alone the scene nears the edge and stays there (`console.steering`). Only a person sends it over the edge. Even
+then no more events are sent while very many are in flight, because beyond the knee a backlog grows for ever.
 """
 
 from __future__ import annotations
@@ -25,13 +24,15 @@ BACK_S = 60.0
 KEPT_SHARE = 0.97
 """Keys are filled up again when fewer than this share of the target are left."""
 SLOWER = 5.0
-"""By how much keys grow more slowly where the store is at its limit and p99 not yet plain."""
+"""Factor by which keys grow more slowly while the store is at its limit and p99 not yet plainly above the healthy one.
+"""
 HEARD = 0.03
-"""A change of the event rate by less than this share is not worth a message."""
+"""A change of the event rate by less than this share of the planned rate is not sent."""
 REPLAN_S = 10.0
 REPLAN_STEP = 1.25
 REPLAN_UNTIL = 0.7
-"""How often, by how much at a time, and until which part of the wanted knee the event rate is corrected."""
+"""The event rate is corrected every `REPLAN_S`, by the factor `REPLAN_STEP` at most, until the keys reach the share
+`REPLAN_UNTIL` of the wanted knee."""
 
 
 class Refused(Exception):
@@ -41,13 +42,13 @@ class Refused(Exception):
 class ServerControl(Observed):
     """What is done to one server: steering once a second, and the levers of the page."""
 
-    _told = (0.0, 0.0)  # the rates that Locust has heard
-    _told_pace = 0.0  # and the pace that the warmer has
+    _told = (0.0, 0.0)  # the rates that Locust was told
+    _told_pace = 0.0  # the pace that the warmer was told
 
     # Bounds
 
     def keep_within_bounds(self) -> None:
-        """Once a second: look, steer, and see that all parts do what they were told."""
+        """Once a second: take a sample, steer, and ask again for what is not as wanted."""
         look = self.observe()
         with self.acting:
             if self.grows_at is not None and time.monotonic() >= self.grows_at:
@@ -82,9 +83,10 @@ class ServerControl(Observed):
             self._grow_so(growth, look.keys)
 
     def _correct_plan(self, keys: int) -> None:
-        """While keys grow: the rate that puts the knee where it is wanted, from what is known by now.
+        """While keys grow, correct the event rate so that the knee lies at `knee_keys`, by what is known by now.
 
-        Bit by bit, and no more once most of the way is gone: then the rate stays, and the knee that is shown moves.
+        The correction goes in steps and stops when the keys have come most of the way. From then on the rate stays, and
+        the knee that is shown moves instead.
         """
         config, now = self.config, time.monotonic()
         knee = self.knee_keys()
@@ -144,7 +146,7 @@ class ServerControl(Observed):
         return self.config.reads_per_second if self.awake else 0.0, self.asked if self.awake else 0.0
 
     def apply_load(self) -> None:
-        """Tell Locust the rates that are wanted now, and the metrics what follows from them."""
+        """Tell Locust the rates that are wanted now, and set the metrics that follow from them."""
         rates = self._rates()
         self.clients.locust.load(*rates, self.config.population)
         self._told = rates
@@ -162,7 +164,7 @@ class ServerControl(Observed):
             self.clients.web.use(strategy, self.config.scan_count, self.late)
 
     def _fill(self, restart: bool = False) -> None:
-        if self.target is not None:  # nobody has asked for any number of keys yet
+        if self.target is not None:  # None: no number of keys was asked for yet
             pace = self.pace
             self.clients.web.fill(self.target, pace, restart)
             self._told_pace = pace
@@ -192,7 +194,7 @@ class ServerControl(Observed):
         self.show_phase()
 
     def grow(self, on: bool) -> tuple[str, list[PartDone]]:
-        """Start or stop the growth of keys. Those that are there when it stops are kept."""
+        """Start or stop the growth of keys. Keys that are there when it stops are kept."""
         with self.acting:
             self._must_be_free()
             if on:
@@ -232,7 +234,9 @@ class ServerControl(Observed):
         self.act("rate")
 
     def go_over(self, on: bool) -> tuple[str, list[PartDone]]:
-        """Send the scene over its edge: all planned events, all keys, whatever piles up. Or back to the edge."""
+        """With `on`, send the scene over its edge: all planned events and all keys, whatever piles up. Else bring it
+        back to the edge.
+        """
         with self.acting:
             self._must_be_free()
             if on and self.planned <= 0:
@@ -254,7 +258,7 @@ class ServerControl(Observed):
         return self._pull(said, {"warmer": self._fill, "load": self.apply_load})
 
     def restart(self) -> tuple[str, list[PartDone]]:
-        """End the store; whatever watches over it starts it again, empty."""
+        """Shut the store down; its supervisor starts it again, empty."""
         with self.acting:
             self._must_be_free()
             if self.restarting:
@@ -266,7 +270,10 @@ class ServerControl(Observed):
         return self._pull("Restarting the store.", {"warmer": self._fill, "store": self._shut_down})
 
     def _shut_down(self) -> str:
-        """Until it is done: SHUTDOWN waits in line where there is one, and another thread goes on waiting for it."""
+        """Ask for SHUTDOWN until it is done, for `BACK_S` at most, because it may wait in the server's queue.
+
+        The lever answers earlier; its thread goes on with this. Raises `StackError` when it gives up.
+        """
         end = time.monotonic() + BACK_S
         while True:
             try:
@@ -281,7 +288,7 @@ class ServerControl(Observed):
     def _give_up_restarting(self, complaint: str) -> None:
         with self.acting:
             self.restarting, self.complaint = None, complaint
-            self.begin_growth()  # if the store is there after all, it is to have its keys
+            self.begin_growth()  # if the store is there after all, it gets its keys back
 
     def rest(self) -> list[PartDone]:
         """No events, no reads, no growth; the keys that are there are kept, and events under way are finished."""
@@ -295,7 +302,7 @@ class ServerControl(Observed):
         return pull({"load": self.apply_load, "warmer": self._fill})
 
     def begin_story(self) -> None:
-        """Note that nothing is wanted of the scene but what the story will want."""
+        """Clear what was wanted of the scene; the story sets it from here on."""
         with self.acting:
             self.awake, self.planned, self.asked = True, 0.0, 0.0
             self.paused = self.over = self.growing = False
@@ -306,7 +313,7 @@ class ServerControl(Observed):
 
     @property
     def calm(self) -> bool:
-        """Whether nothing moves and nothing is wanted: no load, no backlog, no filling, no restart under way."""
+        """True while nothing moves and nothing is wanted: no load, no backlog, no filling, no restart under way."""
         look = self.look
         return not (
             self.awake

@@ -1,7 +1,7 @@
-"""The slow log as counters: who is in it, and for how long, by command.
+"""The slow log as counters: number of entries and their execution time, by command.
 
-An entry is known by its id and time together: Dragonfly keeps a log for each thread and numbers them so that ids
-do not rise in order, and every server starts again from 0 when it is restarted.
+An entry is identified by its id and time together: Dragonfly keeps a log for each thread, so that ids do not rise in
+order, and every server starts again from 0 when it is restarted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Entry = tuple[str, float, str, int]
 
 
 class SlowlogReader:
-    """Tells which entries are new. What the log holds at the first look happened before, and is not counted."""
+    """Tells which entries are new. Entries that the log holds at the first reading are old, and are not counted."""
 
     def __init__(self, store: ServerObserver, threshold_us: int) -> None:
         self._store = store
@@ -30,7 +30,7 @@ class SlowlogReader:
         self._life: tuple[str, int] | None = None
         self._known: dict[str, None] | None = None
         self.lives = 0
-        """How many lives of the server were seen; a restart adds one."""
+        """Number of server starts seen, the running one included; a restart adds one."""
 
     def new_entries(self, hands_off: bool = False) -> list[Entry]:
         """Entries since the last call; with `hands_off` the log's settings are left alone.
@@ -41,7 +41,7 @@ class SlowlogReader:
         run, uptime = self._store.life()
         if self._life is None or run != self._life[0] or uptime < self._life[1]:
             self.lives += 1
-            self._configured = False  # a new life has its own defaults again
+            self._configured = False  # after a restart the server has its default settings again
         self._life = run, uptime
         if not self._configured and not hands_off:
             self._store.configure_slowlog(self._threshold_us, LENGTH)
@@ -59,10 +59,10 @@ class SlowlogReader:
 
 
 class StoreWatcher(threading.Thread):
-    """Looks at one store every two seconds, on a connection of its own: it may have to wait in line.
+    """Samples one store every two seconds, on a connection of its own, because it may wait in the server's queue.
 
-    `tell_up(up, lives)` after every look; `tell_entry(command, seconds)` for each new entry of the slow log;
-    `tell_counters` gets the store's own counters. The log's settings are left alone while `hands_off()`.
+    Calls `tell_up(up, lives)` after every sample, `tell_entry(command, seconds)` for each new entry of the slow log,
+    and `tell_counters` with the store's own counters. Leaves the log's settings alone while `hands_off()` is true.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class StoreWatcher(threading.Thread):
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Until `end`."""
+        """Sample the store until `end` is called."""
         while not self._ended.is_set():
             try:
                 for _, _, command, micros in self._reader.new_entries(self._hands_off()):
@@ -97,5 +97,5 @@ class StoreWatcher(threading.Thread):
             self._ended.wait(pause)
 
     def end(self) -> None:
-        """Stop after the present look."""
+        """Stop after the current sample."""
         self._ended.set()

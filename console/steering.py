@@ -1,18 +1,19 @@
-"""Steering: keys grow until the incident is plain, and then it stays so, on any machine.
+"""Steering: keys grow until the incident is plain to see, and then the scene is held there, on any machine.
 
-Past the knee a backlog grows without end. Before it a store whose searches let others in between (Dragonfly's) is not
-ill enough to be seen. So the scene is held where it is plain and bounded, by three loops, each slower than the one
-before it:
+Past the knee a backlog grows without end. Before the knee, a store whose searches let other clients in between
+(Dragonfly's) shows too little of the incident. So the scene is held where the incident is plain and still bounded, by
+three loops, each slower than the one before it:
 
-1. Every second the *event rate* is such that the backlog nears the aim: what was finished lately, and a fifth of what
-   the backlog lacks; never more than (2) allows. Below the knee the backlog is smaller, and the rate is the plan's.
-2. Every ten seconds or sooner the *aim* is moved: up while p99 is not plainly above the healthy one, down while it is
-   far above. Where the least backlog is still far above, or no backlog comes about near the edge, the most that is sent
-   is lowered or raised instead.
-3. The *keys* stop growing where not all planned events can be sent, or where the store is near its limit and p99
-   plainly above. Near the limit they grow slowly.
+1. The *event rate*, every second: the rate at which events were finished lately, plus a fifth of what the backlog lacks
+   of the aim, but never above the ceiling (loop 2). Below the knee the backlog stays small, and the planned rate is
+   sent.
+2. The *aim*, every ten seconds or sooner: raised while p99 is not plainly above the healthy one, lowered while it is
+   far above. The *ceiling*, the most events that are sent, is moved instead in two cases: it is lowered if p99 is far
+   above even with the smallest aim, and raised if no backlog builds up near the edge.
+3. The *keys*: they stop growing when not all planned events can be sent, or when the store is near its limit and p99
+   is plainly above the healthy one. Near the limit they grow slowly.
 
-Nothing here knows a clock or a server: every method is told what was seen.
+No method reads a clock or asks a server: each is told what was seen.
 """
 
 from __future__ import annotations
@@ -21,29 +22,30 @@ from dataclasses import dataclass
 from enum import Enum
 
 PROMISED, PLAIN = 10.0, 15.0
-"""Multiples of the healthy p99: the one that is promised, plain to see, and the one that is aimed at."""
+"""Multiples of the healthy p99: the promised one, which is plain to see, and the one that steering aims at."""
 FADING = 12.0
 FAR = 40.0
 EDGE_SHARE = 0.92
 """Demand over capacity at which the store counts as being at its limit."""
 TRIMMED = 0.9
-"""So does one to which less than this share of the planned events is sent ..."""
+"""A store also counts as being at its limit if less than this share of the planned events is sent to it ..."""
 TRIMMED_S = 5.0
-"""... for so long: a shorter hiccup is the machine's."""
+"""... for this time, seconds: a shorter shortfall is a hiccup of the machine."""
 NEAR_S = 8.0
-"""For the share to be that large before it counts: a neighbour may have taken the machine for a moment."""
+"""Seconds at `EDGE_SHARE` or above before it counts: another program may have taken the machine for a moment."""
 FAR_SHARE = 0.7
-"""Demand over capacity at which held keys are let go again, however p99 looks: the machine has become quieter."""
+"""Demand over capacity below which held keys grow again, whatever the p99: the machine has become quieter."""
 FIRST_AIM, LEAST_AIM = 4.0, 1.0
 LEAST_CEILING, MOST_CEILING = 0.7, 1.3
-"""Of the planned events: a store that blocks is far beyond plain at its limit, and still plain well below it. Near
-the edge more are sent where the machine is fast enough for them: events work at once, keys in minutes."""
+"""Bounds of the ceiling, as shares of the planned events. The lower one: a store that blocks is far beyond plain at its
+limit, and still plain well below it. The upper one: near the edge a machine that is fast enough gets more events than
+planned, because events work at once and keys only after minutes."""
 SETTLE_S = 5.0
 AIM_EVERY_S, SOON_S = 10.0, 6.0
 STEP, LONG_STEP = 1.5, 2.0
-"""By how much the aim is raised: by more, and sooner, while p99 is not even as high as promised."""
+"""Factors by which the aim is raised. The larger one holds, and the shorter `SOON_S`, while p99 is below `PROMISED`."""
 REACHED = 0.7
-"""The aim is moved up only where the backlog has come that near to it: what it does to p99 is seen then."""
+"""The aim is raised only when the backlog has reached this share of it: only then its effect on p99 is seen."""
 FADED_S = 20.0
 
 
@@ -84,7 +86,7 @@ class Steering:
         self._aimed_at = float("-inf")
 
     def events(self, planned: float, seen: Seen) -> float:
-        """The event rate to ask for now: `planned`, or less while the backlog is larger than the aim."""
+        """The event rate to ask for now: `planned` times the ceiling, or less as the backlog nears the aim."""
         most = planned * self.ceiling
         if seen.in_flight <= self.aim / 2 or seen.finished_per_second is None:
             return most
@@ -92,7 +94,7 @@ class Steering:
         return min(most, max(0.0, wanted))
 
     def look(self, planned: float, asked: float, seen: Seen) -> Growth:
-        """Once a second, while searches are made: move the aim, and say how keys are to grow."""
+        """Once a second, while events search the keyspace: move the aim, and return how keys are to grow."""
         at, share = seen.at, seen.share
         self.trimmed = trimmed = self._lasts("trimmed", asked < TRIMMED * planned, at, TRIMMED_S)
         near = self._lasts("near", share is not None and share >= EDGE_SHARE, at, NEAR_S)
@@ -104,20 +106,20 @@ class Steering:
         self._move_aim(times, near_edge, seen.in_flight, at)
         if self.growth is not Growth.HELD:
             if trimmed or (times >= PLAIN and (near or self.growth is Growth.SLOWLY)):
-                self.growth = Growth.HELD  # trimmed: more backlog makes it plain, more keys need not
+                self.growth = Growth.HELD  # if trimmed, more backlog makes it plain, without more keys
             elif near:
                 self.growth = Growth.SLOWLY
         elif far:
             self.growth = Growth.ON
         else:
-            # Or about to be: the aim, or what is sent, is on its way up.
+            # Plain already, or soon: the aim or the ceiling can still rise.
             plain = times >= FADING or self.ceiling < MOST_CEILING or (trimmed and self.aim < self._most)
             if self._lasts("faded", not plain, at, FADED_S):
                 self.growth = Growth.SLOWLY
         return self.growth
 
     def _lasts(self, what: str, so: bool, at: float, seconds: float) -> bool:
-        """Whether it has been so for as many seconds."""
+        """True if the condition named `what` has held for `seconds`; `so`: whether it holds now."""
         if not so:
             self._since.pop(what, None)
             return False

@@ -1,15 +1,15 @@
 """Calibration of a running scene: a few seconds at half load, and the event rate that follows.
 
-The same arithmetic as a run's calibration (`lab.results.knee`), by other means: here the events are counted where they
-end, at the invalidator, because on Dragonfly one iteration is many SCAN calls; and a server that does not tell
-its CPU time is judged by the execution time of its SCANs, which is too long where calls take turns.
+The arithmetic is that of a run's calibration (`lab.results.knee`); the inputs differ. Events are counted where they
+end, at the invalidator, because on Dragonfly one iteration is many SCAN calls. For a server that does not report its
+CPU time, the execution time of its SCANs is taken, which is too long where calls take turns.
 
-The keys are as many as the wanted knee, because a key costs more in a larger keyspace: one machine here
-needed 0.12 µs a key at 60 000 and 0.22 at 150 000. Filling in that many takes a second or two.
+Calibration fills as many keys as the wanted knee, because a key costs more in a larger keyspace: one machine needed
+0.12 µs a key at 60 000 keys and 0.22 at 150 000. Filling that many takes a second or two.
 
-The knee is where the store has no time left, and on a small machine it does not get a core for itself: two stores, two
-storefronts and observers share what there is. So the plan counts the machine. Its cores, less what is used
-when no event comes, are shared out evenly among the stores of the scene, and a store's events cost its storefront, too.
+At the knee the store has no time left. On a small machine it does not get a core for itself: two stores, two
+storefronts and the observers share what there is. So the plan counts the machine's cores: those not in use without
+events are divided evenly among the stores of the scene, and a store's events cost its storefront's time, too.
 """
 
 from __future__ import annotations
@@ -33,16 +33,17 @@ FILL_S = 120.0
 DRAIN_S = 60.0
 NOBODY = 10**9
 LEAST_CORES = 0.25
-"""For a store and its storefront: the kernel gives them that much even where other programs want everything."""
+"""Least cores for a store and its storefront: the kernel gives them that much even if other programs want everything.
+"""
 SPARE_CORES = 0.1
-"""Of the machine: what the kernel and the engine need besides, and nobody's plan has."""
+"""Cores of the machine that the kernel and the container engine need besides; no store's plan counts them."""
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """The result. `base_share`: what each of the store's `threads` is busy without events; `cost_s`: seconds of its
-    time per key visited, at `keys` keys; `storefront_s`: core seconds that an event costs outside the store;
-    `events_per_second`: the rate that puts the knee at `keys`.
+    """The result. `base_share`: share of the time that each of the store's `threads` is busy without events; `cost_s`:
+    seconds of its time per key visited, at `keys` keys; `storefront_s`: core seconds that an event costs outside the
+    store; `events_per_second`: the rate that puts the knee at `keys`.
     """
 
     base_share: float
@@ -56,9 +57,9 @@ class Tuning:
 def planned_events(
     base: float, cost_s: float, keys: int, threads: int, storefront_s: float, fair_cores: float
 ) -> float:
-    """Events a second that take all of a store's time at a number of keys: of its threads, or of the cores it can have.
+    """Events a second that saturate a store at `keys` keys: those that its threads or its cores allow, if fewer.
 
-    `fair_cores`: what the store and its storefront can have together, above what the idle scene uses.
+    `fair_cores`: cores that the store and its storefront can have together, above what the idle scene uses.
     """
     of_threads = saturating_events(base, keys, cost_s)
     of_machine = fair_cores / (PATTERNS_PER_EVENT * keys * cost_s * threads + storefront_s)
@@ -73,8 +74,9 @@ def tune(
     pause: Callable[[float], None],
     machine: Callable[[], MachineTimes] = read_machine,
 ) -> Tuning:
-    """Fill, measure the base load, then the events' work, and solve. `load` sets the event rate; `pause` sleeps
-    and may raise; `hungry` stores share the machine. Ends without events, with the calibration's keys still cached.
+    """Fill, measure the base load, then the events' work, and compute the event rate. `load` sets the event rate;
+    `pause` sleeps and may raise; `hungry` stores share the machine. At the end no events are sent, and the
+    calibration's keys are still cached.
 
     Raises:
         StackError: something did not answer, or the events' work could not be told from the base load.
@@ -89,10 +91,10 @@ def tune(
     threads = idle.threads
     base = max(0.0, _busy(quiet, idle)) / (idle.at - quiet.at)
     spare = idle_cores(cores_before, cores_idle)
-    # As the storefront's own patterns begin: matching costs more than half of a scan.
+    # A pattern like the storefront's own: matching costs more than half of a scan.
     pattern = f"{config.key_prefix}:*:user:{NOBODY}:page-*"
     one_scan_s = clients.store.scan_cost_us(pattern, config.scan_count, 0.3) / 1e6
-    # From an empty queue to an empty queue: whole events only.
+    # Measured from an empty queue to an empty queue, so that only whole events count.
     drained, before, cores_loaded = finished(clients), clients.store.snapshot(), machine()
     rate = min(MOST_EVENTS, BUSY_SHARE * threads / (PATTERNS_PER_EVENT * one_scan_s))
     load(rate)
@@ -120,7 +122,7 @@ def finished(clients: Clients) -> float:
 
 
 def drain(clients: Clients, pause: Callable[[float], None], seconds: float = DRAIN_S) -> None:
-    """Wait until no event is in flight."""
+    """Wait until no event is in flight. Raises `StackError` if that takes longer than `seconds`."""
     waited = 0.0
     while (left := clients.look()[0].in_flight) > 0:
         if waited > seconds:
@@ -130,8 +132,8 @@ def drain(clients: Clients, pause: Callable[[float], None], seconds: float = DRA
 
 
 def _busy(before: Snapshot, after: Snapshot) -> float:
-    """Seconds of the server's executing thread between two snapshots."""
+    """Seconds that the server's executing thread was busy between two snapshots."""
     if before.main_thread_s is not None and after.main_thread_s is not None:
         return after.main_thread_s - before.main_thread_s
-    # No CPU time told: the execution time of scans. The base load is then taken as nothing.
+    # The server reports no CPU time: take the execution time of its SCANs. The base load then counts as 0.
     return (after.commands.get("SCAN", (0.0, 0.0))[1] - before.commands.get("SCAN", (0.0, 0.0))[1]) / 1e6

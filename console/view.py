@@ -21,7 +21,7 @@ DASHBOARDS = (
 
 
 def status(control: ServerControl) -> str:
-    """What goes on, without numbers that change all the time: it is read aloud whenever it changes."""
+    """What goes on, in sentences. They have no numbers that change all the time: each change is read aloud."""
     story = {
         "waiting": f"Waiting: {control.trouble or 'starting.'}",
         "resting": "Letting the machine come to rest. The story begins in a few seconds.",
@@ -125,7 +125,7 @@ def scene(controls: list[ServerControl], config: Config, with_curves: bool = Fal
 
 
 def links(config: Config, present: Collection[str]) -> dict[str, list[tuple[str, str]]]:
-    """Where else to look, by heading: (text, address). Only what was configured, and only servers that are present."""
+    """Links to other tools, by heading: (text, address). Only configured tools, and only servers that are present."""
     found: dict[str, list[tuple[str, str]]] = {}
     if config.grafana_url:
         found["Dashboards"] = [(title, f"{config.grafana_url}/d/{uid}") for uid, title in DASHBOARDS]

@@ -1,8 +1,8 @@
 """The HTTP side: the page, the interface it uses, metrics and health.
 
-Everything that changes something is a POST with a JSON body. A page of another site cannot send that content type
-without asking first, and is never answered, so it cannot steer the lab behind a participant's back. Nor can one whose
-name was pointed at this machine: see `app.hosts`.
+Every request that changes something is a POST with a JSON body. For a page of another site the browser asks before it
+sends that content type (a CORS preflight), and never gets a permission. So such a page cannot steer the lab behind a
+participant's back. Nor can a site whose name points at this machine: see `app.hosts`.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _add_acting(app: Flask, autopilots: dict[str, Autopilot]) -> None:
         there = autopilot.control.strategies
         if not there:
             raise Refused(f"the storefront on {name} has not told its strategies yet; try again")
-        if body["strategy"] not in list(there):  # it may be of any type
+        if body["strategy"] not in list(there):  # a list, because the value may be of any type
             raise BadRequest(f"strategy must be one of {', '.join(there)}")
         return done(autopilot, autopilot.control.switch(body["strategy"], yes_or_no(body, "late")))
 
@@ -157,7 +157,7 @@ def _add_acting(app: Flask, autopilots: dict[str, Autopilot]) -> None:
         autopilot, body = found(name), _body("events_per_second")
         wanted = body["events_per_second"]
         if wanted is not None:
-            # Compared before it is converted: a whole number of hundreds of digits is no float. NaN is in no range.
+            # Compared before conversion: an int of hundreds of digits does not fit a float. NaN is in no range.
             if type(wanted) not in (int, float) or not 0 <= wanted <= RATE_MAX:
                 raise BadRequest(
                     f"events_per_second must be a number from 0 to {RATE_MAX:,.0f}, "
@@ -195,7 +195,7 @@ def _add_acting(app: Flask, autopilots: dict[str, Autopilot]) -> None:
 
     @app.post("/api/pause")
     def pause() -> Response:
-        """For `lab run --stack compose`: a lease, so that the scene goes on by itself should the run die."""
+        """For `lab run --stack compose`: a lease, so that the scene goes on by itself if the run dies."""
         seconds = _body("seconds")["seconds"]
         if type(seconds) not in (int, float) or not 0 < seconds <= LEASE_MAX_S:
             raise BadRequest(f"seconds must be a number above 0, at most {LEASE_MAX_S:.0f}")
@@ -246,7 +246,7 @@ def _body(*fields: str, optional: tuple[str, ...] = ()) -> dict[str, Any]:
         raise _Unsupported("the body must be application/json")
     try:
         body = request.get_json(silent=True)
-    except OSError:  # chunks that are not as HTTP has them
+    except OSError:  # malformed chunks
         raise BadRequest("the body ends too soon, or its chunks are malformed") from None
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object")

@@ -1,4 +1,4 @@
 """The experiment: scenarios, stacks, running, recording, claims, report, command line."""
 
 __version__ = "0.2.0"
-"""Of the lab as a whole; CHANGELOG.md says what each version brought."""
+"""Version of the whole lab. CHANGELOG.md lists what each version changed."""

@@ -37,7 +37,7 @@ EXAMPLE = "as in redis://host:6379/0"
 
 @dataclass(frozen=True)
 class Tls:
-    """How a connection is encrypted. `insecure`: anybody may answer. Files are PEM."""
+    """How a connection is encrypted. Files are PEM. `insecure`: the server's certificate is not verified."""
 
     ca: Path | None = None
     certificate: Path | None = None
@@ -52,7 +52,7 @@ class Tls:
             raise UsageError("--key needs the certificate that it belongs to: --cert FILE.")
 
     def context(self) -> ssl.SSLContext:
-        """For Python's own sockets. Raises `UsageError` for a file that is no PEM."""
+        """The context for Python's own sockets. Raises `UsageError` when a file holds no usable PEM."""
         try:
             context = ssl.create_default_context(cafile=self.ca)
             if self.insecure:
@@ -65,13 +65,13 @@ class Tls:
 
     @property
     def words(self) -> list[str]:
-        """The options of the command line that say the same."""
+        """The same settings as command-line options."""
         files = (("--ca", self.ca), ("--cert", self.certificate), ("--key", self.key))
         said = [word for option, file in files if file for word in (option, str(file))]
         return said + (["--insecure"] if self.insecure else [])
 
     def options(self) -> dict[str, Any]:
-        """For redis-py. The host's name goes along as the server name (SNI)."""
+        """Keyword arguments for redis-py, which sends the host's name as the server name (SNI)."""
         return {
             "ssl_ca_certs": str(self.ca) if self.ca else None,
             "ssl_certfile": str(self.certificate) if self.certificate else None,
@@ -83,7 +83,7 @@ class Tls:
 
 @dataclass(frozen=True)
 class Address:
-    """Where the server is, and how to sign in. `shown` is fit for people and files: no user, no password."""
+    """Where the server is, and how to sign in. `shown` may be printed and stored: it has no user and no password."""
 
     shown: str
     host: str = ""
@@ -95,7 +95,7 @@ class Address:
     tls: Tls | None = None
 
     def options(self) -> dict[str, Any]:
-        """For redis-py."""
+        """Keyword arguments for redis-py."""
         place: dict[str, Any] = (
             {"path": self.socket} if self.socket else {"host": self.host, "port": self.port}
         )
@@ -112,7 +112,7 @@ class Address:
 
     @property
     def again(self) -> str:
-        """The URL that a person types to come here again: with the database and the user, without the password."""
+        """The URL to type to reach this server again: with database and user, without the password."""
         scheme, place = self.shown.split("://", 1)
         if self.socket:
             return f"{self.shown}?db={self.database}" if self.database else self.shown
@@ -120,7 +120,7 @@ class Address:
 
     @property
     def is_here(self) -> bool:
-        """Whether the server is a process of this machine: its address is one of this machine's own."""
+        """True if the server runs on this machine: its address is a socket file or one of this machine's own."""
         if self.socket:
             return True
         with contextlib.suppress(OSError):
@@ -138,10 +138,10 @@ def read_address(
     ask: Callable[[str], str] | None = None,
     called: str = "the address",
 ) -> Address:
-    """What a URL says. Raises `UsageError` with one sentence, in which the URL is named as `called` has it.
+    """Parse a URL. Raises `UsageError` with one sentence, which refers to the URL as `called`.
 
-    The password: of the URL, else of the variable REDISCLI_AUTH; where the URL names a user and there is neither, it is
-    asked for (`ask`; by default at the terminal, where there is one).
+    The password comes from the URL, else from the variable REDISCLI_AUTH. If both lack it and the URL names a user,
+    `ask` is called for it. By default it is asked for at the terminal; without one, `UsageError` is raised.
     """
     try:
         parts = urlsplit(url)

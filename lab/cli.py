@@ -42,7 +42,7 @@ from lab.stacks.servers import SERVERS
 from lab.stacks.tunnel import Way, way_to
 
 ALL = "all"
-"""In place of a scenario's id."""
+"""Given in place of a scenario's id, it stands for all scenarios."""
 
 app = typer.Typer(
     name="lab",
@@ -67,7 +67,7 @@ def _options(
         typer.Option("--version", help="Show the version, and exit.", callback=_show_version, is_eager=True),
     ] = False,
 ) -> None:
-    pass  # the option has done what there is to do
+    pass  # the callback of --version does the work
 
 
 Folder = Annotated[Path, typer.Argument(help="A run folder.", metavar="DIR")]
@@ -279,14 +279,14 @@ def compare(
 
 for command in (explain, diagnose, export, probe, clean, record, replay):
     app.command()(command)
-# What follows the first word is the server's affair, options and negative numbers too.
+# Words after the first go to the server unchanged, options and negative numbers included.
 app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(redis)
 
 
 def _run_all(
     server: str | None, stack: str, pace: str, seed: int, out: Path | None, controls: bool, as_json: bool
 ) -> int:
-    """Every scenario one after the other; the exit code of them all."""
+    """Run the scenarios one after the other; return the exit code of the whole series."""
     from lab.report import write_report, write_summary
     from lab.runner.live import LiveDisplay
     from lab.runner.run import Request
@@ -332,20 +332,20 @@ def _ask_first(way: Way, yes: bool) -> None:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    ignore_interruptions()  # impatience must not break off the taking down
+    ignore_interruptions()  # a second Ctrl-C must not break off the shutdown
     raise KeyboardInterrupt
 
 
 def main() -> int:
-    """Entry point: Ctrl-C and its kin end the lab in order, from here to the end of the process."""
+    """Entry point. From here on, Ctrl-C, SIGTERM and SIGHUP shut the lab down in order."""
     for number in INTERRUPTIONS:
-        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup wants it
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup has SIGHUP ignored: keep that
             signal.signal(number, _interrupt)
     return run_command(sys.argv[1:])
 
 
 def run_command(arguments: list[str]) -> int:
-    """Do what the words ask for. The exit code is that of the contract; each error is one line on stderr."""
+    """Run one command line; return its exit code (see `lab.errors`). An error is one line on stderr."""
     command = typer.main.get_command(app)
     try:
         code = command.main(args=arguments or ["--help"], prog_name="lab", standalone_mode=False)
@@ -371,7 +371,7 @@ def run_command(arguments: list[str]) -> int:
 
 
 def _keep_trace() -> str:
-    """Write the traceback of the exception being handled to a file; a sentence that names it."""
+    """Write the traceback of the exception being handled to a file; return a sentence that names the file."""
     with tempfile.NamedTemporaryFile("w", prefix="lab-fault-", suffix=".txt", delete=False) as file:
         traceback.print_exc(file=file)
     return f"Please report it with {file.name}."

@@ -1,4 +1,4 @@
-"""Errors that end a command with one clear line and the exit code of the contract."""
+"""Errors that end a command with one clear line and a documented exit code."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ HOLDS, CLAIM_FAILED, USAGE, STACK_BROKE, NOT_VALID, INTERRUPTED = 0, 1, 2, 3, 4,
 
 
 class LabError(Exception):
-    """Something a person must know: the message says what is wrong and what to do about it."""
+    """An error for the user: the message says what is wrong and what to do about it."""
 
     exit_code = STACK_BROKE
 
 
 class UsageError(LabError):
-    """The command cannot be carried out as it was given."""
+    """The command cannot be carried out as given."""
 
     exit_code = USAGE
 
@@ -24,12 +24,12 @@ class StackError(LabError):
 
 
 class NotFair(LabError):
-    """This machine cannot give a fair run; the message says what takes its time."""
+    """This machine is too busy for a fair run; the message says what uses its processors."""
 
     exit_code = NOT_VALID
 
 
 class Interrupted(LabError):
-    """Somebody pressed Ctrl-C; the message says what has become of the work."""
+    """The user pressed Ctrl-C; the message says what became of the work."""
 
     exit_code = INTERRUPTED

@@ -1,4 +1,4 @@
-"""Templates of pages, filled strictly: a name that nobody gave is an error, and what is put in is escaped."""
+"""Page templates, filled strictly: an undefined name is an error, and every value is escaped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import jinja2
 
 
 def templates(folder: Path) -> jinja2.Environment:
-    """The templates of a folder."""
+    """The Jinja environment for the templates of a folder."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         autoescape=True,

@@ -1,4 +1,4 @@
-"""What the load's processes are told: numbers in a range, names, a server, and when to end.
+"""The command line of the load's processes: numbers in a range, names, a server, and when to end.
 
 Bad arguments end a process: one line on stderr, exit code 2.
 """
@@ -16,7 +16,7 @@ from loadtest.resp import Server
 
 
 class Parser(argparse.ArgumentParser):
-    """Knows what every load is told: --url (PROBE_URL), and --until-stdin-ends."""
+    """A parser with the arguments of every load: --url (default: PROBE_URL), and --until-stdin-ends."""
 
     def __init__(self, prog: str, description: str) -> None:
         super().__init__(prog=prog, description=description, allow_abbrev=False)
@@ -37,7 +37,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}\n")
 
     def read(self, arguments: Sequence[str] | None = None) -> argparse.Namespace:
-        """The arguments, a server's address among them."""
+        """Parse the arguments. A missing server address ends the process, as bad arguments do."""
         options = self.parse_args(arguments)
         if options.url is None:
             self.error("--url is missing (or PROBE_URL in the environment)")
@@ -62,14 +62,14 @@ def number(low: float, high: float, kind: Callable[[str], float] = float) -> Cal
 
 
 def word(text: str) -> str:
-    """A name, or the beginning of keys."""
+    """Parse a name or a prefix of keys."""
     if not re.fullmatch(r"[A-Za-z0-9_.:-]{1,64}", text):
         raise argparse.ArgumentTypeError(f"letters, digits and _.:- only, at most 64: {text!r}")
     return text
 
 
 def server(text: str) -> Server:
-    """A server's address."""
+    """Parse a server's address."""
     try:
         return Server.from_url(text)
     except ValueError as error:
@@ -77,7 +77,7 @@ def server(text: str) -> Server:
 
 
 def stop_with_stdin(stop: Callable[[], None]) -> None:
-    """Wait until stdin ends, and say so. Blocks in read(2), so it costs the measurement nothing."""
+    """Wait until stdin ends, then call `stop`. Blocks in read(2), so it costs the measurement nothing."""
     with contextlib.suppress(OSError):
         while os.read(0, 4096):
             pass

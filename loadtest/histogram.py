@@ -68,13 +68,13 @@ class Histogram:
         self.total = 0
 
     def record(self, microseconds: int) -> None:
-        """Count a latency. One outside of the range counts as the lowest or the highest of it."""
+        """Count a latency. A value outside the range counts as the lowest or the highest value of it."""
         bucket = bucket_of(min(max(microseconds, LOWEST_US), HIGHEST_US))
         self.counts[bucket] = self.counts.get(bucket, 0) + 1
         self.total += 1
 
     def add(self, other: Histogram) -> None:
-        """Count what another histogram counted, too."""
+        """Add the counts of another histogram."""
         for bucket, count in other.counts.items():
             self.counts[bucket] = self.counts.get(bucket, 0) + count
         self.total += other.total
@@ -84,7 +84,7 @@ class Histogram:
         return [(highest_in(bucket), self.counts[bucket]) for bucket in sorted(self.counts)]
 
     def percentile(self, percent: float) -> int:
-        """The latency in microseconds that this share of all stayed at or below; 0 of an empty histogram."""
+        """The latency in microseconds that this share of all latencies stayed at or below; 0 if there are none."""
         wanted = max(1, int(min(percent, 100.0) * self.total / 100 + 0.5))
         seen = 0
         for value, count in self.buckets():
@@ -105,7 +105,7 @@ class Histogram:
         """The histogram that a text holds.
 
         Raises:
-            BadHistogram: It holds none, or one with another range or precision.
+            BadHistogram: The text holds no histogram, or one with another range or precision.
         """
         histogram = cls()
         for bucket, count in _counts(_unpacked(text)):

@@ -1,4 +1,4 @@
-"""INFO, read in one way by all: its fields, the commands' counters, the keys, and the time that the server was busy."""
+"""The one reader of INFO: its fields, the commands' counters, the number of keys, and how long the server was busy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def fields(text: str | bytes) -> dict[str, str]:
 
 
 def counters(info: Fields) -> Counters:
-    """What commandstats says. Raises `KeyError` or `ValueError` where an entry lacks its figures."""
+    """The counters of commandstats. Raises `KeyError` or `ValueError` if an entry lacks its figures."""
     found: Counters = {}
     for name, value in info.items():
         if name.startswith("cmdstat_"):
@@ -39,27 +39,28 @@ def keys(info: Fields) -> int:
 
 
 def cpu_seconds(printed: str) -> float:
-    """CPU seconds as they are meant.
+    """CPU seconds from INFO's text; the part after the point counts microseconds.
 
     Dragonfly prints the microseconds without leading zeros ("12.34" is 12 s and 34 µs), so that they jump about
-    when read as decimals; Redis and Valkey print all six digits, which makes one reading right for all.
+    when read as decimals. Redis and Valkey print all six digits, so this reading is right for all.
     """
     whole, _, micros = printed.strip().partition(".")
     return int(whole) + int(micros or 0) / 1e6
 
 
 def threads(info: Fields) -> int:
-    """Threads that execute commands side by side: Dragonfly's; Redis and Valkey have one for that."""
+    """Number of threads that execute commands in parallel: Dragonfly has several, Redis and Valkey one."""
     return int(info.get("thread_count", 1)) if "dragonfly_version" in info else 1
 
 
 def busy_seconds(info: Fields) -> float | None:
-    """CPU seconds of the thread that executes commands; Dragonfly does it on all of its threads: their mean.
+    """CPU seconds of the thread that executes commands; on Dragonfly, where all threads do, their mean.
 
-    Needs the sections server and cpu. (What Dragonfly calls its main thread is whichever one answers the INFO. SCAN's
-    time in its commandstats is no substitute: it includes waiting for other SCANs, and so exceeds the clock's when
-    several are under way.) The process's time where the thread's is not told: by KeyDB, which the lab starts with one
-    thread, and by all servers elsewhere than on Linux. That is close, for the other threads have little to do.
+    Needs the sections server and cpu; None without CPU times. (What Dragonfly calls its main thread is whichever one
+    answers the INFO. SCAN's time in its commandstats is no substitute: it includes waiting for other SCANs, and so
+    exceeds the clock's when several are under way.) If the thread's time is not reported, it is the process's time: for
+    KeyDB, which the lab starts with one thread, and for all servers elsewhere than on Linux. That is close, because the
+    other threads have little to do.
     """
     if "used_cpu_user" not in info:
         return None
@@ -81,12 +82,12 @@ INFO = command("INFO")
 
 @dataclass(frozen=True)
 class ServerInfo:
-    """What a server says of itself at one moment of its own clock.
+    """What a server's INFO reports at one moment of the server's own clock.
 
     Memory is in bytes, `at` in unix seconds, `busy_s` CPU seconds of the thread that executes commands.
 
-    `clients` is mem_clients_normal: buffers and arguments of connections. The server brings it up to date about once a
-    second for each connection, so it lags behind `used` (used_memory), which is always exact.
+    `clients` is mem_clients_normal: buffers and arguments of connections. The server updates it about once a second for
+    each connection, so it lags behind `used` (used_memory), which is always exact.
     """
 
     at: float
@@ -100,7 +101,7 @@ class ServerInfo:
 
 
 def read_info(text: bytes) -> ServerInfo:
-    """INFO's answer. Raises `LoadFailed` where it lacks what every server of the family says."""
+    """Parse INFO's answer. Raises `LoadFailed` if it lacks a field that every server of the family reports."""
     found = fields(text)
     try:
         busy_s = busy_seconds(found)
@@ -121,7 +122,7 @@ def read_info(text: bytes) -> ServerInfo:
 
 
 def ask_info(line: socket.socket) -> ServerInfo:
-    """Ask, and wait for the answer. Raises `LoadFailed`, `ConnectionLost`."""
+    """Ask for INFO, and wait for the answer. Raises `LoadFailed`, `ConnectionLost`."""
     (text,) = ask(line, INFO)
     assert isinstance(text, bytes)
     return read_info(text)

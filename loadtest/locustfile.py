@@ -3,9 +3,9 @@
     locust -f loadtest/locustfile.py --host http://127.0.0.1:8000                    # web UI on port 8089
     locust -f loadtest/locustfile.py --host http://127.0.0.1:8000 --headless --run-time 30s
 
-How much they ask for together: LOADTEST_READS_PER_SECOND (50), LOADTEST_EVENTS_PER_SECOND (10); how many they
-are: LOADTEST_USERS (10000); how that changes: LOADTEST_SHAPE. While it runs: `GET`/`PUT /load` on the web UI, and
-`GET /metrics` for Prometheus. More than one process can carry the load (`--processes N`, or `--master` and any
+Rates of all customers together: LOADTEST_READS_PER_SECOND (50), LOADTEST_EVENTS_PER_SECOND (10). Number of customers:
+LOADTEST_USERS (10000). How the load changes over time: LOADTEST_SHAPE. While it runs: `GET`/`PUT /load` on the web UI,
+and `GET /metrics` for Prometheus. More than one process can carry the load (`--processes N`, or `--master` and any
 number of `--worker --master-host HOST`): the rates stay those of the whole.
 """
 
@@ -23,7 +23,7 @@ SECONDS_TO_ANSWER = 10.0
 
 
 class Customer(FastHttpUser):
-    """Waits for its turn, asks, waits for its next turn. All customers share warm connections."""
+    """Waits for its turn, sends a request, waits for its next turn. All customers share warm connections."""
 
     abstract = True
     client_pool = HTTPClientPool(

@@ -1,7 +1,7 @@
-"""What every load of a scenario does alike: begin, say its figures, end when it is told to, fail in one line.
+"""What all loads of the scenarios share: begin, print the figures, end when told to, fail with one line.
 
 The last line of a load's output holds ``{"figures": {name: number}}``. Exit code 0 after that line; 3 with one line
-on stderr where the server refuses or is gone.
+on stderr if the server refuses or is gone.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ BROKE = 3
 
 
 class Ending:
-    """Whether the load was told to end."""
+    """Tells a load to end: `asked` is then True."""
 
     def __init__(self) -> None:
         self.asked = False
 
     def ask(self) -> None:
-        """Tell it. Safe in a signal handler."""
+        """Tell the load to end. Safe in a signal handler."""
         self.asked = True
 
 
 def say(line: dict[str, object]) -> None:
-    """One line of output."""
+    """Print one line of output, as JSON."""
     print(json.dumps(line), flush=True)
 
 
 def run_load(name: str, work: Callable[[Ending], dict[str, float]], until_stdin_ends: bool) -> int:
-    """Do the work until it ends or is told to, then say its figures; the exit code."""
+    """Do the work until it ends or is told to, then print its figures; returns the exit code."""
     ending = Ending()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.ask())

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 import hiredis
 
 ANSWER_S = 60.0
-"""For an answer outside of the measurement: loads make servers stall for seconds, and that is no failure."""
+"""Timeout for an answer outside of the measurement: loads make servers stall for seconds, which is no failure."""
 
 
 class ConnectionLost(Exception):
@@ -102,9 +102,10 @@ def connect(server: Server) -> socket.socket:
 
 
 def ask(line: socket.socket, *requests: bytes, each: int = 1) -> list[object]:
-    """The replies to some requests sent at once, `each` to one. Raises `LoadFailed` for a refusal, or `ConnectionLost`.
+    """Send requests at once; returns their replies, `each` of them to one request.
 
-    (A request may itself be a pipeline of several commands.)
+    (A request may itself be a pipeline of several commands.) Raises `LoadFailed` if the server refuses or does not
+    answer, `ConnectionLost` if it is gone.
     """
     reader, wanted = hiredis.Reader(), each * len(requests)
     replies: list[object] = []
@@ -129,7 +130,7 @@ def ask(line: socket.socket, *requests: bytes, each: int = 1) -> list[object]:
 
 
 class Stream:
-    """A connection whose every call returns at once. Replies come back in the order of the requests."""
+    """A non-blocking connection: every call returns at once. Replies come back in the order of the requests."""
 
     __slots__ = ("_outgoing", "_read_bytes", "_reader", "_socket", "fd")
 
@@ -144,7 +145,7 @@ class Stream:
 
     @property
     def has_outgoing(self) -> bool:
-        """Whether bytes wait for room in the socket's send buffer."""
+        """True while bytes wait for room in the socket's send buffer."""
         return bool(self._outgoing)
 
     def send(self, request: bytes) -> None:
@@ -198,7 +199,7 @@ class Stream:
 
 
 def open_socket(family: int, address: tuple[str | int, ...]) -> socket.socket:
-    """A non-blocking socket that has begun to connect. Raises `ConnectionLost` where that is refused at once."""
+    """A non-blocking socket that has begun to connect. Raises `ConnectionLost` if that is refused at once."""
     try:
         line = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:

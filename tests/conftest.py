@@ -1,11 +1,11 @@
-"""For every test: when it runs beside others, and that it leaves the process as it found it.
+"""For every test: which tests may run beside it, and a check that it leaves the signal handlers unchanged.
 
-`make test` runs files of tests side by side. Marks say which must not:
+`make test` runs test files side by side. Two marks say otherwise:
 
-- ``alone``: it judges ratios of times, loads every core, or starts a run, which measures only on a quiet machine.
+- ``alone``: the test judges ratios of times, loads every core, or starts a run, which measures only on a quiet machine.
   Nothing else runs beside it.
 - ``whole``: a whole scenario or scene on real processes, or one more variant of what another test shows in ten seconds.
-  Left to `make test-all`; alone, too.
+  It runs only in `make test-all`, and nothing else runs beside it.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ APART = ("alone", "whole")
 
 
 def apart(item: pytest.Item) -> bool:
-    """Whether nothing may run beside a test."""
+    """True if nothing may run beside the test."""
     return any(item.get_closest_marker(name) for name in APART)
 
 
 class Turns:
-    """Who may run now, over all of pytest's workers: many tests that bear one another, or one that bears none.
+    """Lets all of pytest's workers run tests side by side, or one worker a test that must run alone.
 
-    The kernel keeps the turns, by a lock on a file, and gives back those of a worker that dies.
+    The turn is a lock on a file, shared or exclusive. The kernel releases it if a worker dies.
     """
 
     def __init__(self, path: Path) -> None:
         self._file: IO[str] = path.open("w")
 
     def take(self, alone: bool) -> None:
-        """Wait for a turn."""
+        """Wait for a turn, exclusive if ``alone``."""
         fcntl.flock(self._file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
 
     def give(self) -> None:
-        """The next, please."""
+        """Release the turn."""
         fcntl.flock(self._file, fcntl.LOCK_UN)
 
 
@@ -50,7 +50,9 @@ TURNS = pytest.StashKey[Turns]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tests that send signals mean them, also where pytest was started in the background or by nohup."""
+    """Handle interruption signals where they are ignored, because pytest was started in the background or by nohup:
+    tests send them. In a worker, also open the lock of the turns.
+    """
     for number in INTERRUPTIONS:
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler)
@@ -61,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those that must run alone come last, when no other worker has anything left to do beside them."""
+    """Put the tests that must run alone last, when no other worker has anything left to run beside them."""
     items.sort(key=apart)
 
 
@@ -69,9 +71,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_protocol(
     item: pytest.Item, nextitem: pytest.Item | None
 ) -> Generator[None, object, object]:
-    """A test runs, with its fixtures, when it is its turn, and keeps it for the next one of its kind in the file.
+    """Run a test with its fixtures once it has a turn; keep the turn for the next test of its kind in the same file.
 
-    What a file shares between its tests, a running scene perhaps, is there until the last of them.
+    What a file's tests share, such as a running scene, stays until the last of them.
     """
     turns = item.config.stash.get(TURNS, None)
     if turns is None:  # one process: one test at a time
@@ -86,7 +88,9 @@ def pytest_runtest_protocol(
 
 @pytest.fixture(autouse=True)
 def handlers_stay() -> Iterator[None]:
-    """A test that left Ctrl-C ignored would leave it ignored in every process that later tests start."""
+    """Every test leaves the signal handlers unchanged: if one left Ctrl-C ignored, every process that later tests start
+    would ignore it too.
+    """
     before = [signal.getsignal(number) for number in INTERRUPTIONS]
     yield
     assert [signal.getsignal(number) for number in INTERRUPTIONS] == before

@@ -1,4 +1,4 @@
-"""Tests run side by side, and those that must run alone do: seen from the times at which each ran."""
+"""Tests run side by side, except those that must run alone: the times at which each test ran show it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_one(number):
 
 
 def test_alone_is_alone_and_the_others_are_not(tmp_path: Path) -> None:
-    """Four files on two workers: two of them side by side, two of them each by itself, after the others."""
+    """Of four files on two workers, two run side by side; the other two run each by itself, after them."""
     folder = tmp_path / "tests"
     folder.mkdir()
     shutil.copy(ROOT / "tests" / "conftest.py", folder)

@@ -1,12 +1,12 @@
 """`exact`: delete the user's entries by name, from the list of the names that a page is made of. Nothing is searched.
 
 Cost, with M names on the list (the user's usual fragments): M / 500 round trips of UNLINK. Server work is O(M),
-cached or not, whatever else the store holds; nothing is read and nothing grows.
+whether the entries are cached or not and whatever else the store holds. Nothing is read, and no data accumulates.
 
-What it cannot delete: an entry whose name is not on the list (a fragment added since, or for some users only) and
-one of another release, which has its own keys. Both stay until their TTL ends; so the list must be complete
-wherever events are handled, and a release must wait one TTL, or delete its predecessor's names too. Members stay
-behind in the index, for at most one TTL beyond their entries'.
+What it cannot delete: an entry whose name is not on the list (a fragment added since, or for some users only) and an
+entry of another release, which has its own keys. Both stay until their TTL ends. So the list must be complete wherever
+events are handled, and a release must wait one TTL, or delete its predecessor's names too. Index members of deleted
+entries stay behind, for at most one TTL after their entries would have expired.
 """
 
 from collections.abc import Sequence

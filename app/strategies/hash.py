@@ -1,12 +1,12 @@
 """`hash`: all of a user's fragments are fields of one hash; delete that hash.
 
-Cost: one round trip of one UNLINK, whatever the user has and whatever else the store holds; with more than 64 fields
-the server frees the memory in the background. A read is one HGET, a put one MULTI of HSET and PEXPIREAT. Memory: one
-key, one expiry and no index for each user; 13 bytes of each value say when it ends (see `app.layouts.HashCache`).
+Cost: one round trip of one UNLINK, however many entries the user has and whatever else the store holds; with more than
+64 fields the server frees the memory in the background. A read is one HGET, a put one MULTI of HSET and PEXPIREAT.
+Memory: one key, one expiry and no index for each user; 13 bytes of each value hold its own expiry (see
+`app.layouts.HashCache`).
 
-Nothing is searched and nothing can be forgotten: a fragment of any name and release is in the hash. What the hash
-takes away is choice: the server expires and evicts a user's entries together or not at all, and `areas` are not told
-apart.
+Nothing is searched and nothing can be missed: a fragment of any name and release is in the hash. The price: the server
+expires and evicts a user's entries together or not at all, and `areas` are not told apart.
 """
 
 from collections.abc import Sequence

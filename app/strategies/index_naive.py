@@ -1,10 +1,10 @@
-"""`index-naive`: read the user's index sets whole, and delete everything they name at once. The cure's second act.
+"""`index-naive`: read the user's index sets whole, and delete everything they name at once. The cure done naively.
 
 Cost, with M entries of the user: for each of the two live time buckets one round trip of SMEMBERS, and one of MULTI;
 DEL; SREM; EXEC. Server work is O(M) as under `index`, but in two pieces, however large M is: nobody else is served
-during either. A user of ordinary size is as well invalidated by it as by `index`; one giant set stalls everybody.
+during either. For a user of ordinary size it is as good as `index`; one giant set stalls everybody.
 
-Nothing is lost, for the same reason as under `index`: entries and memberships go together.
+Nothing is lost, for the same reason as under `index`: entries and memberships are written and deleted together.
 """
 
 from collections.abc import Sequence

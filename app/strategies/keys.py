@@ -2,7 +2,8 @@
 
 Cost per pattern, with N keys in the store and M of the user's among them: one round trip of KEYS, during
 which the server visits all N keys and serves nobody, and M / 500 of UNLINK. Same total work as `scan` with a
-huge COUNT, in one stall. Members stay behind in the index, for at most one TTL beyond their entries'.
+huge COUNT, in one stall. Index members of deleted entries stay behind, for at most one TTL after their entries would
+have expired.
 """
 
 from collections.abc import Sequence

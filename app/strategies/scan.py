@@ -2,8 +2,8 @@
 
 Cost per pattern, with N keys in the store and M of the user's among them: about N / COUNT round trips of
 SCAN, each making the server visit COUNT keys while nobody else is served, and M / 500 of UNLINK. Server work
-grows with N, however few keys match: MATCH filters after a key is visited. Members stay behind in the index,
-for at most one TTL beyond their entries'.
+grows with N, however few keys match: MATCH filters after a key is visited. Index members of deleted entries stay
+behind, for at most one TTL after their entries would have expired.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """`ttl`: do nothing. What is cached is served until its TTL ends, whatever happened meanwhile.
 
-Cost: none, at an event; and a put is a single SET, because there is nothing to keep true beside it (see
-`app.layouts.PlainCache`). The price is age: every event waits for up to one TTL until everybody sees it. Right for what
-may be old, for data that nothing changes, and as the yardstick of what the other strategies cost.
+Cost: an event costs nothing, and a put is a single SET, because no index must match it (see `app.layouts.PlainCache`).
+The price is age: up to one TTL passes until everybody sees an event. Right for data that may be old, for data that
+never changes, and as the yardstick of what the other strategies cost.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""`make docs`: everything in README.md and workshop/ that a run or the code says, renewed in place.
+"""`make docs` renews in place everything in README.md and workshop/ that comes from a run or from the code.
 
 A page is Markdown that people write, with blocks that only this package writes:
 
@@ -18,12 +18,12 @@ quantity of a phase (``fig: RECORD PHASE QUANTITY``).
 records from a run folder, or from a folder of them, pruned to what judging and drawing need. Every record is judged
 anew by the claims as they are today; nothing that was computed is kept beside it.
 
-What a page has people type, and what it promises, is executed by tests/docs:
+tests/docs executes what a page tells people to type, and checks what it promises:
 
     ```sh blocks are typed as they stand. A comment right above one says what it needs:
     <!-- needs: scene CAUSE -->      `lab blind open CAUSE` in another terminal; healthy: `lab scene --healthy`
     <!-- needs: compose -->          the scene on Docker
-    <!-- needs: slow - TEST -->      executed elsewhere, by that test; here only its words are checked
+    <!-- needs: slow - TEST -->      that test executes it; tests/docs checks only its words
     <!-- needs: person - REASON -->  nobody can execute it but a person
     A ```text block after it is what it prints: `...` stands for any lines, a number for any number.
     A figure with a unit in a sentence comes from a run; `<!-- by definition -->` on its line if it does not.

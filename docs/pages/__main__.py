@@ -1,4 +1,4 @@
-"""`python -m docs.pages [RUNS]` renews pages and plots, and takes records first where it is given runs."""
+"""`python -m docs.pages [RUNS]` renews pages and plots; if it is given runs, it takes records from them first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def renew(root: Path, runs: Path | None = None) -> list[Path]:
-    """Renew everything under `root`; what has changed. Raises `UsageError` for a mark or a run that says nothing."""
+    """Renew everything under `root`; return the changed paths. Raises `UsageError` for an unusable mark or run."""
     changed = [root / FOLDER / name for name in take(runs, root / FOLDER)] if runs else []
     files = ought(root)
     for path, text in files.items():
@@ -28,7 +28,7 @@ def renew(root: Path, runs: Path | None = None) -> list[Path]:
 
 
 def main(arguments: list[str], root: Path = ROOT) -> int:
-    """Entry point. 0, or 2 with one line on stderr."""
+    """Entry point. Returns 0, or an error's exit code with one line on stderr."""
     given = [argument for argument in arguments if argument]
     if len(given) > 1 or any(argument.startswith("-") for argument in given):
         print("docs: make docs, or make docs RUNS=runs/...", file=sys.stderr)

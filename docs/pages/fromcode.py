@@ -1,4 +1,4 @@
-"""What the code knows, as Markdown: commands and options, scenarios, panels, alerts, and whatever else has a name."""
+"""Lists from the code, as Markdown: commands and options, scenarios, panels, alerts, and the others in `LISTS`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ENOUGH = 60
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence, or as many as it takes to say something."""
+    """The first sentence, with the next ones added until there are `ENOUGH` characters."""
     sentences = re.split(r"(?<=[^.][.?])\s+(?=[A-Z`*\"])", " ".join(text.split()))
     said = sentences.pop(0)
     while sentences and len(said) < ENOUGH:
@@ -54,7 +54,7 @@ def first_sentence(text: str) -> str:
 
 
 def scenario_list(_: Path) -> str:
-    """Every scenario, controls behind."""
+    """Every scenario, controls last."""
     rows = []
     for found in scenarios.catalogue().values():
         told = (
@@ -266,7 +266,7 @@ def setting_list(root: Path) -> str:
     rows = [
         [f"`{name}`", f"`{value}`" if value else "", said] for name, (value, said) in settings(root).items()
     ]
-    for i in range(len(rows) - 1, 0, -1):  # one comment above several variables is told once
+    for i in range(len(rows) - 1, 0, -1):  # one comment above several variables is shown once
         if rows[i][2] == rows[i - 1][2]:
             rows[i][2] = ""
     return table(["variable", "as it comes", ""], rows)
@@ -277,7 +277,7 @@ def setting_list(root: Path) -> str:
 
 @cache
 def dashboards(root: Path) -> list[dict[str, Any]]:
-    """The dashboards as Grafana gets them, in the order of their names in the list."""
+    """The dashboards as Grafana gets them, sorted by title."""
     found = [json.loads(path.read_text()) for path in (root / "grafana/dashboards").glob("*.json")]
     return sorted(found, key=lambda board: str(board["title"]))
 
@@ -292,7 +292,7 @@ def panels(board: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def dashboard_title(board: dict[str, Any]) -> str:
-    """Its title without the number that sorts it."""
+    """A dashboard's title without the number that sorts it."""
     return re.sub(r"^\d+ ", "", str(board["title"]))
 
 
@@ -313,7 +313,7 @@ def alerts(root: Path) -> list[dict[str, Any]]:
 
 
 def alert_list(root: Path) -> str:
-    """Every alert, what it says, and where its search begins."""
+    """Every alert, what it says, and the page on which the search for the cause begins."""
     rows = []
     for rule in alerts(root):
         notes = rule["annotations"]
@@ -327,7 +327,7 @@ def alert_list(root: Path) -> str:
 
 
 def wheel_list(root: Path) -> str:
-    """Machines and Pythons that have a wheel of every package, and the packages that others lack."""
+    """For each machine and Python: "all" if every package has a wheel, else the packages without one."""
     found = json.loads((root / wheels.FILE).read_text())["missing"]
     rows = [
         [machine, *(_wheels(found, machine, python) for python in wheels.PYTHONS)]
@@ -366,7 +366,7 @@ def exam(root: Path) -> str:
 
 
 def right_list(_: Path) -> str:
-    """The least rights with which a run on somebody else's server comes to its verdict."""
+    """The least rights with which a run on somebody else's server reaches its verdict."""
     return "```text\n" + "\n    ".join(textwrap.wrap(ACL, 120, break_on_hyphens=False)) + "\n```\n"
 
 

@@ -24,7 +24,7 @@ ONLY = "only="
 
 
 def cell(text: str) -> str:
-    """A text that may stand in a table."""
+    """A text, escaped for a cell of a table."""
     return text.replace("|", "\\|")
 
 
@@ -55,13 +55,13 @@ def facts(view: RunView, _: Sequence[str]) -> str:
 
 
 TYPED = re.compile(r"^(?!Measured by|You will wait).*?bin/lab run ([a-z-]+)(?: --pace (\w+))?", re.MULTILINE)
-"""A run that a page asks for; the lines that are made here name runs, too, and ask for none."""
+"""A run that a page tells people to make. Lines that this module makes name runs too, and are left out."""
 
 
 def waiting(text: str, records: Records) -> str:
-    """What the runs that a page asks for take, as their records took it. A control takes as long as its scenario.
+    """A sentence on how long the runs of a page take, by their records. A control takes as long as its scenario.
 
-    Raises `UsageError` where the page asks for a run that has no record.
+    Raises `UsageError` when the page asks for a run that has no record.
     """
     asked = dict.fromkeys((name, pace or "standard") for name, pace in TYPED.findall(text))
     seconds = {}
@@ -98,7 +98,7 @@ def _claim(view: RunView, name: str) -> dict[str, Any]:
 
 
 def phases(view: RunView, words: Sequence[str]) -> str:
-    """Figures by phase, their units in the heads."""
+    """A table of figures by phase, with the units in the heads."""
     only = [part for word in words if word.startswith(ONLY) for part in word.removeprefix(ONLY).split(",")]
     shown = [_figure(view, word) for word in words if not word.startswith(ONLY)]
     if not shown:
@@ -141,7 +141,7 @@ def _number(value: float, unit: str) -> str:
 
 
 def _figure(view: RunView, name: str) -> Quantity:
-    """A quantity of the report, or a figure or param of the phases by its bare name."""
+    """The quantity of that name: one of the report's, or a figure or param of the phases by its bare name."""
     measured = {figure for phase in view.run.phases for figure in phase.figures}
     given = {param for phase in view.run.phases for param in phase.params}
     commands = {f"{kind}:{name}" for p in view.run.phases for name in p.commands for kind in ("rate", "exec")}
@@ -193,7 +193,7 @@ def _worded(name: str, value: float) -> str:
 
 
 def explained(view: RunView, words: Sequence[str]) -> str:
-    """What `lab explain` tells of the run: all of it, or the parts whose headings begin with a word."""
+    """What `lab explain` tells of the run: all of it, or the parts whose headings begin with one of the words."""
     told = tell(view, Judged.read(view.result or {}))
     for word in words:
         if not any(_begins(part.heading, word) for part in told):
@@ -224,4 +224,4 @@ KINDS: dict[str, Callable[[RunView, Sequence[str]], str]] = {
     "phases": phases,
     "explain": explained,
 }
-"""Blocks that are text; a plot is a file besides."""
+"""Kinds of block that are text alone. A plot writes a file as well."""

@@ -1,4 +1,4 @@
-"""Pages with blocks: finds the marks, asks for what ought to stand between them, and puts it there."""
+"""Pages with blocks: finds the marks, and renews what stands between them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lab.errors import UsageError
 
 PLOTS = Path("docs/plots")
 HAND_WRITTEN = ("incidents.md", "platforms.md", "diagnose.md")
-"""Pages in docs/, but for their blocks."""
+"""Pages in docs/ that people write, except for their blocks."""
 BEGIN = re.compile(r"<!-- (run|list|help)(?:: *(.*?))? *-->")
 END = re.compile(r"<!-- /(run|list|help) -->")
 FIGURE = re.compile(r"<!-- fig: *((?:(?!-->).)*?) *-->((?:(?!<!--).)*)<!-- /fig -->", re.DOTALL)
@@ -24,14 +24,14 @@ LOOSE = re.compile(r"<!-- (?:fig:|/fig)")
 
 
 def pages(root: Path) -> list[Path]:
-    """The README, what stands beside it, and the guide."""
+    """The README, CONTRIBUTING.md, the hand-written pages in docs/, and the guide."""
     found = [root / "README.md", root / "CONTRIBUTING.md", *((root / "docs" / name) for name in HAND_WRITTEN)]
     return [*(path for path in found if path.is_file()), *sorted((root / "workshop").rglob("*.md"))]
 
 
 @dataclass
 class Renewal:
-    """What the pages ought to be. `files`: whole texts of pages and plots by path, as far as they were asked for."""
+    """The pages as they should be. `files`: path → whole text, of the pages and plots that were renewed so far."""
 
     root: Path
     files: dict[Path, str] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Renewal:
         self.records = Records(self.root / FOLDER)
 
     def page(self, path: Path) -> str:
-        """A page as it ought to be. Raises `UsageError` in one line with file and line for a mark that says nothing."""
+        """A page as it should be. Raises `UsageError`, in one line with file and line, for an unusable mark."""
         lines = path.read_text().splitlines(keepends=True)
         code = code_lines("".join(lines))
         renewed: list[str] = []
@@ -92,7 +92,7 @@ class Renewal:
         return fromruns.KINDS[what](view, rest)
 
     def _sentences(self, path: Path, text: str) -> None:
-        """Evaluate every mark `holds` on its record."""
+        """Evaluate every mark `holds` on its record. Raises `UsageError` for one that does not hold or is unusable."""
         where = path.relative_to(self.root)
         try:
             marks = list(sentences.sentences(text))
@@ -131,13 +131,13 @@ class Renewal:
 
 
 def code_lines(text: str) -> set[int]:
-    """Numbers of the lines in fenced code, from 1: marks in there are examples."""
+    """Numbers of the lines in fenced code, from 1. Marks in such lines are examples."""
     fences = (token.map for token in MarkdownIt().parse(text) if token.type == "fence" and token.map)
     return {line + 1 for first, last in fences for line in range(first, last)}
 
 
 def ought(root: Path) -> dict[Path, str]:
-    """Every page, plot and schema as it ought to be, by path. Raises `UsageError` as `Renewal.page` does."""
+    """Every page, plot and schema as it should be, by path. Raises `UsageError` as `Renewal.page` does."""
     renewal = Renewal(root)
     for path in pages(root):
         renewal.page(path)

@@ -19,10 +19,10 @@ from lab.runner.judging import reach
 
 FOLDER = Path("docs/runs")
 KEPT, LOADS = ("probe.hlog", "samples.csv", "slowlog.csv"), "loads.jsonl"
-"""Files of a run folder that claims and charts read, beside run.json: copied as they are, and shortened."""
+"""Files of a run folder that claims and charts read, beside run.json: `KEPT` are copied, `LOADS` is shortened."""
 COMPACT = (",", ":")
 HOST = ("processor", "cores", "memory_gb")
-"""Of the machine, what a reader needs to judge the figures by."""
+"""Facts about the machine that a record keeps: a reader needs them to judge the figures."""
 USUAL_PACE, USUAL_SERVER = "quick", "valkey"
 
 
@@ -47,7 +47,7 @@ class Records:
 
     @property
     def names(self) -> list[str]:
-        """Names of the records, in the catalogue's order; further records of a scenario right behind its first."""
+        """Names of the records in the catalogue's order, all records of a scenario together."""
         order = list(scenarios.catalogue())
         found = [path.parent for path in self.folder.glob("*/run.json")]
         place = {path.name: order.index(Record(path).facts.scenario) for path in found}
@@ -64,13 +64,13 @@ class Records:
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """The end of a sentence that says that there is no such name."""
+    """The end of a sentence about an unknown name: the nearest known name, or all of them."""
     near = get_close_matches(name, known, n=1, cutoff=0.5)
     return f"did you mean {near[0]!r}?" if near else f"there is {', '.join(known) or 'none'}."
 
 
 def name_of(run: Run) -> str:
-    """Under which name a run is kept: its scenario, and what is unusual about it."""
+    """The name of a run's record: its scenario, and its pace and server where they are not the usual ones."""
     facts = run.facts
     unusual = [facts.pace] if facts.pace != USUAL_PACE else []
     unusual += [facts.server] if facts.server != USUAL_SERVER else []
@@ -78,9 +78,9 @@ def name_of(run: Run) -> str:
 
 
 def take(source: Path, records: Path) -> list[str]:
-    """Take records from a run folder, or from every run in a folder of them; their names.
+    """Take records from a run folder, or from every run in a folder of them; return their names.
 
-    Raises `UsageError` where there is no run, or one that is not complete and valid: then nothing was taken.
+    Raises `UsageError` when there is no run, or any has no verdict. Nothing is taken then.
     """
     folders = (
         [source] if (source / "run.json").is_file() else sorted(p.parent for p in source.glob("*/run.json"))
@@ -118,7 +118,7 @@ def _prune(run: Run, record: Path) -> None:
 
 
 def _rounded(value: Any) -> Any:
-    """With no more digits than a load can measure."""
+    """The value with its numbers rounded to the digits that a load can measure."""
     if isinstance(value, dict):
         return {name: _rounded(part) for name, part in value.items()}
     if isinstance(value, list):

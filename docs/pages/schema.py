@@ -1,6 +1,6 @@
 """What a run folder holds, for programs (JSON Schema) and for people (a page): made from `lab.results.schema`.
 
-And what a diagnosis holds, for programs: made from `lab.diagnose.diagnosis`.
+Also the JSON Schema of a diagnosis, made from `lab.diagnose.diagnosis`.
 """
 
 from __future__ import annotations
@@ -55,5 +55,5 @@ def _kind(column: Column) -> str:
 
 
 def files(root: Path) -> dict[Path, str]:
-    """All, by path."""
+    """All files that this module makes: path → text."""
     return {root / JSON_SCHEMA: schema(), root / PAGE: page(), root / DIAGNOSIS: diagnosis.schema()}

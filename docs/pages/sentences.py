@@ -2,9 +2,10 @@
 
     The server is idle most of the time. <!-- holds: keys-command busy("grow[-1]") < 0.5 -->
 
-The mark names a record, whose scenario it is about, and compares figures of its phases. A phase is an id, or an arm
-with a place in it, as in ``grow[0]`` and ``grow[-1]``. There are `FIGURES`, numbers, + - * /, comparisons, ``and``,
-``or``. `make docs` and a test evaluate every mark on its record, `make test-all` on a new quick run of the scenario.
+The mark names a record, whose scenario it is about, and compares figures of its phases. A phase is given by its id, or
+by its place in an arm, as in ``grow[0]`` and ``grow[-1]``. A condition is made of `FIGURES`, numbers, + - * /,
+comparisons, ``and`` and ``or``. `make docs` and a test evaluate every mark on its record, `make test-all` on a new
+quick run of the scenario.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ FIGURES = {
     "p99": "p99", "p50": "p50", "longest": "max", "busy": "utilisation", "keys": "keys", "demand": "demand",
     "execution": "exec", "calls": "rate", "figure": "figure", "foretold": "foretold",
 }  # fmt: skip
-"""Name → quantity (`lab.report.quantities`). The last five take a command or a figure's name first, then the phase."""
+"""Name → quantity (`lab.report.quantities`). The last four take a command or a figure's name first, then the phase."""
 NAMED = {"exec", "rate", "figure", "foretold"}
 COMPARE: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
@@ -46,7 +47,7 @@ class Sentence:
     line: int
 
     def broken(self, view: RunView) -> str:
-        """Why it does not hold in a run; empty where it does. Raises `UsageError` for a mark that says nothing."""
+        """Why the condition does not hold in a run; empty if it does. Raises `UsageError` when it is unusable."""
         try:
             tree = ast.parse(self.condition, mode="eval").body
         except (SyntaxError, ValueError):
@@ -66,7 +67,7 @@ def sentences(text: str) -> Iterator[Sentence]:
 
 
 def _holds(view: RunView, tree: ast.expr, parts: list[str]) -> bool:
-    """The truth of a comparison; what was compared is added to `parts`."""
+    """True if a condition holds. The figures that were compared are added to `parts`."""
     if isinstance(tree, ast.BoolOp):
         each = [_holds(view, value, parts) for value in tree.values]
         return all(each) if isinstance(tree.op, ast.And) else any(each)

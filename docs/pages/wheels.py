@@ -25,7 +25,7 @@ MACHINES = {
     "macOS arm64": "aarch64-apple-darwin",
     "macOS Intel": "x86_64-apple-darwin",
 }
-"""uv's names for them."""
+"""Machine → uv's name for it."""
 PYTHONS = ("3.11", "3.12", "3.13", "3.14", "3.15")
 NO_WHEEL = re.compile(r"Because (\S+)==\S+ has no usable wheels")
 
@@ -36,7 +36,7 @@ def checksums(root: Path) -> dict[str, str]:
 
 
 def without(lock: str, package: str) -> str:
-    """The text of a lock file, less one package."""
+    """The text of a lock file without one package."""
     return re.sub(rf"(?m)^{re.escape(package)}==.*\n(?: +.*\n)*", "", lock)
 
 
@@ -60,7 +60,7 @@ def missing(lock: str, machine: str, python: str) -> list[str]:
 
 
 def main(root: Path = ROOT) -> int:
-    """Ask for every machine and Python. 0, or 2 with one line on stderr."""
+    """Ask for every machine and Python, and write the file. Returns 0, or 2 with one line on stderr."""
     try:
         lacking = {
             name: {

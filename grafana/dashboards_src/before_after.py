@@ -22,9 +22,9 @@ BYSTANDER = f"server:probe_latency:p99_10s{{{HERE}}}"
 KEYS = f"server:store_keys:sum{{{HERE}}}"
 NOW = f"last_over_time({KEYS}[$__range] @ end())"
 AS_NOW = f"{KEYS} > 0.8 * {NOW} < 1.25 * {NOW}"
-"""A fair comparison needs the same key count: only moments with about as many keys as there are now. (Not: near the
-largest of the time shown. That may be the calibration's, which fills the store to the knee at once.) Now is the last
-that is known: a recording has an end.
+"""Selects the moments with about as many keys as now, because a fair comparison needs the same key count. It does not
+compare with the largest count of the time shown, which may be that of the calibration: it fills the store to the knee
+at once. Now is the last known value, because a recording has an end.
 """
 
 DONE = f'outcome="done", {HERE}'

@@ -1,5 +1,5 @@
-"""What every dashboard of the lab has: address, range, links to the others, the server, the actions taken, and the
-question of the chapter that it belongs to.
+"""What every dashboard of the lab has: address, time range, links to the others, the choice of a server, marks of
+actions and alerts, and the question of the chapter that it belongs to.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def board(
 ) -> Dashboard:
     """A dashboard with the given panels, placed in reading order under a text with the ``question``.
 
-    ``chapters`` are where the question is asked; ``then`` is the dashboard that goes on from here.
-    ``servers`` fills the variable `server`, ``first`` is chosen at first. The dashboards of one kind of store
-    offer only stores of that kind, so links to them leave the chosen server behind.
+    ``chapters``: where the question is asked; ``then``: the dashboard to go on to. ``servers``: the query that fills
+    the variable `server`; ``first``: its first value. The dashboards of one kind of store offer only stores of that
+    kind, so links to them do not pass on the chosen server.
     """
     made = (
         builders.Dashboard(TITLES[uid])
@@ -91,14 +91,14 @@ def board(
     for number, panel in enumerate((_question(question, chapters, then), *panels), start=1):
         made = made.with_panel(panel.id(number))
     built = made.build()
-    # The builders put links and the switches of annotations into a menu; here they are how one gets around.
+    # The builders put links and the switches of annotations into a menu; here they are the navigation, always shown.
     for shown in (*(built.links or ()), *(built.annotations.list_val or ())):
         shown.placement = None
     return built
 
 
 def _question(question: str, chapters: Sequence[Chapter], then: str | None) -> Any:
-    """The text at the top. Addresses begin with a slash: those are Grafana's own, wherever it listens."""
+    """The text at the top. Its links begin with a slash: they lead to the same Grafana, wherever it listens."""
     keep = "" if then in ("redis", "dragonfly") else "?var-server=$server"
     onward = [f"Go on to [{TITLES[then]}](/d/{then}{keep})"] if then else []
     ways = " · ".join([*onward, f"Change something: [the control page]({CONTROL_PAGE})"])
@@ -113,9 +113,9 @@ def _question(question: str, chapters: Sequence[Chapter], then: str | None) -> A
     )
 
 
-# Every point of an annotation's query becomes a mark, so both compare a point with the one before: one mark a change.
-# Grafana asks for a hundred points of the time shown, whatever the step below says: in a quarter of an hour one every
-# ten seconds. With a fixed and shorter window marks would be lost.
+# Every point of an annotation's query becomes a mark, so both queries compare a point with the one before: one mark a
+# change. Grafana asks for a hundred points in the time shown, whatever the step below says: in a quarter of an hour,
+# one every ten seconds. A fixed, shorter window would lose marks.
 _DONE = 'lab_actions_total{server="$server"}'
 _ACTIONS = f"{_DONE} - {_DONE} offset $__interval > 0"
 _FIRING = 'ALERTS{alertstate="firing", server="$server"}'

@@ -14,7 +14,7 @@ P99_BY_COMMAND = quantile(0.99, "db_client_operation_duration_seconds", by=BY_CO
 BYSTANDER = f"server:probe_latency:p99_10s{{{HERE}}}"
 KEYS = f"server:store_keys:sum{{{HERE}}}"
 EDGE = f"max by (server) (0 < lab_knee_keys{{{HERE}}} < 1e6)"
-"""Where a person asks for few events the edge is far away, and would press the keys down to the axis: not drawn."""
+"""An edge beyond 1e6 keys, as with very few events, is not drawn: it would press the curve of the keys to the axis."""
 HEALTHY = f"max by (server) (lab_healthy_p99_seconds{{{HERE}}} > 0)"
 STRATEGY = f'max by (strategy) (cache_invalidation_strategy{{job="invalidator", {HERE}}}'
 STORY = "healthy|growing|held|over_the_edge|cured"

@@ -1,4 +1,4 @@
-"""*Redis*: what Redis, Valkey and KeyDB say of themselves, through redis_exporter."""
+"""*Redis*: what Redis, Valkey and KeyDB report of themselves, through redis_exporter."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""*Who has the server's time?*, for a Grafana that somebody already has: `bin/lab export` fills the names in.
+"""*Who has the server's time?*: a dashboard for any other Grafana, which `bin/lab export` writes.
 
-It asks for what redis_exporter tells of any server, and for nothing of the lab. What stands in ``<<`` and ``>>`` is
-filled in by `lab.diagnose.export`: the job and the label by which that Prometheus tells its servers apart.
+It needs only what redis_exporter reports of any server, nothing of the lab. `lab.diagnose.export` fills in what stands
+in ``<<`` and ``>>``: the job, and the label by which that Prometheus tells its servers apart.
 """
 
 from __future__ import annotations

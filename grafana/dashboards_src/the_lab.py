@@ -11,7 +11,7 @@ from grafana.promql import HERE, per_second, quantile, zero, zero_by
 FAILED = f'outcome="failed", {HERE}'
 GROUPS = 'label_replace(prometheus_rule_group_last_duration_seconds, "group", "$1", "rule_group", ".*;(.*)")'
 STEADY = "[30s]"
-"""For processors: a process counts its time in hundredths of a second, too coarse for a few scrapes."""
+"""Window for processor time: processes count it in hundredths of a second, too coarse for a window of a few scrapes."""
 
 
 def build() -> Dashboard:

@@ -15,12 +15,13 @@ EXECUTION = f'sum by (server) (server_cmd:store_execution:mean_10s{{cmd="get", {
 DONE = f'outcome="done", {HERE}'
 ASIDE = "auth|client.*|command.*|config.*|dbsize|debug.*|hello|info|latency.*|memory.*|ping|replconf|select|slowlog.*"
 SHOWN = f'cmd!~"{ASIDE}", {HERE}'
-"""Every command but those of connecting, watching and settings: what a new scenario uses appears without a list."""
+"""Every command but those of connecting, watching and settings, so that a new scenario's commands appear by themselves.
+"""
 BUSY = f"max by (server) (lab_store_busy_cores{{{HERE}}})"
 TO_HAVE = f"max by (server) (lab_store_capacity_cores{{{HERE}}} > 0)"
 BEYOND_FLOOR = f"clamp_min({EXECUTION} - on (server) {FLOOR}, 0) or on (server) 0 * {FLOOR}"
-"""On Dragonfly, whose clocks run while a call waits, the store's mean for GET can be longer than a whole read at the
-quietest of times. So much of the waiting is in the part *execution* already, and must not be counted twice.
+"""The waiting that the part *execution* contains already, and that must not be counted twice. On Dragonfly, whose
+clocks run while a call waits, the store's mean for GET can be longer than a whole read at the quietest of times.
 """
 SPANS = (
     "histogram_quantile(0.99, sum by (server, span_name, le) (label_replace("

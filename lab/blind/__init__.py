@@ -1,5 +1,5 @@
-"""Blind mode: one of several causes is started under the same visible symptom, and sealed until the reveal.
+"""Blind mode: starts one of several causes behind the same complaint of users, and keeps it secret until the reveal.
 
-The cause lives in the memory of the process `lab blind start`. All programs of the scene are the same for every
-cause - names, arguments, environment, files - and are told what to do over their stdin (`lab.blind.launcher`).
+The cause is kept in the memory of the process `lab blind start`. Under every cause the scene's programs have the same
+names, arguments, environment and files; they get their orders over stdin (`lab.blind.launcher`).
 """

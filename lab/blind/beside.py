@@ -1,4 +1,4 @@
-"""`bin/lab blind look` on a scene that hides nothing: the one that `bin/lab scene` started."""
+"""Makes `bin/lab blind look` work on the scene that `bin/lab scene` started, which hides no cause."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from lab.errors import UsageError
 
 @contextmanager
 def answering_looks(scene: diagnostics.SessionTarget, users: Callable[[], str]) -> Iterator[None]:
-    """Answer looks at this scene meanwhile. Raises `UsageError` where a session or another scene runs."""
+    """Answer `bin/lab blind look` for this scene until the context ends.
+
+    Raises `UsageError` when a blind session or another scene is running.
+    """
 
     def reply(words: dict[str, Any]) -> str:
         if words["verb"] != "look":
@@ -29,6 +32,6 @@ def answering_looks(scene: diagnostics.SessionTarget, users: Callable[[], str]) 
         yield
     finally:
         door.close()
-        with suppress(OSError):  # not empty any more
+        with suppress(OSError):  # something else has been put into it
             for path in new:
                 path.rmdir()

@@ -1,4 +1,4 @@
-"""What a cause of a blind session is. Each is one file of `lab.blind.causes`: its text, evidence, size and program."""
+"""What a cause of a blind session is: its texts, evidence, orders and program. Each is a file of `lab.blind.causes`."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from loadtest.resp import Server
 
 
 def changes_no_order(_of: Measured, _strength: float) -> Orders:
-    """The orders of a cause that gives none."""
+    """Return no orders: the default of a cause that changes none."""
     return {}
 
 
 @dataclass(frozen=True)
 class Cause:
-    """One possible answer.
+    """One possible answer of a blind session.
 
-    `line` says in a few words what it would be (it is no secret), `mechanism` why it does what it does. `alike` maps
-    another cause's id to the experiment that tells the two apart. `hints` go from general to specific; only the last
-    may name the cause. `words` are names of the cause that nothing a participant reads before the reveal may hold.
+    `line` describes the cause in a few words and is public. `mechanism` explains its effect. `alike` maps another
+    cause's id to the experiment that tells the two apart. `hints` go from general to specific; only the last may name
+    the cause. `words` are names of the cause: no text that a participant reads before the reveal may contain one.
 
-    `evidence` finds the cause in readings. `typical` are the readings in which it differs from a healthy scene, with
-    figures of a common machine: an answer for another cause must rule them out. `orders` says what programs of the
-    scene are told when it begins, solved from what this machine was measured to cost and from a strength (1.0 at first,
-    more where no symptom shows). An order whose `kind` is the cause's id is carried out by `disturb`, in a program that
-    is handed the order, an inbox that says when the next one comes, and the server.
+    `evidence` looks for the cause in readings. `typical` holds the readings in which the cause differs from a healthy
+    scene, with figures of a common machine: an answer for another cause must rule them out. `orders` returns what the
+    scene's programs are told when the cause begins, computed from the measurements of this machine and from a strength
+    (1.0 at first, more when no symptom shows). `disturb` carries out an order whose `kind` is the cause's id. A program
+    of the scene calls it with the order, an inbox that says when the next order has come, and the server.
     """
 
     id: str
@@ -46,15 +46,15 @@ class Cause:
 
     @property
     def finds_health(self) -> bool:
-        """Whether its evidence is that no figure is bad."""
+        """True if the evidence of this cause is that no figure is bad."""
         return not self.typical
 
     def told_openly(self, spoilers: bool) -> str:
-        """How a session begins whose cause is known by its name; what it does only with `spoilers`."""
+        """The first line of a session whose cause was chosen; it says what the cause does only with `spoilers`."""
         if spoilers:
             return f"{self.title}: {self.line}."
         return f"The scene of {self.id}. What it does is for you to find; --spoilers tells it here."
 
     def told(self, measured: Measured, strength: float = 1.0) -> Orders:
-        """The orders of all programs under this cause: one without an order of its own goes on as before."""
+        """The orders of all programs under this cause; programs that it does not use keep their healthy orders."""
         return WELL | self.orders(measured, strength)

@@ -1,4 +1,4 @@
-"""`bin/lab blind`: a hidden cause to be found by experiment."""
+"""`bin/lab blind`: find a hidden cause by experiment."""
 
 from __future__ import annotations
 

@@ -1,18 +1,18 @@
-"""The scene of a blind session on the running compose stack: its dashboards, and every cause.
+"""The scene of a blind session on the running compose stack, with its dashboards; every cause works here.
 
-For the length of a session the storefront's container is stopped, and one of the same service takes its place, under
-its name in the network, with its volume: there the pool follows orders. Containers of their own are the link, through
-which it goes to the store, and each program of other teams. All of them run `python -m lab.blind.launcher` and are told
-over stdin what they are: what docker shows of them is the same for every cause.
+During a session the storefront's container is stopped. A container of the same service replaces it, with the same name
+in the network and the same volume; its connection pool follows orders. The link, through which this storefront reaches
+the server, runs in a container of its own, and so does each program of other teams. All these containers run
+`python -m lab.blind.launcher` and learn over stdin which program to be, so docker shows the same for every cause.
 
-The store is kept on one core in every session, because one of the causes is that other programs crowd it out there. The
-kernel divides a core between containers, whatever their number of threads. So the store has four times the usual share,
-or the rest of the scene would crowd it out all the time. The two programs that crowd it out have four times the store's
-share; under any other cause they do nothing.
+The server is kept on one core in every session, because one of the causes is that other programs crowd it out there.
+The kernel divides a core between containers, whatever their number of threads. So the server has four times the usual
+share; otherwise the rest of the scene would crowd it out all the time. The two programs that crowd it out have four
+times the server's share; under any other cause they do nothing.
 
-Whatever ends the session, the containers end with their stdin, and a restorer, which waits for the same end, starts
-the stack's own storefront again and gives the store all cores (`lab.blind.restorer`). After a session that was killed,
-and so put back none of the store's settings, it restarts the store too: those of `compose.yaml` hold again.
+However the session ends, the containers end with their stdin. The restorer (`lab.blind.restorer`) waits for the same
+end; it starts the stack's own storefront again and gives the server its cores back. A killed session leaves the server
+with changed settings. After one, the restorer also restarts the server, so that the settings of `compose.yaml` hold.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ LIMITS = (
     "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges:true", "--dns=127.0.0.1", "--memory=192m",
     "--cpus=1",
 )  # fmt: skip
-"""As compose.yaml confines its services."""
+"""Confines each container as compose.yaml confines its services."""
 USUAL_SHARES, STORE_SHARES, NEIGHBOURS_SHARES = 1024, 4096, 16_384
 SHARES = dict.fromkeys(PROGRAMS[2:], NEIGHBOURS_SHARES)
 Env = dict[str, str]
 
 
 class ComposeBlindStack(ComposeStack):
-    """One server of the running compose stack, its storefront replaced, with programs that follow orders."""
+    """One server of the running compose stack, with a replaced storefront and programs that follow orders."""
 
     def __init__(self, folder: Path, server: str = SERVER) -> None:
         super().__init__(SCENARIO, find_containers(server), folder, seed=1)
@@ -83,14 +83,14 @@ class ComposeBlindStack(ComposeStack):
         self._undo.append(self._others.close)
 
     def _keep(self) -> None:
-        """Start a process that outlives this one, and puts everything back."""
+        """Start the restorer: a process that outlives this one and puts everything back."""
         store = self._scene.of("store").id
         cores = int(self._docker.ask("info", "--format", "{{.NCPU}}"))
         self.core = cores - 1
         settings = self._docker.ask(
             "inspect", "--format", "{{.HostConfig.CpuShares}} {{.HostConfig.CpusetCpus}}", store
         )
-        shares, _, pinned = settings.strip().partition(" ")  # 0 and nothing where they were never set
+        shares, _, pinned = settings.strip().partition(" ")  # 0 and nothing if they were never set
         self._keeper = Child(
             "keeper",
             [sys.executable, "-m", "lab.blind.restorer"],
@@ -100,7 +100,7 @@ class ComposeBlindStack(ComposeStack):
             stdin_open=True,
         )
         remove = ["rm", "--force", *map(self._name, (LINK, WEB, *PROGRAMS))]
-        # What an engine that went away left behind; mostly there is nothing.
+        # Containers that remain from a session during which docker went away; usually there are none.
         with contextlib.suppress(StackError):
             self._docker.ask(*remove)
         usual = shares if shares.strip("0") else str(USUAL_SHARES)
@@ -121,7 +121,7 @@ class ComposeBlindStack(ComposeStack):
         return f"{self._original.project}-blind-{part}"
 
     def _beside(self, part: str, *more: str) -> list[str]:
-        """For docker: a container of the lab's own image in the stack's network."""
+        """Arguments for docker that run a container of the lab's own image in the stack's network."""
         of = self._original
         labels = {"project": of.project, "service": part}
         options = [f"--label=com.docker.compose.{name}={value}" for name, value in labels.items()]
@@ -129,14 +129,14 @@ class ComposeBlindStack(ComposeStack):
         return ["run", "--rm", "--interactive", *options, of.image]
 
     def _start(self, part: str, words: list[str], module: str, arguments: list[str], env: Env) -> None:
-        """Start a container that waits to be told what it is, and tell it."""
+        """Start a container with the launcher, and tell it which program to be."""
         log = self._logs / f"{part}.log"
         child = Child(part, ["docker", *words, *WORKER], log, cwd=ROOT, stdin_open=True)
         self._told[part] = child
         tell(child, {"module": module, "arguments": arguments, "env": env})
 
     def _await(self, part: str) -> Container:
-        """A container once it runs. Raises `StackError`."""
+        """Wait until a container runs, and return it. Raises `StackError` when that takes longer than `READY_S`."""
         end = time.monotonic() + READY_S
         while True:
             with contextlib.suppress(StackError):
@@ -149,7 +149,10 @@ class ComposeBlindStack(ComposeStack):
             time.sleep(0.1)
 
     def _reach(self, container: Container, port: int, answers: Callable[[str, int], bool]) -> tuple[str, int]:
-        """Where a port of a container is, once it answers there: what only listens may be docker's proxy."""
+        """Wait until a port of a container answers; return its host and port.
+
+        That something listens is not enough: it may be docker's proxy. Raises `StackError` after `READY_S`.
+        """
         end = time.monotonic() + READY_S
         while True:
             with contextlib.suppress(StackError):
@@ -162,14 +165,14 @@ class ComposeBlindStack(ComposeStack):
             time.sleep(0.1)
 
     def _find_link(self) -> str:
-        """The link's address as the storefront has it; from here it is `link_url`."""
+        """Wait for the link, and return its URL inside the network. From this machine its URL is `link_url`."""
         link = self._await(LINK)
         host, port = self._reach(link, LINK_PORT, _pings)
         self._link_url = f"redis://{host}:{port}/0"
         return f"redis://{link.addresses[0]}:{LINK_PORT}/0"
 
     def _replace_web(self, store_url: str) -> None:
-        """Let a storefront whose pool follows orders take the place of the stack's own."""
+        """Replace the stack's own storefront with one whose pool follows orders."""
         of = self._original
         if self._watch:
             self._watch.expect(of)
@@ -181,7 +184,7 @@ class ComposeBlindStack(ComposeStack):
         self._use_web(self._await(WEB))
 
     def _use_web(self, container: Container) -> None:
-        """Ask this one from now on, once it is ready."""
+        """Wait until this storefront is ready; `web` then stands for it."""
         host, port = self._reach(container, PORTS[WEB], _serves)
         self.web.close()
         self.web = Storefront(self._original.service, f"http://{host}:{port}")
@@ -193,15 +196,15 @@ class ComposeBlindStack(ComposeStack):
             child.check()
 
     def order(self, name: str, order: Order) -> None:
-        """Tell one of the link, the storefront or the programs what to do from now on."""
+        """Send an order to the link, the storefront or a program; it replaces the earlier one."""
         tell(self._told[name], order)
 
     def limit_memory(self, headroom: int) -> None:
-        """Set the store's limit so much above what it holds, until the end of the session."""
+        """Set the server's maxmemory `headroom` bytes above what it holds now, until the end of the session."""
         self._undo.append(self.store.limit_memory(headroom))
 
     def shown(self) -> dict[str, str]:
-        """Where everything is, by name."""
+        """The addresses of all parts, by name."""
         parts = {
             "store": self.store.url.removesuffix("/0"),
             "link": f"{self._link_url.removesuffix('/0')} (the storefront's way to the store)",
@@ -216,15 +219,15 @@ class ComposeBlindStack(ComposeStack):
         return parts
 
     def pids(self) -> dict[str, int]:
-        """None: what runs in containers is seen with `docker top` and `docker stats`."""
+        """Always empty: `docker top` and `docker stats` show what runs in containers."""
         return {}
 
     def link_url(self) -> str:
-        """The storefront's way to the store."""
+        """URL of the link, through which the storefront reaches the server."""
         return self._link_url
 
     def waited_s(self) -> float | None:
-        """See `lab.blind.observer.SessionTarget`; the store is the first process of its container."""
+        """See `lab.blind.observer.SessionTarget`; the server is the first process of its container."""
         with contextlib.suppress(StackError, IndexError, ValueError):
             said = self._docker.ask("exec", self._scene.of("store").id, "cat", "/proc/1/schedstat")
             return int(said.split()[1]) / 1e9
@@ -238,7 +241,7 @@ class ComposeBlindStack(ComposeStack):
         """End the link, the storefront and the programs, remove their keys, and put everything back."""
         stop_all(list(self._told.values()))
         self._told.clear()
-        with contextlib.suppress(StackError):  # it is gone, and its keys with it
+        with contextlib.suppress(StackError):  # the server is gone, and its keys with it
             self.store.remove_own((PRICES, CHANGES))
         if self._keeper:
             try:

@@ -1,4 +1,4 @@
-"""Raw readings for people without redis-cli at hand: what the store and the system say, uninterpreted."""
+"""Raw readings of the server and the system, uninterpreted, for people without redis-cli at hand."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ STATS = ("evicted_keys", "expired_keys", "keyspace_hits", "keyspace_misses", "to
 
 
 class SessionTarget(Protocol):
-    """What is looked at."""
+    """The scene that is read."""
 
     @property
     def store(self) -> ServerObserver:
-        """The store."""
+        """The observer's view of the server."""
         ...
 
     def pids(self) -> dict[str, int]:
@@ -44,7 +44,7 @@ class SessionTarget(Protocol):
         ...
 
     def link_url(self) -> str:
-        """The storefront's way to the store."""
+        """URL of the link, through which the storefront reaches the server."""
         ...
 
 
@@ -55,9 +55,11 @@ def look(
     name: str = "",
     history: Callable[[], str] | None = None,
 ) -> str:
-    """One of `KINDS` as text, or the key of that name; what users see and the session's history as they are handed in.
+    """Return a raw reading as text: a kind of `KINDS`, the key `name` (kind `key`), `users` or `history`.
 
-    Raises `UsageError` for another, or for a name too many or too few, `StackError` where the store does not answer.
+    The callers supply the texts of `users` and `history`; without `history` the scene keeps none. Raises `UsageError`
+    when the kind does not exist here, or the name is missing or superfluous, `StackError` when the server does not
+    answer.
     """
     if (what == KEY) != bool(name):
         raise UsageError("look key needs the key's name, as in look key cart:7; no other look takes one.")
@@ -75,7 +77,7 @@ def look(
         scene.store.url, protocol=2, driver_info=None, socket_timeout=30, encoding_errors="replace",
         decode_responses=True,
     )  # fmt: skip
-    # As text: redis-py would read a figure or two in its own way.
+    # Keep INFO as text: redis-py would convert some figures in its own way.
     client.set_response_callback("INFO", lambda text, **_: info.fields(text))
     try:
         return _key(client, name) if what == KEY else KINDS[what](client, scene)
@@ -114,7 +116,7 @@ def _slowlog(client: Any, scene: SessionTarget) -> str:
 
 
 def _of_client(entry: dict[str, Any]) -> str:
-    """Whose command it was: the connection's address as `look clients` has it, and its name, where it has one."""
+    """Who sent the command: the connection's address, as `look clients` shows it, and its name if it has one."""
     parts = (entry.get("client_address", ""), entry.get("client_name", ""))
     return " ".join(
         part.decode("utf-8", "replace") if isinstance(part, bytes) else part for part in parts
@@ -122,12 +124,12 @@ def _of_client(entry: dict[str, Any]) -> str:
 
 
 def _cut(text: str) -> str:
-    """Its beginning and its end, where the server says how many words it left out."""
+    """Shorten a command to its beginning and its end; at the end the server says how many words it left out."""
     return text if len(text) <= WIDE else f"{text[: WIDE - TAIL]} … {text[-TAIL:]}"
 
 
 def _told(client: Any) -> info.Fields:
-    """What the server says of its clock, its CPU time and its commands, at one moment."""
+    """What INFO says of the server's clock, its CPU time and its commands, read in one pipeline."""
     pipe = client.pipeline(transaction=False)
     for section in ("server", "cpu", "commandstats"):
         pipe.info(section)
@@ -139,7 +141,7 @@ Histograms = dict[str, dict[int, int]]
 
 
 def _histograms(client: Any) -> Histograms:
-    """What LATENCY HISTOGRAM says; empty where the server has none (Dragonfly, KeyDB)."""
+    """The reply of LATENCY HISTOGRAM; empty if the server does not have that command (Dragonfly, KeyDB)."""
     try:
         answer = client.execute_command("LATENCY", "HISTOGRAM")
     except redis.ResponseError:
@@ -153,7 +155,7 @@ def _histograms(client: Any) -> Histograms:
 
 
 def longest_us(before: dict[int, int], after: dict[int, int]) -> int | None:
-    """No call in between took longer than this, by two cumulative histograms; None where there was none."""
+    """Upper bound in µs of the longest call between two cumulative histograms; None if there was no call."""
 
     def until(counts: dict[int, int], bound: int) -> int:
         return max((count for at, count in counts.items() if at <= bound), default=0)
@@ -203,7 +205,7 @@ def _clients(client: Any, scene: SessionTarget) -> str:
 
 
 def _key(client: Any, name: str) -> str:
-    """One key, without reading its value or looking for others."""
+    """Describe one key without reading its value or searching for other keys."""
     kind = client.type(name)
     if kind == "none":
         raise UsageError(f"there is no key {name!r} now.")

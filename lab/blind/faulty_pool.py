@@ -1,9 +1,9 @@
-"""The storefront's web process, with a connection pool whose size is an order on stdin.
+"""The storefront's web process with a connection pool that follows orders on stdin.
 
-Until told otherwise the pool behaves as the storefront's own: as many connections as there are commands at once.
-After an order {`size`, `hold_s`, `wait_s`} it holds `size` connections, a user of one gives it back only `hold_s`
-seconds later (as a release does that keeps it to the end of some other work), and a user that finds none waits `wait_s`
-seconds at most. The end of stdin ends the storefront.
+Without an order the pool behaves as the storefront's own: it has as many connections as there are commands at once.
+An order {`size`, `hold_s`, `wait_s`} limits it to `size` connections (0: no limit). A released connection then returns
+to the pool only after `hold_s` seconds, as if its user kept it to the end of some other work. A command that finds no
+free connection waits at most `wait_s` seconds. The end of stdin ends the storefront.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ class Pool(_Plain):  # type: ignore[misc] # redis-py's classes have no types wor
         self._late: list[tuple[float, int, Any]] = []
         self._given = threading.Condition()
         self._owing: set[int] = set()
-        Inbox(self._hear)  # in the process that serves: gunicorn's master has forked it before
+        Inbox(self._hear)  # runs in the worker that serves, because gunicorn's master has already forked it
         threading.Thread(target=self._give_back, name="pool", daemon=True).start()
 
     def _hear(self, order: Order | None) -> None:
-        if order is None:  # the sender of orders is gone: gunicorn's master ends, and its worker with it
+        if order is None:  # the session is gone: end gunicorn's master, and this worker with it
             os.kill(os.getppid(), signal.SIGTERM)
         elif order:
             self._hold_s, self._wait_s = order["hold_s"], order["wait_s"]
             self._places = threading.Semaphore(order["size"]) if order["size"] else None
 
     def get_connection(self, *arguments: Any, **options: Any) -> Any:
-        """A connection; raises redis-py's `ConnectionError` where none is given back in time."""
+        """Return a connection. Raises redis-py's `ConnectionError` when none becomes free in time."""
         places = self._places
         if places is None:
             return super().get_connection(*arguments, **options)
@@ -58,7 +58,7 @@ class Pool(_Plain):  # type: ignore[misc] # redis-py's classes have no types wor
         return connection
 
     def release(self, connection: Any) -> None:
-        """Give a connection back, now or later."""
+        """Give a connection back: after `hold_s` if it was taken under a limit, else now."""
         if id(connection) not in self._owing:
             super().release(connection)
             return

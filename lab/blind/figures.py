@@ -1,7 +1,8 @@
-"""Readings by name, as the evidence of an answer names them: `link.p50 = 42 ms; server.p50 = 0.1 ms`.
+"""Names readings for the evidence of an answer: `link.p50 = 42 ms; server.p50 = 0.1 ms`.
 
-Each name has a unit, says which command shows it, and can be read from and put into `lab.blind.readings.Readings`.
-Commands of the server make names of their own: `scan.calls`, `scan.mean`, `scan.share`, `slowlog.scan`.
+Each name has a unit and the command that shows it; its value can be read from and put into
+`lab.blind.readings.Readings`. Each command of the server has names of its own: `scan.calls`, `scan.mean`,
+`scan.share`, `slowlog.scan`.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ UNITS: Mapping[str, Mapping[str, float]] = {
     "/s": {"/s": 1, "/min": 1 / 60},
     "cores": {"cores": 1, "core": 1},
 }
-"""By the unit in which a reading is kept: those in which it may be said, and what one of them is."""
+"""Unit in which a reading is kept → units that an answer may use, each with its factor to the kept unit."""
 FLOOR = {"ms": 0.3, "s": 1.0, "%": 10.0, "/s": 3.0, "cores": 0.3}
-"""What two observers of the same minutes may differ by, whatever the size."""
+"""Unit → difference that two observers of the same minutes may have, whatever the size of the value."""
 LIKE, LIKE_TAIL = 1.5, 3.0
-"""And by which factor: of a mean, a rate or a median, and of a p99 or a longest, which a few calls make."""
+"""Factor that they may differ by besides: for a mean, rate or median; for a p99 or a maximum, made by a few calls."""
 CLAUSE = re.compile(
     r"([a-z][\w|-]*(?:\.[\w|-]+)+)(?:\s*[=:~≈]\s*|\s+(?:is|was|of|about)\s+|\s+(?=[0-9]))(.*)",
     re.IGNORECASE | re.DOTALL,
@@ -39,7 +40,7 @@ OF_THE_SLOW_LOG = re.compile(r"slowlog\.([a-z]+(?:\|[a-z-]+)?)")
 
 @dataclass(frozen=True)
 class Reading:
-    """One thing that can be measured. `of` is None where this machine does not tell it."""
+    """One thing that can be measured. `of` reads its value; it returns None if this machine does not tell it."""
 
     name: str
     unit: str
@@ -49,20 +50,20 @@ class Reading:
     like: float = LIKE
 
     def may_be(self, value: float, lowest: float, highest: float) -> bool:
-        """Whether an observer may have seen this, of something that the lab saw between two values."""
+        """Return whether an observer may have seen `value` of something that the lab saw from `lowest` to `highest`."""
         slack = FLOOR[self.unit]
         return lowest / self.like - slack <= value <= highest * self.like + slack
 
 
 class Named(NamedTuple):
-    """A reading with the figure that somebody gave, in the reading's own unit."""
+    """A reading with the figure that an answer gave, in the reading's own unit."""
 
     reading: Reading
     value: float
 
     @property
     def text(self) -> str:
-        """As a person writes it."""
+        """Name, figure and unit, as evidence is written."""
         return f"{self.reading.name} = {self.value:.4g} {self.reading.unit}"
 
 
@@ -103,7 +104,7 @@ OF_COMMANDS = (
 
 
 def find(name: str) -> Reading:
-    """The reading of a name. Raises `UsageError`, which suggests the nearest."""
+    """The reading with this name. Raises `UsageError` when there is none, and suggests the nearest."""
     name = name.lower()
     if name in FIXED:
         return FIXED[name]
@@ -123,9 +124,9 @@ def find(name: str) -> Reading:
 
 
 def named_in(evidence: str) -> list[Named]:
-    """The readings that a text names; clauses stand between semicolons, and one without a name is free text.
+    """The readings that a text names, with their figures. Semicolons separate clauses; one without a name is free text.
 
-    Raises `UsageError` for a name that does not exist, and for a figure that is no number with a unit of its reading.
+    Raises `UsageError` when a name does not exist, or its figure is not a number with one of the reading's units.
     """
     found = []
     for clause in map(str.strip, evidence.split(";")):
@@ -144,7 +145,7 @@ def named_in(evidence: str) -> list[Named]:
 
 
 def put(named: Iterable[Named], of: Readings) -> Readings:
-    """Readings in which these figures stand in place of what was there."""
+    """Return a copy of the readings in which these figures replace the earlier values."""
     values = {each.reading.name: each.value for each in named}
     seen = replace(
         of.seen,
@@ -180,7 +181,7 @@ def put(named: Iterable[Named], of: Readings) -> Readings:
 
 
 def _spent(before: Spent, command: str, values: Mapping[str, float]) -> Spent:
-    """What a command costs by the figures that were named: two of calls, mean and share give the third."""
+    """The cost of a command with the named figures put in; two of calls, mean and share give the third."""
     calls, mean, share = (values.get(f"{command}.{part}") for part in ("calls", "mean", "share"))
     if calls == 0 or share == 0:
         return Spent(0.0, 0.0, 0.0)

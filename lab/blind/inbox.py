@@ -1,4 +1,4 @@
-"""Orders that a program of the scene gets on its stdin while it runs: a JSON object a line, the newest counts."""
+"""Reads the orders that a program of the scene gets on stdin: one JSON object a line; only the newest counts."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Order = dict[str, Any]
 
 
 class Inbox:
-    """Reads stdin in a thread of its own. Its end is an order too: to end."""
+    """Reads stdin in a thread of its own. The end of stdin counts as the order to end (None)."""
 
     def __init__(self, heard: Callable[[Order | None], None] | None = None) -> None:
-        """`heard` is told each order as it comes, in the reading thread; None at the end."""
+        """`heard` is called in the reading thread with each order, and with None at the end of stdin."""
         self._heard = heard
         self._news = threading.Event()
         self._newest: Order | None = {}
@@ -44,15 +44,15 @@ class Inbox:
 
     @property
     def news(self) -> bool:
-        """Whether an order has come and was not taken yet."""
+        """True if an order has come that was not taken yet."""
         return self._news.is_set()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait so long for an order; whether one has come."""
+        """Wait at most `seconds` (None: without limit) for an order; return whether one has come."""
         return self._news.wait(None if seconds is None else max(0.0, seconds))
 
     def take(self) -> Order | None:
-        """The newest order; waits for one. None: end."""
+        """Wait for an order and return the newest; None means end."""
         self._news.wait()
         self._news.clear()
         return self._newest

@@ -1,7 +1,7 @@
-"""What a participant wrote and asked for, with times, and the points of it. The notes are a file that stays.
+"""Keeps a participant's notes, hints and answers with their times, and counts the points. The notes stay in a file.
 
-Points: of the right name with figures that show it and leave none of its look-alikes (`lab.blind.judging`), and of
-hypotheses that were noted before the answer; less for hints, wrong answers and time.
+The right cause earns points, and so do figures that show it and rule out its look-alikes (`lab.blind.judging`), and
+hypotheses that were noted before the answer. Hints, wrong answers and time cost points.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from lab.blind.judging import EXCLUDED, GUESS, SHOWN, UNTRUE_COSTS, Judgement
 from lab.errors import UsageError
 
 HYPOTHESIS_WORTH, HYPOTHESES = 5, 2
-"""Points of each hypothesis that was noted before the answer, and how many count: one to refute, one to keep."""
+"""Points for each hypothesis noted before the answer, and how many count at most: one to refute, one to keep."""
 FULL = GUESS + SHOWN + EXCLUDED + HYPOTHESIS_WORTH * HYPOTHESES
 HINT_COSTS = (5, 10, 20)
 WRONG_COSTS = 20
 UNHURRIED_MIN, SLOWEST_COSTS = 15, 10
-"""Minutes for which nobody is hurried; each further one costs a point, up to this many points."""
+"""Minutes that cost nothing; each further minute costs a point, up to `SLOWEST_COSTS` points."""
 FEWEST_WORDS = 4
 NOTE, HYPOTHESIS, HINT, ANSWER = "note", "hypothesis", "hint", "answer"
 Judge = Callable[[Cause, str], Judgement]
@@ -31,7 +31,7 @@ Judge = Callable[[Cause, str], Judgement]
 
 @dataclass(frozen=True)
 class Entry:
-    """One line: unix time, what it is, and its text."""
+    """One line of the journal: unix time, kind and text."""
 
     at: float
     kind: str
@@ -40,7 +40,7 @@ class Entry:
 
 @dataclass
 class Journal:
-    """The participant's side of a session. Methods raise `UsageError` for what makes no sense now."""
+    """The participant's side of a session. Methods raise `UsageError` when a request makes no sense at this point."""
 
     cause: Cause
     file: Path
@@ -55,7 +55,7 @@ class Journal:
     began: float = 0.0
 
     def write(self, kind: str, text: str) -> Entry:
-        """Keep a line, here and in the file."""
+        """Add a line to the entries and to the file."""
         entry = Entry(self.clock(), kind, " ".join(text.split()))
         self.entries.append(entry)
         at = datetime.fromtimestamp(entry.at).isoformat(sep=" ", timespec="seconds")
@@ -64,7 +64,7 @@ class Journal:
         return entry
 
     def note(self, text: str, hypothesis: str = "") -> str:
-        """Keep a note; of a hypothesis the cause that it supposes, with or without more words."""
+        """Keep a note. With `hypothesis`, the id of the supposed cause, the text is optional."""
         if hypothesis:
             cause = find(hypothesis)
             self.write(HYPOTHESIS, f"{cause.id}{f': {text}' if text.strip() else ''}")
@@ -92,7 +92,7 @@ class Journal:
         return f"{text}\n({cost} points; {self.points} of {FULL} left)"
 
     def answer(self, text: str, evidence: str) -> str:
-        """Whether the answer is right, and what its evidence is worth; one without evidence is none."""
+        """Tell whether an answer is right, and what its evidence is worth. An answer without evidence is refused."""
         cause = find(text)
         if self.right:
             raise UsageError(
@@ -116,7 +116,7 @@ class Journal:
         return "\n".join([said, *figures, *self.worth()])
 
     def worth(self) -> list[str]:
-        """What the right answer's points are made of, in lines; none without a right answer."""
+        """Lines that explain the points of the right answer; none without a right answer."""
         if not self.judgement:
             return []
         of = self.judgement
@@ -140,7 +140,7 @@ class Journal:
         return lines
 
     def account(self) -> list[tuple[str, int]]:
-        """What the points are made of, in rows; less than nothing is what something cost."""
+        """What the points are made of: rows of (what for, points), negative for what cost points."""
         rows = []
         if of := self.judgement:
             alike = len(of.excluded) + len(of.possible)
@@ -162,12 +162,12 @@ class Journal:
 
     @property
     def full(self) -> int:
-        """All points that there are."""
+        """The most points that a session can earn."""
         return FULL
 
     @property
     def minutes(self) -> float:
-        """From the beginning of the cause to the right answer, or until now."""
+        """Minutes from the beginning of the cause to the right answer, or until now without one."""
         return ((self.right.at if self.right else self.clock()) - self.began) / 60 if self.began else 0.0
 
     @property
@@ -182,7 +182,7 @@ class Journal:
 
     @property
     def points(self) -> int:
-        """What is left of all points; once the answer is right what it is worth."""
+        """Points that can still be earned, or after the right answer were earned; less all deductions, at least 0."""
         worth = FULL
         if self.judgement:
             worth = self.judgement.points + HYPOTHESIS_WORTH * min(HYPOTHESES, len(self.hypotheses))
@@ -190,5 +190,5 @@ class Journal:
 
     @property
     def score(self) -> int:
-        """What the session is worth: nothing without the right answer."""
+        """Points of the session; 0 without the right answer."""
         return self.points if self.right else 0

@@ -1,8 +1,8 @@
-"""What the evidence of an answer is worth: is it true, does it show the cause, which look-alikes does it rule out?
+"""Judges the evidence of an answer: is it true, does it show the cause, and which look-alikes does it rule out?
 
-A figure is true where the lab, which looked at the same minutes, may have seen it (`Reading.may_be`). The true ones are
-then put in place of what a healthy scene would have, and the cause is looked for in that: what is named must bear it by
-itself. A look-alike is ruled out where it is not to be found in its own typical readings with these figures in them.
+A figure is true if it agrees with what the lab measured in the same minutes (`Reading.may_be`). The true figures are
+put into the readings of a healthy scene. If the cause is found there, the figures show it by themselves. They are also
+put into the typical readings of each look-alike. If the look-alike is no longer found there, it is ruled out.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from lab.blind.figures import Named, named_in, put
 from lab.blind.readings import Readings, Seen
 
 GUESS, SHOWN, EXCLUDED = 40, 25, 25
-"""Points of the right name alone; of figures that show the cause; and of those that leave none of its look-alikes."""
+"""Points for the right cause alone, for figures that show it, and for figures that rule out all its look-alikes."""
 UNTRUE_COSTS = 5
 WHOLE = 1.05
-"""Shares of one thread come to no more than this together, rounding and all."""
+"""The most that shares of one thread can add up to, rounding included."""
 HURT = Seen(60.0, 60.0, 5.0)
-"""What users see of a common cause: all three figures bad."""
+"""What users see when all three figures are bad."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A figure, between which values the lab saw the same (None: it does not see it here), and whether it is true."""
+    """A figure of an answer, the range that the lab measured (None: unknown on this machine), and if it is true."""
 
     named: Named
     range: tuple[float, float] | None
@@ -34,7 +34,7 @@ class Judged:
 
     @property
     def text(self) -> str:
-        """In a line."""
+        """The figure and the judgement on it, in one line."""
         if self.range is None:
             return f"{self.named.text}: this machine does not tell the lab; believed"
         low, high = self.range
@@ -45,7 +45,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Of one answer. `excluded` and `possible` are ids of look-alikes of the cause that was named."""
+    """The judgement of one answer. `excluded` and `possible` are ids of look-alikes of the named cause."""
 
     figures: tuple[Judged, ...]
     shown: bool
@@ -54,31 +54,31 @@ class Judgement:
 
     @property
     def points(self) -> int:
-        """What it is worth where the cause is right; never less than nothing."""
+        """Points of the answer if its cause is right, at least 0."""
         untrue = sum(not figure.true for figure in self.figures)
         return max(0, GUESS + (SHOWN if self.shown else 0) + self.worth_of_excluded - UNTRUE_COSTS * untrue)
 
     @property
     def worth_of_excluded(self) -> int:
-        """Points of the look-alikes that are ruled out: their part of all."""
+        """Points for look-alikes ruled out: their share of all look-alikes, of `EXCLUDED` points."""
         return round(EXCLUDED * len(self.excluded) / (len(self.excluded) + len(self.possible)))
 
     @property
     def is_a_guess(self) -> bool:
-        """Whether nothing separates it from any other answer."""
+        """True if the evidence neither shows the cause nor rules out a look-alike."""
         return not self.shown and not self.excluded
 
 
 def judge(cause: Cause, evidence: str, looks: Sequence[Readings], lately: Readings) -> Judgement:
-    """What the evidence for a cause is worth beside what the lab saw: readings over stretches of the same minutes, and
-    over the latest of them together.
+    """Judge the evidence for a cause against the lab's own readings.
 
-    Raises `UsageError` for a reading that does not exist, or a figure without a number or a unit.
+    `looks` are readings over single stretches of the same minutes, `lately` over the latest stretches together. Raises
+    `UsageError` for a reading that does not exist, or a figure without a number or a unit.
     """
     figures = tuple(_held(named, [*looks, lately]) for named in named_in(evidence))
     true = [figure.named for figure in figures if figure.true]
     well = _well(lately)
-    # Users' complaint is known to everybody: it need not be named, but for the answer that there is nothing.
+    # Everybody knows what users see, so evidence need not name it, except for the answer that nothing is wrong.
     seen = HURT if cause.finds_health else lately.seen
     shown = bool(true) and cause.evidence(put(true, replace(well, seen=seen))).found
     possible = tuple(other for other in cause.alike if _fits(CAUSES[other], true, well))
@@ -94,7 +94,7 @@ def _held(named: Named, looks: Sequence[Readings]) -> Judged:
 
 
 def _well(of: Readings) -> Readings:
-    """The same scene with nothing wrong."""
+    """The readings as if nothing were wrong with the scene."""
     return replace(
         of, seen=of.healthy, busy=0.1, waited=None if of.waited is None else 0.0, neighbours=0.0, evicted_per_s=0.0,
         memory=0.6, link_ms=0.1, direct_ms=0.1, past_cache_per_s=0.0, commands={}, slow={},
@@ -102,7 +102,7 @@ def _well(of: Readings) -> Readings:
 
 
 def _fits(cause: Cause, named: Sequence[Named], well: Readings) -> bool:
-    """Whether a cause may be what made these figures."""
+    """Return whether this cause may have produced the figures."""
     if not named:
         return True
     seen = well.seen if cause.finds_health else HURT

@@ -1,7 +1,7 @@
-"""The link between storefront and store: a TCP relay whose round-trip time is an order (`delay_s`) on stdin.
+"""The link between storefront and server: a TCP relay that delays each round trip by `delay_s`, an order on stdin.
 
-Its arguments are the address and the port to listen on (0: a free one); it prints one JSON line that says on which
-port it does. PROBE_URL is the store. Ends with stdin.
+Its arguments are the address and the port to listen on (0: a free one); it prints the port in one JSON line. PROBE_URL
+is the server's URL. The relay ends with stdin.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from loadtest.probe.quiet import become_quiet
 
 
 def main() -> int:
-    """Relay until stdin ends; the exit code."""
+    """Relay until stdin ends; return the exit code."""
     delay, ended = Delay(0.0), threading.Event()
 
     def heard(order: Order | None) -> None:

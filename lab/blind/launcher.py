@@ -1,9 +1,9 @@
-"""Starts any program of the scene: `python -m lab.blind.launcher`, whatever the program is to do.
+"""Starts any program of the scene with the same command line: `python -m lab.blind.launcher`.
 
 The first line of stdin is a JSON object: `module`, `arguments`, `env`. The module is run as ``python -m`` would run
-it, in this process. So neither the arguments nor the environment of the process, as the system shows them, tell what
-it was told: the system shows the memory of the moment of its start (proc(5), /proc/PID/environ), which later changes of
-the environment do not reach. What follows on stdin belongs to the module.
+it, in this process. So the arguments and the environment that the system shows of the process do not reveal what it
+runs: the system shows them as they were at its start (proc(5), /proc/PID/environ), and later changes do not appear
+there. The rest of stdin belongs to the module.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LONGEST = 100_000
 
 
 def first_line() -> bytes:
-    """One line of stdin, and not a byte of what follows it: empty where stdin has ended."""
+    """Read one line of stdin and not a byte more; empty if stdin has ended."""
     line = bytearray()
     while len(line) < LONGEST:
         byte = os.read(0, 1)
@@ -28,9 +28,9 @@ def first_line() -> bytes:
 
 
 def main() -> None:
-    """Wait to be told, then be that program."""
+    """Wait for the first line, then run that program."""
     line = first_line()
-    if not line:  # the starting process has gone before saying anything
+    if not line:  # the starting process ended before it sent a line
         return
     told = json.loads(line)
     os.environ.update(told["env"])

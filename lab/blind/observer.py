@@ -1,4 +1,4 @@
-"""Samples what a session is about every few seconds, and computes readings between two samples."""
+"""Samples the scene of a session every few seconds, and computes the readings between two samples."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class SessionTarget(Protocol):
 
     @property
     def store(self) -> ServerObserver:
-        """The observer's view of the store."""
+        """The observer's view of the server."""
         ...
 
     @property
     def web(self) -> Storefront:
-        """The service."""
+        """The storefront."""
         ...
 
     @property
@@ -48,11 +48,11 @@ class SessionTarget(Protocol):
         ...
 
     def link_url(self) -> str:
-        """The storefront's way to the store."""
+        """URL of the link, through which the storefront reaches the server."""
         ...
 
     def waited_s(self) -> float | None:
-        """Seconds that the store's main thread was ready to run without a core; None where nobody tells."""
+        """Seconds that the server's main thread was ready to run but had no core; None if the system does not tell."""
         ...
 
     def neighbours_s(self) -> float:
@@ -62,7 +62,7 @@ class SessionTarget(Protocol):
 
 @dataclass(frozen=True)
 class Sample:
-    """Counters at one moment (`at`: unix seconds, by the store's clock), and figures since the look before."""
+    """Counters at one moment (`at`: unix seconds, by the server's clock), and figures since the sample before."""
 
     at: float
     counters: dict[str, tuple[float, float]]
@@ -82,18 +82,18 @@ class Sample:
 
     @property
     def get_ms(self) -> float:
-        """p99 of the probe's GETs since the look before."""
+        """p99 of the probe's GETs since the sample before."""
         return p99(self.gets)
 
 
 def p99(histogram: Histogram) -> float:
-    """In ms, of a histogram of µs."""
+    """The p99 in ms of a histogram in µs."""
     return histogram.percentile(99) / 1000
 
 
 @dataclass
 class _Since:
-    """What is gathered between two looks."""
+    """Figures gathered between two samples."""
 
     gets: Histogram = field(default_factory=Histogram)
     oldest_s: float = 0.0
@@ -101,7 +101,7 @@ class _Since:
 
 
 class Observer:
-    """Gathers in threads of its own; `look` closes a stretch."""
+    """Gathers figures in threads of its own; each call of `look` makes a sample of those since the last."""
 
     def __init__(self, scene: SessionTarget, probe: Probe) -> None:
         self._scene = scene
@@ -137,7 +137,7 @@ class Observer:
                 self._since.memory = max(self._since.memory, share)
 
     def look(self) -> Sample:
-        """Close the stretch since the last look. Raises `StackError` where something does not answer."""
+        """Take a sample of the time since the last one. Raises `StackError` when something does not answer."""
         scene = self._scene
         tallies = scene.locust.tallies()
         scene.locust.reset()
@@ -188,7 +188,7 @@ def _client(url: str) -> Any:
 
 
 def _ping_ms(url: str) -> float:
-    """Median of some PINGs on a connection of their own; infinite where there is no answer."""
+    """Median round trip in ms of some PINGs on a connection of their own; infinite without an answer."""
     try:
         return pings_ms(url)[PINGS // 2]
     except redis.RedisError:
@@ -196,7 +196,7 @@ def _ping_ms(url: str) -> float:
 
 
 def pings_ms(url: str) -> list[float]:
-    """Round trips of some PINGs on a connection of their own, ascending. Raises `redis.RedisError`."""
+    """Round trips in ms of some PINGs on a connection of their own, ascending. Raises `redis.RedisError`."""
     client, taken = _client(url), []
     try:
         client.ping()
@@ -210,7 +210,7 @@ def pings_ms(url: str) -> list[float]:
 
 
 def seen(samples: list[Sample]) -> Seen:
-    """What users saw over these looks: the median of the page's p99s, p99 of all GETs, and the oldest change."""
+    """What users saw in these samples: median of the page's p99s, p99 of all GETs, age of the oldest change."""
     gets = Histogram()
     for look in samples:
         gets.add(look.gets)
@@ -219,7 +219,7 @@ def seen(samples: list[Sample]) -> Seen:
 
 
 def readings(before: Sample, samples: list[Sample], healthy: Seen, cores: int) -> Readings:
-    """What happened from one look to the last of those that followed it."""
+    """The readings from the sample `before` to the last of `samples`, which followed it."""
     last = samples[-1]
     seconds = last.at - before.at
     commands = {}
@@ -257,7 +257,7 @@ def readings(before: Sample, samples: list[Sample], healthy: Seen, cores: int) -
 
 
 def waited_s(pid: int) -> float | None:
-    """Seconds that a process's first thread was ready to run without a core (Linux), else None."""
+    """Seconds that a process's first thread was ready to run but had no core; None if unknown (only Linux tells)."""
     try:  # proc(5): time on a core, time waiting for one (both ns), and times it was put on one
         return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]) / 1e9
     except (OSError, IndexError, ValueError):

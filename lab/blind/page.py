@@ -1,4 +1,4 @@
-"""The page to keep: what it was, what showed it, what looks like it, the notes, the score. One file, opens offline."""
+"""The page to keep: the cause, its evidence, its look-alikes, the notes and the score. One file, opens offline."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOP_COMMANDS = 6
 
 @dataclass(frozen=True)
 class Told:
-    """What a session was, as the page tells it.
+    """A session as the page describes it.
 
     `sealed`: the cause was hidden. `begun_at`: Unix seconds. `healthy`: what users saw when all was well; `now`: the
     readings before the reveal; `samples`: what users saw, each with the seconds since the cause began (negative: while
@@ -51,7 +51,7 @@ class Line:
 
 
 def write(told: Told, path: Path) -> Path:
-    """Write the page of a session; its path."""
+    """Write the page of a session; return its path."""
     cause, journal, now = told.cause, told.journal, told.now
     others = [(CAUSES[other], how, CAUSES[other].evidence(now)) for other, how in cause.alike.items()]
     spent = sorted(now.commands.items(), key=lambda item: -item[1].share)[:TOP_COMMANDS]

@@ -1,4 +1,4 @@
-"""Prices that another team caches in the shared store, and the changes of them that a program carries out."""
+"""Prices that another team caches in the shared server, and the price changes that a program carries out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.blind.inbox import Inbox, Order
 from loadtest.resp import Server, ask, command, connect
 
 CHANGES = "latency-lab-changes"
-"""A list: the time of each change of prices that is to be carried out, oldest first."""
+"""Key of a list with the times of the price changes still to be carried out, oldest first."""
 PRICES = "latency-lab-prices"
 INDEX = f"{PRICES}-index"
 VALUE = b"p" * 48
@@ -32,7 +32,7 @@ def put_prices(line: socket, members: int) -> None:
 
 
 def as_list(reply: object) -> list[Any]:
-    """A reply that is a list by the protocol."""
+    """Return a reply that the protocol defines as a list."""
     assert isinstance(reply, list)
     return reply
 
@@ -53,7 +53,7 @@ def remove_in_parts(line: socket, size: int = CHUNK) -> None:
 def carry_out_changes(
     order: Order, inbox: Inbox, store: Server, remove: Callable[[socket], None] = remove_in_parts
 ) -> None:
-    """Carry out changes of prices, one after the other: remove what is cached of them, and cache it anew.
+    """Carry out price changes one after the other until a new order comes: remove all cached prices, cache them anew.
 
     A change stays at the head of the list until it is done.
     """

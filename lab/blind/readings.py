@@ -1,4 +1,4 @@
-"""What can be measured of the scene from outside, over one stretch of time: the raw material of every evidence."""
+"""Readings: what can be measured of the scene from outside over one stretch of time. All evidence comes from them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from lab.blind.evidence import LEAST_GET_MS, TIMES_HEALTHY, Spent
 
 LEAST_PAGE_MS, LEAST_OLDEST_S = 25.0, 2.0
-"""As `LEAST_GET_MS`, of a page and of a change."""
+"""Like `LEAST_GET_MS`, for the p99 of a page and for the age of the oldest change."""
 RESTLESS_GET_MS, RESTLESS_PAGE_MS = 10.0, 50.0
-"""A healthy p99 above this is the machine's doing more than the scene's."""
+"""A healthy p99 above this is due to the machine more than to the scene."""
 TIMES_RESTLESS = 1.5
-"""This multiple of such a healthy value is a symptom, where it is `TIMES_HEALTHY` of the bound above, too."""
+"""This multiple of such a healthy value is a symptom if it is also `TIMES_HEALTHY` times the bound above."""
 
 
 def plainly_slower(now_ms: float, healthy_ms: float, least_ms: float, restless_ms: float) -> bool:
-    """Whether users would say that something became slow (all values: p99 in ms)."""
+    """Return whether users would say that something became slow (all values: p99 in ms)."""
     usual = TIMES_HEALTHY * min(healthy_ms, restless_ms)
     return now_ms >= max(usual, TIMES_RESTLESS * healthy_ms, least_ms)
 
@@ -31,13 +31,13 @@ class Seen:
 
 @dataclass(frozen=True)
 class Readings:
-    """One stretch of `seconds`; `healthy` is what users saw before the cause began.
+    """Readings over one stretch of `seconds`; `healthy` is what users saw before the cause began.
 
-    `busy` is the share of the store's main thread, `waited` the share of the time it was ready to run and did not get
-    a core (None where the system does not tell), `neighbours` the cores that programs of other teams used.
-    `slow` holds, by command, how many entries the slow log got and the longest (ms). `memory` is the largest share of
-    maxmemory in use, `link_ms` and `direct_ms` are medians of a PING through the storefront's link and past it,
-    `past_cache_per_s` pages for which the storefront did not get to its cache.
+    `busy` is the utilisation of the server's main thread. `waited` is the share of the time that this thread was ready
+    to run but had no core (None if the system does not tell). `neighbours` counts the cores that programs of other
+    teams used. `slow` maps a command to the number of its new slow log entries and the longest (ms). `memory` is the
+    largest share of maxmemory in use. `link_ms` and `direct_ms` are medians of a PING through the storefront's link and
+    past it. `past_cache_per_s` counts pages for which the storefront did not reach its cache.
     """
 
     seconds: float
@@ -57,42 +57,42 @@ class Readings:
     slow: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     def spent(self, command: str) -> Spent:
-        """What a command cost; nothing where it was not called."""
+        """What a command cost; all zero if it was not called."""
         return self.commands.get(command, Spent(0.0, 0.0, 0.0))
 
     @property
     def slow_pages(self) -> bool:
-        """Whether pages are plainly slower than when all was well."""
+        """True if pages are plainly slower than when all was well."""
         return plainly_slower(self.seen.page_ms, self.healthy.page_ms, LEAST_PAGE_MS, RESTLESS_PAGE_MS)
 
     @property
     def slow_gets(self) -> bool:
-        """Whether a bystander's GETs are."""
+        """True if a bystander's GETs are plainly slower than when all was well."""
         return plainly_slower(self.seen.get_ms, self.healthy.get_ms, LEAST_GET_MS, RESTLESS_GET_MS)
 
     @property
     def stale(self) -> bool:
-        """Whether changes wait plainly longer."""
+        """True if changes wait plainly longer than when all was well."""
         return self.seen.oldest_s >= max(TIMES_HEALTHY * self.healthy.oldest_s, LEAST_OLDEST_S)
 
     @property
     def symptom(self) -> bool:
-        """Whether users have something to complain of."""
+        """True if users have something to complain of: pages, GETs or changes."""
         return self.slow_pages or self.slow_gets or self.stale
 
     @property
     def pages_text(self) -> str:
-        """What became of pages, in words."""
+        """The p99 of a page, healthy and now, in words."""
         return f"p99 of a page {_became(self.healthy.page_ms, self.seen.page_ms)}"
 
     @property
     def gets_text(self) -> str:
-        """What became of a bystander's GETs, in words."""
+        """The p99 of a bystander's GET, healthy and now, in words."""
         return f"p99 of a bystander's GET {_became(self.healthy.get_ms, self.seen.get_ms)}"
 
     @property
     def changes_text(self) -> str:
-        """What became of changes, in words."""
+        """The age of the oldest change, healthy and now, in words."""
         return f"the oldest change waited {self.healthy.oldest_s:.1f} → {self.seen.oldest_s:.1f} s"
 
 
@@ -103,7 +103,7 @@ def _became(healthy: float, now: float) -> str:
 
 @dataclass(frozen=True)
 class Finding:
-    """Whether the evidence of a cause is in the readings, and the figures that say so."""
+    """`found`: the evidence of a cause is in the readings. `text`: the figures that decided it."""
 
     found: bool
     text: str

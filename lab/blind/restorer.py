@@ -1,9 +1,9 @@
-"""Puts the scene on compose back, whatever becomes of the session: commands for docker, given when stdin ends.
+"""Restores the compose stack when a session ends, however it ends: runs docker commands at the end of stdin.
 
-`python -m lab.blind.restorer` reads one line, a JSON object with `commands` and `orphaned` (each a list of words), says
-that it is ready, and waits. stdin ends when the session does, in whatever way: the kernel closes it also for a session
-that was killed. One that ends in order says something more before; after any other the orphaned commands are given too.
-Exit code 0; 3 when a command failed, with a line about each that did.
+`python -m lab.blind.restorer` reads one line, a JSON object with the lists `commands` and `orphaned` (each command is a
+list of words), prints "ready", and waits. stdin ends with the session; if the session is killed, the kernel closes it.
+A session that ends in order sends something more before. If nothing more came, the `orphaned` commands run too. Exit
+code 0, or 3 when a command failed, with a line for each that did.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from lab.stacks.docker import Docker
 from lab.stacks.processes import ignore_interruptions
 
 BEST_EFFORT = "rm"
-"""What is to be removed is mostly gone already, or about to go."""
+"""A docker command that may fail: what it removes is mostly gone already, or about to go."""
 
 
 def main() -> int:
-    """Wait for the end, then put back; the exit code."""
+    """Wait for the end of stdin, run the commands, and return the exit code."""
     ignore_interruptions()
     told = json.loads(first_line() or b'{"commands": [], "orphaned": []}')
     print("ready", flush=True)

@@ -1,4 +1,4 @@
-"""What the reveal says in the terminal: the figures before and after, each look-alike, and where the notes led."""
+"""The text of the reveal in the terminal: figures before and after, each look-alike, the hypotheses, the score."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from lab.blind.page import Told
 BLOCKS = "▁▂▃▄▅▆▇█"
 BEGAN = "│"
 WIDEST = 60
-"""Characters of a chart; of a longer session the latest."""
+"""The most samples in a chart; a longer session shows its latest."""
 
 
 def chart(values: Sequence[tuple[float, float]]) -> str:
-    """Values with their seconds since the cause began: blocks on a log scale of a decade at least, and a bar there."""
+    """Draw (seconds since the cause began, value) as blocks on a log scale of at least a decade; `BEGAN` marks 0 s."""
     shown = list(values)[-WIDEST:]
     logs = [log10(max(value, 0.01)) for _, value in shown]
     low, high = min(logs), max(max(logs), min(logs) + 1.0)
@@ -25,7 +25,7 @@ def chart(values: Sequence[tuple[float, float]]) -> str:
 
 
 def lines(told: Told) -> list[str]:
-    """All of it."""
+    """The whole text, line by line."""
     cause, journal, now = told.cause, told.journal, told.now
     held = [(at, look) for at, look in told.samples]
     held, was, became = told.samples, told.healthy, now.seen

@@ -1,7 +1,7 @@
-"""The scene of a blind session, natively: the lab's own stack, with everything that may differ told over stdin.
+"""The native scene of a blind session: the lab's own stack, in which everything that may differ is an order over stdin.
 
-Between storefront and store there is always the link, and beside them there are always four programs of other teams;
-what each of them does is an order. The first carries out changes of prices in every session.
+Every session has the link between storefront and server, and four programs of other teams beside them. Orders say what
+each of them does. The first program carries out price changes in every session.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SCENARIO = Scenario(
 
 
 def tell(child: Child, words: dict[str, Any]) -> None:
-    """Give a program a line on its stdin; one that has ended hears nothing."""
+    """Write `words` to a program's stdin as one JSON line. A program that has ended is not an error."""
     assert child.process.stdin is not None
     with contextlib.suppress(BrokenPipeError, ValueError):
         child.process.stdin.write(json.dumps(words).encode() + b"\n")
@@ -53,31 +53,31 @@ class SceneStack(Stack, Protocol):
 
     @property
     def invalidator(self) -> Storefront:
-        """What carries out the storefront's own events."""
+        """The invalidator, which carries out the storefront's own events."""
         ...
 
     def order(self, name: str, order: Order) -> None:
-        """Tell the link, the storefront or a program what to do from now on; who is not there hears nothing."""
+        """Send an order to the link, the storefront or a program. If that has ended, this is not an error."""
         ...
 
     def limit_memory(self, headroom: int) -> None:
-        """Set the store's limit so much above what it holds."""
+        """Set the server's maxmemory `headroom` bytes above what it holds now."""
         ...
 
     def shown(self) -> dict[str, str]:
-        """Where everything is, by name."""
+        """The addresses of all parts, by name."""
         ...
 
     def pids(self) -> dict[str, int]:
-        """Process ids by name, of those that run on this machine and belong to the scene."""
+        """Process ids by name, of the scene's processes that run on this machine."""
         ...
 
     def link_url(self) -> str:
-        """The storefront's way to the store."""
+        """URL of the link, through which the storefront reaches the server."""
         ...
 
     def waited_s(self) -> float | None:
-        """Seconds that the store's main thread was ready to run without a core; None where the system does not tell."""
+        """Seconds that the server's main thread was ready to run but had no core; None if the system does not tell."""
         ...
 
     def neighbours_s(self) -> float:
@@ -133,27 +133,27 @@ class BlindStack(NativeStack):
         return child
 
     def _pin_store(self) -> None:
-        """Keep the store on one core, whatever the cause: the cause may be that other programs crowd it out there."""
+        """Keep the server on one core under every cause, because in one of them other programs crowd it out there."""
         if hasattr(os, "sched_setaffinity") and self._store_child and (os.cpu_count() or 1) > 1:
             self.core = max(os.sched_getaffinity(0))
             os.sched_setaffinity(self._store_child.pid, {self.core})
 
     @property
     def store_pid(self) -> int:
-        """The store's process id."""
+        """The server's process id."""
         assert self._store_child is not None
         return self._store_child.pid
 
     def limit_memory(self, headroom: int) -> None:
-        """Set the store's limit so much above what it holds."""
+        """Set the server's maxmemory `headroom` bytes above what it holds now."""
         self.store.limit_memory(headroom)
 
     def order(self, name: str, order: Order) -> None:
-        """Tell one of the link, the storefront or the programs what to do from now on."""
+        """Send an order to the link, the storefront or a program; it replaces the earlier one."""
         tell(self._told[name], order)
 
     def shown(self) -> dict[str, str]:
-        """Where everything is, by name."""
+        """The addresses of all parts, by name."""
         return {
             "store": f"redis://127.0.0.1:{self.store_port}",
             "link": f"redis://127.0.0.1:{self.link_port} (the storefront's way to the store)",
@@ -164,7 +164,7 @@ class BlindStack(NativeStack):
         }
 
     def link_url(self) -> str:
-        """The storefront's way to the store."""
+        """URL of the link, through which the storefront reaches the server."""
         return f"redis://127.0.0.1:{self.link_port}/0"
 
     def waited_s(self) -> float | None:

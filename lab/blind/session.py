@@ -1,4 +1,4 @@
-"""One blind session: brings the scene up, lets all be well, begins the cause, shows what users see."""
+"""One blind session: brings the scene up, measures it while healthy, begins the cause, shows what users see."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ COMPLAINT = (
     "Since this morning users complain: pages are slow, say some; prices are old, say others. Nothing was released, "
     "says everybody."
 )
-"""True under every cause, and under none: what people say is no evidence."""
+"""The same under every cause, and when nothing is wrong: what people say is no evidence."""
 POPULATION = sizing.KEYS // 20
 LULL_S, HEALTHY_S, SETTLE_S, TICK_S = 1.0, 5.0, 5.0, 5.0
 HEALTHY_LOOKS = 6
-"""How often the lab looks at most for a p99 of a bystander's GET that is an idle server's."""
+"""The most samples taken while waiting for a bystander's p99 as low as an idle server's."""
 STRONGER = 2.0
 FILL_S = 60.0
 HISTORY_ROWS = 120
 REVEALED_LOOKS = 12
-"""Of the latest, of which the reveal tells."""
+"""How many of the latest samples the reveal reports on."""
 Say = Callable[[str], None]
 
 
 def health(look: Callable[[], Seen]) -> Seen:
     """What users see when all is well: on a restless machine the best of several samples.
 
-    A sample that the machine disturbed would make the healthy value too high, and no cause could be told from it.
+    A sample that the machine disturbed would make the healthy value too high for any cause to stand out.
     """
     samples = [look()]
     while samples[-1].get_ms > RESTLESS_GET_MS and len(samples) < HEALTHY_LOOKS:
@@ -58,9 +58,9 @@ def health(look: Callable[[], Seen]) -> Seen:
 
 
 class Session:
-    """See the module. `sealed` is False for an exercise whose cause is known: only words differ.
+    """One blind session. `sealed` is False for an exercise whose cause is known; only the texts differ then.
 
-    How a cause is kept from what a participant can see: `lab.blind`.
+    `lab.blind` says how the cause is kept from the participant.
     """
 
     def __init__(
@@ -91,11 +91,11 @@ class Session:
         self._samples_before = 0
 
     def run(self) -> None:
-        """From the start to the end; whatever happens, every process is ended. Raises `LabError`."""
+        """Run the session to its end. Whatever happens, every process of it is ended. Raises `LabError`."""
         home = self.folder.parent
         door = SessionSocket(
             home, self.reply
-        )  # before anything else: two at once must not disturb each other
+        )  # before anything else, because two sessions at once would disturb each other
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self.journal = Journal(self.cause, self.folder / "notes.txt", self._judge)
@@ -150,7 +150,7 @@ class Session:
         )
 
     def _set_store_up(self) -> None:
-        """Everybody's first orders, and the store's settings: the same for every cause."""
+        """Send all programs their first orders, and configure the server; the same for every cause."""
         stack = self.stack
         for name, order in sizing.WELL.items():
             stack.order(name, order)
@@ -175,7 +175,10 @@ class Session:
         client.close()
 
     def _begin(self) -> None:
-        """Let the cause begin, and twice as strongly where it does not show; for every cause in the same time."""
+        """Begin the cause; if it shows no symptom, begin it once more, `STRONGER` times as strong.
+
+        `nothing` takes as long as a cause that shows at once, so the time does not betray it.
+        """
         self._say("something happens")
         self._samples_before = len(self.observer.samples)
         self.begun_at = self.journal.began = time.time()
@@ -192,7 +195,7 @@ class Session:
             self._strength *= STRONGER
 
     def readings(self, newest: int = REVEALED_LOOKS) -> Readings:
-        """Of the newest looks since the cause began."""
+        """The readings over the newest samples since the cause began."""
         held = list(self.observer.samples)
         first = max(self._samples_before, len(held) - newest)
         return readings(held[first - 1], held[first:], self.healthy, self.measured.cores)
@@ -242,7 +245,7 @@ class Session:
             self._say(self._reveal())
 
     def _tell_users(self) -> None:
-        """Say what users see; where nothing answers in time, for a participant may well overload it, say that."""
+        """Say what users see, or that a part does not answer in time: a participant may well overload it."""
         try:
             self._say(told(self.observer.look()))
         except StackError as error:
@@ -256,7 +259,7 @@ class Session:
             self._ended.wait(min(0.25, left))
 
     def reply(self, words: dict[str, Any]) -> str:
-        """What a second terminal asks. Raises `LabError`."""
+        """Answer a request from the second terminal. Raises `LabError`."""
         verb = words["verb"]
         if verb == "look":
             self._need_begun()
@@ -322,14 +325,14 @@ class Session:
         return "\n".join([*reveal.lines(told), f"page: {self.page}"])
 
     def samples_since(self) -> list[tuple[float, Sample]]:
-        """Every look with the seconds since the cause began (negative: while all was well)."""
+        """Every sample with its seconds since the cause began (negative: while all was well)."""
         held = list(self.observer.samples)
         began = held[self._samples_before - 1].at if self._samples_before else held[0].at
         return [(look.at - began, look) for look in held]
 
 
 def told(look: Sample) -> str:
-    """What users see, in a line."""
+    """What users saw in one sample, in one line."""
     return (
         f"{datetime.fromtimestamp(look.at):%H:%M:%S}  p99 of a page {look.page_ms:7.1f} ms   "
         f"of a bystander's GET {look.get_ms:7.1f} ms   "
@@ -338,7 +341,7 @@ def told(look: Sample) -> str:
 
 
 def new_folder(home: Path) -> Path:
-    """A folder for a session that begins now."""
+    """A path, not in use yet, for the folder of a session that begins now."""
     name = datetime.now().strftime("%Y%m%d-%H%M%S")
     folder, attempt = home / name, 1
     while folder.exists():

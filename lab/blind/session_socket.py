@@ -1,6 +1,6 @@
-"""The way from the second terminal into the session: a Unix socket that only its owner may use.
+"""The session socket: a Unix socket by which a second terminal asks the session. Only its owner may use it.
 
-One JSON line asks, one answers: {"verb": ..., ...} → {"text": ..., "code": exit code}.
+A request is one JSON line, and so is its answer: {"verb": ..., ...} → {"text": ..., "code": exit code}.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lab.errors import USAGE, LabError, StackError, UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST_PATH = 100
-"""A little less than a Unix socket's address holds on Linux (108) and macOS (104)."""
+"""Bytes; a little less than a Unix socket's address holds on Linux (108) and macOS (104)."""
 LONGEST = 100_000
 PATIENCE_S = 60.0
 NOBODY = "no blind session runs. Start one in another terminal: bin/lab blind start."
@@ -29,12 +29,12 @@ Handler = Callable[[dict[str, Any]], str]
 
 
 def home() -> Path:
-    """Where sessions keep their folders: runs/blind of the lab, or LAB_BLIND_HOME."""
+    """The parent of all session folders: LAB_BLIND_HOME, or else runs/blind of the lab."""
     return Path(os.environ.get("LAB_BLIND_HOME") or ROOT / "runs" / "blind").absolute()
 
 
 def address(folder: Path) -> Path:
-    """The socket's path; where that would be too long for a socket, one in a private folder for temporary files."""
+    """The socket's path in `folder`; if that is too long for a socket, a path in a private temporary folder."""
     path = folder / "session.sock"
     if len(os.fsencode(path)) <= LONGEST_PATH:
         return path
@@ -53,7 +53,10 @@ def _connect(path: Path) -> socket.socket | None:
 
 
 def ask(words: dict[str, Any], folder: Path | None = None) -> str:
-    """The session's answer. Raises `UsageError` where no session runs, or for what it refuses."""
+    """Send a request and return the session's answer.
+
+    Raises `UsageError` when no session runs or the session refuses the request, `StackError` when it does not answer.
+    """
     line = _connect(address(folder or home()))
     if line is None:
         raise UsageError(NOBODY)
@@ -72,7 +75,7 @@ def ask(words: dict[str, Any], folder: Path | None = None) -> str:
 
 
 def _read(line: socket.socket) -> bytes:
-    """All up to the end of a line, or of the connection."""
+    """Read up to the end of a line or of the connection."""
     data = bytearray()
     while not data.endswith(b"\n") and (more := line.recv(65536)):
         data += more
@@ -82,7 +85,7 @@ def _read(line: socket.socket) -> bytes:
 
 
 class SessionSocket:
-    """The session's end of the socket. Opening it raises `UsageError` while another session listens there."""
+    """The session's end of the socket. Creating it raises `UsageError` while another session listens there."""
 
     def __init__(self, folder: Path, handle: Handler) -> None:
         self._handle = handle
@@ -99,7 +102,7 @@ class SessionSocket:
                 "a blind session or a scene runs already, and two would disturb each other. End it with Ctrl-C in "
                 "its terminal, a session also with `bin/lab blind reveal`."
             )
-        with contextlib.suppress(FileNotFoundError):  # a session that was killed has left it
+        with contextlib.suppress(FileNotFoundError):  # left by a session that was killed
             self._path.unlink()
         self._listener = socket.socket(socket.AF_UNIX)
         mask = os.umask(0o177)
@@ -137,7 +140,7 @@ class SessionSocket:
             return {"text": "the session does not understand that.", "code": USAGE}
 
     def close(self) -> None:
-        """Take the socket away."""
+        """Close the socket and remove its file."""
         with contextlib.suppress(FileNotFoundError):
             self._path.unlink()
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The programs of a blind scene: what they are told while all is well, and the measurements that size a cause."""
+"""The programs of a blind scene, their orders while all is well, and the measurements by which a cause is sized."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ CHANGER, SECOND, *REST = PROGRAMS
 LINK, WEB = "link", "web"
 READS_PER_S = 60.0
 MEMBERS = 80_000
-"""Prices: entries, and members of their index set."""
+"""Number of prices; each is an entry and a member of the index set."""
 KEYS = 200_000
 BACKLOG = 0.45
 """Changes arrive faster than their sequential round trips finish, so a queue builds up: the interval between two
 changes, as a share of the time that the round trips of one take."""
 HEADROOM_MB = 48
-"""Between what is cached at the start and the store's maxmemory, in every session."""
+"""Room between what is cached at the start and the server's maxmemory, in every session."""
 PATTERN = "latency-lab:*:user:0:*"
 RESTING: Order = {"kind": "rest"}
 
@@ -32,7 +32,12 @@ HEALTHY_UNKNOWN = Seen(0.0, 0.0, 0.0)
 
 @dataclass(frozen=True)
 class Measured:
-    """The idle server of this machine: µs of a round trip and of a visited key; and what users saw in health."""
+    """Measurements of this machine, from which the orders of a cause are computed.
+
+    On the idle server `ping_us` is a round trip, `key_us` a key that SCAN visits. `core` is the core that the server is
+    kept on (None: it is not kept on one), `cores` the machine's number of cores. `healthy` is what users saw while all
+    was well.
+    """
 
     ping_us: float
     key_us: float
@@ -48,17 +53,17 @@ class Measured:
 
     @property
     def change_every_s(self) -> float:
-        """Between two changes of prices."""
+        """Seconds between two price changes."""
         return min(1.8, max(1.0, BACKLOG * MEMBERS * self.ping_us / 1e6))
 
     @property
     def slow_us(self) -> int:
-        """The slow log's threshold: far below a walk over all keys, at most the usual 10 ms."""
+        """The slow log's threshold: about a third of a walk over all keys, from 2 ms to the usual 10 ms."""
         return round(min(10_000.0, max(2_000.0, 350 * self.walk_ms)))
 
 
 def prices(kind: str) -> Order:
-    """Carry out changes of prices in this way: `changes`, or the id of a cause that does it otherwise."""
+    """The order to carry out price changes. `kind`: `changes`, or the id of a cause that does it in its own way."""
     return {"kind": kind, "members": MEMBERS}
 
 

@@ -1,7 +1,7 @@
-"""What programs of other teams do with the shared store; which, and how much, they are told on stdin.
+"""The tenants: programs of other teams on the shared server. Orders on stdin say what each does, and how much.
 
-Every such program is this module, and idles until an order comes. The order's `kind` is `rest`, `changes`, or the id
-of a cause, whose `disturb` is then run; a newer order ends the older one. PROBE_URL says where the store is. The end of
+Every such program runs this module and idles until an order comes. The order's `kind` is `rest`, `changes`, or the id
+of a cause, whose `disturb` is then run; a newer order ends the older one. PROBE_URL is the server's URL. The end of
 stdin ends the program.
 """
 
@@ -19,7 +19,7 @@ from loadtest.resp import ConnectionLost, LoadFailed, Server
 
 
 def resting(_order: Order, inbox: Inbox, _store: Server) -> None:
-    """Do nothing."""
+    """Do nothing until a new order comes."""
     inbox.wait()
 
 
@@ -31,7 +31,7 @@ KINDS: dict[str, Callable[[Order, Inbox, Server], None]] = {
 
 
 def main() -> int:
-    """Do as told until stdin ends; the exit code."""
+    """Carry out orders until stdin ends; return the exit code."""
     store = server(os.environ["PROBE_URL"])
     inbox = Inbox()
     while (order := inbox.take()) is not None:
@@ -39,8 +39,8 @@ def main() -> int:
             try:
                 KINDS[order["kind"]](order, inbox, store)
             except (LoadFailed, ConnectionLost, OSError):
-                # The store restarts, is full, or a participant has ended this connection: begin again, silently,
-                # for what it says of itself could be read.
+                # The server restarts, is full, or a participant has ended this connection. Begin again without a
+                # message: a participant could read it.
                 inbox.wait(0.5)
     return 0
 

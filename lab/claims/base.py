@@ -17,7 +17,7 @@ class Inapplicable(Exception):
 
 @dataclass(frozen=True)
 class Finding:
-    """What a run says of a claim: does it hold, the measured figure in words, and the figures behind it."""
+    """The result of checking a claim: whether it holds, the measured figure in words, and the figures behind it."""
 
     holds: bool
     measured: str
@@ -36,7 +36,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A claim and what became of it. `holds` is None where the claim is not applicable."""
+    """A claim with its result. `holds` is None where the claim is not applicable."""
 
     claim: Claim
     holds: bool | None
@@ -45,9 +45,9 @@ class Outcome:
 
 
 def judge(run: Run, claims: Sequence[Claim]) -> list[Outcome]:
-    """Judge a run by every claim. A run that lacks the phases or figures a claim needs does not fulfil it.
+    """Judge a run by every claim. A claim does not hold if the run lacks a phase or figure that it needs.
 
-    Nor does one in which a figure that others are divided by is 0, or whose figures come out as no numbers.
+    Nor does it hold if it would have to divide by a figure that is 0, or if one of its figures is not a finite number.
     """
     outcomes = []
     for claim in claims:
@@ -77,7 +77,7 @@ class Missing(Exception):
 
 
 def need_phase(run: Run, phase_id: str) -> PhaseRecord:
-    """The phase of that id, or `Missing`."""
+    """The phase of that id. Raises `Missing` when there is none."""
     phase = run.phase(phase_id)
     if phase is None:
         raise Missing(f"the run has no phase {phase_id!r}")
@@ -85,7 +85,7 @@ def need_phase(run: Run, phase_id: str) -> PhaseRecord:
 
 
 def need_arm(run: Run, arm: str, at_least: int = 1) -> list[PhaseRecord]:
-    """The phases of an arm, in order; `Missing` where there are fewer than `at_least`."""
+    """The phases of an arm, in order. Raises `Missing` when there are fewer than `at_least`."""
     phases = run.arm(arm)
     if len(phases) < at_least:
         raise Missing(f"{len(phases)} of at least {at_least} phases of {arm!r} were measured")
@@ -93,7 +93,7 @@ def need_arm(run: Run, arm: str, at_least: int = 1) -> list[PhaseRecord]:
 
 
 def need_p99(run: Run, phase: PhaseRecord, probe: str = "main") -> float:
-    """A phase's p99 in ms from the intended time, or `Missing`."""
+    """A phase's p99 in ms from the intended time. Raises `Missing` when the probe recorded nothing."""
     p99 = run.p99_ms(phase, probe)
     if p99 is None:
         raise _silent(probe, phase)
@@ -101,7 +101,7 @@ def need_p99(run: Run, phase: PhaseRecord, probe: str = "main") -> float:
 
 
 def need_latencies(run: Run, phase: PhaseRecord, probe: str = "main") -> list[Latencies]:
-    """A probe's latencies in a phase (µs), interval by interval, or `Missing`."""
+    """A probe's latencies in a phase (µs), interval by interval. Raises `Missing` when there are none."""
     parts = run.latencies(phase, probe)
     if not parts:
         raise _silent(probe, phase)
@@ -113,10 +113,10 @@ def _silent(probe: str, phase: PhaseRecord) -> Missing:
 
 
 def need_typical_p99(run: Run, phase: PhaseRecord, intervals: int = 1) -> float:
-    """The median of the main probe's p99s (ms), each of `intervals` intervals on end, or `Missing`.
+    """The median of the main probe's p99s (ms), each over `intervals` consecutive intervals. Raises `Missing`.
 
-    For what goes on all the time: a moment in which the machine itself stood still is one of many, while it
-    would make the p99 of a short phase.
+    For causes that act all the time. A moment in which the machine itself stood still is then one of many, while it
+    would decide the p99 of a short phase.
     """
     parts = need_latencies(run, phase)
     starts = range(0, max(1, len(parts) - intervals + 1), intervals)
@@ -125,28 +125,28 @@ def need_typical_p99(run: Run, phase: PhaseRecord, intervals: int = 1) -> float:
 
 
 def need_figure(phase: PhaseRecord, name: str) -> float:
-    """What a phase's loads measured under that name, or `Missing`."""
+    """What a phase's loads measured under that name. Raises `Missing` when they did not."""
     if name not in phase.figures:
         raise Missing(f"the loads of {phase.id!r} did not measure {name}")
     return phase.figures[name]
 
 
 def need_param(phase: PhaseRecord, name: str) -> float:
-    """The scenario's figure by which a phase is told from others, or `Missing`."""
+    """The scenario's figure that tells a phase from others. Raises `Missing` when the phase has none of that name."""
     if name not in phase.params:
         raise Missing(f"phase {phase.id!r} does not say its {name}")
     return phase.params[name]
 
 
 def need_utilisation(phase: PhaseRecord) -> float:
-    """The share of the time that the main thread was busy, or `Missing`."""
+    """The busy share of the server's main thread. Raises `Missing` when the server does not tell it."""
     if phase.utilisation is None:
         raise Missing("the server does not tell its CPU time")
     return phase.utilisation
 
 
 def elevation(run: Run) -> float:
-    """How many times its first plateau p99 is at the top of the growth: the size of the trouble."""
+    """p99 at the top of the growth as a multiple of p99 on the first plateau: the size of the trouble."""
     grow = need_arm(run, "grow", 2)
     return need_p99(run, grow[-1]) / need_p99(run, grow[0])
 
@@ -155,9 +155,9 @@ SAME_KEYS, SAME_LOAD = 0.05, 0.15
 
 
 def differ(before: PhaseRecord, after: PhaseRecord, in_keys: bool = True) -> str:
-    """What makes two phases unfit to be compared, as the end of a sentence; nothing if they are fit.
+    """Why two phases cannot be compared, as the end of a sentence; empty if they can.
 
-    `in_keys` is False where the phases lay out the same entries in another number of keys.
+    `in_keys` is False where the phases store the same entries in a different number of keys.
     """
     if in_keys and abs(before.keys - after.keys) > SAME_KEYS * max(before.keys, after.keys):
         return f", but the key counts differ: {before.keys:,.0f} and {after.keys:,.0f}"

@@ -1,4 +1,4 @@
-"""Claims about commands that block the server for a whole search: KEYS, beside exact deletes, SCAN and a replica."""
+"""Claims about commands that block the server for a whole search: KEYS against exact deletes, SCAN and a replica."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ FEWEST_ENTRIES = 10
 
 
 def fills_slowlog(share: float) -> Claim:
-    """KEYS is what the slow log holds of the plateaus; a log with hardly an entry is filled by nothing.
+    """On the plateaus most slow-log entries are KEYS; a log with hardly any entries does not count as full.
 
-    Entries of filling do not count: the lab itself then writes many thousand keys a second, and the log, which times by
-    the wall clock, holds a SET that the machine took off its core half-way.
+    Entries from filling do not count. The lab itself then writes many thousand keys a second, and the log, which times
+    by the wall clock, holds SETs during which the machine took the server off its core.
     """
 
     def check(run: Run) -> Finding:
@@ -50,7 +50,7 @@ def _by_count(entry: tuple[str, int]) -> int:
 
 
 def replica_unharmed(share: float) -> Claim:
-    """A GET on the replica, which gets the deletes but no KEYS, waits a fraction of a GET on the primary."""
+    """On the replica, which gets the deletes but no KEYS, a GET waits a fraction of what it waits on the primary."""
 
     def check(run: Run) -> Finding:
         top = need_arm(run, "grow", 2)[-1]
@@ -70,7 +70,7 @@ def replica_unharmed(share: float) -> Claim:
 
 
 def scan_stalls_less(call_times: float, p99_times: float) -> Claim:
-    """SCAN in place of KEYS: one call holds the server for a fraction of the time, and bystanders feel it."""
+    """SCAN in place of KEYS: one call holds the server for a fraction of the time, and bystanders wait less."""
 
     def check(run: Run) -> Finding:
         before, after = need_arm(run, "grow", 2)[-1], need_phase(run, "scan")
@@ -97,9 +97,9 @@ def scan_stalls_less(call_times: float, p99_times: float) -> Claim:
 def scan_works_more(times: float) -> Claim:
     """SCAN in place of KEYS: more work for the same event. It is a relief, not the cure.
 
-    Work is CPU time for each event, of the server's main thread and of the invalidator that asks, less what the same
-    load takes when nothing is searched. (Not the commands' execution time: it leaves out reading requests and writing
-    replies, most of a short call's work.) How much of it is the server's own differs: where KEYS is dear, little.
+    Work is CPU time per event, of the server's main thread and of the invalidator, less what the same load takes when
+    nothing is searched. (Not the commands' execution time: that leaves out reading requests and writing replies, most
+    of a short call's work.) Where KEYS is expensive, little of the additional work is the server's.
     """
 
     def check(run: Run) -> Finding:
@@ -131,7 +131,7 @@ def scan_works_more(times: float) -> Claim:
 
 
 def _search_ms(phase: PhaseRecord, quiet: PhaseRecord) -> tuple[float, float]:
-    """CPU time that searching takes for each event: the server's and the invalidator's, in ms."""
+    """CPU time of searching per event: the server's and the invalidator's, in ms."""
     finished = phase.events["finished_per_s"]
     if not finished:
         raise Missing(f"no event was finished in phase {phase.id!r}")

@@ -1,4 +1,4 @@
-"""What a condition of a fair experiment is, and which phases are held against it."""
+"""The conditions of a fair experiment: their types, and the phases that they are checked on."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Check:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a run is held against: what the lab knows of the scenario, pace and server that the run names.
+    """What a run is checked against: what the lab knows of the scenario, pace and server that the run names.
 
-    `plan`: the phases that the scenario has at the run's pace and for its keys; None where it has no such pace.
-    `load_share`: the share of the calibrated rate that is offered; None where nothing is calibrated.
-    `entries_per_user`: the cached entries that an event takes away. `may_exempt`: ids of the claims that need not be
-    judged, because the server or the stack cannot answer them.
+    `plan`: the scenario's phases at the run's pace and for its keys; None where it has no such pace. `load_share`: the
+    offered share of the calibrated rate; None where nothing is calibrated. `entries_per_user`: the cached entries that
+    one event invalidates. `may_exempt`: ids of the claims that need not be judged, because the server or the stack
+    cannot answer them.
     """
 
     plan: list[PlannedPhase] | None
@@ -42,6 +42,6 @@ def compared(run: Run) -> list[PhaseRecord]:
 
 
 def verdict_of(check: str, wrong: list[str], fine: str) -> Check:
-    """A check that fails with what is wrong, the first two in words."""
+    """A check that fails if anything is `wrong`; its detail then gives the first two problems and counts the others."""
     more = f"; and {len(wrong) - 2} more" if len(wrong) > 2 else ""
     return Check(check, not wrong, "; ".join(wrong[:2]) + more if wrong else fine)

@@ -1,7 +1,7 @@
 """Claims about ways to invalidate, side by side at the same keys and load: waiting, work, memory, staleness.
 
-Each way has two phases: ``WAY-cost``, in which nothing but single events of `loadtest.incidents.freshness` is carried
-out, and ``WAY-load``, at the same offered load as all others.
+Each way has two phases: ``WAY-cost``, with nothing but the single events of `loadtest.incidents.freshness`, and
+``WAY-load``, at the same offered load as all others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lab.results.numbers import UNKNOWN, count, ms, percent, short, sig, size, u
 CAUSE, SEARCH, CURES = "scan", "keys", ("index", "hash", "generation")
 WAYS = (CAUSE, SEARCH, *CURES)
 NO_TIME_MS = 5.0
-"""A shorter staleness than the steps in which it is looked for says no more than that it is short."""
+"""Staleness is sampled in steps. A shorter one says no more than that it is short, and counts as this much."""
 
 
 def _load(run: Run, way: str) -> PhaseRecord:
@@ -23,14 +23,14 @@ def _load(run: Run, way: str) -> PhaseRecord:
 
 
 def _figure(run: Run, way: str, name: str) -> float:
-    """A figure of the single events, or `Missing`."""
+    """A figure of the single events. Raises `Missing` when it was not measured."""
     return need_figure(need_phase(run, f"{way}-cost"), name)
 
 
 def _apart(run: Run, before: PhaseRecord, after: PhaseRecord) -> tuple[float, float]:
-    """How many times p99 and p90 of bystanders are in one phase what they are in the other.
+    """p99 and p90 of bystanders in the first phase as multiples of those in the second.
 
-    p90, because a machine that stalls once for 50 ms moves the p99 of a few seconds, which is no strategy's doing.
+    p90 too, because a single stall of the machine for 50 ms moves the p99 of a few seconds, whatever the strategy.
     """
     p99 = need_p99(run, before) / need_p99(run, after)
     p90s = [float(np.percentile(np.concatenate(need_latencies(run, phase)), 90)) for phase in (before, after)]
@@ -38,7 +38,7 @@ def _apart(run: Run, before: PhaseRecord, after: PhaseRecord) -> tuple[float, fl
 
 
 def relieves(way: str, times: float) -> Claim:
-    """p99 of bystanders under SCAN against p99 under a cure, at the same entries and offered load; p90 too."""
+    """p99 of bystanders under SCAN is a multiple of p99 under a cure, at the same entries and offered load; p90 too."""
 
     def check(run: Run) -> Finding:
         before, after = _load(run, CAUSE), _load(run, way)
@@ -81,9 +81,9 @@ def keys_relieves_not(times: float) -> Claim:
 
 
 def work_ranked(search_times: float, rank_times: float) -> Claim:
-    """Execution time for each event: a search costs most, a user's index much less, one key or number least.
+    """Execution time per event: a search costs most, a user's index much less, one hash or one number least.
 
-    (In commands there is no such order: see the table.)
+    (The number of commands has no such order: see the table.)
     """
 
     def check(run: Run) -> Finding:
@@ -107,9 +107,9 @@ def work_ranked(search_times: float, rank_times: float) -> Claim:
 
 
 def generation_leaves(share: float, each: int) -> Claim:
-    """After an event and a reading of everything, generation has a user's old entries in memory too; no other way.
+    """After an event and a read of everything, only generation still has the user's old entries in memory as well.
 
-    Until their TTL ends, which no run waits for: what is counted is that the keys are there.
+    They stay until their TTL ends. No run waits for that; the claim counts the keys that are there.
     """
 
     def check(run: Run) -> Finding:
@@ -131,7 +131,7 @@ def generation_leaves(share: float, each: int) -> Claim:
 
 
 def hash_leaner(share: float) -> Claim:
-    """Memory for each entry: fields of one hash against keys of their own with an index."""
+    """Memory per entry: as fields of one hash, against keys of their own with an index."""
 
     def check(run: Run) -> Finding:
         name = "memory_per_entry_bytes"
@@ -151,9 +151,9 @@ def hash_leaner(share: float) -> Claim:
 
 
 def sooner_fresh(times: float) -> Claim:
-    """How long old values are served after an event was accepted; and none once each area was seen to be gone.
+    """How long old values are served after an event was accepted; none may be served once each area has missed once.
 
-    The same work that bystanders wait for is what the event itself takes.
+    The work that an event needs to finish is the same work that bystanders wait for.
     """
 
     def check(run: Run) -> Finding:
@@ -177,7 +177,7 @@ def sooner_fresh(times: float) -> Claim:
 
 
 def generation_reads_twice(times: float) -> Claim:
-    """What generation costs the readers: each learns the user's number first."""
+    """What generation costs the readers: each read asks for the user's generation number first."""
 
     def check(run: Run) -> Finding:
         index, generation = reading(run, _load(run, "index")), reading(run, _load(run, "generation"))
@@ -196,7 +196,7 @@ def generation_reads_twice(times: float) -> Claim:
 
 
 def reading(run: Run, phase: PhaseRecord) -> float:
-    """Commands by which the storefront read, for each of its reads: neither the probes' nor other programs'."""
+    """Commands per read of the storefront, without the GETs of probes and other programs. Raises `Missing`."""
     probes = sum(probe["rate"] for probe in phase.probes.values())
     probes += run.facts.load.get("others_gets_per_second", 0.0)
     reads = run.facts.load.get("reads_per_second", 0.0)
@@ -218,7 +218,7 @@ HEADINGS = (
 
 
 def side_by_side(run: Run) -> list[list[str]]:
-    """A row for each way: what was measured of it, in the order of `HEADINGS`."""
+    """A row for each way, with its figures in the order of `HEADINGS`."""
     rows = []
     for way in WAYS:
         load, cost = run.phase(f"{way}-load"), run.phase(f"{way}-cost")
@@ -244,6 +244,6 @@ def side_by_side(run: Run) -> list[list[str]]:
 
 
 def _row_name(way: str, phase: PhaseRecord | None) -> str:
-    """A control has another strategy in a way's place."""
+    """The name of a way; in a control also the strategy that takes its place."""
     strategy = phase.strategy if phase else way
     return way if strategy == way else f"{strategy}, in place of {way}"

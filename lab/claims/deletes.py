@@ -1,7 +1,7 @@
-"""Claims about deleting many keys: what round trips cost, and what sparing all of them costs the bystanders.
+"""Claims about deleting many keys: what round trips cost, and what saving all of them costs the bystanders.
 
-Figures are those of `loadtest.incidents.deletes`; phases of the arm ``rtt`` delete in all ways at one round-trip time,
-those of the arm ``chunks`` in one way and one size of chunk.
+Figures are those of `loadtest.incidents.deletes`. Phases of the arm ``rtt`` delete in all ways at one round-trip time;
+phases of the arm ``chunks`` delete in one way with one chunk size.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _by_rtt(run: Run) -> list[PhaseRecord]:
 
 
 def pipelining_pays(times: float) -> Claim:
-    """Without any network a pipeline still spares two context switches and two system calls a key on either side."""
+    """Even without a network a pipeline saves two context switches and two system calls per key on either side."""
 
     def check(run: Run) -> Finding:
         near = _by_rtt(run)[0]
@@ -40,7 +40,7 @@ def pipelining_pays(times: float) -> Claim:
 
 
 def gain_grows(step: float) -> Claim:
-    """The longer the round trip, the more is gained by sparing it: what sets waiting apart from work."""
+    """The longer the round trip, the more a pipeline gains: so the time was waiting, not work."""
 
     def check(run: Run) -> Finding:
         phases = _by_rtt(run)
@@ -61,7 +61,7 @@ def gain_grows(step: float) -> Claim:
 
 
 def variadic_first(times: float) -> Claim:
-    """One command for many keys spares the server the commands too, not only the round trips."""
+    """One command for many keys saves not only the round trips but also the server's work for each command."""
 
     def check(run: Run) -> Finding:
         leads = {}
@@ -86,7 +86,7 @@ def variadic_first(times: float) -> Claim:
 
 
 def stalls(claim_id: str, statement: str, all_at_once: str, gentle: str, times: float) -> Claim:
-    """Bystanders wait a multiple of what they wait in the phase `gentle` while `all_at_once` is measured."""
+    """In the phase `all_at_once` bystanders wait a multiple of what they wait in the phase `gentle`."""
 
     def check(run: Run) -> Finding:
         worse, better = need_phase(run, all_at_once), need_phase(run, gentle)
@@ -101,10 +101,10 @@ def stalls(claim_id: str, statement: str, all_at_once: str, gentle: str, times: 
 
 
 def chunks_keep_the_speed(chunked: str, whole: str, share: float, times: float) -> Claim:
-    """Most of the gain is made by the first hundreds of keys to a call.
+    """A few hundred keys per call already bring most of the gain.
 
-    Of a run in which nothing is gained by the whole there would be nothing to keep: so the chunks must also be several
-    `times` as fast as one key after the other.
+    If one call for all keys gained nothing, there would be nothing to keep. So the chunks must also be `times` as fast
+    as one key after the other.
     """
 
     def check(run: Run) -> Finding:

@@ -1,7 +1,6 @@
 """Claims about the eviction cycle: its phases, what amplifies it, and what ends it.
 
-Every claim asks for the cycles too: where there are none it says nothing of them, and fails. See
-`lab.claims.evictionrun` for what is taken for one.
+Every claim needs the cycles, and fails in a run without them. See `lab.claims.evictionrun` for how they are found.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from lab.results.cycles import FULL, below_limit, cost_us, cycles, evicted_per_i
 from lab.results.folder import Run
 
 ORIGINAL_SHARE = 0.20
-"""Of the requests that came in the original's bursts were answered: 5 000 of 25 000 a second."""
+"""Share of the requests that the original incident's server answered in its bursts: 5 000 of 25 000 a second."""
 NEEDED = 1.3
-"""Evictions for each insert: more than inserts alone can ask for."""
+"""Evictions per insert that inserts alone cannot explain."""
 
 
 def three_phases() -> Claim:
-    """Memory climbs to the limit, evictions burst, and memory is given back without any: again and again.
+    """Memory climbs to the limit, evictions burst, and memory falls without evictions: again and again.
 
-    Evictions while memory is not full would be of another kind, and refute it: no eviction before the limit.
+    Evictions that begin while memory is not full have another cause, and refute the claim.
     """
 
     def check(run: Run) -> Finding:
@@ -53,7 +52,7 @@ def three_phases() -> Claim:
 
 
 def burst_p99(times: float) -> Claim:
-    """Bystanders wait in the bursts, a multiple of what they wait while memory climbs."""
+    """In the bursts bystanders wait a multiple of what they wait while memory climbs."""
 
     def check(run: Run) -> Finding:
         found = read_run(run)
@@ -75,10 +74,10 @@ def burst_p99(times: float) -> Claim:
 
 
 def coincide(share: float, times: float) -> Claim:
-    """Slow GETs come in the bursts, not anywhere: what is slow ten times over is slow because of them.
+    """GETs slower than `times` the healthy p99 come mostly in the bursts.
 
-    Bursts would hold as much of the slow GETs as of all GETs if they had nothing to do with them. Bursts that the
-    phase's beginning or end cuts off count, too.
+    If the bursts had nothing to do with them, they would hold the same share of the slow GETs as of all GETs. Bursts
+    that the phase's beginning or end cuts off count, too.
     """
 
     def check(run: Run) -> Finding:
@@ -105,11 +104,11 @@ def coincide(share: float, times: float) -> Claim:
 
 
 def responses_drop(share: float) -> Claim:
-    """In a burst the server answers fewer requests than arrive: the gap is the amplifier.
+    """In a burst the server answers fewer requests than arrive: this gap amplifies the burst.
 
-    Beside the original's share stands what it was here, over the whole bursts and in the worst look of each. What as
-    many answers cost while memory climbs, without evictions, is their share of the main thread; the evictions have the
-    rest, for the thread is never idle in a burst.
+    The measured text gives the answered share over all bursts and in their worst samples, beside the original's share.
+    The main thread is never idle in a burst, so evictions take the time that the answers leave. An answer counts with
+    its cost while memory climbs, without evictions.
     """
 
     def check(run: Run) -> Finding:
@@ -142,7 +141,7 @@ def responses_drop(share: float) -> Claim:
 
 
 def more_than_needed() -> Claim:
-    """Bursts evict more than their inserts need: something else wants the memory."""
+    """Bursts evict more than their inserts need: something else takes the memory."""
 
     def check(run: Run) -> Finding:
         found = read_run(run)
@@ -166,10 +165,10 @@ def more_than_needed() -> Claim:
 
 
 def displaced(keys: float, clients: float) -> Claim:
-    """What wants the memory is the clients' buffers: keys go, mem_clients_normal comes.
+    """The clients' buffers take the memory: keys disappear while mem_clients_normal grows.
 
-    The server counts each connection's buffers once a second, and less often while it is stalled, so it tells only part
-    of what they took, and tells it late: recoveries are looked at too.
+    The server counts each connection's buffers once a second, and less often while it is stalled. So it reports only
+    part of what they took, and reports it late. This is why samples of the recovery count too.
     """
 
     def check(run: Run) -> Finding:
@@ -207,10 +206,10 @@ def displaced(keys: float, clients: float) -> Claim:
 def gone(
     claim_id: str, phase_id: str, what: str, bound: float, no_eviction: bool = False, at_limit: bool = False
 ) -> Claim:
-    """One thing changed, and the cycle is gone: none found, a bystander waits little, evictions only as needed.
+    """One condition changed, and the cycle is gone: none is found, bystanders wait little, evictions are as needed.
 
-    `no_eviction`: not even one, and `at_limit`: memory is full all the same, so that only the condition taken away can
-    be the reason.
+    `no_eviction`: not a single eviction is allowed. `at_limit`: memory must be full all the same, so that only the
+    changed condition can be the reason.
     """
 
     def check(run: Run) -> Finding:

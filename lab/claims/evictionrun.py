@@ -1,7 +1,7 @@
-"""An eviction cycle as its claims see it: phases by memory and evictions, and what bystanders waited in each.
+"""The eviction cycles of a run as the claims read them: their phases, and what bystanders waited in each.
 
-Phases come from memory and evictions alone (`lab.results.cycles`), waiting from the main probe, a bystander with a
-connection of its own.
+The phases of a cycle come from memory and evictions alone (`lab.results.cycles`). The waiting comes from the main
+probe, a bystander with a connection of its own.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ INCIDENT = "cycle"
 """The id of the phase in which the cycles are measured."""
 FEWEST = 3
 SETTLED_S = 0.25
-"""A slow reply belongs to the probe's interval that it came in: the one after a burst still has some."""
+"""Added to the end of a burst: a slow reply counts in the probe's interval in which it arrives, which may be later."""
 
 
 def samples_of(run: Run, phase: PhaseRecord) -> list[Sample]:
-    """The crowd's looks at the server in a phase. Raises `Missing`."""
+    """The crowd's samples of the server in a phase. Raises `Missing` when there are none, or one cannot be read."""
     try:
         found = [
             look for line in run.loads if line["phase"] == phase.id and (look := sample_of(line)) is not None
@@ -37,9 +37,10 @@ def samples_of(run: Run, phase: PhaseRecord) -> list[Sample]:
 
 @dataclass(frozen=True)
 class EvictionRun:
-    """The phase with the cycles, taken apart; latencies of the main probe in µs, None where there are no cycles.
+    """The phase with the cycles, taken apart. Latencies are the main probe's, in µs.
 
-    `healthy` and `bursting` are those of whole cycles; `evicting` is any stretch of eviction, and `elsewhere` the rest.
+    `healthy` and `bursting` are the latencies in whole cycles; None without cycles. `evicting` covers every burst,
+    `elsewhere` the rest of the phase.
     """
 
     looks: list[Sample]
@@ -51,12 +52,12 @@ class EvictionRun:
 
     @property
     def there(self) -> bool:
-        """Whether the incident happened often enough to speak of cycles."""
+        """True if there were enough whole cycles for the claims."""
         return len(self.cycles) >= FEWEST
 
     @property
     def few(self) -> str:
-        """What to say where it did not."""
+        """How many whole cycles there were in how many seconds, in words."""
         return f"{len(self.cycles)} whole cycles in {seconds(self.looks):.0f} s"
 
 
@@ -73,7 +74,7 @@ def p99_ms(values: Latencies | None) -> float:
 
 
 def read_run(run: Run) -> EvictionRun:
-    """The incident's phase. Raises `Missing`."""
+    """Read the phase with the cycles. Raises `Missing` when it, its samples or its latencies are missing."""
     phase = need_phase(run, INCIDENT)
     looks = samples_of(run, phase)
     found = cycles(looks)

@@ -1,9 +1,9 @@
-"""Whether a phase was measured fairly: judged right after it, by what the machine did and never by what came out.
+"""Judges whether a phase was measured fairly: right after it, by what the machine did and never by the results.
 
-An unfair phase is measured again at once, and the first fair attempt counts. That chooses no results as long as the
-conditions look at nothing that the server's answers, and so a claim, could sway: the hypervisor's share, other
-programs' share, how late the probes were with *sending*, how many turns of the load came due. Latencies, errors and
-refused requests are outcomes, and are not looked at here. (Judged per phase, because a mean over a run hides a minute
+An unfair phase is measured again at once, and the first fair attempt counts. This selects no results as long as the
+conditions use nothing that the server's answers, and so a claim, could influence. They use the hypervisor's share,
+other programs' share, how late the probes were *sending*, and how many events the load generator started. Latencies,
+errors and refused requests are outcomes, and are not used. (Judged per phase, because a mean over a run hides a minute
 in which another program had half the machine.)
 """
 
@@ -13,21 +13,21 @@ from lab.results.folder import PhaseRecord
 
 STEAL_MOST = 0.10
 OTHERS_MOST = 0.35
-"""Shares of a core that the hypervisor, and programs that are not the run's, may take in a phase."""
+"""The largest shares of a core that the hypervisor, and programs other than the run's, may take in a phase."""
 LATE_MS = 20.0
-"""p99 of a probe's own lateness: a scheduler takes that long now and then, even on a quiet machine."""
+"""The largest p99 of a probe's own lateness: a scheduler takes that long now and then, even on a quiet machine."""
 STALL_S = 0.020
-"""A single delay of a probe from here on is a stall: the machine stood still, not only the probe's turn was late."""
+"""A single delay of a probe of this length or more is a stall: the whole machine stood still, not only the probe."""
 STALLED_MOST = 0.005
-"""Share of a phase that may be lost in stalls. p99 leaves out one request in a hundred, and the server, which stood
-still as well, takes some time to catch up: more than half of that, and p99 tells of the stall and nothing else."""
+"""Share of a phase that may be lost in stalls. p99 leaves out one request in a hundred, and after a stall the server,
+which stood still as well, takes time to catch up. With more than half of that hundredth lost, p99 shows only stalls."""
 DUE_WITHIN = 0.05
-"""Share of the load's turns that may come late or not at all, because the load generator got no processor."""
+"""Share of the events that may be late or missing because the load generator got no processor."""
 TIMES = {2: "twice"}
 
 
 def why_unfair(phase: PhaseRecord) -> list[str]:
-    """Why a phase was not measured fairly, a clause each with its figure; none where it was."""
+    """Why a phase was not measured fairly: one clause per reason, with its figure. Empty if it was fair."""
     found = machine_unfair(phase.machine.get("steal", 0.0), phase.machine.get("others", 0.0))
     for name, probe in phase.probes.items():
         late = probe["lag_p99_us"] / 1000
@@ -42,12 +42,12 @@ def why_unfair(phase: PhaseRecord) -> list[str]:
 
 
 def stalled(probe: dict[str, float], seconds: float) -> bool:
-    """Whether stalls made the p99 of a phase of so many seconds. (Runs before November 2026 did not record them.)"""
+    """True if stalls made the p99 of a phase of that length. (Runs before November 2026 did not record stalls.)"""
     return probe.get("stalled_s", 0.0) > STALLED_MOST * seconds
 
 
 def machine_unfair(steal: float, others: float, times: float = 1.0) -> list[str]:
-    """Which of the shares are beyond `times` what a phase may have, a clause each."""
+    """The shares that exceed `times` what a phase may have: one clause each."""
     found = []
     if steal > times * STEAL_MOST:
         found.append(f"the hypervisor took {steal:.0%} of a core")
@@ -57,7 +57,7 @@ def machine_unfair(steal: float, others: float, times: float = 1.0) -> list[str]
 
 
 def measured_again(kept: PhaseRecord, discarded: list[PhaseRecord]) -> str:
-    """What is told of a phase that was measured more than once, as a sentence. `discarded`: attempts of all phases."""
+    """A sentence on a phase that was measured more than once, with the reasons. `discarded`: attempts of all phases."""
     before = [attempt for attempt in discarded if attempt.id == kept.id]
     count = len(before) + 1
     why = "; ".join(", ".join(attempt.unfair) for attempt in before)

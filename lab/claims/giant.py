@@ -1,6 +1,6 @@
-"""Claims about one user's giant index set: what invalidating it at once costs bystanders, and what pieces save.
+"""Claims about one user's giant index set: what invalidating it at once costs bystanders, and what chunks save.
 
-Phases come in two arms, ``naive`` and ``chunked``, each with the same sizes of the set (param ``entries``); the load
+Phases come in two arms, ``naive`` and ``chunked``, each with the same sizes of the set (param ``entries``). The load
 is `loadtest.incidents.giant`, which invalidates that user alone.
 """
 
@@ -14,7 +14,7 @@ from lab.results.folder import PhaseRecord, Run
 AT_ONCE, IN_CHUNKS = ("SMEMBERS", "DEL"), ("SSCAN", "UNLINK")
 """Commands by which the two ways to invalidate can be told apart."""
 DELETING = (*AT_ONCE, *IN_CHUNKS, "SREM")
-"""All they are made of. (EXEC's time holds that of the commands in it once more.)"""
+"""All commands of an invalidation but EXEC, whose time repeats that of the commands in it."""
 
 
 def _sizes(run: Run, arm: str) -> list[PhaseRecord]:
@@ -71,7 +71,7 @@ def ordinary_harmless(times: float) -> Claim:
 
 
 def stall_follows_size(times: float) -> Claim:
-    """Ten times the entries, about ten times the stall: there is no size from which on it is safe."""
+    """Ten times the entries stall bystanders about ten times as long: there is no safe size."""
 
     def check(run: Run) -> Finding:
         *_, smaller, giant = _sizes(run, "naive")
@@ -93,11 +93,11 @@ def stall_follows_size(times: float) -> Claim:
 
 
 def slowlog_names_them(share: float) -> Claim:
-    """What slow log and bystanders agree on, for once: the culprits are in it, under their own names.
+    """For once the slow log agrees with the bystanders: it names the culprits.
 
     Each way has commands of its own, so entries of the whole run can be told apart. Each invalidation of the giant at
-    once must have left one; in chunks there may be `share` as many, for the log times by the clock and holds a command
-    that the machine took off its core half-way.
+    once must have left one. In chunks there may be `share` as many, because the log times by the wall clock and holds
+    commands during which the machine took the server off its core.
     """
 
     def check(run: Run) -> Finding:
@@ -120,9 +120,9 @@ def slowlog_names_them(share: float) -> Claim:
 
 
 def same_work(most: float, times: float) -> Claim:
-    """Chunks save nobody any work: they let others in between. (Where nobody had waited that would be no finding.)
+    """Chunks save no work: they only let others in between. (So p99 must have fallen too, or the claim fails.)
 
-    They even cost some: SSCAN finds a member for several times what SMEMBERS takes for one.
+    They even cost some work: SSCAN takes several times as long per member as SMEMBERS.
     """
 
     def check(run: Run) -> Finding:

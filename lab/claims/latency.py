@@ -22,24 +22,24 @@ from lab.results.folder import PhaseRecord, Run
 from lab.results.knee import PATTERNS_PER_EVENT
 
 FEWEST = 3
-"""Plateaus that make a slope, or a typical figure of several."""
+"""The fewest plateaus for a slope, or for a typical figure."""
 SHARE = 0.05
-"""Of the time in searches: with much less of it p99 is as much about everything else."""
+"""The least share of the time that searches must take. With much less, p99 is as much about everything else."""
 
 
 def with_time(run: Run) -> list[PhaseRecord]:
-    """The plateaus of the growth in which the server has time: demand up to nine tenths of what it can do."""
+    """The plateaus of the growth on which the server has time to spare: demand up to nine tenths of its capacity."""
     grow = need_arm(run, "grow", 4)
     asked = {phase.id: operational.demand(phase, run.facts) for phase in grow}
     return [phase for phase in grow if (asked[phase.id] or 0.0) <= operational.TIME_LEFT]
 
 
 def follows_keys(claim_id: str, statement: str, rank: float, times: float = 0.0) -> Claim:
-    """p99 rises with the key count: in rank (Spearman), by a slope whose interval lies above zero, and `times` in all.
+    """p99 rises with the key count: in rank (Spearman), by a slope whose interval lies above 0, and by `times` in all.
 
     A rank below 1 allows neighbours to change places: below saturation a plateau's p99 depends on how many of its few
-    events happened to meet. The slope is that of the plateaus below the knee, where there are three: beyond it p99
-    grows for as long as one looks, and a line through both sides says nothing.
+    events happened to overlap. The slope is that of the plateaus below the knee, if there are three. Beyond the knee
+    p99 grows for as long as the phase lasts, and a line through both sides says nothing.
     """
 
     def check(run: Run) -> Finding:
@@ -76,9 +76,9 @@ def follows_keys(claim_id: str, statement: str, rank: float, times: float = 0.0)
 def is_one_search(low: float, high: float) -> Claim:
     """Below the knee a bystander's p99 is the time that the searches of one event take, by the server's own clock.
 
-    The median over the plateaus of p99 over what `formulas.wait_of_absences` gives. In it the speed of the machine and
-    the calibrated rate of events cancel out: of all figures of a run it is the one to compare with other runs, and with
-    other machines. The interval is that of this run; what it is from run to run `bench.repeat` measures.
+    The figure is the ratio of p99 to the result of `formulas.wait_of_absences`, the median over the plateaus. The
+    machine's speed and the calibrated event rate cancel out in it. So of all figures of a run it is the one to compare
+    with other runs and other machines. The interval is that of this run; `bench.repeat` measures the spread over runs.
     """
 
     def check(run: Run) -> Finding:
@@ -109,7 +109,7 @@ def is_one_search(low: float, high: float) -> Claim:
 
 
 def _wait_of_searches(phase: PhaseRecord) -> float | None:
-    """The p99 (ms) that the searches of single events make; None where they take too little of the time, or none."""
+    """The p99 (ms) that the searches of single events make; None if they take too little of the time, or none."""
     call_us, rate = phase.execution_us("SCAN"), phase.events.get("offered_per_s", 0.0)
     event_ms = PATTERNS_PER_EVENT * (call_us or 0.0) / 1000
     share = rate * event_ms / 1000
@@ -130,7 +130,7 @@ def rises(times: float) -> Claim:
 
 
 def cures(claim_id: str, search: str, cure: str, arm: str, times: float) -> Claim:
-    """p99 under a search against p99 under its cure (`arm`), both at the full key count and the same offered load."""
+    """p99 under a search is a multiple of p99 under its cure (`arm`), both at all keys and the same offered load."""
 
     def check(run: Run) -> Finding:
         before, after = need_arm(run, "grow", 2)[-1], need_arm(run, arm)[-1]
@@ -152,11 +152,11 @@ def cures(claim_id: str, search: str, cure: str, arm: str, times: float) -> Clai
 
 
 def flat_under_index(share: float, times: float) -> Claim:
-    """Under the index p99 is flat: an equivalence bound, the index's worst rise against the cause's least.
+    """Under the index p99 is flat, by an equivalence bound: the index's largest rise against the cause's smallest.
 
     The upper end of the rise under the index must stay within `share` of the lower end of the rise before the fix, and
-    p99 at its top below `times` its own first. Where p99 before the fix did not rise so (at the top less than `times`
-    the first, or a lower end not above zero) there is nothing to be flat beside, and the claim fails.
+    p99 at its top below `times` its own first. If p99 before the fix did not rise that much (at the top less than
+    `times` the first, or a lower end not above zero), there is no rise to compare with, and the claim fails.
     """
 
     def check(run: Run) -> Finding:
@@ -209,14 +209,14 @@ def restart_restores(share: float, times: float) -> Claim:
 
 
 def wrong_turn(claim_id: str, phase_id: str, probe: str, what: str, within: float, times: float) -> Claim:
-    """`what` takes less than `within` of p99 away while the trouble is there; making p99 worse is no help either.
+    """`what` takes less than `within` of p99 away while the trouble is there. (Making p99 worse is no help either.)
 
-    Near saturation p99 wanders by more than that from one moment to the next, so the two are not measured one
-    after the other: a second probe (`probe`) with `what` runs beside the main one, through the same moments on the same
-    server, and only their ratio is judged. It is judged at the top, past the knee, for a reason: a GET on the
-    one busy connection can still be read in the turn of the server's loop that is under way, one on an idle
-    connection waits for the next turn. So a pool's GET may come a SCAN later, which is much of a short
-    wait (measured below the knee: 134 against 209 ms) and little of a long one.
+    Near saturation p99 varies by more than that from one moment to the next, so the two are not measured one after
+    the other: a second probe (`probe`) with `what` runs beside the main one, through the same moments on the same
+    server, and only their ratio is judged. It is judged at the top, past the knee, for a reason. A GET on the one busy
+    connection can still be read in the current turn of the server's loop; a GET on an idle connection waits for the
+    next turn. So a pool's GET may come a SCAN later, which is much of a short wait (measured below the knee: 134
+    against 209 ms) and little of a long one.
     """
 
     def check(run: Run) -> Finding:

@@ -1,8 +1,8 @@
-"""Was measured what was planned? A run folder is held against its plan: phases, keys, strategy, events, latencies.
+"""Checks that a run measured what was planned: phases, keys, strategy, events, latencies.
 
-The plan stands in run.json, written before anything was measured. It must be the scenario's own at the pace and for the
-keys that the run names, so a plan that was altered afterwards, or that an earlier version of the scenario made, is told
-apart. What has no figure, or one that is no number, fails.
+The plan is in run.json, written before anything was measured. It must be the scenario's own at the pace and for the
+keys that the run names. This detects a plan that was altered afterwards or made by an earlier version of the scenario.
+A check fails if its figure is missing or not a number.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from lab.results.folder import Interval, PhaseRecord, Run
 from lab.results.schema import PlannedPhase
 
 SHORTEST = 0.9
-"""Of the planned length; longer is what counting to the end of the last request takes."""
+"""The least share of the planned length. A phase may take longer: it counts to the end of the last request."""
 KEYS_WITHIN, KEYS_BESIDE = 0.10, 500
-"""Index sets are one key to twenty entries; beside them are the probes' own keys."""
+"""Tolerance of the key count, as a share and in keys: one index set for twenty entries, and the probes' own keys."""
 KEYS_A_READ = 2
-"""What a read of a user who was not warmed brings at most: an entry, and the set that indexes that user's."""
+"""The most keys that a read of a user who was not warmed adds: an entry, and the user's index set."""
 SHARED = ("scan", "keys", "exact", "index", "index-naive", "ttl")
-"""Strategies whose entries are a key each, and may be counted."""
+"""Strategies under which every entry is a key, so that entries can be counted."""
 DONE_WITHIN, DONE_SLACK = 0.10, 3
 HAS_TIME, HAS_TIME_TO_SEARCH = 0.8, 0.5
-"""Where the server is busy for less than that, as many events are finished as come, but for a few under way. A server
-that searches has many of them under way, and may not get more of the processors than that."""
+"""Below this utilisation the server must finish as many events as arrive, except a few in flight. The second bound is
+for a server that searches: it has many events in flight, and may not get more of the processors than that."""
 ASKS_FOR: dict[str, tuple[str, float]] = {
     "scan": ("SCAN", 3),
     "keys": ("KEYS", 3),
@@ -37,23 +37,23 @@ ASKS_FOR: dict[str, tuple[str, float]] = {
     "hash": ("UNLINK", 1),
     "generation": ("INCRBY", 1),
 }
-"""The command by which each strategy is known on the server, and how many an event takes at least."""
+"""Strategy → the command that shows it on the server, and its fewest calls per event."""
 SEARCHES = {"SCAN": "scan", "KEYS": "keys"}
 CALIBRATED_WITHIN = 0.01
 GAP_S = 0.05
-"""A probe's lines follow one another without a gap; this much is rounding."""
+"""A probe's intervals follow one another without a gap; a gap up to this length is rounding."""
 PARTS = ("store", "web", "invalidator", "locust", "probe")
-"""Processes by how their names begin: probes are one process each natively, and one container on compose."""
+"""Beginnings of the processes' names. Natively each probe is a process; on compose all probes are one container."""
 
 
 def _both(run: Run) -> Iterator[tuple[PhaseRecord, PlannedPhase]]:
-    """Each measured phase that claims look at, with what was planned."""
+    """Each measured phase that claims look at, with its plan."""
     planned = {phase.id: phase for phase in run.facts.plan}
     return ((record, planned[record.id]) for record in compared(run) if record.id in planned)
 
 
 def plan_is_the_scenarios(run: Run, terms: Terms) -> Check:
-    """Nothing was left out of the plan, added to it or changed in it since the scenario made it."""
+    """The plan is still as the scenario made it: nothing was left out, added or changed."""
     name = "the plan is the scenario's"
     wanted, kept = terms.plan, run.facts.plan
     if wanted is None:
@@ -71,7 +71,7 @@ def plan_is_the_scenarios(run: Run, terms: Terms) -> Check:
 
 
 def phases_as_planned(run: Run) -> Check:
-    """Every phase of the plan once, in order, none beside another, none cut short."""
+    """Every planned phase was measured once, in order, without overlap, and none was cut short."""
     name = "every phase was measured as planned"
     plan = {phase.id: phase for phase in run.facts.plan}
     wanted, seen = [phase.id for phase in run.facts.plan], [phase.id for phase in run.phases]
@@ -104,26 +104,26 @@ def phases_as_planned(run: Run) -> Check:
 
 
 def keys_are_judged(keys: float, strategy: str, loads: bool) -> bool:
-    """Whether a phase is held to its number of keys: those of other layouts and of loads are not the storefront's."""
+    """True if a phase's number of keys is checked: not with other layouts, nor with loads that have their own keys."""
     return keys > 0 and not loads and strategy in SHARED
 
 
 def keys_beside(wanted: float) -> float:
-    """How many keys more or fewer a phase may have."""
+    """By how many keys a phase may differ from the planned number."""
     return KEYS_WITHIN * wanted + KEYS_BESIDE
 
 
 def keys_as_planned(run: Run, terms: Terms) -> Check:
-    """At each plateau, few after a restart included. An event takes a user's entries away until they are read again.
+    """The server held the planned keys on each plateau, also the few after a restart.
 
-    Reads of users who were not warmed bring keys beside the planned ones: the more, the longer a plateau lasts until it
-    has seen enough events.
+    An event takes a user's entries away until they are read again. Reads of users who were not warmed add keys: the
+    more, the longer a plateau lasts until it has seen enough events.
     """
     wrong, farthest = [], 0.0
     since, before = math.nan, math.inf
     for record, phase in _both(run):
         wanted = phase.keys
-        if wanted < before or not before:  # emptied, or the first
+        if wanted < before or not before:  # the server was emptied, or this is the first phase
             since = record.t0
         before = wanted
         if not keys_are_judged(phase.keys, phase.strategy, bool(phase.loads)):
@@ -139,7 +139,7 @@ def keys_as_planned(run: Run, terms: Terms) -> Check:
 
 
 def strategy_in_force(run: Run) -> Check:
-    """By the commands that the server counted, and not by what was asked for."""
+    """The planned strategy was in force, by the commands that the server counted and not by what was asked for."""
     wrong, looked = [], 0
     for record, phase in _both(run):
         done = record.events.get("finished_per_s", 0.0) * record.seconds
@@ -164,7 +164,7 @@ def strategy_in_force(run: Run) -> Check:
 
 
 def events_carried_out(run: Run) -> Check:
-    """Wherever the server has time: a cure that invalidates nothing would be the best of all."""
+    """Events were finished wherever the server had time. Else a cure that invalidates nothing would look best."""
     wrong, least = [], 1.0
     for record, _ in _both(run):
         offered = record.events.get("offered_per_s", math.nan)
@@ -182,7 +182,7 @@ def events_carried_out(run: Run) -> Check:
 
 
 def nothing_failed(run: Run) -> Check:
-    """No read and no event."""
+    """No read and no event failed."""
     wrong = [
         f"{record.events.get('failures', math.nan):.0f} requests failed in {record.id}"
         for record in compared(run)
@@ -206,13 +206,13 @@ def load_as_planned(run: Run) -> Check:
 
 
 def _figure(figures: dict[str, dict[str, float]], reference: str) -> float:
-    """What PHASE[FIGURE] refers to; NaN where it is not there."""
+    """The figure that PHASE[FIGURE] refers to; NaN if it is missing."""
     phase, _, name = reference.rstrip("]").partition("[")
     return figures.get(phase, {}).get(name, math.nan)
 
 
 def load_as_calibrated(run: Run, terms: Terms) -> Check:
-    """What the run was to be offered is what calibration found, and not nothing."""
+    """The run's event rate is the planned share of the calibrated one, and not zero."""
     name = "the load was the calibrated one"
     load = run.facts.load.get("events_per_second", math.nan)
     if terms.load_share is None:
@@ -226,7 +226,7 @@ def load_as_calibrated(run: Run, terms: Terms) -> Check:
 
 
 def figures_complete(run: Run) -> Check:
-    """Each phase has the machine's figures, those of all processes, and a probe's counts for each of its probes."""
+    """Each phase has the machine's figures, the CPU time of all processes, and the counts of each of its probes."""
     wrong = []
     for record, phase in _both(run):
         wrong += [
@@ -245,7 +245,7 @@ def figures_complete(run: Run) -> Check:
 
 
 def nothing_exempted(run: Run, terms: Terms) -> Check:
-    """Neither a process from having CPU to spare, nor a claim from being judged, but for a reason that is known."""
+    """No process is exempt from having CPU to spare, and no claim from being judged, without a known reason."""
     wrong = [
         f"{name} may not take what CPU it gets: it is no load of the scenario's"
         for name in run.facts.cpu_bound
@@ -286,7 +286,7 @@ def latencies_complete(run: Run) -> Check:
 
 
 def loads_once(run: Run) -> Check:
-    """What a load says with a time is said once, and in order; every phase with loads has figures of them."""
+    """A load's lines with a time come once and in order; every phase with loads has figures of them."""
     wrong = []
     last: dict[tuple[str, str], float] = {}
     for line in run.loads:
@@ -304,7 +304,7 @@ def loads_once(run: Run) -> Check:
 
 
 def _gap(tiles: list[Interval], record: PhaseRecord) -> float:
-    """Seconds that intervals leave out or have twice, at the worst place."""
+    """The most seconds that intervals leave out, or hold twice, in one place."""
     if not tiles:
         return record.seconds
     length = max(tile.end - tile.start for tile in tiles)

@@ -8,8 +8,8 @@ from lab.results.folder import Run
 
 VICTIMS = ("GET", "SET", "DEL", "UNLINK")
 ONE_IN = 100
-"""Of the slow log's entries: victims that may be there, since the log times by the wall clock, and the machine takes a
-server off its core half-way through a GET now and then. Beside disturbances it was 1 of 352 in one run of twenty."""
+"""One slow-log entry in this many may be a victim. The log times by the wall clock, and now and then the machine takes
+the server off its core in the middle of a GET. Beside disturbances it was 1 of 352 in one run of twenty."""
 
 
 def execution_steady(server_times: float, client_times: float) -> Claim:
@@ -42,10 +42,9 @@ def execution_steady(server_times: float, client_times: float) -> Claim:
 def victims_never_slow(times: float) -> Claim:
     """GET, SET, DEL and UNLINK stay out of the slow log although their p99 is a multiple of what it was.
 
-    Entries of the plateaus count, not those of filling: the lab itself then writes many thousand keys a second, and
-    so has the machine take many of them off their core half-way (see `ONE_IN`). An empty log is
-    believed only where it should be empty: if SCAN took longer than the threshold on average, a log without it was
-    not read, and the claim fails.
+    Entries of the plateaus count, not those of filling. The lab itself then writes many thousand keys a second, so the
+    machine interrupts many of the writes half-way (see `ONE_IN`). An empty log is believed only where it should be
+    empty: if SCAN took longer than the threshold on average, a log without SCAN was not read, and the claim fails.
     """
 
     def check(run: Run) -> Finding:
@@ -77,10 +76,10 @@ def victims_never_slow(times: float) -> Claim:
 
 
 def knee_predicted(within: float) -> Claim:
-    """The server saturates at the key count that part of the load, just before and after each plateau, predicted.
+    """The server saturates at the key count predicted from part of the load, just before and after each plateau.
 
-    A test of the model: a third more scans cost a third more time, whatever waits. See `lab.runner.calibration` for why
-    the prediction is made at the plateaus and not once at the start.
+    This tests the model: a third more scans cost a third more time, however many requests wait. See
+    `lab.runner.calibration` for why the prediction is made at the plateaus and not once at the start.
     """
 
     def check(run: Run) -> Finding:

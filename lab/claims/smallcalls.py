@@ -1,4 +1,4 @@
-"""Claims about a great many short calls: a server that drowns in them, and a slow log that holds none."""
+"""Claims about very many short calls: they saturate the server, and the slow log holds none of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lab.results.folder import PhaseRecord, Run
 def drowns(busy: float, done: float, times: float) -> Claim:
     """The server is saturated: its main thread busy, events left undone, bystanders waiting.
 
-    Busy alone would not do (a server can be busy and keep up), and waiting alone neither.
+    A busy thread alone is no proof, because a server can be busy and keep up; waiting alone is none either.
     """
 
     def check(run: Run) -> Finding:
@@ -34,8 +34,8 @@ def drowns(busy: float, done: float, times: float) -> Claim:
 def slowlog_empty(one_in: int, busy: float) -> Claim:
     """The slow log holds none of the calls that keep the server busy.
 
-    Hardly any, to be exact: it times by the wall clock, so a call during which the machine took the server off its
-    core gets in, however short it is. Beside an idle server an empty log says nothing, and the claim fails.
+    To be exact, hardly any: the log times by the wall clock, so a call during which the machine took the server off its
+    core gets in, however short it is. If the server is idle an empty log says nothing, and the claim fails.
     """
 
     def check(run: Run) -> Finding:
@@ -60,7 +60,7 @@ def slowlog_empty(one_in: int, busy: float) -> Claim:
 
 
 def calls_are_short(share: float) -> Claim:
-    """The mean SCAN takes the server a small part of what would make it slow."""
+    """The mean execution time of SCAN is a small part of the slow log's threshold."""
 
     def check(run: Run) -> Finding:
         storm = need_phase(run, "storm")
@@ -82,7 +82,7 @@ def calls_are_short(share: float) -> Claim:
 
 
 def calls_per_event(at_least: int, within: float) -> Claim:
-    """What no time of a call shows: how many of them an event makes, and that they grow with the keys."""
+    """The time of a call does not show how many calls an event makes, nor that they grow with the keys."""
 
     def check(run: Run) -> Finding:
         looks = need_arm(run, "look", 2)
@@ -105,7 +105,7 @@ def calls_per_event(at_least: int, within: float) -> Claim:
 
 
 def time_in_scan(share: float) -> Claim:
-    """The command statistics, which add up what the slow log looks at one by one, name SCAN."""
+    """The command statistics name SCAN: they add up the calls that the slow log judges one by one."""
 
     def check(run: Run) -> Finding:
         storm = need_phase(run, "storm")
@@ -156,18 +156,18 @@ def index_cures(busy_times: float, p99_times: float) -> Claim:
 
 
 def _arrived(phase: PhaseRecord) -> float:
-    """Events a second, from whichever of the two they came."""
+    """Events per second, from the storefront and from the phase's load together."""
     return phase.events["offered_per_s"] + phase.figures.get("arrived_per_s", 0.0)
 
 
 def _done(phase: PhaseRecord) -> float:
-    """The share of the events that got done."""
+    """The share of the events that were finished."""
     done = phase.events["finished_per_s"] + phase.figures.get("finished_per_s", 0.0)
     return done / _arrived(phase) if _arrived(phase) else 0.0
 
 
 def _calls(phase: PhaseRecord) -> float:
-    """SCAN calls of one event: counted by what made them, else by the server."""
+    """SCAN calls per event: as the load counted them, else by the server's counters."""
     if "calls_per_event" in phase.figures:
         return phase.figures["calls_per_event"]
     finished = phase.events["finished_per_s"]

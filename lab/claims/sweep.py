@@ -1,9 +1,8 @@
-"""Claims about full iterations: what COUNT does to one, and what many at once do to everybody else.
+"""Claims about full iterations: what COUNT does to one iteration, and what many at once do to bystanders.
 
-Phases of the arm ``alone`` hold the bystander load and nothing else; those of the arm ``sweep`` have clients that
-iterate beside it, with the COUNT in their `params` and as many of them as `loadtest.incidents.iterations` was told to
-run. An iteration brings every key once, whatever COUNT means to the server: so it is equal work, and its time compares
-servers.
+Phases of the arm ``alone`` have the bystander load and nothing else. In phases of the arm ``sweep`` clients iterate
+beside it. COUNT is in the phase's `params`; `loadtest.incidents.iterations` tells the number of clients. An iteration
+returns every key once, whatever COUNT means to the server. So it is equal work, and its time compares servers.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ Cells = dict[int, dict[int, PhaseRecord]]
 
 
 def _cells(run: Run) -> Cells:
-    """Phases of the sweep by COUNT, and then by clients at once, both from few to many."""
+    """Phases of the sweep by COUNT, then by the number of clients at once, both ascending."""
     found: Cells = {}
     for phase in need_arm(run, "sweep", 2):
         found.setdefault(int(need_param(phase, "count")), {})[int(need_figure(phase, "concurrent"))] = phase
@@ -26,7 +25,7 @@ def _cells(run: Run) -> Cells:
 
 
 def _one_at_a_time(run: Run) -> dict[int, PhaseRecord]:
-    """By COUNT, the phases in which a single client iterated."""
+    """COUNT → the phase in which a single client iterated."""
     return {count: row[1] for count, row in _cells(run).items() if 1 in row}
 
 
@@ -43,7 +42,7 @@ def _need(times: dict[int, float], *counts: int) -> list[float]:
 def small_count_is_slow(times: float, share: float) -> Claim:
     """From COUNT 10 to 1 000 the round trips of an iteration fall to a hundredth, and with them its time.
 
-    After that there is little left to spare: what remains is the work on each key, which is the same.
+    Beyond that there is little left to save: the work on each key remains, and is the same for every COUNT.
     """
 
     def check(run: Run) -> Finding:
@@ -65,10 +64,10 @@ def small_count_is_slow(times: float, share: float) -> Claim:
 
 
 def call_grows(times: float) -> Claim:
-    """What a call spares in round trips it takes in one piece: nobody else is served until it is over.
+    """A larger COUNT saves round trips but makes each call longer, and nobody else is served until the call is over.
 
     Judged by the server's own mean execution time of a call. (The longest call that a client saw is a figure of the
-    phases too, but with a small COUNT that is a moment at which something else had its core.)
+    phases too, but with a small COUNT that is a moment in which another process had the core.)
     """
 
     def check(run: Run) -> Finding:
@@ -95,11 +94,11 @@ def call_grows(times: float) -> Claim:
 
 
 def throughput_falls(step: float, counts: tuple[int, ...], whole: float) -> Claim:
-    """Whatever COUNT is: the more iterate at once, the less the server has left for the others.
+    """Whatever COUNT is, the more clients iterate at once, the less the server has left for the others.
 
-    Every call in its queue takes its turn before a bystander's next pipeline does. The rates are the server's own
-    counters of GETs, the storefront's and the probe's included, which are few. The steps are judged on the geometric
-    mean over the COUNTs, so that one moment's noise does not decide; the whole way is judged for each COUNT.
+    Every call in the server's queue runs before a bystander's next pipeline does. The rates are the server's own counts
+    of GETs, including those of the storefront and the probe, which are few. The steps are judged on the geometric mean
+    over the COUNTs, so that one moment's noise does not decide. The whole fall is judged for each COUNT.
     """
 
     def check(run: Run) -> Finding:
@@ -132,7 +131,7 @@ def throughput_falls(step: float, counts: tuple[int, ...], whole: float) -> Clai
 
 
 def _gets(phase: PhaseRecord) -> float:
-    """GETs a second. (A server that answered none at all is taken to have answered one: means and ratios need some.)"""
+    """GETs per second, at least 1: means and ratios need a figure above 0, also of a server that answered none."""
     return max(phase.rate("GET"), 1.0)
 
 
@@ -141,16 +140,15 @@ def _thousands(rates: list[float]) -> str:
 
 
 def _tool(run: Run) -> str:
-    """What made the bystander load."""
+    """The tool that made the bystander load."""
     notes = [str(line["note"]) for line in run.loads if line.get("load") == "bystanders" and "note" in line]
     return notes[-1] if notes else "bystander load: not told by what"
 
 
 def waits_grow(times: float) -> Claim:
-    """The other price of a large COUNT: as many iterations, with longer turns, and a bystander waits for all of them.
+    """The other price of a large COUNT: with as many iterations, each call is longer, and a bystander waits for all.
 
-    A quarter of a second is typical if half of them were worse: one in which the machine itself stood still decides
-    nothing.
+    Judged on the median quarter of a second, so that a moment in which the machine itself stood still decides nothing.
     """
 
     def check(run: Run) -> Finding:

@@ -21,10 +21,11 @@ LATE_SHARE = 0.25
 CLIENT_CPU_MOST = 0.80
 CHEAPER_MOST = 0.25
 DEARER_MOST = 0.50
-"""Cheaper keys move the knee out beyond the last plateau, where nobody sees it. Dearer ones bring it nearer, among the
-plateaus that there are; twice as dear would leave hardly any before it."""
+"""Bounds on the change of a scanned key's cost since calibration. Cheaper keys move the knee beyond the last plateau,
+where it cannot be observed. Dearer keys move it down among the plateaus; at twice the cost hardly any lie below it."""
 NEAR_KNEE = 0.75
-"""Of the planned knee: with far fewer keys each is cheaper, because more of them fit into the processor's caches."""
+"""Share of the planned knee from which plateaus are compared with calibration. With far fewer keys each is cheaper,
+because more of them fit into the processor's caches."""
 
 
 def validate(run: Run, terms: Terms) -> list[Check]:
@@ -39,7 +40,7 @@ def _complete(run: Run) -> Check:
 
 
 def _delivered(run: Run) -> Check:
-    """Offered = accepted by the service. One event more or less in a short phase is rounding, not a shortfall."""
+    """The service accepted the load that was asked for. One event more or less in a short phase is rounding."""
     worst, ok = 0.0, bool(compared(run))
     rates = []
     for phase in compared(run):
@@ -60,7 +61,7 @@ def _delivered(run: Run) -> Check:
 
 
 def _equal(run: Run) -> Check:
-    """Of a run that compares a cause with its cure."""
+    """In a run that compares a cause with its cure, both got the same load."""
     grow, index = run.arm("grow"), run.arm("index")
     if not {"grow", "index"} <= {phase.arm for phase in run.facts.plan}:
         return Check("both sides got the same load", True, "not asked: nothing is compared with an index")
@@ -76,7 +77,7 @@ def _equal(run: Run) -> Check:
 
 
 def _enough(run: Run) -> Check:
-    """A plateau's p99 needs some events to be about."""
+    """Each plateau saw enough events for its p99 to mean something."""
     with_events = [phase for phase in compared(run) if phase.events["asked_per_s"]]
     if compared(run) and not with_events:
         return Check("each plateau saw enough events", True, "not asked: there are none")
@@ -106,7 +107,7 @@ def _probed(run: Run) -> Check:
 
 
 def _on_time(run: Run) -> Check:
-    """A probe's own lateness must be small beside what it measures in the same phase, p99 beside p99.
+    """A probe's own lateness must be small against what it measures in the same phase, p99 against p99.
 
     LATE_MS is allowed in any case: a busy machine's scheduler takes that long now and then. Stalls must not make p99.
     """
@@ -131,7 +132,7 @@ def _on_time(run: Run) -> Check:
 
 
 def _quiet(run: Run) -> Check:
-    """Steal and other programs' share, in every phase that counts; the bounds are in `lab.claims.fairness`.
+    """The hypervisor's and other programs' share stay within the bounds of `lab.claims.fairness` in every judged phase.
 
     A mean over the run would hide a plateau that lost half the machine.
     """
@@ -163,9 +164,9 @@ def _spare(run: Run) -> Check:
 
 
 def _steady(run: Run) -> Check:
-    """The knee must not have wandered off since it was planned: the plateaus were laid out around it.
+    """The knee must not have drifted since it was planned, because the plateaus were laid out around it.
 
-    Asked of the demands themselves, not of the knee they predict: a machine that got fast enough has none.
+    Judged by the demands themselves, not by the knee they predict: a machine that became fast enough has no knee.
     """
     found = run.facts.calibration
     planned, base = found.get("planned_knee_keys", 0.0), found.get("base_utilisation", 0.0)

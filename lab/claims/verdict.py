@@ -17,9 +17,9 @@ from lab.results.folder import Run, write_json
 
 @dataclass(frozen=True)
 class Verdict:
-    """`holds` is None where the run was not valid: then the outcomes are shown, but count for nothing.
+    """The verdict on a run. `holds` is None if the run was not valid: the outcomes are then shown, but do not count.
 
-    A control is as it should be when every applicable claim is refuted.
+    For a control `holds` is True if every applicable claim is refuted.
     """
 
     outcomes: list[Outcome]
@@ -28,12 +28,12 @@ class Verdict:
 
     @property
     def exit_code(self) -> int:
-        """0 holds, 1 a claim failed (a control's held), 4 not valid."""
+        """0: holds. 1: a claim failed (in a control: a claim held). 4: not valid."""
         return errors.NOT_VALID if self.holds is None else errors.HOLDS if self.holds else errors.CLAIM_FAILED
 
 
 def reach(run: Run, claims: Sequence[Claim], refutes: bool, terms: Terms) -> Verdict:
-    """Judge a run by these claims, and hold it against these terms. `refutes`: it is a control."""
+    """Judge a run by these claims, and check it against these terms. `refutes`: the run is a control."""
     outcomes = judge(run, claims)
     checks = validate(run, terms)
     applicable = [outcome.holds for outcome in outcomes if outcome.holds is not None]
@@ -49,7 +49,7 @@ def write_result(run: Run, verdict: Verdict) -> dict[str, Any]:
 
 
 def as_result(run: Run, verdict: Verdict) -> dict[str, Any]:
-    """What result.json holds."""
+    """The content of result.json."""
     facts = asdict(run.facts)
     for phase, record in zip(facts["phases"], run.phases, strict=True):
         phase["p99_ms"] = {

@@ -9,9 +9,9 @@ PARTIAL, NOT_VALID = "partial", "not valid"
 
 
 def outcome(holds: bool | None, control: bool = False) -> str:
-    """What became of a claim; None: it was not applicable.
+    """A claim's outcome in words; None: it was not applicable.
 
-    In a control, where the cause is missing, a claim that does not hold is good news, and no proof of its contrary.
+    In a control, which lacks the cause, a claim that does not hold is good news, but does not prove the opposite.
     """
     if holds is None:
         return "not applicable"
@@ -21,7 +21,7 @@ def outcome(holds: bool | None, control: bool = False) -> str:
 
 
 def sign(good: bool | None, unknown: str = "–") -> str:
-    """A sign for what is as it should be, for what is not, and for what is not known."""
+    """The sign for good, for not good, and for not known (None)."""
     return unknown if good is None else "✓" if good else "✗"
 
 
@@ -43,14 +43,14 @@ def tally(claims: Sequence[Mapping[str, Any]], control: bool = False) -> str:
 
 
 def short(result: Mapping[str, Any] | None) -> str:
-    """A run's verdict in a word or two, from what result.json holds; None: it was never judged."""
+    """A run's verdict in a word or two, from the content of result.json; None: the run was never judged."""
     if result is None:
         return PARTIAL
     return {True: "as promised", False: "not so", None: NOT_VALID}[result["holds"]]
 
 
 def sentence(result: Mapping[str, Any]) -> str:
-    """A judged run's verdict in a sentence, from what result.json holds."""
+    """A judged run's verdict in a sentence, from the content of result.json."""
     if result["holds"] is None:
         failed = "; ".join(check["check"] for check in result["validity"] if not check["ok"])
         return (
@@ -74,7 +74,7 @@ def sentence(result: Mapping[str, Any]) -> str:
 
 
 def unjudged(phases: int, interrupted: bool) -> str:
-    """The same of a run without a verdict, of which that many phases were measured."""
+    """The same for a run without a verdict, in which that many phases were measured."""
     if not interrupted:
         return "This run has not been judged: there is no verdict yet."
     after = f"{phases} phase{'' if phases == 1 else 's'}"

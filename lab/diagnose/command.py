@@ -1,4 +1,4 @@
-"""`bin/lab diagnose`: what is wrong with a server that runs, without touching it."""
+"""`bin/lab diagnose`: finds what is wrong with a running server, without writing to it."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from lab.results import numbers
 
 LONGEST_S = 3600.0
 WATCHED_S = 10.0
-"""One look of --watch."""
+"""Length of one diagnosis with --watch."""
 LEAST_FREE_BYTES = 200_000_000
 
 
 class _Told(Tell):
-    """For the terminal, on stderr: what will be done, and how far it is."""
+    """Shows on stderr what will be done, and how far it is."""
 
     def __init__(self, console: Console, seconds: float, per_second: float) -> None:
         self._console, self._seconds, self._per_second = console, seconds, per_second
@@ -48,7 +48,7 @@ class _Told(Tell):
         )
 
     def goes_on(self, seconds: float, of: float) -> None:
-        """Count the seconds, where somebody looks on."""
+        """Count the seconds, if stderr is a terminal."""
         if self._console.is_terminal:
             self._console.print(f"\r{seconds:3.0f} of {of:g} s", end="" if seconds < of else "\n")
 
@@ -124,7 +124,7 @@ def diagnose(
 
 
 def show(console: Console, it: Diagnosis, window: Window | None = None) -> None:
-    """A diagnosis on the terminal: the sentence, the findings, what it refutes, what it could not see."""
+    """Print a diagnosis: the sentence, the findings, what it refutes, and what could not be seen."""
     lines = ["", it.sentence, ""]
     for place, each in enumerate(it.found, 1):
         lines += [
@@ -158,7 +158,7 @@ def _show_changes(console: Console, before: Diagnosis, now: Diagnosis) -> None:
 def _watch(
     address: Address, rate: float, above: float | None, keep: int, folder: Path, console: Console
 ) -> None:
-    """Look after look, a line each, until Ctrl-C; a server that is away is a line too."""
+    """Diagnose again and again, a line each, until Ctrl-C. A server that does not answer gets a line, too."""
     console.print(
         f"every {WATCHED_S:g} s, until Ctrl-C{f'; kept in {folder} above {above:g} ms' if above else ''}",
         markup=False,
@@ -186,7 +186,7 @@ def _watch(
 
 
 def keep_one(it: Diagnosis, folder: Path, keep: int) -> str:
-    """Write a diagnosis into a folder of its own, remove the oldest beyond `keep`; its place, or why there is none."""
+    """Write a diagnosis to its own folder, remove the oldest beyond `keep`; return the path, or why it is not kept."""
     folder.mkdir(parents=True, exist_ok=True)
     if shutil.disk_usage(folder).free < LEAST_FREE_BYTES:
         return f"not, the disk of {folder} is nearly full"

@@ -91,7 +91,7 @@ class Diagnosis(_Strict):
 
     @classmethod
     def of(cls, window: Window, judgement: Judgement, sent: Mapping[str, int]) -> Diagnosis:
-        """Put together what was seen, and what it says. Slow commands' arguments are not in it."""
+        """Build a diagnosis from a window and its judgement. The arguments of slow commands are left out."""
         low, high = window.interval_ms
         return cls(
             at=datetime.fromtimestamp(window.first.at, UTC).isoformat(timespec="seconds"),
@@ -132,7 +132,7 @@ class Diagnosis(_Strict):
         )
 
     def write(self, folder: Path) -> Path:
-        """Write both files; the page's path. Raises `StackError` where the folder cannot be written."""
+        """Write both files; return the page's path. Raises `StackError` when the folder cannot be written."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / FILE).write_text(self.model_dump_json(indent=1) + "\n")
@@ -160,7 +160,7 @@ def _finding(found: Found) -> Finding:
 
 
 def read(path: Path) -> Diagnosis:
-    """A diagnosis of before, from its file or its folder. Raises `UsageError` with one line."""
+    """Read an earlier diagnosis from its file or its folder. Raises `UsageError` when that is not possible."""
     file = path / FILE if path.is_dir() else path
     try:
         return Diagnosis.model_validate_json(file.read_bytes())
@@ -173,7 +173,7 @@ def read(path: Path) -> Diagnosis:
 
 
 def changes(before: Diagnosis, now: Diagnosis) -> list[str]:
-    """What became of the figures since another diagnosis, a line each; those that moved by a fifth or more."""
+    """The figures that moved by a fifth or more since another diagnosis, a line each."""
     rows: list[tuple[str, float, float, str]] = [
         ("p99 of the probe", before.figures.p99_ms, now.figures.p99_ms, "ms"),
         ("a round trip with nothing in its way", before.figures.floor_ms, now.figures.floor_ms, "ms"),

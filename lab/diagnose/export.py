@@ -1,7 +1,6 @@
-"""`bin/lab export`: dashboard and alert rules for a Grafana and a Prometheus that somebody already has.
+"""`bin/lab export`: a dashboard and alert rules for an existing Grafana and Prometheus.
 
-They ask only for what redis_exporter tells, and judge by the bounds of `lab.blind.evidence`, as
-`bin/lab diagnose` does.
+They use only metrics of redis_exporter, and judge by the bounds of `lab.blind.evidence`, as `bin/lab diagnose` does.
 """
 
 from __future__ import annotations
@@ -22,12 +21,13 @@ from lab.errors import UsageError
 ROOT = Path(__file__).parents[2]
 RULES, BOARD = ROOT / "prometheus/export", ROOT / "grafana/export/dashboard.json"
 LATE_S = 0.1
-"""A scrape takes 4 ms on an idle Redis 7.0. Beside clients that keep it in long calls it takes about three turns of the
-server's loop, each as long as all their calls (measured: 60 ms beside 18 ms of KEYS a turn, 340 ms beside 108)."""
+"""A scrape that takes this long waits for the server. On an idle Redis 7.0 it takes 4 ms. Beside clients with long
+calls it takes about three turns of the server's loop, each as long as all their calls together (measured: 60 ms beside
+18 ms of KEYS a turn, 340 ms beside 108 ms)."""
 TAKEN = 0.8
-"""Share of the thread from which a queue's wait is a multiple of the work: four times at 0.8 (M/M/1)."""
+"""Utilisation from which the wait in a queue is a multiple of the work: four times at 0.8 (M/M/1)."""
 SCRAPES = 4
-"""In the window of a rate: one that fails leaves two to compare, and one to spare."""
+"""Scrapes in the window of a rate: if one fails, two are left to compare, and one to spare."""
 UNITS = {"s": 1, "m": 60}
 LONGEST_S = 300
 NAME, LABEL = re.compile(r"[\w./:@-]+"), re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -40,7 +40,7 @@ INPUT = "DS_PROMETHEUS"
 
 @dataclass(frozen=True)
 class Case:
-    """Of the rules' test: series by name with their values, and the alert's labels that must fire; none: none may."""
+    """A case in the rules' test: series by name with their values, and the alert that must fire (empty: none may)."""
 
     series: dict[str, str]
     fires: str = ""
@@ -48,7 +48,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Names:
-    """How somebody's Prometheus names things: job, the label that tells servers apart, seconds between scrapes."""
+    """How the user's Prometheus names things: job, the label that tells servers apart, seconds between scrapes."""
 
     job: str
     label: str
@@ -56,7 +56,7 @@ class Names:
 
     @classmethod
     def of(cls, job: str, label: str, every: str) -> Names:
-        """As typed. Raises `UsageError`."""
+        """Read the options as typed. Raises `UsageError` when one is not valid."""
         if not NAME.fullmatch(job):
             raise UsageError(f"--job {job!r}: letters, digits and . / : @ _ - only.")
         if not LABEL.fullmatch(label) or label in TAKEN_LABELS:
@@ -70,7 +70,7 @@ class Names:
         return cls(job, label, seconds)
 
     def filled(self) -> dict[str, object]:
-        """What the templates' names stand for."""
+        """The values for the names in the templates."""
         return {
             "job": self.job,
             "label": self.label,
@@ -93,7 +93,7 @@ class Names:
         }
 
     def cases(self) -> dict[str, Case]:
-        """One just beyond each bound, and one just below all of them."""
+        """Test cases by name: one just beyond each bound, and one just below all of them."""
         longest, removals = evidence.LONG_MS / 1e3, evidence.REMOVED_PER_S
         return {
             "a server just below every bound": Case(
@@ -213,7 +213,7 @@ def export(
         trim_blocks=True,
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
-        autoescape=False,  # YAML and Markdown; what is typed was looked at above
+        autoescape=False,  # YAML and Markdown; the options were checked above
     )
     told = names.filled() | {"datasource": datasource}
     try:

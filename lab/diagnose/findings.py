@@ -1,6 +1,6 @@
-"""What a window bears: causes with their evidence, ranked, and what it refutes; or that nothing is wrong, or no answer.
+"""Judges a window: which causes have evidence, ranked, and which are refuted; or that nothing is wrong; or no answer.
 
-A cause that the server cannot be blamed for by its figures is never named: the last word is then "I cannot tell".
+A cause is named only if the figures show it. If GETs are slow and no cause is shown, the answer is "I cannot tell".
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from lab.diagnose.window import TORN_SHARE, TORN_US, Window
 from lab.results.numbers import percent
 
 SATURATED = 0.9
-"""Utilisation from which waiting times of a queue are a multiple of the work: at 0.9 nine times (M/M/1)."""
+"""Utilisation from which the wait in a queue is a multiple of the work: nine times at 0.9 (M/M/1)."""
 FAR_MS = 5.0
-"""A round trip with nothing in its way that nobody has inside one data centre."""
+"""A round trip that is too long for one data centre, with nothing in its way."""
 FULL = 0.95
-"""Share of the connections that a server admits."""
+"""Share of maxclients from which a server is at the limit of its connections."""
 PIPELINED = 1.5
-"""Commands with one read of a socket, from which on somebody pipelines."""
+"""Commands per read of a socket from which clients count as pipelining."""
 LATE = 0.2
-"""Lateness of the probe's own process, as a share of p99: a process that is late to send is late to read, too."""
+"""Lateness of the probe's own process, as a share of p99, from which the probe's waits may be its own doing: a process
+that is late to send is late to read, too."""
 CONNECTS_PER_S = 200
 """New connections a second: each costs the server as much as some dozen GETs, and TLS a thousand."""
 REMOVERS = ("UNLINK", "DEL")
@@ -30,9 +31,10 @@ REMOVERS = ("UNLINK", "DEL")
 
 @dataclass(frozen=True)
 class Cause:
-    """One thing that may be wrong. `line`: in words. `against`: what would refute it. `next`: the experiment to type.
+    """One thing that may be wrong. `line`: the cause in words. `against`: what would refute it.
 
-    `weight` ranks causes that are found: the share of the time that it takes, about.
+    `next` is the next experiment to type. `weight` ranks the causes that are found: about the share of the time that a
+    cause takes.
     """
 
     id: str
@@ -55,7 +57,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Judgement:
-    """`outcome`: named, nothing or unknown. `found`: causes by weight. `refuted`: those that were looked at in vain."""
+    """`outcome`: named, nothing or unknown. `found`: causes by weight. `refuted`: causes without evidence."""
 
     outcome: str
     sentence: str
@@ -89,7 +91,7 @@ def saturates_at(of: Window, share: float) -> float | None:
 
 
 def _search(of: Window, name: str) -> str:
-    """What a search costs here, and where that leads."""
+    """Say what a search costs here, and at how many keys it fills the server."""
     spent, limit = of.spent(name), saturates_at(of, of.spent(name).share)
     each = (
         f"; a visited key costs {spent.mean_us / of.keys:.2f} µs here" if name == "KEYS" and of.keys else ""
@@ -111,7 +113,7 @@ def _keys(of: Window) -> Evidence:
 
 
 def _long(names: tuple[str, ...]) -> Callable[[Window], Evidence]:
-    """Evidence of calls that block: any of some commands, the dearest of them."""
+    """Make the function that looks for long calls of these commands and reports on the one that takes most time."""
 
     def look(of: Window) -> Evidence:
         found = [name for name in names if evidence.long_calls(of, name)]
@@ -145,7 +147,7 @@ MANY = ("MGET", "MSET", "HMGET", "DEL", "UNLINK")
 
 
 def _other(of: Window) -> Evidence:
-    """A command that blocks and is in none of the lists."""
+    """Evidence of long calls of a command that is in none of the lists."""
     listed = {"SCAN", "KEYS", *WHOLE, *SCRIPTS, *MANY}
     others = tuple(name for name, _ in of.dearest if name not in listed)
     return (
@@ -170,7 +172,10 @@ def _evictions(of: Window) -> Evidence:
 
 
 def _core(of: Window) -> Evidence:
-    """By the kernel's own record where the server is on this machine, else by commands that were interrupted."""
+    """Evidence that the server lacks a core.
+
+    It comes from the kernel's record if the server runs on this machine, else from commands that were interrupted.
+    """
     torn = of.torn
     interrupted = torn is not None and torn[0] > 0 and torn[1] / torn[0] >= TORN_SHARE and torn[1] >= 2
     known = of.waited is not None
@@ -193,7 +198,7 @@ def _core(of: Window) -> Evidence:
 
 
 def _blocked(of: Window) -> bool:
-    """Whether some command alone explains what others wait."""
+    """True if long calls of one command, or evictions, explain why others wait."""
     return any(evidence.long_calls(of, name) for name in of.commands) or evidence.evictions(of)
 
 
@@ -362,7 +367,7 @@ CAUSES = (
 
 
 def judge(of: Window) -> Judgement:
-    """What the window says."""
+    """Judge a window: look in it for the evidence of each cause."""
     looked = [Found(cause, cause.evidence(of), cause.weight(of)) for cause in CAUSES]
     found = tuple(sorted((each for each in looked if each.evidence.found), key=lambda each: -each.weight))
     refuted = tuple(each for each in looked if not each.evidence.found)
@@ -395,7 +400,7 @@ def judge(of: Window) -> Judgement:
 
 
 def answer_of(judgement: Judgement) -> str:
-    """The ids of the causes that were named, in order; else nothing or unknown."""
+    """The ids of the named causes, in order; without any, `nothing` or `unknown`."""
     return " + ".join(each.cause.id for each in judgement.found) or judgement.outcome
 
 

@@ -1,9 +1,10 @@
-"""An open-loop probe that asks only what a diagnosis may ask: PING and GET of a key that nobody has, in turn.
+"""An open-loop probe that asks only what a diagnosis may ask: PING and GET of a key that does not exist, in turn.
 
-Request i is due at start + (i + u) / rate, at a random moment u of its slot: even spacing falls into step with what is
-periodic in the server, and then never meets it. Its wait counts from then, whether or not earlier replies came. While a
-reply is out nothing more is sent: a server that stalls is not handed a burst afterwards. A request that became due
-meanwhile would have stood in the same queue, so it is counted as having waited until that reply came, and is not sent.
+Request i is due at start + (i + u) / rate, at a random moment u of its slot: with even spacing the requests could fall
+into step with what is periodic in the server, and never meet it. The schedule goes on whether or not earlier replies
+came. While a reply is outstanding nothing more is sent, so a server that stalls gets no burst afterwards. A request
+that becomes due meanwhile is not sent. It would have stood in the same queue, so it counts as having waited from its
+due time until that reply came.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from lab.diagnose.questions import ABSENT, Gone, Questions, Refused
 COMMANDS = (("GET", ABSENT), ("PING",))
 SEED = 7
 LAST_REPLY_S = 2.0
-"""For the reply that is out when the look ends."""
+"""How long to wait at the end for a reply that is outstanding."""
 
 
 @dataclass(frozen=True)
 class Probed:
-    """One request. `due_s`: since the probe began; `waited_s`: to its reply; `sent`: whether it was sent.
+    """One request. `due_s`: when it was due, since the probe began; `waited_s`: until its reply; `sent`: it was sent.
 
-    The wait of a request that was sent counts from its sending: nothing was out then, so if it was sent after it was
-    due, this process was late by itself (`lag_s`), which is not the server's doing.
+    The wait of a request that was sent counts from its sending. No reply was outstanding then, so if it was sent after
+    its due time, this process was late by itself (`lag_s`), which is not the server's doing.
     """
 
     due_s: float
@@ -37,10 +38,10 @@ class Probed:
 
 
 class Prober(threading.Thread):
-    """Asks until it is stopped. `probed` grows; `lost` says why it ended before, if it did."""
+    """Sends requests until stopped, and collects them in `probed`. `lost` is the error that ended it early, if any."""
 
     def __init__(self, address: Address, per_second: float) -> None:
-        """Connects, and raises `Gone` or `Refused` where that or one of the commands is not possible."""
+        """Connect. Raises `Gone` when that is not possible, `Refused` when neither PING nor GET is allowed."""
         super().__init__(daemon=True, name="prober")
         self._every = 1 / per_second
         self._questions = Questions(address, per_second=None)
@@ -63,11 +64,11 @@ class Prober(threading.Thread):
 
     @property
     def sent(self) -> dict[str, int]:
-        """How often it sent what."""
+        """How often each command was sent."""
         return dict(self._questions.sent)
 
     def run(self) -> None:
-        """Ask on schedule."""
+        """Send requests on schedule until stopped."""
         began, number = time.monotonic() + self._every, 0
         self._began = began
         moment = random.Random(SEED).random
@@ -86,13 +87,13 @@ class Prober(threading.Thread):
                         break
                     self.probed.append(Probed(due - began, now - due, sent=False))
         except Gone as error:
-            if not self._ended.is_set():  # `stop` closes the connection under a reply that is still out
+            if not self._ended.is_set():  # `stop` closes the connection while a reply is outstanding
                 self.lost = error
         except Refused as error:
             self.lost = Gone(f"the server no longer answers PING and GET: {error}")
 
     def stop(self) -> None:
-        """End. A request that is still out has waited until now, and counts so."""
+        """Stop. A request that is still without a reply counts as having waited until now."""
         self._ended.set()
         self.join(LAST_REPLY_S)
         if (since := self._out_since) is not None:

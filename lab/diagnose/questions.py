@@ -1,4 +1,4 @@
-"""What a diagnosis may ask a server: nothing but the list below, and no more often than is promised.
+"""What a diagnosis may ask a server: only the commands listed below, at a bounded rate.
 
 This is the only module of `lab.diagnose` that can send a command.
 """
@@ -19,7 +19,7 @@ from lab.address import Address
 from lab.errors import LabError, StackError
 
 ABSENT = "latency-lab:diagnose:absent"
-"""The key that is asked for; nobody has it, so no value is read."""
+"""The key that the probe asks for. It does not exist, so no value is read."""
 ALLOWED = frozenset(
     {
         ("INFO",),
@@ -33,7 +33,7 @@ ALLOWED = frozenset(
         ("CONFIG", "GET"),
     }
 )
-"""How a command must begin. Signing in (AUTH) and choosing the database (SELECT) come before, by redis-py."""
+"""What a command must begin with. redis-py sends AUTH and SELECT by itself when it connects."""
 SETTINGS = (
     "maxmemory",
     "maxmemory-policy",
@@ -47,38 +47,38 @@ SETTINGS = (
     "io-threads",
     "latency-tracking",
 )
-"""All that CONFIG GET may ask for; none of it is a secret."""
+"""The only settings that CONFIG GET may ask for; none is a secret."""
 PER_SECOND, PROBES_PER_S, MOST_PROBES_PER_S = 20.0, 10.0, 50.0
 ACL = (
     f"ACL SETUSER diagnose on >PASSWORD resetchannels resetkeys ~{ABSENT} nocommands +info +ping +get +select "
     "+slowlog|get +latency|latest +latency|histogram +client|list +config|get"
 )
-"""The least that suffices (Valkey 8.1 and later: +commandlog|get too)."""
+"""The fewest rights that suffice (Valkey 8.1 and later: +commandlog|get too)."""
 ANSWER_S = 20.0
-"""A server in the middle of an incident may keep everybody waiting that long."""
+"""Timeout for a reply: a server in the middle of an incident may keep everybody waiting that long."""
 
 
 CONNECT_S = 5.0
-"""For a connection, TLS included, and for a command to leave."""
+"""Timeout for connecting, TLS included, and for sending a command."""
 
 
 class NotAllowed(LabError):
-    """A command that a diagnosis never sends. A fault of the lab, found before anything was sent."""
+    """A command that a diagnosis never sends. This is a fault of the lab; the command was not sent."""
 
 
 class Refused(Exception):
-    """The server does not carry out a command: no right to, not known, renamed. `args[0]` says why, in a few words."""
+    """The server refuses a command: no right to it, unknown or renamed. `args[0]` says why in a few words."""
 
 
 class Gone(StackError):
-    """The server cannot be reached, or no longer."""
+    """The server cannot be reached, or has stopped answering."""
 
 
 class Questions:
-    """One connection, and a bound on how often it asks. Methods raise `Gone` or `Refused`."""
+    """One connection, with a bound on the commands a second. Methods raise `Gone` or `Refused`."""
 
     def __init__(self, address: Address, per_second: float | None = PER_SECOND) -> None:
-        """`per_second`: None for who keeps to a schedule of its own, as the probe does."""
+        """`per_second`: the bound; None for a caller with a schedule of its own, such as the probe."""
         self.address = address
         self.sent: Counter[str] = Counter()
         self._gap = 1 / per_second if per_second else 0.0
@@ -86,7 +86,7 @@ class Questions:
         kind: Any = (
             UnixDomainSocketConnection if address.socket else SSLConnection if address.tls else Connection
         )
-        # Not through redis-py's pool: it takes a TLS session ticket that has come for a reply that nobody read.
+        # Not through redis-py's pool: it mistakes a TLS session ticket that has come for a reply that was never read.
         self._line: Any = kind(
             **address.options(),
             protocol=2,
@@ -100,7 +100,7 @@ class Questions:
         )
 
     def ask(self, *words: str | int) -> Any:
-        """The reply to a command, as the protocol has it (RESP2)."""
+        """Send a command and return its reply as RESP2 has it. Raises `NotAllowed` for one that is not allowed."""
         head = tuple(str(word) for word in words[:2])
         if not (head in ALLOWED or head[:1] in ALLOWED) or (
             head == ("CONFIG", "GET") and words[2] not in SETTINGS

@@ -1,6 +1,6 @@
-"""Look at a server for some seconds, read-only: INFO every second beside the probe, the logs before and after.
+"""Watches a server for some seconds, read-only: INFO every second beside the probe, the logs before and after.
 
-It ends early when the server says that one of our own commands held it for longer than a second.
+The watch ends early when the server's figures say that one of our own commands held it for longer than a second.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from loadtest import info
 
 EVERY_S = 1.0
 STALL_S = 1.0
-"""An execution of one of our own commands that ends the look."""
+"""Execution time of one of our own commands that ends the watch."""
 NEWEST = 128
 MOST_CLIENTS = 1000
-"""CLIENT LIST writes a line for each connection, in one piece: with more it is left out."""
+"""With more connections CLIENT LIST is left out: the server writes a line for each of them, in one piece."""
 COMMANDLOGS = ("slow", "large-request", "large-reply")
 
 
 class Tell:
-    """What a look tells while it goes on; this one says nothing."""
+    """Receives the progress of a watch; this class ignores it."""
 
     def begins(self, what: str) -> None:
-        """Before anything is asked but who answers."""
+        """The probe is about to start; `what` describes the server."""
 
     def goes_on(self, seconds: float, of: float) -> None:
-        """A second passed."""
+        """About a second has passed since the last call: `seconds` of `of` are over."""
 
 
 def watch(
@@ -49,10 +49,10 @@ def watch(
     tell: Tell | None = None,
     show_arguments: bool = False,
 ) -> tuple[Window, Counter[str]]:
-    """Look for `seconds`; what was seen, and how often which command was sent.
+    """Watch a server for `seconds`; return what was seen, and how often each command was sent.
 
-    Raises `StackError` with one line where the server cannot be reached or goes away meanwhile, and `UsageError` where
-    it is a Sentinel, which has no data.
+    Raises `StackError` with one line when the server cannot be reached or goes away meanwhile, and `UsageError` when it
+    is a Sentinel, which has no data.
     """
     tell, questions = tell or Tell(), Questions(address)
     try:
@@ -90,7 +90,7 @@ def _prober(address: Address, per_second: float) -> Prober:
 
 @dataclass
 class _Local:
-    """A server that is a process of this machine."""
+    """Figures of a server that is a process of this machine, at one moment."""
 
     pid: int
     waited_s: float | None
@@ -100,7 +100,7 @@ class _Local:
 
 
 class _Look:
-    """Gathers what a window is made of."""
+    """Gathers the contents of a window."""
 
     def __init__(self, questions: Questions, address: Address, show_arguments: bool) -> None:
         self._questions, self._address, self._show_arguments = questions, address, show_arguments
@@ -139,7 +139,7 @@ class _Look:
         self.snapshots.append(Snapshot(float(micros) / 1e6 if micros else time.time(), found))
 
     def held(self) -> str | None:
-        """That one of our own commands held the server since the last look, or None."""
+        """Return a sentence if one of our own commands held the server since the snapshot before, else None."""
         before, after = (info.counters(look.fields) for look in self.snapshots[-2:])
         for name in OWN - {"PING"}:
             calls, usec = (
@@ -151,7 +151,7 @@ class _Look:
         return None
 
     def _may(self, what: str, *words: str | int) -> Any:
-        """A reply, or None where it is refused: then that is noted once."""
+        """Return a reply, or None if the server refuses the command; a refusal is noted once."""
         try:
             return self._questions.ask(*words)
         except Refused as error:
@@ -173,7 +173,7 @@ class _Look:
         return found
 
     def _slow_entries(self) -> dict[str, tuple[str, float, str]]:
-        """By log and number: (command, ms, its words)."""
+        """Log and number of an entry → (command, ms, its words); ms is 0 except in the log of slow commands."""
         entries: dict[str, Sequence[Any]] = {}
         if self.product == "valkey" and _at_least(self.version, (8, 1)):
             for log in COMMANDLOGS:
@@ -192,7 +192,7 @@ class _Look:
         }
 
     def _histograms(self) -> dict[str, tuple[int, int]]:
-        """By command: executions since the server began, and those that took longer than `TORN_US`."""
+        """Command → executions since the server started, and how many of them took longer than `TORN_US`."""
         reply = self._may("LATENCY HISTOGRAM", "LATENCY", "HISTOGRAM") or []
         found = {}
         for name, told in zip(reply[::2], reply[1::2], strict=False):
@@ -217,13 +217,13 @@ class _Look:
         return Clients(len(rows), dict(busiest), sum(float(row.get("omem", 0)) for row in rows))
 
     def _events(self) -> dict[str, float]:
-        """Of the latency monitor, those of this window: the latest of each, in ms."""
+        """Events of the latency monitor within this window → duration of the latest, in ms."""
         began = int(self.snapshots[0].at)
         reply = self._may("LATENCY LATEST", "LATENCY", "LATEST") or []
         return {str(event[0]): float(event[2]) for event in reply if int(event[1]) >= began}
 
     def finish(self, prober: Prober) -> Window:
-        """The logs once more, and all of it together."""
+        """Read INFO and the logs once more, and put the window together."""
         self.snapshot()
         slow: dict[str, tuple[int, float]] = {}
         arguments = []
@@ -305,7 +305,7 @@ def _text(words: str | Iterable[str]) -> str:
 
 
 def _local(told: info.Fields) -> _Local | None:
-    """The server's process, where it is one of this machine: found by its number and its age."""
+    """The server's process, if it is one of this machine: one with the same process id and age. Else None."""
     with contextlib.suppress(psutil.Error, ValueError, KeyError):
         process = psutil.Process(int(told["process_id"]))
         age = time.time() - process.create_time()
@@ -322,7 +322,7 @@ def _measure(pid: int) -> _Local:
 
 
 def _waited_s(pid: int) -> float | None:
-    """Seconds that a process's first thread was ready to run without a core (Linux), else None."""
+    """Seconds that a process's first thread was ready to run but had no core; None if unknown (only Linux tells)."""
     try:  # proc(5): time on a core, time waiting for one (both ns), and times it was put on one
         return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]) / 1e9
     except (OSError, IndexError, ValueError):
@@ -330,7 +330,7 @@ def _waited_s(pid: int) -> float | None:
 
 
 def _beside(window: Window, before: _Local | None) -> Window:
-    """With what other programs of the server's machine did meanwhile, where that can be seen."""
+    """Return the window with `waited` and `others` filled in, if the server runs on this machine."""
     if before is None:
         return window
     with contextlib.suppress(psutil.Error):

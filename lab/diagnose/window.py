@@ -16,14 +16,15 @@ OWN = frozenset(
     {"INFO", "PING", "SLOWLOG", "SLOWLOG|GET", "COMMANDLOG|GET", "LATENCY", "LATENCY|LATEST", "LATENCY|HISTOGRAM",
      "CONFIG", "CONFIG|GET", "CLIENT", "CLIENT|LIST"}
 )  # fmt: skip
-"""What a diagnosis asks besides GET, as commandstats writes it."""
+"""Commands that a diagnosis sends besides GET, as commandstats writes them."""
 CONSTANT = ("GET", "SET", "SETEX", "EXISTS", "EXPIRE", "PING", "INCR", "HGET", "HSET", "SISMEMBER", "TTL")
 """Commands whose execution takes microseconds whatever the keyspace holds."""
 TORN_US, TORN_SHARE = 1000, 1 / 20_000
-"""An execution of such a command that took longer was interrupted. On an idle machine of two cores none of 60,000 was;
-beside programs that compute on the server's core one in some hundred."""
+"""An execution of such a command that takes longer was interrupted; from this share on, the server lacks a core. On an
+idle machine of two cores none of 60,000 was interrupted; beside programs that compute on the server's core, one in a
+few hundred."""
 STALL_TIMES, STALL_MS = 10.0, 5.0
-"""A probe that waits that many times the floor, and that long, stands in a stall."""
+"""A request of the probe that waits this many times the floor, and this long, stands in a stall."""
 Z = 1.96
 
 
@@ -35,7 +36,7 @@ class Snapshot:
     fields: Mapping[str, str]
 
     def number(self, name: str) -> float:
-        """A field as a number; 0 where the server does not tell."""
+        """A field as a number; 0 if the server does not tell it."""
         try:
             return float(self.fields.get(name, 0))
         except ValueError:
@@ -55,11 +56,10 @@ class Clients:
 class Window:
     """Everything that was seen in `seconds`.
 
-    `slow`: by command, how many entries the slow log got meanwhile, and the longest (ms). `tails`: by command,
-    how many executions, and how many of them took longer than `TORN_US`; empty where LATENCY HISTOGRAM is not there.
-    `events`: of the latency monitor, ms. `waited` and `others`: for a server on this machine, the share of the time
-    that its thread was ready and had no core, and the cores that all other programs used. `unseen`: what could not be
-    looked at, and why.
+    `slow`: command → entries that the slow log got meanwhile, and the longest (ms). `tails`: command → executions, and
+    how many of them took longer than `TORN_US`; empty without LATENCY HISTOGRAM. `events`: event of the latency
+    monitor → ms. `waited` and `others` are known for a server on this machine: the share of the time that its thread
+    was ready but had no core, and the cores that all other programs used. `unseen`: what could not be seen, and why.
     """
 
     shown: str
@@ -79,26 +79,26 @@ class Window:
 
     @property
     def first(self) -> Snapshot:
-        """The first look at INFO."""
+        """The first snapshot of INFO."""
         return self.snapshots[0]
 
     @property
     def last(self) -> Snapshot:
-        """The last one."""
+        """The last snapshot of INFO."""
         return self.snapshots[-1]
 
     @property
     def seconds(self) -> float:
-        """Between the two, by the server's clock."""
+        """Seconds between the two, by the server's clock."""
         return max(self.last.at - self.first.at, 1e-3)
 
     def per_s(self, name: str) -> float:
-        """How fast a counter of INFO rose. A server that restarted meanwhile counts from nothing: 0 then."""
+        """How much a counter of INFO rose a second; 0 if it fell, because the server restarted meanwhile."""
         return max(0.0, self.last.number(name) - self.first.number(name)) / self.seconds
 
     @cached_property
     def commands(self) -> dict[str, Spent]:
-        """What each command cost in this window; a diagnosis's own are among them."""
+        """What each command cost in this window, our own commands included."""
         before, after = info.counters(self.first.fields), info.counters(self.last.fields)
         found = {}
         for name, (calls, usec) in after.items():
@@ -112,18 +112,18 @@ class Window:
         return found
 
     def spent(self, command: str) -> Spent:
-        """What one command cost; nothing where it was not called."""
+        """What one command cost; all zero if it was not called."""
         return self.commands.get(command, Spent(0.0, 0.0, 0.0))
 
     @cached_property
     def dearest(self) -> list[tuple[str, Spent]]:
-        """Commands by their share of the time, without our own."""
+        """Commands by their share of the time, the largest first, without our own."""
         theirs = [(name, spent) for name, spent in self.commands.items() if name not in OWN]
         return sorted(theirs, key=lambda item: -item[1].share)
 
     @cached_property
     def busy_by_second(self) -> list[float]:
-        """The share of a core that the thread used, from each look at INFO to the next."""
+        """Utilisation of the thread that executes commands, from each snapshot of INFO to the next."""
         found = []
         for before, after in pairwise(self.snapshots):
             used = [info.busy_seconds(look.fields) for look in (before, after)]
@@ -141,7 +141,7 @@ class Window:
 
     @property
     def keys(self) -> int:
-        """In all databases."""
+        """Keys in all databases."""
         return info.keys(self.last.fields)
 
     @property
@@ -163,13 +163,13 @@ class Window:
         return sorted(1000 * each.waited_s for each in self.probed)
 
     def percentile_ms(self, percent: float) -> float:
-        """Nearest rank, of the probe's waits; 0 without any."""
+        """A percentile of the probe's waits by nearest rank; 0 without any."""
         waits = self.waits_ms
         return waits[max(0, math.ceil(len(waits) * percent / 100) - 1)] if waits else 0.0
 
     @property
     def get_ms(self) -> float:
-        """p99 of the probe, from the intended time."""
+        """p99 of the probe's waits."""
         return self.percentile_ms(99)
 
     @property
@@ -184,7 +184,7 @@ class Window:
 
     @cached_property
     def floor_ms(self) -> float:
-        """What a round trip takes when nothing is in its way: the twentieth part that is quickest."""
+        """What a round trip takes when nothing is in its way: only a twentieth of the requests sent were quicker."""
         trips = sorted(1000 * each.waited_s for each in self.probed if each.sent)
         return trips[len(trips) // 20] if trips else 0.0
 
@@ -196,12 +196,12 @@ class Window:
 
     @property
     def slow_gets(self) -> bool:
-        """Whether a bystander has something to complain of, as in the blind sessions, with the floor for health."""
+        """True if a bystander has something to complain of, judged as in blind sessions, with the floor for health."""
         return self.get_ms >= max(TIMES_HEALTHY * self.floor_ms, LEAST_GET_MS)
 
     @cached_property
     def stalls(self) -> list[tuple[float, float]]:
-        """Stretches in which the probe stood still: (when they began, in s since the probe began; how long, in s)."""
+        """Stretches in which the probe stood still: (beginning, in s since the probe began; length in s)."""
         limit_s = max(STALL_TIMES * self.floor_ms, STALL_MS) / 1000
         found: list[tuple[float, float]] = []
         for each in self.probed:
@@ -234,12 +234,12 @@ class Window:
 
     @property
     def torn(self) -> tuple[int, int] | None:
-        """Of commands of constant time: executions, and those that were interrupted; None where nobody tells."""
+        """Executions of commands of constant time, and how many were interrupted; None if the server does not tell."""
         known = [self.tails[name] for name in CONSTANT if name in self.tails]
         return (sum(each[0] for each in known), sum(each[1] for each in known)) if known else None
 
     @property
     def per_read(self) -> float | None:
-        """Commands that came with one read of a socket: near 1 where nobody pipelines. None where it is not told."""
+        """Commands per read of a socket: near 1 if nobody pipelines. None if the server does not tell."""
         reads = self.per_s("total_reads_processed")
         return self.per_s("total_commands_processed") / reads if reads else None

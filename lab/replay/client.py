@@ -1,4 +1,4 @@
-"""One HTTP connection to Prometheus or Tempo, and the line that is said when nobody answers there."""
+"""An HTTP client for Prometheus or Tempo, with a one-line error for when the server does not answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ANSWER_S = 60.0
 
 
 class Client:
-    """A server's HTTP interface; `with` closes it. Who does not answer raises `NoAnswer`."""
+    """A server's HTTP interface; `with` closes it. Methods raise `NoAnswer` when the server does not answer."""
 
     name = "the server"
 
@@ -31,7 +31,7 @@ class Client:
         self.close()
 
     def send(self, method: str, path: str, **what: Any) -> httpx.Response:
-        """Whatever is answered, refusals included. `what`: parameters, headers, content, as httpx names them."""
+        """Send a request; return any answer, even a refusal. `what`: parameters, headers, content, as in httpx."""
         try:
             return self._http.request(method, path, **what)
         except httpx.HTTPError as error:
@@ -40,5 +40,5 @@ class Client:
 
 
 def said(answer: httpx.Response) -> str:
-    """Why a server refused, in its own words on one line; its status where it has none."""
+    """Why a server refused: its own words on one line, or the status code if it gave none."""
     return " ".join(answer.text.split())[:200] or str(answer.status_code)

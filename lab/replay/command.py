@@ -97,7 +97,7 @@ def replay(
 
 @contextmanager
 def _saying() -> Iterator[Say]:
-    """A line on stderr that says what is being done, where a person is looking."""
+    """A status line on stderr that says what is being done, if stderr is a terminal."""
     console = Console(stderr=True, highlight=False)
     with console.status("") as status:
         yield status.update

@@ -1,4 +1,4 @@
-"""Traces brought to a Tempo, and looked for there: what it took is not always what it shows."""
+"""Sends traces to a Tempo and checks that they can be found there: it does not show every trace that it accepts."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from lab.replay.tempo import Receiver, Tempo, spans
 
 SENT = ("sent", "sent again")
 SETTLED_S = 30.0
-"""Tempo keeps a trace in memory until no span has come for five seconds, and looks for such traces every five seconds.
-Those it then forgets, and only after writing all of them can they be read from its disk: in between, for a second or
-less, nobody finds them. It also drops silently what is over a limit. So a trace counts as delivered when a search lists
-it, because searches see only what is on disk; in 3.0 that takes six to twelve seconds."""
+"""How long to wait for traces to be found. Tempo keeps a trace in memory until no span has come for five seconds, and
+looks for such traces every five seconds. It removes those from memory and then writes them to disk; in between, for a
+second or less, they cannot be found. It also drops, without a word, what is over a limit. So a trace counts as
+delivered when a search lists it, because searches see only what is on disk; in 3.0 that takes six to twelve seconds."""
 EVERY_S = 0.5
 MOST_LISTED = 10_000
-"""More than any recording has: a search must not stop before it has seen all."""
+"""More traces than any recording has: a search must not stop before it has listed all."""
 
 
 def deliver(
@@ -27,10 +27,10 @@ def deliver(
     say: Callable[[str], None],
     settled_s: float = SETTLED_S,
 ) -> list[str]:
-    """Send traces until they are found, each twice at most; the ids of those that are not.
+    """Send traces until they are found, each twice at most; return the ids of those that are not found.
 
-    Takes twice `settled_s` at most, and what Tempo needs for its answers. A trace that arrives twice does
-    no harm: Tempo merges spans of the same id.
+    Takes at most twice `settled_s`, plus the time of Tempo's answers. A trace that arrives twice does no harm: Tempo
+    merges spans of the same id.
     """
     missing = {next(spans(trace)).trace_id.hex(): trace for trace in traces if any(spans(trace))}
     for how in SENT:
@@ -44,7 +44,7 @@ def deliver(
 def _awaited(
     missing: dict[str, TracesData], tempo: Tempo, say: Callable[[str], None], settled_s: float
 ) -> dict[str, TracesData]:
-    """Those of the traces that are still not found when everything should have settled."""
+    """Wait at most `settled_s` for the traces to be found; return those that are not."""
     number, until = len(missing), time.monotonic() + settled_s
     start = min(span.start_time_unix_nano for trace in missing.values() for span in spans(trace)) / 1e9
     end = max(span.end_time_unix_nano for trace in missing.values() for span in spans(trace)) / 1e9
@@ -55,5 +55,6 @@ def _awaited(
         if not missing or time.monotonic() > until:
             break
         time.sleep(EVERY_S)
-    # An exemplar asks by the id, which finds what a search may leave out; last, because Tempo reads the whole trace.
+    # Ask for the rest by id, as an exemplar does: that finds what a search may leave out. It comes last because Tempo
+    # reads the whole trace for it.
     return {trace_id: trace for trace_id, trace in missing.items() if not tempo.has(trace_id)}

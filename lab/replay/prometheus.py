@@ -16,23 +16,23 @@ from lab.replay.recording import Exemplar, Series
 from lab.replay.remotewrite import HEADERS, STALE, Batch, body
 
 SLICE_MS = 30_000
-"""Samples are written slice by slice of time, all series of a slice before the next: Prometheus takes what is newer
-than what it has, and nothing much older."""
+"""Samples are written in slices of this length, all series of one slice before the next slice: Prometheus accepts
+samples newer than those it has, and none that are much older."""
 SERIES_AT_ONCE = 2_000
 MISSED = 1.5
-"""A gap of more steps than this: the scrape between was missed, or the series was gone."""
+"""A gap of more steps than this means that a scrape was missed or the series was gone."""
 TIMES_OF_DAY = re.compile(r"(_created|_timestamp_seconds|start_time_seconds)$")
-"""Metrics whose values are times of day: they move with the time they are served at."""
+"""Metrics whose values are points in time: the values move along with the samples' times."""
 EPOCH_S = 1e9
 
 
 class Prometheus(Client):
-    """A Prometheus server's HTTP interface. Whatever it does not answer is a `StackError` of one line."""
+    """A Prometheus server's HTTP interface. Methods raise `StackError`, with one line, when it refuses or is silent."""
 
     name = "Prometheus"
 
     def version(self) -> str:
-        """Its version. Raises `StackError` when nobody, or somebody else, answers."""
+        """Its version. Raises `StackError` when nothing answers, or another service."""
         return str(self._ask("/api/v1/status/buildinfo")["version"])
 
     def names(self, start: float, end: float) -> list[str]:
@@ -41,7 +41,7 @@ class Prometheus(Client):
         return [str(name) for name in found]
 
     def series(self, name: str, start: float, end: float) -> list[Series]:
-        """Every sample, as it was scraped, of all series of a metric after `start` and up to `end`."""
+        """All series of a metric, with every sample after `start` and up to `end` as it was scraped."""
         quoted = name.replace("\\", "\\\\").replace('"', '\\"')
         query = f'{{__name__="{quoted}"}}[{max(1, round((end - start) * 1000))}ms]'
         found = self._ask("/api/v1/query", query=query, time=f"{end:.3f}")["result"]
@@ -56,7 +56,7 @@ class Prometheus(Client):
         ]
 
     def exemplars(self, start: float, end: float) -> dict[tuple[tuple[str, str], ...], list[Exemplar]]:
-        """Exemplars by their series' labels, each in the order of time."""
+        """Labels of a series → its exemplars in the order of time."""
         rows = self._ask(
             "/api/v1/query_exemplars", query='{__name__=~".+"}', start=f"{start:.3f}", end=f"{end:.3f}"
         )
@@ -90,22 +90,23 @@ class Prometheus(Client):
 
 
 def key(labels: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    """Labels as something to look up by."""
+    """Labels as a key for a dictionary, sorted by name."""
     return tuple(sorted(labels.items()))
 
 
 def usual_step_ms(series: list[Series]) -> int:
-    """The median distance of two samples over all series."""
+    """The usual distance of samples in ms: the median of all series' medians; 0 if no series has two samples."""
     steps = [_step_ms(one.times, 0) for one in series if len(one.times) > 1]
     return round(statistics.median(steps)) if steps else 0
 
 
 def shifted(series: Series, by_ms: int, end_ms: int, usual_ms: int) -> Series:
-    """The series moved in time, and ended where it had ended.
+    """Return the series moved in time by `by_ms`, with the marks of its ends restored.
 
-    Prometheus marks the end of a series with a sample of its own, which no query gives back. Without it a value is
-    held on to for five minutes. So every gap gets its mark again, one step after the last sample before it, and so does
-    an end before that of the recording (`end_ms`, not yet moved).
+    Prometheus marks the end of a series with a special sample, which no query returns. Without the mark the last value
+    is shown for five more minutes. So every gap gets its mark again, one step after the last sample before it. A series
+    that ends before the recording (`end_ms`, not yet moved) gets one, too. `usual_ms` is the step of a series that has
+    only one sample.
     """
     step = _step_ms(series.times, usual_ms)
     moves = TIMES_OF_DAY.search(series.name)
@@ -128,7 +129,7 @@ def _step_ms(times: list[int], otherwise: int) -> int:
 
 
 def push(series: list[Series], prometheus: Prometheus, progress: Callable[[float], None]) -> int:
-    """Write all series, oldest samples first; how many samples. `progress` hears the share that is done."""
+    """Write all series, oldest samples first; return how many samples. `progress` is called with the share done."""
     start = min(one.times[0] for one in series if one.times)
     end = max(one.times[-1] for one in series if one.times)
     pushed = 0
@@ -142,7 +143,7 @@ def push(series: list[Series], prometheus: Prometheus, progress: Callable[[float
 
 
 def _slices(series: list[Series], places: list[list[int]], until: int) -> Iterator[list[Batch]]:
-    """What comes before `until`, some series at a time; `places` notes how far each series and its exemplars are."""
+    """Yield what is left before `until`, some series at a time; `places` notes how far each is done."""
     batches: list[Batch] = []
     for one, place in zip(series, places, strict=True):
         at, seen = place

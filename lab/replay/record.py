@@ -17,12 +17,12 @@ from lab.stacks.preflight import ROOT
 
 MB = 1_000_000
 SLOT_MS = 10_000
-"""Exemplars are chosen one from each so long stretch of a metric, then a second one, and so on."""
+"""Traces are chosen in turns: one from a metric's exemplars in each slot of this length, then a second, and so on."""
 MOST_TRACES = 400
 SLOWEST = 40
 META_BYTES = 4_000
 TRACE_LABELS = ("trace_id", "traceID")
-"""What an exemplar calls its trace: our application, Tempo."""
+"""Labels of an exemplar that may hold its trace id: the first is our application's, the second Tempo's."""
 WORD = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 
 Say = Callable[[str], None]
@@ -30,7 +30,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Done:
-    """What was written: its size in bytes, and what `lab record` says of it."""
+    """A recording that was written: its size in bytes, and its `Meta`."""
 
     size: int
     meta: Meta
@@ -47,9 +47,9 @@ def record(
 ) -> Done:
     """Record the minutes before `end` (now, if left out) into an empty folder.
 
-    Raises `UsageError` where the folder is not empty or the bound too narrow, `StackError` where Prometheus or Tempo
-    does not answer or has nothing, `Interrupted` after Ctrl-C. The folder is then as it was: a part of a recording is
-    of no use to anybody, and the same command may be tried again.
+    Raises `UsageError` when the folder is not empty or `max_mb` is too small, `StackError` when Prometheus or Tempo
+    does not answer or there are no samples, `Interrupted` after Ctrl-C. The folder is then as it was before: part of a
+    recording is of no use, and the same command can be tried again.
     """
     made = _make(folder)
     try:
@@ -88,7 +88,7 @@ def _record(
         say(f"traces: {number} of {len(wanted)}")
         try:
             found = tempo.trace(trace_id)
-        except NoAnswer:  # reading long traces costs it much memory; what it gave so far is worth keeping
+        except NoAnswer:  # long traces cost Tempo much memory; what it gave so far is worth keeping
             silent = [f"traces, because Tempo stopped answering: {len(wanted) - number + 1} of {len(wanted)}"]
             break
         if found:
@@ -117,7 +117,7 @@ def _record(
 
 
 def _make(folder: Path) -> bool:
-    """Make the folder; whether there was none. One that is not empty is a `UsageError`."""
+    """Make the folder; return whether it is new. Raises `UsageError` when it is not empty or cannot be written."""
     try:
         there = folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
@@ -131,7 +131,10 @@ def _make(folder: Path) -> bool:
 
 
 def choose(exemplars: dict[tuple[tuple[str, str], ...], list[Exemplar]], most: int) -> list[str]:
-    """Trace ids to keep: of each metric and server in each stretch of time the slowest, then the second, and so on."""
+    """Choose at most `most` trace ids from the exemplars.
+
+    First comes the slowest of each metric and server in each `SLOT_MS`, then the second slowest of each, and so on.
+    """
     groups: dict[tuple[str, str, int], dict[str, float]] = {}
     for labels, found in exemplars.items():
         named = dict(labels)
@@ -157,10 +160,11 @@ def fit(
     traces: dict[str, bytes],
     most: float,
 ) -> tuple[list[Series], dict[str, bytes], list[str]]:
-    """Series and traces that stay within that number of bytes, and what was left out, in words.
+    """Cut series and traces down to at most `most` bytes; return them and what was left out, in words.
 
-    Traces go first, the last chosen of them soonest; then metrics that no dashboard and no rule uses. An exemplar goes
-    with its trace: a dot that leads nowhere is worse than none. Raises `UsageError` where that is not enough.
+    Traces are left out first, beginning with the last chosen; then metrics that no dashboard and no rule uses. An
+    exemplar is left out with its trace: a dot that leads nowhere is worse than none. Raises `UsageError` when that is
+    not enough.
     """
     dropped = []
     size = len(pack_metrics(series))
@@ -187,7 +191,7 @@ def _most_that_fit(
     traces: dict[str, bytes],
     most: float,
 ) -> int:
-    """How many traces fit, by halving: what the next one adds is known only after compressing it with the others."""
+    """About how many traces fit, by bisection: what a trace adds is known only after compressing all together."""
     ids = list(traces)
 
     def fits(number: int) -> bool:

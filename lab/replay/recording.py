@@ -1,12 +1,12 @@
 """A recording's folder: what an incident left in Prometheus and Tempo, small enough to be passed on.
 
-meta.json    when, from which versions, how much of what, and what was left out
+meta.json    the period, the versions, how much of what there is, and what was left out
 metrics.gz   a JSON line for each series: its labels, times, values and exemplars
 traces.gz    traces one after the other: four bytes of length (big-endian), then an OTLP message `TracesData`
 
-Times (ms) are written as the first and then the differences, and so are values where all of them are whole numbers:
-most series of a counter are then rows of equal small numbers, of which gzip leaves next to nothing. Other values keep
-thirteen significant digits, enough for a time of day in milliseconds.
+Times (ms) are written as the first time and then differences. So are the values of a series if all of them are whole
+numbers: most counters then become rows of equal small numbers, of which gzip leaves next to nothing. Other values keep
+thirteen significant digits, enough for a point in time to the millisecond.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def discard(folder: Path) -> None:
 
 
 def read(folder: Path) -> Recording:
-    """Read a recording back. Raises `UsageError` for a folder that is none, or is damaged."""
+    """Read a recording back. Raises `UsageError` when the folder is not a recording, or is damaged."""
     try:
         raw = json.loads((folder / META).read_text())
         packed = [(folder / name).read_bytes() for name in (METRICS, TRACES)]

@@ -17,14 +17,14 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # 
 from lab.replay.recording import Exemplar
 
 STALE = struct.unpack("<d", struct.pack("<Q", 0x7FF0000000000002))[0]
-"""The one NaN that means: the series ends here."""
+"""The NaN by which Prometheus marks the end of a series."""
 HEADERS = {
     "Content-Type": "application/x-protobuf",
     "Content-Encoding": "snappy",
     "X-Prometheus-Remote-Write-Version": "0.1.0",
 }
 LITERAL = 65_536
-"""Bytes in one literal of the Snappy format, the most that a length of two bytes can say."""
+"""Bytes in one literal of the Snappy format: the most that a length of two bytes can express."""
 
 _Field = descriptor_pb2.FieldDescriptorProto
 _MESSAGES: dict[str, list[tuple[str, int, int, str]]] = {
@@ -42,7 +42,7 @@ _MESSAGES: dict[str, list[tuple[str, int, int, str]]] = {
     ],
     "WriteRequest": [("timeseries", 1, _Field.TYPE_MESSAGE, "TimeSeries")],
 }
-"""Message → fields (name, number, type, message of the field: those are repeated)."""
+"""Message → fields (name, number, type, message type of the field). A field with a message type is repeated."""
 
 
 def _write_request() -> Any:
@@ -70,7 +70,7 @@ Batch = tuple[dict[str, str], list[tuple[int, float]], list[Exemplar]]
 
 
 def body(batches: Iterable[Batch]) -> bytes:
-    """A request's body. Prometheus wants labels in the order of their names."""
+    """The body of a request. Labels are sorted by name, as Prometheus requires."""
     request = WriteRequest()
     for labels, samples, exemplars in batches:
         series = request.timeseries.add()

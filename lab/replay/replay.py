@@ -22,7 +22,7 @@ from lab.stacks.preflight import ROOT, read_env_file
 PROJECT = "redis-latency-lab-replay"
 FILES = ("--project-name", PROJECT, "--file", "compose.replay.yaml")
 UP_S = 900.0
-"""The first time the images have to be fetched."""
+"""Timeout for docker compose, seconds: the first start has to fetch the images."""
 HEALTHY_S = 120
 AGO_S = 5.0
 OTLP_PORT = 4318
@@ -45,12 +45,12 @@ class Served:
 
 
 def settings() -> dict[str, str]:
-    """Ports and images as .env and the environment have them."""
+    """Ports and images from .env; the environment overrides it."""
     return {**(read_env_file(ROOT / ".env") or {}), **os.environ}
 
 
 def address(port: str) -> str:
-    """Where a published port of .env answers. Raises `UsageError` when .env does not name it."""
+    """URL of a published port named in .env. Raises `UsageError` when .env does not name it."""
     number = settings().get(port, "")
     if not number.isdigit():
         raise UsageError(f".env does not say which port {port} is: git checkout .env brings it back.")
@@ -58,9 +58,10 @@ def address(port: str) -> str:
 
 
 def replay(recording: Recording, docker: Docker, say: Say) -> tuple[Served, dict[str, int]]:
-    """Start the three services afresh and fill them; what they serve, and how many bytes of memory each takes.
+    """Start the three services afresh and fill them; return what they serve, and the bytes of memory that each takes.
 
-    Whatever goes wrong, Ctrl-C included, they are taken down.
+    Raises `UsageError` when a replay is being served already. After any other error, Ctrl-C included, they are taken
+    down again.
     """
     say("looking at Docker")
     if running(docker):
@@ -120,7 +121,7 @@ def fill(
 
 
 def running(docker: Docker) -> bool:
-    """Whether containers of a replay are there."""
+    """Return whether containers of a replay exist."""
     return bool(rows(docker.ask("compose", *FILES, "ps", "--all", "--format", "json")))
 
 
@@ -130,7 +131,7 @@ def down(docker: Docker) -> None:
 
 
 def memory(docker: Docker) -> dict[str, int]:
-    """Bytes in use by each service."""
+    """Bytes of memory in use, by service."""
     names = {
         str(row["Name"]): str(row["Service"])
         for row in rows(docker.ask("compose", *FILES, "ps", "--format", "json"))
@@ -141,7 +142,7 @@ def memory(docker: Docker) -> dict[str, int]:
 
 
 def dashboards(served: Served, root: Path = ROOT) -> list[tuple[str, str]]:
-    """Title and address of every dashboard, set to the recording's own time: that holds tomorrow, too."""
+    """Title and address of every dashboard; the address holds the recording's period, so it works tomorrow, too."""
     begin, end = round((served.start - MARGIN_S) * 1000), round(served.end * 1000)
     grafana = address("GRAFANA_PORT")
     found = [

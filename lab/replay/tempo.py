@@ -13,18 +13,18 @@ from lab.errors import StackError
 from lab.replay.client import Client, said
 
 PROTOBUF = "application/protobuf"
-"""Tempo's own message of a trace has the very form of OTLP's `TracesData`."""
+"""The media type. Tempo's own message of a trace has the same format as OTLP's `TracesData`."""
 AT_ONCE = 2_000_000
 """Bytes of traces in one request."""
 
 
 class Tempo(Client):
-    """A Tempo's query interface. Whatever it does not answer is a `StackError` of one line."""
+    """A Tempo's query interface. Methods raise `StackError`, with one line, when it does not answer."""
 
     name = "Tempo"
 
     def version(self) -> str:
-        """Its version; empty where it does not tell. Raises `StackError` when nobody answers."""
+        """Its version; empty if it does not tell. Raises `StackError` when nothing answers."""
         answer = self._ask("/api/status/buildinfo")
         try:
             return str(answer.json()["version"]) if answer.is_success else ""
@@ -54,7 +54,7 @@ class Tempo(Client):
         return sorted(found, key=lambda trace: -found[trace])[:number]
 
     def listed(self, start: float, end: float, number: int) -> set[str]:
-        """Ids that one search between two times finds, at most `number`; none where it is refused."""
+        """Ids of traces that one search between two times finds, at most `number`; none if Tempo refuses."""
         parameters = {"start": int(start), "end": int(end) + 1, "limit": number, "spss": 1}
         answer = self._ask("/api/search", parameters=parameters)
         try:
@@ -63,11 +63,11 @@ class Tempo(Client):
             return set()
 
     def has(self, trace_id: str) -> bool:
-        """Whether an exemplar of this trace leads anywhere."""
+        """Return whether Tempo finds this trace by its id, so that its exemplars lead somewhere."""
         return self._ask(f"/api/traces/{trace_id}", PROTOBUF).is_success
 
     def trace(self, trace_id: str) -> bytes | None:
-        """A trace as an OTLP message; None where Tempo does not have it."""
+        """A trace as an OTLP message; None if Tempo does not have it."""
         answer = self._ask(f"/api/traces/{trace_id}", f"{PROTOBUF}, application/json;q=0.5")
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
@@ -90,12 +90,12 @@ class Tempo(Client):
 
 
 class Receiver(Client):
-    """The door by which a Tempo takes traces: OTLP over HTTP."""
+    """The endpoint by which a Tempo takes traces: OTLP over HTTP."""
 
     name = "Tempo"
 
     def push(self, traces: Iterable[TracesData]) -> None:
-        """Send traces, some at a time. Raises `StackError` when they are refused."""
+        """Send traces in requests of about `AT_ONCE` bytes. Raises `StackError` when Tempo refuses them."""
         pending = TracesData()
         for trace in traces:
             pending.MergeFrom(trace)
@@ -106,7 +106,7 @@ class Receiver(Client):
             self._send(pending)
 
     def _send(self, message: TracesData) -> None:
-        """An export request has the very form of `TracesData`."""
+        """Send one export request, which has the same format as `TracesData`."""
         answer = self.send(
             "POST",
             "/v1/traces",
@@ -118,7 +118,7 @@ class Receiver(Client):
 
 
 def padded(trace_id: str) -> str:
-    """A trace's id with the zeros that Tempo leaves out in front."""
+    """A trace's id with all 32 digits: Tempo leaves out zeros in front."""
     return trace_id.zfill(32)
 
 

@@ -72,7 +72,7 @@ def _unit(what: Quantity, highest: float) -> tuple[float, str]:
 
 
 def display_unit(highest_ms: float) -> tuple[float, str]:
-    """For times in ms of which that is the longest: factor and unit that read best."""
+    """Factor and unit that read best for times in ms up to that one."""
     return (1e-3, "s") if highest_ms >= 2000 else (1.0, "ms") if highest_ms >= 0.5 else (1e3, "µs")
 
 

@@ -1,4 +1,4 @@
-"""Charts phase by phase: the parts of a p99, and the same p99 through different eyes."""
+"""Charts phase by phase: the parts of each p99, and each p99 as different observers saw it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EYES = (
 class Parts:
     """Where a phase's p99 went, in ms; None where it was not measured.
 
-    `late`: how much of it the probe itself was late, which is nobody's wait but the tool's.
+    `late`: the part that is the probe's own lateness, which no client waited.
     """
 
     p99: float | None
@@ -37,7 +37,7 @@ class Parts:
 
     @property
     def waiting(self) -> float | None:
-        """What is neither execution nor the bare round trip, nor the probe's own doing."""
+        """The rest: neither execution, nor the bare round trip, nor the probe's own lateness."""
         if self.p99 is None or self.execution is None or self.floor is None:
             return None
         return max(0.0, self.p99 - self.execution - self.floor - self.late)
@@ -51,8 +51,8 @@ class Parts:
 def parts(view: RunView, phase: PhaseRecord) -> Parts:
     """A phase's p99 of a GET, the server's mean execution time of GET, and the idle server's round trip.
 
-    The probe's lateness counts as far as p99 is shorter from the send time than from the intended time, and no further
-    than the p99 of the lateness itself.
+    The probe's lateness is the p99 from the intended time less the p99 from the send time, but at most the p99 of the
+    lateness itself.
     """
     execution = phase.execution_us("GET")
     floor = view.facts.calibration.get("ping_floor_us")
@@ -236,7 +236,7 @@ def _rows(names: list[str], grid: bool = False) -> alt.Y:
 
 
 def _names(view: RunView) -> list[str]:
-    """A name for each phase; a name that comes twice gets the phase's id."""
+    """A name for each phase; the phase's id is added to a name that occurs more than once."""
     names = [view.name(phase) for phase in view.run.phases]
     return [
         name if names.count(name) == 1 else f"{name} ({phase.id})"

@@ -1,6 +1,6 @@
 """A scenario's own charts: lines, bars and heat maps of its phases' quantities.
 
-Each axis decides by its values whether it is logarithmic: where they span more than two decades.
+An axis is logarithmic if its values span more than two decades.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SHAPES = (
 )  # fmt: skip
 DASHES = ([1, 0], [10, 4], [3, 3], [14, 3, 3, 3], [6, 6], [2, 6], [18, 5], [8, 2, 2, 2])
 COLOURS = (style.CAUSE, style.CURE, style.INK, "#00704f", "#8b3f86", "#8a6d00", style.FOURTH, "#2f87c4")
-"""Told apart with any kind of colour blindness, and dark enough for a projector; shape and dash say the same."""
+"""Distinct with any kind of colour blindness, and dark enough for a projector. Shape and dash repeat the meaning."""
 
 
 GROWTH = {"plateaus": curves.scatter, "percentiles": curves.percentiles, "demand": curves.utilisation}
@@ -60,7 +60,7 @@ def points(view: RunView, chart: Chart) -> list[Point]:
 
 
 def draw(view: RunView, chart: Chart) -> style.Chart:
-    """The chart. One without any point is drawn as empty axes. Raises `ValueError` for an unknown kind."""
+    """Draw the chart; without any point it is empty axes. Raises `ValueError` for an unknown kind."""
     if chart.kind == "moments":
         return timeseries.timeseries(view, chart)
     if chart.kind in GROWTH:
@@ -89,7 +89,7 @@ def description(view: RunView, chart: Chart) -> str:
 
 
 def has_data(view: RunView, chart: Chart) -> bool:
-    """Whether the run measured anything that the chart shows."""
+    """True if the run measured anything that the chart shows."""
     if chart.kind in GROWTH:
         return bool(view.run.phases)
     return bool(timeseries.lines(view, chart) if chart.kind == "moments" else points(view, chart))
@@ -123,7 +123,7 @@ def _styles(series: list[str]) -> dict[str, alt.Scale]:
 
 
 def lines(x: Quantity, y: Quantity, by: Quantity | None, found: list[Point]) -> style.Chart:
-    """y over x, one line for each value of `by`; which is which stands to the right of the lines' ends."""
+    """y over x, one line for each value of `by`; the names of the lines stand to the right of their ends."""
     up = numeric(y, [point.y for point in found])
     xs = _floats([point.x for point in found])
     along = numeric(x, xs, places=True) if xs is not None else None
@@ -274,7 +274,7 @@ def dots(y: Quantity, by: Quantity, found: list[Point]) -> style.Chart:
 
 
 def heat(x: Quantity, y: Quantity, by: Quantity | None, found: list[Point]) -> style.Chart:
-    """A cell for each pair of x and `by`: the darker the more, with the figure written in it."""
+    """A cell for each pair of x and `by`: darker for larger figures, with the figure written in it."""
     by = by or quantity("title")
     low, high = (end([p.y for p in found], default=1.0) for end in (min, max))
     wide = low > 0 and high / low > DECADES

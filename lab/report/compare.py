@@ -144,7 +144,7 @@ def _busy(phase: PhaseRecord | None) -> str:
 
 
 def _claims(first: dict[str, Any] | None, second: dict[str, Any] | None) -> tuple[Table, list[str]]:
-    """Claims by id, and sentences on those that came out otherwise."""
+    """Claims by id, and sentences on those with different outcomes."""
     table = _table("claim", "first", "second", "measured first", "measured second")
     by_id = [{claim["id"]: claim for claim in (result or {}).get("claims", [])} for result in (first, second)]
     split = []

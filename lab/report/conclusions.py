@@ -90,7 +90,7 @@ def _hypothesis(claim: dict[str, Any]) -> str:
 
 
 def _sentence(claim: dict[str, Any]) -> str:
-    """What was claimed, and what was measured; once only where the measured text begins with the same words."""
+    """What was claimed and what was measured; only the measured text where it begins with the same words."""
     stated, measured = claim["statement"], str(claim["measured"])
     text = measured if measured.startswith(stated.partition(":")[0]) else f"{stated}: {measured}"
     return (text if text.startswith("p99") else text[0].upper() + text[1:]).rstrip(".") + "."

@@ -26,7 +26,7 @@ def _styles(view: RunView) -> tuple[alt.Scale, alt.Scale, alt.Scale]:
 
 
 def scatter(view: RunView) -> Chart:
-    """Keys against p99: below the knee on plain axes with the fitted lines, and everything on a log axis."""
+    """Keys against p99: below the knee on plain axes with the fitted lines, and all phases on a log axis."""
     points = [
         {
             "keys": phase.keys,
@@ -95,14 +95,14 @@ def _fits(view: RunView, rows: list[Row]) -> Chart:
 
 
 def _heading(text: str) -> Chart:
-    """A heading right above a plot. (A title keeps clear of the axis labels: not level with the next plot's.)"""
+    """A heading right above a plot. (A chart's title moves with the axis labels, so two plots' would not be level.)"""
     words = style.chart([{"text": text}]).mark_text(align="left", fontWeight="bold", fontSize=style.SIZE + 1)
     heading: Chart = words.encode(x=style.x_at(0), y=style.y_at(-18), text=alt.Text("text:N"))
     return heading
 
 
 def _key(view: RunView, more: dict[str, str] | None = None) -> list[Chart]:
-    """Which sign is which side, written into the corner, where a projector's colours do not matter."""
+    """The key in the corner of a plot: sign and name of each side, so that a projector's colours do not matter."""
     layers: list[Chart] = []
     seen = {view.side(phase) for phase in view.run.phases}
     sides = zip(view.sides, ("circle", "triangle-up"), (style.CAUSE, style.CURE), strict=True)
@@ -170,7 +170,7 @@ def percentiles(view: RunView) -> Chart:
         values = view.latencies.phase(phase) if phase else np.array([])
         if not len(values):
             continue
-        # A percentile needs at least one request beyond it; the last ones of a curve stand for very few.
+        # A percentile needs at least one request beyond it; the last ones of a curve stand for very few requests.
         reach = min(1000.0, float(len(values)))
         for inverse in np.geomspace(2, max(reach, 2), 90):
             share = 1 - 1 / inverse

@@ -1,4 +1,4 @@
-"""What moved with what: stretches of a run in which one thing was raised step by step, and what followed it."""
+"""What moved with what: arms in which one quantity was raised step by step, and the quantities that followed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from lab.results.correlation import spearman
 from lab.results.folder import PhaseRecord
 
 STEPS = 3
-"""Fewer phases make no row."""
+"""An arm with fewer phases makes no row."""
 RAISED = 2.0
-"""What was raised must have at least doubled."""
+"""The raised quantity must have grown by this factor at least."""
 MOVED = 1.5
-"""What changed by less than this factor is called level: runs of one machine differ by nearly as much."""
+"""A quantity that changed by less than this factor is called level: runs of one machine differ by nearly as much."""
 IN_ORDER = 0.8
-"""What has a weaker rank correlation did not follow."""
+"""A quantity with a weaker rank correlation did not follow the raised one."""
 CONTAINERS = ("EXEC",)
-"""Commands whose execution time is that of others, counted again."""
+"""Commands whose execution time repeats that of the commands in them."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Change:
 
     @property
     def factor(self) -> float:
-        """How many times the first value the last one is."""
+        """The last value as a multiple of the first."""
         return self.last / self.first if self.first > 0 else math.inf if self.last > 0 else 1.0
 
     @property
     def direction(self) -> str:
-        """rose, fell, level, or nothing where it moved in no order."""
+        """rose, fell or level; empty where it moved in no order."""
         if 1 / MOVED < self.factor < MOVED:
             return "level"
         return "" if abs(self.rank) < IN_ORDER - 1e-9 else "rose" if self.rank > 0 else "fell"
@@ -88,7 +88,7 @@ def _climbs(values: Sequence[float]) -> bool:
 
 
 def _values(view: RunView, phases: Sequence[PhaseRecord], wanted: Quantity) -> list[float]:
-    """One value for each phase, or none where a phase lacks it."""
+    """One value for each phase; empty if any phase lacks it."""
     found = [wanted.of(phase, view.latencies) for phase in phases]
     return [value for value in found if isinstance(value, float | int)] if None not in found else []
 

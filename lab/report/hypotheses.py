@@ -1,7 +1,7 @@
-"""Explanations that somebody might give for what was seen, each refuted by a claim that holds.
+"""Explanations that somebody might give for the symptoms, each refuted when its claim holds.
 
-By claim id, so that a scenario that shares a claim shares the words. A claim without an entry is still told, by its own
-statement. `FIXES` says which phases stand before and after a scenario's fix.
+They are keyed by claim id, so that scenarios that share a claim share the words. A claim without an entry is reported
+by its own statement. `FIXES` names the phases before and after a scenario's fix.
 """
 
 from __future__ import annotations

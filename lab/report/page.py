@@ -49,7 +49,7 @@ def render(view: RunView) -> str:
 
 
 def _follows(view: RunView) -> list[conclusions.Section]:
-    """What follows from a judged run, section by section; those without a word are left out."""
+    """The conclusions from a judged run, section by section; empty sections are left out."""
     if view.result is None or not view.run.phases:
         return []
     judged = Judged.read(view.result)
@@ -63,7 +63,7 @@ def _follows(view: RunView) -> list[conclusions.Section]:
 
 
 def fill(template: str, drawings: dict[str, Drawing], **more: Any) -> str:
-    """A page from a template; the library for drawings is put in only where there are any."""
+    """A page from a template; the drawing library is included only if there are drawings."""
     style = (HERE / "page.css").read_text()
     return (
         templates(HERE)
@@ -73,7 +73,7 @@ def fill(template: str, drawings: dict[str, Drawing], **more: Any) -> str:
 
 
 def pictures(view: RunView) -> list[tuple[str, Callable[[RunView], style.Chart], str]]:
-    """Every chart: name, how it is drawn, what it shows in words. Those of phases never measured are left out."""
+    """Every chart: name, drawing function, and what it shows in words. Charts without data are left out."""
     if not view.run.phases:
         return []
     own = [
@@ -97,7 +97,7 @@ def pictures(view: RunView) -> list[tuple[str, Callable[[RunView], style.Chart],
 
 
 def draw(name: str, drawing: style.Chart, description: str) -> Drawing:
-    """A chart as the page takes it."""
+    """A chart in the form that the page embeds."""
     return Drawing(name, _for_script(style.spec(drawing, description)))
 
 

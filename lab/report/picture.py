@@ -13,17 +13,17 @@ from lab.report.page import VEGA_LITE, pictures
 from lab.report.view import RunView
 
 WIDTH = 780
-"""Of the timeline, legible where a page is 900 pixels wide."""
+"""Width of the timeline in pixels, legible on a page 900 pixels wide."""
 OWN = "picture-"
-"""What the names of a scenario's own charts begin with in the report."""
+"""Prefix of the names that a scenario's own charts have in the report."""
 _DIGITS = re.compile(r"(\d+\.\d\d)\d+")
 
 
 def named(view: RunView, name: str) -> tuple[str, str]:
     """A chart of the report by its name (a scenario's own by its id): SVG, and what it shows in words.
 
-    Hundredths of a pixel are kept, which nobody sees and which are the same on every machine. Raises `UsageError`,
-    with the nearest name, where the run has no such chart.
+    Coordinates are cut to hundredths of a pixel: further digits are invisible and differ between machines. Raises
+    `UsageError`, with the nearest name, when the run has no such chart.
     """
     known = {found.removeprefix(OWN): (drawn, said) for found, drawn, said in pictures(view)}
     if name not in known:
@@ -33,6 +33,6 @@ def named(view: RunView, name: str) -> tuple[str, str]:
     drawn, said = known[name]
     chart = timeline.timeline(view, WIDTH) if name == "timeline" else drawn(view)
     if own := next((own for own in view.charts if own.id == name), None):
-        chart = chart.properties(title=own.title)  # in the report it stands above the chart
+        chart = chart.properties(title=own.title)  # in the report the title stands above the chart
     svg = vl_convert.vegalite_to_svg(style.spec(chart, said), vl_version=VEGA_LITE)
     return _DIGITS.sub(r"\1", svg), said

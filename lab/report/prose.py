@@ -1,4 +1,4 @@
-"""The story of a run, section by section. Every sentence is made from the run's data and turns with them."""
+"""The story of a run, section by section. Every sentence is made from the run's data and changes with it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from lab.results.numbers import UNKNOWN, count, ms, percent, ratio, setting, sha
 
 BYSTANDER = "GET"
 LATE = 0.05
-"""A share of p99 from which the probe's own lateness is told."""
+"""Above this share of p99 the probe's own lateness is mentioned."""
 EXECUTION, SLOW_LOG = "execution-steady", "victims-not-slow"
-"""Claims that a server cannot answer whose clock for a command, or whose slow log, measures something else."""
+"""Claims that a server cannot answer if its execution times, or its slow log, measure something else."""
 APART = 3.0
-"""p99s that differ by less, from the best phase to the worst, are no incident."""
+"""If the best and the worst phase's p99 differ by less than this factor, there was no incident."""
 ALIKE = 2.0
-"""Two single p99s that differ by less are called alike."""
+"""Two single p99s that differ by less than this factor are called alike."""
 BUSY = 0.7
-"""A main thread with less to do has time to spare."""
+"""A main thread with a smaller busy share has time to spare."""
 
 
 def tell(view: RunView, judged: Judged) -> list[Section]:
-    """All sections; of a run in which no phase was finished only the one line that says so."""
+    """All sections. If no phase was finished, a single section that says so."""
     if not view.run.phases:
         return [
             Section("The scene", [_who(view), "It ended before a phase was measured: there is no story."], [])
@@ -72,7 +72,7 @@ def _who(view: RunView) -> str:
 
 
 def what_rose(view: RunView) -> Section:
-    """The bystander's p99 over the whole run, and what followed where something was raised."""
+    """The bystander's p99 over the whole run, and what changed where something was raised step by step."""
     worst, best = view.worst, view.best
     high, low = view.p99(worst), view.p99(best)
     if not worst or not best or high is None or low is None:
@@ -92,7 +92,7 @@ def what_rose(view: RunView) -> Section:
 
 
 def _apart(view: RunView) -> float:
-    """How many times its best value the bystander's worst p99 was."""
+    """The bystander's worst p99 as a multiple of its best."""
     return ratio(view.p99(view.worst), view.p99(view.best)) or 1.0
 
 
@@ -126,7 +126,7 @@ def _change(change: evidence.Change) -> str:
 
 
 def where_time_went(view: RunView) -> Section:
-    """Execution, network and waiting where the bystander waited longest, and who kept the server busy."""
+    """Execution, network and waiting in the bystander's worst phase, and the command that kept the server busy."""
     worst = view.worst
     if not worst:
         return Section("Where the time went", [], [])

@@ -5,10 +5,10 @@
     param:NAME       the scenario's own label       rate:COMMAND     calls a second on the server
     exec:COMMAND     mean execution time            utilisation      busy share of the server's main thread
     demand           arriving work, in the same     title            the phase's title, as words
-    memory           the store's resident memory    p50, p50:PROBE   the same, of half of the GETs
-    foretold:COMMAND p99 of a GET that the guide's formula gives, from that command's execution and the events alone
+    memory           the store's resident memory    p50, p50:PROBE   the median of the same GETs
+    foretold:COMMAND p99 of a GET by the guide's formula, from that command's execution time and the event rate alone
 
-Units of figures and params are told by the end of their names (see `UNITS`); what is left is the label.
+The end of a figure's or param's name gives its unit (see `UNITS`); the rest of the name is the label.
 """
 
 from __future__ import annotations

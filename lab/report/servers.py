@@ -38,7 +38,7 @@ class Side:
 
 
 def sides(runs: Sequence[Run]) -> list[Side]:
-    """The runs with names that tell them apart: the server's, or with the folder's where servers are alike."""
+    """The runs with distinct names: the server's, with the scenario, the folder or a number added where needed."""
     names = [f"{run.facts.server} {run.facts.server_version}".strip() or UNKNOWN for run in runs]
     if len({run.facts.scenario for run in runs}) > 1:
         names = [f"{name}, {run.facts.scenario}" for name, run in zip(names, runs, strict=True)]
@@ -121,7 +121,7 @@ def claims(found: Sequence[Side]) -> Table:
 def _judged(claim: dict[str, Any] | None, control: bool) -> str:
     if claim is None:
         return NOT_JUDGED
-    if claim["holds"] is None:  # what was measured says so, and why
+    if claim["holds"] is None:  # the measured text says "not applicable", and why
         return f"– {claim['measured']}"
     return f"{signed(claim['holds'], control)}: {claim['measured']}"
 
@@ -137,7 +137,7 @@ def phases(found: Sequence[Side]) -> Table:
 
 
 def _phase_names(found: Sequence[Side]) -> dict[str, str]:
-    """Phase id → a name that holds for all runs: the title, and the id where titles are alike."""
+    """Phase id → a name for all runs: the title, with the id added where titles are alike."""
     titles = {phase.id: phase.title for side in reversed(found) for phase in side.view.run.phases}
     order = dict.fromkeys(phase.id for side in found for phase in side.view.run.phases)
     several = Counter(titles.values())

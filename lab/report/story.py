@@ -13,9 +13,9 @@ from lab.report.view import RunView
 from lab.results.numbers import UNKNOWN, count, ms, percent, ratio, short, times, us
 
 SHORT_CELL = 14
-"""A cell with more characters than that is words, and not set to the right."""
+"""A cell with more characters counts as words, and is not set to the right."""
 WIDEST = 7
-"""Columns of figures in one table; more of them make a second one."""
+"""The most columns of figures in one table; further columns make another table."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def figures(view: RunView) -> list[Figure]:
 
 
 def observers(view: RunView) -> list[str]:
-    """Where the observers' p99s differ in this run: in its best phase, in its worst, and between the probe's clocks."""
+    """The observers' p99s in the best and in the worst phase, and how far the probe's two clocks lie apart."""
     said = []
     for phase, where in ((view.best, "at its best"), (view.worst, "at its worst")):
         if phase and (phase is view.worst or view.best is not view.worst):
@@ -101,7 +101,7 @@ def observers(view: RunView) -> list[str]:
 
 
 def clocks(view: RunView) -> list[str]:
-    """How far the probe's two clocks lie apart."""
+    """How far the probe's p99s from the intended time and from the send time lie apart, in a sentence."""
     apart = [
         (due - sent, phase)
         for phase in view.run.phases
@@ -146,7 +146,7 @@ def _columns(view: RunView, kind: str, names: Sequence[str]) -> list[Quantity]:
 
 
 def _table(caption: str, view: RunView, columns: Sequence[Quantity], must: Sequence[Quantity] = ()) -> Table:
-    """A row for each phase; with `must`, only for phases that have one of those."""
+    """A row for each phase; with `must`, only for phases that have at least one of those quantities."""
     rows = []
     for phase in view.run.phases:
         if must and all(column.of(phase, view.latencies) is None for column in must):

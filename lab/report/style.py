@@ -75,14 +75,14 @@ def chart(rows: Sequence[Row]) -> alt.Chart:
 
 
 def spec(drawing: Chart, description: str, validate: bool = False) -> dict[str, Any]:
-    """The Vega-Lite document of a chart, with what a screen reader says of it. Checking it takes a second; tests do."""
+    """The Vega-Lite document of a chart, with its description for screen readers. `validate`, for tests, takes 1 s."""
     document: dict[str, Any] = drawing.properties(description=description).to_dict(validate=validate)
     document["config"] = CONFIG
     return document
 
 
 def x_at(pixels: float) -> alt.XValue:
-    """A fixed place from the left of a plot. Altair looks a bare `alt.value` up among all its classes: 7 ms each."""
+    """A fixed place from the left of a plot. (Altair looks a bare `alt.value` up in all its classes: 7 ms each.)"""
     return alt.XValue(pixels)  # type: ignore[no-untyped-call]
 
 

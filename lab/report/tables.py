@@ -30,7 +30,7 @@ def _numeric(start: int, headings: Sequence[str]) -> frozenset[int]:
 
 
 def phases(view: RunView) -> Table:
-    """Where the p99 of each phase went."""
+    """The p99 of each phase and its parts."""
     headings = [
         "phase",
         "keys",
@@ -60,7 +60,7 @@ def phases(view: RunView) -> Table:
 
 
 def observers(view: RunView) -> Table:
-    """The same p99 through different eyes."""
+    """The p99 of each phase as each observer saw it."""
     headings = ["phase", "probe, intended", "probe, sent", "application", "Locust", "GETs probed"]
     rows = [
         [
@@ -94,7 +94,7 @@ def slowlog(view: RunView) -> Table:
 
 
 def validity(view: RunView) -> Table:
-    """Was it a fair experiment?"""
+    """The conditions of a fair experiment, and whether they were fulfilled."""
     rows = [
         [f"{sign(check['ok'])} {'ok' if check['ok'] else 'not fulfilled'}", check["check"], check["detail"]]
         for check in (view.result or {}).get("validity", [])

@@ -16,7 +16,7 @@ from lab.scenarios.model import Scenario
 
 
 def catalogue(known: Sequence[Scenario]) -> list[dict[str, Any]]:
-    """The scenarios as JSON may hold them."""
+    """The scenarios in a form that JSON can hold."""
     return [
         {
             "id": s.id,

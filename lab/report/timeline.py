@@ -13,11 +13,11 @@ from lab.results.numbers import number
 
 LABEL_PX = 8.2
 DOT = {"color": style.INK, "size": 12}
-"""A second between two unanswered ones has no line to belong to: a dot shows it."""
+"""A value between two gaps belongs to no line; a dot shows it."""
 ORDER = ("scan", "keys", "sscan", "unlink", "get", "set")
-"""Of the commands' rows. Others follow, as the samples name them."""
+"""Order of the commands' rows. Other commands follow in the order of the samples."""
 WORTH_A_ROW = 0.01
-"""Of the server's time in its busiest second: what another command takes at least."""
+"""Any other command gets a row if it took at least this share of the server's time in some second."""
 
 
 def timeline(view: RunView, width: int = style.WIDTH) -> Chart:
@@ -195,7 +195,7 @@ def _lanes(view: RunView, width: int) -> Chart:
 
 
 def _marks(view: RunView) -> list[Row]:
-    """Restarts and switches; of several within a moment the last one counts."""
+    """Restarts and switches on the time axis, with their labels."""
     found: list[Row] = []
     for mark in view.facts.marks:
         kind = "restart" if mark.kind == "restart" else "switch"
@@ -248,7 +248,7 @@ def _rate_top(view: RunView, column: str) -> float:
 
 
 def _share_top(view: RunView, column: str) -> float:
-    """The share of a second that a command took of the server at most."""
+    """The largest share of the server's time that a command took in one second."""
     pairs = (
         (number(row.get(f"{column}_per_s")), number(row.get(f"{column}_exec_us"))) for row in view.run.samples
     )

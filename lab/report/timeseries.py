@@ -1,6 +1,6 @@
-"""One phase moment by moment, from what its loads said line by line: quantities under one another on one time axis.
+"""One phase over time, from the lines that its loads printed: a panel for each quantity, on one time axis.
 
-The only charts within a phase: an incident that comes and goes in seconds shows in no figure of a whole phase.
+No other charts look inside a phase. An incident that comes and goes in seconds shows in no figure of a whole phase.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ LEVELS = ("_ms", "_mb", "in_flight", "away", "keys", "busy")
 
 
 def lines(view: RunView, chart: Chart) -> list[dict[str, Any]]:
-    """The lines of the chart's phase that say when they were and for how long."""
+    """The lines of the chart's phase that give their time and the length of their interval."""
     said = [line for line in view.run.loads if line.get("phase") == chart.x]
     timed = [line for line in said if _known(line.get("t")) and (_known(line.get("interval_s")) or 0) > 0]
-    # After a stall an answer may come moments after the one before: a rate over a few milliseconds is no rate.
+    # After a stall a line may follow the one before at once: a rate over a few milliseconds means nothing.
     least = statistics.median(line["interval_s"] for line in timed) / 2 if timed else 0.0
     return [line for line in timed if line["interval_s"] >= least]
 
@@ -48,7 +48,7 @@ def _label(field: str) -> str:
 
 
 def _spans(said: Sequence[dict[str, Any]], field: str, began: float) -> list[style.Row]:
-    """Stretches in which a field is above zero; neighbours are one."""
+    """Stretches in which a field is above zero; adjacent ones are merged."""
     spans: list[style.Row] = []
     for line in said:
         if not _known(line.get(field)):
@@ -62,7 +62,7 @@ def _spans(said: Sequence[dict[str, Any]], field: str, began: float) -> list[sty
 
 
 def timeseries(view: RunView, chart: Chart) -> style.Chart:
-    """The fields that `chart.y` names, apart by blanks; stretches in which `chart.by` is above zero are shaded."""
+    """Draw the fields that `chart.y` names, separated by blanks; shade stretches in which `chart.by` is above zero."""
     said = lines(view, chart)
     began = said[0]["t"] - said[0]["interval_s"] if said else 0.0
     length = said[-1]["t"] - began if said else 1.0
@@ -78,11 +78,11 @@ def timeseries(view: RunView, chart: Chart) -> style.Chart:
         steady = field.endswith(LEVELS) and min(known, default=0.0) > max(known, default=0.0) / 2
         heights = (
             alt.Scale(zero=False) if steady else alt.Scale(domainMin=0)
-        )  # a level that stays high is seen to move
+        )  # so that the changes of a level that stays high are visible
         axis = alt.Axis(title=None, tickCount=3, format=",~r")
         if field.endswith(
             "_ms"
-        ):  # stalls are a thousandfold: on a plain axis there would be nothing beside them
+        ):  # a stall is a thousand times longer: on a plain axis nothing else would be seen
             heights = style.log_scale(known)
             axis = style.latency_axis("", heights)
         shade = (

@@ -63,7 +63,7 @@ class RunView:
 
     @property
     def headline(self) -> dict[str, Any] | None:
-        """The claim that says most, as the run was judged by it."""
+        """The scenario's headline claim with its outcome in this run; None if there is none."""
         wanted = self.scenario.headline if self.scenario else ""
         return next((c for c in (self.result or {}).get("claims", []) if c["id"] == wanted), None)
 
@@ -77,12 +77,12 @@ class RunView:
 
     @property
     def control(self) -> bool:
-        """A run without the cause."""
+        """True if the run is a control: it lacks the cause."""
         return self.facts.refutes
 
     @property
     def partial(self) -> bool:
-        """The run was interrupted, or never judged."""
+        """True if the run was interrupted, or never judged."""
         return self.facts.interrupted or self.result is None
 
     @property
@@ -105,12 +105,12 @@ class RunView:
         return [self.side_before, self.side_after]
 
     def name(self, phase: PhaseRecord) -> str:
-        """Its title; where several phases have that title, with its key count, or else with its id."""
+        """The phase's title; where several phases have that title, with its key count, or else with its id."""
         return self._titles[phase.id]
 
     @cached_property
     def _titles(self) -> dict[str, str]:
-        """Phase id → title, with its key count, or else its id, where several phases have that title."""
+        """Phase id → name, see `name`."""
         titles = [phase.title for phase in self.run.phases]
         longer = [f"{phase.title}, {phase.keys / 1000:,.0f} k keys" for phase in self.run.phases]
         return {
@@ -157,7 +157,7 @@ class RunView:
 
     @cached_property
     def predicted_knee(self) -> float | None:
-        """Key count at which the plateaus' looks at part of the load expect saturation."""
+        """Key count at which part of the load, just before and after each plateau, predicts saturation."""
         return operational.predicted_knee(self.run)
 
     @cached_property
@@ -177,7 +177,7 @@ class RunView:
         return max([highest, *knees]) * 1.06
 
     def below_knee(self, phase: PhaseRecord) -> bool:
-        """Whether a plateau lies below the knee, where waiting has not yet run away."""
+        """True if a plateau lies below the knee, where waiting does not yet grow without end."""
         demand = self.demand(phase)
         if demand is not None:
             return demand <= FIT_BELOW
@@ -213,7 +213,7 @@ class RunView:
 
     @cached_property
     def bands(self) -> list[Band]:
-        """Phases along the time axis; neighbours of one arm are one band. Filling counts to the phase it serves."""
+        """Phases along the time axis; adjacent phases of one arm are one band. Filling belongs to the next phase."""
         bands: list[Band] = []
         one_arm = len({phase.arm for phase in self.run.phases}) == 1
         arm = ""

@@ -1,7 +1,7 @@
-"""Finds the three phases of an eviction cycle in a load's looks at the server: memory and evictions, nothing else.
+"""Finds the three phases of each eviction cycle in a load's samples of the server: by memory and evictions alone.
 
-Latencies and response rates take no part in it, so that claims about them are no circles: where memory is full and
-where it is given back is decided first, and what people waited meanwhile is looked up afterwards.
+Latencies and response rates are not used, so claims about them are not circular. The cycles are located by memory
+first; what clients waited in each phase is looked up afterwards.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from itertools import pairwise
 from typing import Any
 
 FULL = 0.97
-"""Share of the limit at which memory counts as full: the server frees what a command may need before it runs it."""
+"""Share of the limit from which memory counts as full. The server evicts ahead, for what the next command may need."""
 ROOM = 0.98
-"""Evictions belong together while memory stays above this share of the limit; below it a new climb begins."""
+"""Evictions belong to one burst while memory stays above this share of the limit. Below it a new climb begins."""
 FREED = 0.01
-"""Share of the limit that a recovery must give back after the last eviction."""
+"""Share of the limit that a recovery must free after the last eviction."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What a crowd of clients and the server's INFO said of one short stretch of time, which ends at `t`.
+    """One short interval that ends at `t`, as the crowd load and the server's INFO report it.
 
-    Counts are of the stretch, levels (in flight, keys, memory in MB) of its end; `clients_mb` is mem_clients_normal,
-    `busy` the busy share of the server's main thread.
+    Counts are those of the interval. Levels (in flight, keys, memory in MB) are those at its end. `clients_mb` is
+    mem_clients_normal, `busy` the busy share of the server's main thread.
     """
 
     t: float
@@ -43,7 +43,7 @@ class Sample:
 
     @property
     def start(self) -> float:
-        """Its beginning."""
+        """Start of the interval."""
         return self.t - self.interval_s
 
 
@@ -60,7 +60,7 @@ class Cycle:
 
 
 def sample_of(line: dict[str, Any]) -> Sample | None:
-    """A look from a line of the crowd load; None for another line. Raises `ValueError` for what is no number."""
+    """The sample in a line of the crowd load; None for another line. Raises `ValueError` when a figure is unusable."""
     try:
         found = {name: line[name] for name in Sample.__dataclass_fields__}
     except KeyError:
@@ -74,17 +74,17 @@ def sample_of(line: dict[str, Any]) -> Sample | None:
 
 
 def seconds(looks: Sequence[Sample]) -> float:
-    """How long they lasted together."""
+    """Total length of the samples, in seconds."""
     return sum(look.interval_s for look in looks)
 
 
 def rate(looks: Sequence[Sample]) -> float:
-    """Answers a second."""
+    """Answers per second."""
     return sum(look.answered for look in looks) / max(seconds(looks), 1e-9)
 
 
 def cost_us(looks: Sequence[Sample]) -> float:
-    """CPU time of the main thread for each answer, in µs."""
+    """CPU time of the main thread per answer, in µs."""
     return (
         sum(look.busy * look.interval_s for look in looks)
         / max(sum(look.answered for look in looks), 1)
@@ -93,12 +93,12 @@ def cost_us(looks: Sequence[Sample]) -> float:
 
 
 def evicted_per_insert(looks: Sequence[Sample]) -> float:
-    """Entries evicted for each that was inserted; all entries are of one size, so 1 is what inserts need."""
+    """Entries evicted per entry inserted. All entries have one size, so inserts alone need 1."""
     return sum(look.evicted for look in looks) / max(sum(look.inserted for look in looks), 1)
 
 
 def bursts_at(looks: Sequence[Sample]) -> list[tuple[int, int]]:
-    """First and last look of each stretch with evictions, whether it belongs to a whole cycle or not."""
+    """Indices of the first and last sample of each burst of evictions, inside a whole cycle or not."""
     evicting = [i for i, look in enumerate(looks) if look.evicted]
     found: list[tuple[int, int]] = []
     for i in evicting:
@@ -111,10 +111,10 @@ def bursts_at(looks: Sequence[Sample]) -> list[tuple[int, int]]:
 
 
 def cycles(looks: Sequence[Sample]) -> list[Cycle]:
-    """All whole cycles in them, in order.
+    """All whole cycles in the samples, in order.
 
-    Whole: memory climbed to its limit first, it was full while keys were evicted, and afterwards it fell without
-    evictions. Where a server evicts as much as is inserted, on and on, there is none.
+    A cycle is whole if memory first climbed to its limit, was full while keys were evicted, and then fell without
+    evictions. A server that steadily evicts as much as is inserted has no cycle.
     """
     bursts = bursts_at(looks)
     nexts = [*(first for first, _ in bursts[1:]), len(looks)]
@@ -145,10 +145,10 @@ def _whole(cycle: Cycle) -> bool:
 
 
 def below_limit(looks: Sequence[Sample]) -> int:
-    """Entries evicted in stretches that began although memory was full neither before nor after their first look.
+    """Entries evicted in bursts that began below the limit: memory was full neither before nor after the first sample.
 
-    How they go on does not count: a look sees memory at its end, and while a server evicts, reads requests and gives
-    buffers back, a look of a second in which nothing else got through may well end below.
+    Only the start of a burst is tested. A sample reads memory at its end. While the server evicts, reads requests and
+    frees buffers, a sample can last a second, without an answer, and may well end below the limit.
     """
     early, evicting, full = 0, False, False
     for before, now in pairwise(looks):

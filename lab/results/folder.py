@@ -1,4 +1,4 @@
-"""A run folder: what a run writes while it goes on, and all that claims and report read.
+"""A run folder: what a run writes as it goes, and all that claims and report read.
 
 Types are in `lab.results.schema`.
 
@@ -7,7 +7,7 @@ samples.csv   one row a second, for people and for the timeline
 probe.hlog    latency of every probe in short intervals (HdrHistogram log, microseconds, tags
               NAME-intended and NAME-service)
 slowlog.csv   entries of the server's slow log as they appeared
-loads.jsonl   what the scenario's own loads said, line by line, each with its phase, attempt and name
+loads.jsonl   the lines that the scenario's own loads printed, each with its phase, attempt and name
 result.json   the verdict, written last and in one piece: a folder without it is a partial run
 report.html   the report
 """
@@ -69,10 +69,10 @@ HLOG_HEADER = 3
 
 
 def interval_of(line: Mapping[str, Any]) -> tuple[float, float]:
-    """Start (unix seconds) and length (s) of a probe's interval as probe.hlog has them, to the millisecond.
+    """Start (unix seconds) and length (s) of a probe's interval, rounded to the millisecond as in probe.hlog.
 
-    Whatever asks which phase an interval belongs to takes these, or an interval at a phase's edge is counted by one and
-    not by the other.
+    All code that asks which phase an interval belongs to must use these figures. Otherwise an interval at the edge of a
+    phase is counted in one place and not in another.
     """
     return round(line["t"] - line["interval_s"], 3), round(line["interval_s"], 3)
 
@@ -135,7 +135,7 @@ class RunWriter:
         self._write(self._slowlog, f"{t:.3f},{command},{duration_us}\n")
 
     def load(self, phase: str, name: str, line: dict[str, Any], attempt: int = 1) -> None:
-        """Append one line of a load, said in an attempt of a phase."""
+        """Append one line that a load printed in an attempt of a phase."""
         self._write(
             self._loads, json.dumps({"phase": phase, "attempt": attempt, "load": name, **line}) + "\n"
         )
@@ -191,11 +191,11 @@ def write_json(path: Path, content: Any) -> None:
     except OSError as error:
         raise _cannot_write(path.parent, error) from error
     finally:
-        draft.unlink(missing_ok=True)  # there only if something went wrong, Ctrl-C included
+        draft.unlink(missing_ok=True)  # left over only if something went wrong, Ctrl-C included
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder that cannot be written, or already holds something, with `UsageError`; nothing is created."""
+    """Raises `UsageError` when the folder cannot be written or is not empty. Nothing is created."""
     place = folder
     while not place.exists() and place != place.parent:
         place = place.parent
@@ -213,7 +213,7 @@ def check_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> Path:
-    """Create an empty run folder; one that cannot be written, or already holds a run, is a `UsageError`."""
+    """Create an empty run folder. Raises `UsageError` when it cannot be written or is not empty."""
     check_folder(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -225,7 +225,7 @@ def make_folder(folder: Path) -> Path:
 
 
 def new_folder(name: str) -> Path:
-    """Create a run folder of that name under runs/, with a number behind it where there is one already."""
+    """Create a run folder of that name under runs/; a number is appended to a name that is taken."""
     folder, attempt = Path("runs") / name, 1
     while True:
         try:
@@ -241,7 +241,7 @@ def new_folder(name: str) -> Path:
 
 
 class Run:
-    """A run folder read back. Raises `UsageError` when the folder is not one, or lacks a part."""
+    """Reads a run folder. Raises `UsageError` when the folder is not one, or lacks a part."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -262,12 +262,12 @@ class Run:
 
     @cached_property
     def _intervals(self) -> dict[str, list[Interval]]:
-        """Tag → each probe interval."""
+        """Tag → its probe intervals."""
         return self._log[0]
 
     @property
     def unreadable(self) -> int:
-        """How many lines of probe.hlog cannot be read. The last one of an interrupted run may be cut anywhere."""
+        """Number of unreadable lines in probe.hlog. The last line of an interrupted run may be cut anywhere."""
         return self._log[1]
 
     @cached_property
@@ -287,7 +287,7 @@ class Run:
                 if not (tag.startswith("Tag=") and began < ended < math.inf):
                     raise ValueError(line[:40])
                 found.setdefault(tag[4:], []).append(Interval(began, ended, values_of(encoded)))
-            except Exception:  # whatever a decoder makes of a line that was cut or altered
+            except Exception:  # a decoder may raise anything for a cut or altered line
                 unreadable += 1
         return found, unreadable
 
@@ -300,7 +300,7 @@ class Run:
         return [tile for tile in self.tiles(phase, probe, kind) if len(tile.values)]
 
     def tiles(self, phase: PhaseRecord, probe: str = "main", kind: str = "intended") -> list[Interval]:
-        """The same with the intervals in which nothing was recorded, in the order of the file."""
+        """The same, but with the intervals in which nothing was recorded, in the order of the file."""
         return [
             interval
             for interval in self.recorded(probe, kind)
@@ -316,7 +316,7 @@ class Run:
         return [interval.values for interval in self.intervals(phase, probe, kind)]
 
     def p99_ms(self, phase: PhaseRecord, probe: str = "main", kind: str = "intended") -> float | None:
-        """p99 of a phase in ms, from the intended send time (`kind`); None where the probe recorded nothing."""
+        """p99 of a phase in ms, by default from the intended send time (`kind`); None if the probe recorded nothing."""
         parts = self.latencies(phase, probe, kind)
         return float(np.percentile(np.concatenate(parts), 99)) / 1000 if parts else None
 
@@ -332,7 +332,7 @@ class Run:
 
     @cached_property
     def loads(self) -> list[dict[str, Any]]:
-        """Lines of loads.jsonl from attempts that count; a run of a scenario without loads of its own has none."""
+        """Lines of loads.jsonl from the attempts that count; none if the scenario has no loads of its own."""
         path = self.folder / "loads.jsonl"
         try:
             lines = path.read_text().splitlines()
@@ -348,7 +348,7 @@ class Run:
                 line = check_load_line(path, number, json.loads(raw))
             except ValueError:
                 if self.facts.interrupted and number == len(lines):
-                    continue  # cut in the middle
+                    continue  # the last line of an interrupted run may be cut
                 raise UsageError(f"{path}, line {number}: is no JSON, or was cut off.") from None
             if line.get("attempt", 1) == counts.get(line["phase"], 1):
                 found.append(dict(line))

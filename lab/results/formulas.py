@@ -7,31 +7,33 @@ from __future__ import annotations
 
 
 def wait_of_absences(length: float, share: float, percentile: float = 99.0) -> float:
-    """What a percentile of those waits who come at random moments to a server that is away now and then.
+    """A percentile of the wait of requests that arrive at random moments, at a server that is absent now and then.
 
-    Absences all last `length` and fill a `share` of the time; who comes in one waits for its rest, anything from 0 to
-    `length`, evenly. So P(wait > x) = share · (1 - x / length), and the percentile is length · (1 - (1 - p) / share);
-    0 where absences fill less than 1 - p of the time. In the unit of `length`.
+    Every absence lasts `length`; together they fill a `share` of the time. A request that arrives during an absence
+    waits for its rest, which is uniform from 0 to `length`. So P(wait > x) = share · (1 - x / length), and the
+    percentile is length · (1 - (1 - p) / share); 0 where absences fill less than 1 - p of the time. In the unit of
+    `length`.
 
-    Assumes: absences of one length that never meet, and nothing else to wait for. Where lengths differ it gives too
-    little (a percentile is made by the longest), and the more so the more of the time is taken, since absences that
-    begin at irregular moments then meet: a lower bound, which the guide uses while the server has time to spare.
+    Assumes that absences have one length, never overlap, and are all there is to wait for. With different lengths the
+    result is too small, because the longest ones make the percentile. It is smaller still the more of the time is
+    taken, because absences that begin at irregular moments then overlap. So it is a lower bound. The guide uses it
+    while the server has time to spare.
     """
     rest = 1 - percentile / 100
     return length * (1 - rest / share) if share > rest else 0.0
 
 
 def mean_wait_of_random_work(length: float, share: float) -> float:
-    """The mean wait behind work of equal `length` that comes at random moments and takes a `share` of the time.
+    """The mean wait behind jobs of equal `length` that arrive at random moments and take a `share` of the time.
 
-    Pollaczek and Khinchine for constant service times (M/D/1): share · length / 2 (1 - share). Without an end at a
-    share of 1 and beyond. In the unit of `length`.
+    Pollaczek and Khinchine for constant service times (M/D/1): share · length / 2 (1 - share). Infinite from a share of
+    1 on. In the unit of `length`.
     """
     return share * length / (2 * (1 - share)) if share < 1 else float("inf")
 
 
 def walk_s(keys: float, count: float, round_trip_s: float, call_s: float, name_s: float) -> float:
-    """Seconds of one walk: ⌈keys / COUNT⌉ calls, each a round trip, the server's execution, and reading its names.
+    """Seconds of one walk: keys / COUNT calls, each a round trip, the server's execution, and reading the names.
 
     `call_s`: the server's execution of a call that visits `count` keys; `name_s`: the client's time for each name.
     Assumes one walk at a time, and a pattern that all keys match.
@@ -40,9 +42,9 @@ def walk_s(keys: float, count: float, round_trip_s: float, call_s: float, name_s
 
 
 def gain_of_a_pipeline(round_trip_s: float, piped_key_s: float) -> float:
-    """How many times as many keys a second a pipeline deletes as one `DEL` after the other.
+    """How many times faster a pipeline deletes keys than one `DEL` after the other.
 
-    `round_trip_s`: of one `DEL`, with what client and server do for one message; `piped_key_s`: of a key in the
-    pipeline, reading and parsing included, which is more than the execution that `commandstats` counts.
+    `round_trip_s`: time of one `DEL`, including what client and server do for one message. `piped_key_s`: time of one
+    key in the pipeline, including reading and parsing, so it is more than the execution that `commandstats` counts.
     """
     return round_trip_s / piped_key_s

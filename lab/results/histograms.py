@@ -1,4 +1,4 @@
-"""Encoded histograms to arrays of values, fast enough for a whole run."""
+"""Decodes histograms to arrays of values, fast enough for a whole run."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from numpy.typing import NDArray
 from loadtest.histogram import BadHistogram, Histogram
 
 MOST = 10_000_000
-"""No interval of a probe holds as many latencies: a text that says so was altered, and would fill the memory."""
+"""No interval of a probe holds as many latencies. A text with more was altered; decoding it would fill the memory."""
 
 
 def values_of(encoded: str) -> NDArray[np.float64]:
-    """The values of an encoded histogram, each as often as it was counted, in ascending order (µs).
+    """The values of an encoded histogram in ascending order (µs), each repeated as often as it was counted.
 
     Every value is the highest one of its bucket, as HdrHistogram's own readers give it.
 
     Raises:
-        BadHistogram: The text is not a histogram of the lab's.
+        BadHistogram: The text is not one of the lab's histograms.
     """
     histogram = Histogram.decode(encoded)
     if histogram.total > MOST:

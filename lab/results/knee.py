@@ -13,28 +13,28 @@ PATTERNS_PER_EVENT = 3
 
 
 def cost_of_each(busy_s: float, base_share: float, elapsed_s: float, count: float) -> float:
-    """Seconds of the server's time per key visited, or event; the base share of the elapsed time is not the scans'.
+    """Seconds of the server's time per key visited, or per event, after subtracting the base load's share.
 
-    Not positive when the scans' work cannot be told from the base load.
+    Zero or negative when the scans' work cannot be told from the base load.
     """
     return (busy_s - base_share * elapsed_s) / count
 
 
 def demand(base_share: float, events_per_second: float, keys: float, cost_s: float) -> float:
-    """The share of the server's time that arrivals ask for; more than 1 is more than there is."""
+    """The share of the server's time that arrivals ask for; above 1 the server cannot keep up."""
     return base_share + events_per_second * PATTERNS_PER_EVENT * keys * cost_s
 
 
 def saturating_events(base_share: float, keys: float, cost_s: float) -> float:
-    """Events a second that keep the server busy all the time at that number of keys."""
+    """Events per second that keep the server busy all the time at that number of keys."""
     return (1 - base_share) / (PATTERNS_PER_EVENT * keys * cost_s)
 
 
 def saturating_keys(
     base_share: float, events_per_second: float, cost_s: float, capacity_share: float = 1.0
 ) -> float:
-    """Keys at which that rate of events keeps the server busy all the time: the knee.
+    """Number of keys at which that rate of events keeps the server busy all the time: the knee.
 
-    `capacity_share`: the part of a core that it can have, where others want the processors too.
+    `capacity_share`: the share of a core that the server can get, where other processes want the processors too.
     """
     return max(0.0, capacity_share - base_share) / (PATTERNS_PER_EVENT * events_per_second * cost_s)

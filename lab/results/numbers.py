@@ -48,7 +48,7 @@ def count(value: float | None) -> str:
 
 
 def short(value: float | None) -> str:
-    """A number that may be whole (then all of it is shown) or not (then three digits)."""
+    """A number: all digits if it is whole, else three significant digits."""
     if value is not None and math.isfinite(value) and value == round(value):
         return count(value)
     return sig(value)
@@ -65,7 +65,7 @@ def size(value: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """A share near one, with the digits that tell it from all; given as a fraction of one."""
+    """A share near 100 %, with enough digits to tell it from 100 %; given as a fraction of one."""
     if value is None or not math.isfinite(value):
         return UNKNOWN
     if value < 0.995:
@@ -74,17 +74,17 @@ def share(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A share, given as a fraction of one."""
+    """A share in whole per cent, given as a fraction of one."""
     return f"{value * 100:.0f} %" if value is not None and math.isfinite(value) else UNKNOWN
 
 
 def ratio(over: float | None, under: float | None) -> float | None:
-    """One number over another, where both are known."""
+    """One number over another; None if one is unknown or `under` is 0."""
     return over / under if over is not None and under else None
 
 
 def number(text: str | None) -> float | None:
-    """A cell of a CSV file; None where it is empty or no number."""
+    """The number in a cell of a CSV file; None if the cell is empty or not a finite number."""
     try:
         value = float(text) if text else None
     except ValueError:

@@ -2,13 +2,13 @@
 
 Utilisation law: U = X · S, busy share = throughput × service time. The *demand* that arrivals put on the server is
 arrival rate × S = U · (arrivals / completions): below saturation it equals U; above, U stays at 1 while the
-demand goes on, because completions fall behind arrivals. The knee is where the demand reaches 1.
+demand keeps growing, because completions fall behind arrivals. The knee is where the demand reaches 1.
 
-A server that lets others in between its searches (Dragonfly) differs in two things. With many searches under way all
-of them are late and few end within a plateau, so completions say nothing of the work that was done: there the demand
-is arrival rate × CPU seconds of an event, over all events of the plateau until the last is done. And its thread does
-not come to all of a core even with a backlog (0.87 of one was measured on two cores): that is what it can have, and
-the demand is a share of that.
+A server that serves others in the middle of a search (Dragonfly) differs in two ways. When many searches are in flight,
+all of them are late and few end within a plateau, so completions say nothing about the work done. There the demand is
+arrival rate × CPU seconds per event, over all events of the plateau until the last is done. And its thread does not use
+a whole core even with a backlog (0.87 of a core was measured on two cores). That share is its capacity, and the demand
+is a share of that capacity.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from lab.results.folder import PhaseRecord, Run, RunFacts
 from lab.results.knee import PATTERNS_PER_EVENT
 
 NEAR = (0.4, 1.6)
-"""Demands from which the knee is told."""
+"""The range of demands in which a plateau is near the knee and used to find it."""
 
 
 TIME_LEFT = 0.9
-"""Demand up to which a plateau lies below the knee with time to spare."""
+"""Up to this demand a plateau lies below the knee, and the server has time to spare."""
 LEFT_OVER = 0.2
-"""A plateau at whose end more than this share of its events is left over was saturated, whatever its utilisation."""
+"""A plateau that leaves over more than this share of its events at its end was saturated, whatever its utilisation."""
 
 
 def capacity(facts: RunFacts) -> float:
-    """The busy share of a core that the server's main thread comes to when events are left over: its 1.
+    """The largest share of a core that the server's main thread used in plateaus that left events over.
 
-    Where one SCAN call is one search (`whole_scans`), and where no events were left over, a whole core.
+    A demand of 1 is this share. It is a whole core if one SCAN call is one search (`whole_scans`), or if no plateau
+    left events over.
     """
     if facts.whole_scans:
         return 1.0
@@ -48,11 +49,11 @@ def capacity(facts: RunFacts) -> float:
 
 
 def demand(phase: PhaseRecord, facts: RunFacts) -> float | None:
-    """The load on the server's main thread that arrivals ask for, as a share of its capacity; None unknown.
+    """The work that arrivals bring to the server's main thread, as a share of its capacity; None if unknown.
 
-    Work is counted in SCAN calls: an event asks for one iteration per pattern, ⌈keys / COUNT⌉ calls each. Where a call
-    may return before COUNT keys were seen (not `whole_scans`) it is counted in CPU seconds of an event, and where
-    these were not measured in finished events.
+    Work is counted in SCAN calls: an event asks for one iteration per pattern, ⌈keys / COUNT⌉ calls each. If a call
+    may return before it has visited COUNT keys (not `whole_scans`), work is counted in CPU seconds per event instead;
+    where those were not measured, in finished events.
     """
     if phase.utilisation is None:
         return None
@@ -70,19 +71,19 @@ def demand(phase: PhaseRecord, facts: RunFacts) -> float | None:
 
 
 def predicted_demand(phase: PhaseRecord, facts: RunFacts) -> float | None:
-    """The demand that part of the load predicted, the mean of the looks before and after; None where there was none."""
+    """The demand predicted from part of the load, as a share of the capacity; None where nothing was predicted."""
     return None if phase.predicted_demand is None else phase.predicted_demand / capacity(facts)
 
 
 def predicted_knee(run: Run) -> float | None:
-    """The key count where the predicted demand reaches 1, as the plateaus near it say together; or None."""
+    """The key count at which the predicted demand reaches 1, from all plateaus near it; None with too few of them."""
     return _knee(run, predicted_demand)
 
 
 def knee(run: Run) -> float | None:
-    """The key count where the demand reaches 1, as the plateaus near it say together.
+    """The key count at which the demand reaches 1, from all plateaus near it.
 
-    None if it never does: a knee more than a tenth beyond the largest plateau was not observed.
+    None if it never reaches 1: a knee more than a tenth beyond the largest plateau was not observed.
     """
     found = _knee(run, demand)
     largest = max((phase.keys for phase in run.arm("grow")), default=0.0)

@@ -1,7 +1,7 @@
 """What a run folder holds, as types: what run.json may say, and the columns of the files beside it.
 
-`read_facts` refuses what does not fit in one line that names file, field and what was expected. `docs/run-folder.md`
-and `docs/run.schema.json` are made from this (`make docs`).
+`read_facts` refuses a file that does not fit, with one line that names file, field and what was expected.
+`docs/run-folder.md` and `docs/run.schema.json` are made from this module (`make docs`).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from lab.errors import UsageError
 
 SCHEMA: Literal[2] = 2
 FIRST_SECOND, LAST_SECOND = 1_500_000_000.0, 10_000_000_000.0
-"""Unix seconds between which a run can have been: milliseconds are none."""
+"""The moments of a run must lie between these unix seconds. Moments in milliseconds do not."""
 
 
 def _has(*names: str) -> AfterValidator:
-    """A mapping that must hold these names, among others."""
+    """A validator: the mapping must hold at least these names."""
 
     def check(value: dict[str, float]) -> dict[str, float]:
         missing = [name for name in names if name not in value]
@@ -62,10 +62,10 @@ class Mark:
 class PlannedPhase:
     """What one phase was to do, written down before anything was measured.
 
-    `keys`: cached entries. `seconds`: the least that the measurement lasts; 0 where the phase's loads end it. `events`:
-    the share of the run's events that are offered, or, with `events_from`, a multiple of an earlier phase's figure,
-    written PHASE[FIGURE]. `probes` and `loads`: names of the probes beside the main one (not those of a replica,
-    which a stack may lack), and of the phase's own loads. `params`: figures by which claims tell phases apart.
+    `keys`: cached entries. `seconds`: the shortest length of the measurement; 0 where the phase's loads end it.
+    `events`: the offered share of the run's events, or, with `events_from`, a multiple of an earlier phase's figure,
+    written PHASE[FIGURE]. `probes`: names of the probes beside the main one, without those of a replica, which a stack
+    may lack. `loads`: names of the phase's own loads. `params`: figures by which claims tell phases apart.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -83,16 +83,16 @@ class PlannedPhase:
 
 @dataclass
 class PhaseRecord:
-    """What one phase did. Times are unix seconds, `commands` are the server's counters over the phase.
+    """What one phase did. Times are unix seconds.
 
-    `commands[NAME] = {"calls": n, "usec": execution time}`; `utilisation` is the busy share of the server's
-    main thread; `forecasts` are the demands that part of the load, just before and just after, predicted (see
-    `lab.runner.calibration`; empty where nothing was); `events` holds invalidation events offered and finished per
-    second, those in flight at the end, and failed requests, and where forecasts were made `server_s`, the server's CPU
-    time for each event until all were done; `client_p99_ms` holds other observers' p99 of a GET: `app` (its
-    own histogram) and `locust` (the HTTP request). `params` are the scenario's figures of the phase, `figures` what its
-    loads measured. `attempt`: the number of this measurement of the phase, from 1; `unfair`: why it was not a fair
-    one, in clauses (`lab.claims.fairness`).
+    `commands`: the server's counters over the phase, `commands[NAME] = {"calls": n, "usec": execution time}`.
+    `utilisation`: busy share of the server's main thread. `forecasts`: demands predicted from part of the load, just
+    before and just after the phase (see `lab.runner.calibration`); empty where nothing was predicted. `events`:
+    invalidation events offered and finished per second, those in flight at the end, and failed requests; where
+    forecasts were made also `server_s`, the server's CPU time per event, measured until all were done.
+    `client_p99_ms`: p99 of a GET as other observers saw it: `app` (its own histogram) and `locust` (the HTTP request).
+    `params`: the scenario's figures of the phase. `figures`: what its loads measured. `attempt`: the number of this
+    measurement of the phase, from 1. `unfair`: why the measurement was not fair, in clauses (`lab.claims.fairness`).
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -140,12 +140,11 @@ class PhaseRecord:
 
 @dataclass
 class RunFacts:
-    """Everything about a run but its latencies and its verdict.
+    """Everything about a run except its latencies and its verdict.
 
-    `plan`: the phases in the order in which they were to be measured. `whole_scans`: whether one SCAN call goes on
-    until COUNT keys were looked at, or the server may return earlier. `cpu_bound`: processes that are meant to take
-    what CPU they get. `discarded`: attempts of phases that were not measured fairly and were repeated, in the order of
-    the run.
+    `plan`: the phases in the order in which they were to be measured. `whole_scans`: true if a SCAN call always visits
+    COUNT keys, false if the server may return earlier. `cpu_bound`: processes that are meant to use all the CPU they
+    get. `discarded`: attempts of phases that were not measured fairly and were repeated, in the order of the run.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -182,7 +181,7 @@ FACTS = TypeAdapter(RunFacts)
 
 
 def read_facts(path: Path) -> RunFacts:
-    """run.json, every field of the type that it should have.
+    """Read run.json and check the type of every field.
 
     Raises:
         UsageError: one line that names file, field and what was expected.
@@ -202,7 +201,7 @@ def read_facts(path: Path) -> RunFacts:
 
 
 def _first(error: ValidationError) -> str:
-    """The first thing that is wrong, in words."""
+    """The first error, in words."""
     first = error.errors(include_url=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     if first["type"] == "json_invalid":
@@ -217,7 +216,7 @@ def _first(error: ValidationError) -> str:
     return f"{where or 'the whole'}: {said[0].lower()}{said[1:]}, not {first['input']!r:.40}"
 
 
-# -- the files beside it -----------------------------------------------------------------------------------------------
+# -- the files beside run.json -----------------------------------------------------------------------------------------
 
 TEXT, NUMBER = "text", "number"
 
@@ -237,8 +236,8 @@ def _share(name: str, whose: str) -> Column:
 
 
 COMMANDS = ("GET", "SET", "UNLINK", "SCAN", "KEYS", "SSCAN")
-"""Commands that samples.csv has in every run. It has the same two columns for each other one that was called, but for
-those of the observers."""
+"""Commands that have two columns in samples.csv in every run. Every other command that was called gets the same two
+columns, except those in `OBSERVERS`."""
 OBSERVERS = frozenset(
     (
         "AUTH",
@@ -255,14 +254,14 @@ OBSERVERS = frozenset(
         "SLOWLOG",
     )
 )
-"""Commands with which the lab looks at the server (SETRANGE: see `lab.stacks.server_stats`), and clients introduce
-themselves."""
+"""Commands with which the lab observes the server (SETRANGE: see `lab.stacks.server_stats`) and clients open their
+connections."""
 MORE = re.compile(r"([a-z0-9_.|-]+)_(per_s|exec_us)")
-"""The columns of such a command. Those of one that came late are empty until then."""
+"""The column names of another command. Its columns are empty until its first call."""
 
 
 def command_columns(command: str) -> tuple[Column, Column]:
-    """How often it was called, and how long a call took."""
+    """The two columns of a command: how often it was called, and how long a call took."""
     name = command.lower()
     return (
         Column(f"{name}_per_s", NUMBER, f"calls of {command} a second"),
@@ -302,13 +301,13 @@ SLOWLOG: tuple[Column, ...] = (
     Column("duration_us", NUMBER, "how long it took on the server, microseconds", False),
 )
 OLDER = frozenset({"attempt"})
-"""Columns that files written before may lack."""
+"""Columns that files of earlier versions may lack."""
 
 
 def check_table(
     path: Path, columns: Iterable[Column], rows: list[dict[str, str]], head: list[str], whole: bool
 ) -> None:
-    """Hold a table against its columns; of one that is not whole the last row may be cut.
+    """Check a table against its columns. If it is not `whole`, its last row may be cut.
 
     Raises:
         UsageError: one line that names file, line, column and what was expected.
@@ -335,7 +334,7 @@ def check_table(
 
 
 def _of_commands(head: Iterable[str]) -> set[str]:
-    """The columns of a head that are a pair for one command, whatever its name."""
+    """The columns that come as a pair for one command, whatever its name."""
     found = Counter(match[1] for name in head if (match := MORE.fullmatch(name)))
     return {
         f"{command}_{what}" for command, times in found.items() for what in ("per_s", "exec_us") if times == 2
@@ -343,7 +342,7 @@ def _of_commands(head: Iterable[str]) -> set[str]:
 
 
 def _wrong_cell(column: Column, cell: object) -> str | None:
-    """What a cell should be, where it is not."""
+    """What a wrong cell should be instead, as the end of a sentence; None if the cell is right."""
     if not isinstance(cell, str):
         return f"{'a number' if column.kind == NUMBER else 'text'}, and the line ends before it"
     if not cell:
@@ -362,7 +361,7 @@ def _number(cell: object) -> float | None:
 
 
 def check_load_line(path: Path, number: int, line: object) -> Mapping[str, Any]:
-    """A line of loads.jsonl: an object with its phase and load; every number finite.
+    """Check a line of loads.jsonl: an object that names its phase and load, with finite numbers only. Returns the line.
 
     Raises:
         UsageError: one line that names file, line, field and what was expected.

@@ -1,11 +1,11 @@
 """The statistics of the claims: few plateaus, a noisy machine, latencies with heavy tails.
 
 Why these. Spearman's rank correlation asks only for order, so one outlying plateau cannot make or hide it.
-Theil and Sen's slope is the median of all pairwise slopes: it bears 29 % wild points. Intervals come from a
-bootstrap that draws whole probe intervals (quarters of a second), not single requests, because latencies
-within a moment depend on each other (a block bootstrap); drawing requests would make intervals far too
-narrow. Flatness is shown by an equivalence bound on the interval's upper end: "no significant rise" would also
-be true of a run too noisy to see one.
+Theil and Sen's slope is the median of all pairwise slopes: it tolerates 29 % outliers. Confidence intervals come
+from a bootstrap that draws whole probe intervals (quarters of a second), not single requests, because latencies
+within a moment depend on each other (a block bootstrap). Drawing requests would make them far too narrow.
+Flatness is shown by an equivalence bound on the confidence interval's upper end: "no significant rise" would also
+be true of a run too noisy to show one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Plateau = Sequence[NDArray[np.float64]]
 
 RESAMPLES = 400
 ROOM = 500_000
-"""Latencies looked at in one step: some megabytes."""
+"""Latencies processed in one step: a few megabytes."""
 
 
 def theil_sen(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
@@ -31,7 +31,7 @@ def theil_sen(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
 
 
 def theil_sen_slope(x: Sequence[float], y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The slope alone, of each column of `y`: one row for each of the `x`."""
+    """The slope alone, for each column of `y`, which has one row for each of the `x`."""
     xs = np.asarray(x, dtype=np.float64)
     right, left = np.nonzero(np.subtract.outer(xs, xs) > 0)
     slopes = (y[right] - y[left]).T / (xs[right] - xs[left])
@@ -39,7 +39,7 @@ def theil_sen_slope(x: Sequence[float], y: NDArray[np.float64]) -> NDArray[np.fl
 
 
 def p99_ms(intervals: Plateau) -> float:
-    """p99 in ms over intervals of latencies in µs, of the kind that `Run.latencies` was asked for."""
+    """p99 in ms over all intervals of a plateau, whose latencies are in µs."""
     return float(np.percentile(np.concatenate(list(intervals)), 99)) / 1000
 
 
@@ -58,9 +58,9 @@ def bootstrap(
     seed: int,
     resamples: int = RESAMPLES,
 ) -> Estimate:
-    """A statistic of the plateaus' p99s (ms) with its percentile interval; see the module for the blocks.
+    """A statistic of the plateaus' p99s (ms) with its percentile interval, by the module's block bootstrap.
 
-    The statistic is asked for many resamples at once: a row for each plateau, a column for each resample.
+    `statistic` gets many resamples at once: a row for each plateau, a column for each resample.
     """
     rng = np.random.default_rng(seed)
     counts = [len(intervals) for intervals in plateaus]
@@ -75,7 +75,7 @@ def bootstrap(
 
 
 class _Sorted:
-    """A plateau's latencies in ascending order, each with the interval it came in: sorted once for all resamples."""
+    """A plateau's latencies in ascending order, each with the number of its interval: sorted once for all resamples."""
 
     def __init__(self, intervals: Plateau) -> None:
         self._count = len(intervals)
@@ -85,7 +85,7 @@ class _Sorted:
         self._interval = np.repeat(np.arange(self._count), [len(each) for each in intervals])[order]
 
     def p99s(self, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
-        """p99 in ms of each resample: a row names its intervals. Not a number where all of a row are empty."""
+        """p99 in ms of each resample. A row holds the numbers of its intervals; the result is NaN if all are empty."""
         at_once = max(1, ROOM // max(1, len(self._values)))
         parts = [chosen[start : start + at_once] for start in range(0, len(chosen), at_once)]
         return np.concatenate([self._of(part) for part in parts])
@@ -117,11 +117,11 @@ def rise_over(keys: Sequence[float]) -> Callable[[NDArray[np.float64]], NDArray[
 def saturation(
     x: Sequence[float], y: Sequence[float], base: float, window: tuple[float, float]
 ) -> float | None:
-    """Where y = `base` + s · x reaches 1: the geometric mean of what each point with y inside `window` says.
+    """The x at which y = `base` + s · x reaches 1: the geometric mean of the estimates of the points inside `window`.
 
-    A machine's speed changes from one moment to the next by a factor, so each point's word is off by one, and their
-    geometric mean by less than any. (A line with a free intercept would rest on its outermost points.) None with fewer
-    than three such points.
+    A machine's speed changes by some factor from one moment to the next, so each point's estimate is off by a factor,
+    and the geometric mean by a smaller one. (A line with a free intercept would rest on its outermost points.) None
+    with fewer than three points whose y lies inside `window`.
     """
     said = [
         a * (1 - base) / (b - base)

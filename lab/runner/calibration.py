@@ -5,20 +5,20 @@ each, N keys, c seconds of its CPU for each key visited. It saturates where U = 
 keys, the knee. `calibrate` measures U₀ and c in a few seconds at half load, and solves for the λ that puts the knee
 where the scenario wants it. So the incident comes at the same key count on a slow machine and on a fast one.
 
-c is measured at the wanted N*, not at a small N: it is no constant. A key costs several times more once the
+c is measured at the wanted N*, not at a small N, because it is not constant. A key costs more once the
 keyspace has outgrown the processor's caches (one run here: 0.15 µs at 32 000 keys, 0.22 at 105 000, 0.26 at
-195 000), so a knee extrapolated from few keys comes out far too high. And it is measured through the real
+195 000), so a knee extrapolated from few keys comes out far too high. c is measured through the real
 invalidator and beside the run's own reads, because back-to-back scans of an otherwise idle machine keep the
 keyspace in the caches and look cheaper. It is taken from the server's CPU time, not from the clock, so that
 moments in which the machine did something else do not count.
 
-That plans the knee; the prediction that a run tests is made again at each plateau (`predict`), from c as three
-quarters of the load find it just before and just after. For c is a property of the moment too: most of it is waiting
-for memory, and on a machine shared with strangers that was seen to change by a third within five seconds and by
-1.8 times within two minutes, while the core's own speed stayed within 3 % and no counter showed it. One calibration
-at the start then predicts a machine that is gone when the plateaus come. A look before and a look after cancel what
-drifts evenly between them; three quarters, because the rarer the scans, the more of the caches others have taken by
-the next one. Whether plan and prediction drifted apart is a matter of validity.
+Calibration only plans the knee. The prediction that a run tests is made anew at each plateau (`predict`), from c
+measured just before and just after the plateau, at three quarters of the load. The reason is that c also changes with
+time. Most of it is waiting for memory, and on a machine shared with strangers that was seen to change by a third within
+five seconds and by 1.8 times within two minutes, while the core's own speed stayed within 3 % and no counter showed it.
+One calibration at the start would be out of date when the plateaus come. A sample before and a sample after cancel
+what drifts evenly between them. The load is as much as three quarters because the rarer the scans, the more of the
+caches other programs have taken before the next one. Whether plan and prediction drifted apart is a check of validity.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BUSY_SHARE = 0.5
 LOOK_SHARE = 0.75
 NOBODY = 10**9
 STRAGGLER_S = 0.1
-"""Until a request that was on its way when the load stopped is an event."""
+"""Seconds until a request that was on its way when the load stopped has become an event."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Mark:
-    """A moment without an event under way: the server's counters, and how many events were finished until then."""
+    """The server's counters and the number of finished events, at a moment when no event is under way."""
 
     store: Snapshot
     finished: float
@@ -86,9 +86,9 @@ class Calibrator:
         self._base = 0.0
 
     def calibrate(self, wanted_knee: int, window_s: float, say: Callable[[str], None]) -> Calibration:
-        """Measure, and solve for the event rate that saturates the server at that number of keys.
+        """Measure, and solve for the event rate that saturates the server at `wanted_knee` keys.
 
-        Raises `StackError` where the server does not tell its CPU time, or nothing was scanned.
+        Raises `StackError` when the server does not tell its CPU time, or nothing was scanned.
         """
         began = time.monotonic()
         stack, scenario = self._stack, self._scenario
@@ -123,18 +123,18 @@ class Calibrator:
         )
 
     def predict(self, events_per_second: float, window_s: float) -> float:
-        """The demand (1 is all the server can do) of that event rate at the keys held now; measured at LOOK_SHARE.
+        """The demand (1 is all the server can do) of an event rate at the keys held now, measured at LOOK_SHARE of it.
 
-        Where nothing is scanned the events' work is so little that it may drown in the base load, and the demand
-        come out a hair below that.
+        If nothing is scanned, the events' work is so small that it may drown in the base load. The demand can then come
+        out slightly below that load.
         """
         cost, held = self._cost(LOOK_SHARE * events_per_second, window_s)
         return demand(self._base, events_per_second, held, cost)
 
     def _cost(self, events_per_second: float, window_s: float) -> tuple[float, int]:
-        """Seconds of the server's time per key visited under that rate of events, and the keys held.
+        """The server's CPU seconds per key visited at that event rate, and the keys held.
 
-        From one empty queue to the next, so that every event counted was served in between, and wholly.
+        It measures from one empty queue to the next, so that every event counted was served wholly in between.
         """
         before = self.mark()
         self._load(events_per_second)
@@ -146,14 +146,14 @@ class Calibrator:
         return self.event_cost(before, after) / (PATTERNS_PER_EVENT * held) if held else 0.0, held
 
     def mark(self) -> Mark:
-        """The counters, once no event is under way."""
+        """Wait until no event is under way; the counters then."""
         self._drain()
         return Mark(self._stack.store.snapshot(), self._stack.observe().finished)
 
     def event_cost(self, before: Mark, after: Mark) -> float:
-        """Seconds of the server's time for each event between two marks; what the reads cost is not the events'.
+        """The server's CPU seconds for each event between two marks, without the base load of the reads.
 
-        Raises `StackError` where no event was finished.
+        Raises `StackError` when no event was finished.
         """
         finished = after.finished - before.finished
         if finished <= 0:

@@ -27,7 +27,7 @@ def explain(folder: Annotated[Path, typer.Argument(help="A run folder.", metavar
 
 
 def read(folder: Path) -> tuple[list[Section], Verdict]:
-    """The story and the verdict of a run folder. Raises `UsageError` for one that is none, or is damaged."""
+    """The story and the verdict of a run folder. Raises `UsageError` when it is not a run folder, or is damaged."""
     from lab.report.conclusions import Judged
     from lab.report.prose import tell
     from lab.report.view import RunView

@@ -1,4 +1,4 @@
-"""Judges a run folder by what the lab knows of its scenario and its server: the only place that looks these up."""
+"""Judges a run folder by what the lab knows of its scenario and its server. Only this module looks these up."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from lab.stacks.servers import SERVERS
 
 NO_REPLICA = ("replica-unharmed",)
 NOT_OURS = ("restart-restores", "victims-not-slow")
-"""Claims that a stack, not a server, may be unable to answer: without a replica, and on somebody's own server."""
+"""Claims that some stacks cannot answer, whatever the server: without a replica, and on somebody else's server."""
 
 
 def terms_of(run: Run) -> Terms:
-    """What a run is held against. Raises `UsageError` for a scenario that the lab does not know."""
+    """The terms by which a run is judged. Raises `UsageError` for a scenario that the lab does not know."""
     scenario = scenarios.find(run.facts.scenario)
     pace = scenario.paces.get(run.facts.pace)
     if pace:
@@ -31,7 +31,7 @@ def terms_of(run: Run) -> Terms:
 
 
 def validate(run: Run) -> list[Check]:
-    """Every condition of a fair experiment. Raises `UsageError` for a scenario that the lab does not know."""
+    """Check every condition of a fair experiment. Raises `UsageError` for a scenario that the lab does not know."""
     return validity.validate(run, terms_of(run))
 
 

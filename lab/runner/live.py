@@ -55,7 +55,7 @@ class LiveDisplay:
             self._console.print(text, highlight=False)
 
     def phase(self, number: int, total: int, phase: Phase, seconds: float) -> None:
-        """A phase begins."""
+        """Show that a phase begins."""
         self._progress.update(self._whole, total=total, completed=number - 1)
         self._began, self._seconds = time.monotonic(), seconds + 1.0
         self._progress.update(
@@ -63,11 +63,14 @@ class LiveDisplay:
         )
 
     def row(self, row: Row) -> None:
-        """A second was sampled."""
+        """Show the latest sample."""
         self._row = row
 
     def finished(self, record: PhaseRecord, p99_ms: dict[str, float | None]) -> None:
-        """A phase was measured: p99 by probe. Further probes asked at the same moments, and have lines of their own."""
+        """Show a measured phase. `p99_ms` is by probe.
+
+        The probes beside ``main`` asked at the same moments, and get a line each.
+        """
         cells = (
             record.title,
             f"{record.keys:,.0f}",

@@ -1,4 +1,4 @@
-"""Loads of a phase beside the storefront's: processes that print JSON lines, and figures in the last one."""
+"""Loads of a phase beside the storefront's load: processes that print JSON lines, the last one with their figures."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from lab.stacks.base import LoadProcess
 
 Figures = dict[str, float]
 ENDING_S = 30.0
-"""For a load that was told to stop to say its figures."""
+"""Seconds for a load that was told to stop to print its figures and end."""
 
 
 def arguments_of(spec: LoadSpec, values: Mapping[str, object]) -> list[str]:
-    """The arguments with the names in braces filled in. Raises `StackError` for a name that nothing stands for."""
+    """The arguments with the names in braces filled in. Raises `StackError` for a name without a value."""
     return [_filled_in(word, values, f"load {spec.name}") for word in spec.arguments]
 
 
@@ -51,16 +51,16 @@ class RunningLoad:
 
     @property
     def over(self) -> bool:
-        """Whether it has ended and everything it said was read."""
+        """True once it has ended and all its output was read."""
         return not self._thread.is_alive()
 
     @property
     def begun(self) -> bool:
-        """Whether it is under way, as far as it tells."""
+        """True once it has printed a line; always True for a load that does not report when it is ready."""
         return self._spoke or not self.spec.reports_ready
 
     def figures(self) -> Figures:
-        """Its figures, once it has ended. Raises `StackError` where it failed, or never said any."""
+        """Wait for its end; its figures. Raises `StackError` when it failed, does not end, or printed no figures."""
         end = time.monotonic() + ENDING_S
         while not self.over:
             if time.monotonic() > end:
@@ -72,7 +72,7 @@ class RunningLoad:
         return self._figures
 
     def check(self) -> None:
-        """Raise what went wrong: it failed, or ended before it should."""
+        """Raise the error met while reading it, or `StackError` if it ended with an exit code other than 0."""
         if self._error:
             raise self._error
         if self.over and (code := self.process.exit_code()) != 0:
@@ -88,7 +88,7 @@ class RunningLoad:
                 try:
                     line = json.loads(raw)
                 except ValueError:
-                    continue  # the last line of one that was killed
+                    continue  # the last line of a load that was killed
                 self._spoke = True
                 if isinstance(line.get("figures"), dict):
                     self._figures = {name: float(value) for name, value in line["figures"].items()}

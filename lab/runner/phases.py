@@ -25,18 +25,19 @@ from lab.stacks.server_stats import Snapshot
 FILL_S = 600.0
 SHORTEST_LOOK_S = 0.8
 SOUND_S = 10.0
-"""For probes to find a store that was restarted (else the run ends), and for loads to be under way."""
+"""Seconds for probes to find a restarted store (if they do not, the run ends), and for loads to get under way."""
 OTHERS_S = 0.5
-"""For seeing what is asked of the server anyway."""
+"""Seconds for which other clients' GETs are counted before the run sends any."""
 LOAD_S = 1800.0
-"""For a load that ends by itself: longer than any of the catalogue's at full pace."""
+"""Timeout for a load that ends by itself, seconds. No load of the catalogue takes this long at full pace."""
 MAIN = ProbeSpec("main")
 
 
 def too_many_to_begin(phase: Phase, planned: int, keys: int) -> bool:
-    """Whether an attempt would begin with half the keys that a phase may have too many: the last one read them in.
+    """True if an attempt would begin with more than half of the surplus keys that a phase may have.
 
-    A store of few keys gains them quickly, and phase after attempt would be told not to have what was planned.
+    The reads of the attempt before brought them in. A store of few keys gains them quickly, so unless it is
+    emptied every further attempt would have more keys than planned, and fail.
     """
     judged = keys_are_judged(planned, phase.strategy, bool(phase.loads))
     return judged and keys > planned + keys_beside(planned) / 2
@@ -53,7 +54,7 @@ class Display(Protocol):
 
 @dataclass
 class _Mark:
-    """Everything that is counted, at one moment."""
+    """All counters at one moment."""
 
     store: Snapshot
     metrics: Metrics
@@ -81,14 +82,14 @@ class Conductor:
         self._population = max(1, facts.keys // scenario.fragments_per_user)
         self._calibrator = Calibrator(stack, scenario, self._population, self._pause, self._drain)
         self._loads: list[RunningLoad] = []
-        self._probed: tuple[float, list[str]] | None = None  # since when, and which probes must not complain
+        self._probed: tuple[float, list[str]] | None = None  # since when these probes must have no trouble
 
     def run(self) -> None:
         """Calibrate, then walk the phases. Raises `StackError` when the stack breaks."""
         try:
             self._run()
         except StackError:
-            self._stack.check()  # a process that died is the better explanation of whatever was not answered
+            self._stack.check()  # a process that died explains a missing answer better
             raise
         finally:
             self._recorder.stop()
@@ -115,7 +116,7 @@ class Conductor:
                 self._display.say(measured_again(record, facts.discarded))
 
     def _gets_of_others(self) -> float:
-        """GETs a second before the run asks for anything: the compose stack's own probe, other programs, the warmer."""
+        """GETs a second before the run sends any: from the compose stack's own probe, other programs or the warmer."""
         before = self._stack.store.snapshot()
         self._pause(OTHERS_S)
         after = self._stack.store.snapshot()
@@ -152,9 +153,9 @@ class Conductor:
         self._stack.locust.load(self._scenario.reads_per_second, per_second, self._population)
 
     def _drain(self) -> None:
-        """Wait until the events so far are done: a plateau's latencies are its own, not its predecessor's.
+        """Wait until no event is under way, so that the latencies of a plateau are not those of the one before.
 
-        (And keys are filled in while nothing scans: beside a saturated server that would take minutes.)
+        (It also lets keys be filled in while nothing scans: on a saturated server that would take minutes.)
         """
         end = time.monotonic() + FILL_S
         while True:
@@ -168,7 +169,7 @@ class Conductor:
             self._pause(0.05)
 
     def _walk(self, number: int, total: int, phase: Phase, attempt: int) -> PhaseRecord:
-        """Bring about what the phase begins with (strategy, keys, no event under way), and measure it."""
+        """Prepare the phase (strategy, keys, no event under way) and measure it."""
         stack, recorder = self._stack, self._recorder
         full = self._events_of(phase)
         seconds = self._pace.plateau_s * phase.weight
@@ -265,7 +266,7 @@ class Conductor:
                 facts.cpu_bound.append(f"load-{spec.name}")
 
     def _await_ending(self, phase: Phase) -> bool:
-        """Wait for the loads that end by themselves; whether there were any."""
+        """Wait for the loads that end by themselves. Returns True if there are any."""
         ending = [load for load in self._loads if load.spec.self_terminating]
         end = time.monotonic() + LOAD_S
         while not all(load.over for load in ending):
@@ -275,7 +276,7 @@ class Conductor:
         return bool(ending)
 
     def _end_loads(self) -> dict[str, float]:
-        """End the phase's loads; their figures, those of all in one (names are the scenario's affair)."""
+        """End the phase's loads. Returns the figures of all in one dictionary; the scenario keeps their names apart."""
         figures: dict[str, float] = {}
         for load in self._loads:
             self._stack.end_load(load.process)
@@ -334,7 +335,7 @@ class Conductor:
         )
 
     def _empty(self, why: str) -> None:
-        # Nothing is wanted while the store is gone: the warmer would begin to fill it by itself.
+        # Set the warmer's target to 0 first: else it would begin to fill the emptied store by itself.
         self._stack.web.warm(0, restart=False, seconds=FILL_S, check=self._check)
         self._note("restart", why)
         self._stack.empty()
@@ -343,7 +344,7 @@ class Conductor:
         self._facts.marks.append(Mark(time.time(), kind, text))
 
     def _pause(self, seconds: float) -> None:
-        """Sleep, and notice within a quarter of a second when something breaks."""
+        """Sleep; raise within a quarter of a second when something breaks."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             time.sleep(min(left, 0.25))

@@ -26,14 +26,14 @@ LINES_KEPT = 4000
 
 
 class _Refused(StackError):
-    """The server answers, and takes no write."""
+    """The server answers, but refuses writes."""
 
 
 class Recorder:
     """Runs in threads of its own; `raise_if_broken` brings their errors to the conductor.
 
-    A second in which the server does not answer (it is being restarted) becomes a row with gaps. One that refuses
-    writes breaks the run: reads alone would go on, and be measured, as if nothing were wrong.
+    A second in which the server does not answer (it is being restarted) becomes a row with gaps. A server that refuses
+    writes breaks the run: else reads would go on, and be measured, as if nothing were wrong.
     """
 
     def __init__(self, stack: Stack, writer: RunWriter, on_row: Callable[[Row], None]) -> None:
@@ -54,12 +54,12 @@ class Recorder:
 
     def start(self) -> None:
         """Begin to sample."""
-        with contextlib.suppress(StackError):  # what the log holds already is not this run's
+        with contextlib.suppress(StackError):  # entries already in the log are not this run's
             self._read_slowlog(self._stack.store.snapshot().run_id, keep=False)
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the sample under way."""
+        """Stop sampling after the sample under way."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(timeout=5)
@@ -74,23 +74,24 @@ class Recorder:
         threading.Thread(target=self._follow, args=(name, probe), name=f"probe-{name}", daemon=True).start()
 
     def keep(self, name: str, line: dict[str, Any]) -> None:
-        """Write a load's line under the phase that goes on."""
+        """Write a load's line under the current phase and attempt."""
         with self._lock:
             self._writer.load(self.phase, name, line, self.attempt)
 
     def sound(self, name: str) -> bool:
-        """Whether a probe has its latest interval without errors: after a restart it must find the store again."""
+        """True if a probe's latest interval has no errors. After a restart it must first find the store again."""
         with self._lock:
             return name in self._lines and not self._lines[name][-1]["errors"]
 
     def trouble(self, name: str, since: float) -> str | None:
-        """What a probe complained of since a moment: a lost connection, or an error for an answer."""
+        """The first error of a probe since a moment (a lost connection, or an error as answer), or None."""
         lines = self._between(name, since, float("inf"))
         return next((str(line["last_error"]) for line in lines if line["last_error"]), None)
 
     def probed(self, name: str, t0: float, t1: float) -> dict[str, float]:
-        """What a probe did between two moments: sent, received, errors, rate of sending, p99 of its lateness (µs), and
-        for how long it stood still (s): the sum of its longest delays, one a line, of those that are stalls.
+        """What a probe did between two moments: sent, received, errors, rate of sending, p99 of its lateness (µs).
+
+        ``stalled_s`` is how long it stood still, in seconds: the sum of each line's longest delay, if that is a stall.
         """
         lines = self._between(name, t0, t1)
         found = {key: float(sum(line[key] for line in lines)) for key in ("sent", "received", "errors")}
@@ -106,14 +107,14 @@ class Recorder:
         }
 
     def p99_ms(self, name: str, t0: float, t1: float) -> float | None:
-        """A probe's p99 between two moments, for showing progress."""
+        """A probe's p99 between two moments in ms, for showing progress."""
         values = [value for line in self._between(name, t0, t1) for value in values_of(line["intended"])]
         return float(np.percentile(values, 99)) / 1000 if values else None
 
     def _between(self, name: str, t0: float, t1: float) -> list[dict[str, Any]]:
         def middle(line: dict[str, Any]) -> float:
             start, length = interval_of(line)
-            return (start + (start + length)) / 2  # as `Run.tiles` has it
+            return (start + (start + length)) / 2  # computed as in `Run.tiles`
 
         with self._lock:
             return [line for line in self._lines.get(name, ()) if t0 <= middle(line) < t1]
@@ -160,7 +161,7 @@ class Recorder:
             except StackError:
                 before = None
                 self._write_gap()
-            except Exception as error:  # nobody else would hear of it: the run would go on without samples
+            except Exception as error:  # else the thread would end unnoticed, and the run go on
                 self._error = StackError(f"sampling failed: {error!r}.")
                 return
 

@@ -1,6 +1,6 @@
-"""Looks at the machine before a run, and has a phase measured again that was not measured fairly.
+"""Checks the machine before a run, and measures a phase again that was not measured fairly.
 
-What is fair is said in `lab.claims.fairness`.
+`lab.claims.fairness` defines what is fair.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from lab.results.folder import PhaseRecord
 from lab.stacks.processes import CpuMeter
 
 LOOKS, LOOK_S, HOPELESS = 5, 1.0, 2.0
-"""How often and how long the machine is looked at before a run, and how many times the fair shares are hopeless."""
+"""Before a run: most samples of the machine, seconds of each, and the multiple of the fair shares that is hopeless."""
 
 
 class Repetition:
-    """Has a phase measured again while it was not measured fairly, as often as the pace allows.
+    """Measures a phase again until it was measured fairly, as often as the pace allows.
 
-    The first fair attempt counts, never the best. What is compared at the same moment is one phase, with probes and
-    loads side by side, and so is repeated as one.
+    The first fair attempt counts, never the best. Probes and loads that are compared at the same moment belong to one
+    phase, and so are repeated together.
     """
 
     def __init__(self, attempts: int, budget_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """`attempts` a phase; `budget_s` seconds for all repetitions of a run together."""
+        """At most `attempts` for each phase, and `budget_s` seconds for all repetitions of a run together."""
         self._attempts, self._left, self._clock = attempts, budget_s, clock
 
     def measure(self, walk: Callable[[int], PhaseRecord]) -> tuple[PhaseRecord, list[PhaseRecord]]:
         """The attempt that counts, and those before it. `walk(n)` measures the phase for the nth time.
 
-        Where no attempt was fair the last one counts, and says in `unfair` why the run cannot be valid.
+        If no attempt was fair the last one counts, and says in `unfair` why the run cannot be valid.
         """
         discarded: list[PhaseRecord] = []
         while True:
@@ -48,10 +48,10 @@ class Repetition:
 def look_at_machine(
     shares: Callable[[], dict[str, float]] | None = None, wait: Callable[[float], None] = time.sleep
 ) -> None:
-    """See in a second, five where the first is bad, whether a fair phase can be had on this machine at all.
+    """Check that this machine can give a fair phase at all. Takes one second, up to five if the first sample is bad.
 
-    `shares()` tells the machine's ``steal`` and ``others`` since the last call, in cores. Raises `NotFair` where each
-    look is far beyond what a phase may have: then no repetition would help.
+    `shares()` returns the machine's ``steal`` and ``others`` since the last call, in cores. Raises `NotFair` when every
+    sample is far beyond what a phase may have: then no repetition would help.
     """
     meter = CpuMeter()
     shares = shares or (lambda: meter.shares({})[1])

@@ -34,12 +34,12 @@ from lab.stacks.tunnel import Way
 
 FEWEST_KEYS, MOST_KEYS = 10_000, 50_000_000
 STACKS = {"native": "embedded", "compose": "redis"}
-"""Stack → the server that is taken if none is named."""
+"""Stack → the server that it uses if none is named."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a person asked for. Without a server it is the stack's own choice. `spoilers`: the cause may be told."""
+    """A run as a person asked for it. Without a `server` the stack chooses one. `spoilers`: the cause may be told."""
 
     scenario: Scenario
     server: str | None
@@ -59,7 +59,7 @@ class Request:
 
 
 def opening(request: Request) -> str:
-    """What is said of the incident before it was measured: what people saw, and not why, if they did not ask for it."""
+    """What is said about the incident before it is measured: only the symptom, or with `spoilers` the whole story."""
     scenario = request.scenario
     if request.spoilers:
         return scenario.story
@@ -83,7 +83,7 @@ def command_of(request: Request) -> str:
 
 
 def host_facts() -> dict[str, str | int | float]:
-    """What machine this is."""
+    """Facts about this machine."""
     return {
         "system": f"{platform.system()} {platform.release()}",
         "machine": platform.machine(),
@@ -105,14 +105,14 @@ def _processor() -> str:
 
 
 def _memory(request: Request, keys: int, scene: ServerContainers | None) -> str:
-    """What the run will need, and what there is, in a sentence; none where the server has no limit that it tells.
+    """A sentence on the memory that the run needs and what there is; empty if the server tells no limit.
 
-    Raises `UsageError` where the keys do not fit, or somebody else's server would not do what a run needs.
+    Raises `UsageError` when the keys do not fit, or somebody else's server would refuse what a run needs.
     """
     scenario, server = request.scenario, SERVERS[request.server_name]
     pace = scenario.paces[request.pace]
     if request.way:
-        # Which kind it is does not matter: the largest entry that the lab knows of.
+        # The kind of server does not matter here: assume the largest entry of all servers that the lab knows.
         largest = max(SERVERS.values(), key=lambda each: each.key_bytes)
         needed = held_bytes(pace, largest, keys) + pace.loads_mb * 1e6
         return look_first(request.way, needed, f"{keys:,} keys, with what the loads write,")
@@ -122,9 +122,9 @@ def _memory(request: Request, keys: int, scene: ServerContainers | None) -> str:
 
 
 def _look_first(request: Request) -> ServerContainers | None:
-    """Complain about what cannot be, before anything is created; the compose stack's scene if it is wanted.
+    """Check the request before anything is created. Returns the compose stack's scene, or None for the native stack.
 
-    Raises `UsageError`, or `StackError` where something is missing.
+    Raises `UsageError`, or `StackError` when something is missing.
     """
     if request.stack not in STACKS:
         raise UsageError(f"there is no stack {request.stack!r}; this lab knows {', '.join(STACKS)}.")
@@ -153,9 +153,10 @@ def _look_first(request: Request) -> ServerContainers | None:
 
 
 def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
-    """Run it. Raises `LabError`; whatever happens, every process is ended and the samples so far are kept.
+    """Carry out the run and judge it. Whatever happens, every process is ended and the samples so far are kept.
 
-    A machine on which no phase could be measured fairly is told of in seconds, before anything is started.
+    Raises `LabError`. If no phase could be measured fairly on this machine, a native run with a server of its own says
+    so within seconds, before anything is started.
     """
     scenario = request.scenario
     if request.pace not in scenario.paces:

@@ -1,6 +1,7 @@
 """`lab run all`: one scenario after the other, each into a folder of its own, and a summary of them.
 
-The summary (summary.json, summary.html) is written anew after every run: whatever happens later, what was done is kept.
+The summary (summary.json, summary.html) is written anew after every run, so that finished runs are kept whatever
+happens later.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from lab.scenarios.model import Scenario
 from lab.stacks.servers import SERVERS
 
 ALL = "all"
-"""What stands for every scenario on the command line."""
+"""The word that stands for every scenario on the command line."""
 
 
 @dataclass
@@ -51,7 +52,7 @@ class Entry:
 
     @property
     def verdict(self) -> str:
-        """In a few words."""
+        """The verdict in a few words."""
         if self.exit_code == errors.INTERRUPTED:
             return "interrupted"
         if self.error:
@@ -70,7 +71,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Pages:
-    """Who writes the pages of a series: `report` that of a run into its folder, `summary` that of all; their paths."""
+    """Functions that write a page and return its path: `report` that of a run, `summary` that of the series."""
 
     report: Callable[[Run], Path]
     summary: Callable[[Path, dict[str, Any]], Path]
@@ -78,7 +79,7 @@ class Pages:
 
 @dataclass
 class Series:
-    """The whole of it, as summary.json holds it. `left_out`: scenario → why it cannot be run on this server."""
+    """A whole series, as summary.json holds it. `left_out`: scenario → why it cannot be run on this server."""
 
     folder: Path
     command: str
@@ -95,7 +96,7 @@ class Series:
 
     @property
     def exit_code(self) -> int:
-        """130 interrupted; else 3 where a run broke, 1 where a claim failed, 4 where one was not valid, or 0."""
+        """130 if interrupted; else 3 if a run broke, 1 if a claim failed, 4 if a run was not valid, or 0."""
         codes = [entry.exit_code for entry in self.entries]
         if self.interrupted:
             return errors.INTERRUPTED
@@ -105,7 +106,7 @@ class Series:
 
     @property
     def verdict(self) -> str:
-        """In a sentence."""
+        """The verdict in a sentence."""
         done, good = len(self.entries), sum(entry.exit_code == errors.HOLDS for entry in self.entries)
         if self.interrupted:
             return f"Interrupted: {good} of {len(self.planned)} runs were as promised until then."
@@ -114,7 +115,7 @@ class Series:
         )
 
     def summary(self) -> dict[str, Any]:
-        """What summary.json holds."""
+        """The content of summary.json."""
         return {
             "command": self.command,
             "server": self.server,
@@ -141,7 +142,7 @@ class Series:
 
 
 def chosen(controls: bool) -> list[Scenario]:
-    """Every scenario, the main incident first; with the controls or without."""
+    """Every scenario, the main incident first. `controls`: the controls too."""
     return [scenario for scenario in scenarios.catalogue().values() if controls or not scenario.refutes]
 
 
@@ -153,11 +154,11 @@ def run_series(
     display: Callable[[], AbstractContextManager[Display]],
     say: Callable[[str], None],
 ) -> Series:
-    """Run them one after the other. A run that breaks does not keep the next from its turn; Ctrl-C does.
+    """Run the scenarios one after the other. A run that breaks does not end the series; Ctrl-C does.
 
-    Scenarios that cannot be run on the server are left out, and `say` tells so.
-    `request` makes the request of one scenario into a folder, `display` opens the progress of one run, and `say` tells
-    which it is. Raises `UsageError` before anything is created.
+    Scenarios that cannot be run on the server are left out, and `say` tells why. `request` makes the request for one
+    scenario and its folder, `display` opens the progress of one run, and `say` announces each run. Raises `UsageError`
+    or `StackError`, before anything is created, when a request cannot be carried out.
     """
     first = [request(scenario, Path(scenario.id)) for scenario in wanted]
     for one in first:
@@ -203,7 +204,7 @@ def run_series(
 
 
 def _one(request: Request, pages: Pages, display: Callable[[], AbstractContextManager[Display]]) -> Entry:
-    """One run and its report."""
+    """Carry out one run and its report. An error that ends the run is told in the entry."""
     scenario = request.scenario
     try:
         with display() as shown:
@@ -212,7 +213,7 @@ def _one(request: Request, pages: Pages, display: Callable[[], AbstractContextMa
             report = pages.report(finished)
     except LabError as error:
         return _entry(scenario, error.exit_code, error=" ".join(str(error).split()))
-    except Exception as error:  # a fault of the lab in one scenario is not to cost the others their turn
+    except Exception as error:  # a fault of the lab in one scenario must not end the series
         return _entry(scenario, errors.STACK_BROKE, error=f"a fault in the lab itself, {error!r}")
     entry = _entry(scenario, verdict.exit_code)
     entry.holds = verdict.holds
@@ -225,7 +226,7 @@ def _one(request: Request, pages: Pages, display: Callable[[], AbstractContextMa
 
 
 def _partial_report(folder: Path, pages: Pages, scenario: Scenario) -> str | None:
-    """The report of a run that came to no end, where it left anything to report."""
+    """Write the report of a run that did not finish. Returns its path, or None if there is nothing to report."""
     try:
         path = pages.report(Run(folder / scenario.id))
     except Exception:  # it broke before its first phase: its error is told, there is nothing to draw

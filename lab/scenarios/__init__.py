@@ -18,7 +18,7 @@ MAIN = "key-growth"
 
 
 def catalogue() -> dict[str, Scenario]:
-    """All scenarios by id, those of the main incident first, and controls last."""
+    """All scenarios by id: the main incident first, controls last."""
     modules = [
         importlib.import_module(f"{__name__}.{module.name}")
         for module in pkgutil.iter_modules(__path__)
@@ -32,7 +32,7 @@ def catalogue() -> dict[str, Scenario]:
 
 
 def find(scenario_id: str) -> Scenario:
-    """The scenario of that id; an unknown one raises `UsageError` that names the nearest."""
+    """The scenario of that id. Raises `UsageError`, which names the nearest id, when there is none."""
     known = catalogue()
     if scenario_id in known:
         return known[scenario_id]

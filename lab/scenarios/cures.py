@@ -1,12 +1,12 @@
 """`cures`: five ways to invalidate, side by side in one run: what bystanders wait, what an event costs, what stays.
 
-For each strategy first single events on users whom nobody else reads (`loadtest.incidents.freshness`): what each costs
-the server, how long old values are served after it, what it leaves behind. Then the same load as for all others, of
-which SCAN alone would take most of the server. A strategy with a layout of its own begins with an empty server, so that
-memory and key count are its own; scan, keys and index share a layout.
+Each strategy first gets single events on users whom nobody else reads (`loadtest.incidents.freshness`): what an event
+costs the server, how long old values are served after it, what it leaves behind. Then it gets the same load as all
+others; under SCAN that load takes most of the server's time. A strategy with a layout of its own begins with an empty
+server, so that memory and key count are its own; scan, keys and index share a layout.
 
-SCAN's COUNT is that of `key-growth`, for the reason given there; and an event rate close to what the server can bear
-makes bystanders wait for whole events.
+SCAN's COUNT is that of `key-growth`, for the reason given there. The event rate is close to what the server can do
+under SCAN, so that bystanders wait for whole events.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ COMMANDS = {
     "hash": "UNLINK",
     "generation": "MULTI,INCRBY,PEXPIREAT,EXEC",
 }
-"""What the server is asked for in an event; nothing else asks for these while nobody puts."""
+"""Strategy → the commands of an event. Nothing else sends these commands while no entries are put."""
 LOADS_MB = 90.0
-"""The program that invalidates user by user, and the one that looks for old values."""
+"""Memory of the program that invalidates user by user, and of the one that looks for old values."""
 OWN_LAYOUT = ("hash", "generation")
 LATE_PUT = "a value computed before an event and put after it"
 STALE = {
@@ -44,19 +44,19 @@ STALE = {
     ),
     "generation": ("nothing", "–", "all entries of earlier generations, until their TTL ends"),
 }
-"""By the strategies' own accounts (app/strategies, app/layouts.py): what can be served although an event that is done
-made it stale, for how long at most, and what takes memory in vain. tests/app/test_layout_machine.py tests them."""
+"""Strategy → what may be served although a finished event made it stale, for how long at most, and what takes memory in
+vain; from app/strategies and app/layouts.py. tests/app/test_layout_machine.py tests these statements."""
 
 
 def single_events(strategy: str) -> LoadSpec:
-    """Events one by one, on users of its own."""
+    """A load of events one by one, on users of its own."""
     where = ("--storefront", "{web}", "--first-user", "{beyond}", "--users", "3", "--each", "{each}")
     what = ("--entries", "{keys}", "--base-mb", "{base[memory_mb]}", "--commands", COMMANDS[strategy])
     return LoadSpec("events", "freshness", (*where, *what), self_terminating=True)
 
 
 def phases(ways: dict[str, str]) -> tuple[Phase, ...]:
-    """A pair of phases for each way; `ways` says which strategy takes its place (a control's is another)."""
+    """A pair of phases for each way. `ways` maps a way to the strategy that is used; a control uses another one."""
     look = LoadSpec(
         "look", "freshness",
         ("--storefront", "{web}", "--first-user", "{beyond}", "--users", "0", "--seconds", "{seconds}"),
@@ -77,7 +77,7 @@ def phases(ways: dict[str, str]) -> tuple[Phase, ...]:
 
 
 def staleness(run: Run) -> list[list[str]]:
-    """What the strategies of a run say of themselves."""
+    """The rows of `STALE` for the strategies of a run."""
     used = dict.fromkeys(phase.strategy for phase in run.phases)
     return [[strategy, *STALE[strategy]] for strategy in used if strategy in STALE]
 

@@ -1,12 +1,13 @@
-"""`empty-slowlog`: the default COUNT, so that no call is ever slow, and the server drowns in them.
+"""`empty-slowlog`: with the default COUNT no call is ever slow, yet the calls saturate the server.
 
 The storefront's search, with COUNT 10: tens of thousands of calls for one event. The storefront's own invalidator would
-give in long before the server (a call costs asyncio many times what it costs the server), so here the events come from
+saturate long before the server (a call costs asyncio many times what it costs the server). So the events come from
 `loadtest.incidents.scanners`, which shares connections among them as multiplexing clients do.
 
-Keys grow, and at each plateau as many events at once as it takes keep the server busy: how many calls does one make,
-how many events a second are there calls for? What the fewest keys allowed is then offered at the top: several times of
-what the server can do there. Then the same rate of events comes through the storefront, which invalidates by index.
+Keys grow, and on each plateau enough events at once keep the server busy. The load measures how many calls an event
+makes, and for how many events per second the server has calls. The rate that the fewest keys allowed is then offered at
+the top, where it is several times what the server can do. Then the same rate of events comes through the storefront,
+which invalidates by index.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from lab.scenarios.model import Chart, LoadSpec, Pace, Phase, Scenario
 
 PLATEAUS = (0.125, 0.35, 1.0)
 LOADS_MB = 80.0
-"""The program that searches."""
+"""Memory of the program that searches."""
 RATE = "look-1[capacity_per_s]"
 SEARCH = (
     *(word for area in ("page", "cart", "offer") for word in ("--match", f"{{store}}:*:user:@:{area}-*")),
@@ -36,7 +37,7 @@ def _by_index(phase: Phase) -> Phase:
 
 
 def phases(searched: bool) -> tuple[Phase, ...]:
-    """The story; not `searched`: nothing is, once the rate is known."""
+    """The story. Not `searched` (the control): nothing is searched once the rate is known."""
     looks = [
         Phase(
             f"look-{number}",

@@ -1,25 +1,29 @@
 """`eviction-cycle`: bursts of eviction that feed themselves, in a cache at its memory limit.
 
 How the scene was scaled down. The original had dozens of gigabytes, thousands of clients and 25 000 requests a second,
-most of them small; its climbs took 7 to 15 minutes and its bursts 6 to 8 seconds. What makes the cycle is a
-proportion, and that is kept: what the clients of a stalled server have in flight needs far more memory than
-is inserted meanwhile, and evicting that much costs far more time than answering. So the limit is hundreds of megabytes;
-a request is a page of 150 small entries written, or two pages read, 16 kB (one read(2) of the server does not hold it,
-so a waiting client costs 20 to 50 kB: hundreds of entries to evict); a quarter of the requests are writes, so that
-memory climbs in seconds; the server looks at 64 keys for each that it evicts, not at 5, which makes small entries as
-dear to evict as larger ones; clients ask nothing while they wait, and who waited a quarter of a second stays away for a
-few: the original's clients stalled with their answers, too.
+most of them small; its climbs took 7 to 15 minutes and its bursts 6 to 8 seconds. A proportion makes the cycle, and the
+scene keeps it: what the clients of a stalled server have in flight needs far more memory than is inserted meanwhile,
+and evicting that much costs far more time than answering. So:
 
-The rate is calibrated where it matters, at the limit, with clients too few to feed a burst: so many requests that
-answering them and evicting what they insert asks for a little more than the main thread has. Without evictions the same
-rate leaves it time, and that is all that a climb needs. What an eviction costs beside an answer differs from server to
-server, which is why neither cost alone would do. The number of clients follows the rate, so that a burst lasts as long
-on a slow machine as on a fast one.
+- The limit is hundreds of megabytes.
+- A request writes a page of 150 small entries, or reads two pages, 16 kB. One read(2) of the server does not hold it,
+  so a waiting client costs 20 to 50 kB: hundreds of entries to evict.
+- A quarter of the requests are writes, so that memory climbs in seconds.
+- The server samples 64 keys for each that it evicts, not 5. This makes small entries as expensive to evict as larger
+  ones.
+- Clients ask nothing while they wait, and a client that waited a quarter of a second stays away for a few seconds. The
+  original's clients stalled with their answers, too.
 
-Sizes are chosen with an eye on the servers' hash tables: one that grows in the middle of a phase takes memory at a
-stroke, and every lookup costs several times as much until it has moved. Redis's doubles at 2^n keys, Valkey's at
-7 * 2^n; the fills of the phases, less the 20 or 30 MB that new connections take at first, stay clear of both. So does
-the time to live: a third of the limit, for Redis keeps a third more than live, expired ones that it has not met yet.
+The rate is calibrated where it matters, at the limit, with too few clients to feed a burst. Answering the requests and
+evicting what they insert asks for a little more than the main thread has. Without evictions the same rate leaves it
+time, and a climb needs no more than that. The cost of an eviction relative to an answer differs from server to server,
+which is why neither cost alone would do. The number of clients follows the rate, so that a burst lasts as long on a
+slow machine as on a fast one.
+
+Sizes take the servers' hash tables into account. A table that grows in the middle of a phase takes memory at a stroke,
+and every lookup costs several times as much until it has moved. Redis's table doubles at 2^n keys, Valkey's at 7 * 2^n;
+the fills of the phases, less the 20 or 30 MB that new connections take at first, stay clear of both. So does the time
+to live: live entries fill a third of the limit, and Redis keeps a third more, expired ones that it has not met yet.
 """
 
 from __future__ import annotations
@@ -30,27 +34,27 @@ from lab.claims import eviction
 from lab.scenarios.model import Chart, LoadSpec, Pace, Phase, Scenario
 
 BUSY = 1.15
-"""Share of the main thread that the load asks for at the limit, with the evictions that its inserts need.
+"""Share of the main thread that the load asks for at the limit, including the evictions that its inserts need.
 
-Above 1 by what calibration may err, and by the few clients that are still away when memory is full again.
+It exceeds 1 by the possible error of calibration, and by the few clients still away when memory is full again.
 """
 LESS = 0.12
-"""Of that load, where the main thread is to have time.
+"""Share of that load in the phase in which the main thread is to have time to spare.
 
-A stalled client wants hundreds of evictions, some milliseconds: so few requests come in those that a hiccup dies away.
+A stalled client needs hundreds of evictions, a few milliseconds. Few requests arrive meanwhile, so a hiccup dies away.
 """
 FEW = 16
 LIMIT = ("--limit-mb", "{limit_mb}")
 SHORT = ("--ttl-seconds", "{calibrate[fitting_ttl_s]}")
 SETTLED = ("--settle-seconds", "4.5")
-"""Or buffers of the new connections shrink while it goes on, and make room for a while (Redis: by half a second)."""
+"""Without it buffers of new connections shrink during the phase and make room for a while (Redis: by half a second)."""
 COMMON = (
     "--prefix", "{prefix}", "--seed", "{seed}", "--write-every", "4", "--away-seconds", "3.4", "--fits", "0.33",
 )  # fmt: skip
 
 
 def crowd(*arguments: str) -> LoadSpec:
-    """The crowd of clients, with a place to go on from."""
+    """The load: the crowd of clients, with the common arguments and these."""
     return LoadSpec("crowd", "crowd", (*COMMON, *arguments), self_terminating=True)
 
 
@@ -63,7 +67,7 @@ def measured(
     empty: bool = False,
     fill: str = "0.98",
 ) -> Phase:
-    """A phase at the calibrated rate; `changes` override what a crowd is told, `before` is the phase it follows."""
+    """A phase at the calibrated rate, which follows the phase `before`. `changes` override the crowd's arguments."""
     words = ["--clients", "{clients}", "--asks-every", "{asks_s}", *LIMIT]
     words += ["--rate", "{calibrate[rate]}", "--fill", fill]
     words += ["--first-page", f"{{{before}[next_page]:.0f}}", "--seconds", "{seconds}", *changes]
@@ -71,7 +75,7 @@ def measured(
 
 
 def phases(short: bool) -> tuple[Phase, ...]:
-    """The story; `short`: entries live shortly from the beginning, for the control."""
+    """The story. `short` (the control): entries have a short time to live from the beginning."""
     calibrate = ("--clients", str(FEW), *LIMIT, "--find-utilisation", str(BUSY), "--fill", "0.99")
     ttl, full = (SHORT, "0.55") if short else ((), "0.98")
     return (

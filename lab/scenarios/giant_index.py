@@ -1,11 +1,12 @@
 """`giant-index`: the cure's second act. One user has a hundred thousand entries, and one event stalls everybody.
 
-The index made invalidation independent of the keyspace; read by one SMEMBERS and deleted by one DEL, it is as long as
-the user's set. So one user (of a kind that no test has: a crawler, an agency, a health check) is enough. The same set
-in chunks of 500, by SSCAN and UNLINK, costs the server rather more work, and bystanders next to nothing.
+The index made invalidation independent of the keyspace. But with one SMEMBERS and one DEL, an invalidation takes as
+long as the user's set is large. So one user (of a kind that no test has: a crawler, an agency, a health check) is
+enough. The same set in chunks of 500, by SSCAN and UNLINK, costs the server rather more work, and bystanders next to
+nothing.
 
-Ordinary events go on in all phases. Beside them one user is cached and invalidated again and again, with as many
-entries as the phase says; one of them is as many as everybody has.
+Ordinary events go on in all phases. Beside them one user is cached and invalidated again and again, with the number of
+entries that the phase names; the smallest is that of an ordinary user.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ ORDINARY = 20
 SIZES = (ORDINARY, 1_000, 10_000, 100_000)
 ARMS = {"naive": ("index-naive", "at once"), "chunked": ("index", "in chunks")}
 LOADS_MB = 100.0
-"""The giant's entries in the server, and their names where they are put and invalidated."""
+"""Memory of the giant's entries in the server, and of their names in the processes that put and invalidate them."""
 LONG, SHORT = 2.0, 1.0
-"""Length of a phase. Where a claim wants nobody harmed it is long: a p99 then bears one hiccup."""
+"""Weights of the phases. A phase in which a claim wants nobody harmed is long, so that its p99 tolerates one hiccup."""
 
 
 def phases(with_giant: bool = True) -> tuple[Phase, ...]:
-    """The story; without a giant, all sizes are an ordinary user's."""
+    """The story. Without a giant (the control), all sizes are an ordinary user's."""
     return tuple(
         Phase(
             f"{arm}-{size}",

@@ -3,13 +3,13 @@
 Why COUNT is larger than the keyspace: what a bystander waits for is one call of each SCAN in flight. On
 Dragonfly a call whose pattern matches little goes on for up to 50 ms whatever COUNT says; on Redis and Valkey
 its length is COUNT times the cost of a key. This COUNT makes one call as long there as it was in the
-incident: tens of milliseconds at 200 000 keys. (Small counts have a story of their own.)
+incident: tens of milliseconds at 200 000 keys. (Small counts have a scenario of their own, `empty-slowlog`.)
 
-Why there are fewer reads at full pace: with ten times the keys, past the knee, all searches under way together take
+Why there are fewer reads at full pace: with ten times the keys, past the knee, all searches in flight together take
 half a minute. A server reads no more than 16 kB from a connection in between (PROTO_IOBUF_LEN in Redis and Valkey), and
-the storefront has 128 threads to wait with. More than that, and the probe would measure its one connection, and events
-be refused by a storefront that has no thread left to accept them. And nobody gives up: a search that is given up is
-carried out all the same, and begun anew, so that a server past its knee would never come back.
+the storefront has 128 threads that can wait. With more reads the probe would measure its one connection, and the
+storefront would refuse events because it has no thread left to accept them. And nobody gives up: an abandoned search is
+carried out all the same, and then begun anew, so a server past its knee would never recover.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ from lab.claims import latency, server
 from lab.scenarios.model import Chart, Pace, Phase, ProbeSpec, Scenario
 
 SLOWLY = {"probe_per_second": 10.0, "reads_per_second": 4.0, "timeout_s": 300.0}
-"""At full pace: see above."""
+"""Changes at full pace, for the reasons above."""
 PLATEAUS = (0.025, 0.15, 0.30, 0.50, 0.65, 0.80, 1.0)
 INDEX_PLATEAUS = (0.025, 0.30, 0.60, 1.0)
 PREDICTED_FROM = 0.50
-"""Plateaus from here on make the line that crosses the server's capacity: their demand is predicted."""
+"""From this share of the keys on, a plateau's demand is predicted. These make the line that crosses the capacity."""
 KNEE_AT = 0.85
-"""Below the largest plateau by more than memory was seen to change its speed within a run: the knee is observed."""
+"""Share of the keys at which the knee is planned. The speed of memory was seen to change within a run, but by less than
+the distance to the largest plateau. So the knee is observed."""
 EDGE = 0.78
-"""Just below the knee: as much trouble as the server can bear without a backlog that outlives the phase."""
+"""Share of the keys just below the knee: as much trouble as the server can bear without a backlog that outlives the
+phase."""
 
 
 def phases(cause: str) -> tuple[Phase, ...]:
@@ -60,8 +62,8 @@ def phases(cause: str) -> tuple[Phase, ...]:
 
 
 CLAIMS = (
-    # Of seven plateaus two pairs of neighbours may change places (0.93). One run of ten had that: events that met on
-    # one plateau and two plateaus at the knee. By chance 17 of 5,040 orders are as good.
+    # Among seven plateaus two pairs of neighbours may change places (0.93). One run of ten had that: events overlapped
+    # on one plateau, and two plateaus lay at the knee. By chance 17 of 5,040 orders are as good.
     latency.follows_keys("p99-follows-keys", "p99 of bystanders rises with the key count", rank=0.9),
     latency.rises(times=5),
     latency.is_one_search(low=0.7, high=1.6),

@@ -1,12 +1,12 @@
 """`keys-command`: all of a user's entries are deleted by pattern, with KEYS.
 
-Keys grow under KEYS; at the top a replica is asked too. Then, at the top: deletes by exact key (the cure that was
+Keys grow under KEYS; at the top a probe asks a replica too. Then, at the top: deletes by exact key (the cure that was
 deployed first), and SCAN in place of KEYS (the one planned next: shorter stalls, more work).
 
-The event rate is calibrated so that the dearest of these, SCAN, takes about a fifth of the server's time: nothing here
-is about saturation. One KEYS is enough to hold everybody up, on a server that is idle most of the time. More would not
-do: to the invalidator a SCAN of COUNT 100 is twice as dear as to the server, and it must not be what gives in, also
-where other programs make its work half as dear again.
+The event rate is calibrated so that the most expensive of these, SCAN, takes about a fifth of the server's time: the
+subject is not saturation. One KEYS is enough to hold everybody up, on a server that is idle most of the time. A higher
+rate would not do: a SCAN of COUNT 100 costs the invalidator twice what it costs the server, and the invalidator must
+not saturate first, even where other programs make its work half as expensive again.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from lab.scenarios.model import Chart, Pace, Phase, ProbeSpec, Scenario
 
 PLATEAUS = (0.08, 0.3, 0.6, 1.0)
 LOADS_MB = 130.0
-"""The replica without its keys, its buffers at the primary, and a probe."""
+"""Memory of the replica without its keys, of its buffers at the primary, and of a probe."""
 REPLICA = ProbeSpec("replica", replica=True)
 
 
 def phases(cause: str, planned: str) -> tuple[Phase, ...]:
-    """The story with `cause` as the strategy that is found (``keys``), and `planned` as the last one (``scan``)."""
+    """The story with `cause` as the first strategy (``keys``), and `planned` as the last one (``scan``)."""
     grow = [
         Phase(
             f"grow-{number}",

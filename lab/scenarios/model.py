@@ -23,18 +23,21 @@ class ProbeSpec:
 
 @dataclass(frozen=True)
 class LoadSpec:
-    """One more load in a phase: a process ``python -m loadtest.incidents.MODULE ARGUMENTS``, with the store's URL in
+    """One more load in a phase: a process ``python -m loadtest.incidents.MODULE ARGUMENTS``, with the server's URL in
     PROBE_URL.
 
-    It prints JSON lines (kept in loads.jsonl); what the last one holds under ``figures`` (name → number) becomes
-    the phase's, so it must print one even when it is told to stop (SIGTERM, or the end of stdin). Any exit code but
-    0 breaks the run, with the last line of its stderr. Names in braces in its arguments are filled in: {keys},
-    {seed}, {seconds} (the phase's length), {prefix} (of keys that the lab may write), {store} (what the storefront's
-    keys begin with), {web} (its address), {users} and {each} (its users, and entries of each), {beyond} (the first user
-    id that is none of theirs), the names in the pace's `sizes`, and {PHASE[FIGURE]}: a figure of an earlier phase.
-    `self_terminating`: it starts with the measurement, and the phase lasts until it ends; else it goes on for as long
-    as the phase. `cpu_bound`: it takes what CPU it gets, as a closed loop does, and that spoils nothing.
-    `reports_ready`: it says a line as soon as it is under way, and nothing is measured before that.
+    The load prints JSON lines, which are kept in loads.jsonl. The ``figures`` (name → number) in its last line become
+    the phase's. So it must print that line even when it is told to stop (SIGTERM, or the end of stdin). Any exit code
+    but 0 breaks the run, with the last line of its stderr.
+
+    Names in braces in its arguments are filled in: {keys}, {seed}, {seconds} (the phase's length), {prefix} (of keys
+    that the lab may write), {store} (the beginning of the storefront's keys), {web} (the storefront's address), {users}
+    and {each} (the storefront's users, and entries of each), {beyond} (the first user id beyond those), the names in
+    the pace's `sizes`, and {PHASE[FIGURE]}: a figure of an earlier phase.
+
+    `self_terminating`: the load starts with the measurement, and the phase lasts until it ends. Otherwise the load runs
+    as long as the phase. `cpu_bound`: the load may use all the CPU it gets, as a closed loop does. `reports_ready`: the
+    load prints a line as soon as it is under way, and nothing is measured before that.
     """
 
     name: str
@@ -47,14 +50,14 @@ class LoadSpec:
 
 @dataclass(frozen=True)
 class Phase:
-    """One stretch of a run: what is set, how many keys are cached, and how long it is measured.
+    """One phase of a run: its settings, how many keys are cached, and how long it is measured.
 
-    `keys` is a fraction of the run's key count; `weight` multiplies the pace's plateau length. `arm` groups
-    phases for the claims. `empty` restarts the store first (or empties the lab's own keys where the lab did not
-    start the store). `predict` has the demand predicted, at part of the load, before and after the plateau.
-    `events` is the share of the run's events offered in this phase (or, with `events_from`, a multiple of an earlier
-    phase's figure, written PHASE[FIGURE]), `scan_count` another COUNT than the scenario's, `params` figures by which
-    claims and charts tell phases apart.
+    `keys` is a fraction of the run's key count; `weight` multiplies the pace's plateau length. `arm` groups phases for
+    the claims. `empty` restarts the server first (or deletes the lab's own keys where the lab did not start the
+    server). `predict`: the demand is predicted from part of the load, before and after the plateau. `events` is the
+    share of the run's events offered in this phase, or, with `events_from`, a multiple of an earlier phase's figure,
+    written PHASE[FIGURE]. `scan_count` replaces the scenario's COUNT. `params` are figures by which claims and charts
+    tell phases apart.
     """
 
     id: str
@@ -77,11 +80,12 @@ class Phase:
 class Pace:
     """How long a run may take: seconds per plateau, settling time before each, and the key count.
 
-    Where events are few a plateau takes longer: until it has seen enough of them to be judged (`lab.claims.validity`).
-    `sizes` are further numbers that the loads' arguments may name. `loads_mb`: memory that loads, replica and probes
-    need, in the server or by themselves, beside the keys. `most_mb`: the most that the keys take, where the server is
-    limited. `changes` are fields of the scenario that are others at this pace. A phase that was not measured fairly is
-    measured again, `attempts` times in all, until all repetitions of the run have taken as long as `repeats` plateaus.
+    Where events are rare a plateau takes longer, until it has seen enough of them to be judged (`lab.claims.validity`).
+    `sizes` are further numbers that the loads' arguments may name. `loads_mb`: memory of loads, replica and probes, in
+    the server or in their own processes, beside the keys. `most_mb`: the most memory that the keys take, where the
+    server has a limit. `changes`: fields of the scenario that differ at this pace. A phase that was not measured fairly
+    is measured again, at most `attempts` times in all. All repetitions of a run together take at most as long as
+    `repeats` plateaus.
     """
 
     plateau_s: float
@@ -100,12 +104,14 @@ class Chart:
     """A chart of phases in the report. Quantities are names that `lab.report.quantities` knows.
 
     `kind` is ``lines`` (y over x, one line per value of `by`), ``bars`` (y for each phase title) or ``heat`` (x and
-    `by` span the cells, y is the colour); `arm` restricts them to the phases of one arm. Or ``moments``: what the loads
-    of the phase with the id `x` said line by line, over time: `y` names fields of the lines, apart by blanks, each gets
-    a panel; where the field `by` is above zero the time is shaded. Or, for a run whose keys grow before the cure and
-    after it: ``plateaus`` (p99 over the keys, with a line through the plateaus below the knee), ``percentiles`` (few
-    keys, all keys, and after the cure) and ``demand`` (arriving work as a share of the server's capacity, over the
-    keys).
+    `by` span the cells, y is the colour); `arm` restricts these to the phases of one arm.
+
+    The kind ``moments`` draws the lines that the loads of the phase with the id `x` printed, over time. `y` names
+    fields of the lines, separated by blanks; each gets a panel. The time is shaded where the field `by` is above zero.
+
+    For a run whose keys grow before the cure and after it there are ``plateaus`` (p99 over the keys, with a line
+    through the plateaus below the knee), ``percentiles`` (few keys, all keys, and after the cure) and ``demand``
+    (arriving work as a share of the server's capacity, over the keys).
     """
 
     id: str
@@ -120,9 +126,9 @@ class Chart:
 
 @dataclass(frozen=True)
 class Listing:
-    """A table in the report: `rows` reads them from the run, each a name and as many cells as there are `headings`.
+    """A table in the report. `rows` reads its rows from the run: one cell per heading, the first of which is a name.
 
-    What was not measured is a dash. The cells are words for people, so that they fit into any other text too.
+    A figure that was not measured is a dash. Cells are formatted for people, so that other texts can use them too.
     """
 
     caption: str
@@ -134,14 +140,14 @@ class Listing:
 class Scenario:
     """One incident: its story in a line, its source, what is done, and what must be true of the result.
 
-    `knee_at` is the fraction of the key count at which the calibrated event rate saturates the server, of which
-    `load_share` is offered; None: nothing is calibrated, and `events_per_second` are offered.
-    `scan_count` is the COUNT of each SCAN. `refutes` marks a control: its run is as it should be when every
-    applicable claim fails. `replica`: the primary has one. `own_server`: settings are changed that are not the lab's to
-    change on somebody else's server. `timeout_s` is how long the storefront of a native run, and the lab, wait for one
-    answer of the server: a stalled store is the subject here, and not an error.
-    `symptom` (what people saw) and `cause` (what it was) are a few words each, for tables of incidents; `headline` is
-    the id of the claim whose measured text says most: it stands at the head of reports, summaries and tables.
+    `knee_at` is the fraction of the key count at which the calibrated event rate saturates the server; `load_share` of
+    that rate is offered. If `knee_at` is None nothing is calibrated, and `events_per_second` are offered. `scan_count`
+    is the COUNT of each SCAN. `refutes` marks a control: its run is as it should be when every applicable claim fails.
+    `replica`: the primary has a replica. `own_server`: the scenario changes settings that the lab must not change on
+    somebody else's server. `timeout_s` is how long the storefront of a native run, and the lab, wait for one answer of
+    the server: a stalled server is the subject here, and not an error. `symptom` (what people saw) and `cause` (what it
+    was) are a few words each, for tables of incidents. `headline` is the id of the claim whose measured text says most:
+    it stands at the head of reports, summaries and tables.
     """
 
     id: str
@@ -171,11 +177,11 @@ class Scenario:
     headline: str = ""
 
     def at(self, pace: Pace) -> Scenario:
-        """The scenario with the fields that are others at this pace."""
+        """The scenario with the pace's `changes` applied."""
         return replace(self, **pace.changes)  # type: ignore[arg-type] # names of fields, see test_paces
 
     def plan(self, pace: Pace, keys: int) -> list[PlannedPhase]:
-        """What a run is to do at a pace, with that many keys at the top. The fields are those of the pace already."""
+        """What a run is to do at a pace, with that many keys at the top. Call it on what `at` returned for the pace."""
         return [
             PlannedPhase(
                 id=phase.id,

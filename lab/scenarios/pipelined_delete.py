@@ -1,10 +1,10 @@
-"""`pipelined-delete`: what a round trip for each key costs, and what it costs the others to spare them all.
+"""`pipelined-delete`: what a round trip for each key costs, and what saving all of them costs the others.
 
 First all ways at one added round-trip time after the other (a relay that models latency and nothing else, see
-`loadtest.incidents.delay`), everything in one pipeline or one call; then, on loopback, chunks of several sizes, for
-what they do to bystanders. The ways take turns within a phase, by the same client, so a drift of the machine hits all
-alike. One DEL after the other is measured on fewer keys where each takes a round trip: its rate is compared, not its
-time; at full pace it deletes as many as the others.
+`loadtest.incidents.delay`), with everything in one pipeline or one call. Then, on loopback, chunks of several sizes,
+for their effect on bystanders. The ways take turns within a phase, in the same client, so a drift of the machine
+affects all alike. Where each key takes a round trip, one DEL after the other is measured on fewer keys: its rate is
+compared, not its time. At full pace it deletes as many keys as the others.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from lab.claims import deletes
 from lab.scenarios.model import Chart, LoadSpec, Pace, Phase, Scenario
 
 RTTS_MS = {"rtt-0": 0.0, "rtt-half": 0.5, "rtt-1": 1.0, "rtt-5": 5.0}
-"""Phase → added round-trip time; the phase's name with underscores is the size of its one-by-one part."""
+"""Phase → added round-trip time. The phase's name with underscores is also the pace's size for its one-by-one part."""
 LOADS_MB = 120.0
-"""A hundred thousand keys in the server, and once more as commands in the client."""
+"""Memory of a hundred thousand keys in the server, and of the same keys as commands in the client."""
 LONG, SHORT = 2.0, 0.6
-"""Length of a phase of chunks. Those that must *not* stall bystanders take longer: one bad second is one of many."""
+"""Weights of the phases of chunks. A phase that must *not* stall bystanders is long: one bad second is one of many."""
 CHUNKS = (
     ("variadic", 100, SHORT, "UNLINKs of 100"),
     ("variadic", 1_000, LONG, "UNLINKs of 1,000"),
@@ -30,7 +30,7 @@ CHUNKS = (
     ("transaction", 1_000, SHORT, "DELs in transactions of 1,000"),
     ("transaction", 0, SHORT, "DELs in one transaction"),
 )
-"""Way, keys to a chunk (0 is all of them in one), weight, title."""
+"""Way, keys per chunk (0: all of them in one), weight, title."""
 
 
 def _load(*arguments: str) -> tuple[LoadSpec, ...]:
@@ -42,8 +42,11 @@ def _load(*arguments: str) -> tuple[LoadSpec, ...]:
 
 
 def phases(keys: str, chunk_keys: str, in_one: int = 0, largest: int | None = None) -> tuple[Phase, ...]:
-    """The story. `keys` and `chunk_keys`: how many the many-at-once ways delete at each RTT, and in the arm of chunks
-    (`{size}` stands for the phase's own); `in_one` is how many of them at once (0: all), `largest` bounds every chunk.
+    """The story.
+
+    `keys`: how many keys the many-at-once ways delete at each round-trip time; `{size}` stands for the size of the
+    phase's one-by-one part. `in_one`: how many of them at once (0: all). `chunk_keys`: how many keys are deleted in the
+    arm of chunks. `largest` replaces the size of every chunk.
     """
     found = [
         Phase(
@@ -164,4 +167,4 @@ CONTROL = replace(
     phases=phases("{size}", "{rtt_0}", in_one=1, largest=1),
     refutes=True,
 )
-"""Every way waits for every reply, and so there is nothing to gain and nothing that stalls."""
+"""Every way waits for every reply, so nothing is gained and nothing stalls."""

@@ -1,10 +1,10 @@
-"""`scan-count`: what COUNT and many iterations at once cost, to the clients that iterate and to all others.
+"""`scan-count`: what COUNT and many iterations at once cost the clients that iterate, and all others.
 
-A bystander load asks for as many GETs as it gets, beside a sweep of COUNT × clients that walk the whole keyspace with
-SCAN, over and over. The original had 50 million keys, COUNT 100, 1 000 and 10 000, up to 1 000 iterations at once and
-memtier's 200 connections; `--pace full` has 5 million keys and as many iterations (``--keys`` takes it to 50).
-COUNT means something else to each server, so what is compared is work: an iteration brings every key once, and the
-keys visited in a second are counted beside the GETs that were left to the bystanders.
+A bystander load sends GETs as fast as they are answered, beside a sweep of COUNT × clients that walk the whole keyspace
+with SCAN, over and over. The original had 50 million keys, COUNT 100, 1 000 and 10 000, up to 1 000 iterations at once
+and memtier's 200 connections; `--pace full` has 5 million keys and as many iterations (``--keys`` takes it to 50).
+COUNT means something different to each server, so servers are compared by work: an iteration returns every key once,
+and the keys visited per second are counted beside the GETs left to the bystanders.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from lab.claims import sweep
 from lab.scenarios.model import Chart, LoadSpec, Pace, Phase, Scenario
 
 COUNTS = (100, 1_000, 10_000)
-"""Of the sweep. COUNT 10, Redis's default, is tried by one client alone: more of them are bound by themselves."""
+"""COUNTs of the sweep. COUNT 10, Redis's default, is tried by one client alone: more clients would limit themselves."""
 AT_ONCE = {"one": "one iteration", "several": "several at once", "many": "many at once"}
-"""How many iterate at once is the pace's affair: {one}, {several} and {many} are sizes of it."""
+"""How many clients iterate at once. The pace sets the numbers: {one}, {several} and {many} are among its sizes."""
 BYSTANDERS = LoadSpec(
     "bystanders",
     "bystanders",
@@ -26,16 +26,16 @@ BYSTANDERS = LoadSpec(
     reports_ready=True,
 )
 STRATEGY = "ttl"
-"""Nothing is invalidated here: keys alone, as the original had them, and without an index five million are filled in
+"""Nothing is invalidated here, so there are only keys, as in the original. Without an index, filling five million takes
 little more than half the time."""
 REPLIES_MB = 450.0
-"""At full pace a thousand replies of 10 000 keys wait in the server to be read."""
+"""Memory at full pace, where a thousand replies of 10 000 keys wait in the server to be read."""
 PING = ("--command", "ping", "--rest-ms", "50")
-"""In the control nothing is walked: an iteration is ten PINGs, and then some rest."""
+"""In the control nothing is walked: an iteration is ten PINGs, followed by a rest."""
 
 
 def phases(*more: str) -> tuple[Phase, ...]:
-    """The sweep, with more arguments for the clients that iterate. Each COUNT's steps follow one another."""
+    """The sweep, with `more` arguments for the clients that iterate. The steps of one COUNT follow one another."""
 
     def alone(name: str, title: str) -> Phase:
         return Phase(name, "alone", title, STRATEGY, 1.0, loads=(BYSTANDERS,))

@@ -1,1 +1,1 @@
-"""Ways to bring up the scene: real processes on this machine, or on a server that already runs."""
+"""Stacks: the scene as processes of this machine, on a server that already runs, or in containers."""

@@ -1,4 +1,4 @@
-"""What a look at the machine finds, and how other programs are asked. Nothing but the standard library."""
+"""Findings about the machine, and a way to ask other programs. Needs only the standard library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SECONDS_TO_ANSWER = 20.0
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at. `needed` is False for what only some commands use."""
+    """The result of one check. `needed` is False for what only some commands use."""
 
     what: str
     ok: bool
@@ -19,7 +19,10 @@ class Finding:
 
 
 def ask(*command: str, seconds: float = SECONDS_TO_ANSWER) -> tuple[int, str]:
-    """Run a command; its exit code and everything it said. 127 when there is no such program, 124 when it hangs."""
+    """Run a command. Returns its exit code and its stdout; after a failure its stderr, if there is any.
+
+    The exit code is 127 when the program cannot be started, 124 when it does not end in time.
+    """
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     except OSError as error:

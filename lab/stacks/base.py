@@ -1,7 +1,7 @@
-"""What the rest of the lab expects of a stack, native or in containers.
+"""The protocols that the rest of the lab expects of a stack, native or in containers.
 
-Conductor, recorder and calibration know these protocols only. A stack is a scene that runs: a server, a storefront
-on it, a load generator, and probes that can be added.
+Conductor, recorder and calibration use only these. A stack is a running scene: a server, a storefront on it, a load
+generator, and probes that can be added.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from lab.stacks.http import Locust, Metrics, Storefront
 from lab.stacks.server_stats import ServerObserver
 
 Say = Callable[[str], None]
-"""Tells a person what goes on."""
+"""Shows a person a line about what is going on."""
 
 PROBE_INTERVAL_S = 0.25
-"""Length of the probes' intervals in a run: a plateau of three seconds still has a dozen to resample."""
+"""Length of the probes' intervals in a run, seconds. A plateau of three seconds still has twelve to resample."""
 
 BYSTANDER_PREFIX = "latency-lab-bystander"
 LOAD_PREFIX = "latency-lab-load"
 
 
 def probe_arguments(spec: ProbeSpec, rate: float, seed: int) -> list[str]:
-    """What `python -m loadtest.probe` is told, the same on every stack; how it learns the URL is the stack's affair."""
+    """Arguments of `python -m loadtest.probe`, the same on every stack. Each stack passes the URL in its own way."""
     keys = "main" if spec.replica else spec.name
     words = [
         "--rate", str(rate), "--name", spec.name, "--connections", str(spec.connections),
         "--key-prefix", f"{BYSTANDER_PREFIX}-{keys}", "--interval-seconds", str(PROBE_INTERVAL_S),
         "--arrivals", "jittered", "--seed", str(seed),
     ]  # fmt: skip
-    words += ["--read-only"] if spec.replica else []  # it has the main probe's keys
+    words += ["--read-only"] if spec.replica else []  # it reads the main probe's keys
     return words + (["--reconnect-seconds", str(spec.reconnect_seconds)] if spec.reconnect_seconds else [])
 
 
@@ -44,14 +44,14 @@ class Probe(Protocol):
 
 
 class LoadProcess(Protocol):
-    """A load of a scenario's own, as a process."""
+    """A load that a scenario adds, as a process."""
 
     def lines(self) -> Iterator[bytes]:
         """Its JSON lines as they come, until it ends."""
         ...
 
     def exit_code(self) -> int:
-        """What it ended with; waits for its end."""
+        """Wait for its end; its exit code."""
         ...
 
     def last_words(self) -> str:
@@ -60,12 +60,13 @@ class LoadProcess(Protocol):
 
 
 class Meter(Protocol):
-    """Measures CPU time, each part of the scene for itself. Every user has a meter of its own."""
+    """Measures CPU time by part of the scene. A sample counts from the one before, so each user needs its own meter."""
 
     def look(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Shares of one core since the last look: by part (``store``, ``web``, ``lab``, …), and of the machine.
+        """Shares of one core since the last sample: by part (``store``, ``web``, ``lab``, …), and of the machine.
 
-        The machine's are ``busy``, ``steal`` and ``others``: busy, but none of the parts. The first look says 0.
+        The machine's are ``busy``, ``steal`` and ``others`` (busy with none of the parts). In the first sample every
+        part is 0.
         """
         ...
 
@@ -75,12 +76,12 @@ class Stack(Protocol):
 
     @property
     def name(self) -> str:
-        """As the command line calls it."""
+        """The stack's name on the command line."""
         ...
 
     @property
     def web(self) -> Storefront:
-        """The service under observation."""
+        """The storefront: the service under observation."""
         ...
 
     @property
@@ -95,35 +96,35 @@ class Stack(Protocol):
 
     @property
     def key_prefix(self) -> str:
-        """What the service's keys begin with."""
+        """The prefix of the storefront's keys."""
         ...
 
     @property
     def web_url(self) -> str:
-        """The service's address as a load of the scenario's own reaches it."""
+        """The storefront's URL, as a load that the scenario adds reaches it."""
         ...
 
     @property
     def owns_store(self) -> bool:
-        """Whether the lab may restart the server."""
+        """True if the lab may restart the server."""
         ...
 
     @property
     def has_replica(self) -> bool:
-        """Whether there is a replica for the probes that ask one; without it they are left out."""
+        """True if there is a replica. Without one, the probes that ask a replica are left out."""
         ...
 
     @property
     def cannot(self) -> dict[str, str]:
-        """Claims that this scene cannot answer, and why. Complete after `up`."""
+        """Claim → why this scene cannot answer it. Complete after `up`."""
         ...
 
     def up(self, say: Say) -> None:
-        """Have everything run and answer, with an empty server and no load."""
+        """Return once everything runs and answers. The server is then empty, and there is no load."""
         ...
 
     def observe(self) -> Metrics:
-        """What the storefront and the invalidator say of themselves."""
+        """Scrape the metrics of the storefront and the invalidator."""
         ...
 
     def start_probe(self, spec: ProbeSpec, rate: float) -> Probe:
@@ -139,11 +140,14 @@ class Stack(Protocol):
         ...
 
     def end_load(self, load: LoadProcess) -> None:
-        """Tell a load to end, and wait until it has said its figures. Ending one that has already ended is no error."""
+        """Tell a load to end, and wait for it; the figures it prints can still be read.
+
+        Ending a load that has already ended is not an error.
+        """
         ...
 
     def empty(self) -> None:
-        """Restart the server, which loses its keys; where it must not be restarted, remove the lab's own keys."""
+        """Empty the server by restarting it. Where the lab may not restart it, remove the storefront's keys instead."""
         ...
 
     def check(self) -> None:
@@ -155,7 +159,7 @@ class Stack(Protocol):
         ...
 
     def memory_mb(self) -> dict[str, float]:
-        """Resident memory by part, and the lab's own."""
+        """Resident memory by part in MB; the lab's own is ``lab``."""
         ...
 
     def down(self) -> None:

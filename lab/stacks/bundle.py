@@ -4,7 +4,7 @@
 
 An archive `redis-latency-lab-VERSION-SYSTEM.tar` holds one folder: the repository as it is committed, a wheel of every
 package for that system and its Pythons, the images of the scene, the checksums of all that, and `install.sh`, which
-looks at them and at the machine, and installs. `lab.stacks.room` hands archives out.
+verifies the checksums, checks the machine, and installs. `lab.stacks.room` hands archives out.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FOLDER = ROOT / "runs" / "bundle"
 LOCK = "requirements.lock"
 INSTALLER = Path(__file__).with_name("install.sh")
 OLDEST_GLIBC, NEWEST_GLIBC = 5, 28
-"""Minor versions of the C library that a wheel for Linux may ask for: 2.28 is of 2018."""
+"""Minor versions of glibc 2 that a wheel for Linux may require; 2.28 is from 2018."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ SYSTEMS = {
     "macos-arm64": System("macOS arm64", ("macosx_14_0_arm64",), "arm64"),
     "macos-x86_64": System("macOS Intel", ("macosx_14_0_x86_64",), "amd64"),
 }
-"""By `uname -s` and `uname -m`, as install.sh puts them together."""
+"""Systems by name: `uname -s` and `uname -m`, joined as in install.sh."""
 
 
 def this_system() -> str:
@@ -72,15 +72,15 @@ def this_system() -> str:
 
 
 def served(system: str) -> list[str]:
-    """The Pythons for which every package has a wheel (docs/wheels.json)."""
+    """The Python versions for which every package has a wheel on a system (docs/wheels.json)."""
     missing = json.loads((ROOT / "docs" / "wheels.json").read_text())["missing"][LOCK]
     return [python for python, packages in missing[SYSTEMS[system].machine].items() if not packages]
 
 
 def requirements(lock: str, system: str, python: str) -> str:
-    """The entries of a lock file that hold on a system and a Python, without their conditions.
+    """The entries of a lock file that apply to a system and a Python version, without their conditions.
 
-    `pip download` decides conditions by the machine it runs on, and not by the one it downloads for.
+    `pip download` would evaluate the conditions for the machine it runs on, not for the one it downloads for.
     """
     kernel, _, machine = system.partition("-")
     is_mac = kernel == "macos"
@@ -104,7 +104,7 @@ def requirements(lock: str, system: str, python: str) -> str:
 
 
 def download(system: str, python: str, wheels: Path) -> None:
-    """Fetch the wheels for a system and a Python, by their hashes. Raises `StackError` with pip's last words."""
+    """Fetch the wheels for a system and a Python version, by their hashes. Raises `StackError` with pip's last line."""
     with tempfile.TemporaryDirectory() as folder:
         wanted = Path(folder) / LOCK
         wanted.write_text(requirements((ROOT / LOCK).read_text(), system, python))
@@ -123,7 +123,7 @@ def download(system: str, python: str, wheels: Path) -> None:
 
 
 def save_images(system: str, place: Path) -> None:
-    """Write the images of the scene to a file, gzipped. Raises `StackError`."""
+    """Write the images of the scene to a file, gzipped. Raises `StackError` when they cannot be had for this system."""
     code, has = ask("docker", "version", "--format", "{{.Server.Arch}}")
     if code:
         raise StackError("no container engine answers: start it, or leave the images out (IMAGES=no).")
@@ -163,7 +163,7 @@ def checksums(folder: Path) -> str:
 
 
 def bundle(system: str, pythons: Sequence[str], out: Path, with_images: bool) -> Path:
-    """Write the archive for a system into the folder `out`; its path. Raises `StackError`: then no archive is left."""
+    """Write the archive for a system into the folder `out`. Returns its path. On `StackError` no archive is left."""
     out.mkdir(parents=True, exist_ok=True)
     name = f"{NAME}-{__version__}-{system}"
     with tempfile.TemporaryDirectory(dir=out) as place:
@@ -187,7 +187,7 @@ def bundle(system: str, pythons: Sequence[str], out: Path, with_images: bool) ->
         (folder / "SHA256SUMS").write_text(sums)
         half = Path(place) / "half.tar"
         with tarfile.open(half, "w") as archive:
-            # What judges the rest comes first: it is there also where the archive was cut.
+            # What verifies the rest comes first, so that it is there even if the archive was cut short.
             first = [folder / "install.sh", folder / "SHA256SUMS"]
             rest = sorted(path for path in folder.rglob("*") if path.is_file() and path not in first)
             for path in first + rest:
@@ -196,7 +196,7 @@ def bundle(system: str, pythons: Sequence[str], out: Path, with_images: bool) ->
 
 
 def read_arguments(arguments: list[str] | None) -> argparse.Namespace:
-    """What is asked for. Bad arguments end the process with exit code 2."""
+    """Parse the arguments. Bad arguments end the process with exit code 2."""
     parser = argparse.ArgumentParser(prog="lab.stacks.bundle", description="A room without a network.")
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the archives (runs/bundle)")
     parser.add_argument(
@@ -208,7 +208,7 @@ def read_arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Make the archives that are asked for; the exit code. One line on stderr says what is wrong."""
+    """Make the archives that are asked for. Returns the exit code; one line on stderr says what is wrong."""
     asked = read_arguments(arguments)
     try:
         for system in asked.system or [this_system()]:

@@ -1,8 +1,8 @@
-"""`bin/lab redis`: one command for a server and its raw answer, as redis-cli shows it, for machines without redis-cli.
+"""`bin/lab redis`: give a server one command and show its raw answer as redis-cli does, on machines without redis-cli.
 
-On a server of the lab's every command is carried out; settings that are changed are noted, and put back by `--restore`
-or when the blind session in which they were changed ends. On any other server only what leaves it as it is and costs it
-next to nothing (`HARMLESS`), unless `--write` is said. What a command does to data is not undone.
+On a server of the lab every command is allowed. Settings that a command changes are noted, and put back by `--restore`
+or at the end of the blind session in which they were changed. On any other server only commands that change nothing and
+cost next to nothing (`HARMLESS`) are allowed, unless `--write` is given. What a command does to data is not undone.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from loadtest import resp
 
 ADDRESS = "PROBE_URL"
 OBSERVED = b" name=probe:main "
-"""In CLIENT LIST of a server in a scene of the lab's: the probe that watches it."""
+"""In CLIENT LIST this marks the main probe's connection, which every server in a scene of the lab has."""
 ENDLESS = frozenset({"SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "SYNC", "PSYNC"})
 MONITORED_S, MONITORED_LINES = 2.0, 1000
-"""How long MONITOR is listened to: it costs a server dearly, and goes on until somebody hangs up."""
+"""Limits for MONITOR, seconds and lines: it costs a server dearly, and goes on until the connection is closed."""
 HARMLESS = frozenset(
     tuple(words.split())
     for words in (
@@ -41,16 +41,19 @@ HARMLESS = frozenset(
         "SCAN",
     )
 )  # fmt: skip
-"""How a command begins that changes nothing, and whose cost does not grow with the number of keys."""
+"""First words of the commands that change nothing and whose cost does not grow with the number of keys."""
 
 
 def journal() -> Path:
-    """Where changed settings are noted: beside the blind sessions, of which one runs at a time."""
+    """The file in which changed settings are noted, beside the blind sessions (of which one runs at a time)."""
     return Path(os.environ.get("LAB_BLIND_HOME") or ROOT / "runs" / "blind") / "settings-by-hand.json"
 
 
 def noted() -> dict[str, dict[str, str]]:
-    """By server (address and run), what its changed settings were before. Raises `UsageError`."""
+    """Server (address and run id) → its changed settings, with their values before.
+
+    Raises `UsageError` when the file cannot be read.
+    """
     try:
         found = json.loads(journal().read_text())
         return {server: {str(k): str(v) for k, v in was.items()} for server, was in found.items()}
@@ -61,7 +64,7 @@ def noted() -> dict[str, dict[str, str]]:
 
 
 def note(found: dict[str, dict[str, str]]) -> None:
-    """Keep what was noted, all or nothing; no file where there is nothing. Raises `StackError`."""
+    """Replace the noted settings in one step; remove the file if none are left. Raises `StackError` if that fails."""
     place = journal()
     try:
         if kept := {server: was for server, was in found.items() if was}:
@@ -80,7 +83,7 @@ def _text(value: object) -> str:
 
 
 class Line:
-    """One connection to a server. Methods raise `UsageError` for what it refuses, `StackError` where it is away."""
+    """One connection to a server. Methods raise `UsageError` for what it refuses, `StackError` when it is away."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -102,7 +105,7 @@ class Line:
             raise StackError(f"{self._server}: {error}.") from None
 
     def monitored(self) -> Iterator[str]:
-        """What MONITOR tells, for two seconds or a thousand lines."""
+        """Yield MONITOR's lines, for two seconds or up to a thousand lines."""
         end, told, reader = time.monotonic() + MONITORED_S, 0, hiredis.Reader()
         self.ask("MONITOR")
         while told < MONITORED_LINES and (left := end - time.monotonic()) > 0:
@@ -118,11 +121,11 @@ class Line:
                 yield _text(line)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._socket.close()
 
     def identity(self) -> str:
-        """The server's address and, where it tells, the number of its run: another one has other settings."""
+        """The server's address and, if it tells one, its run id: a restart gives a new id, and resets the settings."""
         told = ""
         with contextlib.suppress(UsageError):
             for row in _text(self.ask("INFO", "server")).splitlines():
@@ -130,14 +133,14 @@ class Line:
         return f"{self._server} {told}".strip()
 
     def is_the_labs(self) -> bool:
-        """Whether a scene of the lab's is on this server."""
+        """True if a scene of the lab runs on this server."""
         with contextlib.suppress(UsageError):
             answer = self.ask("CLIENT", "LIST")
             return isinstance(answer, bytes) and OBSERVED in answer
         return False
 
     def settings(self, names: list[str]) -> dict[str, str]:
-        """What they are now."""
+        """The current values of these settings."""
         found: dict[str, str] = {}
         for name in names:
             answer = self.ask("CONFIG", "GET", name)
@@ -147,13 +150,13 @@ class Line:
 
 
 def harmless(words: list[str]) -> bool:
-    """Whether a command may be given to a server of somebody else's."""
+    """True if a command may be given to somebody else's server without `--write`."""
     upper = tuple(word.upper() for word in words[:2])
     return upper[:1] in HARMLESS or upper in HARMLESS
 
 
 def lines(answer: object, terminal: bool, indent: str = "") -> Iterator[str]:
-    """An answer for people, as redis-cli writes it: with kinds and numbers on a terminal, bare in a pipe."""
+    """The lines of an answer, as redis-cli prints it: with types and numbers on a terminal, bare in a pipe."""
     if isinstance(answer, list):
         if not answer and terminal:
             yield "(empty array)"
@@ -174,9 +177,9 @@ def lines(answer: object, terminal: bool, indent: str = "") -> Iterator[str]:
 
 
 def carry_out(line: Line, words: list[str], write: bool) -> object:
-    """Give a command and note the settings that it changes; its answer. Raises `UsageError` for what is not allowed.
+    """Give a command and note the settings that it changes. Returns its answer; for MONITOR a list of its lines.
 
-    Of MONITOR the lines that came meanwhile.
+    Raises `UsageError` for a command that is not allowed on this server.
     """
     name = words[0].upper()
     if name in ENDLESS:
@@ -191,7 +194,7 @@ def carry_out(line: Line, words: list[str], write: bool) -> object:
         return list(line.monitored())
     if [word.upper() for word in words[:2]] != ["CONFIG", "SET"]:
         return line.ask(*words)
-    found = noted()  # first: a change that could not be put back is not made
+    found = noted()  # read first: if it raises, no change is made that could not be put back
     before = line.settings(words[2::2])
     answer = line.ask(*words)
     after = line.settings(list(before))
@@ -204,12 +207,15 @@ def carry_out(line: Line, words: list[str], write: bool) -> object:
 
 
 def changed(line: Line) -> dict[str, str]:
-    """Settings of this server that were changed by hand, and what they were."""
+    """Settings of this server that were changed by hand, with their values before."""
     return noted().get(line.identity(), {})
 
 
 def restore(line: Line) -> dict[str, str]:
-    """Put back what was changed by hand; what was put back. What the server refuses stays noted, and is an error."""
+    """Put back the settings of this server that were changed by hand. Returns those that were put back.
+
+    Raises `UsageError` when the server refuses one; what was not put back stays noted.
+    """
     identity, found = line.identity(), noted()
     back = {}
     try:
@@ -222,9 +228,10 @@ def restore(line: Line) -> dict[str, str]:
 
 
 def restore_all() -> dict[str, str]:
-    """At the end of a session: put back all that was changed by hand, wherever it was; what was put back.
+    """At the end of a blind session, put back all settings changed by hand, on every server. Returns them.
 
-    A server that is gone took its settings along. Nothing is raised: a session ends whatever is in the way.
+    The notes of a server that is gone are dropped: its settings went with it. Nothing is raised, so that a blind
+    session always ends.
     """
     back: dict[str, str] = {}
     with contextlib.suppress(UsageError, StackError):

@@ -1,6 +1,6 @@
-"""`bin/lab probe`: what a bystander of a server waits, second by second, at an even rate whatever the server does.
+"""`bin/lab probe`: how long a bystander of a server waits, second by second, at an even rate whatever the server does.
 
-The open-loop probe of the runs (`loadtest.probe`), with a table for people in place of JSON lines.
+It is the open-loop probe of the runs (`loadtest.probe`), with a table for people instead of JSON lines.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from loadtest.histogram import Histogram
 from loadtest.resp import ConnectionLost, LoadFailed, Server, connect
 
 ADDRESS = "PROBE_URL"
-"""The variable that a scene exports: the address, where none is given."""
+"""The variable with the server's address, for when none is given. A scene prints the export."""
 LATE_US = 1000
-"""A request that left more than a millisecond after it was due was late: the probe's own doing, or the machine's."""
+"""A request sent more than this after it was due is late: the probe or the machine held it up, not the server."""
 PREFIX = "latency-lab:probe"
 COLUMNS = (("sent", 7), ("on time", 8), ("late", 6), ("failed", 7), ("answered", 9))
 WAITS = ("p50", "p99", "max")
@@ -37,10 +37,10 @@ WAITS = ("p50", "p99", "max")
 
 @dataclass(frozen=True)
 class Row:
-    """Requests of an interval, and what they waited in milliseconds, from the moment at which each was due.
+    """The requests of an interval, and their latencies in milliseconds, each from the moment the request was due.
 
-    `sent` = `on_time` + `late`. `answered` is the number of samples behind the three latencies; a reply counts when it
-    came. `oldest_ms`: how long the longest unanswered request has waited by then.
+    `sent` = `on_time` + `late`. `answered` is the number of samples behind the three latencies; a reply counts in the
+    interval in which it came. `oldest_ms`: how long the oldest unanswered request has waited by the end.
     """
 
     clock: str
@@ -55,7 +55,7 @@ class Row:
     oldest_ms: float
 
     def line(self) -> str:
-        """For the table."""
+        """The row as a line of the table."""
         cells = [f"{self.clock:<9}"]
         figures = asdict(self)
         cells += [f"{figures[name.replace(' ', '_')]:>{width},}" for name, width in COLUMNS]
@@ -78,7 +78,7 @@ class Counted:
         self.error = ""
 
     def row(self, clock: str, oldest_us: float = 0.0) -> Row:
-        """All that was added."""
+        """The sum of all intervals, as a row."""
         late = sum(count for value, count in self.lag.buckets() if value > LATE_US)
         found = self.intended
         top = max(found.counts, default=None)
@@ -90,7 +90,7 @@ class Counted:
         return Row(clock, sent, sent - late, late, self.failed, found.total, p50, p99, most, oldest_us / 1000)
 
     def add(self, line: dict[str, Any]) -> None:
-        """Count one more interval, a line of the probe's."""
+        """Add one interval: a line that the probe printed."""
         self.intended.add(Histogram.decode(line["intended"]))
         self.lag.add(Histogram.decode(line["lag"]))
         self.failed += int(line["errors"])
@@ -98,7 +98,7 @@ class Counted:
 
 
 def read(line: bytes, total: Counted) -> Row:
-    """The row of one interval; counts it in the total too."""
+    """The row of one interval, which is also added to `total`."""
     found, one = json.loads(line), Counted()
     one.add(found)
     total.add(found)
@@ -106,9 +106,10 @@ def read(line: bytes, total: Counted) -> Row:
 
 
 def starting(server: str | None) -> tuple[list[str], dict[str, str], str]:
-    """How a probe of this server is started: words before the module, environment, where to. Raises `LabError`.
+    """How to start a probe of a server: the words before ``-m``, the environment, and the address to show.
 
-    A server of the compose stack, named as its service, is asked from the container of its probe.
+    A server of the compose stack, given by its service's name, is asked from its probe's container. Raises `LabError`
+    when no server is given, or it cannot be reached.
     """
     if server in {each.name for each in IN_COMPOSE}:
         name = f"probe-{server}"
@@ -135,7 +136,7 @@ def starting(server: str | None) -> tuple[list[str], dict[str, str], str]:
 
 @contextmanager
 def asking(server: str | None, words: list[str]) -> Iterator[tuple[Child, str]]:
-    """A probe that runs meanwhile, and where to. Raises `LabError`."""
+    """Run a probe during the block. Yields it and the address it asks. Raises `LabError` as `starting` does."""
     before, environment, where = starting(server)
     with tempfile.TemporaryDirectory(prefix="latency-lab-") as folder:
         child = Child(

@@ -1,13 +1,13 @@
 """The compose stack: a run against one server of the scene that `docker compose up` has brought up.
 
-Nothing is started but probes, and nothing is ended but they. For the time of a run the lab is the only one who acts:
-the control page's autopilot is paused, and the other servers' load and growth stand still. In the end load,
-growth, strategy and slow log are put back as they were found, and the autopilot goes on. The server under test is
-restarted (and so emptied) as often as the scenario wants.
+A run starts and ends only its own probes and loads. Nothing else acts during the run: the control page's autopilot is
+paused, and the other servers' load and growth stand still. At the end load, growth, strategy and slow log are put back
+as they were found, and the autopilot goes on. The server under test is restarted (and so emptied) as often as the
+scenario wants.
 
-Probes are processes in the container probe-NAME, where they hear the server without a detour. `docker exec` does
-not end what it started when it is ended itself, so a probe ends when its stdin does, also
-when the lab is killed.
+Probes and loads are processes in the container probe-NAME, which reaches the server without a detour. When `docker
+exec` is ended, the process that it started goes on; so probes and loads end when their stdin does, even if the lab is
+killed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from lab.stacks.usage import ContainerMeter, Usage, usage_of
 READY_S = 60.0
 STILL_S = 120.0
 LEFTOVERS = 10_000
-"""Keys that probes and late events may have written into a server that was restarted a moment ago."""
+"""The most keys that probes and late events may have written into a server that was restarted a moment ago."""
 
 
 class ComposeStack:
@@ -109,7 +109,7 @@ class ComposeStack:
         self.empty()
 
     def _remember(self) -> None:
-        """Note how everything of this server is set, to put it back in the end."""
+        """Note this server's load, growth, strategy and settings, so that `down` can put them back."""
         web, locust, store = self.web, self.locust, self.store
         invalidation = web.ask("GET", "/settings/invalidation")
         warming = web.ask("GET", "/settings/warming")
@@ -127,7 +127,10 @@ class ComposeStack:
         ]
 
     def _await_events(self) -> None:
-        """Have the story's events done, by the index at once: they would scan through the calibration."""
+        """Finish the story's events with `CLEARING`: else they would scan during the calibration.
+
+        Raises `StackError` when some are left after `STILL_S`.
+        """
         end = time.monotonic() + STILL_S
         if (seen := self.observe()).pending + seen.in_flight:
             self.web.use(CLEARING, self._scenario.scan_count)
@@ -144,7 +147,7 @@ class ComposeStack:
             time.sleep(0.1)
 
     def observe(self) -> Metrics:
-        """What the storefront and the invalidator say of themselves."""
+        """Scrape the metrics of the storefront and the invalidator."""
         return scrape([self.web.text("/metrics"), self.invalidator.text("/metrics")])
 
     def start_probe(self, spec: ProbeSpec, rate: float) -> Child:
@@ -154,7 +157,7 @@ class ComposeStack:
         return child
 
     def start_load(self, spec: LoadSpec, arguments: list[str]) -> Child:
-        """Start a load in the container probe-NAME, which ends with its stdin, as the probes do."""
+        """Start a load in the container probe-NAME. It ends when its stdin does, as the probes do."""
         child = self._inside(f"load-{spec.name}", f"incidents.{spec.module}", arguments)
         self._loads.append(child)
         return child
@@ -166,7 +169,7 @@ class ComposeStack:
             name,
             words,
             self._logs / f"{name}.log",
-            env={"PROBE_URL": self._inner_url},  # handed on by its name, so that no process list shows it
+            env={"PROBE_URL": self._inner_url},  # passed on by name (-e), so that no process list shows it
             pipe=True,
             stdin_open=True,
         )
@@ -184,7 +187,7 @@ class ComposeStack:
             self._probes.remove(child)
 
     def empty(self) -> None:
-        """Restart the server's container: it keeps nothing."""
+        """Empty the server by restarting its container. Raises `StackError` if more than `LEFTOVERS` keys are left."""
         store = self._scene.of("store")
         if self._watch:
             self._watch.expect(store)
@@ -227,7 +230,7 @@ class ComposeStack:
         return ContainerMeter(self._usage.cpu_seconds)
 
     def memory_mb(self) -> dict[str, float]:
-        """Memory by container, and the lab's own."""
+        """Memory by part in MB; the lab's own is ``lab``."""
         used = self._usage.memory_mb() if self._usage else {}
         return {**used, "lab": memory_mb(os.getpid())}
 

@@ -1,4 +1,4 @@
-"""Which containers of the running compose stack make up one server's scene, and quiet around it during a run."""
+"""Finds the containers of the running compose stack that make up one server's scene, and quiets the rest for a run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ServerContainers:
 
     @cached_property
     def containers(self) -> dict[str, Container]:
-        """By service; of a service that was scaled, any one."""
+        """Containers by service; of a scaled service any one."""
         return {container.service: container for container in self.running}
 
     def of(self, role: str) -> Container:
@@ -56,9 +56,9 @@ class ServerContainers:
         return [name for name in names if name != self.server and f"locust-{name}" in self.containers]
 
     def by_part(self) -> dict[str, list[Container]]:
-        """Containers by the part of the scene that they play in a run's records.
+        """Containers by part of the scene, as a run's records name the parts.
 
-        Whatever belongs to other servers is one part; the watchers (Prometheus, Tempo, …) have their own names.
+        All containers of other servers are one part. The watchers (Prometheus, Tempo, …) are parts of their own.
         """
         parts = {"store": [self.of("store")], "probe-containers": [self.of("probe")]}
         parts |= {role: [self.of(role)] for role in ROLES if role != "probe"}
@@ -73,10 +73,10 @@ class ServerContainers:
 
 
 def find_containers(server: str, docker: Docker | None = None) -> ServerContainers:
-    """The running stack. Raises `StackError` when it is not up, lacks the server, or a part of it is ill.
+    """The running stack. Raises `StackError` when it is not up, or a container of the server is missing or unhealthy.
 
-    Where no address of a container leads from here to it, the store and the storefronts are started again with a port
-    on 127.0.0.1 (`Docker.publish`).
+    Containers that a run talks to, but that this machine cannot reach, are started again with a port on 127.0.0.1
+    (`Docker.publish`).
     """
     docker = docker or Docker()
     scene = ServerContainers(docker, server, tuple(docker.containers()))
@@ -92,7 +92,7 @@ def find_containers(server: str, docker: Docker | None = None) -> ServerContaine
 
 
 def _within_reach(scene: ServerContainers) -> ServerContainers:
-    """The same scene, with a way from here to all that a run talks to; with new containers where there was none."""
+    """The scene with everything that a run talks to within reach. Containers out of reach are replaced by new ones."""
     wanted = {"store": scene.server, **{role: f"{role}-{scene.server}" for role in ("web", "invalidator")}}
     asked = {service: PORTS[role] for role, service in wanted.items()}
     asked |= {f"web-{other}": PORTS["web"] for other in scene.others()}
@@ -109,7 +109,7 @@ def _within_reach(scene: ServerContainers) -> ServerContainers:
 
 
 class AutopilotPause:
-    """Keeps the control page's autopilot still, by a lease: should the lab die, it goes on after a minute by itself."""
+    """Pauses the control page's autopilot by a lease. If the lab dies, the autopilot goes on after a minute."""
 
     def __init__(self, control: Http, lease_s: float = LEASE_S) -> None:
         self._control = control
@@ -131,7 +131,7 @@ class AutopilotPause:
                 return
 
     def check(self) -> None:
-        """Raise `StackError` if the pause could not be prolonged."""
+        """Raise `StackError` if the lease could not be renewed."""
         if self._error:
             raise self._error
 
@@ -142,7 +142,7 @@ class AutopilotPause:
 
 
 class Watch:
-    """Hears from the engine when a container ends, without asking again and again."""
+    """Learns from the engine's events when a container ends, without polling."""
 
     def __init__(self, docker: Docker, containers: list[Container], logs: Path) -> None:
         filters = [word for c in containers for word in ("--filter", f"container={c.id}")]
@@ -178,11 +178,11 @@ class Watch:
             )
 
     def expect(self, container: Container) -> None:
-        """This one is about to be restarted: its next end is meant."""
+        """Announce that a container is about to be restarted, so that its next end is no error."""
         self._expected[container.id] = self._expected.get(container.id, 0) + 1
 
     def check(self) -> None:
-        """Raise `StackError` if a container has ended, or the engine itself."""
+        """Raise `StackError` if a container has ended, or the stream of events has."""
         if self._ended:
             raise StackError(self._ended)
         self._child.check()
@@ -193,7 +193,7 @@ class Watch:
 
 
 def hold_growth(scene: ServerContainers, server: str) -> Callable[[], None]:
-    """Have a server's warmer be content with what is there; returns what lets it go on."""
+    """Stop a server's warmer at the entries that are there. Returns a function that lets it go on."""
     with contextlib.closing(Storefront(f"web-{server}", scene.address("web", server))) as web:
         was = web.ask("GET", "/settings/warming")
         each = int(scene.containers[f"web-{server}"].env.get("APP_FRAGMENTS_PER_USER", "20"))
@@ -207,7 +207,7 @@ def hold_growth(scene: ServerContainers, server: str) -> Callable[[], None]:
 
 
 def hold_load(scene: ServerContainers, server: str) -> Callable[[], None]:
-    """Stop a server's load; returns what starts it again."""
+    """Stop a server's load. Returns a function that starts it again."""
     with contextlib.closing(Locust(f"locust-{server}", scene.address("locust", server))) as locust:
         was = locust.ask("GET", "/load")
         locust.load(0.0, 0.0, was["users_population"])

@@ -1,7 +1,7 @@
-"""Docker as the compose stack needs it: which containers run, where they answer, what they use.
+"""The `docker` command for the compose stack: which containers run, how to reach them, how they are set.
 
-Containers are found by `docker compose ps`, once. From then on plain `docker` is spoken to by container id: it starts
-ten times faster than the compose plugin, and does not depend on profiles.
+`docker compose ps` finds the containers once. After that plain `docker` is given their ids: it starts ten times faster
+than the compose plugin, and does not depend on profiles.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ AGAIN_S = 60
 
 @dataclass(frozen=True)
 class Container:
-    """A running container of the stack. `pid` is that of its first process as the engine's host sees it.
+    """A running container of the stack. `pid` is its first process's id, as the engine's host sees it.
 
-    `memory` is what it may use, in bytes (0: no limit). `files` are the compose files that it was started with.
+    `memory` is its limit in bytes (0: none). `files` are the compose files that it was started with.
     """
 
     id: str
@@ -54,10 +54,10 @@ class Container:
     files: tuple[str, ...] = ()
 
     def reach(self, port: int) -> tuple[str, int]:
-        """Host and port that lead from here to a port of the container.
+        """Host and port at which this machine reaches a port of the container.
 
-        On Linux the container's own address, which needs nothing published and no detour through a proxy; elsewhere,
-        and where that does not answer, the published port. Raises `StackError` when neither does.
+        On Linux this is the container's own address, which needs no published port and no detour through a proxy.
+        Elsewhere, or if that does not answer, it is the published port. Raises `StackError` when neither answers.
         """
         ways = [(address, port) for address in self.addresses] if sys.platform == "linux" else []
         ways += [self.published[port]] if port in self.published else []
@@ -73,7 +73,7 @@ class Container:
         )
 
     def reachable(self, port: int) -> bool:
-        """Whether a connection to a port of the container can be had from here."""
+        """True if this machine can connect to a port of the container."""
         try:
             self.reach(port)
         except StackError:
@@ -88,7 +88,7 @@ class Docker:
         self._folder = folder
 
     def ask(self, *words: str, seconds: float = DOCKER_S) -> str:
-        """What ``docker WORDS`` prints. Raises `StackError` when there is no docker, or it fails."""
+        """The stdout of ``docker WORDS``. Raises `StackError` when docker is missing, fails or takes too long."""
         try:
             done = subprocess.run(
                 ["docker", *words],
@@ -121,8 +121,8 @@ class Docker:
     def publish(self, ports: Mapping[str, int], files: Sequence[str]) -> None:
         """Start services of these compose files again, each with one of its ports on a free port of 127.0.0.1.
 
-        For engines whose containers have addresses that lead nowhere from here: those in a machine of their own (Docker
-        Desktop, Colima, WSL 2), and rootless ones. Raises `StackError`.
+        For engines whose container addresses cannot be reached from this machine: those in a virtual machine (Docker
+        Desktop, Colima, WSL 2), and rootless ones. Raises `StackError` when docker fails.
         """
         services = {service: {"ports": [f"127.0.0.1::{port}"]} for service, port in ports.items()}
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as overlay:
@@ -142,7 +142,7 @@ class Docker:
             self.ask("compose", *named, *words, seconds=2 * AGAIN_S)
 
     def inspect(self, *ids: str) -> list[Container]:
-        """What docker knows of these containers."""
+        """These containers as `docker inspect` describes them."""
         try:
             return [_container(raw) for raw in json.loads(self.ask("inspect", *ids))]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -150,7 +150,7 @@ class Docker:
 
 
 def rows(text: str) -> list[dict[str, Any]]:
-    """JSON as `docker compose ps` prints it: one object a line, before Compose 2.21 a single array."""
+    """The rows that `docker compose ps` prints as JSON: one object a line, or before Compose 2.21 a single array."""
     try:
         if text.lstrip().startswith("["):
             return list(json.loads(text))
@@ -196,7 +196,7 @@ def _container(raw: dict[str, Any]) -> Container:
 
 
 def _files(label: str) -> tuple[str, ...]:
-    """Compose files by the label that Compose gives its containers; less an overlay that is no longer there."""
+    """The compose files named in a container's label, without those that no longer exist (an overlay)."""
     return tuple(file for file in label.split(",") if Path(file).is_file())
 
 

@@ -28,7 +28,7 @@ BUSY_MOST = 0.25
 
 
 def examine() -> list[Finding]:
-    """Look at everything a native run needs, and at what the stack in containers needs, which nothing else does.
+    """Check everything that a native run needs, and what only the stack in containers needs.
 
     Takes about a second; changes nothing.
     """
@@ -52,7 +52,7 @@ def _python() -> Finding:
 
 
 def packages(root: Path = ROOT) -> Finding:
-    """Is each package that the lab asks for installed?"""
+    """Check that every package that the lab requires is installed."""
     wanted = "".join((root / name).read_text(encoding="utf-8") for name in WANTED)
     names = re.findall(r"^[A-Za-z0-9][A-Za-z0-9._-]*", wanted, re.MULTILINE)
     missing = [name for name in names if not _is_installed(name)]

@@ -1,6 +1,6 @@
-"""The container engine: what it is, what of compose.yaml it cannot do, and an overlay that leaves that out.
+"""The container engine: which one it is, which parts of compose.yaml it cannot do, and an overlay without those parts.
 
-Nothing but the standard library, as in `lab.stacks.preflight`.
+Needs only the standard library, as `lab.stacks.preflight` does.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from typing import Any
 from lab.stacks.asking import Finding, ask
 
 DISK_GB = 5.0
-"""For the images and an hour of the scene."""
+"""Free disk space that the images and an hour of the scene need."""
 NETWORKS = 28
-"""An engine as it comes has room for about thirty (16 in 172.16.0.0/12 and 16 in 192.168.0.0/16, less its own)."""
+"""From this many networks on the check fails. By default an engine has addresses for about thirty (16 in 172.16.0.0/12
+and 16 in 192.168.0.0/16, less its own)."""
 OVERLAY = "compose.override.yaml"
 MARK = "# Written by `make up` for this engine"
 
 
 @dataclass(frozen=True)
 class Engine:
-    """A container engine. `cpu_limits`: it can bound a container's CPU time. `root`: where it keeps its images."""
+    """A container engine. `cpu_limits`: it can limit a container's CPU time. `root`: where it keeps its images."""
 
     kind: str
     version: str
@@ -36,17 +37,17 @@ class Engine:
 
     @property
     def is_podman(self) -> bool:
-        """Podman, by its own command or behind Docker's."""
+        """True for Podman, whether it runs by its own command or behind Docker's."""
         return self.kind == "Podman"
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Kind and version, for people."""
         return f"{self.kind} {self.version}{', rootless' if self.rootless else ''}"
 
 
 def look() -> Engine | None:
-    """The engine that `docker` talks to, or None where what it says of itself cannot be read."""
+    """The engine that `docker` talks to, or None if `docker info` fails or cannot be read."""
     code, said = ask("docker", "info", "--format", "{{json .}}")
     try:
         told: dict[str, Any] = json.loads(said) if code == 0 else {}
@@ -56,7 +57,7 @@ def look() -> Engine | None:
 
 
 def _of_podman(told: dict[str, Any]) -> Engine:
-    """What `podman info` says, where `docker` is another name for it."""
+    """The engine that `podman info` describes, where `docker` is another name for podman."""
     host = told["host"]
     rootless = bool(host["security"]["rootless"])
     return Engine(
@@ -65,14 +66,14 @@ def _of_podman(told: dict[str, Any]) -> Engine:
         rootless=rootless,
         cpus=int(host["cpus"]),
         memory_bytes=int(host["memTotal"]),
-        # Without root on version 1 of control groups limits are ignored, with a warning; on version 2 they are refused.
+        # Without root, limits are ignored on cgroups v1 (with a warning), and refused on v2 without the cpu controller.
         cpu_limits=not rootless or host["cgroupVersion"] == "v1" or "cpu" in host["cgroupControllers"],
         root=str(told["store"]["graphRoot"]),
     )
 
 
 def _of_docker(told: dict[str, Any]) -> Engine:
-    """What `docker info` says, of Docker's own engine or of Podman's service."""
+    """The engine that `docker info` describes: Docker's own, or Podman's service."""
     kind = "Docker Engine"
     system, name = str(told.get("OperatingSystem") or ""), str(told.get("Name") or "")
     _, parts = ask("docker", "version", "--format", "{{json .Server.Components}}")
@@ -94,7 +95,7 @@ def _of_docker(told: dict[str, Any]) -> Engine:
 
 
 def findings(engine: Engine) -> list[Finding]:
-    """What a person should know of the engine before the stack starts on it: one line each, with what to do."""
+    """What a person should know about the engine before the stack starts: one line each, with what to do."""
     return [*_cpus(engine), *_masquerade(engine), *_disk(engine), *_networks()]
 
 
@@ -130,7 +131,7 @@ def _masquerade(engine: Engine) -> list[Finding]:
 def _disk(engine: Engine) -> list[Finding]:
     try:
         free = shutil.disk_usage(engine.root).free / 1e9
-    except OSError:  # it is in a machine of its own
+    except OSError:  # the engine runs in a virtual machine, with a disk of its own
         return []
     if free >= DISK_GB:
         return [Finding("disk for containers", True, f"{free:.0f} GB")]
@@ -158,7 +159,7 @@ def _networks() -> list[Finding]:
 
 
 def overlay(engine: Engine, services: dict[str, dict[str, Any]]) -> str:
-    """What to lay over compose.yaml on this engine, as YAML; empty where it takes the file as it is.
+    """The overlay of compose.yaml for this engine, as YAML; empty if the engine takes compose.yaml as it is.
 
     `services` are those of ``docker compose config``.
     """
@@ -183,9 +184,9 @@ def overlay(engine: Engine, services: dict[str, dict[str, Any]]) -> str:
 
 
 def adapt(root: Path, engine: Engine) -> str | None:
-    """Write the overlay beside compose.yaml, where Compose reads it by itself, or take away one of another engine.
+    """Write the overlay beside compose.yaml, where Compose reads it by itself, or remove one made for another engine.
 
-    Returns what a person has to do where the lab must not: the overlay's name is taken by a file of somebody's own.
+    Returns None, or, if a file that the lab did not write has the overlay's name, what a person must add to that file.
     """
     place = root / OVERLAY
     before = place.read_text(encoding="utf-8") if place.is_file() else ""

@@ -1,9 +1,9 @@
-"""Somebody else's server, named by --url: one run at a time; what a run changes there is put back, whatever ends it.
+"""Somebody else's server, named by --url: one run at a time, and what a run changes is put back, however the run ends.
 
-The server itself holds two keys as long as a run is there: a lock, which ends by itself, and the settings as they were
-before, which do not. A process of its own (`python -m lab.stacks.foreign`) waits for the end of its stdin, which comes
-with the end of the run, a killed one included; then it puts the settings back and removes the lab's keys. `bin/lab
-clean --url` does the same where that process was killed too, or the machine lost its power.
+During a run the server itself holds two keys: a lock, which expires, and a note of the settings before the run, which
+does not. A process of its own, the keeper (`python -m lab.stacks.foreign`), waits for the end of its stdin, which comes
+when the run ends or is killed. Then it puts the settings back and removes the lab's keys. `bin/lab clean --url` does
+the same where the keeper was killed too, or the machine lost its power.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from lab.stacks.tunnel import Way, way_to
 
 KEY_PREFIX = "latency-lab"
 OWN_PREFIXES = (f"{KEY_PREFIX}:", f"{KEY_PREFIX}-")
-# Or somebody else's server would keep them.
+# Keys with any other prefix would stay on somebody else's server.
 assert all(prefix.startswith(OWN_PREFIXES) for prefix in (BYSTANDER_PREFIX, LOAD_PREFIX))
 LOCK_KEY = f"{KEY_PREFIX}-lock"
 LOCK_S = 2 * 3600
@@ -45,22 +45,23 @@ BEFORE_KEY = f"{KEY_PREFIX}-settings-before"
 SLOWLOG = ("slowlog-log-slower-than", "slowlog-max-len")
 ADDRESS, SHOWN = "PROBE_URL", "LAB_SHOWN_URL"
 IN_ORDER = b"."
-"""What a run that ends in order says before the end of stdin: none of its processes is left, so one pass is enough."""
+"""A run that ends in order writes this before it closes the keeper's stdin: none of its processes is left, so one pass
+is enough."""
 PAUSE_S, QUIET_PASSES = 1.0, 2
-"""The processes of a killed run end within seconds, and write until then: its keys are gone once two passes in a row
-find none."""
+"""Seconds between passes, and passes in a row that must find no keys after a killed run: its processes end within
+seconds, and write until then."""
 
 
 def cleaning(way: Way) -> str:
-    """The command that does by hand what a run's end does."""
+    """The command that cleans the server up by hand."""
     return shlex.join(["bin/lab", "clean", *way.words])
 
 
 def take_over(server: ServerObserver, way: Way) -> dict[str, str]:
-    """Take the lock, and note on the server its settings as they are, unless a killed run has noted them already.
+    """Take the lock, and note the settings in a key of the server, unless a killed run has left such a note.
 
-    Returns the settings to put back, none where the server does not tell them. Raises `UsageError` while another run
-    has the lock.
+    Returns the settings to put back; empty if the server does not tell them. Raises `UsageError` while another run has
+    the lock.
     """
     if not server.lock(LOCK_KEY, LOCK_S):
         raise UsageError(
@@ -79,7 +80,7 @@ def take_over(server: ServerObserver, way: Way) -> dict[str, str]:
 
 
 def put_back(server: ServerObserver, settings: dict[str, str]) -> int:
-    """Restore the settings, then remove the lab's keys, the note and the lock among them; returns how many."""
+    """Restore the settings, then remove the lab's keys, including the note and the lock. Returns the number of keys."""
     server.configure(settings)
     return server.remove_own(OWN_PREFIXES)
 
@@ -89,12 +90,12 @@ def _noted(server: ServerObserver) -> dict[str, str]:
         found = json.loads(server.text(BEFORE_KEY) or "{}")
         # Dragonfly may spell the names with underscores.
         return {name: str(value) for name, value in found.items() if name.replace("_", "-") in SLOWLOG}
-    except (ValueError, AttributeError):  # not the lab's writing
+    except (ValueError, AttributeError):  # the lab did not write this
         return {}
 
 
 class Keeper:
-    """The process that puts a server back when the run has ended. `end` is for a run that ends in order."""
+    """The process that puts a server back when the run has ended. A run that ends in order calls `end`."""
 
     def __init__(self, way: Way, settings: dict[str, str], log: Path) -> None:
         words = [sys.executable, "-m", "lab.stacks.foreign", json.dumps(settings)]
@@ -108,13 +109,13 @@ class Keeper:
             self._child.check()
 
     def end(self) -> str | None:
-        """Have the server put back, and wait for it; None, or why it could not be."""
+        """Have the server put back, and wait for it. Returns None, or why that failed."""
         stdin = self._child.process.stdin
         if stdin is not None and not stdin.closed:
             try:
                 stdin.write(IN_ORDER)
                 stdin.close()
-            except BrokenPipeError:  # it was killed: said below
+            except BrokenPipeError:  # the keeper was killed: its exit code below tells
                 pass
         code = self._child.process.wait()
         said = self._child.last_words() or f"the process that was to do it ended with {code}"
@@ -123,7 +124,10 @@ class Keeper:
 
 
 def main() -> int:
-    """The keeper: wait for the end, then put back. Exit code 0; 3 with one line where that was not possible."""
+    """The keeper's process: wait for the end of stdin, then put the server back.
+
+    Returns exit code 0; 3, with one line on stderr, if the server could not be put back.
+    """
     ignore_interruptions()
     settings = dict(json.loads(sys.argv[1]))
     print("ready", flush=True)

@@ -1,4 +1,4 @@
-"""HTTP clients of the storefront and of the load generator: the lab knows both by their interface alone."""
+"""HTTP clients of the storefront and of the load generator. The lab uses both by their HTTP interfaces only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from lab.errors import StackError
 
 CLEARING = "index"
-"""The strategy under which a backlog is gone at once: accepted events are carried out, none is dropped."""
+"""The strategy that clears a backlog at once: every accepted event is carried out, none is dropped."""
 REFUSED_S = 15.0
 """How long the store may refuse to be filled (it may be restarting) before that ends a run."""
 
@@ -30,7 +30,7 @@ class Http:
         self._client = httpx.Client(base_url=base_url, timeout=timeout_s, trust_env=False)
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """The JSON answer. Raises `StackError` when there is none, or one that says no."""
+        """The JSON answer. Raises `StackError` when there is none, or its status is 400 or above."""
         try:
             answer = self._client.request(method, path, json=body)
             content = answer.json()
@@ -44,7 +44,7 @@ class Http:
         return content
 
     def text(self, path: str) -> str:
-        """The body of a page."""
+        """The body of a page. Raises `StackError` when it cannot be had."""
         try:
             answer = self._client.get(path, headers={"Accept": "text/plain"})
             answer.raise_for_status()
@@ -53,14 +53,14 @@ class Http:
         return answer.text
 
     def ready(self, path: str) -> bool:
-        """Whether a GET of `path` answers below 400."""
+        """True if a GET of `path` is answered with a status below 400."""
         try:
             return self._client.get(path).status_code < 400
         except httpx.HTTPError:
             return False
 
     def wait(self, path: str, seconds: float, check: Callable[[], None]) -> None:
-        """Until `path` answers; `check` may raise meanwhile."""
+        """Wait until `path` answers; `check` may raise meanwhile. Raises `StackError` after `seconds`."""
         end = time.monotonic() + seconds
         while not self.ready(path):
             check()
@@ -79,14 +79,14 @@ class Storefront(Http):
     def use(self, strategy: str, scan_count: int, late: bool = False) -> None:
         """Switch the invalidation strategy in all processes (they follow within a second).
 
-        Events under way are given up and done again under the new one, as by a deploy; with `late` they are finished as
-        they were begun.
+        Events under way are abandoned and done again under the new strategy, as by a deploy. With `late` they finish
+        under the old one.
         """
         body: dict[str, Any] = {"strategy": strategy, "scan_count": scan_count}
         self.ask("PUT", "/settings/invalidation", {**body, "under_way": "finish"} if late else body)
 
     def fill(self, keys: int, per_second: float | None = None, restart: bool = False) -> None:
-        """Have that number of entries cached, at a rate of at most `per_second`, without waiting for it."""
+        """Have the warmer cache `keys` entries, at most `per_second` a second. Does not wait for it."""
         self.ask(
             "PUT",
             "/settings/warming",
@@ -94,7 +94,10 @@ class Storefront(Http):
         )
 
     def warm(self, keys: int, restart: bool, seconds: float, check: Callable[[], None]) -> None:
-        """Cache that number of entries through the service's own cache code, and wait until they are there."""
+        """Cache `keys` entries through the storefront's own cache code, and wait until they are there.
+
+        Raises `StackError` when that takes longer than `seconds`, or the store refuses entries for `REFUSED_S`.
+        """
         self.fill(keys, restart=restart)
         end = time.monotonic() + seconds
         refused_since: float | None = None
@@ -130,7 +133,7 @@ class Locust(Http):
         )
 
     def reset(self) -> None:
-        """Start its tallies from nothing."""
+        """Set its tallies to zero."""
         self.ask("POST", "/load/reset")
 
     def tallies(self) -> dict[str, Any]:
@@ -140,7 +143,7 @@ class Locust(Http):
 
 @dataclass
 class Metrics:
-    """One scrape of the service's processes, as far as the lab looks at it."""
+    """The figures that the lab uses from one scrape of the storefront's processes."""
 
     get_buckets: Buckets
     finished: float
@@ -149,7 +152,7 @@ class Metrics:
 
 
 def scrape(texts: list[str]) -> Metrics:
-    """Read the Prometheus text of web and invalidator."""
+    """Read the Prometheus texts of web and invalidator, in that order."""
     seen = Metrics({}, 0.0, 0.0, 0.0)
     for index, text in enumerate(texts):
         for family in text_string_to_metric_families(text):
@@ -168,9 +171,9 @@ def scrape(texts: list[str]) -> Metrics:
 
 
 def bucket_quantile(before: Buckets, after: Buckets, q: float) -> float | None:
-    """A quantile in seconds of what a Prometheus histogram counted between two scrapes, or None if nothing.
+    """A quantile, in seconds, of what a Prometheus histogram counted between two scrapes; None if it counted nothing.
 
-    Linear within the bucket, as PromQL's histogram_quantile; the last finite bound where it falls above.
+    Linear within the bucket, as PromQL's histogram_quantile. A quantile above the last finite bound is that bound.
     """
     bounds = sorted(after)
     counts = [after[b] - before.get(b, 0.0) for b in bounds]

@@ -1,6 +1,6 @@
-"""The memory that a run needs: told before it begins, and refused where it is not there.
+"""The memory that a run needs, told before it begins. A run for which there is too little memory is refused.
 
-Better one line now than the kernel's out-of-memory killer, or a server that refuses writes, in ten minutes.
+A refusal now is better than the kernel's out-of-memory killer, or a server that refuses writes, in ten minutes.
 """
 
 from __future__ import annotations
@@ -20,18 +20,21 @@ BASE_BYTES = 500e6
 
 
 def held_bytes(pace: Pace, server: Server, keys: int) -> float:
-    """What one server holds of `keys` entries: all of them, or what it is allowed at most."""
+    """Bytes that one server needs for `keys` entries, at most what the pace allows it."""
     return min(keys * server.key_bytes, pace.most_mb * 1e6)
 
 
 def native_bytes(scenario: Scenario, pace: Pace, server: Server, keys: int) -> float:
-    """Resident memory that a native run needs, all of its processes together."""
+    """Resident memory that all processes of a native run need together, in bytes."""
     servers = 2 if scenario.replica else 1
     return BASE_BYTES + held_bytes(pace, server, keys) * servers + pace.loads_mb * 1e6
 
 
 def told(what: str, needed: float, room: float, where: str, remedy: str) -> str:
-    """A sentence with both figures (in bytes). Raises `UsageError`, with the remedy, where it does not fit."""
+    """A sentence on the memory `needed` and the memory there (`room`), both in bytes.
+
+    Raises `UsageError`, with the remedy, when there is too little.
+    """
     there = f"{room / 1e9:.1f} GB are {where}"
     if needed > room:
         raise UsageError(f"{what} need about {needed / 1e9:.1f} GB of memory, and {there}. {remedy}")
@@ -39,7 +42,7 @@ def told(what: str, needed: float, room: float, where: str, remedy: str) -> str:
 
 
 def tell_native(scenario: Scenario, pace: Pace, server: Server, keys: int) -> str:
-    """What a run on this machine needs, and what is free. Raises `UsageError` where it does not fit."""
+    """A sentence on the memory that a native run needs, and what is free. Raises `UsageError` if too little is."""
     return told(
         f"{keys:,} keys on {server.name}, with all that the run starts,",
         native_bytes(scenario, pace, server, keys),
@@ -50,10 +53,10 @@ def tell_native(scenario: Scenario, pace: Pace, server: Server, keys: int) -> st
 
 
 def tell_compose(scenario: Scenario, pace: Pace, server: Server, keys: int, scene: ServerContainers) -> str:
-    """What the server's container must hold, and what it may. Raises `UsageError` where it does not fit.
+    """A sentence on the memory that the server's container needs, and its limit. Raises `UsageError` beyond the limit.
 
-    The least of the container's limit and the server's own maxmemory counts; a scenario that sets maxmemory itself
-    has to keep to the container's alone. Nothing is said where there is no limit: the machine may be another one.
+    The limit is the smaller of the container's and the server's own maxmemory. For a scenario that sets maxmemory
+    itself only the container's counts. Without a limit the sentence is empty: the engine may run on another machine.
     """
     container = scene.of("store")
     limits = [container.memory] if container.memory else []

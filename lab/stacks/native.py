@@ -26,13 +26,13 @@ CACHED_PREFIXES = (
     f"{KEY_PREFIX}:",
     *(f"{KEY_PREFIX}-{rest}" for rest in ("index:", "hash:", "generation:", "warmed", "e")),
 )
-"""Of all the storefront's keys, in every layout and epoch."""
+"""Prefixes of all the storefront's keys, in every layout and epoch."""
 READY_S = 30.0
 STORE_PORTS = (12_000, 28_000)
 
 
 class ProcessMeter:
-    """CPU time of processes that come and go. `elsewhere` tells that of parts on other machines."""
+    """CPU time of processes that come and go. `elsewhere` returns the CPU seconds of parts on other machines."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class NativeStack:
             self.cannot["replica-unharmed"] = (
                 "the lab does not add a replica to a server that it did not start"
             )
-        # Not one of those that the kernel gives to clients, which could take it while the server restarts.
+        # Not a port that the kernel gives to clients: a client could take it while the server restarts.
         self.store_port = port or next(ports_after(random.randrange(*STORE_PORTS)))
         if way is None and port_taken(self.store_port):
             raise UsageError(f"port {port} is taken. Choose another --port, or leave it out.")
@@ -98,7 +98,7 @@ class NativeStack:
 
     @property
     def owns_store(self) -> bool:
-        """Whether the lab started the server (and so may restart it)."""
+        """True if the lab started the server, and so may restart it."""
         return self._external is None
 
     def up(self, say: Say) -> None:
@@ -113,7 +113,7 @@ class NativeStack:
         self._start_service()
 
     def _take_over(self, way: Way) -> None:
-        """Begin on somebody else's server: one run at a time, and remember what is changed."""
+        """Lock somebody else's server for this run, and start the keeper, which puts the changed settings back."""
         self.store.wait(5.0)
         self._before = foreign.take_over(self.store, way)
         self._keeper = foreign.Keeper(way, self._before, self._folder / "logs" / "keeper.log")
@@ -136,7 +136,7 @@ class NativeStack:
             self._start_replica()
 
     def _start_replica(self) -> None:
-        """A second server that follows the first; it goes on over restarts of the primary, and follows the new one."""
+        """Start a replica of the server; after a restart of the server, have the running replica follow it again."""
         if self._replica is None:
             self._replica_port = free_port()
             command = self._server.command(self._replica_port, str(self._folder / "logs"))
@@ -192,7 +192,7 @@ class NativeStack:
         self._metrics_address(warmer)
 
     def _port(self, _name: str) -> int:
-        """A port for a process that must be told one."""
+        """A free port for a process that must be given one."""
         return free_port()
 
     def _add(self, name: str, command: list[str], env: dict[str, str]) -> Child:
@@ -215,7 +215,7 @@ class NativeStack:
             time.sleep(0.05)
 
     def observe(self) -> Metrics:
-        """What the storefront and the invalidator say of themselves."""
+        """Scrape the metrics of the storefront and the invalidator."""
         return scrape([self.web.text("/metrics"), self.invalidator.text("/metrics")])
 
     def start_probe(self, spec: ProbeSpec, rate: float) -> Child:
@@ -253,7 +253,7 @@ class NativeStack:
             self._loads.remove(child)
 
     def empty(self) -> None:
-        """Restart the server, which loses its keys; on somebody else's server remove the lab's own keys."""
+        """Empty the server by restarting it; on somebody else's server remove the storefront's keys instead."""
         if self._store_child is None:
             self.store.remove_own(CACHED_PREFIXES)
             return
@@ -269,7 +269,7 @@ class NativeStack:
 
     @property
     def _passing_on(self) -> list[Child]:
-        """The tunnel to somebody else's server, if there is one. It is not the stack's to end."""
+        """The tunnel to somebody else's server, if there is one. The stack watches it, but does not end it."""
         return [self._external.tunnel] if self._external and self._external.tunnel else []
 
     def _parts(self) -> dict[str, Child]:
@@ -284,7 +284,7 @@ class NativeStack:
         return {name: child.pid for name, child in self._parts().items()}
 
     def meter(self) -> ProcessMeter:
-        """A new meter of all processes there are at the moment of a look, loads that ended in their phase included."""
+        """A new meter. A sample covers all processes there are at its moment, and the phase's loads that have ended."""
 
         def seconds() -> dict[str, float]:
             return {name: child.cpu_seconds() for name, child in self._parts().items()}
@@ -296,12 +296,12 @@ class NativeStack:
         return ProcessMeter(seconds, self._theirs)
 
     def _theirs(self) -> dict[str, float]:
-        """CPU seconds of somebody else's server, by its own account; of a server that tells none nothing."""
+        """CPU seconds of somebody else's server, as it reports them; empty if it reports none."""
         told = self.store.cpu_seconds()
         return {} if told is None else {"store": told}
 
     def memory_mb(self) -> dict[str, float]:
-        """Resident memory by process tree, and the lab's own."""
+        """Resident memory of each process with its children, in MB; the lab's own is ``lab``."""
         return {name: memory_mb(pid) for name, pid in {**self.pids(), "lab": os.getpid()}.items()}
 
     def forget(self, probe: Probe) -> None:
@@ -311,11 +311,11 @@ class NativeStack:
             self._children.remove(child)
 
     def _put_back(self, before: dict[str, str]) -> None:
-        """Have somebody else's server as it was; a line on stderr where that cannot be done."""
+        """Put somebody else's server back as it was. If that fails, a line on stderr says why and what to do."""
         why = None
         if self._keeper:
             why = self._keeper.end()
-        else:  # it was not started any more
+        else:  # the keeper was never started
             try:
                 foreign.put_back(self.store, before)
             except StackError as error:

@@ -1,4 +1,4 @@
-"""Prometheus beside a native scene: the configuration of the scene on Docker, with the native addresses."""
+"""Prometheus beside a native scene: the compose stack's configuration with the native addresses."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "prometheus"
 EXPORTERS = ("redis_exporter", "prometheus-redis-exporter")
-"""Its own name, and Debian's."""
+"""Names of the exporter's program: its own, and Debian's."""
 KEPT = ("job_name", "honor_labels", "metrics_path")
-"""Of a job. How its targets are found, and what they are called, is of Docker."""
+"""Settings of a job that are taken over. How its targets are found and named applies to Docker only."""
 
 
 def find_prometheus() -> str | None:
@@ -22,15 +22,15 @@ def find_prometheus() -> str | None:
 
 
 def find_exporter() -> str | None:
-    """Path of what translates for Redis, Valkey and KeyDB, which speak no Prometheus; or None."""
+    """Path of the exporter that Redis, Valkey and KeyDB need, because they serve no Prometheus metrics; or None."""
     return next((path for name in EXPORTERS if (path := shutil.which(name))), None)
 
 
 def configuration(server: str, targets: dict[str, str], store: str) -> str:
-    """The text of a prometheus.yml: of the jobs in prometheus/prometheus.yml those that have a target here.
+    """The text of a prometheus.yml with those jobs of prometheus/prometheus.yml that have a target here.
 
-    `targets` are addresses (host:port) by job. The job ``redis`` has the exporter's, which is told to ask `store`. The
-    rules are the same files.
+    `targets` are addresses (host:port) by job. The target of the job ``redis`` is the exporter, which is told to ask
+    the server at `store`. The rule files are the same.
     """
     found: dict[str, Any] = yaml.safe_load((FOLDER / "prometheus.yml").read_text())
     jobs = [
@@ -49,7 +49,7 @@ def _job(job: dict[str, Any], server: str, target: str, store: str) -> dict[str,
         group["labels"] = {"server": server}
     if (
         "metrics_path" in job
-    ):  # the exporter's: its requests name the store, as that of the scene on Docker do
+    ):  # the exporter's job: each scrape names the store as its target, as on the compose stack
         kept["params"] = {"target": [store]}
         group["labels"]["instance"] = server
     return {**kept, "static_configs": [group]}
@@ -69,5 +69,5 @@ def command(binary: str, folder: Path, port: int) -> list[str]:
 
 
 def exporter_command(binary: str, port: int) -> list[str]:
-    """The command that starts the exporter, which asks nobody until it is told whom."""
+    """The command that starts the exporter. It asks no server until a scrape names one."""
     return [binary, f"-web.listen-address=127.0.0.1:{port}", "-redis.addr=", "-connection-timeout=2s"]

@@ -1,7 +1,7 @@
 """The scene without Docker: a storefront on one server, its load, the control page, and Prometheus where there is one.
 
-What `make up` starts in containers, as processes of this machine. Whatever ends unexpectedly is started again, as
-Docker does it; so is the store when the control page shuts it down.
+It runs as processes of this machine what `make up` runs in containers. A process that ends unexpectedly is started
+again, as by Docker; so is the store when the control page shuts it down.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ SCENE = Scenario(
     scan_count=1000,
 )
 KNEE_SHARE = 0.75
-"""Of the keys at the top, as the settings of `console.config` have it."""
+"""The knee as a share of the most keys, the same as in the defaults of `console.config`."""
 HEALTHY_EVENTS_PER_S = 4.0
 FILL_S = 300.0
 TICK_S = 0.2
 PAUSE_S = 0.5
-"""Before an ended process is started again."""
+"""Seconds before an ended process is started again."""
 MOST_ENDS, WITHIN_S = 3, 60.0
 """A process that ends unexpectedly MOST_ENDS times within WITHIN_S seconds is given up."""
 PROMETHEUS, EXPORTER = "Prometheus", "redis_exporter"
 OPERATIONS = "operations"
 """The web process's second listener: settings, health and metrics."""
 OPTIONAL = (PROMETHEUS, EXPORTER)
-"""The scene goes on without them."""
+"""Processes that the scene can do without."""
 
 
 def shown_as(server: Server) -> Server:
-    """The server by the name that the scene has for it: the embedded one is a Valkey."""
+    """The server under its name in the scene: the embedded server is called ``valkey``."""
     return replace(server, name="valkey") if server.name == "embedded" else server
 
 
 class NativeScene(NativeStack):
-    """Use `play`. Without a story the scene is `healthy`: a full cache, and every event by index."""
+    """The scene; run it with `play`. `healthy`: no story, but a full cache and every event by index."""
 
     key_prefix = "shop"
 
@@ -88,7 +88,7 @@ class NativeScene(NativeStack):
 
     @property
     def server_name(self) -> str:
-        """As the page and the metrics call the server."""
+        """The server's name on the control page and in the metrics."""
         return self._server.name
 
     # -- up
@@ -112,7 +112,7 @@ class NativeScene(NativeStack):
         self._start_prometheus(say)
 
     def _port(self, name: str) -> int:
-        """The port of a process: the same again when it is started again."""
+        """The port of a process. It stays the same when the process is started again."""
         if name not in self._port_of:
             self._port_of[name] = next(self._ports)
         return self._port_of[name]
@@ -128,7 +128,7 @@ class NativeScene(NativeStack):
         return f"127.0.0.1:{self._port(name)}"
 
     def _control_settings(self) -> dict[str, str]:
-        """Its environment. What else it reads (`console.config`) may be set by the person at the keyboard."""
+        """The control page's environment. Its other settings (`console.config`) come from the user's environment."""
         operations = self._address(OPERATIONS)
         places = [
             f"http://{place}"
@@ -152,7 +152,7 @@ class NativeScene(NativeStack):
         return settings | ({"CONTROL_STORY": "off"} if self._healthy else {})
 
     def _make_healthy(self, say: Say) -> None:
-        """Have all keys cached and an ordinary day's load, by the page's own levers."""
+        """Fill the cache, and set an ordinary day's load by the control page's own levers."""
         end = time.monotonic() + READY_S
         while not (state := self.state()).get("free") or not state["up"]:
             self.check()
@@ -169,7 +169,7 @@ class NativeScene(NativeStack):
         self.control.ask("POST", f"/api/servers/{self.server_name}/{action}", body)
 
     def state(self) -> dict[str, Any]:
-        """What the control page says of the server; empty while it does not know it yet."""
+        """The server's state on the control page; empty while the page does not know the server yet."""
         servers = self.control.ask("GET", "/api/state")["servers"]
         return dict(servers[0]) if servers else {}
 
@@ -201,7 +201,7 @@ class NativeScene(NativeStack):
     # -- while it lasts
 
     def mend(self, say: Say) -> None:
-        """Start again what has ended, with a line about each.
+        """Start every process that has ended again, and tell each in a line.
 
         Raises:
             StackError: a part that the scene cannot do without ended too often.
@@ -210,7 +210,7 @@ class NativeScene(NativeStack):
             self._mend(child, say)
 
     def _mend(self, child: Child, say: Say) -> None:
-        child.stop()  # and what it left behind
+        child.stop()  # ends its children too
         place = self._children.index(child)
         shut_down = child is self._store_child and child.exit_code() == 0
         if not shut_down and self._ends_too_often(child.name):
@@ -256,11 +256,11 @@ class NativeScene(NativeStack):
         ]
 
     def link_url(self) -> str:
-        """The storefront's way to the store: a direct one."""
+        """The URL by which the storefront reaches the store. Here it is the store's own."""
         return self.store_url
 
     def users(self) -> str:
-        """What the control page says of the last seconds, in a line."""
+        """The control page's figures of the last seconds, in a line."""
         state = self.state()
         p99, done = state.get("p99_ms"), state.get("events_finished_per_second")
         return (
@@ -277,7 +277,10 @@ class NativeScene(NativeStack):
 
 
 def look_first(server: str, port: int, keys: int | None, prometheus_port: int | None) -> Server:
-    """Complain about what cannot be, before anything is created. Raises `UsageError`, or `StackError` for no binary."""
+    """Check the arguments before anything is created. Returns the server.
+
+    Raises `UsageError` when they cannot be carried out, `StackError` when the server's binary is missing.
+    """
     known = SERVERS.get(server)
     if known is None:
         raise UsageError(f"there is no server {server!r}; the lab knows {', '.join(SERVERS)}.")
@@ -309,14 +312,14 @@ def play(
     say: Say,
     beside: Callable[[NativeScene], AbstractContextManager[None]],
 ) -> None:
-    """Bring the scene up and keep it up, until Ctrl-C; whatever happens, nothing of it is left.
+    """Bring the scene up and keep it up until Ctrl-C. Whatever happens, it is taken down and nothing of it is left.
 
     `beside`: a context that lasts as long as the scene, entered before anything is started.
 
     Raises:
-        UsageError: it cannot be brought up as it was asked for.
+        UsageError: the scene cannot be brought up with these arguments.
         StackError: a part did not start, or ended too often.
-        KeyboardInterrupt: Ctrl-C, and it was taken down.
+        KeyboardInterrupt: Ctrl-C was pressed; the scene was taken down.
     """
     known = look_first(server, port, keys, prometheus_port)
     folder = Path(tempfile.mkdtemp(prefix="lab-scene-"))
@@ -334,7 +337,7 @@ def play(
 
 
 def announce(scene: NativeScene, healthy: bool, say: Say) -> None:
-    """Where everything is, and what to do there."""
+    """Tell where everything is, and what to do there."""
     say("")
     for name, (address, why) in scene.shown().items():
         say(f"  {name:<14} {address:<27} {why}".rstrip())

@@ -1,7 +1,8 @@
-"""`make pins`: the digest behind each image's tag, from its registry, written beside the tag in .env.
+"""`make pins`: write into .env, beside each image's tag, the digest that the registry gives for the tag now.
 
-A tag may be pushed again, a digest is one image for ever (of every architecture: it is that of the list). Nothing but
-the standard library and a network. An image whose registry does not answer keeps the line that it has.
+A tag may be pushed again, whereas a digest always names the same image. (Where the tag stands for a list of images by
+architecture, the digest is the list's, and so holds on every architecture.) Needs only the standard library and a
+network. If a registry gives no digest, the image's line stays as it is.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SECONDS = 20
 
 
 class NotResolved(Exception):
-    """A registry gives no digest for a tag; says why."""
+    """A registry gives no digest for a tag; the message says why."""
 
 
 def digest(image: str) -> str:
@@ -37,7 +38,7 @@ def digest(image: str) -> str:
     found = IMAGE.fullmatch(image)
     if not found:
         raise NotResolved("it is not HOST/NAME:TAG")
-    # Docker Hub's interface has a name of its own; a registry on this machine has no certificate.
+    # Docker Hub's API has its own host name. A registry on this machine has no certificate, so it is asked over HTTP.
     host = "registry-1.docker.io" if found["host"] == "docker.io" else found["host"]
     scheme = "http" if re.match(r"(localhost|127\.0\.0\.1)(:|$)", host) else "https"
     request = urllib.request.Request(
@@ -63,7 +64,7 @@ def digest(image: str) -> str:
 
 
 def _token(challenge: str) -> str:
-    """Leave to read, for somebody without a name, from where the registry sends us."""
+    """An anonymous token to read an image, from the service that the registry's challenge (WWW-Authenticate) names."""
     told = dict(re.findall(r'(\w+)="([^"]*)"', challenge))
     query = urllib.parse.urlencode({name: told[name] for name in ("service", "scope") if name in told})
     with urllib.request.urlopen(f"{told['realm']}?{query}", timeout=SECONDS) as answer:
@@ -72,7 +73,10 @@ def _token(challenge: str) -> str:
 
 
 def renew(file: Path) -> list[str]:
-    """Write the digests into a file of NAME_IMAGE=... lines; a line of text for each image that is not as it was."""
+    """Write the digests into a file of NAME_IMAGE=... lines.
+
+    Returns a line of text for each image that changed, or whose registry gave no digest.
+    """
     lines, said = [], []
     for line in file.read_text(encoding="utf-8").splitlines(keepends=True):
         name, is_setting, image = line.rstrip("\n").partition("=")
@@ -92,7 +96,7 @@ def renew(file: Path) -> list[str]:
 
 
 def main(file: Path = ROOT / ".env") -> int:
-    """Renew .env. 0; 3 where a registry did not answer."""
+    """Renew .env. Returns exit code 0, or 3 if a registry gave no digest."""
     said = renew(file)
     print("\n".join(said) or "nothing is new")
     return 3 if any(" stays as it is: " in line for line in said) else 0

@@ -1,6 +1,6 @@
-"""What `docker compose up` needs, looked at before anything starts: each finding names what to do about it.
+"""Checks what `docker compose up` needs, before anything starts. Each finding says what to do about it.
 
-Nothing but the standard library, so that `make up` works with the system's Python before an environment exists.
+Needs only the standard library, so that `make up` works with the system's Python before an environment exists.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MEMORY_GB = 3.0
 
 
 def examine(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> list[Finding]:
-    """Everything `make up` needs, in the order in which it is mended. Changes nothing."""
+    """Check everything that `make up` needs, in the order in which to mend it. Changes nothing."""
     settings = read_env_file(root / ".env")
     findings = [_env_file(root, settings)]
     docker = _docker()
@@ -48,7 +48,7 @@ def examine(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> list[
 
 
 def read_env_file(path: Path) -> dict[str, str] | None:
-    """NAME=value of each line that is no comment; None when the file cannot be read."""
+    """Name → value of each NAME=value line, without comments; None when the file cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -59,7 +59,7 @@ def read_env_file(path: Path) -> dict[str, str] | None:
 
 
 def wanted_profiles(settings: Mapping[str, str]) -> set[str]:
-    """The profiles COMPOSE_PROFILES asks for."""
+    """The profiles that COMPOSE_PROFILES asks for."""
     asked = {name.strip() for name in settings.get("COMPOSE_PROFILES", "").split(",")} - {""}
     return set(PROFILES) if "*" in asked else asked
 
@@ -132,7 +132,10 @@ def ports_of_lab(environ: Mapping[str, str] = os.environ) -> set[int]:
 
 
 def memory_for_containers(found: engine.Engine | None) -> float | None:
-    """Gigabytes containers may take: of the engine's machine (which may be a virtual one), as far as they are free."""
+    """Gigabytes that containers may take: what is free on this machine, or all memory of the engine's virtual machine.
+
+    None if that is not known.
+    """
     total = found.memory_bytes / 1e9 if found and found.memory_bytes else None
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii")
@@ -181,7 +184,7 @@ def _ports(settings: Mapping[str, str], ours: set[int]) -> Finding:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on 127.0.0.1 at this port."""
+    """True if a server could listen on 127.0.0.1 at this port."""
     with socket.socket() as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

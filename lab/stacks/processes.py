@@ -24,7 +24,7 @@ INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
-# Settings of the person at the keyboard that would silently change what a run measures.
+# Environment variables (by prefix) that would silently change what a run measures.
 _NOT_INHERITED = (
     "APP_",
     "LOADTEST_",
@@ -38,16 +38,16 @@ _NOT_INHERITED = (
 
 
 def ignore_interruptions() -> None:
-    """From now on Ctrl-C and its kin do nothing; also not in processes that are started from now on."""
+    """Ignore SIGINT, SIGTERM and SIGHUP from now on, here and in every process that is started afterwards."""
     for number in INTERRUPTIONS:
         signal.signal(number, signal.SIG_IGN)
 
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C and its kin do nothing in here: taking down must be seen through. Afterwards all is as it was before.
+    """Ignore SIGINT, SIGTERM and SIGHUP during the block, so that taking down completes; then restore the handlers.
 
-    Main thread only, as Python has it for every change of a signal's handler.
+    Main thread only: Python lets no other thread change a signal's handler.
     """
     before = {number: signal.getsignal(number) for number in INTERRUPTIONS}
     ignore_interruptions()
@@ -60,13 +60,13 @@ def uninterrupted() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _interruptions_wait() -> Iterator[None]:
-    """Ctrl-C and its kin take effect at the end of this: an exception in the middle of a fork is dropped by Python.
+    """Delay SIGINT, SIGTERM and SIGHUP to the end of the block: in the middle of a fork Python drops an exception.
 
-    (Functions registered by ``os.register_at_fork``, such as that of logging, may raise nothing.)
+    (It drops what functions registered by ``os.register_at_fork``, such as that of logging, raise.)
     """
     came: list[int] = []
     before = {}
-    if threading.current_thread() is threading.main_thread():  # in others no handler runs
+    if threading.current_thread() is threading.main_thread():  # handlers run in no other thread
         for number in INTERRUPTIONS:
             if callable(handler := signal.getsignal(number)):
                 before[number] = handler
@@ -92,7 +92,7 @@ def _clean_environment() -> dict[str, str]:
 
 
 class Child:
-    """One process of the stack. Its output goes to a log file, from which its last words are told."""
+    """One process of the stack. Its output goes to a log file, whose last line is quoted in error messages."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Child:
         pipe: bool = False,
         stdin_open: bool = False,
     ) -> None:
-        """`pipe`: its output can be read by `lines()`. `stdin_open`: the end of its stdin tells it to end."""
+        """`pipe`: `lines()` yields its stdout. `stdin_open`: closing its stdin tells it to end."""
         self.name = name
         self.log = log
         self._start = (command, log, env, cwd, pipe, stdin_open)
@@ -135,16 +135,16 @@ class Child:
         return self.process.pid
 
     def alive(self) -> bool:
-        """Whether it runs."""
+        """True while it runs."""
         return self.process.poll() is None
 
     def lines(self) -> Iterator[bytes]:
-        """What it writes to stdout, line by line, until it ends. Only where the output is piped."""
+        """Yield its stdout line by line, until it ends. Only with `pipe`."""
         assert self.process.stdout is not None
         yield from self.process.stdout
 
     def exit_code(self) -> int:
-        """What it ended with; waits for its end."""
+        """Wait for its end; its exit code."""
         if self.process.returncode is None:
             before = _reaped_seconds()
             self.process.wait()
@@ -152,18 +152,18 @@ class Child:
         return int(self.process.returncode)
 
     def cpu_seconds(self) -> float:
-        """CPU time of it and its children until now, or until the end for which `exit_code` waited."""
+        """CPU seconds of it and its children so far; in all, once `exit_code` has waited for its end."""
         return tree_seconds(self.pid) if self._spent is None else self._spent
 
     def ask(self) -> None:
-        """Send SIGTERM to it and its children, once: Python dies of a second one that comes while it is ending."""
+        """Send SIGTERM to it and its children, once: a second one would kill Python while it is ending."""
         if self.alive() and not self._asked:
             self._asked = True
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGTERM)
 
     def hush(self, timeout_s: float = 10.0) -> None:
-        """Tell it to end (by its stdin, else SIGTERM) and wait, leaving what it still says to be read; then SIGKILL."""
+        """Tell it to end (close its stdin, else SIGTERM) and wait; then SIGKILL. Its output can still be read."""
         if self.process.stdin and not self.process.stdin.closed:
             self.process.stdin.close()
         else:
@@ -185,7 +185,7 @@ class Child:
         return lines[-1][-300:] if lines else ""
 
     def end_told(self) -> str:
-        """That it has ended, with its exit code and the last line of its log."""
+        """A sentence saying that it ended unexpectedly, with its exit code and the last line of its log."""
         words = self.last_words()
         told = f"{self.name} ended unexpectedly (exit code {self.process.returncode})"
         return told + (f": {words}" if words else ".")
@@ -196,14 +196,15 @@ class Child:
             raise StackError(self.end_told())
 
     def again(self) -> Child:
-        """The same process started once more, its output behind that of the first. Raises `StackError`.
+        """Start the same command again, and append to the same log. Raises `StackError` when it cannot be started.
 
-        Call it in the main thread: the kernel takes the end of the thread that started a process for its parent's.
+        Call it in the main thread: when the thread that started a child ends, the kernel ends the child, as if the lab
+        had died.
         """
         return Child(self.name, *self._start)
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """End it and its children: the end of its stdin, SIGTERM, then SIGKILL. Safe to call twice."""
+        """End it and its children: close its stdin, then SIGTERM, then SIGKILL. Safe to call twice."""
         if self.process.stdin and not self.process.stdin.closed:
             self.process.stdin.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -235,9 +236,9 @@ def free_port() -> int:
 
 
 def ports_after(port: int) -> Iterator[int]:
-    """Free ports, from the next one upwards; where there are no more, any that are free.
+    """Yield the free ports above `port`; when those are used up, any free ports.
 
-    Below those that the kernel gives to clients (32768 and above on Linux) a port stays free while its server restarts.
+    The kernel gives ports from 32768 up (on Linux) to clients. A port below that stays free while its server restarts.
     """
     yield from (following for following in range(port + 1, 65536) if not port_taken(following))
     while True:
@@ -245,7 +246,7 @@ def ports_after(port: int) -> Iterator[int]:
 
 
 def port_taken(port: int) -> bool:
-    """Whether something on 127.0.0.1 holds the port."""
+    """True if something on 127.0.0.1 holds the port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -256,7 +257,7 @@ def port_taken(port: int) -> bool:
 
 
 class CpuMeter:
-    """CPU seconds of parts of the scene and of the whole machine, as shares of one core since the last look."""
+    """CPU time of the scene's parts and of the whole machine, as shares of one core since the last sample."""
 
     def __init__(self) -> None:
         self._seen: dict[str, float] | None = None
@@ -266,10 +267,11 @@ class CpuMeter:
     def shares(
         self, counted: dict[str, float], elsewhere: dict[str, float] | None = None
     ) -> tuple[dict[str, float], dict[str, float]]:
-        """Shares by name, and of the machine: ``busy``, ``steal`` and ``others`` (busy, but none of ours).
+        """Shares by part, and of the machine: ``busy``, ``steal`` and ``others`` (busy with none of the parts).
 
-        `counted` are CPU seconds of all parts there are; the lab's own are added. A part that was not there at the
-        last look began since. `elsewhere` are parts on other machines, which take nothing of this one.
+        `counted` holds the CPU seconds of all parts so far; the lab's own are added as ``lab``. A part that is new
+        since the last sample counts from 0. `elsewhere` holds those of parts on other machines, which use no CPU of
+        this one.
         """
         now, machine = time.monotonic(), _machine_seconds()
         elapsed = max(now - self._at, 1e-6)
@@ -295,13 +297,13 @@ def _machine_seconds() -> tuple[float, float]:
 
 
 def _members(pid: int) -> list[psutil.Process]:
-    """The process and its children; of the lab itself only the one, for its children are counted by name."""
+    """The process and its children; for the lab itself the process alone, because its children are parts themselves."""
     process = psutil.Process(pid)
     return [process] if pid == os.getpid() else [process, *process.children(recursive=True)]
 
 
 def tree_seconds(pid: int) -> float:
-    """CPU seconds of a process and its children, those that have ended too; of this process without its children."""
+    """CPU seconds of a process and its children, including ended ones; for the lab itself without its children."""
     total = 0.0
     with contextlib.suppress(psutil.Error):
         for member in _members(pid):
@@ -314,13 +316,13 @@ def tree_seconds(pid: int) -> float:
 
 
 def _reaped_seconds() -> float:
-    """CPU seconds of all children whose end was waited for."""
+    """CPU seconds of all ended children that were waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def memory_mb(pid: int) -> float:
-    """Resident memory of a process and its children, in MB; of this process without its children."""
+    """Resident memory of a process and its children, in MB; for the lab itself without its children."""
     total = 0
     with contextlib.suppress(psutil.Error):
         for member in _members(pid):

@@ -1,7 +1,7 @@
-"""`bin/lab doctor --scene`: could a workshop begin? Everything that is shown is asked for once, as a browser asks.
+"""`bin/lab doctor --scene`: checks that a workshop could begin, by asking once for everything shown, as a browser asks.
 
-Containers, scrapes, each panel of each dashboard for each server, a trace by its exemplar, the control page's actions
-(which are taken back), Locust's pages. Where a Chromium is there, each dashboard is photographed for the page.
+It checks containers, scrapes, each panel of each dashboard for each server, a trace by its exemplar, the control page's
+actions (which are undone) and Locust's pages. If there is a Chromium, the page shows a picture of each dashboard.
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ from lab.stacks.up import complaints, containers
 from lab.templates import templates
 
 SHOWN_S = 900
-"""The dashboards' own range: the last quarter of an hour."""
+"""The dashboards' time range in seconds: the last quarter of an hour."""
 STEP_MS = 2_000
 AGAIN_S = 2.0
 FILLING_S = 90.0
-"""How long scrapes, and then all dashboards together, may take: a scene that has just begun has not had every phase."""
+"""Seconds for which a check, or all dashboards together, may be retried: a new scene has not had every phase yet."""
 TRACE_S = 40.0
-"""How long a trace may take from its exemplar to Tempo: spans are sent in batches."""
+"""Seconds for which an exemplar's trace may be missing in Tempo: spans are sent in batches."""
 PICTURE_S = 60
 WIDE, HIGH = 1500, 2300
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 EXEMPLARS = "db_client_operation_duration_seconds_bucket"
 CALLS = "sum by (client, server) (traces_service_graph_request_total)"
-"""What Grafana asks Prometheus for where a panel shows who calls whom."""
+"""Grafana's query to Prometheus for a panel that shows which service calls which."""
 
 
 @dataclass
 class Rehearsal:
-    """What was found; `pictures` are files in the folder of the page, by dashboard and server."""
+    """The findings. `pictures` are files in the folder of the page, by dashboard and server."""
 
     findings: list[Finding] = field(default_factory=list)
     pictures: dict[str, str] = field(default_factory=dict)
 
     @property
     def may_begin(self) -> bool:
-        """Whether nothing that a participant would meet is missing."""
+        """True if every finding is ok, so that a participant misses nothing."""
         return all(finding.ok for finding in self.findings)
 
 
 def rehearse(folder: Path, say: Callable[[Finding], None]) -> Rehearsal:
-    """Look at the running scene, say each finding as it comes, and write `doctor.html` with its pictures to `folder`.
+    """Check the running scene, say each finding as it comes, and write `doctor.html` with its pictures to `folder`.
 
-    Takes half a minute, a minute longer where the scene has just begun, and some seconds for each picture. Raises
-    `StackError` where there is no docker.
+    Takes half a minute, a minute longer if the scene has just begun, and some seconds for each picture. Raises
+    `StackError` when there is no docker.
     """
     settings = {**(read_env_file(ROOT / ".env") or {}), **os.environ}
     found = Rehearsal()
@@ -99,7 +99,7 @@ def _address(settings: dict[str, str], port: str) -> str:
 
 
 def _guarded(what: str, look: Callable[[], Finding]) -> Finding:
-    """A look whose question may not be answered."""
+    """Run a check. If it gets no answer, or one that cannot be read, the finding says so and is not ok."""
     try:
         return look()
     except StackError as error:
@@ -109,7 +109,7 @@ def _guarded(what: str, look: Callable[[], Finding]) -> Finding:
 
 
 def _patiently(what: str, look: Callable[[], Finding]) -> Finding:
-    """A look that is taken again for a while: a scene that has just begun is not yet all that it will be."""
+    """Repeat a check until it is ok, for at most `FILLING_S`: a scene that has just begun is not yet complete."""
     end = time.monotonic() + FILLING_S
     while not (finding := _guarded(what, look)).ok and time.monotonic() < end:
         time.sleep(AGAIN_S)
@@ -173,7 +173,7 @@ def _boards(grafana: Http) -> list[dict[str, Any]]:
 
 
 def _servers(grafana: Http, board: dict[str, Any]) -> list[str]:
-    """What the dashboard's variable `server` offers; where it cannot be asked, what it stands on."""
+    """The values that the dashboard's variable `server` offers; if it offers none, its current value."""
     [variable] = [v for v in board["templating"]["list"] if v["name"] == "server"]
     query = variable["query"]
     metric = (
@@ -202,7 +202,7 @@ def _panels(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _board(grafana: Http, board: dict[str, Any], server: str, what: str, end: float) -> Finding:
-    """Every panel of a dashboard; those without data again and again until `end`, by the monotonic clock."""
+    """Check every panel of a dashboard. Those without data are retried until `end`, on the monotonic clock."""
     panels = list(_panels(board["panels"]))
     faults = {number: _fault(grafana, panel, server) for number, panel in enumerate(panels)}
     while any(faults.values()) and time.monotonic() < end:
@@ -215,7 +215,7 @@ def _board(grafana: Http, board: dict[str, Any], server: str, what: str, end: fl
 
 
 def _fault(grafana: Http, panel: dict[str, Any], server: str) -> str:
-    """What a participant would see instead of data; nothing where there is data, or the panel says that none is due."""
+    """What a participant would see instead of data; empty if there is data, or the panel has a text for having none."""
     says_none = panel.get("fieldConfig", {}).get("defaults", {}).get("noValue")
     targets = [
         json.loads(json.dumps(target).replace("$server", server))
@@ -241,7 +241,7 @@ def _fault(grafana: Http, panel: dict[str, Any], server: str) -> str:
 
 
 def _values(grafana: Http, target: dict[str, Any]) -> int:
-    """How many values a query of a panel gives. Raises `StackError` with the data source's own words."""
+    """The number of values that a panel's query gives. Raises `StackError` with the data source's error."""
     now = int(time.time() * 1000)
     asked = {**target, "intervalMs": STEP_MS, "maxDataPoints": SHOWN_S * 1000 // STEP_MS}
     answer = grafana.ask(
@@ -349,7 +349,7 @@ def _pictures(grafana: Http, folder: Path, pictures: dict[str, str]) -> Iterator
         return
     try:
         boards = _boards(grafana)
-    except (StackError, KeyError, TypeError):  # said above
+    except (StackError, KeyError, TypeError):  # `_dashboards` has told this
         return
     failed = []
     for board in boards:
@@ -366,7 +366,7 @@ def _pictures(grafana: Http, folder: Path, pictures: dict[str, str]) -> Iterator
 
 
 def _photograph(program: str, address: str, file: Path) -> bool:
-    """A page as a browser shows it, as PNG; whether it could be had."""
+    """Save a page as a browser shows it, as PNG. Returns True if that worked."""
     command = [
         program,
         "--headless",
@@ -376,7 +376,7 @@ def _photograph(program: str, address: str, file: Path) -> bool:
     ]
     command += [f"--screenshot={file}"]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
-        command.append("--no-sandbox")  # as root Chromium refuses to start with its own
+        command.append("--no-sandbox")  # as root Chromium refuses to start with its sandbox
     file.unlink(missing_ok=True)
     try:
         subprocess.run([*command, address], capture_output=True, timeout=PICTURE_S, check=False)

@@ -1,8 +1,8 @@
-"""A look at somebody else's server before a run writes anything: what it is, its memory, and the user's rights.
+"""Checks somebody else's server before a run writes anything: its role, its memory, and the user's rights.
 
-The rights are tried without being used: commands are queued behind MULTI, where the server refuses those that the user
-may not give, and the connection is closed without EXEC. (Redis and Valkey check rights, the role and the memory as they
-queue.)
+To check the rights, each command is queued behind MULTI: the server refuses those that the user may not give. The
+connection is closed without EXEC, so nothing is executed. (Redis and Valkey check rights, the role and the memory when
+they queue a command.)
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ NEEDED: tuple[tuple[str, ...], ...] = (
     ("GET", KEY), ("MGET", KEY), ("SET", KEY, "1", "PX", "1"), ("MSET", KEY, "1"), ("DEL", KEY), ("UNLINK", KEY),
     ("PEXPIREAT", KEY, "1"), ("INCRBY", KEY, "1"), ("HGET", KEY, "1"), ("HSET", KEY, "1", "1"), ("SADD", KEY, "1"),
     ("SREM", KEY, "1"), ("SMEMBERS", KEY), ("SSCAN", KEY, "0"), ("SCAN", "0", "MATCH", KEY), ("KEYS", KEY),
-    # What the lab looks at and makes sure of.
+    # What the lab reads and checks.
     ("INFO", "server"), ("DBSIZE",), ("PING",), ("SETRANGE", KEY, "0", ""), ("SLOWLOG", "GET", "1"),
     ("CLIENT", "SETNAME", "probe:main"),
 )  # fmt: skip
 WITH_SUBCOMMANDS = ("SLOWLOG", "CLIENT")
 REFUSALS = ("NOPERM", "unknown command", "READONLY", "OOM", "MISCONF", "CLUSTERDOWN", "MASTERDOWN")
-"""What begins or names an answer that would come in the run too. Others, such as of a command that this server does
-not queue, say nothing about it."""
+"""Words that mark an error that would come in the run too. Other errors, for instance because this server does not
+queue a command, say nothing about the run."""
 
 
 def _name(words: tuple[str, ...]) -> str:
@@ -40,18 +40,19 @@ ACL = (
     f"ACL SETUSER lab on >PASSWORD resetchannels resetkeys ~{KEY_PREFIX}* nocommands +select +multi +exec "
     + " ".join(f"+{_name(words)}" for words in NEEDED)
 )
-"""The least that suffices. With `+config|get +config|set` the run sets up the slow log, too, and puts it back; without
-it reads the log as it is, and the claims about it do not apply."""
+"""The fewest rights that suffice. With `+config|get +config|set` the run also sets up the slow log and puts it back.
+Without them it reads the log as it is, and the claims about the log do not apply."""
 
 
 def look_first(way: Way, needed_bytes: float, what: str) -> str:
-    """See whether a run can succeed there, before anything is written; a sentence on its memory, if it is limited.
+    """Check that a run can succeed on the server, before anything is written.
 
-    Raises `UsageError` with one line: a replica, a node of a cluster, a missing right, too little memory.
+    Returns a sentence on the server's memory; empty if the memory has no limit. Raises `UsageError`, with one line,
+    for a replica, a node of a cluster, a missing right, or too little memory.
     """
     with contextlib.closing(Line(way.url)) as line:
         facts = info.fields("")
-        with contextlib.suppress(UsageError):  # a right that is missing, too
+        with contextlib.suppress(UsageError):  # the user may lack the right to INFO: `_refused` tells
             facts = info.fields(_bytes(line.ask("INFO")))
         if facts.get("role", "master") not in ("master", "primary"):
             raise UsageError(f"{way.shown} is a replica, which takes no writes: name its primary.")
@@ -80,9 +81,9 @@ def look_first(way: Way, needed_bytes: float, what: str) -> str:
 
 
 def _refused(line: Line) -> dict[str, str]:
-    """The commands that would be refused, with the server's words."""
+    """Each command that the server would refuse → the server's words."""
     if refusal := _refusal(line, ("MULTI",)):
-        return {"multi": refusal}  # without it the others would be carried out
+        return {"multi": refusal}  # without MULTI the other commands would be executed
     refusals = {_name(words): _refusal(line, words) for words in NEEDED}
     return {name: refusal for name, refusal in refusals.items() if any(mark in refusal for mark in REFUSALS)}
 

@@ -24,7 +24,7 @@ def own_address() -> str:
     """The address by which others in the room reach this machine; 127.0.0.1 where it is in no network."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as trial:
         try:
-            # Nothing is sent: the kernel chooses a way only, to an address that nobody has (RFC 5737).
+            # Connecting UDP sends nothing: the kernel only chooses a route. Nobody has this address (RFC 5737).
             trial.connect(("192.0.2.1", 9))
         except OSError:
             return "127.0.0.1"
@@ -32,7 +32,7 @@ def own_address() -> str:
 
 
 class _Archives(http.server.SimpleHTTPRequestHandler):
-    """Gives the archives of a folder, and no list of it nor anything else."""
+    """Serves the archives of a folder and nothing else: no listing, and no other file."""
 
     def send_head(self):  # type: ignore[no-untyped-def] # the library's own private type
         name = self.path.removeprefix("/")
@@ -43,14 +43,14 @@ class _Archives(http.server.SimpleHTTPRequestHandler):
 
 
 def archives(folder: Path) -> list[Path]:
-    """The bundles in a folder."""
+    """The archives in a folder."""
     return sorted(path for path in folder.glob(f"{NAME}-*.tar") if path.is_file())
 
 
 def serve(folder: Path, port: int) -> http.server.ThreadingHTTPServer:
-    """A server of the archives in a folder, on all of this machine's addresses. Port 0: any that is free.
+    """A server for the archives in a folder, on all of this machine's addresses. Port 0 takes any free port.
 
-    Raises `UsageError` where there is no archive, or no such port to be had.
+    Raises `UsageError` when the folder has no archive, or the port cannot be opened.
     """
     if not archives(folder):
         raise UsageError(f"{folder} has no bundle yet: make bundle.")
@@ -65,7 +65,7 @@ def serve(folder: Path, port: int) -> http.server.ThreadingHTTPServer:
 
 
 def lines(folder: Path, address: str) -> list[str]:
-    """What a participant types, for each archive."""
+    """The command line that a participant types, one for each archive."""
     return [
         f"curl -fO http://{address}/{archive.name} && tar xf {archive.name} && sh {archive.stem}/install.sh"
         for archive in archives(folder)
@@ -73,7 +73,7 @@ def lines(folder: Path, address: str) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Serve until Ctrl-C; the exit code. One line on stderr says what is wrong."""
+    """Serve until Ctrl-C. Returns the exit code; after an error one line on stderr says what is wrong."""
     parser = argparse.ArgumentParser(prog="lab.stacks.room", description="Hand out what make bundle made.")
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the archives (runs/bundle)")
     parser.add_argument("--port", type=int, default=8000)

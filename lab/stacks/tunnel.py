@@ -1,9 +1,9 @@
-"""A way to a server that the lab's parts cannot reach by themselves: over TLS, or by a Unix socket.
+"""A tunnel to a server that the lab's processes cannot reach by themselves: over TLS, or by a Unix socket.
 
 Storefront, probes and loads speak plain RESP over TCP. For such a server a process of its own (`python -m
-lab.stacks.tunnel`) listens on 127.0.0.1, and passes on what it hears. Each connection to it is one connection to the
-server. It knows no password: who connects signs in, through it. It adds its own time, some tenths of a millisecond, to
-each answer; where commands take long that is nothing.
+lab.stacks.tunnel`) listens on 127.0.0.1 and passes bytes on in both directions. Each connection to it opens one
+connection to the server. It knows no password: clients sign in through it. It adds some tenths of a millisecond to each
+answer, which is negligible where commands take long.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from lab.errors import STACK_BROKE, StackError, UsageError
 from lab.stacks.processes import Child, ignore_interruptions
 
 CONNECT_S, GRACE_S = 3.0, 10.0
-"""To reach the server; and how long a tunnel whose run was killed waits for one more connection: the keeper's."""
+"""Seconds to reach the server, and seconds that a tunnel whose run was killed waits for the keeper's connection."""
 CHUNK = 65_536
 IN_ORDER = b"."
-"""What a run that ends in order says before the end of stdin: nobody will come any more."""
+"""A run that ends in order writes this before it closes the tunnel's stdin: no further connection will come."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """How the lab's parts reach somebody else's server.
+    """How the lab's processes reach somebody else's server.
 
-    `url`, a plain redis:// one, is for them, and may hold a password; `shown` is for people; `words` are the options
-    with which a command names the same server again. `is_here`: the server is a process of this machine. `tunnel` is
-    the process that the way leads through, if any.
+    `url` is the plain redis:// URL that they use, and may hold a password. `shown` is the address for people. `words`
+    are the options with which a command names the same server again. `is_here`: the server is a process of this
+    machine. `tunnel` is the tunnel's process, if the server needs one.
     """
 
     url: str
@@ -48,7 +48,10 @@ class Way:
 
 @contextlib.contextmanager
 def way_to(address: Address) -> Iterator[Way]:
-    """The way to a server; a tunnel on it is there until the end of the block. Raises `StackError`."""
+    """The way to a server. A tunnel, if it needs one, runs until the end of the block.
+
+    Raises `StackError` when the tunnel does not start or cannot reach the server.
+    """
     words = ("--url", address.again, *(address.tls.words if address.tls else ()))
     if not (address.socket or address.tls):
         yield Way(address.plain(address.host, address.port), address.shown, words, address.is_here)
@@ -64,7 +67,7 @@ def way_to(address: Address) -> Iterator[Way]:
         "grace_s": GRACE_S,
         "files": {name: str(file.resolve()) for name, file in files.items() if file},
     }
-    root = Path(__file__).resolve().parents[2]  # it works in another directory than the person does
+    root = Path(__file__).resolve().parents[2]  # the tunnel's working directory, which is not the user's
     command = [sys.executable, "-m", "lab.stacks.tunnel", json.dumps(place)]
     child = Child("tunnel", command, Path(os.devnull), cwd=root, pipe=True, stdin_open=True)
     try:
@@ -82,7 +85,7 @@ def way_to(address: Address) -> Iterator[Way]:
 
 
 class Tunnel:
-    """Listens, and passes on, until it is told that nobody comes any more."""
+    """Listens and passes bytes on, until its stdin and the last connection have ended."""
 
     def __init__(self, address: Address, grace_s: float) -> None:
         self._address, self._grace_s = address, grace_s
@@ -92,7 +95,10 @@ class Tunnel:
         self._idle.set()
 
     async def serve(self) -> None:
-        """Say the port on stdout once the server was reached; end after stdin, the last connection, and the grace."""
+        """Print the port once the server was reached. Return after the end of stdin, the last connection and the grace.
+
+        The grace is for a run that was killed; one that ended in order has none.
+        """
         (await self._reach())[1].close()
         server = await asyncio.start_server(self._pass_on, "127.0.0.1", 0)
         print(server.sockets[0].getsockname()[1], flush=True)
@@ -128,7 +134,7 @@ class Tunnel:
                     way.cancel()
             finally:
                 there_writer.close()
-        except (OSError, ssl.SSLError):  # the server is away: our side sees a closed connection
+        except (OSError, ssl.SSLError):  # the server is away: the client sees a closed connection
             pass
         finally:
             writer.close()
@@ -137,7 +143,7 @@ class Tunnel:
                 self._idle.set()
 
     async def _end_of_stdin(self) -> bool:
-        """Wait for it; whether the run ended in order."""
+        """Wait for the end of stdin. Returns True if the run ended in order."""
         loop, over = asyncio.get_running_loop(), asyncio.Event()
         said = bytearray()
 
@@ -159,7 +165,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 def main() -> int:
-    """The process. Exit code 0; 3, with one line on stdout, where the server cannot be reached."""
+    """The tunnel's process. Returns exit code 0; 3, with one line on stdout, if the server cannot be reached."""
     ignore_interruptions()  # a keeper may need it after the run
     told = json.loads(sys.argv[1])
     shown = told["socket"] or f"{told['host']}:{told['port']}"
@@ -178,7 +184,7 @@ def main() -> int:
 
 
 def reason(error: Exception, encrypted: bool) -> str:
-    """Why a connection did not come about, with what to do where that is known."""
+    """Why a connection failed, with what to do about it where that is known."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted ({error.verify_message}). Name who signed it: --ca FILE."
     if isinstance(error, ssl.SSLError):

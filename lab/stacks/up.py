@@ -1,9 +1,9 @@
-"""`make up`: look at the machine, start the stack, wait until all of it is healthy, say where things are.
+"""`make up`: check the machine, start the stack, wait until all of it is healthy, print where things are.
 
     python3 -m lab.stacks.up            COMPOSE_PROFILES=valkey python3 -m lab.stacks.up
 
-Like `lab.stacks.preflight` it needs nothing but the standard library, docker, and a Python of 3.9 or newer. Exit code
-0, or 3 when something is missing or does not become healthy (what and why is printed), 130 after Ctrl-C.
+Like `lab.stacks.preflight` it needs only the standard library, docker, and Python 3.9 or newer. Exit code 0, or 3
+when something is missing or does not become healthy (what and why is printed), or 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOOKS = 3
 BUDGET = ROOT / "docs" / "scene.json"
 """Figures of `python -m bench.scene --write docs/scene.json`."""
 FROM_BUNDLE = ROOT / ".from-bundle"
-"""Left by install.sh: nothing is built or fetched here."""
+"""A file that install.sh leaves: no image is built or fetched here."""
 UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 ADDRESSES = (
@@ -39,12 +39,12 @@ ADDRESSES = (
 
 
 def compose(*arguments: str) -> int:
-    """Run docker compose on the lab's file, its output on the terminal; the exit code."""
+    """Run docker compose on the lab's file, with its output on the terminal. Returns the exit code."""
     return subprocess.run(["docker", "compose", *arguments], cwd=ROOT, check=False).returncode
 
 
 def containers() -> list[dict[str, Any]]:
-    """What `docker compose ps` knows: an object a line (newer) or one list (older)."""
+    """The rows of `docker compose ps`, which prints an object a line (newer versions) or one list (older)."""
     done = subprocess.run(
         ["docker", "compose", "ps", "--all", "--format", "json"],
         cwd=ROOT,
@@ -88,7 +88,7 @@ def memory() -> dict[str, int]:
 
 
 def cores() -> float:
-    """Processor cores that all containers use together, in the mean of a few looks."""
+    """Processor cores that all containers use together: the mean of a few samples."""
     looks = []
     for _ in range(LOOKS):
         _, said = ask("docker", "stats", "--no-stream", "--format", "{{.CPUPerc}}", *names(), seconds=60)
@@ -102,7 +102,7 @@ def names() -> list[str]:
 
 
 def at_the_edge() -> str:
-    """What the scene needs in the middle of the incident: as measured once, or nothing where that is not known."""
+    """What the scene needs in the middle of the incident, as recorded in `BUDGET`; empty if that cannot be read."""
     try:
         kept = json.loads(BUDGET.read_text(encoding="utf-8"))
         return (
@@ -115,7 +115,7 @@ def at_the_edge() -> str:
 
 
 def addresses(settings: dict[str, str]) -> list[str]:
-    """A line for each page a person may open."""
+    """A line for each page that a person may open."""
     profiles = wanted_profiles(settings)
     rows = [
         *ADDRESSES,
@@ -129,14 +129,17 @@ def addresses(settings: dict[str, str]) -> list[str]:
 
 
 def failed_to_create() -> int:
-    """Have images and containers, not started yet; 0, or the exit code of Compose. A bundle's images are loaded."""
+    """Build or fetch the images and create the containers, without starting them. Returns Compose's exit code.
+
+    After an installation from a bundle the images are loaded already, and none is built or fetched.
+    """
     if FROM_BUNDLE.exists():
         return compose("create", "--no-build", "--pull", "never")
     return compose("build") or compose("create")
 
 
 def start() -> int:
-    """The whole of `make up`; the exit code."""
+    """Do all of `make up`. Returns the exit code."""
     findings = examine()
     for finding in findings:
         print(f"{'ok  ' if finding.ok else 'MISS'} {finding.what}: {finding.detail}", flush=True)
@@ -148,7 +151,7 @@ def start() -> int:
         return STACK_BROKE
     if (
         os.environ.get("COMPOSE_FILE") and (ROOT / engine.OVERLAY).is_file()
-    ):  # then Compose does not look for it
+    ):  # then Compose does not look for the overlay by itself
         os.environ["COMPOSE_FILE"] += os.pathsep + engine.OVERLAY
     # Images are fetched and built first, so that the time printed is the stack's own.
     if failed_to_create():

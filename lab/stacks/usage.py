@@ -1,7 +1,7 @@
-"""What containers use: CPU seconds and memory, from the kernel's own books, else from `docker stats`.
+"""CPU seconds and memory of containers, from the kernel's cgroups, or else from `docker stats`.
 
-The books (cgroups) cost nothing to read and are exact. They are out of sight where the engine runs in a machine of
-its own (Docker Desktop); there `docker stats` is asked in a thread, and its percentages are summed up.
+Cgroups cost nothing to read and are exact. They are out of sight where the engine runs in a virtual machine (Docker
+Desktop); there a thread asks `docker stats`, and its percentages are summed up over time.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class Usage(Protocol):
     """CPU seconds and memory by part."""
 
     def cpu_seconds(self) -> dict[str, float]:
-        """CPU seconds so far."""
+        """CPU seconds so far, by part."""
         ...
 
     def memory_mb(self) -> dict[str, float]:
-        """Memory in use, without files the kernel could drop."""
+        """Memory in use by part, in MB, without cached files that the kernel could drop."""
         ...
 
     def close(self) -> None:
-        """No more is wanted."""
+        """Stop measuring."""
         ...
 
 
@@ -63,20 +63,20 @@ class CgroupUsage:
         }
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is held open."""
 
 
 def _folders(container: Container, proc: Path, cgroups: Path) -> tuple[Path, Path]:
-    """Where the kernel keeps a container's books of CPU and of memory. Raises OSError where that is out of sight.
+    """The cgroup folders of a container, for CPU and for memory. Raises `OSError` when they are out of sight.
 
-    Their paths hold the container's id. If not, the process number is one of another machine, and means nothing here.
+    Their paths contain the container's id. If not, the container's `pid` is of another machine, and means nothing here.
     """
     paths: dict[str, str] = {}
     for line in (proc / str(container.pid) / "cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         for controller in controllers.split(","):
             paths[controller] = path
-    if "cpuacct" in paths:  # version 1: a hierarchy for each
+    if "cpuacct" in paths:  # version 1: one hierarchy for each controller
         cpu, memory = cgroups / "cpuacct" / paths["cpuacct"][1:], cgroups / "memory" / paths["memory"][1:]
     else:
         cpu = memory = cgroups / paths[""][1:]
@@ -87,7 +87,7 @@ def _folders(container: Container, proc: Path, cgroups: Path) -> tuple[Path, Pat
 
 
 def _or_none(read: Callable[[Path], float], folder: Path) -> float:
-    """0 while a container is being restarted, and its folder gone for a moment."""
+    """What `read` finds in a folder; 0 while the folder is gone, because the container is being restarted."""
     try:
         return read(folder)
     except OSError:
@@ -142,7 +142,7 @@ class StatsUsage:
             return dict(self._memory)
 
     def close(self) -> None:
-        """End the thread after the question under way."""
+        """End the thread once the `docker stats` under way has answered."""
         self._stop.set()
 
     def _run(self) -> None:
@@ -192,7 +192,7 @@ def _bytes(text: str) -> float:
 
 
 def usage_of(docker: Docker, by_part: Mapping[str, list[Container]]) -> Usage:
-    """The better way there is on this machine."""
+    """`CgroupUsage` where the cgroups can be read, else `StatsUsage`."""
     try:
         return CgroupUsage(by_part)
     except (OSError, ValueError, KeyError):
@@ -207,5 +207,5 @@ class ContainerMeter:
         self._meter = CpuMeter()
 
     def look(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Shares by part and of the machine since the last look."""
+        """Shares by part and of the machine since the last sample."""
         return self._meter.shares(self._seconds())

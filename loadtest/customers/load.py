@@ -1,4 +1,4 @@
-"""The dials of the load - rates and population - and the tallies of what came of it."""
+"""The dials of the load (rates and population), and the tallies of its requests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VARIABLES = {
 
 
 class BadLoad(ValueError):
-    """A dial was asked for a value it does not have; the text is a sentence for people."""
+    """An unknown dial, or a value that a dial cannot have; the text is a sentence for people."""
 
 
 def fragment_name(number: int) -> str:
@@ -43,7 +43,7 @@ def fragment_name(number: int) -> str:
 
 @dataclass
 class Tally:
-    """What came of one kind of request since the last reset; latencies as Locust measured them."""
+    """The results of one kind of request since the last reset; latencies as Locust measured them."""
 
     count: int = 0
     failures: int = 0
@@ -60,13 +60,13 @@ class Tally:
         return {"count": self.count, "failures": self.failures, "latency": self._latency_us.encode()}
 
     def include(self, other: Mapping[str, Any]) -> None:
-        """Add what another process's tally said of itself."""
+        """Add another process's tally, in the form of `as_dict`."""
         self.count += other["count"]
         self.failures += other["failures"]
         self._latency_us.add(Histogram.decode(other["latency"]))
 
     def percentile_ms(self, percent: float) -> float | None:
-        """The latency that this share of the requests stayed below; None without requests."""
+        """The latency in ms that this share of the requests stayed at or below; None without requests."""
         if not self.count:
             return None
         return self._latency_us.percentile(percent) / 1000
@@ -74,7 +74,7 @@ class Tally:
 
 @dataclass
 class Result:
-    """What came of one kind of request since the last reset, how many turns came, and how many nobody could take."""
+    """One kind of request since the last reset. `due`: turns that came; `missed`: turns that no user could take."""
 
     tally: Tally
     missed: int = 0
@@ -82,10 +82,10 @@ class Result:
 
 
 class Load:
-    """How much to ask for now. All rates are of the whole load, not per user nor per process."""
+    """How much to ask for now. All rates are those of the whole load, not per user or per process."""
 
     def __init__(self, values: Mapping[str, float] = DEFAULTS) -> None:
-        self.on_change: Callable[[], None] = lambda: None  # told after every change of rates or population
+        self.on_change: Callable[[], None] = lambda: None  # called after every change of rates or population
         self.counts = {READS_NAME: Counts(), EVENTS_NAME: Counts()}  # since the process began, for Prometheus
         self._asked = dict(DEFAULTS)
         self._share = 1.0
@@ -96,7 +96,7 @@ class Load:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Load:
-        """Read the LOADTEST_* variables; one that makes no sense ends the process: one line, exit code 2."""
+        """Read the LOADTEST_* variables. A bad value ends the process: one line on stderr, exit code 2."""
         values: dict[str, float] = {}
         for dial, variable in VARIABLES.items():
             text = environment.get(variable, "").strip()
@@ -110,7 +110,7 @@ class Load:
         """Set some dials; the new rates hold from the next turn on.
 
         Raises:
-            BadLoad: nothing was changed.
+            BadLoad: a value is bad; nothing was changed.
         """
         self._asked.update(check(values))
         self._apply()
@@ -136,14 +136,14 @@ class Load:
         return {**self._asked, "share": self._share}
 
     def follow(self, dials: Mapping[str, float], slots: Mapping[str, Slot]) -> None:
-        """Do as another process says, and give only these slots of the turns."""
+        """Adopt another process's dials, and give only these slots of the turns."""
         self.reads.slot, self.events.slot = slots[READS_NAME], slots[EVENTS_NAME]
         self._asked.update({dial: dials[dial] for dial in DEFAULTS})
         self._share = dials["share"]
         self._apply()
 
     def count(self, kind: str, response_ms: float, failed: bool) -> None:
-        """A request was finished."""
+        """Count one finished request."""
         (self.read_tally if kind == READS_NAME else self.event_tally).add(response_ms, failed)
         self.counts[kind].add(response_ms / 1000, failed)
 
@@ -153,12 +153,12 @@ class Load:
 
     @staticmethod
     def something() -> str:
-        """One of the user's fragments."""
+        """The name of one of a user's fragments, at random."""
         return fragment_name(random.randrange(FRAGMENTS_PER_USER))
 
     @staticmethod
     def some_event() -> str:
-        """What happened: mostly orders."""
+        """The type of an event, at random: mostly orders."""
         return random.choices(EVENTS, weights=(8, 1, 1))[0]
 
     def reset(self) -> None:
@@ -171,25 +171,25 @@ class Load:
         self._since = monotonic()
 
     def results(self) -> dict[str, Result]:
-        """What came of this process's requests since the last reset."""
+        """The results of this process's requests since the last reset."""
         return {
             READS_NAME: Result(self.read_tally, self.reads.missed, self.reads.due),
             EVENTS_NAME: Result(self.event_tally, self.events.missed, self.events.due),
         }
 
     def counts_now(self) -> dict[str, Counts]:
-        """What came of this process's requests since it began."""
+        """The counts of this process's requests since it began."""
         return {
             kind: self.counts[kind].plus(Counts(missed=now.missed)) for kind, now in self.results().items()
         }
 
     def begin(self) -> None:
-        """A test starts: forget the turns that were owed in the one before."""
+        """Called when a test starts: forget the turns that were owed in the one before."""
         self.reads.begin()
         self.events.begin()
 
     def end(self) -> None:
-        """A test ends: whatever a shape had made of the load, the next one begins with the whole."""
+        """Called when a test ends: set the share back to 1, so that the next test begins with the whole load."""
         self.share = 1.0
 
     def describe(self, users: int, results: Mapping[str, Result] | None = None) -> dict[str, object]:
@@ -228,7 +228,7 @@ def check(values: Mapping[str, object]) -> dict[str, float]:
 
 
 def check_range(value: float, low: float, high: float) -> float:
-    """The same value.
+    """Return the value unchanged.
 
     Raises:
         BadLoad: it is outside the range, or no number at all (NaN).
@@ -251,10 +251,10 @@ def _describe(result: Result) -> dict[str, object]:
 
 
 def number(text: str) -> float:
-    """The number that was written.
+    """Parse a number.
 
     Raises:
-        BadLoad: it is none.
+        BadLoad: the text is not a number.
     """
     try:
         return float(text)
@@ -263,6 +263,6 @@ def number(text: str) -> float:
 
 
 def stop(text: str) -> NoReturn:
-    """End the process before it began: one line, exit code 2."""
+    """End the process at its start: one line on stderr, exit code 2."""
     print(f"loadtest: {text}", file=sys.stderr, flush=True)
     sys.exit(2)

@@ -1,4 +1,4 @@
-"""What Locust has asked for, and what came of it, as Prometheus metrics on its web UI's port.
+"""Locust's requests and their results, as Prometheus metrics on its web UI's port.
 
     locust_requests_total{request,outcome}          outcome: ok, failed
     locust_request_duration_seconds{request}        histogram, as Locust measured it: a closed loop's view
@@ -22,12 +22,12 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 BUCKETS = (*(round(step * 10.0**power, 6) for power in range(-4, 1) for step in range(1, 10)), 10.0)
-"""Seconds: the probe's, so that the two can be laid over one another."""
+"""Upper bounds in seconds, the same as the probe's, so that the two can be compared."""
 
 
 @dataclass
 class Counts:
-    """What came of one kind of request since the process began. `buckets` are not cumulative; the last is +Inf."""
+    """Counts of one kind of request since the process began. `buckets` are not cumulative; the last is +Inf."""
 
     ok: int = 0
     failed: int = 0
@@ -43,7 +43,7 @@ class Counts:
         self.buckets[bisect_left(BUCKETS, seconds)] += 1
 
     def plus(self, other: Counts) -> Counts:
-        """Both together."""
+        """The sum of both."""
         return Counts(
             self.ok + other.ok,
             self.failed + other.failed,

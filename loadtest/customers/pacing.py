@@ -15,8 +15,8 @@ from gevent.event import Event  # type: ignore[import-untyped] # the same
 class Slot:
     """One process's part of a schedule that several share: every `of`-th turn, beginning with number `index`.
 
-    Turn number k of the whole is due at `origin` (unix time) + k / rate, by everybody's own clock: the processes need
-    not talk to each other for their turns to interleave. `of` 0 means no part at all.
+    Turn number k of the whole is due at `origin` (unix time) + k / rate, by each process's own clock: the processes
+    need not talk to each other for their turns to interleave. `of` 0 means no part at all.
     """
 
     index: int
@@ -24,25 +24,27 @@ class Slot:
     origin: float
 
     def after(self, last: float, per_second: float) -> float:
-        """The first own turn after the moment `last`, both by the monotonic clock; `per_second` is of the whole."""
+        """The moment of this slot's first turn after `last`, both by the monotonic clock. `per_second` is the rate of
+        the whole.
+        """
         period = self.of / per_second
         since_origin = time() - monotonic() - self.origin
         phase = self.index / per_second
-        # `last` was a turn of this grid, or any moment: a quarter more, and rounding errors cannot repeat a turn.
+        # `last` may be a turn of this grid: the added quarter keeps rounding errors from repeating that turn.
         turn = math.floor((last + since_origin - phase) / period + 0.25) + 1
         return turn * period + phase - since_origin
 
 
 class Pace:
-    """Hands out turns at a rate that can change at any time; a user's `wait_time` is to await its next turn.
+    """Hands out turns at a rate that can change at any time; a user's `wait_time` waits for its next turn.
 
     Locust's own `constant_throughput` gives each user a rhythm of its own: the phases are random and the sum
     is lumpy. Here the sum is even, however many users share it.
 
-    At overload, when no user is free as a turn comes, the turn is owed and the next free user takes it at
-    once. At most a second's worth is owed; what exceeds that is `missed`. So the arrivals are open-loop for
-    as long as there are users to spare, and `missed` says when that was no longer true. `due` counts all turns, taken
-    or not: fewer than the rate asks for means that this process itself came too late.
+    At overload, when no user is free for a turn, the turn is owed and the next free user takes it at once. At
+    most a second's worth of turns is owed; further ones are `missed`. So the arrivals are an open loop as long as there
+    are users to spare, and `missed` shows when that was no longer true. `due` counts all turns, taken or not: if they
+    are fewer than the rate asks for, this process itself was too late.
 
     With a `slot` this process gives only its part of the turns; `per_second` is still the rate of the whole.
     """
@@ -80,7 +82,7 @@ class Pace:
             self._changed.set()
 
     def begin(self) -> None:
-        """A test starts: forget what was owed; turns come as soon as the first user asks for one."""
+        """Called when a test starts: forget what was owed. Turns come as soon as the first user asks for one."""
         self._open = False
         self._owed = 0
         self._changed.set()

@@ -25,21 +25,23 @@ View = Callable[[], Response]
 
 
 class Controls:
-    """Call `attach()` once, at the end of a locustfile. A master must know which users carry what."""
+    """Call `attach()` once, at the end of a locustfile. `reads` and `events` are the users that carry each: a master
+    must know them.
+    """
 
     def __init__(self, load: Load, reads: type[User], events: type[User]) -> None:
         self._load = load
         self._carriers = {READS_NAME: reads.__name__, EVENTS_NAME: events.__name__}
 
     def attach(self, events: Events) -> None:
-        """Listen to what Locust tells (its event hooks have no types)."""
+        """Listen to Locust's events (its event hooks have no types)."""
         events.init.add_listener(self._prepare)  # type: ignore[no-untyped-call] # see docstring
         events.test_start.add_listener(lambda **_: self._load.begin())  # type: ignore[no-untyped-call] # see docstring
         events.test_stop.add_listener(lambda **_: self._load.end())  # type: ignore[no-untyped-call] # see docstring
         events.request.add_listener(self._count)  # type: ignore[no-untyped-call] # see docstring
 
     def _prepare(self, environment: Environment, web_ui: WebUI | None, **_: Any) -> None:
-        """Locust has read its options and not started yet."""
+        """Called when Locust has read its options and not started yet: prepare this process for its part."""
         if isinstance(environment.runner, WorkerRunner):
             self._worker = Worker(self._load, environment.runner)
             return
@@ -108,7 +110,7 @@ class Controls:
 
 
 def _check_host(host: str | None, *, starts_now: bool) -> None:
-    """Locust would start without a host, or with half of one, and fail each request."""
+    """End the process if the host is missing or incomplete: Locust would start, and fail each request."""
     if host is None and starts_now:
         stop("--host is missing: where is the storefront? For instance --host http://127.0.0.1:8000")
     if host is not None and not host.startswith(("http://", "https://")):

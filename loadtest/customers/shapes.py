@@ -10,7 +10,7 @@ from locust import LoadTestShape
 
 from loadtest.customers.load import Load
 
-USERS = 150  # enough to carry 50 reads/s and 10 events/s through a stall of two seconds and five
+USERS = 150  # enough for 50 reads/s through a stall of two seconds, and for 10 events/s through one of five
 SPAWN_RATE = 50
 
 
@@ -27,7 +27,7 @@ class _Shape(LoadTestShape):
         raise NotImplementedError
 
     def tick(self) -> tuple[int, float] | None:
-        """Called once a second by Locust: how many users there should be, or None to end the test."""
+        """Called once a second by Locust; returns the number of users and the spawn rate, or None to end the test."""
         options = self.runner.environment.parsed_options if self.runner else None
         seconds: float = self.get_run_time()  # type: ignore[no-untyped-call] # the same
         run_time = options and options.run_time

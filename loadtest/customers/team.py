@@ -1,12 +1,12 @@
-"""Who carries the load: this process alone, or a master that has workers do it.
+"""The processes that carry the load: this one alone, or the workers of a master.
 
 A master gives every worker that has users its slot of the one schedule, so that N workers together ask for
 exactly the asked rate, evenly: each takes every N-th turn. (Reads and events are shared out separately: Locust may
-well give all users of one kind to the same worker, and with three workers it does.) It tells them all dials
-whenever one changes, and again twice a second: a worker that joins, leaves or comes back is noticed by that alone.
+well give all users of one kind to the same worker, and with three workers it does.) It sends all dials to the workers
+whenever one changes, and again twice a second. That alone takes in workers that join, leave or come back.
 
-What came of the load is asked of the workers at the moment it is wanted, because a report every few seconds, as
-Locust sends its own, would be off by as much. What a worker did after its last report is lost when it dies.
+The master asks the workers for their results at the moment these are wanted. Reports every few seconds, like Locust's
+own, would be out of date by as much. What a worker did after its last report is lost when it dies.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Team(Protocol):
     """The processes that carry the load, seen from the web UI."""
 
     def results(self) -> dict[str, Result]:
-        """What came of all requests since the last reset."""
+        """The results of all requests since the last reset."""
         ...
 
     def counts(self) -> dict[str, Counts]:
-        """What came of all requests since the beginning."""
+        """The counts of all requests since the beginning."""
         ...
 
     def reset(self) -> None:
@@ -49,7 +49,7 @@ class Team(Protocol):
 
 
 class Alone:
-    """This process does everything."""
+    """This process carries the whole load."""
 
     def __init__(self, load: Load) -> None:
         self._load = load
@@ -70,7 +70,7 @@ class Alone:
 
 
 class Master:
-    """Has its workers do everything, and adds up what they did."""
+    """Lets its workers carry the load, and adds up their results."""
 
     def __init__(self, load: Load, runner: MasterRunner, carriers: Mapping[str, str]) -> None:
         """`carriers`: kind of request → name of the user class that asks for it."""
@@ -150,7 +150,7 @@ class Master:
     def _send(self, kind: str, data: dict[str, Any], name: str) -> None:
         try:
             self._runner.send_message(kind, data, client_id=name)
-        except RPCError:  # Locust mends the connection; what was to be told will be told again
+        except RPCError:  # Locust repairs the connection, and the master sends the same again later
             self._awaited.discard(name)
 
     def _hear(self, environment: object, msg: Any) -> None:
@@ -162,7 +162,7 @@ class Master:
 
 
 class Worker:
-    """Does as its master says, with users of its own; asks for nothing before it was told."""
+    """Carries its part of the load, with users of its own, as its master says; before that it requests nothing."""
 
     def __init__(self, load: Load, runner: WorkerRunner) -> None:
         self._load = load

@@ -1,16 +1,16 @@
-"""Bystanders: as many GETs as the server gives them, from a real load tool where there is one.
+"""Bystanders: as many GETs as the server can answer, sent by redis-benchmark where that is installed.
 
-`python -m loadtest.incidents.bystanders --url redis://127.0.0.1:6379 --prefix mine` keeps `--connections` busy with
-pipelines of `--pipeline` GETs (closed loop) of `--keys` keys of its own, PREFIX:bystander:000000000000 and so on,
-which it writes before and removes afterwards. The load is redis-benchmark's where that is on PATH, and otherwise
-that of `--processes` processes of the lab's, which send the same; `--tool own` wants those in any case. Where the
-server has a password it is theirs too: redis-benchmark would show it in the process list.
+`python -m loadtest.incidents.bystanders --url redis://127.0.0.1:6379 --prefix mine` keeps `--connections` connections
+busy with pipelines of `--pipeline` GETs (closed loop) of `--keys` keys of its own, PREFIX:bystander:000000000000 and so
+on, which it writes before and removes afterwards. redis-benchmark makes the load if it is on PATH. In three cases
+`--processes` processes of the lab send the same instead: without redis-benchmark, with `--tool own`, and if the server
+has a password, which redis-benchmark would show in the process list.
 
-What the server got done is for the server to say (its command statistics), so that the figure does not depend on the
-tool. The first line of output says which tool it is, under ``note``; the last one holds the `figures`:
-bystander_connections, bystander_pipeline, and redis_benchmark (1, or 0 for the lab's own).
+The throughput is read from the server's command statistics, so that it does not depend on the tool. The first line of
+output names the tool, under ``note``; the last one holds the `figures`: bystander_connections, bystander_pipeline, and
+redis_benchmark (1, or 0 for the lab's own processes).
 
-(GETs of keys that are there; each connection waits for its pipeline's replies before it sends the next one.)
+(All keys exist. Each connection waits for its pipeline's replies before it sends the next pipeline.)
 
 Ends on SIGTERM, after --seconds, or with `--until-stdin-ends` at the end of stdin: exit code 0. Bad arguments: 2. A
 server that refuses or is gone: 3.
@@ -34,9 +34,9 @@ from loadtest.resp import ConnectionLost, LoadFailed, Server, ask, command, conn
 
 TOOL = "redis-benchmark"
 VALUE_BYTES = 200
-"""As the storefront's entries."""
+"""The same size as the storefront's entries."""
 MOST_PER_SECOND = 5_000_000
-"""GETs a second that no server of one thread reaches: what bounds the tool's requests, should nobody end it."""
+"""More GETs a second than a server of one thread reaches: bounds the tool's requests in case it is never ended."""
 LOOK_S = 0.05
 ENDING_S = 5.0
 
@@ -45,16 +45,16 @@ class Tool(Protocol):
     """What makes the load."""
 
     def failure(self) -> str | None:
-        """Why it ended, or None while it goes on."""
+        """Why the load ended, or None while it goes on."""
         ...
 
     def end(self) -> None:
-        """End it."""
+        """End the load."""
         ...
 
 
 class Benchmark:
-    """redis-benchmark, at it until it is ended."""
+    """redis-benchmark, which runs until it is ended."""
 
     def __init__(self, server: Server, key: str, keys: int, connections: int, pipeline: int, seconds: float):
         words = [TOOL, "-h", server.host, "-p", str(server.port), "--dbnum", str(server.database), "--csv"]
@@ -65,7 +65,7 @@ class Benchmark:
         )
 
     def failure(self) -> str | None:
-        """See `Tool`. A signal that ended it was meant for both of us."""
+        """See `Tool`. An end by SIGTERM or SIGINT is no failure: the signal was meant for this process, too."""
         code = self._process.poll()
         if code is None or code in (-signal.SIGTERM, -signal.SIGINT):
             return None
@@ -83,7 +83,7 @@ class Benchmark:
 
 
 class Generator:
-    """Processes of our own, each with its share of the connections."""
+    """Processes of the lab, each with its share of the connections."""
 
     def __init__(
         self,
@@ -118,9 +118,9 @@ class Generator:
 
 
 def generate(server: Server, key: str, keys: int, connections: int, pipeline: int, seconds: float) -> None:
-    """Send pipelines of GETs over some connections until the process is ended, or `seconds` are over.
+    """Send pipelines of GETs over `connections` connections until the process is ended, or `seconds` are over.
 
-    Where that fails the exit code is 3.
+    A failure ends the process with exit code 3.
 
     Every reply has the same length, so nothing is parsed: a pipeline is answered when all its bytes have come.
     """
@@ -159,10 +159,10 @@ def generate(server: Server, key: str, keys: int, connections: int, pipeline: in
 
 
 class Presence:
-    """An idle connection that shows when the server goes.
+    """An idle connection that shows when the server is gone.
 
-    redis-benchmark does not always tell: where the server goes while its connections are being made, it loops for ever
-    without a word (version 7.0, in 13 of 60 trials).
+    redis-benchmark does not always notice: if the server goes while the tool's connections are being made, the tool
+    loops for ever without a message (version 7.0, in 13 of 60 trials).
     """
 
     def __init__(self, server: Server) -> None:
@@ -174,7 +174,7 @@ class Presence:
         self._line.setblocking(False)
 
     def check(self) -> None:
-        """Raise `ConnectionLost` where the server is gone. A server may close an idle connection and still be there."""
+        """Raise `ConnectionLost` if the server is gone. If it has only closed the idle connection, open a new one."""
         try:
             gone = not self._line.recv(1)
         except BlockingIOError:
@@ -191,13 +191,13 @@ class Presence:
 
 
 def version_of_tool() -> str:
-    """What the tool calls itself, for the note."""
+    """The tool's own name and version, for the note."""
     done = subprocess.run([TOOL, "--version"], capture_output=True, text=True, timeout=10, check=False)
     return done.stdout.partition("(")[0].strip() or TOOL
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run it; the exit code."""
+    """Run the load; returns the exit code."""
     parser = Parser("bystanders", "Pipelined GETs in a closed loop, by redis-benchmark where there is one.")
     parser.add_argument("--connections", type=number(1, 500, int), default=4, help="kept busy (4)")
     parser.add_argument("--pipeline", type=number(1, 1_000, int), default=16, help="GETs sent together (16)")

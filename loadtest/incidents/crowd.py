@@ -1,24 +1,24 @@
-"""A crowd of clients on a cache: large reads, writes that fill it, and looks at the server ten times a second.
+"""A crowd of clients on a cache: large reads, writes that fill it, and a sample of the server ten times a second.
 
 `python -m loadtest.incidents.crowd --url redis://127.0.0.1:6379 --rate 3000 --seconds 20` opens its connections, fills
 the server with pages of small entries (`loadtest.incidents.pages`) up to a share of its `maxmemory`, then offers the
-load (the model: `loadtest.incidents.crowd_model`) and prints a JSON line for each look at the server's INFO, asked on a
-connection of its own every --interval-seconds or as soon as the server answers again:
+load (the model: `loadtest.incidents.crowd_model`) and prints a JSON line for each sample of the server's INFO, taken on
+a connection of its own every --interval-seconds or as soon as the server answers again:
 
-    t (the server's clock), interval_s, offered_per_s (what the crowd asks when nobody waits),
+    t (the server's clock), interval_s, offered_per_s (the crowd's requests when no client waits),
     sent, answered, stalled (requests not made because their client was still waiting or had gone away),
-    in_flight, away, p50_ms, p99_ms (of those answered, from the time they were due), inserted (entries),
+    in_flight, away, p50_ms, p99_ms (of the requests answered, from the time they were due), inserted (entries),
     evicted, expired (entries, by the server's count), keys, used_mb, limit_mb (maxmemory), clients_mb
     (mem_clients_normal), busy (share of the main thread)
 
 The last line holds the `figures`: rate, busy, busy_us (of the main thread, for one request), answered_per_s, p50_ms,
 p99_ms, evicted, inserted, expired, most_in_flight, most_clients_mb, fitting_ttl_s (time to live with which the entries
-of such a load come to use --fits of the limit), next_page (for a later crowd on the same server: --first-page), clients
-(how many there were).
+of such a load fill the share --fits of the limit), next_page (for a later crowd on the same server: --first-page),
+clients (how many there were).
 
-With --find-utilisation U it looks for the rate that would keep the server's main thread busy to that share, in steps
-that approach it from below, and `rate` is what it found. U may exceed 1: a rate that the server cannot keep up with,
-from the cost of a request just below saturation.
+With --find-utilisation U it searches for the rate that would keep the server's main thread busy to the share U, in
+steps that approach it from below; `rate` is the result. If U exceeds 1, the rate is one that the server cannot keep up
+with, computed from the cost of a request just below saturation.
 
 Entries are written with a time to live and never removed: the server must be the load's own. Ends on SIGTERM, or with
 `--until-stdin-ends` at the end of stdin: figures, exit code 0. Bad arguments: 2. A server that refuses, or is gone: 3.
@@ -41,32 +41,34 @@ from loadtest.resp import LoadFailed, ask, command, connect
 FIRST_RATE = 500.0
 FIRST_PART = 0.15
 STEPS = ((0.5, 0.15), (0.8, 0.2), (1.0, 0.2), (1.0, 0.3))
-"""Of the utilisation wanted, and of the time: nearer and nearer, since what a request costs depends on the rate.
+"""Steps after `FIRST_PART` of the time at `FIRST_RATE`: (share of the wanted utilisation, share of the time).
 
-(An idle server finds its data cold, a busy one reads several requests a turn.) The first part is at FIRST_RATE.
+They come nearer and nearer, because the cost of a request depends on the rate: an idle server finds its data cold, a
+busy one reads several requests a turn.
 """
 MOST_BUSY = 0.85
-"""No step asks for more: where a queue stays, clients hold back, and the cost is that of a queue."""
+"""The highest utilisation of a step: with a standing queue clients hold back, and the queue adds to the cost."""
 SHORT_S = 3600.0
-"""Entries that live shorter are of all ages from the beginning: a cache that is in balance with their expiry."""
+"""With a shorter time to live, entries are of all ages from the beginning, as in a cache in balance with their expiry.
+"""
 
 
 def wait(seconds: float, ending: Ending) -> None:
-    """Wait so long, or until the load is to end."""
+    """Wait for `seconds`, or until the load is told to end."""
     end = time.monotonic() + seconds
     while time.monotonic() < end and not ending.asked:
         time.sleep(0.05)
 
 
 def cost_s(stretch: Stretch) -> float:
-    """CPU seconds of the main thread for one request. Raises `LoadFailed` where the server does not tell."""
+    """CPU seconds of the main thread for one request. Raises `LoadFailed` if the server does not report them."""
     if stretch.busy <= 0 or not stretch.answered:
         raise LoadFailed("the server does not say how busy its main thread is, or answers nothing")
     return stretch.busy * stretch.seconds / stretch.answered
 
 
 def find_rate(crowd: Crowd, wanted: float, seconds: float, ending: Ending) -> tuple[float, Stretch]:
-    """The rate at which the main thread is busy to that share, and the last step. Raises `LoadFailed`."""
+    """The rate at which the main thread is busy to the share `wanted`, and the last step. Raises `LoadFailed`."""
     stretch = crowd.run(FIRST_RATE, seconds * FIRST_PART, ending)
     for share, part in STEPS:
         if ending.asked:
@@ -82,7 +84,7 @@ def fitting_ttl(look: ServerInfo, room: float, entries_per_s: float) -> float:
 
 
 def figures(stretch: Stretch, rate: float, next_page: int, fitting_ttl_s: float) -> dict[str, float]:
-    """What a stretch came to."""
+    """The figures of a stretch."""
     found = sorted(stretch.latencies)
     first, last = stretch.first, stretch.last
     return {
@@ -103,7 +105,7 @@ def figures(stretch: Stretch, rate: float, next_page: int, fitting_ttl_s: float)
 
 
 def read_arguments(arguments: list[str] | None) -> argparse.Namespace:
-    """What the crowd is told. Bad arguments end the process: one line on stderr, exit code 2."""
+    """The crowd's arguments. Bad arguments end the process: one line on stderr, exit code 2."""
     parser = Parser("crowd", "A crowd of clients on a cache that evicts; one JSON line a look at the server.")
     add = parser.add_argument
     add("--rate", type=number(1, 200_000), help="requests a second of the whole crowd when nobody waits")
@@ -164,7 +166,7 @@ def read_arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def crowd_size(options: argparse.Namespace) -> int:
-    """How many clients: --clients, or as few as ask often enough at the whole rate."""
+    """Number of clients: --clients, or fewer where each asks once in --asks-every seconds at the whole rate."""
     clients: int = options.clients
     if options.asks_every and options.rate:
         clients = min(clients, max(1, round(options.rate * options.asks_every)))
@@ -172,7 +174,7 @@ def crowd_size(options: argparse.Namespace) -> int:
 
 
 def offer(options: argparse.Namespace, ending: Ending) -> dict[str, float]:
-    """Connect, fill, offer the load; the figures. Raises `LoadFailed`, `ConnectionLost`."""
+    """Connect, fill and offer the load; returns the figures. Raises `LoadFailed`, `ConnectionLost`."""
     sizes = (options.entries, options.pages_read, options.key_bytes, options.value_bytes)
     pages = Pages(Layout(options.prefix, *sizes), options.ttl_seconds)
     clients = crowd_size(options)
@@ -203,7 +205,7 @@ def offer(options: argparse.Namespace, ending: Ending) -> dict[str, float]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run it; the exit code."""
+    """Run the load; returns the exit code."""
     options = read_arguments(arguments)
     return run_load("crowd", lambda ending: offer(options, ending), options.until_stdin_ends)
 

@@ -1,10 +1,10 @@
 """The crowd itself: clients that think, ask, wait, and go away when they waited too long. One thread, one selector.
 
 Clients are not simulated one by one. With C clients of which w wait for an answer and a stay away, requests arrive at
-RATE * (1 - (w + a) / C): each client that is free asks RATE / C times a second, and one that is not does not. That is
-the machine-repairman model of queueing theory (a finite source); for a short queue it is an open loop, and where the
-server stalls, arrivals stall with it. A request takes the connection that was used last and is free; where all that are
-allowed are taken it waits in the client.
+RATE * (1 - (w + a) / C): each free client asks RATE / C times a second, and the others do not ask. That is the
+machine-repairman model of queueing theory (a finite source). With a short queue it is an open loop; when the server
+stalls, arrivals stall with it. A request takes the free connection that was used last; if all connections are in use,
+it waits in the client.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ class Tally:
         self.latencies: list[int] = []
 
     def quantile_ms(self, q: float) -> float | None:
-        """Of the latencies from the time due."""
+        """A quantile of the latencies, which count from the time due; None without answers."""
         found = sorted(self.latencies)
         return found[min(len(found) - 1, int(q * len(found)))] / 1e6 if found else None
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """A stretch of load at one rate: looks at the server at both ends, and what was counted between them."""
+    """A stretch of load at one rate: samples of the server at both ends, and what was counted between them."""
 
     rate: float
     first: ServerInfo
@@ -81,7 +81,7 @@ class Stretch:
 
     @property
     def seconds(self) -> float:
-        """On the server's clock."""
+        """Length of the stretch, on the server's clock."""
         return max(self.last.at - self.first.at, 1e-6)
 
     @property
@@ -91,7 +91,7 @@ class Stretch:
 
 
 def allow_files(wanted: int) -> None:
-    """Let this process open `wanted` files. Raises `LoadFailed` where the system does not."""
+    """Let this process open `wanted` files. Raises `LoadFailed` if the system does not allow it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < wanted:
         raise LoadFailed(f"{wanted} open files are needed, and the system allows {hard} (ulimit -n)")
@@ -99,7 +99,7 @@ def allow_files(wanted: int) -> None:
 
 
 class Crowd:
-    """A crowd on one server. The next write makes `next_page`, and `readable` pages before that are there."""
+    """A crowd on one server. The next write makes page `next_page`; the `readable` pages before it can be read."""
 
     def __init__(self, server: Server, plan: Plan, pages: Pages, seed: int) -> None:
         """Opens all connections.
@@ -125,7 +125,9 @@ class Crowd:
         self._look: ServerInfo | None = None
 
     def _open(self) -> Connection:
-        """One connection that stands and is signed in. (Servers accept a few a turn: in a stall they would not.)"""
+        """Open a connection, sign in and wait for the answer. (A server accepts a few connections a turn of its loop,
+        and none while it stalls, so all are opened before the load.)
+        """
         line = Connection(self._family, self._address, monotonic_ns())
         self._selector.register(line.fd, WRITING)
         end = monotonic_ns() + ANSWER_S * SECOND
@@ -154,7 +156,7 @@ class Crowd:
                 raise LoadFailed(f"the server refuses: {reply}")
 
     def run(self, rate: float, seconds: float, ending: Ending) -> Stretch:
-        """Offer `rate` requests a second for so long. Raises `LoadFailed` for a refusal, `ConnectionLost`."""
+        """Offer `rate` requests a second for `seconds`. Raises `LoadFailed` for a refusal, `ConnectionLost`."""
         began = monotonic_ns()
         end, slots = began + round(seconds * SECOND), 0
         looks: list[ServerInfo] = []
@@ -239,7 +241,7 @@ class Crowd:
             self._selector.modify(line.fd, WRITING)
 
     def _take(self, line: Connection) -> None:
-        """What has come on a connection; with the last reply to a request it is free again."""
+        """Take the replies that have come on a connection. With the last reply to a request it is free again."""
         for sent, reply in line.answers():
             if isinstance(reply, hiredis.ReplyError):
                 raise LoadFailed(f"the server refuses: {reply}")
@@ -265,13 +267,13 @@ class Crowd:
             if not isinstance(reply, bytes):
                 raise LoadFailed(f"the server refuses INFO: {reply!r}")
             self._look = read_info(reply)
-            # What is cached by now is what can be read: evicted and expired pages are the oldest ones, about.
+            # Only pages that are still cached can be read; those evicted or expired are roughly the oldest.
             self.readable = max(1, min(self.readable, self._look.keys // self._pages.layout.entries))
             return self._look
         return None
 
     def _write_line(self, old: ServerInfo, new: ServerInfo, rate: float) -> None:
-        """One line about the time between two looks at the server."""
+        """Print one line about the time between two samples of the server."""
         tally, seconds = self._tally, max(new.at - old.at, 1e-6)
         say(
             {

@@ -1,12 +1,12 @@
-"""A link with a round-trip time of its own: a TCP relay that holds every byte for half of it, each way.
+"""A TCP relay that adds a round-trip time: it holds every byte for half of that time, each way.
 
 `python -m loadtest.incidents.delay --url redis://127.0.0.1:6379 --rtt-ms 1` prints one JSON line that says on which
 port of 127.0.0.1 it listens, and relays until SIGTERM, SIGINT, or with `--until-stdin-ends` the end of stdin: exit code
-0. Bad arguments: 2. A server that cannot be reached closes the connection that wanted it.
+0. Bad arguments: 2. If the server cannot be reached, the relay closes the client's connection.
 
-What it models is latency alone: what was read at time t is written at t + RTT/2, in its order, however much is on
-its way. A real network also has a bandwidth, a window that opens slowly, and losses; with those a long pipeline gains
-less. The relay's own work (two wake-ups each way) comes on top: measure the round trip of a PING through it.
+It models latency alone: what was read at time t is written at t + RTT/2, in its order, however much is on its way. A
+real network also has a bandwidth, a window that opens slowly, and losses; with those a long pipeline gains less. The
+relay's own work (two wake-ups each way) comes on top: measure the round trip of a PING through it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Held = SimpleQueue[tuple[float, bytes]]
 
 
 class Delay:
-    """How long bytes are held each way, in s; a change holds for all that comes from then on."""
+    """How long bytes are held each way, in s. A change applies to bytes that arrive from then on."""
 
     def __init__(self, half_s: float) -> None:
         self.half_s = half_s
 
 
 def relay(server: Server, delay: Delay, near: tuple[str, int] = ("127.0.0.1", 0)) -> int:
-    """Listen at `near` (port 0: a free one) and relay each connection to the server, in threads; the port.
+    """Listen at `near` (port 0: a free one) and relay each connection to the server, in threads; returns the port.
 
     Threads inherit the timer slack of the one that calls this (`become_quiet`).
     """
@@ -63,7 +63,7 @@ def _accept(listener: socket.socket, server: Server, delay: Delay) -> None:
 
 
 def _take(source: socket.socket, held: Held, delay: Delay) -> None:
-    """Note of all that comes when it is due at the other end; nothing (b"") ends the stream."""
+    """Queue what arrives, each piece with the time it is due at the other end; b"" marks the end of the stream."""
     data = b"."
     while data:
         try:
@@ -83,14 +83,14 @@ def _give(held: Held, sink: socket.socket) -> None:
                 sink.shutdown(socket.SHUT_WR)
                 return
             sink.sendall(data)
-        except OSError:  # that end is gone, and what is on its way there with it
+        except OSError:  # that end is gone; bytes on their way there are lost
             with contextlib.suppress(OSError):
                 sink.close()
             return
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Relay until told to end; the exit code."""
+    """Relay until told to end; returns the exit code."""
     parser = Parser("delay", "A TCP relay with a round-trip time; one JSON line that says where it listens.")
     parser.add_argument(
         "--rtt-ms", type=number(0, LONGEST_MS), default=1.0, help="round-trip time to add, in ms (1)"

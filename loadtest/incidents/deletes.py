@@ -3,11 +3,11 @@
 `python -m loadtest.incidents.deletes --url redis://127.0.0.1:6379 --keys 100000` prints a JSON line for each
 measurement (t, round, way, chunk, deleted, seconds, keys_per_s), and a last one that holds the `figures`:
 
-    WAY_keys_per_s      keys deleted a second in the best of the rounds (what disturbs one only makes it longer)
-    WAY_s               how long one deletion of all of its keys took, the best again
+    WAY_keys_per_s      keys deleted a second in the best of the rounds (a disturbance only makes a round longer)
+    WAY_s               seconds to delete all keys of a round, the best again
     WAY_gain_x          WAY_keys_per_s / one_by_one_keys_per_s, where both were measured
     keys_per_s          the same as WAY_keys_per_s, where only one way was asked for
-    round_trip_ms       of a PING on the connection that deletes, the median: what --rtt-ms really comes to
+    round_trip_ms       median round trip of a PING on the connection that deletes: what --rtt-ms really adds up to
     rounds, keys, one_by_one_keys
 
 Ways (all by the same client, a blocking socket with hiredis; a chunk is sent, all of its replies are awaited, then the
@@ -15,7 +15,7 @@ next):
 
     one_by_one          DEL key, wait for the reply, DEL the next
     pipelined           as many DELs as a chunk holds, one behind the other, then their replies
-    transaction         the same between MULTI and EXEC, as many clients' pipelines are unless told otherwise
+    transaction         the same between MULTI and EXEC, the default of pipelines in many clients
     variadic            UNLINK key key key ..., as many as a chunk holds
 
 Each measurement writes keys of its own first (200-byte values, on a direct connection) and deletes them all. With
@@ -58,7 +58,7 @@ def requests(way: str, keys: list[str]) -> list[bytes]:
 
 
 def deleted(way: str, replies: list[object]) -> int:
-    """How many keys the replies to `requests` say were deleted."""
+    """Number of keys deleted, from the replies to `requests`. Raises `LoadFailed` if EXEC did nothing."""
     counts = replies[-1] if way == "transaction" else replies
     if not isinstance(counts, list):
         raise LoadFailed(f"EXEC did nothing: {counts}")
@@ -67,7 +67,7 @@ def deleted(way: str, replies: list[object]) -> int:
 
 @contextlib.contextmanager
 def delayed(server: Server, rtt_ms: float) -> Iterator[Server]:
-    """The server behind a relay with that round-trip time; without one, the server itself."""
+    """The server behind a relay with that round-trip time; if it is 0, the server itself."""
     if not rtt_ms:
         yield server
         return
@@ -87,7 +87,7 @@ def delayed(server: Server, rtt_ms: float) -> Iterator[Server]:
 
 
 class Deletes:
-    """All ways, round after round."""
+    """Measures all ways, round after round."""
 
     def __init__(self, ways: list[str], keys: int, one_by_one_keys: int, chunk: int, prefix: str) -> None:
         """`chunk`: keys that are deleted before a reply is awaited; 0 is all of them."""
@@ -99,7 +99,7 @@ class Deletes:
     def run(
         self, server: Server, rtt_ms: float, rounds: int, seconds: float, ending: Ending
     ) -> dict[str, float]:
-        """At least `rounds` rounds, for at least `seconds` seconds; the figures."""
+        """Run at least `rounds` rounds, for at least `seconds` seconds; returns the figures."""
         with delayed(server, rtt_ms) as far, connect(server) as direct, connect(far) as line:
             trips = []
             for _ in range(PINGS):
@@ -130,7 +130,7 @@ class Deletes:
             if ending.asked:
                 break
         took = perf_counter() - began
-        if ending.asked:  # half of a measurement is none
+        if ending.asked:  # a measurement that was broken off does not count
             self._remove(keys, direct)
             return
         if gone != count:
@@ -181,7 +181,7 @@ def _ways(text: str) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run it; the exit code."""
+    """Run the load; returns the exit code."""
     parser = Parser("deletes", "Deletes keys in several ways; one JSON line a measurement.")
     parser.add_argument(
         "--ways",

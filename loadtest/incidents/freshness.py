@@ -1,31 +1,31 @@
-"""What an invalidation costs the store, and for how long old values are served: caches, tells an event, looks again.
+"""What an invalidation costs the store, and for how long old values are served: caches, sends an event, reads again.
 
 `python -m loadtest.incidents.freshness --storefront http://127.0.0.1:8000 --first-user 100001` has users of its own,
-whom nobody else reads, and through the storefront's HTTP interface all of their fragments cached. Then, in each round,
-for each user:
+whom nobody else reads. It caches all of their fragments through the storefront's HTTP interface. Then, in each round,
+for each user, it sends one event of each kind:
 
-    an event, and from its acceptance on one fragment of each area is read again and again, until each was a miss once;
-    then all others are read once. A hit before the first miss is an old value, and so is a hit among the others.
+    First kind: from the event's acceptance on, one fragment of each area is read again and again, until each was a miss
+    once; then all others are read once. A hit before the first miss is an old value, and so is a hit among the others.
 
-    an event, and nothing is read until the storefront says that it is done: what the server counts meanwhile is the
-    event's work alone. Then everything is read, and so cached, again.
+    Second kind: nothing is read until the storefront says that the event is done, so what the server counts meanwhile
+    is the event's work alone. Then everything is read, and so cached, again.
 
 One JSON line for each event of the first kind (t, user, stale_for_ms, stale_entries); the last holds the `figures`:
 
-    stale_for_ms               for how long after an event's acceptance old values are served, at most: until the first
-                               read that misses the last of them is sent; the median over the events
-    stale_for_worst_ms         the longest
-    stale_entries              old values among the others, after that, over all events
+    stale_for_ms               upper bound of the time after an event's acceptance for which old values are served:
+                               until the read that first misses the last of them is sent; the median over the events
+    stale_for_worst_ms         the longest over the events
+    stale_entries              old values among the other fragments, read after that; the sum over all events
     commands_per_event         calls of --commands on the server, by its own counters, for each event of the second kind
-    execution_per_event_us     their execution time (without EXEC's, which repeats that of what it executes)
-    left_per_event             keys more in the store after an event and the reads that cached everything again
-    events                     how many there were, of both kinds
+    execution_per_event_us     their execution time (without EXEC's, which repeats that of the commands it executes)
+    left_per_event             keys added to the store per event, after the reads that cached everything again
+    events                     number of events, of both kinds
     memory_per_entry_bytes     memory used at the beginning, less --base-mb, for each of --entries
     memory_mb                  memory used at the beginning, by the server's own count of what it has allocated
 
-Without users (--users 0) only the last. Ends by itself, after --seconds at the earliest, or on SIGTERM, or with
-`--until-stdin-ends` at the end of stdin: exit code 0. Bad arguments: 2. A storefront or a store that does not do what
-it should: 3, with one line on stderr.
+Without users (--users 0) only the figures of memory. Ends by itself, after --seconds at the earliest, or on SIGTERM, or
+with `--until-stdin-ends` at the end of stdin: exit code 0. Bad arguments: 2. A storefront or a store that does not do
+what it should: 3, with one line on stderr.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from loadtest.process import Ending, run_load, say
 from loadtest.resp import ANSWER_S, LoadFailed, Server, ask, command, connect
 
 PAUSE_S = 0.002
-"""Between two looks for an old value: a closed loop would take a core."""
+"""Pause between two passes over the fragments being watched: without it the loop would take a core."""
 MOST_USERS = 10_000
 
 
@@ -60,7 +60,7 @@ class Sample:
 
     @classmethod
     def at(cls, line: socket.socket, commands: tuple[str, ...]) -> Sample:
-        """Look at the server. Raises `LoadFailed` or `ConnectionLost`."""
+        """Take a sample of the server. Raises `LoadFailed` or `ConnectionLost`."""
         asked = [command("DBSIZE"), command("INFO", "memory"), command("INFO", "commandstats")]
         keys, memory, stats = ask(line, *asked)
         assert isinstance(keys, int) and isinstance(memory, bytes) and isinstance(stats, bytes)
@@ -74,7 +74,7 @@ class Sample:
 
 @dataclass
 class Tally:
-    """What the events so far have shown, and cost."""
+    """Results and costs of the events so far; `silent` counts the events of the second kind."""
 
     stale_ms: list[float] = field(default_factory=list)
     stale_entries: int = 0
@@ -103,7 +103,7 @@ class Plan:
 
 
 def work(plan: Plan, front: Storefront, line: socket.socket, ending: Ending) -> dict[str, float]:
-    """All rounds of all users; the figures."""
+    """Run all rounds of all users; returns the figures."""
     end = monotonic() + plan.seconds
     figures = _measure(plan, front, line, ending)
     while monotonic() < end and not ending.asked:
@@ -141,7 +141,7 @@ def _measure(plan: Plan, front: Storefront, line: socket.socket, ending: Ending)
 
 
 def _cache(plan: Plan, front: Storefront, user: int) -> None:
-    """Have all of a user's fragments cached, and see that they are."""
+    """Cache all of a user's fragments. Raises `LoadFailed` if the store does not keep them."""
     for name in plan.names:
         front.cached(user, name)
     missing = [name for name in plan.names if not front.cached(user, name)]
@@ -150,7 +150,10 @@ def _cache(plan: Plan, front: Storefront, user: int) -> None:
 
 
 def _watch(plan: Plan, front: Storefront, user: int, tally: Tally) -> None:
-    """One event, and what is served after it. All is cached again in the end: each read that misses puts."""
+    """Send an event of the first kind, and watch what is served after it.
+
+    In the end all is cached again, because each read that misses puts.
+    """
     names = plan.names
     watched, others = names[: len(AREAS)], names[len(AREAS) :]
     event = front.tell(user)
@@ -174,7 +177,7 @@ def _watch(plan: Plan, front: Storefront, user: int, tally: Tally) -> None:
 
 
 def _count(plan: Plan, front: Storefront, line: socket.socket, user: int, tally: Tally) -> None:
-    """One event while nobody reads: what it costs the server. Then all is cached again."""
+    """Send an event of the second kind, and count what it costs the server. Then cache all again."""
     before = Sample.at(line, plan.commands)
     front.await_end(user, front.tell(user))
     after = Sample.at(line, plan.commands)
@@ -186,7 +189,7 @@ def _count(plan: Plan, front: Storefront, line: socket.socket, user: int, tally:
 
 
 def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, Server, tuple[str, int], bool]:
-    """The plan, the store, the storefront, and whether the end of stdin is the end.
+    """The plan, the store, the storefront, and whether the load ends with stdin.
 
     Bad arguments end the process: one line on stderr, exit code 2.
     """
@@ -217,7 +220,7 @@ def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, Server, tu
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run it; the exit code."""
+    """Run the load; returns the exit code."""
     plan, server, where, until_stdin_ends = read_arguments(arguments)
 
     def whole(ending: Ending) -> dict[str, float]:

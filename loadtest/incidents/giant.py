@@ -1,17 +1,17 @@
-"""One user with very much cached, invalidated again and again: by the storefront's own events, and nothing else.
+"""One user with very many cached entries, invalidated again and again by the storefront's own events.
 
 `python -m loadtest.incidents.giant --storefront http://127.0.0.1:8000 --entries 100000` prints a JSON line for each
 round (t, round, entries, fill_s, invalidation_s), and a last one that holds the `figures`:
 
-    entries             of the user
+    entries             number of the user's entries
     rounds              how many times they were cached and invalidated
-    fill_s              how long it took to cache them, the median
-    invalidation_s      from the event to its end, the median (to 10 ms, for it is asked so often)
+    fill_s              median time that it took to cache them
+    invalidation_s      median time from the event to its end (to 10 ms, because its state is asked that often)
 
 In each round the storefront caches the user's entries in bulk (in transactions short enough to stall nobody), accepts
 an event, and is asked until the event is done. Rounds begin `--every` seconds apart, or when the one before is done.
-Ends after the round that is under way on SIGTERM, or with `--until-stdin-ends` at the end of stdin: exit code 0, none
-of its entries left. Bad arguments: 2. A storefront that refuses or is gone: 3. (--url, which all loads know, is not
+On SIGTERM, or with `--until-stdin-ends` at the end of stdin, it ends after the round under way: exit code 0, none of
+its entries left. Bad arguments: 2. A storefront that refuses or is gone: 3. (--url, which all loads accept, is not
 used.)
 """
 
@@ -26,12 +26,12 @@ from loadtest.incidents.storefront import Storefront, address
 from loadtest.process import Ending, run_load, say
 
 USER = 999_999_999
-"""By default: beyond those that the rest of the load asks about."""
+"""The default user: an id beyond those that the rest of the load asks about."""
 MOST_ENTRIES = 1_000_000
 
 
 class Giant:
-    """A user, and what is cached for it."""
+    """Fills and invalidates one user's entries, round after round."""
 
     def __init__(self, storefront: Storefront, user: int, entries: int) -> None:
         self._storefront, self._user, self._entries = storefront, user, entries
@@ -39,7 +39,7 @@ class Giant:
         self._invalidations: list[float] = []
 
     def run(self, rounds: int, seconds: float, every: float, ending: Ending) -> dict[str, float]:
-        """At least `rounds` rounds, for at least `seconds` seconds; the figures."""
+        """Run at least `rounds` rounds, for at least `seconds` seconds; returns the figures."""
         end = monotonic() + seconds
         while not ending.asked and (len(self._fills) < rounds or monotonic() < end):
             due = monotonic() + every
@@ -71,7 +71,7 @@ class Giant:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run it; the exit code."""
+    """Run the load; returns the exit code."""
     parser = Parser("giant", "One user with very much cached; one JSON line a round.")
     parser.add_argument(
         "--storefront", type=address, required=True, help="its base URL: http://127.0.0.1:8000"

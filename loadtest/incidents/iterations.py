@@ -4,18 +4,19 @@
 as it begins and one a second (t, calls, visited, iterations, longest_call_ms: so far), and a last one that holds the
 `figures`:
 
-    count, concurrent       as it was told
+    count, concurrent       as given on the command line
     calls_per_s             SCAN calls a second, of all clients together
     visited_per_s           keys that came back a second. Nothing is filtered, so these are the keys that the server
                             visited, whatever COUNT means to it: a measure of work that compares servers
-    keys_per_call           how many came back in a call
+    keys_per_call           mean number of keys that came back in a call
     iterations              full iterations that were finished
-    iteration_s             median time of one. Where not every client has finished one: what it would take at the pace
-                            so far (time x clients x keys / keys visited)
+    iteration_s             median time of an iteration. If fewer iterations than clients were finished: what one would
+                            take at the pace so far (time x clients x keys / keys visited)
     mean_call_ms, longest_call_ms
                             from send to reply, as this client saw them
     longest_in_iteration_ms the longest call of a finished iteration, the median over all of them: a single moment in
-                            which something else held up this machine does not decide it. Without one: the longest
+                            which something else held up this machine does not decide it. With no iteration finished:
+                            longest_call_ms
 
 Each client sends its next call when the reply has come (closed loop), over a connection of its own, and rests for
 --rest-ms after each iteration (0). `--command ping` is for controls, in which nothing is walked: an iteration is then a
@@ -45,13 +46,13 @@ READ_BYTES = 1024 * 1024
 TURN_S = 0.25
 SPARE_FILES = 64
 KEPT = 100_000
-"""Iterations, of the latest, of which medians are made."""
+"""Number of the latest iterations over which medians are taken."""
 PINGS = 10
-"""Of an iteration in a control."""
+"""PINGs of an iteration in a control."""
 
 
 class Client(Stream):
-    """One iteration under way: its connection, and what it has seen. Times in ns."""
+    """One client: its connection, and the figures of its iteration under way. Times in ns."""
 
     def __init__(self, server: Server) -> None:
         """Connect and sign in. Raises `LoadFailed` or `ConnectionLost`."""
@@ -84,7 +85,7 @@ class Iterations:
         self._began = 0
 
     def run(self, ending: Ending, seconds: float) -> dict[str, float]:
-        """Iterate until it is time to end; the figures."""
+        """Iterate until it is time to end; returns the figures."""
         selector = selectors.DefaultSelector()
         end, due = monotonic() + seconds, monotonic() + 1.0
         self._began = clock()
@@ -106,7 +107,7 @@ class Iterations:
         return figures
 
     def _until_one_has_rested(self) -> float:
-        """Let those go on whose rest is over; how long the next one still rests, in s."""
+        """Restart clients whose rest is over; returns how long the next one still rests, in s (`TURN_S` at most)."""
         now = clock()
         while self._resting and self._resting[0][0] <= now:
             self._begin(self._resting.popleft()[1])
@@ -181,7 +182,7 @@ class Iterations:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run it; the exit code."""
+    """Run the load; returns the exit code."""
     parser = Parser("iterations", "Full SCAN iterations, several at once; one JSON line a second.")
     parser.add_argument("--count", type=number(1, 10**9, int), default=10, help="COUNT of each call (10)")
     parser.add_argument(

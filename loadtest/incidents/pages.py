@@ -1,4 +1,4 @@
-"""Pages of small cache entries: the bytes that write one and read some, and filling a server with them.
+"""Pages of small cache entries: the requests that write a page or read some, and filling a server with pages.
 
 An entry is a string under a long key with an expiry, as fragment caches have them; a page is the entries that one view
 needs, written in one pipeline and read by one MGET. Building the bytes of such a request anew would cost a
@@ -28,7 +28,7 @@ def _hole(number: int) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """How large things are: entries of a page, pages that one request reads, bytes of a key and of a value."""
+    """Sizes: entries of a page, pages that one request reads, bytes of a key and of a value."""
 
     prefix: str
     entries: int
@@ -37,13 +37,13 @@ class Layout:
     value_bytes: int
 
     def key(self, page: str, entry: int) -> str:
-        """The key of one entry, filled up to the length wanted."""
+        """The key of one entry, padded to `key_bytes`."""
         name = f"{self.prefix}:{page}:{entry:03d}:"
         return name + "k" * (self.key_bytes - len(name))
 
 
 class Pages:
-    """Requests by the page's number. `ttl_s`: how long what is written lives."""
+    """Gives the requests for pages by number. `ttl_s`: time to live of the entries written."""
 
     def __init__(self, layout: Layout, ttl_s: float) -> None:
         self.layout = layout
@@ -60,7 +60,7 @@ class Pages:
         return b"".join(command("SET", key, value, "PX", ttl_ms) for key in keys)
 
     def write(self, page: int, age: float = 0.0) -> bytes:
-        """A pipeline of SETs, one reply each; as if that share of the entries' time to live had gone by (below 1)."""
+        """A pipeline of SETs, one reply each. `age`: share of the entries' time to live that has gone by, below 1."""
         return self._by_age[int(age * AGES)].replace(self._holes[0], b"%08d" % page)
 
     def read(self, pages: list[int]) -> bytes:
@@ -76,15 +76,15 @@ def fill(
 ) -> tuple[int, ServerInfo]:
     """Write pages from `first` on until that share of the server's memory limit is used.
 
-    `spread`: entries of all ages, as a cache has them that was written evenly; else all of them fresh. Returns the next
-    page and a look at the server. Raises `LoadFailed` for a refusal, `ConnectionLost`.
+    `spread`: give entries all ages, as in a cache that was written evenly; otherwise all are fresh. Returns the number
+    of the next page and a sample of the server. Raises `LoadFailed` for a refusal, `ConnectionLost`.
     """
     draw = random.Random(first)
     while True:
         now = ask_info(line)
         if now.used >= share * now.limit or ending.asked:
             return first, now
-        for _ in range(4):  # a look costs as much as a few entries
+        for _ in range(4):  # a sample costs as much as a few entries
             requests = [pages.write(first + i, draw.random() if spread else 0.0) for i in range(FILL_AT_ONCE)]
             ask(line, *requests, each=pages.layout.entries)
             first += FILL_AT_ONCE

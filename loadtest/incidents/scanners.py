@@ -2,25 +2,25 @@
 
 `python -m loadtest.incidents.scanners --url redis://127.0.0.1:6379 --match 'shop:*:user:@:page-*' --rate 20` starts
 events at a rate, however many are under way (open loop). An event walks once for each --match, all its walks at once,
-with SCAN MATCH COUNT until the cursor is 0; the at sign stands for a user, another one for each event. Nothing is
+with SCAN MATCH COUNT until the cursor is 0; the at sign stands for a user id, drawn anew for each event. Nothing is
 deleted.
 
 Walks share few connections (--lines), as those of a multiplexing client do (ioredis, Lettuce, StackExchange.Redis):
-each has one call on its way, and the calls of many travel together. So little is spent on anything but SCAN, neither
-here nor in the server, that the server's main thread is what gives in first.
+each walk has one call in flight, and the calls of many travel together. So little time goes into anything but SCAN,
+here and in the server, that the server's main thread saturates first.
 
-Without --rate there are --most events at once (closed loop), which is what `capacity_per_s` is measured by. The first
-walks alone; from then on they follow each other at equal distances. Started together, they would stay together, each
-finding in the processor's caches what the one before has just read: a SCAN then costs a third of what it does where
-every event is somewhere else.
+Without --rate, --most events are under way at once (closed loop); this is how `capacity_per_s` is measured. The first
+event walks alone; from then on they follow each other at equal distances. Events started together would stay together,
+each finding in the processor's caches what the one before has just read: a SCAN then costs a third of what it costs
+when every event is at another place.
 
 A JSON line a second (t, arrived, finished, calls: so far), and a last one that holds the `figures`:
 
     arrived_per_s, finished_per_s, calls_per_s      events that came due, events done, and calls, each second
-    in_flight               events that have come due and are not done, in the end
-    calls_per_event         mean calls of the events done; where none is, the most that one has made so far
-    capacity_per_s          calls a second / calls_per_event: events a second that the server has calls for. Counted
-                            from the moment when --most events were under way for the first time, if they ever were
+    in_flight               events that have come due and are not done, at the end
+    calls_per_event         mean calls of the events done; if none is done, the most calls of one event so far
+    capacity_per_s          events a second that the server can carry: calls a second / calls_per_event. Counted from
+                            the moment when --most events were under way for the first time, if they ever were
 
 Events that find --most others under way wait for their turn. Ends on SIGTERM, after --seconds, or with
 `--until-stdin-ends` at the end of stdin: exit code 0. Bad arguments: 2. A server that refuses or is gone: 3.
@@ -47,13 +47,13 @@ SECOND = 1_000_000_000
 READ_BYTES = 256 * 1024
 LONGEST_SLEEP_S = 0.1
 CURSOR = b"$1\r\n\0"
-"""Where the cursor belongs in a request."""
+"""Stands in a request in place of the cursor."""
 READ, READ_AND_WRITE = selectors.EVENT_READ, selectors.EVENT_READ | selectors.EVENT_WRITE
 
 
 @dataclass(slots=True, eq=False)
 class Event:
-    """How many of its walks are not over, and its calls so far."""
+    """An event under way. `walks`: those not over; `calls`: made so far."""
 
     walks: int
     calls: int = 0
@@ -61,7 +61,7 @@ class Event:
 
 @dataclass(slots=True)
 class Walk:
-    """One walk of an event: what its requests hold before and behind the cursor."""
+    """One walk of an event. `head` and `tail`: what its requests hold before and behind the cursor."""
 
     event: Event
     head: bytes
@@ -82,7 +82,7 @@ class Line(Stream):
 
     @property
     def interest(self) -> int:
-        """What is to be waited for: replies, and room to send where there is something left to send."""
+        """What to wait for: replies, and room to send while something is left to send."""
         return READ_AND_WRITE if self.has_outgoing else READ
 
 
@@ -104,7 +104,7 @@ class Scanners:
         self._arrived = self._begun = self._finished = self._calls = self._calls_of_finished = 0
 
     def run(self, ending: Ending) -> dict[str, float]:
-        """Start events and answer calls until it is time to end; the figures."""
+        """Start events and answer calls until it is time to end; returns the figures."""
         options = self._options
         began = now = clock()
         end, line_due = began + int(options.seconds * SECOND), began + SECOND
@@ -133,7 +133,7 @@ class Scanners:
         return self._figures(began, now)
 
     def _may_follow(self) -> bool:
-        """Whether it is time for the next event of a closed loop: the youngest has gone its share of the way."""
+        """True if the next event of a closed loop may begin: the youngest has made 1 / --most of an event's calls."""
         if not self._under_way:
             return True
         share = self._calls_of_finished / max(1, self._finished) / self._options.most
@@ -202,7 +202,7 @@ class Scanners:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run it; the exit code."""
+    """Run the load; returns the exit code."""
     parser = Parser("scanners", "Events that walk the keyspace in small steps; one JSON line a second.")
     parser.add_argument(
         "--match", action="append", required=True, help="a pattern to search; @ is the user (may be repeated)"

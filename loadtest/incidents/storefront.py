@@ -1,4 +1,4 @@
-"""The storefront as loads of a scenario's own know it: its HTTP interface, over one kept connection."""
+"""A client of the storefront's HTTP interface, over one kept connection, for the loads of single incidents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HIT, MISS = "shop; hit", "shop; fwd=miss"
 
 
 class Storefront:
-    """One connection to the storefront. Raises `LoadFailed` for a refusal, `ConnectionLost` where it is gone."""
+    """One connection to the storefront. Methods raise `LoadFailed` for a refusal, `ConnectionLost` if it is gone."""
 
     def __init__(self, host: str, port: int) -> None:
         self._name = f"the storefront at {host}:{port}"
@@ -23,7 +23,7 @@ class Storefront:
         self._cache_status = ""
 
     def ask(self, method: str, path: str, body: object = None) -> dict[str, object]:
-        """The JSON answer."""
+        """Send a request; returns the JSON answer."""
         text = None if body is None else json.dumps(body)
         try:
             self._line.request(method, path, text, {"Content-Type": "application/json"})
@@ -38,18 +38,18 @@ class Storefront:
         return content
 
     def cached(self, user: int, name: str) -> bool:
-        """Read a fragment: whether it came from the cache. If it did not, it is put there now."""
+        """Read a fragment; returns whether it came from the cache. After a miss the storefront has put it there."""
         self.ask("GET", f"/users/{user}/fragments/{name}")
         if self._cache_status not in (HIT, MISS):
             raise LoadFailed(f"{self._name} cannot use its store ({self._cache_status or 'no Cache-Status'})")
         return self._cache_status == HIT
 
     def tell(self, user: int) -> object:
-        """An order: the event's number. It is accepted, and not yet done."""
+        """Send an order event; returns the event's number. The event is then accepted, not yet done."""
         return self.ask("POST", f"/users/{user}/events", {"type": "order"})["event"]
 
     def await_end(self, user: int, event: object) -> None:
-        """Until the event is done; asked for every `ASK_SECONDS`."""
+        """Wait until the event is done, asking every `ASK_SECONDS`. Raises `LoadFailed` after `ANSWER_S`."""
         end = monotonic() + ANSWER_S
         while self.ask("GET", f"/users/{user}/events/{event}")["state"] != "done":
             if monotonic() > end:
@@ -62,7 +62,7 @@ class Storefront:
 
 
 def address(text: str) -> tuple[str, int]:
-    """Host and port of an http:// URL."""
+    """Parse an http:// URL; returns host and port."""
     parts = urlsplit(text)
     try:
         port = parts.port or 80

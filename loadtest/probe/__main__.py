@@ -1,18 +1,18 @@
-"""The open-loop probe: what does a bystander's GET wait, from the moment it was due?
+"""The open-loop probe: how long does a bystander's GET take, from the moment it was due?
 
 `python -m loadtest.probe --url redis://127.0.0.1:6379` prints one JSON line a second (or every
-`--interval-seconds`, and a single one where `--duration` is no longer than that):
+`--interval-seconds`, and a single one if `--duration` is no longer than that):
 
     name, t (unix time of the interval's end), interval_s,
     sent (requests whose time came), received, in_flight, oldest_in_flight_us,
-    errors (no connection stood, lost with their connection, or answered with an error),
+    errors (requests without an open connection, lost with their connection, or answered with an error),
     lag_p99_us (send - intended: this process's own lateness),
     p50_us, p99_us, max_us (from the intended time),
     intended, service, lag (HdrHistogram V2, base64, microseconds: from the intended time, from the send time, and
     between the two),
-    connected (connections that stand), last_error (text or null)
+    connected (open connections), last_error (text or null)
 
-A reply counts in the interval in which it arrives; a request still out is recorded later, when its reply
+A reply counts in the interval in which it arrives; a request still in flight is recorded later, when its reply
 comes. `intended` and `service` hold `received` values, `lag` holds `sent`; sum(sent) = sum(received) + sum(errors) +
 the last in_flight.
 The probe survives the server's end and restart. SIGTERM, SIGINT, and with `--until-stdin-ends` the end of stdin: a
@@ -36,7 +36,7 @@ MOST_CONNECTIONS = 500  # select(2) handles file descriptors below 1024, and eac
 
 
 def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, tuple[str, int] | None, bool]:
-    """The plan, the metrics port, and whether the end of stdin is the end.
+    """The plan, the address for metrics, and whether the probe ends with stdin.
 
     Bad arguments end the process: one line on stderr, exit code 2.
     """
@@ -100,7 +100,7 @@ def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, tuple[str,
 
 
 def serve_metrics(host: str, port: int, name: str) -> tuple[Observer, Callable[[], None]]:
-    """Serve `probe_latency_seconds{probe,from}` over HTTP; returns what records into it, and what sets
+    """Serve `probe_latency_seconds{probe,from}` over HTTP. Returns a function that records into it, and one that sets
     `probe_heartbeat_timestamp_seconds`, by which a health check tells a probe that hangs from one that waits.
 
     Raises:
@@ -127,7 +127,7 @@ def serve_metrics(host: str, port: int, name: str) -> tuple[Observer, Callable[[
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the probe; the exit code."""
+    """Run the probe; returns the exit code."""
     plan, metrics, until_stdin_ends = read_arguments(arguments)
     observer, beat = None, None
     if metrics:

@@ -1,4 +1,4 @@
-"""A connection of the probe: made without waiting, its requests in flight matched with their replies."""
+"""A non-blocking connection of the probe, which matches its requests in flight with their replies."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Connection(Stream):
         self.ready = False
 
     def finish_connecting(self) -> None:
-        """Call when the socket became writable: the connection stands, or this raises `ConnectionLost`."""
+        """Call when the socket became writable. The connection is then open, or this raises `ConnectionLost`."""
         code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             raise refused(code)

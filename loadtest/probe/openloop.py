@@ -53,11 +53,11 @@ class Plan:
     read_only: bool = False
 
     def greeting(self) -> list[bytes]:
-        """What each new connection says first."""
+        """The commands that each new connection sends first."""
         return [*self.server.greeting(), command("CLIENT", "SETNAME", f"probe:{self.name}")]
 
     def writes(self) -> list[bytes]:
-        """The commands that write the keys to be read; none where others write them."""
+        """The commands that write the keys to be read; none if another probe writes them, or if PINGs are measured."""
         if self.command == "ping" or self.read_only:
             return []
         value = "b" * 200
@@ -74,9 +74,9 @@ class Plan:
 
 
 def due_times(start: int, rate: float, jitter_seed: int | None, total: int | None) -> Iterator[int]:
-    """The moments (ns) at which requests are due: `rate` a second from `start` on, `total` or without end.
+    """The moments (ns) at which requests are due: `rate` a second from `start` on, `total` of them or without end.
 
-    Even without a seed; with one, each at a random moment of its slot.
+    Evenly spaced without a seed; with one, each at a random moment of its slot.
     """
     offset: Callable[[], float] = float if jitter_seed is None else random.Random(jitter_seed).random
     for number in itertools.count() if total is None else range(total):
@@ -128,7 +128,7 @@ class OpenLoop:
 
     def _first_close(self, start: int) -> int:
         """When the first interval ends: at a whole multiple of its length on the wall clock, so that the intervals of
-        several probes coincide; after everything, where one interval holds it all."""
+        several probes coincide. If one interval holds the whole run, it ends after everything."""
         plan = self._plan
         if plan.duration is not None and plan.duration <= plan.interval_seconds:
             return start + int(plan.duration * SECOND) + DRAIN + SECOND
@@ -169,7 +169,7 @@ class OpenLoop:
             pool.wait(next_event - now)
 
     def _drain(self, start: int) -> None:
-        """Everything is sent: see the duration out, then wait a little longer for what is still under way."""
+        """After the last request: wait until the duration is over, then up to `DRAIN` for replies still to come."""
         end = start + int((self._plan.duration or 0) * SECOND)
         while not self._stopping and ((now := clock()) < end or (not self._pool.idle and now < end + DRAIN)):
             if now >= self._closes_at:
@@ -178,13 +178,13 @@ class OpenLoop:
             self._pool.wait(min(SECOND // 100, max(end - now, SECOND // 1000)))
 
     def _is_quiet(self, now: int, due: int) -> bool:
-        """Whether writing a line now delays no measurement; past the patience any moment will do."""
+        """True if writing a line now delays no measurement, or if the line is overdue by `QUIET_PATIENCE`."""
         if now > self._writes_by:
             return True
         return due - now > QUIET_GAP and self._pool.idle
 
     def _close_interval(self, now: int) -> None:
-        """End the interval on time, to the reply: what comes from now on belongs to the next one."""
+        """End the interval: every reply that comes from now on belongs to the next one."""
         self._write_line()
         waiting = self._pool.waiting
         self._interval.end(
@@ -211,7 +211,7 @@ class OpenLoop:
                 self._pool.send(request, None)
         tidy()
 
-    # What the pool tells its owner:
+    # Called by the pool (see `Owner`):
 
     def reply_came(self, sent: Sent | None, reply: object, now: int) -> None:
         """Record the latency of a measured request; an error reply is an error."""
@@ -230,12 +230,12 @@ class OpenLoop:
             self._observer(now - sent.due, now - sent.at)
 
     def requests_lost(self, count: int, reason: str) -> None:
-        """Requests in flight ended with their connection."""
+        """Count the requests in flight that were lost with their connection as errors."""
         self._interval.errors += count
         self._last_error = reason
 
     def server_is_back(self, connection: Connection) -> None:
-        """Write the keys before anything is asked."""
+        """Write the keys before any request is measured."""
         for request in self._writes:
             connection.ask(request, None)
 

@@ -1,4 +1,6 @@
-"""The probe's connections: take turns, come back after an outage, move over to fresh ones losing no reply."""
+"""The probe's connections: they take turns, come back after an outage, and give way to fresh ones without losing a
+reply.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,11 @@ SECOND = 1_000_000_000
 NEVER = 2**63
 CONNECT_TIMEOUT = SECOND
 FIRST_BACKOFF, LONGEST_BACKOFF = SECOND // 100, SECOND // 4
-LONGEST_SLEEP = SECOND // 10  # so that a signal is noticed soon at any rate
+LONGEST_SLEEP = SECOND // 10  # so that a signal is noticed soon, however low the rate
 
 
 class Owner(Protocol):
-    """Who hears what happens on the connections."""
+    """The object that is told what happens on the connections."""
 
     def reply_came(self, sent: Sent | None, reply: object, now: int) -> None:
         """`reply` (an exception object for an error) answers `sent`, None for a request not measured."""
@@ -27,7 +29,7 @@ class Owner(Protocol):
         """A connection ended, or could not be opened; `count` measured requests were waiting on it."""
 
     def server_is_back(self, connection: Connection) -> None:
-        """The first connection stands, after the start or after an outage; the server may be empty."""
+        """The first connection is open, after the start or after an outage; the server may be empty."""
 
     def complain(self, text: str) -> None:
         """A sentence for people: the server went away or came back."""
@@ -54,7 +56,7 @@ class Pool:
         greeting: Sequence[bytes],
         owner: Owner,
     ) -> None:
-        """`greeting` goes first on each new connection; with `reconnect_seconds` each lives that long."""
+        """`greeting` goes first on each new connection; with `reconnect_seconds` each is replaced after that time."""
         self._server = server
         self._period = None if reconnect_seconds is None else int(reconnect_seconds * SECOND)
         self._greeting = greeting
@@ -79,16 +81,16 @@ class Pool:
 
     @property
     def idle(self) -> bool:
-        """Whether no reply is awaited on any connection."""
+        """True if no reply is awaited on any connection."""
         return not any(connection.waiting for connection in self._by_fd.values())
 
     @property
     def complete(self) -> bool:
-        """Whether every slot has its connection."""
+        """True if every slot has its connection."""
         return all(slot.current for slot in self._slots)
 
     def send(self, request: bytes, sent: Sent | None) -> bool:
-        """Send on the next connection in turn that stands; False when there is none."""
+        """Send on the next open connection in turn; returns False if there is none."""
         for _ in self._slots:
             connection = self._slots[self._turn].current
             self._turn = (self._turn + 1) % len(self._slots)
@@ -166,10 +168,10 @@ class Pool:
         self._by_fd[slot.successor.fd] = slot.successor
 
     def _greet(self, connection: Connection) -> None:
-        """A new connection is open. It takes over at once from nobody, from another when its greeting is answered.
+        """Greet on a new connection. It takes over an empty slot at once, an occupied one after the greeting's replies.
 
-        To be open is not to be served: the kernel completes a connection that a busy server accepts a turn of its
-        loop later, and a request sent at once would pay for that turn.
+        An open connection is not yet served: the kernel completes it before a busy server accepts it, a turn of the
+        server's loop later, and a request sent at once would pay for that turn.
         """
         self._read_fds.append(connection.fd)
         for request in self._greeting:
@@ -196,7 +198,7 @@ class Pool:
             self._forget(former)
 
     def _next_replacement(self, slot: Slot) -> int:
-        """The slots take turns, evenly spaced over the period."""
+        """When the slot's connection is to be replaced: the slots take turns, evenly spaced over the period."""
         if self._period is None:
             return NEVER
         now = clock()

@@ -12,7 +12,7 @@ PR_SET_TIMERSLACK = 29  # linux/prctl.h
 
 
 def become_quiet() -> None:
-    """Take away what would delay this process at a random moment, as far as the system permits.
+    """Remove what would delay this process at a random moment, as far as the system permits.
 
     - Timer slack: Linux may wake a sleeper 50 us late to save power (prctl(2), PR_SET_TIMERSLACK).
     - Garbage collection: `tidy()` collects between measurements instead of in the middle of one.
@@ -29,5 +29,5 @@ def become_quiet() -> None:
 
 
 def tidy() -> None:
-    """Collect what became garbage since `become_quiet()`: microseconds, as all that is older is frozen."""
+    """Collect what became garbage since `become_quiet()`. Takes microseconds, because all older objects are frozen."""
     gc.collect()

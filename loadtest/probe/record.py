@@ -1,4 +1,4 @@
-"""What one interval of the probe saw, as three histograms and one JSON line."""
+"""What the probe measured in one interval, as three histograms and one JSON line."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Interval:
         self.received += 1
 
     def end(self, now_ns: int, in_flight: int, oldest_due_ns: int | None, **more: object) -> None:
-        """The interval is over. This is quick; the line may be made when there is time for it."""
+        """End the interval. This is quick; `line()` can be called later, when there is time for it."""
         self._ended = {
             "t": round(time.time(), 6),
             "interval_s": round((now_ns - self.began_ns) / 1e9, 6),

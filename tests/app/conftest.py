@@ -13,7 +13,7 @@ from tests.app.servicekit import Service, StoreServer
 @pytest.fixture(scope="session")
 def shared_store() -> Iterator[StoreServer]:
     """One embedded server for all tests that only need it empty. Sets never use the compact encoding, so that
-    SSCAN comes in pieces even when a set is small.
+    SSCAN returns even a small set in several pages.
     """
     server = StoreServer(StoreServer.valkey(), "--set-max-listpack-entries", "0").start()
     yield server
@@ -44,7 +44,7 @@ def settings(store: StoreServer, tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def new_service(tmp_path: Path) -> Iterator[Callable[..., Service]]:
-    """Makes a service on a store; all its processes end with the test."""
+    """Return a function that makes a service on a store. All its processes end with the test."""
     made: list[Service] = []
 
     def make(server: StoreServer, **environment: Any) -> Service:

@@ -37,8 +37,8 @@ _ports = itertools.count(os.getpid())
 def free_port() -> int:
     """A port on 127.0.0.1 that nothing listens on.
 
-    Nobody else gets it before the server that is meant has it: it is below those that the kernel gives to clients, each
-    of pytest's workers has a range of its own, and none is told twice in a row.
+    No other process takes it before the intended server binds it: it lies below the ports that the kernel gives to
+    clients, each pytest worker has its own range, and no port is returned twice in a row.
     """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     while port_taken(port := FIRST_PORT + PORTS_EACH * worker + next(_ports) % PORTS_EACH):
@@ -47,8 +47,8 @@ def free_port() -> int:
 
 
 def eventually(check: Callable[[], Any], seconds: float = 15.0, every: float = 0.02) -> Any:
-    """The first true value of ``check``; AssertionError if there is none in time. For waiting, not for
-    measuring.
+    """Return the first true value of ``check``. Raises AssertionError if there is none within ``seconds``.
+    For waiting, not for measuring.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -91,7 +91,7 @@ class StoreServer:
 
     @staticmethod
     def redis() -> str | None:
-        """Redis from the system, if it is there."""
+        """The path of the system's redis-server; None if there is none."""
         return shutil.which("redis-server")
 
     def start(self) -> "StoreServer":
@@ -108,7 +108,7 @@ class StoreServer:
         return self
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """Stop; all data is lost. A frozen one hears SIGKILL only."""
+        """Stop the server; all data is lost. A frozen server reacts to SIGKILL only."""
         if self._process is not None:
             end(self._process, number)
 
@@ -208,7 +208,7 @@ class Service:
         return http("PUT", self.base + path, body)
 
     def event(self, user: int) -> Reply:
-        """Announce an order."""
+        """POST an order event of a user."""
         return http("POST", f"{self.base}/users/{user}/events", {"type": "order"})
 
     def metric(self, line: str) -> float:
@@ -220,7 +220,7 @@ class Service:
         return 0.0
 
     def shows(self, line: str, value: float) -> bool:
-        """Whether the invalidator's metrics have ``line`` at ``value``."""
+        """True if the invalidator's metrics have ``line`` at ``value``."""
         return self.metric(line) == value
 
 

@@ -1,4 +1,4 @@
-"""Which names a page answers to."""
+"""The host names that a page answers to."""
 
 import pytest
 
@@ -24,13 +24,13 @@ REFUSED = ("evil.example", "evil.example:8000", "127.0.0.1.evil.example", "local
 
 @pytest.mark.parametrize("host", SERVED)
 def test_names_that_nobody_can_point_elsewhere_are_served(host: str) -> None:
-    """IP literals and names of this machine or its own link."""
+    """IP literals and names of this machine or its local link are served."""
     assert is_served(host, ())
 
 
 @pytest.mark.parametrize("host", REFUSED)
 def test_other_names_are_not_served_unless_named(host: str) -> None:
-    """Among them those that only look like one of the former."""
+    """Other names are refused, even if they resemble a served one; a name on the list is served."""
     assert not is_served(host, ())
     assert is_served("Web.Example:1", ("web.example",))
 
@@ -43,7 +43,9 @@ def state(settings: Settings) -> State:
 
 
 def test_a_page_under_a_name_of_its_own_changes_nothing(settings: Settings, state: State) -> None:
-    """It is told 421 in the form of all errors, by the storefront and by its listener for operations."""
+    """A request with a foreign Host gets 421 as a problem document and changes nothing, on the storefront and on its
+    operations listener.
+    """
     cache = Cache(settings)
     for app in (create_app(settings, state, cache), create_operations(state, cache)):
         client = app.test_client()
@@ -59,7 +61,7 @@ def test_a_page_under_a_name_of_its_own_changes_nothing(settings: Settings, stat
 def test_a_name_of_the_stack_is_served_once_it_is_named(
     settings: Settings, state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Commas and spaces separate names; a name of one container is no name of another."""
+    """Commas and white space separate the names that are served; another container's name is refused."""
     monkeypatch.setenv(VARIABLE, "control web-redis,\tlab.example ")
     client = create_app(settings, state, Cache(settings)).test_client()
     assert client.get("/healthz", headers={"Host": "web-redis:8000"}).status_code == 200

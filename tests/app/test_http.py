@@ -32,7 +32,7 @@ def web(settings: Settings, state: State) -> FlaskClient:
 
 
 def is_problem(reply: Any, status: int) -> bool:
-    """Whether a reply is an RFC 9457 document with that status."""
+    """True if a reply is an RFC 9457 document with that status."""
     body = json.loads(reply.data)
     return bool(
         reply.status_code == status
@@ -44,7 +44,7 @@ def is_problem(reply: Any, status: int) -> bool:
 
 
 def test_first_read_misses_second_hits(web: FlaskClient, settings: Settings) -> None:
-    """A fragment is computed once and then served from the cache, with the same body of the set size."""
+    """A fragment is computed once and then served from the cache, with the same body, of the configured size."""
     first, second = web.get("/users/42/fragments/page-3"), web.get("/users/42/fragments/page-3")
     assert (first.headers["Cache-Status"], second.headers["Cache-Status"]) == ("shop; fwd=miss", "shop; hit")
     assert first.json == second.json
@@ -81,7 +81,7 @@ def test_bad_fragment_is_404(web: FlaskClient, store: StoreServer, name: str) ->
 
 @given(st.text(max_size=70))
 def test_names_hold_no_pattern_characters(text: str) -> None:
-    """Whatever passes as a name or an id is plain: no glob, no separator, no control character, bounded."""
+    """An accepted name or id has no glob character, separator or control character, and its length is bounded."""
     if is_fragment_name(text):
         assert len(text) <= 64
         assert set(text) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
@@ -116,7 +116,7 @@ def test_bad_event_is_refused(
 
 
 def test_many_fragments_are_cached_at_once(web: FlaskClient, store: StoreServer) -> None:
-    """As many as asked, each then a hit with the body that a read would have made."""
+    """PUT caches as many fragments as asked; a read is then a hit, with the body that a miss would have computed."""
     asked = web.get("/users/8/fragments/page-100").json
     assert web.put("/users/7/fragments", json={"count": 1000}).json == {"user": 7, "count": 1000}
     assert len(store.client().keys("shop:r1:user:7:*")) == 1000
@@ -131,13 +131,13 @@ def test_many_fragments_are_cached_at_once(web: FlaskClient, store: StoreServer)
     "body", [{}, {"count": 0}, {"count": 1_000_001}, {"count": 1.5}, {"count": None}, {"count": 1, "x": 1}]
 )
 def test_bad_count_of_fragments(web: FlaskClient, store: StoreServer, body: dict[str, Any]) -> None:
-    """400, and nothing is cached."""
+    """A bad count is 400, and nothing is cached."""
     assert is_problem(web.put("/users/7/fragments", json=body), 400)
     assert store.client().dbsize() == 0
 
 
 def test_many_fragments_need_the_store(tmp_path: Path, state: State) -> None:
-    """503 where it is not there, and 404 for nobody."""
+    """Caching many fragments is 503 without the store, and 404 for an invalid user."""
     down = Settings(store_url=f"redis://127.0.0.1:{free_port()}/0", state_dir=tmp_path)
     client = create_app(down, state, Cache(down)).test_client()
     assert is_problem(client.put("/users/7/fragments", json={"count": 1}), 503)
@@ -145,7 +145,7 @@ def test_many_fragments_need_the_store(tmp_path: Path, state: State) -> None:
 
 
 def test_an_event_is_pending_until_it_is_done(web: FlaskClient, state: State) -> None:
-    """Its number says which; of one that never was there is nothing to wait for."""
+    """An event is pending until it is done, even while it is claimed; an invalid user or number is 404."""
     reply = web.post("/users/9/events", json={"type": "order"}).json
     assert reply is not None
     number = reply["event"]
@@ -169,7 +169,7 @@ def test_event_is_accepted_without_the_store(tmp_path: Path, state: State) -> No
 
 
 def test_invalidation_settings(web: FlaskClient) -> None:
-    """PUT changes what it names and keeps the rest; GET tells the same."""
+    """PUT changes only the settings it names; GET returns the new values."""
     at_first = web.get("/settings/invalidation").get_json()
     assert list(at_first.pop("strategies")) == list(STRATEGY_NAMES)
     assert at_first == {"strategy": "scan", "scan_count": 1000}
@@ -190,7 +190,7 @@ def test_invalidation_settings(web: FlaskClient) -> None:
     ],
 )
 def test_bad_invalidation_settings(web: FlaskClient, body: dict[str, Any]) -> None:
-    """A bad value is 400 and changes nothing; a wrong strategy's answer lists the valid names."""
+    """A bad value is 400 and changes nothing; the answer to a wrong strategy lists the valid names."""
     before = web.get("/settings/invalidation").json
     reply = web.put("/settings/invalidation", json=body)
     assert is_problem(reply, 400)
@@ -215,14 +215,14 @@ def test_bad_invalidation_settings(web: FlaskClient, body: dict[str, Any]) -> No
     ],
 )
 def test_bad_warming_settings(web: FlaskClient, body: bytes) -> None:
-    """A bad value is 400 and asks the warmer for nothing."""
+    """A bad value is 400 and leaves the warmer's settings as they were."""
     before = web.get("/settings/warming").json
     assert is_problem(web.put("/settings/warming", data=body, content_type="application/json"), 400)
     assert web.get("/settings/warming").json == before
 
 
 def test_warming_is_filling_until_the_warmer_saw_the_request(web: FlaskClient, state: State) -> None:
-    """A report about an earlier request never reads as the answer to the latest."""
+    """After a PUT the state is `filling` until the warmer reports on that PUT; earlier reports do not count."""
     state.set_warming_status(WarmingStatus(keys=7, state="idle"))
     reply = web.put("/settings/warming", json={"target_keys": 10, "keys_per_second": 5}).json
     assert reply is not None

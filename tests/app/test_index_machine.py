@@ -41,7 +41,7 @@ PROFILE = settings(
 
 
 class Gate:
-    """A store call that waits to be let go, and tells when it has come back."""
+    """Holds back one store call: `go` releases it, `back` is set once it has returned."""
 
     def __init__(self) -> None:
         self.go: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -64,7 +64,7 @@ class GatedStore(AsyncStore):
 
 
 class TornStore(GatedStore):
-    """A wrong one: deletes entries and members in two calls instead of one transaction."""
+    """Deliberately wrong: deletes entries and members in two calls instead of one transaction."""
 
     async def unlink_indexed(self, user: int, index: str, names: Any, command: str = "UNLINK") -> int:
         deleted = await self.unlink([self.keyspace.entry_of(user, name) for name in names])
@@ -74,7 +74,7 @@ class TornStore(GatedStore):
 
 @dataclass
 class Running:
-    """An invalidation on its way."""
+    """An invalidation under way."""
 
     user: int
     began: int
@@ -83,8 +83,8 @@ class Running:
 
 
 class IndexMachine(RuleBasedStateMachine):
-    """Laws: whatever is cached is indexed in a live bucket; after an invalidation nothing cached before it
-    began is left; nothing else disappears; every index set expires on time.
+    """Laws: every cached entry is indexed in a live bucket; an invalidation leaves nothing that was cached before
+    it began; no other entry disappears; every index set expires on time.
     """
 
     server: ClassVar[StoreServer]
@@ -108,8 +108,7 @@ class IndexMachine(RuleBasedStateMachine):
         self.certain: dict[tuple[int, str], bytes] = {}
 
     def now(self) -> float:
-        # Far ahead of the server's clock, so the server itself expires nothing: `advance` does that by this
-        # one.
+        # Far ahead of the server's clock, so that the server expires nothing: `advance` expires keys by this clock.
         return 4_000_000_000 + self.offset
 
     def teardown(self) -> None:
@@ -155,7 +154,7 @@ class IndexMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.5, 20.0, 59.9, 60.0, 61.5, 130.0]))
     def advance(self, seconds: float) -> None:
-        """Time passes; what expires by then goes, as the server would have it."""
+        """Move the clock, and delete the keys that have expired by then, as a server would."""
         self.offset += seconds
         for key in self.raw.keys("*"):
             if self.raw.pexpiretime(key) <= self.now() * 1000:
@@ -205,7 +204,7 @@ class IndexMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.running)
     @rule(run=st.integers(0, 2), which=st.integers(0, 2))
     def step(self, run: int, which: int) -> None:
-        """One store call of one running invalidation happens."""
+        """Release one store call of one running invalidation."""
         chosen = self.running[run % len(self.running)]
         self._let_go(chosen, which)
         self._collect(chosen)
@@ -213,7 +212,7 @@ class IndexMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.running)
     @rule(run=st.integers(0, 2))
     def finish(self, run: int) -> None:
-        """One running invalidation goes on to its end."""
+        """Run one invalidation to its end."""
         chosen = self.running[run % len(self.running)]
         while not chosen.task.done():
             self._let_go(chosen, 0)
@@ -254,7 +253,7 @@ class IndexMachine(RuleBasedStateMachine):
 
 
 class TornMachine(IndexMachine):
-    """The same with the wrong store."""
+    """The same machine on `TornStore`."""
 
     store_class = TornStore
 
@@ -268,7 +267,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_chunks")
 def test_index_keeps_its_laws(store: StoreServer) -> None:
-    """Cached implies indexed at every moment, and an invalidation leaves nothing cached before it."""
+    """Every cached entry is indexed at every moment, and an invalidation leaves nothing that was cached before it."""
     IndexMachine.server = store
     run_state_machine_as_test(IndexMachine, settings=PROFILE)
 
@@ -276,8 +275,8 @@ def test_index_keeps_its_laws(store: StoreServer) -> None:
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("kind", [IndexMachine, TornMachine])
 def test_machine_finds_a_torn_delete(store: StoreServer, kind: type[IndexMachine]) -> None:
-    """The machine can fail: deleting entry and membership in two loses the index of a put between them, and
-    its invariant says so; the same schedule passes with the transaction.
+    """The machine can fail: deleting entry and membership in two calls leaves a put between them unindexed, and
+    the invariant finds it. The same schedule passes with the transaction.
     """
     kind.server = store
     machine = kind()

@@ -1,8 +1,8 @@
 """Reads, puts, fills, events and switches of strategy in any order: a Hypothesis state machine on a real server.
 
-Every value tells how many events of its user had been accepted when it was computed. So a read can be judged: it must
-not show less than the events that were done when it began. Everything that has several round trips is interrupted
-between them: invalidations by a gate before each store call, looks and fills by whole events.
+Every value carries a version: how many events of its user had been accepted when it was computed. A read is stale if it
+returns a lower version than that of the last event done when the read began. Operations of several round trips are
+interrupted between them: invalidations by a gate before each store call, reads and fills by whole events.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ PROFILE = settings(
 
 @dataclass(frozen=True)
 class Value:
-    """What was cached, read back from its text."""
+    """A cached value, parsed from its text."""
 
     user: int
     name: str
@@ -52,12 +52,12 @@ class Value:
 
     @property
     def text(self) -> str:
-        """As it is stored."""
+        """The value as it is stored."""
         return f"{self.user}/{self.name}/{self.version}/{self.serial}"
 
 
 def read_back(text: bytes) -> Value:
-    """The value of that text."""
+    """Parse a stored text."""
     user, name, version, serial = text.decode().split("/")
     return Value(int(user), name, int(version), int(serial))
 
@@ -74,7 +74,7 @@ class Reader:
 
 @dataclass
 class Running:
-    """An event on its way. `version`: that of its user when it was accepted."""
+    """An event under way. `version` is its user's version when it was accepted."""
 
     user: int
     version: int
@@ -83,8 +83,9 @@ class Running:
 
 
 class LayoutMachine(RuleBasedStateMachine):
-    """Laws: a read shows nothing older than the events done when it began, but for values that were put late (not
-    even those under `generation`); nothing outlives its TTL; and what was cached is there, unless there is a reason.
+    """Laws: a read shows nothing older than the events done when it began, nothing outlives its TTL, and a cached value
+    is found unless an event, expiry, eviction or switch of layout removed it. Two exceptions to the first: the layout
+    `plain` may serve stale values, and so may `entries` and `hash` if a value was put after a later event was accepted.
     """
 
     server: ClassVar[StoreServer]
@@ -149,7 +150,7 @@ class LayoutMachine(RuleBasedStateMachine):
 
     @contextmanager
     def _interrupted(self, user: int, when: int) -> Iterator[None]:
-        """An event of the user is accepted and done before the `when`th store call in here."""
+        """In this block an event of the user is accepted and done before the `when`th store call; with 0, none is."""
         calls = 0
 
         def count(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -174,7 +175,7 @@ class LayoutMachine(RuleBasedStateMachine):
 
     @rule(user=USERS, name=NAMES, when=WHEN)
     def look(self, user: int, name: str, when: int) -> None:
-        """A request reads, and computes its value if it must."""
+        """A request reads, and computes its value on a miss."""
         done, mode = self.done[user], self.state.invalidation()
         cache, evictions = self.layouts.at(mode), self.evictions
         known = self.certain.get((user, name))
@@ -195,7 +196,7 @@ class LayoutMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.readers)
     @rule(which=st.integers(0, 3), when=WHEN)
     def put(self, which: int, when: int) -> None:
-        """A request that had missed caches its value where it looked for it."""
+        """A request that had missed puts its value into the cache that it read from."""
         reader = self.readers.pop(which % len(self.readers))
         value, mode = reader.value, self.state.invalidation()
         with self._interrupted(value.user, when):
@@ -218,7 +219,7 @@ class LayoutMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.5, 20.0, 59.9, 60.0, 61.5, 130.0]))
     def advance(self, seconds: float) -> None:
-        """Time passes; keys that have ended go, as the server would have it."""
+        """Move the clock, and delete the keys that have expired by then, as a server would."""
         self.offset += seconds
         for key in self.raw.keys("*"):
             if self.raw.pexpiretime(key) <= self.now() * 1000:
@@ -229,8 +230,7 @@ class LayoutMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 30))
     def evict(self, which: int) -> None:
-        """The server drops some key, as it does when memory is short. (An index set must not go: its entries would be
-        out of the sight of `index`.)"""
+        """The server evicts a key, as when memory is short. (Never an index set: `index` would miss its entries.)"""
         if keys := sorted(key for key in self.raw.keys("*") if "index" not in key):
             self.raw.delete(keys[which % len(keys)])
             self.evictions += 1
@@ -238,7 +238,7 @@ class LayoutMachine(RuleBasedStateMachine):
 
     @rule(name=SWITCHES)
     def switch(self, name: str) -> None:
-        """Somebody changes the strategy."""
+        """The strategy is changed."""
         self.state.set_invalidation({"strategy": name})
 
     @precondition(lambda self: len(self.running) < 3)
@@ -278,13 +278,13 @@ class LayoutMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.running)
     @rule(run=st.integers(0, 2), which=st.integers(0, 2))
     def step(self, run: int, which: int) -> None:
-        """One store call of an event under way happens."""
+        """Release one store call of an event under way."""
         self._step(self.running[run % len(self.running)], which)
 
     @precondition(lambda self: self.running)
     @rule(run=st.integers(0, 2))
     def finish(self, run: int) -> None:
-        """An event under way goes on to its end."""
+        """Carry out an event under way to its end."""
         self._finish(self.running[run % len(self.running)])
 
     def _finish(self, run: Running) -> None:
@@ -318,12 +318,12 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch, store: StoreServer) -> None:
 
 
 def test_layouts_keep_their_laws() -> None:
-    """Whatever happens in whatever order, nothing stale is served beyond the stated limits, and no entry is lost."""
+    """In any order of steps nothing stale is served beyond the stated exceptions, and no entry is lost."""
     run_state_machine_as_test(LayoutMachine, settings=PROFILE)
 
 
 class NoEpochs(State):
-    """A wrong one: every switch comes back to the keys it left."""
+    """Deliberately wrong: without epochs, a switch back to a layout finds the keys it had left."""
 
     def invalidation(self) -> Invalidation:
         right = super().invalidation()
@@ -331,14 +331,14 @@ class NoEpochs(State):
 
 
 class LearnsLate(GenerationCache):
-    """A wrong one: puts in the generation that is current when it puts."""
+    """Deliberately wrong: puts into the generation current at the put, not at the read before it."""
 
     def put(self, user: int, name: str, value: bytes | str, since: int = 0) -> None:
         super().put(user, name, value)
 
 
 class Immortal(HashCache):
-    """A wrong one: does not look at the ends of values."""
+    """Deliberately wrong: ignores the expiry times of values."""
 
     def get(self, user: int, name: str) -> bytes | None:
         key, member = self.keyspace.user_hash(user), self.keyspace.member(name)
@@ -348,7 +348,7 @@ class Immortal(HashCache):
 
 @pytest.fixture
 def machine() -> Iterator[Callable[[type[State]], LayoutMachine]]:
-    """Makes a machine with that state."""
+    """Return a function that makes a machine with a given state class."""
     made: list[LayoutMachine] = []
 
     def make(state: type[State] = State) -> LayoutMachine:
@@ -362,7 +362,7 @@ def machine() -> Iterator[Callable[[type[State]], LayoutMachine]]:
 
 
 def serves(machine: LayoutMachine, stale: str | None) -> None:
-    """The machine's next look finds a fault, if there is one."""
+    """Assert that the machine's next read reports the fault `stale`, or none if `stale` is None."""
     if stale is None:
         machine.look(1, "page-0", 0)
     else:
@@ -375,7 +375,7 @@ def serves(machine: LayoutMachine, stale: str | None) -> None:
 def test_machine_finds_a_switch_that_brings_old_entries_back(
     machine: Any, kind: type[State], stale: str | None, other: str
 ) -> None:
-    """Without epochs, entries that an event did not see under another layout come back with theirs."""
+    """Without epochs, an event under another layout misses the old entries, and a switch back serves them stale."""
     found = machine(kind)
     found.fill(1, 0)
     found.switch(other)
@@ -388,7 +388,7 @@ def test_machine_finds_a_switch_that_brings_old_entries_back(
 def test_machine_finds_a_late_put_in_the_wrong_generation(
     machine: Any, monkeypatch: pytest.MonkeyPatch, kind: type[Cache], stale: str | None
 ) -> None:
-    """A value computed before an event belongs to the generation of that time."""
+    """A value computed before an event is put into the generation of that time, not into the current one."""
     monkeypatch.setitem(app.layouts.KINDS, "generation", kind)
     found = machine()
     found.switch("generation")
@@ -402,7 +402,7 @@ def test_machine_finds_a_late_put_in_the_wrong_generation(
 def test_machine_finds_a_counter_that_starts_again(
     machine: Any, monkeypatch: pytest.MonkeyPatch, step: int | None, stale: str | None
 ) -> None:
-    """Counting 1, 2, 3, a number that was lost comes back to what it was, and its entries with it."""
+    """If generations counted 1, 2, 3, a lost counter would reach an old number again and serve its entries."""
     if step:
         for module in (app.layouts, app.cache_async):
             monkeypatch.setattr(module, "generation_step", lambda: step)
@@ -420,7 +420,7 @@ def test_machine_finds_a_counter_that_starts_again(
 def test_machine_finds_a_hash_that_never_ends(
     machine: Any, monkeypatch: pytest.MonkeyPatch, kind: type[Cache], stale: str | None
 ) -> None:
-    """A hash lives on with each put; its fields must not."""
+    """Each put extends the life of the hash; it must not extend the life of its other fields."""
     monkeypatch.setitem(app.layouts.KINDS, "hash", kind)
     found = machine()
     found.switch("hash")
@@ -437,7 +437,7 @@ def test_machine_finds_a_hash_that_never_ends(
 def test_machine_finds_an_event_in_an_epoch_before_its_own(
     machine: Any, early: bool, stale: str | None
 ) -> None:
-    """An event that is accepted after a switch must be carried out after it: its attempt asks the state late."""
+    """An event accepted after a switch must run in the new epoch, so an attempt reads the state as it begins."""
     found = machine()
     before = found.state.invalidation()
     found.switch("hash")

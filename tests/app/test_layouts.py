@@ -1,4 +1,4 @@
-"""The layouts `hash` and `generation`: what they store, what they cost, and how a switch is told and counted."""
+"""The layouts `hash` and `generation`: what they store, what they cost, and how a switch is stored and counted."""
 
 import asyncio
 import json
@@ -54,12 +54,12 @@ def calls(raw: Any) -> dict[str, int]:
 
 
 def test_every_strategy_has_a_layout() -> None:
-    """Strategies, layouts and what can be done with them name each other."""
+    """The layouts that the strategies name are exactly those that have a cache class."""
     assert {layout_of(name) for name in STRATEGY_NAMES} == set(KINDS)
 
 
 def timed(settings: Settings) -> dict[str, float]:
-    """Calls that the application has timed, by the command under whose name it did."""
+    """The number of store calls that the application has timed, by command."""
     return {
         sample.labels["db_operation_name"]: sample.value
         for family in STORE_DURATION.collect()
@@ -73,12 +73,14 @@ ROUND_TRIPS = {
     "generation": ({"GET": 1, "INCRBY": 1}, {"GET": 1, "SET": 1}, {"GET": 2}),
     "plain": ({"GET": 1}, {"SET": 1}, {"GET": 1}),
 }
-"""What a miss, a put and a hit are timed as."""
+"""By layout: the commands timed for a miss, a put and a hit."""
 
 
 @pytest.mark.parametrize("layout", ROUND_TRIPS)
 def test_each_round_trip_is_timed_under_its_command(settings: Settings, layout: str) -> None:
-    """One observation for each, under the name by which dashboards and the server know it. A put takes bytes, too."""
+    """Each round trip is one observation, under the command name that dashboards and the server use. A put takes bytes,
+    too.
+    """
     strategy = next(name for name in STRATEGY_NAMES if layout_of(name) == layout)
     cache, seen = cache_of(settings, strategy), []
     for step in (
@@ -101,7 +103,9 @@ def test_each_round_trip_is_timed_under_its_command(settings: Settings, layout: 
 def test_a_generation_is_made_in_one_piece_and_does_not_stay_for_ever(
     settings: Settings, store: StoreServer
 ) -> None:
-    """MULTI around the number and its end; in bulk those that are there are kept, and nobody asks for none."""
+    """A generation number and its expiry are set in one MULTI. A bulk write reads the existing numbers by one MGET and
+    keeps them; for no users it writes nothing.
+    """
     cache, raw = cache_of(settings, "generation"), store.client()
     raw.config_resetstat()
     cache.get(7, "page-0")
@@ -114,7 +118,7 @@ def test_a_generation_is_made_in_one_piece_and_does_not_stay_for_ever(
 
 
 def test_an_entry_ends_at_its_end(settings: Settings) -> None:
-    """A field of a hash is gone in the very millisecond that it was given."""
+    """A field of a hash is gone in the very millisecond of its expiry time."""
     now = [FAR]
     cache = cache_of(settings, "hash", lambda: now[0])
     cache.put(7, "page-0", "x")
@@ -126,13 +130,13 @@ def test_an_entry_ends_at_its_end(settings: Settings) -> None:
 
 
 def test_the_first_layout_is_the_cache_itself(settings: Settings) -> None:
-    """No second one is made for the mode that a service begins in."""
+    """No second cache is made for the mode that a service begins in."""
     first = Cache(settings)
     assert Layouts(first).at(Invalidation("scan", 1000)) is first
 
 
 def test_every_strategy_says_how_many_keys_went(settings: Settings) -> None:
-    """All pages of a search together; a new generation deletes none."""
+    """The number of deleted keys covers all pages of a search; a new generation deletes none."""
     gone = {}
     for strategy in ("scan", "keys", "exact", "index", "index-naive", "hash", "generation", "ttl"):
         cache_of(settings, strategy, lambda: FAR).put_users(range(1, 30))
@@ -144,7 +148,7 @@ def test_every_strategy_says_how_many_keys_went(settings: Settings) -> None:
 
 @pytest.mark.parametrize("layout", ["hash", "generation"])
 def test_all_of_a_user_goes_and_nothing_else(settings: Settings, store: StoreServer, layout: str) -> None:
-    """Fragments of any name and release go, those of users whose ids begin or end alike stay."""
+    """The user's fragments of any name and release go; those of users whose ids begin or end alike stay."""
     cache = cache_of(settings, layout)
     cache.put_users([1, 11, 12, 21])
     cache.put(1, "page-extra", "x")
@@ -181,7 +185,7 @@ def test_costs_are_those_of_the_docstrings(
     put: dict[str, int],
     invalidation: dict[str, int],
 ) -> None:
-    """Exactly these commands, whatever else the store holds."""
+    """A read, a put and an invalidation cost exactly these commands, whatever else the store holds."""
     cache, raw = cache_of(settings, layout), store.client()
     cache.put_users(range(1, 50))
     raw.config_resetstat()
@@ -197,7 +201,7 @@ def test_costs_are_those_of_the_docstrings(
 
 
 def test_ttl_leaves_everything_to_its_end(settings: Settings, store: StoreServer) -> None:
-    """An event changes nothing: what was cached is served on, and ends when it would have ended."""
+    """Under `ttl` an event changes nothing: cached entries are still served, and keep their expiry times."""
     cache, raw = cache_of(settings, "ttl", lambda: FAR), store.client()
     cache.put_users([1])
     assert invalidate(settings, "ttl", 1) == 0
@@ -229,7 +233,7 @@ def test_bulk_equals_single_puts(settings: Settings, store: StoreServer, strateg
 
 @pytest.mark.parametrize("strategy", ["scan", *OTHERS])
 def test_refused_bulk_write_is_one_error(own_store: StoreServer, strategy: str) -> None:
-    """Out of memory in the middle of a fill is `CacheUnavailable` in every layout, and it works again after."""
+    """Running out of memory in a fill is `CacheUnavailable` in every layout; with memory again, filling works again."""
     raw = own_store.client()
     raw.config_set("maxmemory", int(raw.info("memory")["used_memory"]) + 3_000_000)
     cache = cache_of(Settings(store_url=own_store.url), strategy)
@@ -242,13 +246,13 @@ def test_refused_bulk_write_is_one_error(own_store: StoreServer, strategy: str) 
 
 @pytest.mark.parametrize("kind", [UserTemplate, HashTemplate, PlainTemplate])
 def test_templates_know_their_replies(kind: type[UserTemplate]) -> None:
-    """One reply for each command."""
+    """A template expects one reply for each of its commands."""
     template = kind(Keyspace("shop", 60), fragment_names(3), 200, 0.0)
     assert template.replies == template.user(17).count(b"\r\n*") + 1
 
 
 def test_generations_of_any_width_are_filled_in() -> None:
-    """The bytes for a generation of other width are those of a template made for it."""
+    """A generation number of any width is filled in, and no placeholder is left."""
     generations = {5: 0x1, 6: 0xABCDEF, 77: 2**40}
     template = GenerationTemplate(Keyspace("shop", 60), fragment_names(2), 50, 0.0, generations)
     for user, generation in generations.items():
@@ -259,7 +263,7 @@ def test_generations_of_any_width_are_filled_in() -> None:
 
 
 def test_generation_lives_as_long_as_its_entries(settings: Settings, store: StoreServer) -> None:
-    """A put lengthens the number's life: an entry that is out of reach before its time would be a waste."""
+    """A put extends the life of the generation number to that of the entry, which is out of reach without it."""
     now = FAR
     cache, raw = cache_of(settings, "generation", lambda: now), store.client()
     _, since = cache.look(3, "page-0")
@@ -270,7 +274,7 @@ def test_generation_lives_as_long_as_its_entries(settings: Settings, store: Stor
 
 
 def test_an_epoch_begins_with_another_layout_only(tmp_path: Path) -> None:
-    """Switches within a layout keep what is cached; every change of layout has a number of its own."""
+    """A switch within a layout keeps the epoch; every change of layout gets a new one."""
     state = State(tmp_path)
     state.init_invalidation("scan", 10)
 
@@ -290,7 +294,7 @@ def test_an_epoch_begins_with_another_layout_only(tmp_path: Path) -> None:
 
 
 def test_state_of_an_earlier_version_is_the_first_epoch_of_entries(tmp_path: Path) -> None:
-    """A state that knows nothing of layouts is read, and changed, as what it meant."""
+    """A state stored without a layout is read and changed as `entries` in epoch 0."""
     state = State(tmp_path)
     old = json.dumps({"strategy": "index", "scan_count": 9})
     state._run("INSERT INTO settings VALUES ('invalidation', ?)", (old,))
@@ -302,7 +306,7 @@ def test_state_of_an_earlier_version_is_the_first_epoch_of_entries(tmp_path: Pat
 
 
 def test_nothing_stored_is_scan_of_entries(tmp_path: Path) -> None:
-    """A change may come before any process has told the initial values."""
+    """Without stored settings the state is `scan` on `entries`; a change may come before any initial values."""
     state = State(tmp_path)
     assert state.invalidation() == Invalidation("scan", 1000, "entries", 0)
     state.set_invalidation({"strategy": "generation"})
@@ -310,7 +314,7 @@ def test_nothing_stored_is_scan_of_entries(tmp_path: Path) -> None:
 
 
 def test_reads_do_without_the_cache_while_the_state_fails(settings: Settings) -> None:
-    """Nobody knows then which entries are valid."""
+    """While the state cannot be read, reads bypass the cache: nothing tells which entries are valid."""
     state = State(settings.state_dir)
     web = create_app(settings, state, Cache(settings)).test_client()
     web.get("/users/1/fragments/page-0")
@@ -323,7 +327,7 @@ def test_reads_do_without_the_cache_while_the_state_fails(settings: Settings) ->
 def test_warmer_follows_a_switch_and_counts_entries(
     new_service: Callable[..., Service], own_store: StoreServer
 ) -> None:
-    """After each change of layout the wanted entries are cached again and counted, whatever earlier epochs left."""
+    """After each change of layout the warmer caches its target again, and does not count what earlier epochs left."""
     service, raw = new_service(own_store).start("web", "warmer"), own_store.client()
 
     def settled(prefix: str, made: int) -> bool:

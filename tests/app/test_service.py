@@ -20,12 +20,12 @@ RETRIED = 'cache_invalidation_events_total{outcome="retried",strategy="scan"}'
 
 
 def cache_status(service: Service, user: int, name: str = "page-0") -> str:
-    """What the cache said about a read."""
+    """Read a fragment and return the Cache-Status header."""
     return str(service.get(f"/users/{user}/fragments/{name}").headers["Cache-Status"])
 
 
 def pending(service: Service) -> int:
-    """Events accepted and not finished."""
+    """The number of events accepted and not finished."""
     state = State(service.state_dir)
     try:
         return state.pending()
@@ -34,13 +34,13 @@ def pending(service: Service) -> int:
 
 
 def connections(service: Service, store: StoreServer) -> int:
-    """How many connections the invalidator has to the store."""
+    """The number of connections from the invalidator to the store."""
     process = psutil.Process(service.running["invalidator"].pid)
     return len([c for c in process.net_connections("tcp") if c.raddr and c.raddr.port == store.port])
 
 
 def test_event_invalidates_under_every_strategy(new_service: NewService, store: StoreServer) -> None:
-    """An event takes the user's entries away under each strategy but `ttl`; a switch reaches the invalidator."""
+    """An event removes the user's entries under each strategy but `ttl`; a switch reaches the invalidator."""
     service = new_service(store).start("web", "invalidator")
     for strategy in STRATEGY_NAMES:
         assert service.put("/settings/invalidation", {"strategy": strategy}).status == 200
@@ -57,9 +57,7 @@ def test_event_invalidates_under_every_strategy(new_service: NewService, store: 
 
 
 def test_events_start_on_arrival_without_limit(new_service: NewService, own_store: StoreServer) -> None:
-    """While the store answers nothing, every accepted event is started, each pattern on a connection of its
-    own.
-    """
+    """While the store answers nothing, every accepted event is started, each pattern on its own connection."""
     service = new_service(own_store, APP_STORE_TIMEOUT_SECONDS="60").start("web", "invalidator")
     own_store.pause(True)
     for user in range(1, 101):
@@ -73,18 +71,18 @@ def test_events_start_on_arrival_without_limit(new_service: NewService, own_stor
 def test_a_store_that_comes_back_meets_few_retries_at_once(
     new_service: NewService, own_store: StoreServer
 ) -> None:
-    """What was under way when the store was lost is tried again a few at a time, all of it in the end."""
+    """Events under way when the store was lost are retried a few at a time, until all are done."""
     service = new_service(own_store, APP_STORE_TIMEOUT_SECONDS="60").start("web", "invalidator")
     own_store.pause(True)
     for user in range(1, 101):
         service.event(user)
     eventually(lambda: connections(service, own_store) >= 300)
     own_store.stop(signal.SIGKILL)
-    # Now each waits for seconds between two tries, and few get through before the store is frozen again.
+    # Each event now waits seconds between two attempts, so few get through before the store is frozen again.
     eventually(lambda: service.metric(RETRIED) >= 600)
     own_store.start()
     own_store.pause(True)
-    time.sleep(RETRY_CAP_SECONDS)  # by now every one has waited long enough
+    time.sleep(RETRY_CAP_SECONDS)  # by now every event has waited long enough
     assert pending(service) > RETRIES_AT_ONCE
     assert RETRIES_AT_ONCE <= connections(service, own_store) <= 3 * RETRIES_AT_ONCE
     own_store.pause(False)
@@ -94,7 +92,7 @@ def test_a_store_that_comes_back_meets_few_retries_at_once(
 def test_a_switch_of_strategy_reaches_the_events_under_way(
     new_service: NewService, own_store: StoreServer
 ) -> None:
-    """A backlog of searches is carried out by the new strategy, as if the service had been deployed anew."""
+    """A backlog of searches is carried out under the new strategy, as after a new deployment."""
     service = new_service(own_store, APP_STORE_TIMEOUT_SECONDS="60").start("web", "invalidator")
     cache_status(service, 1)
     own_store.pause(True)
@@ -110,7 +108,7 @@ def test_a_switch_of_strategy_reaches_the_events_under_way(
 
 
 def test_events_survive_a_killed_invalidator(new_service: NewService, own_store: StoreServer) -> None:
-    """Events in flight when the invalidator is killed are carried out by the next one of that name."""
+    """Events in flight when the invalidator is killed are carried out by the next invalidator of that name."""
     service = new_service(own_store, APP_STORE_TIMEOUT_SECONDS="60").start("web", "invalidator")
     for user in (1, 2, 3):
         cache_status(service, user)
@@ -140,13 +138,13 @@ def test_events_survive_a_store_restart(new_service: NewService, own_store: Stor
     assert cache_status(service, 1) == "shop; fwd=miss"
     eventually(lambda: pending(service) == 0)
     assert service.get("/readyz").status == 200
-    # However many tries there were, the log says it once a minute.
+    # The log mentions retries once a minute, however many there are.
     assert service.log("invalidator").count("tried again") == 1
 
 
 def test_warmer_fills_continues_and_starts_again(new_service: NewService, own_store: StoreServer) -> None:
-    """The target is reached with a true index, raising it continues, an emptied store is filled again, 0
-    stops.
+    """The warmer reaches its target with every entry indexed and continues when it is raised. It fills an emptied store
+    again, writes everything anew on a restart, and stops at a target of 0.
     """
     service = new_service(own_store).start("web", "warmer")
     raw = own_store.client()
@@ -178,7 +176,7 @@ def test_warmer_fills_continues_and_starts_again(new_service: NewService, own_st
 
 
 def test_warmer_survives_a_store_restart(new_service: NewService, own_store: StoreServer) -> None:
-    """While the store is down the warmer says so; when it is back, empty, the fill begins again by itself."""
+    """While the store is down the warmer reports an error; when it is back, empty, the fill begins again by itself."""
     service = new_service(own_store).start("web", "warmer")
     service.put("/settings/warming", {"target_keys": 1000})
     eventually(lambda: service.get("/settings/warming").json["state"] == "idle")
@@ -224,12 +222,12 @@ def test_idle_processes_use_next_to_no_cpu(new_service: NewService, store: Store
         time.sleep(seconds)
         return (used() - before) / seconds
 
-    # A busy neighbour makes the same work dearer for a while; a process that polls too much does so every time.
+    # A busy neighbour makes the same work cost more for a while; a process that polls too often always exceeds 4 %.
     assert any(share() < 0.04 for _ in range(3))
 
 
 def test_chunked_body_is_bounded(new_service: NewService, store: StoreServer) -> None:
-    """A body without Content-Length is refused with 413 as well once it is too long."""
+    """A body without Content-Length is also refused with 413 once it is too long."""
     service = new_service(store).start("web")
     with socket.create_connection(("127.0.0.1", service.port)) as connection:
         head = "POST /users/1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -239,7 +237,7 @@ def test_chunked_body_is_bounded(new_service: NewService, store: StoreServer) ->
 
 
 def raw(port: int, *parts: bytes) -> bytes:
-    """What the web process answers to these bytes, and then closes the connection, or says nothing more for long."""
+    """Send the parts to the web process and return its answer. Raises TimeoutError if it leaves the connection open."""
     with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
         for part in parts:
             connection.sendall(part)
@@ -251,7 +249,7 @@ def raw(port: int, *parts: bytes) -> bytes:
     "chunks", [b"zz\r\n{}\r\n0\r\n\r\n", b"-2\r\n{}\r\n0\r\n\r\n", b"5\r\n{}", b"2\r\n{}xx0\r\n\r\n"]
 )
 def test_malformed_chunks_are_a_400(new_service: NewService, store: StoreServer, chunks: bytes) -> None:
-    """Nothing behind such a body is taken for a request, no traceback is in the log, and others are served."""
+    """A malformed chunk is 400. Nothing behind it is read as a request, the log has no traceback, others are served."""
     service = new_service(store).start("web")
     head = b"POST /users/1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     behind = b"POST /users/1/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -286,15 +284,15 @@ def test_bad_settings_are_one_line_and_exit_2(new_service: NewService, tmp_path:
         assert len(service.log(role).splitlines()) == 1, service.log(role)
 
 
-# -- deploys, late switches, and a way of its own for what people need while reads wait
+# -- deploys, late switches, and the operations listener that answers while reads wait
 
 
 SLOW_PAGES = 10
-"""COUNT of a SCAN so small that a search takes seconds."""
+"""A COUNT of SCAN so small that a search takes seconds."""
 
 
 def searching(service: Service, store: StoreServer, events: int) -> None:
-    """Have so many events search a keyspace page by page, and be under way."""
+    """Start that many events, which search a large keyspace page by page, and wait until all are in flight."""
     client = store.client()
     client.mset({f"other:{number}": "x" for number in range(60_000)})
     service.put("/settings/invalidation", {"strategy": "scan", "scan_count": SLOW_PAGES})
@@ -305,7 +303,7 @@ def searching(service: Service, store: StoreServer, events: int) -> None:
 
 
 def scans_done(store: StoreServer) -> int:
-    """SCAN calls that the store has carried out."""
+    """The number of SCAN calls that the store has carried out."""
     return int(store.client().info("commandstats").get("cmdstat_scan", {}).get("calls", 0))
 
 
@@ -322,7 +320,7 @@ def test_a_deploy_ends_the_searches_under_way(new_service: NewService, own_store
 
 
 def test_a_late_switch_leaves_the_searches_alone(new_service: NewService, own_store: StoreServer) -> None:
-    """What is under way is finished under the old strategy, while later events come under the new one."""
+    """With `under_way: finish`, events under way continue under the old strategy; later events use the new one."""
     service = new_service(own_store).start("web", "invalidator")
     searching(service, own_store, 5)
     answer = service.put("/settings/invalidation", {"strategy": "index", "under_way": "finish"})
@@ -336,7 +334,7 @@ def test_a_late_switch_leaves_the_searches_alone(new_service: NewService, own_st
 
 
 def test_searches_at_once_are_bounded(new_service: NewService, own_store: StoreServer) -> None:
-    """With a bound no more SCAN calls wait at the store than it allows, whatever the number of events."""
+    """With a bound, no more SCAN calls wait at the store than it allows, whatever the number of events."""
     service = new_service(own_store, APP_SEARCHES_AT_ONCE="4").start("web", "invalidator")
     searching(service, own_store, 30)
     own_store.pause(True)
@@ -349,7 +347,7 @@ def test_searches_at_once_are_bounded(new_service: NewService, own_store: StoreS
 
 
 def connections_with_unread_input(store: StoreServer) -> int:
-    """Connections of the paused store on which bytes wait that it has not read."""
+    """The number of the paused store's connections with bytes that it has not read."""
     found = 0
     for row in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         _, local, _, state, queues, *_ = row.split()
@@ -359,7 +357,7 @@ def connections_with_unread_input(store: StoreServer) -> int:
 
 
 def test_settings_answer_while_every_read_waits(new_service: NewService, own_store: StoreServer) -> None:
-    """All threads of the storefront wait for a store that stands still; settings, health and metrics answer at once."""
+    """While all of the storefront's threads wait for a frozen store, settings, health and metrics answer at once."""
     port = free_port()
     service = new_service(own_store, APP_OPERATIONS_PORT=str(port), APP_STORE_TIMEOUT_SECONDS="30").start(
         "web", "invalidator"
@@ -372,7 +370,7 @@ def test_settings_answer_while_every_read_waits(new_service: NewService, own_sto
         for reader in readers:
             reader.sendall(b"GET /users/1/fragments/page-0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
         time.sleep(1)
-        with pytest.raises(OSError):  # red without a listener of its own: this one waits behind the reads
+        with pytest.raises(OSError):  # the main listener queues it behind the reads
             socket_answer(service.port, "/settings/invalidation", 1.0)
         began = time.monotonic()
         assert http("PUT", base + "/settings/invalidation", {"strategy": "index"}).json["strategy"] == "index"
@@ -388,7 +386,7 @@ def test_settings_answer_while_every_read_waits(new_service: NewService, own_sto
 
 
 def socket_answer(port: int, path: str, seconds: float) -> bytes:
-    """The first bytes that a GET is answered with. Raises OSError where there are none in time."""
+    """The first bytes of the answer to a GET. Raises OSError if none come within ``seconds``."""
     with socket.create_connection(("127.0.0.1", port), seconds) as connection:
         connection.settimeout(seconds)
         connection.sendall(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
@@ -396,7 +394,7 @@ def socket_answer(port: int, path: str, seconds: float) -> bytes:
 
 
 def test_taken_operations_port_is_said(new_service: NewService, store: StoreServer) -> None:
-    """A taken port is one line that names it, and the web process does not start without its settings."""
+    """If the operations port is taken, the log names it and the web process exits with an error."""
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
         service = new_service(store, APP_OPERATIONS_PORT=str(port))

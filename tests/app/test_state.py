@@ -54,7 +54,7 @@ def test_changed_tells_of_others_commits(tmp_path: Path) -> None:
 
 
 def test_unusable_folder_is_one_error(tmp_path: Path) -> None:
-    """A folder that cannot be, and a file that is no database, raise StateError."""
+    """A folder that cannot be created and a file that is no database raise StateError."""
     (tmp_path / "file").write_text("")
     with pytest.raises(StateError, match="cannot open"):
         State(tmp_path / "file" / "sub")

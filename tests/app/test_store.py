@@ -51,9 +51,9 @@ def calls(raw: Any) -> dict[str, int]:
 def test_strategy_deletes_one_users_entries_only(
     settings: Settings, cache: Cache, store: StoreServer, strategy: str
 ) -> None:
-    """Everything of the user goes, nothing of users whose ids begin or end alike, whatever strategy."""
+    """Every strategy deletes the user's entries, and none of users whose ids begin or end alike."""
     cache.put_users([1, 11, 12, 21])
-    if strategy != "exact":  # which knows the usual names only
+    if strategy != "exact":  # `exact` knows the usual names only
         cache.put(1, "page-extra", "x")
     assert invalidate(settings, strategy, 1) == (20 if strategy == "exact" else 21)
     left = store.client().keys("shop:*")
@@ -65,7 +65,7 @@ def test_strategy_deletes_one_users_entries_only(
 def test_exact_searches_nothing_and_leaves_what_its_docstring_says(
     settings: Settings, cache: Cache, store: StoreServer
 ) -> None:
-    """One UNLINK and not a single search; a name that is not on the list stays, and so does another release's entry."""
+    """`exact` sends one UNLINK and no search. Entries with an unlisted name or of another release stay."""
     raw = store.client()
     cache.put_users([6])
     cache.put(6, "page-extra", "x")
@@ -80,7 +80,7 @@ def test_exact_searches_nothing_and_leaves_what_its_docstring_says(
 
 @pytest.mark.parametrize("before", OF_ENTRIES)
 def test_index_covers_entries_cached_before_the_switch(settings: Settings, cache: Cache, before: str) -> None:
-    """Whatever strategy was in force when an entry was cached, `index` finds it after the switch."""
+    """After a switch `index` finds an entry, whatever strategy was in force when it was cached."""
     cache.put_users([5])
     invalidate(settings, before, 5)
     cache.put(5, "cart-7", "again")
@@ -109,7 +109,7 @@ def test_index_asks_no_more_than_its_docstring_says(
 
 
 def test_giant_index_set_goes_in_chunks(settings: Settings, cache: Cache, store: StoreServer) -> None:
-    """A user with thousands of entries is invalidated completely, by no call that touches more than 500."""
+    """A user with thousands of entries is invalidated completely, and no call touches more than 500 of them."""
     many = settings.model_copy(update={"fragments_per_user": 5000})
     Cache(many).put_users([3])
     raw = store.client()
@@ -122,7 +122,7 @@ def test_giant_index_set_goes_in_chunks(settings: Settings, cache: Cache, store:
     finally:
         raw.config_set("slowlog-log-slower-than", 10_000)
     assert raw.dbsize() == 0
-    # The server's log cuts long commands after 32 words, "... (N more arguments)" telling the rest.
+    # The slow log cuts long commands after 32 words, the last being "... (N more arguments)".
     sizes = [int(words[-3].strip("(")) + 31 for words in lengths if words[-1] == "arguments)"]
     assert sizes
     assert max(sizes) <= 502
@@ -144,7 +144,7 @@ def test_giant_index_set_goes_at_once(settings: Settings, cache: Cache, store: S
 def test_many_puts_equal_single_ones_and_stall_nobody(
     settings: Settings, cache: Cache, store: StoreServer
 ) -> None:
-    """All of a user's fragments, cached in transactions of 500 at most, with their index."""
+    """All of a user's fragments are cached with their index, in transactions of at most 500."""
     raw = store.client()
     raw.config_resetstat()
     assert cache.put_many(77, 1203) == 1203
@@ -183,8 +183,8 @@ def test_bulk_equals_single_puts(settings: Settings, store: StoreServer) -> None
 
 
 def test_member_outlives_its_entry_by_one_ttl_at_most() -> None:
-    """For any time of a put: the set outlives the entry, by at most one TTL and the clocks' tolerance; and as
-    long as the entry lives, its bucket is among those an invalidation looks at.
+    """For a put at any time, the index set outlives the entry by at most one TTL and the tolerance for clock skew. As
+    long as the entry lives, its bucket is among those that an invalidation reads.
     """
     keys = Keyspace("p", 60)
     for tenth in range(6000):
@@ -198,7 +198,7 @@ def test_member_outlives_its_entry_by_one_ttl_at_most() -> None:
 
 
 def test_index_sets_match_no_fragment_pattern(settings: Settings, cache: Cache, store: StoreServer) -> None:
-    """No pattern of a user finds an index set."""
+    """No fragment pattern of a user matches an index set."""
     cache.put_users([4])
     for area in AREAS:
         found = store.client().keys(Keyspace("shop", 1).pattern(4, area))
@@ -207,8 +207,8 @@ def test_index_sets_match_no_fragment_pattern(settings: Settings, cache: Cache, 
 
 
 def test_refused_bulk_write_is_an_error_and_leaves_the_index_true(own_store: StoreServer) -> None:
-    """Out of memory in the middle of a fill: CacheUnavailable, every cached entry indexed, and it works again
-    after.
+    """Running out of memory in a fill raises CacheUnavailable, and every cached entry is indexed. With memory again,
+    filling works again.
     """
     raw = own_store.client()
     raw.config_set("maxmemory", int(raw.info("memory")["used_memory"]) + 3_000_000)
@@ -227,9 +227,7 @@ def test_refused_bulk_write_is_an_error_and_leaves_the_index_true(own_store: Sto
 
 
 def test_no_retries_and_one_error_type(settings: Settings) -> None:
-    """A store that is not there is asked once: no silent retries that would multiply load on a store that
-    stalls.
-    """
+    """A store that is not there is tried once per call: silent retries would multiply the load on a stalled store."""
     down = settings.model_copy(update={"store_url": f"redis://127.0.0.1:{free_port()}/0"})
     cache = Cache(down)
     attempts = 0
@@ -252,7 +250,9 @@ def test_no_retries_and_one_error_type(settings: Settings) -> None:
 
 @pytest.mark.parametrize("binary", [StoreServer.valkey(), StoreServer.redis()])
 def test_connecting_needs_no_handshake(binary: str | None) -> None:
-    """Neither side sends HELLO, CLIENT or anything else a server of the family might not know."""
+    """Neither the blocking nor the asynchronous client sends HELLO, CLIENT or any other command that a Redis-compatible
+    server might not know.
+    """
     if binary is None:
         pytest.skip("no redis-server on PATH")
     server = StoreServer(binary).start()
@@ -290,9 +290,7 @@ def test_connecting_needs_no_handshake(binary: str | None) -> None:
 def test_backfill_indexes_foreign_entries(
     settings: Settings, cache: Cache, store: StoreServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After the back-fill, `index` finds entries another program cached, with or without a TTL; other keys
-    stay.
-    """
+    """After the back-fill `index` finds entries that another program cached, with or without a TTL; other keys stay."""
     raw = store.client()
     raw.set("shop:r1:user:8:page-1", "a")
     raw.set("shop:r1:user:8:cart-1", "b", ex=50)
@@ -310,7 +308,7 @@ def test_backfill_indexes_foreign_entries(
 
 
 def test_buckets_are_fine_enough_for_p99() -> None:
-    """Histogram bounds reach from 0.1 ms to 10 s in equal steps below a third."""
+    """Histogram bounds reach from 0.1 ms to 10 s, each 20 % to 34 % above the one before."""
     assert (BUCKETS[0], BUCKETS[-1]) == (0.0001, 10.0)
     assert all(1.2 < high / low < 1.34 for low, high in pairwise(BUCKETS))
 

@@ -103,7 +103,7 @@ def test_unsampled_requests_make_no_spans(
 
 
 def test_no_backend_means_no_flood_and_a_clean_end(new_service: NewService, store: StoreServer) -> None:
-    """With nobody listening, spans are dropped and counted, the log has at most one line, and SIGTERM ends
+    """Without a trace backend, spans are dropped and counted, a log has one or two lines at most, and SIGTERM ends
     with 0.
     """
     service = new_service(store, **traced(f"http://127.0.0.1:{free_port()}"), APP_SCAN_COUNT="1")

@@ -11,7 +11,7 @@ import pytest
 from tests.compose.stack import EVERYTHING, PROFILE_OPTIONS, Stack
 
 GROW_SECONDS = 120
-"""Of the story: somewhat faster than people have it."""
+"""How long the story takes to let keys grow, seconds; .env has 200."""
 
 collect_ignore_glob = [] if os.environ.get("LAB_ENGINE") else ["test_stack_*.py"]
 
@@ -20,7 +20,7 @@ SECOND_STACK = {"stack", "served"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs a stack of its own beside the story's is left to make test-compose-all."""
+    """Mark tests that need a second stack beside the story's as `whole`: only make test-compose-all runs them."""
     for item in items:
         if SECOND_STACK & set(getattr(item, "fixturenames", ())):
             item.add_marker("whole")
@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """An empty project on ports of its own; whatever of it runs in the end is taken down."""
+    """An empty Compose project with its own ports; at the end all of it is taken down."""
     project = Stack(tmp_path_factory.mktemp("stack"))
     project.compose(*EVERYTHING, "down", "--volumes", "--remove-orphans", check=False)
     try:
@@ -50,7 +50,7 @@ def story(project: Stack) -> Stack:
 
 @pytest.fixture(scope="session")
 def stack(project: Stack) -> Stack:
-    """The stack without its story, every server on, healthy, nothing in it yet."""
+    """The stack without its story: every server is on, healthy and empty."""
     project.compose(*EVERYTHING, "down", "--volumes", "--remove-orphans")
     project.environ["CONTROL_STORY"] = "off"
     began = time.monotonic()

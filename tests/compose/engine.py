@@ -1,17 +1,17 @@
 """A Docker Engine, Compose v2 and images for the tests, wherever they run.
 
-    python -m tests.compose.engine COMMAND ...     run COMMAND with all of that, take down what was started
+    python -m tests.compose.engine COMMAND ...     run COMMAND with all of that, then stop what was started
 
 What the machine has is used. What is missing is made, once, and kept in the folder LAB_ENGINE_CACHE (or
 ~/.cache/redis-latency-lab):
 
 - no engine running: Debian's docker.io is installed (root and apt are needed) and a dockerd of our own started,
   with its own data folder and socket, and stopped at the end;
-- no Compose v2: built from its Go module;
-- no image registry within reach, or LAB_IMAGES=standins: a Debian base by mmdebstrap, on it the lab's image and
-  small stand-ins for the others (standins/). LAB_IMAGES=real insists on the real ones.
+- no Compose v2: it is built from its Go module;
+- no image registry within reach, or LAB_IMAGES=standins: mmdebstrap makes a Debian base, and the lab's image and
+  small stand-ins for the others (standins/) are built on it. LAB_IMAGES=real insists on the real ones.
 
-COMMAND finds DOCKER_HOST, DOCKER_CONFIG, COMPOSE_FILE, PYTHON_IMAGE set as needed, and LAB_IMAGES=real|standins.
+COMMAND runs with DOCKER_HOST, DOCKER_CONFIG, COMPOSE_FILE, PYTHON_IMAGE set as needed, and LAB_IMAGES=real|standins.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
 class NotPossible(Exception):
-    """What this machine lacks, in one line."""
+    """The message says what this machine lacks."""
 
 
 def say(text: str) -> None:
-    """A line about what is going on."""
+    """Print a line about the progress to stderr."""
     print(f"engine: {text}", file=sys.stderr, flush=True)
 
 
 def run(*command: str, seconds: float = 900, **more: str) -> None:
-    """Run a command; its end on an error."""
+    """Run a command. Raises `NotPossible` with the end of its output if it fails."""
     done = subprocess.run(
         command,
         env={**os.environ, **more},
@@ -81,14 +81,14 @@ class Engine:
         self.daemon: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Raises `NotPossible` when something is missing that cannot be made here."""
+        """Find, start or make what COMMAND needs. Raises `NotPossible` if something is missing that cannot be made."""
         self.cache.mkdir(parents=True, exist_ok=True)
         self._want_engine()
         self._want_compose()
         self._want_images()
 
     def stop(self) -> None:
-        """End our own daemon and wait for it; somebody else's is left alone."""
+        """End the daemon that `start` began and wait for it; an engine that ran before is left alone."""
         if self.daemon is None:
             return
         self.daemon.send_signal(signal.SIGTERM)
@@ -110,7 +110,7 @@ class Engine:
             raise NotPossible("no engine runs, and only root may start one")
         socket = self.cache / "docker.sock"
         os.environ["DOCKER_HOST"] = f"unix://{socket}"
-        # What an engine that was killed knew of its containers is not true of this one's.
+        # The state of containers that a killed engine left does not hold for this engine.
         shutil.rmtree(self.cache / "exec", ignore_errors=True)
         with (self.cache / "dockerd.log").open("wb") as log:
             self.daemon = subprocess.Popen(
@@ -226,7 +226,7 @@ class Engine:
 
 
 def compose_is_new_enough() -> bool:
-    """Whether `docker compose` is there and new enough."""
+    """True if `docker compose` is there and new enough."""
     code, said = ask("docker", "compose", "version", "--short")
     version = re.match(r"v?(\d+)\.(\d+)", said) if code == 0 else None
     return version is not None and (int(version[1]), int(version[2])) >= OLDEST_COMPOSE
@@ -237,7 +237,7 @@ def install(*packages: str) -> None:
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         raise NotPossible(f"missing and not to be had without root and apt: {', '.join(packages)}")
     say(f"installing {', '.join(packages)}")
-    # Installing a server on Debian starts it, if there is an init; not here.
+    # Installing a server on Debian starts it if there is an init; RUNLEVEL=1 prevents it.
     quiet: dict[str, Any] = {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     with suppress(NotPossible):
         run("apt-get", "update", "-qq", **quiet)
@@ -246,14 +246,14 @@ def install(*packages: str) -> None:
 
 
 def debian_release() -> str:
-    """The machine's own release if it is a Debian, else one that has everything."""
+    """The machine's own release if it is a Debian, else bookworm."""
     text = Path("/etc/os-release").read_text() if Path("/etc/os-release").exists() else ""
     found = re.search(r"^VERSION_CODENAME=(\w+)", text, re.MULTILINE)
     return found[1] if found and re.search(r"^ID=debian$", text, re.MULTILINE) else "bookworm"
 
 
 def main(command: list[str]) -> int:
-    """Run `command` on an engine; its exit code, or 3 when there can be none."""
+    """Run `command` with an engine and return its exit code, or 3 if no engine can be had."""
     engine = Engine()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:

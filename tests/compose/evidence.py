@@ -1,4 +1,4 @@
-"""What to read after a command of the Docker Engine did not come back. The cause is lost with the machine otherwise."""
+"""Evidence for when a command of the Docker Engine hangs. Otherwise the cause is lost with the machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOON_FORGOTTEN = ("level=info", "deprecated", "does not support")
 def of_the_engine(environ: Mapping[str, str]) -> str:
     """Containers, processes that cannot end, memory, disk, and the last warnings of an engine that tests started.
 
-    The engine is also asked for its goroutines (SIGUSR1 has dockerd write them beside its exec folder).
+    Also makes the engine dump its goroutines: on SIGUSR1 dockerd writes them beside its exec folder.
     """
     parts = [
         "containers:\n" + _said(["docker", "ps", "--all", "--format", "{{.Names}}: {{.Status}}"], environ),

@@ -1,4 +1,4 @@
-"""What compose.yaml promises, each as a rule over the parsed file: a list of what breaks it, empty when it holds."""
+"""The promises of compose.yaml, each a rule: it takes the parsed file and returns a list of what breaks the promise."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def ports_differ(model: Model) -> list[str]:
 
 
 def stores_are_not_published(model: Model) -> list[str]:
-    """No store has a port outside."""
+    """No store publishes a port."""
     return [name for name in ("dragonfly", "redis", *PROFILES) if model["services"][name].get("ports")]
 
 
@@ -105,7 +105,7 @@ def _exact(image: str) -> bool:
 
 
 def everything_is_limited(model: Model) -> list[str]:
-    """Every service has limits of memory and CPU; no more CPUs than the smallest machine has."""
+    """Every service has limits of memory and CPU, and no more than the two CPUs of the smallest machine."""
     return [
         name
         for name, service in _services(model)
@@ -114,7 +114,7 @@ def everything_is_limited(model: Model) -> list[str]:
 
 
 def everything_has_a_healthcheck(model: Model) -> list[str]:
-    """Every service has a health check that runs a program often, most often where others wait for it to start."""
+    """Every service has a health check that runs a program at least every 10 s, or every 5 s if others wait for it."""
     waited_for = {other for _, service in _services(model) for other in service.get("depends_on", {})}
     wrong = []
     for name, service in _services(model):
@@ -134,7 +134,7 @@ def no_container_names(model: Model) -> list[str]:
 
 
 def only_named_volumes(model: Model) -> list[str]:
-    """What is written lies in named volumes, each declared and used; from the tree, only reading."""
+    """Data is written to named volumes only, each declared and used; folders of the tree are mounted read-only."""
     wrong, used = [], set()
     for name, service in _services(model):
         for mount in service.get("volumes", ()):
@@ -147,7 +147,7 @@ def only_named_volumes(model: Model) -> list[str]:
 
 
 def everything_is_confined(model: Model) -> list[str]:
-    """Not root, read-only, no capabilities, no new privileges, no door to the host; exceptions only by the table."""
+    """Not root, read-only, no capabilities, no new privileges, no access to the host; exceptions: NOT_CONFINED."""
     wrong = []
     for name, service in _services(model):
         lacks = {
@@ -170,7 +170,7 @@ def everything_is_confined(model: Model) -> list[str]:
 
 
 def nothing_phones_home(model: Model) -> list[str]:
-    """Every program that would call its maker is told not to, nothing is fetched at start, no way out."""
+    """Programs that would call their maker are told not to, nothing is fetched at start, the network has no way out."""
     wrong = []
     for name, needed in SILENCED.items():
         service = model["services"][name]
@@ -191,7 +191,7 @@ NO_PROXY |= {name.lower(): value for name, value in NO_PROXY.items()}
 
 
 def nobody_is_behind_a_proxy(model: Model) -> list[str]:
-    """No service takes over the proxies of a person's Docker configuration: all it talks to is beside it."""
+    """No service uses the proxies of a person's Docker configuration: all it talks to is in the stack."""
     return [
         f"{name}: {variable}"
         for name, service in _services(model)
@@ -201,7 +201,9 @@ def nobody_is_behind_a_proxy(model: Model) -> list[str]:
 
 
 def waiting_is_for_health(model: Model) -> list[str]:
-    """Who waits, waits until the other is healthy; nobody waits for those who watch; each storefront for its store."""
+    """Services wait for health, and never for a watcher; a storefront's processes wait for its store, Locust for its
+    web process.
+    """
     wrong = []
     for name, service in _services(model):
         waits = service.get("depends_on", {})
@@ -216,7 +218,9 @@ def waiting_is_for_health(model: Model) -> list[str]:
 
 
 def profiles_are_whole(model: Model) -> list[str]:
-    """A profile holds a store and its whole storefront; everything else starts without being asked for."""
+    """A server's profile holds the store and its whole storefront, `distributed` Locust's workers; all other services
+    start by default.
+    """
     wanted = {part + profile: [profile] for profile in PROFILES for part in PARTS}
     wanted |= {f"locust-worker-{server}": ["distributed"] for server in ("dragonfly", "redis")}
     return [
@@ -239,7 +243,7 @@ def addresses_exist(model: Model) -> list[str]:
 
 
 def storefronts_know_their_store(model: Model) -> list[str]:
-    """Each process of a storefront is told its store, by name and address, and a folder that it may write to."""
+    """Each process of a storefront has its store's name and address, and a state folder on a volume."""
     wrong = []
     for part in ("web-", "invalidator-", "warmer-"):
         for server in ("dragonfly", "redis", *PROFILES):
@@ -258,11 +262,11 @@ BOUND = ("APP_SEARCHES_AT_ONCE", "12")
 
 HOSTS = "ALLOWED_HOSTS"
 GUARDED = re.compile(r"control|(?:web|locust)-[a-z]+")
-"""Services whose pages answer to names that they were told, and to those of this machine."""
+"""Services whose pages answer only to the names in ALLOWED_HOSTS and to names of this machine."""
 
 
 def pages_answer_to_their_names(model: Model) -> list[str]:
-    """Each page knows all names by which others in the stack ask for it, and those that .env adds."""
+    """Each page allows the name by which the stack asks for it, and the names that .env adds."""
     wrong = []
     for name, service in _services(model):
         if GUARDED.fullmatch(name):
@@ -274,7 +278,7 @@ def pages_answer_to_their_names(model: Model) -> list[str]:
 def servers_are_alike(model: Model) -> list[str]:
     """The four storefronts differ in their server and nothing else, or a comparison of servers means nothing.
 
-    But for the bound on searches, which only stores with one thread need, and which nobody meets below the knee.
+    The bound on searches is excepted: only stores with one thread need it, and it has no effect below the knee.
     """
     wrong = []
     for part in PARTS[1:]:

@@ -1,4 +1,4 @@
-"""The stack under test: the commands a person would type, and questions over the ports a person has."""
+"""The stack under test, used as a person would: by commands, and by requests to its published ports."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ PORTS = (
     *(server.locust_port for server in IN_COMPOSE),
 )
 PROFILE_OPTIONS = [word for profile in PROFILES for word in ("--profile", profile)]
-"""Every server, and not the workers of profile distributed."""
+"""The profiles of every server, without `distributed`, which has Locust's workers."""
 EVERYTHING = ["--profile", "*"]
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on: the tests' stack must not collide with a lab in use."""
+    """Ports that nothing listens on: the tests' stack must not collide with a lab in use."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [held.getsockname()[1] for held in sockets]
     for held in sockets:
@@ -41,7 +41,10 @@ def free_ports(count: int) -> list[int]:
 
 
 def until(check: Callable[[], Any], what: str, seconds: float = 60, every: float = 0.5) -> Any:
-    """The first true answer of `check`, which may raise OSError, ValueError or LookupError while it is too early."""
+    """Return the first true answer of `check`. Raises AssertionError if there is none within `seconds`.
+
+    While it is too early `check` may raise OSError, ValueError or LookupError.
+    """
     end = time.monotonic() + seconds
     last: object = None
     while time.monotonic() < end:
@@ -59,9 +62,9 @@ DEAD_PROXY = "http://127.0.0.1:9"
 
 
 def behind_a_proxy(folder: Path) -> Path:
-    """A folder for DOCKER_CONFIG: what the person has, and a proxy at which nobody answers.
+    """Make a folder for DOCKER_CONFIG: the person's own configuration, plus a proxy at which nothing answers.
 
-    The engine itself does not go by it, nor do builds that were made before.
+    The engine itself does not use that proxy, and images that were built before are not affected.
     """
     own = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
     folder.mkdir()
@@ -81,9 +84,9 @@ def behind_a_proxy(folder: Path) -> Path:
 
 
 class Stack:
-    """One project of its own, on ports of its own, of a person behind a proxy that does not answer.
+    """A Compose project with its own ports, run by a person behind a proxy that does not answer.
 
-    So each test of traces, metrics or panels shows that no container goes through it.
+    So each test of traces, metrics or panels also shows that no container uses the proxy.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -93,14 +96,14 @@ class Stack:
         self.environ.update(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
 
     def docker(self, *arguments: str, check: bool = True, seconds: float = 120) -> str:
-        """`docker ...`; its output."""
+        """Run `docker ...` and return its output. Raises AssertionError if it fails, unless `check` is false."""
         done = self.run(["docker", *arguments], seconds)
         if check and done.returncode:
             raise AssertionError(f"docker {' '.join(arguments)}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
         return done.stdout
 
     def run(self, command: list[str], seconds: float, **more: str) -> subprocess.CompletedProcess[str]:
-        """A command in the project's environment, and `more` of it. One that does not come back fails with evidence."""
+        """Run a command in the project's environment plus `more`. Raises AssertionError with evidence if it hangs."""
         environ = {**self.environ, **more}
         try:
             return subprocess.run(
@@ -118,7 +121,7 @@ class Stack:
         raise AssertionError(f"not within {seconds:g} s: {' '.join(command)}\n{said}\n{state}")
 
     def compose(self, *arguments: str, check: bool = True, seconds: float = 300) -> str:
-        """`docker compose ...` of this project; its output."""
+        """Run `docker compose ...` on this project and return its output."""
         return self.docker("compose", *arguments, check=check, seconds=seconds)
 
     def container(self, service: str) -> str:
@@ -129,7 +132,7 @@ class Stack:
         return self.docker("ps", "--all", "--quiet", *filters).split()[0]
 
     def left(self) -> str:
-        """Identities of the project's containers, volumes and networks."""
+        """The ids of the project's containers, volumes and networks; empty if there are none."""
         label = f"label=com.docker.compose.project={self.environ['COMPOSE_PROJECT_NAME']}"
         kinds = (["ps", "--all"], ["volume", "ls"], ["network", "ls"])
         return "".join(self.docker(*kind, "--quiet", "--filter", label) for kind in kinds)
@@ -140,15 +143,15 @@ class Stack:
         return found
 
     def started_since(self, service: str, before: str) -> bool:
-        """Whether a service's container was started again since the moment `before`."""
+        """True if a service's container has started again since its start at `before`."""
         return bool(self.inspect(service)["State"]["StartedAt"] != before)
 
     def health(self, service: str) -> str:
-        """healthy, unhealthy or starting."""
+        """The state of a service's health check: healthy, unhealthy or starting."""
         return str(self.inspect(service)["State"]["Health"]["Status"])
 
     def wait_health(self, service: str, wanted: str, seconds: float = 60) -> None:
-        """Wait until a service's health check says so."""
+        """Wait until the state of a service's health check is `wanted`."""
         until(lambda: self.health(service) == wanted, f"{service} {wanted}", seconds)
 
     def url(self, port: str, path: str = "") -> str:
@@ -170,7 +173,7 @@ class Stack:
     def history(
         self, expression: str, start: float, end: float, step: float = 2
     ) -> list[tuple[float, float]]:
-        """A PromQL query's one series over time, without what is not a number."""
+        """The only series of a PromQL query as (Unix time, value), without NaN. Raises LookupError if it is not one."""
         asked = {"query": expression, "start": start, "end": end, "step": step}
         rows = self.get("PROMETHEUS_PORT", "/api/v1/query_range?" + urllib.parse.urlencode(asked))["data"][
             "result"
@@ -186,20 +189,20 @@ class Stack:
         return {tuple(sorted(row["metric"].items())): float(row["value"][1]) for row in rows}
 
     def value(self, expression: str) -> float:
-        """The only sample of a query. Raises LookupError when there is none."""
+        """The only sample of a query. Raises LookupError if there are none or several."""
         found = list(self.query(expression).values())
         if len(found) != 1:
             raise LookupError(f"{expression}: {len(found)} samples")
         return found[0]
 
     def above(self, expression: str, bound: float) -> bool:
-        """Whether the only sample of a query is above the bound. Raises LookupError when there is none."""
+        """True if the only sample of a query is above the bound. Raises LookupError if there are none or several."""
         return self.value(expression) > bound
 
     def signal(self, services: tuple[str, ...], name: str) -> None:
         """Send a signal to services' main processes from outside their containers.
 
-        `docker kill` would do it too, but tells the engine not to restart the container ever after.
+        `docker kill` would do it too, but the engine would never restart the container after that.
         """
         pids = [self.inspect(service)["State"]["Pid"] for service in services]
         code = f"import os, signal\nfor pid in {pids}: os.kill(pid, signal.{name})"
@@ -207,7 +210,7 @@ class Stack:
         self.docker("run", "--rm", "--pid", "host", "--user", "0:0", image, "python", "-c", code)
 
     def inside(self, service: str, code: str, seconds: float = 60) -> str:
-        """Run Python in a container of the lab's image; what it prints."""
+        """Run Python in a container of the lab's image and return what it prints."""
         return self.compose("exec", "-T", service, "python", "-c", code, seconds=seconds).strip()
 
     def http(

@@ -1,4 +1,4 @@
-"""The health check of the Python containers: green only for what it was asked to see. Needs no Docker."""
+"""The health check of the Python containers passes only if it sees what it was asked to see. Needs no Docker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Serve = Callable[[int, str], str]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Starts a server that gives one answer; its URL."""
+    """Return a function that starts a server with one fixed answer and returns its URL."""
     servers: list[ThreadingHTTPServer] = []
 
     def start(status: int, body: str) -> str:
@@ -44,7 +44,7 @@ def serve() -> Iterator[Serve]:
 
 
 def check(*arguments: str) -> tuple[int, str]:
-    """Run it as a container does: exit code, and what it said."""
+    """Run the health check as a container does; return its exit code and its output."""
     done = subprocess.run(
         [sys.executable, "-SI", str(ROOT / "app" / "health.py"), *arguments],
         capture_output=True,
@@ -57,27 +57,27 @@ def check(*arguments: str) -> tuple[int, str]:
 
 
 def test_answer_200_is_healthy(serve: Serve) -> None:
-    """200 is enough when nothing else is asked."""
+    """Status 200 is healthy if nothing else is asked for."""
     assert check(serve(200, "")) == (0, "ok\n")
 
 
 @pytest.mark.parametrize("status", [204, 302, 404, 500, 503])
 def test_any_other_answer_is_not(status: int, serve: Serve) -> None:
-    """Whatever is not 200 is no health, and the status is named."""
+    """Any other status than 200 is unhealthy, and the output names it."""
     code, said = check(serve(status, ""))
     assert code == 1
     assert str(status) in said
 
 
 def test_nobody_there_is_unhealthy() -> None:
-    """A port nobody listens on."""
+    """A port that nothing listens on is unhealthy."""
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
     assert check(f"http://127.0.0.1:{port}/")[0] == 1
 
 
 def test_silence_is_unhealthy_before_docker_gives_up() -> None:
-    """A process that accepts and never answers, as one that is stopped: red within Docker's five seconds."""
+    """A process that accepts and never answers, as a stopped one does, is unhealthy within Docker's five seconds."""
     with socket.create_server(("127.0.0.1", 0)) as held:
         began = time.monotonic()
         code, said = check(f"http://127.0.0.1:{held.getsockname()[1]}/")
@@ -86,7 +86,7 @@ def test_silence_is_unhealthy_before_docker_gives_up() -> None:
 
 @pytest.mark.parametrize("noise", ["hello\r\n", "HTTP/1.1\r\n\r\n", ""])
 def test_what_is_not_http_is_unhealthy(noise: str) -> None:
-    """An answer in another language is one line and red."""
+    """An answer that is not HTTP is unhealthy and reported in one line."""
     with socket.create_server(("127.0.0.1", 0)) as held:
 
         def answer() -> None:
@@ -100,7 +100,7 @@ def test_what_is_not_http_is_unhealthy(noise: str) -> None:
 
 
 def test_contains_looks_into_the_answer(serve: Serve) -> None:
-    """The text must be there; spaces do not count."""
+    """With `--contains` the answer must contain the text; spaces do not count."""
     url = serve(200, '{"state": "running"}')
     assert check(url, "--contains", '"state":"running"')[0] == 0
     assert check(url, "--contains", '"state":"stopped"')[0] == 1
@@ -108,7 +108,7 @@ def test_contains_looks_into_the_answer(serve: Serve) -> None:
 
 @pytest.mark.parametrize(("seconds", "code"), [(0, 0), (5, 0), (60, 1), (3600, 1)])
 def test_fresh_tells_a_loop_that_runs_from_one_that_hangs(seconds: int, code: int, serve: Serve) -> None:
-    """A heartbeat of a moment ago is health; one that stands still is not, however promptly it is served."""
+    """A recent heartbeat is healthy; one that stands still is not, however promptly it is served."""
     url = serve(
         200, f"# TYPE beat_seconds gauge\nbeat_seconds_total 1\nbeat_seconds {time.time() - seconds}\n"
     )
@@ -116,13 +116,13 @@ def test_fresh_tells_a_loop_that_runs_from_one_that_hangs(seconds: int, code: in
 
 
 def test_fresh_without_the_metric_is_unhealthy(serve: Serve) -> None:
-    """No heartbeat at all is none."""
+    """A missing heartbeat is unhealthy."""
     assert check(serve(200, "other 1\n"), "--fresh", "beat_seconds")[0] == 1
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads Linux's table of connections")
 def test_connected_sees_connections_to_a_port() -> None:
-    """Green while a connection to the port stands, red before it and after it."""
+    """With `--connected` it is healthy while a connection to the port is open, and unhealthy before."""
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
         assert check("--connected", str(port))[0] == 1

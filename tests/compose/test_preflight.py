@@ -1,4 +1,4 @@
-"""`make up` says what is missing before anything starts: a fake docker plays every machine there is."""
+"""`make up` says what is missing before anything starts. A fake docker plays each kind of machine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ esac
 
 
 def usual(memory: int, **more: object) -> str:
-    """What `docker info` says of Docker's own engine with two CPUs; `more` is said otherwise."""
+    """What `docker info` prints for Docker's own engine with two CPUs; `more` replaces or adds fields."""
     said = {
         "ServerVersion": "28.2.2",
         "OperatingSystem": "Debian GNU/Linux 12",
@@ -49,7 +49,9 @@ def usual(memory: int, **more: object) -> str:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    """Runs `python3 -m lab.stacks.up` in a copy of the tree's top, on a machine as the variables describe it."""
+    """Return a function that runs `python3 -m lab.stacks.up` in a copy of the files it needs, on a machine that the
+    variables describe.
+    """
     programs, tree = tmp_path / "bin", tmp_path / "tree"
     programs.mkdir()
     (tree / "lab" / "stacks").mkdir(parents=True)
@@ -95,7 +97,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def refused(answer: subprocess.CompletedProcess[str], *words: str) -> None:
-    """Exit code 3, the words in what was printed, and no traceback."""
+    """Assert exit code 3, no traceback, and each word among what is reported missing."""
     assert answer.returncode == 3, answer
     assert "nothing was started" in answer.stderr
     assert "Traceback" not in answer.stderr
@@ -105,14 +107,14 @@ def refused(answer: subprocess.CompletedProcess[str], *words: str) -> None:
 
 
 def test_machine_that_has_everything_passes(machine: Machine) -> None:
-    """With everything there nothing is missing, and the images are asked for (the fake has none)."""
+    """On a complete machine nothing is reported missing; `up` goes on to the images, which the fake does not have."""
     answer = machine()
     assert "MISS" not in answer.stdout
     assert "the images could not be had" in answer.stderr
 
 
 def test_port_in_use_is_named_with_its_setting(machine: Machine) -> None:
-    """A taken port: its number and the line of .env that changes it."""
+    """A taken port is reported with its number and the variable of .env that changes it."""
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = str(held.getsockname()[1])
         refused(machine(GRAFANA_PORT=port), f"port {port} is taken", "GRAFANA_PORT", ".env")
@@ -126,7 +128,7 @@ def test_port_of_everybody_counts_as_taken(machine: Machine) -> None:
 
 
 def test_port_the_lab_itself_holds_is_no_trouble(machine: Machine) -> None:
-    """`make up` on a running lab: its own ports are not somebody else's."""
+    """`make up` on a running lab does not report the lab's own ports as taken."""
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = str(held.getsockname()[1])
         answer = machine(CONTROL_PORT=port, FAKE_PS=f"127.0.0.1:{port}->8080/tcp")
@@ -135,18 +137,18 @@ def test_port_the_lab_itself_holds_is_no_trouble(machine: Machine) -> None:
 
 @pytest.mark.parametrize("value", ["0", "65536", "http", "-1", "8080:8080", "٣٠٠٠"])
 def test_port_that_is_none_is_named(value: str, machine: Machine) -> None:
-    """What is no port number is refused by name."""
+    """A value that is no port number is refused, and its variable is named."""
     refused(machine(TEMPO_PORT=value), f"TEMPO_PORT={value}", "1 to 65535")
 
 
 def test_same_port_twice_is_noticed(machine: Machine) -> None:
-    """Two settings with one number would make the second service fail after minutes."""
+    """Two settings with the same port are refused: otherwise the second service would fail minutes later."""
     [port] = free_ports(1)
     refused(machine(TEMPO_PORT=str(port), GRAFANA_PORT=str(port)), "TEMPO_PORT", "GRAFANA_PORT", str(port))
 
 
 def test_ports_of_a_profile_count_when_it_is_on(machine: Machine) -> None:
-    """The port of a server that is not started may be taken; with its profile on it may not."""
+    """The port of a server that is off may be taken; with the server's profile on it may not."""
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = str(held.getsockname()[1])
         assert "MISS" not in machine(LOCUST_KEYDB_PORT=port).stdout
@@ -154,45 +156,45 @@ def test_ports_of_a_profile_count_when_it_is_on(machine: Machine) -> None:
 
 
 def test_too_little_memory_is_noticed(machine: Machine) -> None:
-    """An engine with 2 GB (Docker Desktop's virtual machine, say) cannot hold the stack."""
+    """An engine with 2 GB (Docker Desktop's virtual machine, say) is refused: it cannot hold the stack."""
     refused(machine(FAKE_MEMORY="2000000000"), "2.0 GB", "3 GB needed")
 
 
 @pytest.mark.parametrize("version", ["2.19.1", "v2.5.0", "1.29.2"])
 def test_old_compose_is_noticed(version: str, machine: Machine) -> None:
-    """A Compose older than 2.20 lacks what the file uses."""
+    """A Compose older than 2.20 is refused: it lacks what compose.yaml uses."""
     refused(machine(FAKE_COMPOSE=version), f"{version} is too old", "2.20")
 
 
 @pytest.mark.parametrize("version", ["2.20.0", "v2.40.3", "5.0.1", "2.100.0-desktop.1"])
 def test_new_compose_is_accepted(version: str, machine: Machine) -> None:
-    """2.20 and everything after, however the version is written."""
+    """Compose 2.20 and every later version is accepted, however the version is written."""
     assert "MISS" not in machine(FAKE_COMPOSE=version).stdout
 
 
 def test_missing_compose_is_noticed(machine: Machine) -> None:
-    """Docker without the plugin."""
+    """Docker without the Compose plugin is refused."""
     refused(machine(FAKE_COMPOSE=""), "docker compose: not found", "2.20")
 
 
 def test_engine_that_does_not_run_is_noticed(machine: Machine) -> None:
-    """The reason, and how to start it."""
+    """An engine that does not run is refused and named as the reason."""
     refused(machine(FAKE_ENGINE_ERROR="Cannot connect to the Docker daemon"), "engine", "does not run")
 
 
 def test_engine_of_somebody_else_is_noticed(machine: Machine) -> None:
-    """No permission is another problem than no engine, with another cure."""
+    """If permission to the engine is missing, `up` names the remedy for that: usermod."""
     refused(machine(FAKE_ENGINE_ERROR="permission denied while trying to connect"), "usermod")
 
 
 def test_missing_docker_is_noticed(machine: Machine, tmp_path: Path) -> None:
-    """No docker at all."""
+    """A machine without docker is refused."""
     (tmp_path / "bin" / "docker").unlink()
     refused(machine(PATH=str(tmp_path / "bin")), "docker: not found")
 
 
 def test_missing_env_file_is_noticed(machine: Machine, tmp_path: Path) -> None:
-    """Without .env Compose would complain about its first variable only."""
+    """A missing .env is reported as such: Compose would only complain about its first variable."""
     (tmp_path / "tree" / ".env").unlink()
     refused(machine(), ".env", "missing", "git checkout .env")
 
@@ -205,7 +207,7 @@ def test_line_missing_from_env_file_is_noticed(machine: Machine, tmp_path: Path)
 
 
 def test_nothing_is_started_when_something_is_missing(machine: Machine, tmp_path: Path) -> None:
-    """Looking changes nothing: docker was only asked."""
+    """While something is missing, nothing is created, built or pulled."""
     refused(machine(FAKE_MEMORY="1000000000"), "memory")
     asked = (tmp_path / "asked").read_text().splitlines()
     assert not [line for line in asked if line.split()[:2] in (["compose", "up"], ["compose", "create"])]
@@ -213,7 +215,7 @@ def test_nothing_is_started_when_something_is_missing(machine: Machine, tmp_path
 
 
 def test_everything_missing_is_said_at_once(machine: Machine) -> None:
-    """Several faults are named together, not one a try."""
+    """Several faults are reported together, not one per attempt."""
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = str(held.getsockname()[1])
         answer = machine(FAKE_COMPOSE="2.1.0", FAKE_MEMORY="1000000000", GRAFANA_PORT=port)
@@ -265,9 +267,12 @@ PODMAN: dict[str, Any] = {
 def test_what_an_engine_cannot_is_said_and_left_out(
     machine: Machine, tmp_path: Path, said: str, name: str, told: str, laid_over: str | None
 ) -> None:
-    """One line says what it costs, and Compose reads an overlay by itself; an engine that can all has none."""
+    """One line names what the engine cannot do, and an overlay, which Compose reads by itself, leaves that out.
+
+    An engine that can do everything has no overlay.
+    """
     overlay = tmp_path / "tree" / "compose.override.yaml"
-    for _ in range(2):  # again: it is written anew, and not added to
+    for _ in range(2):  # twice: the overlay is written anew, not added to
         answer = machine(FAKE_INFO=said)
         assert "MISS" not in answer.stdout
         assert f"engine: {name}\n" in answer.stdout
@@ -279,7 +284,7 @@ def test_what_an_engine_cannot_is_said_and_left_out(
 
 
 def test_an_overlay_of_somebodys_own_is_left_alone(machine: Machine, tmp_path: Path) -> None:
-    """Where the engine needs none it stays; where it needs one, a line says what to put into it, and nothing starts."""
+    """A person's own overlay is never changed. If the engine needs one, a line says what to add, and nothing starts."""
     own = tmp_path / "tree" / "compose.override.yaml"
     own.write_text("services: {}\n")
     assert "the images could not be had" in machine().stderr
@@ -290,14 +295,16 @@ def test_an_overlay_of_somebodys_own_is_left_alone(machine: Machine, tmp_path: P
 
 
 def test_too_many_networks_are_noticed(machine: Machine) -> None:
-    """An engine without a free range of addresses fails in the middle of `docker compose up`."""
+    """Too many networks are refused: an engine without a free range of addresses fails in the middle of
+    `docker compose up`.
+    """
     refused(machine(FAKE_NETWORKS="29"), "networks: 29", "docker network prune")
 
 
 def test_too_little_disk_is_noticed(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the engine keeps its images, as far as that is on this machine."""
+    """The disk is checked where the engine keeps its images, if that folder is on this machine."""
     monkeypatch.setattr(shutil, "disk_usage", lambda place: shutil._ntuple_diskusage(0, 0, 2 * 10**9))
     [finding] = engine._disk(engine.Engine("Docker Engine", "28", root=str(tmp_path)))
     assert not finding.ok

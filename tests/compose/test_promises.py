@@ -202,7 +202,7 @@ def test_every_promise_can_be_broken() -> None:
 
 
 def test_image_is_built_from_the_lock_as_nobody() -> None:
-    """The Dockerfile installs by hash, ends as a user by number who is not root, and fetches no frontend."""
+    """The Dockerfile installs by hash, ends with a numeric user other than root, and fetches no frontend."""
     text = (ROOT / "app" / "Dockerfile").read_text(encoding="utf-8")
     assert not re.search(r"^#\s*syntax\s*=", text, re.MULTILINE)
     assert "--require-hashes" in text
@@ -225,7 +225,7 @@ def test_build_context_holds_what_is_copied_and_no_more() -> None:
 
 
 def test_all_that_the_containers_import_is_in_their_lock() -> None:
-    """app, loadtest, console, blind mode's programs, and what of lab they import: the lock has each package."""
+    """The lock has each package that app, loadtest, console and blind mode's programs import, also through lab."""
     folders = [path for name in ("app", "loadtest", "console") for path in (ROOT / name).rglob("*.py")]
     blind = [
         ROOT / "lab" / "blind" / f"{name}.py"
@@ -243,7 +243,7 @@ def test_all_that_the_containers_import_is_in_their_lock() -> None:
 
 
 def packages_of(files: list[Path]) -> set[str]:
-    """Names of other people's packages that files of the tree import, and the files of the tree that those import."""
+    """The third-party packages that these files import, directly or through other files of the tree."""
     found, seen = set(), set()
     while files:
         file = files.pop()
@@ -273,7 +273,7 @@ def packages_of(files: list[Path]) -> set[str]:
 
 
 def test_base_image_has_one_default() -> None:
-    """The Dockerfile's default base is the one .env names."""
+    """The Dockerfile's default base image is the one that .env names."""
     text = (ROOT / "app" / "Dockerfile").read_text(encoding="utf-8")
     found = re.search(r"^ARG BASE_IMAGE=(\S+)$", text, re.MULTILINE)
     assert found
@@ -287,9 +287,9 @@ def test_tempo_does_not_report_usage() -> None:
 
 
 def test_standins_change_images_only() -> None:
-    """The stand-ins' file says where images come from, so that what is tested is compose.yaml; one setting more is due.
+    """The stand-ins' file only changes where images come from, so that compose.yaml is tested, with one exception.
 
-    Behind the stand-in of Dragonfly is a server with one thread, so its invalidator has the bound of such servers.
+    The stand-in for Dragonfly is a server with one thread, so its invalidator has the bound of such servers.
     """
     override = yaml.safe_load(
         (ROOT / "tests" / "compose" / "compose.standins.yaml").read_text(encoding="utf-8")

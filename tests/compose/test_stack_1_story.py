@@ -1,7 +1,7 @@
 """The default story: without another command keys grow, p99 climbs on both servers and stays up; no panel is empty.
 
-Slow on purpose: it takes the minutes in which a participant watches, and uses them for everything that needs a stack
-with history.
+Slow on purpose: it takes as long as a participant watches, and the time serves every test that needs a stack with
+history.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RISE = 5
 P99 = "server:probe_latency:p99_10s"
 
 MAY_BE_EMPTY: dict[str, str] = {}
-"""Queries (their dashboard and panel) that may have no data here, and why."""
+"""Queries that may have no data here: "DASHBOARD: PANEL" -> why."""
 
 
 def expressions() -> Iterator[tuple[str, str, str]]:
@@ -62,8 +62,9 @@ def filled_in(expression: str, server: str) -> str:
 
 
 def empty_panels(story: Stack) -> list[str]:
-    """Queries without a value that is a number, on the server whose dashboard it is or on either, for half a minute: a
-    store in the middle of a stall is not heard of for some scrapes, and a gap is the right thing to show then.
+    """Queries that give no number for half a minute, on the dashboard's own server or else on each server.
+
+    Half a minute, because a store in the middle of a stall misses some scrapes, and a gap is then right.
     """
     missing = {
         f"{board}: {panel} ({server}): {expression}": filled_in(expression, server)
@@ -84,7 +85,7 @@ def empty_panels(story: Stack) -> list[str]:
 
 
 def growth_began(story: Stack, server: str) -> float:
-    """When the autopilot let keys grow."""
+    """The Unix time at which the autopilot began to let keys grow. Raises LookupError if it has not yet."""
     rows = story.history(f'lab_growth{{server="{server}"}}', story.began - 60, time.time())
     grown = [at for at, value in rows if value == 1]
     if not grown:
@@ -94,7 +95,7 @@ def growth_began(story: Stack, server: str) -> float:
 
 @pytest.fixture(scope="module")
 def incident(story: Stack) -> dict[str, tuple[float, float, float]]:
-    """Per server: p99 on its first plateau and later (s), and seconds from healthy until it was there."""
+    """Per server, in seconds: p99 on its first plateau, p99 after the climb, and the time from healthy until then."""
     found: dict[str, tuple[float, float, float]] = {}
 
     def look() -> bool:
@@ -149,18 +150,18 @@ def test_no_panel_is_empty_under_scan(story: Stack, incident: dict[str, Any]) ->
 
 
 def servers(story: Stack) -> dict[str, dict[str, Any]]:
-    """What the control page says of each server."""
+    """The console's state of each server, by name."""
     return {row["name"]: row for row in story.get("CONTROL_PORT", "/api/state")["servers"]}
 
 
 def times_healthy(row: dict[str, Any]) -> float:
-    """p99 over the last ten seconds as a multiple of the healthy one; not a number where there is none yet."""
+    """p99 over the last ten seconds as a multiple of the healthy one; NaN if there is none yet."""
     return float("nan") if row["p99_ms"] is None else float(row["p99_ms"]) / float(row["healthy_p99_ms"])
 
 
 @pytest.fixture(scope="module")
 def edge(story: Stack, incident: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Both servers held at their edge, without a touch."""
+    """The state of both servers once the autopilot alone has brought them to their edge and holds them there."""
     until(
         lambda: all(
             row["shown_phase"] == "held" and times_healthy(row) >= 10 for row in servers(story).values()
@@ -173,7 +174,7 @@ def edge(story: Stack, incident: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def test_it_stays_ill_and_does_not_drown(story: Stack, edge: dict[str, dict[str, Any]]) -> None:
-    """For a minute: p99 ten times the healthy one nearly all the time, the backlog bounded, the keys as they were."""
+    """For a minute p99 is ten times the healthy one in 90 % of the samples, and backlog and keys stay bounded."""
     rows = []
     end = time.monotonic() + 60
     while time.monotonic() < end:
@@ -193,8 +194,8 @@ def test_the_edge_comes_where_the_page_said(
 ) -> None:
     """The dashed line half-way up is within 20 % of the keys at which the store was at its limit.
 
-    Both in terms of the processor time that the store could have: what a hypervisor takes away between the two moments
-    nobody can say beforehand.
+    Both are scaled by the processor time that the store could have: what a hypervisor takes away between the two
+    moments cannot be predicted.
     """
     began = growth_began(story, server)
     limit = edge[server]["edge_keys"]
@@ -212,12 +213,12 @@ def test_the_edge_comes_where_the_page_said(
 
 
 def test_climb_is_a_rank_correlation(edge: dict[str, dict[str, Any]]) -> None:
-    """Keys and p99 rise together, and the first dashboard says so."""
+    """Keys and p99 rise together: the rank correlation that the console reports is 0.6 or more."""
     assert all(row["rank_correlation"] >= 0.6 for row in edge.values())
 
 
 def cores_of(story: Stack, *parts: str) -> float:
-    """Processor cores that all containers use but those whose names begin so: the median of some looks."""
+    """Cores used by all containers except those whose names begin with one of `parts`: the median of four samples."""
     looks = []
     for _ in range(4):
         said = story.compose("stats", "--no-stream", "--format", "{{.Name}} {{.CPUPerc}}")
@@ -237,7 +238,7 @@ def test_those_who_watch_are_cheap_at_the_edge(story: Stack, edge: dict[str, Any
 
 
 def all_on(story: Stack, action: str, body: dict[str, Any]) -> None:
-    """Pull a lever on both servers; each must answer within five seconds, and have done every part."""
+    """Pull a lever on both servers; each must answer within five seconds, with every part done."""
     for server in SERVERS:
         began = time.monotonic()
         told = story.post("CONTROL_PORT", f"/api/servers/{server}/{action}", body)
@@ -246,7 +247,7 @@ def all_on(story: Stack, action: str, body: dict[str, Any]) -> None:
 
 
 def seconds_until(story: Stack, check: Any, what: str, seconds: float) -> float:
-    """How long it takes until both servers' rows are so."""
+    """Wait until `check` is true of both servers' states; return how many seconds that took."""
     began = time.monotonic()
     try:
         until(lambda: all(check(row) for row in servers(story).values()), what, seconds, every=0.5)
@@ -256,13 +257,13 @@ def seconds_until(story: Stack, check: Any, what: str, seconds: float) -> float:
 
 
 def healthy(row: dict[str, Any]) -> bool:
-    """Whether p99 is below twice the healthy one."""
+    """True if p99 is below twice the healthy one."""
     return row["p99_ms"] is not None and times_healthy(row) < 2
 
 
 @pytest.fixture(scope="module")
 def fixed(story: Stack, edge: dict[str, Any]) -> float:
-    """The fix, one switch away: both servers on the index; when that was."""
+    """Switch both servers to the index, check that they are cured within 15 s, and return the switch's Unix time."""
     all_on(story, "strategy", {"strategy": "index"})
     began = time.time()
     took = seconds_until(story, healthy, "p99 below twice the healthy one on both servers", 40)
@@ -277,7 +278,7 @@ def fixed(story: Stack, edge: dict[str, Any]) -> float:
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_fix_brings_p99_down(server: str, story: Stack, incident: dict[str, Any], fixed: float) -> None:
-    """Same keys, same events, p99 far below what it was."""
+    """With the same keys and events, the fix brings p99 below half of what it was."""
     assert story.value(f'{P99}{{server="{server}"}}') < incident[server][1] / 2
     assert servers(story)[server]["shown_phase"] == "cured"
 
@@ -309,10 +310,10 @@ def test_alerts_fire_in_the_incident(story: Stack, incident: dict[str, Any]) -> 
 
 
 def drown(story: Stack) -> None:
-    """Ten times the calibrated rate, over the edge, until hundreds are in flight.
+    """Drive both servers over the edge at ten times the calibrated rate until hundreds of events are in flight.
 
-    A store that was restarted is empty for twenty seconds. What is in flight rises and falls once events are held back,
-    so each server counts as drowned once it was seen so.
+    A store that was restarted is empty for twenty seconds. The number in flight rises and falls once events are held
+    back, so a server counts as drowned once it has been seen so.
     """
     all_on(story, "strategy", {"strategy": "scan"})
     for server, row in servers(story).items():
@@ -333,7 +334,7 @@ def drown(story: Stack) -> None:
 
 
 def test_ill_again_under_scan(story: Stack, fixed: float) -> None:
-    """The cause put back, p99 is ten times the healthy one again."""
+    """With the cause back, p99 is ten times the healthy one again."""
     all_on(story, "strategy", {"strategy": "scan"})
     seconds_until(story, lambda row: times_healthy(row) >= 10, "both servers ill again", 90)
 
@@ -341,7 +342,8 @@ def test_ill_again_under_scan(story: Stack, fixed: float) -> None:
 def test_the_fix_works_when_everything_drowns(story: Stack, fixed: float) -> None:
     """With hundreds of events in flight the switch answers, and cures within 15 s.
 
-    At the usual rate: ten times as many events keep p99 near twice the healthy one on two cores, by the index too.
+    The rate is first set back to the usual one: ten times as many events keep p99 near twice the healthy one on two
+    cores, even with the index.
     """
     drown(story)
     all_on(story, "rate", {"events_per_second": None})
@@ -352,7 +354,7 @@ def test_the_fix_works_when_everything_drowns(story: Stack, fixed: float) -> Non
 
 
 def test_restart_works_when_everything_drowns(story: Stack, fixed: float) -> None:
-    """A drowned store is told to end, ends, and comes back."""
+    """A drowned store can be restarted: the answer comes within 5.5 s, and the store starts again within 30 s."""
     drown(story)
     before = {server: story.inspect(server)["State"]["StartedAt"] for server in SERVERS}
     for server in SERVERS:
@@ -368,7 +370,7 @@ def test_restart_works_when_everything_drowns(story: Stack, fixed: float) -> Non
 
 
 def test_stop_and_start_when_everything_drowns(story: Stack, fixed: float) -> None:
-    """Stop everything reaches every part within 5 s; the story is a fresh scene within 30 s."""
+    """A stop of everything reaches every part within 5 s, and a new start gives a fresh scene within 30 s."""
     drown(story)
     began = time.monotonic()
     told = story.post("CONTROL_PORT", "/api/stop", {})
@@ -383,7 +385,7 @@ def test_stop_and_start_when_everything_drowns(story: Stack, fixed: float) -> No
 
 
 def test_a_workshop_could_begin(story: Stack, tmp_path: Path) -> None:
-    """`bin/lab doctor --scene` on a whole scene: each line is ok, and its page is there."""
+    """On a whole scene `bin/lab doctor --scene` finds nothing missing and writes its page."""
     done = story.run(["bin/lab", "doctor", "--scene", "--out", str(tmp_path)], 300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert not [line for line in done.stdout.splitlines() if line.startswith("MISS")]
@@ -393,7 +395,7 @@ def test_a_workshop_could_begin(story: Stack, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("server", ["redis", "dragonfly"])
 def test_a_bystander_is_asked_for_by_the_servers_name(server: str, story: Stack) -> None:
-    """`bin/lab probe redis` asks from the container of its probe."""
+    """`bin/lab probe SERVER` measures from the container of that server's probe."""
     done = story.run(["bin/lab", "probe", server, "--seconds", "2"], 60)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[0] == f"redis://{server}:6379: 200 GETs a second for 2 s"
@@ -401,12 +403,12 @@ def test_a_bystander_is_asked_for_by_the_servers_name(server: str, story: Stack)
 
 
 IDLE_CORES = 0.40
-"""The aim is 0.15. With the real parts 0.17 to 0.20 was measured on two cores of a virtual machine, and what is left is
-a price for each time that a process wakes up; the bound is for slower machines and their moods."""
+"""The aim is 0.15. With the real parts 0.17 to 0.20 was measured on two cores of a virtual machine; the rest is the
+cost of processes waking up. The bound leaves room for slower and noisier machines."""
 
 
 def test_idle_scene_costs_little(story: Stack, fixed: float) -> None:
-    """Stopped, the whole scene uses a small part of a core, and at most 1.5 GB."""
+    """Once stopped, the whole scene uses a small part of a core and at most 1.5 GB."""
     story.post("CONTROL_PORT", "/api/stop", {})
     until(
         lambda: all(row["events_in_flight"] == 0 for row in servers(story).values()), "nothing under way", 60
@@ -424,6 +426,6 @@ def test_idle_scene_costs_little(story: Stack, fixed: float) -> None:
 
 
 def test_down_leaves_nothing(story: Stack) -> None:
-    """No container, no volume, no network of the project."""
+    """After `down` no container, volume or network of the project is left."""
     story.compose(*EVERYTHING, "down", "--volumes", "--remove-orphans")
     assert story.left() == ""

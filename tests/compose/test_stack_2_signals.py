@@ -19,7 +19,7 @@ SERVERS = [server.name for server in IN_COMPOSE]
 BEAT = "process_loop_heartbeat_timestamp_seconds"
 
 SIGNALS: dict[str, str] = {
-    # A service's job -> a query that has a value above zero only if the service does its job.
+    # Service -> a query whose value is above zero only if the service does its job.
     "prometheus": "sum(prometheus_tsdb_head_samples_appended_total)",
     "tempo": 'tempo_build_info{job="tempo"}',
     "grafana": 'grafana_build_info{job="grafana"}',
@@ -49,7 +49,7 @@ SIGNALS: dict[str, str] = {
 
 @pytest.mark.parametrize("signal", SIGNALS)
 def test_service_gives_its_signal(signal: str, stack: Stack) -> None:
-    """The table of service and signal: Prometheus has the series, and its value says that the job is done."""
+    """Prometheus has each service's series, and its value shows that the service does its job."""
     if signal.startswith("web-"):
         assert stack.http(signal.removeprefix("web-"), "GET", "/users/1/fragments/page-1")[0] == 200
     assert until(lambda: stack.value(SIGNALS[signal]) > 0, signal, 60)
@@ -81,7 +81,7 @@ def processes(stack: Stack) -> dict[str, str]:
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_container_is_as_promised(service: str, stack: Stack, processes: dict[str, str]) -> None:
-    """What the engine made of compose.yaml: healthy, limited, confined, and the process is not root's."""
+    """Each container is healthy, limited and confined as compose.yaml promises, and its process is not root's."""
     facts = stack.inspect(service)
     host, state = facts["HostConfig"], facts["State"]
     assert state["Health"]["Status"] == "healthy"
@@ -113,7 +113,9 @@ def test_ports_are_on_loopback_only(stack: Stack) -> None:
 
 
 def test_nothing_is_mounted_but_what_is_declared(stack: Stack) -> None:
-    """No anonymous volumes, which images declare behind one's back and `down` without -v leaves."""
+    """Only the project's volumes are mounted, and folders read-only. No anonymous volumes: images declare them, and
+    `down` without -v leaves them.
+    """
     for service in SERVICES:
         for mount in stack.inspect(service)["Mounts"]:
             if mount["Type"] == "volume":
@@ -149,7 +151,7 @@ def test_configuration_is_clean(stack: Stack) -> None:
 
 
 def test_compose_sees_what_the_promises_see(stack: Stack) -> None:
-    """The model the promises are checked on is the one Compose makes of the file."""
+    """The promises are checked on the same model that Compose makes of the file."""
     seen = json.loads(stack.compose(*PROFILE_OPTIONS, "config", "--format", "json"))["services"]
     assert set(seen) == set(SERVICES)
     for name in SERVICES:

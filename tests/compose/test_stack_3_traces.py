@@ -1,4 +1,4 @@
-"""One trace from the web process through the invalidator to the store; whole, however long; exemplars lead to it."""
+"""A trace leads from the web process through the invalidator to the store, complete however long; exemplars name it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SERVERS = ("dragonfly", "redis")
 
 
 def post_sampled(stack: Stack, server: str, user: int) -> str:
-    """Post an event as a client whose own trace is sampled; the trace's id."""
+    """Post an event as a client whose own trace is sampled; return the trace's id."""
     trace, span = secrets.token_hex(16), secrets.token_hex(8)
     code = (
         "import urllib.request as u\n"
@@ -48,7 +48,7 @@ def attributes(span: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("strategy", ["scan", "index"])
 def test_one_trace_from_web_to_store(server: str, strategy: str, stack: Stack) -> None:
-    """Web, invalidator and store calls hang together, parent by parent, in either strategy."""
+    """Web, invalidator and store calls are one trace, linked parent to child, under either strategy."""
     status, _, _ = stack.http(server, "PUT", "/settings/invalidation", {"strategy": strategy})
     assert status == 200
     time.sleep(1.5)  # a change of settings is seen within a second
@@ -76,7 +76,7 @@ def test_one_trace_from_web_to_store(server: str, strategy: str, stack: Stack) -
 
 
 def test_storm_of_spans_arrives_whole(stack: Stack) -> None:
-    """An event that pages through the keys ten at a time makes thousands of spans; every one reaches Tempo."""
+    """An event that pages through the keys with a COUNT of 20 makes thousands of spans; every one reaches Tempo."""
     server = "redis"
     assert stack.http(server, "PUT", "/settings/warming", {"target_keys": 20_000})[0] == 200
 
@@ -96,7 +96,7 @@ def test_storm_of_spans_arrives_whole(stack: Stack) -> None:
         return [int(a["cache.scan.page"]) for a in last] if len(last) > 2000 else None
 
     numbers = until(pages, "a trace of thousands of spans", 60)
-    time.sleep(5)  # what comes late
+    time.sleep(5)  # for late spans
     numbers = pages() or numbers
     assert len(numbers) > 2000
     for page in range(1, max(numbers)):
@@ -142,7 +142,7 @@ def test_spans_become_metrics_and_a_service_graph(stack: Stack) -> None:
 
 
 def test_nothing_is_dropped(stack: Stack) -> None:
-    """With the backend there, no span is given up, and what was exported is what Tempo received."""
+    """With the trace backend there, spans are exported and none is dropped."""
     until(lambda: stack.value("sum(otel_spans_exported_total) > 0"), "spans exported", 30)
     assert stack.value("sum(otel_spans_dropped_total)") == 0
 

@@ -25,12 +25,13 @@ from lab.stacks.preflight import ROOT
 from tests.compose.stack import Stack, until
 
 ON_THE_WAY = ("exhausted-pool", "slow-network", "noisy-neighbour")
-"""What takes the stack's own storefront and store aside. The others are programs alone, the same here as natively."""
+"""Causes on the way to the store: the storefront's pool, its link, the store's core. The others are only programs, the
+same here as natively."""
 
 
 @dataclass(frozen=True)
 class Played:
-    """What a session gave: readings, all that a participant could read, and its outline."""
+    """The result of a session: its readings, all texts that a participant could read, and its containers' outline."""
 
     readings: Readings
     sources: blind_seal.Sources
@@ -38,10 +39,10 @@ class Played:
 
 
 def containers(stack: Stack) -> dict[str, tuple[str, bool, str, int]]:
-    """By name: identity, whether it runs, the cores it may run on, and its share of them."""
+    """The project's containers by name: id, running or not, the cores it may run on, its CPU shares."""
     label = f"label=com.docker.compose.project={stack.environ['COMPOSE_PROJECT_NAME']}"
     there = stack.docker("ps", "--all", "--quiet", "--filter", label).split()
-    found = json.loads(stack.docker("inspect", *there, check=False))  # without what went away meanwhile
+    found = json.loads(stack.docker("inspect", *there, check=False))  # some may go away meanwhile
     every = f"0-{int(stack.docker('info', '--format', '{{.NCPU}}')) - 1}"
     return {
         raw["Name"]: (
@@ -56,7 +57,7 @@ def containers(stack: Stack) -> dict[str, tuple[str, bool, str, int]]:
 
 @pytest.fixture(scope="module")
 def play(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Played]]:
-    """A session with a cause, played when it is first asked for."""
+    """Return a function that gives the session with a cause, played when it is first asked for."""
     kept: dict[str, Played] = {}
 
     def played(cause: str) -> Played:
@@ -96,14 +97,14 @@ def test_evidence_is_there_and_differs_from_look_alikes(cause: str, play: Callab
 
 @pytest.mark.parametrize("cause", ON_THE_WAY)
 def test_nothing_that_docker_shows_names_a_cause(cause: str, play: Callable[[str], Played]) -> None:
-    """Neither inspect, top and logs of any container nor what is printed, served or written names any cause."""
+    """Neither inspect, top or logs of any container nor anything printed, served or written names a cause."""
     sources = play(cause).sources
     assert any(where.startswith("top of") and "lab.blind.launcher" in text for where, text in sources.items())
     assert blind_seal.leaks(sources) == []
 
 
 def test_docker_shows_the_same_whatever_the_cause(play: Callable[[str], Played]) -> None:
-    """Containers, how each was made and limited, and their processes are the same for every cause."""
+    """Containers, their settings and limits, and their processes are the same for every cause."""
     for one, other in pairwise(ON_THE_WAY):
         differ = sorted(set(play(one).outline) ^ set(play(other).outline))
         ends = [f"{line[:60]} … {line[-300:]}" for line in differ]  # a container's name, and its processes
@@ -111,7 +112,7 @@ def test_docker_shows_the_same_whatever_the_cause(play: Callable[[str], Played])
 
 
 def test_a_cause_that_docker_shows_is_found(stack: Stack) -> None:
-    """One variable of one container that names a cause, and search and outline both see it."""
+    """If one variable of one container names a cause, both the search and the outline show it."""
     docker, project = Docker(), stack.environ["COMPOSE_PROJECT_NAME"]
     image = stack.inspect("control")["Config"]["Image"]
     clean = blind_docker.outline(docker, project)
@@ -132,7 +133,7 @@ ENDS = {
 
 @pytest.mark.parametrize("end", ENDS)
 def test_whatever_ends_a_session_the_scene_is_as_it_was(end: str, stack: Stack, tmp_path: Path) -> None:
-    """Its containers end, and the storefront is back; after SIGKILL by themselves."""
+    """However a session ends, its containers end and the storefront is back; after SIGKILL without help."""
     number, stage, code = ENDS[end]
     was = containers(stack)
     command = [sys.executable, "-m", "lab", "blind", "open", "nothing", "--stack", "compose"]

@@ -1,4 +1,4 @@
-"""Broken on purpose: health checks turn red, the service does without its watchers, stores come back by themselves."""
+"""Faults on purpose: health checks turn red, the service works without its watchers, stores recover by themselves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.stacks.servers import IN_COMPOSE
 from tests.compose.stack import PROFILE_OPTIONS, Stack, until
 
 STOPPED = (
-    # One of each kind. A storefront's web process is broken by way of its store: see below.
+    # One of each kind. A storefront's web process turns unhealthy through its store: see BY_THEIR_STORE.
     "dragonfly",
     "valkey",
     "invalidator-redis",
@@ -32,7 +32,7 @@ BY_THEIR_STORE = ("web-dragonfly", "web-valkey")
 
 @pytest.fixture(scope="module")
 def frozen(stack: Stack) -> Iterator[dict[str, str]]:
-    """One of each kind stopped by SIGSTOP: alive, its ports open, doing nothing. What their health became."""
+    """Freeze one service of each kind by SIGSTOP: alive, ports open, doing nothing. Yield what their health became."""
     everything = (*STOPPED, *BY_THEIR_STORE)
     stack.signal(STOPPED, "SIGSTOP")
     end = time.monotonic() + 60
@@ -50,13 +50,13 @@ def frozen(stack: Stack) -> Iterator[dict[str, str]]:
 
 @pytest.mark.parametrize("service", [*STOPPED, *BY_THEIR_STORE])
 def test_healthcheck_turns_red(service: str, frozen: dict[str, str]) -> None:
-    """A service that stands still is unhealthy within a minute, and a storefront whose store stands still too."""
+    """A frozen service is unhealthy within a minute, and so is a storefront whose store is frozen."""
     assert frozen[service] == "unhealthy"
 
 
 @pytest.mark.parametrize("service", [*STOPPED, *BY_THEIR_STORE])
 def test_healthcheck_turns_green_again(service: str, frozen: dict[str, str], stack: Stack) -> None:
-    """Once it moves again it is healthy again, without help."""
+    """A frozen service that is let go becomes healthy again without help."""
     stack.wait_health(service, "healthy", 90)
 
 
@@ -78,7 +78,7 @@ print(json.dumps(out))
 
 
 def visit(stack: Stack) -> tuple[set[tuple[int, str]], float]:
-    """Reads and orders: which answers there were, and the median time of a read in ms."""
+    """Send reads and orders; return which answers there were, and the median time of a read in ms."""
     rows = json.loads(stack.inside("probe-redis", READS))
     reads = [seconds for _, kind, seconds in rows if kind != "event"]
     return {(status, kind) for status, kind, _ in rows[20:]}, statistics.median(reads) * 1000
@@ -86,7 +86,7 @@ def visit(stack: Stack) -> tuple[set[tuple[int, str]], float]:
 
 @pytest.mark.parametrize("watcher", ["tempo", "prometheus"])
 def test_service_does_without_its_watchers(watcher: str, stack: Stack) -> None:
-    """With the trace backend, or Prometheus, stopped: the same answers, about as fast."""
+    """With the trace backend or Prometheus stopped, the storefront gives the same answers about as fast."""
     visit(stack)
     before, usual = visit(stack)
     stack.compose("stop", watcher)
@@ -102,7 +102,7 @@ def test_service_does_without_its_watchers(watcher: str, stack: Stack) -> None:
 
 
 def tell(stack: Stack, server: str, *words: str) -> str:
-    """Say something to a store over its own protocol, as the control page does; its answer, or that it hung up."""
+    """Send a command to a store over its own protocol, as the console does; return its answer, or "hung up"."""
     request = f"*{len(words)}\r\n" + "".join(f"${len(w)}\r\n{w}\r\n" for w in words)
     code = (
         "import socket\n"
@@ -114,7 +114,7 @@ def tell(stack: Stack, server: str, *words: str) -> str:
 
 @pytest.mark.parametrize("server", [server.name for server in IN_COMPOSE])
 def test_restart_of_a_store_recovers_without_help(server: str, stack: Stack) -> None:
-    """SHUTDOWN NOSAVE: the store comes back empty, and reads, events and the fill go on as if nothing had been."""
+    """After SHUTDOWN NOSAVE the store comes back empty, and reads, events and the fill go on without help."""
     for path, body in (
         ("/settings/invalidation", {"strategy": "index"}),
         ("/settings/warming", {"target_keys": 2000, "keys_per_second": None}),
@@ -141,7 +141,7 @@ def test_restart_of_a_store_recovers_without_help(server: str, stack: Stack) -> 
 
 
 def test_event_accepted_while_the_store_is_away_is_carried_out(stack: Stack) -> None:
-    """An order during the outage is accepted at once and done when the store is back."""
+    """An order during a store's outage is accepted at once and carried out when the store is back."""
     stack.compose("stop", "keydb")
     try:
         assert (
@@ -155,7 +155,7 @@ def test_event_accepted_while_the_store_is_away_is_carried_out(stack: Stack) -> 
 
 
 def test_every_process_ends_when_told(stack: Stack) -> None:
-    """Nobody waits to be killed: each kind of container ends within its grace period, with a plain exit code."""
+    """Each kind of container ends within its grace period when told to, and none has to be killed."""
     services = [f"{part}-keydb" for part in ("web", "invalidator", "warmer", "locust", "probe")] + ["keydb"]
     services += ["control", "redis-exporter", "grafana", "tempo", "prometheus"]
 

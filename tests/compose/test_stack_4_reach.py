@@ -1,4 +1,4 @@
-"""An engine whose containers have addresses that lead nowhere from here, as those of Docker Desktop."""
+"""An engine whose containers' addresses cannot be reached from the host, as with Docker Desktop."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ print(json.dumps({"places": places, "again": observer.url, "statuses": statuses,
 
 
 def ask(stack: Stack, **environ: str) -> dict[str, Any]:
-    """What the lab finds, in a process of its own."""
+    """Run PROGRAM in a process of its own and return the addresses that the lab found."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         cwd=ROOT,
@@ -51,7 +51,7 @@ def ask(stack: Stack, **environ: str) -> dict[str, Any]:
 
 
 def test_the_lab_finds_a_way_by_itself(stack: Stack) -> None:
-    """Addresses of containers where they answer; else ports on 127.0.0.1, also after a restart, and nothing wider."""
+    """The lab uses the containers' addresses if they answer, else ports on 127.0.0.1 only, also after a restart."""
     direct = ask(stack)
     [address] = direct["own"]
     assert all(address.rpartition(".")[0] in place for place in [*direct["places"], direct["again"]])

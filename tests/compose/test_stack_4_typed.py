@@ -1,4 +1,4 @@
-"""What the pages have people type beside the running scene."""
+"""Commands that the pages give to type beside the running scene."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.docs.shell import execute, workplace
 
 BESIDE = [typed for page in read() for typed in page.typed if typed.needs == "compose"]
 BRINGS_UP = re.compile(r"(?:\w+=\S+ )*make (?:up|down)|docker compose (?:up|down)")
-"""What is up already here, and stays: tests of its own bring the scene up and down."""
+"""Commands left out here, where the scene is up and stays up: other tests bring it up and down."""
 JUDGED = (errors.HOLDS, errors.CLAIM_FAILED, errors.NOT_VALID)
-"""A run beside a whole scene on a machine of two cores came to its end; its verdict is not the page's promise."""
+"""Exit codes of a run that came to its end. Any verdict will do: pages promise none beside a scene on two cores."""
 
 
 @pytest.mark.parametrize("typed", BESIDE, ids=lambda typed: typed.where)
 def test_what_is_typed_beside_the_scene_works(typed: Typed, stack: Stack, tmp_path: Path) -> None:
-    """Every command but those that bring the scene up or down; a run is brought to its verdict."""
+    """Every command but those that bring the scene up or down succeeds; a run ends with a verdict."""
     place = workplace(tmp_path / "lab")
     for line in typed.commands:
         if BRINGS_UP.match(line):

@@ -1,4 +1,4 @@
-"""More processes for the load, what `make up` prints, and in the end: nothing is left."""
+"""What `make up` prints, a load from several processes, and that `down` leaves nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.compose.stack import EVERYTHING, Stack, until
 
 
 def test_make_up_prints_addresses_time_and_memory(stack: Stack) -> None:
-    """On the running stack: each address that is printed answers, and there are a time and a memory."""
+    """On the running stack `make up` prints each page's address, the time until healthy, and the memory in use."""
     done = stack.run([sys.executable, "-m", "lab.stacks.up"], 300, COMPOSE_PROFILES=",".join(PROFILES))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "MISS" not in done.stdout
@@ -28,7 +28,7 @@ def test_make_up_prints_addresses_time_and_memory(stack: Stack) -> None:
 
 
 def test_make_up_names_what_is_not_healthy(stack: Stack) -> None:
-    """A service that does not come up: its name and what its health check said, and exit code 3."""
+    """If a service does not become healthy, `make up` names it and exits with 3."""
     done = stack.run([sys.executable, "-m", "lab.stacks.up"], 300, CONTROL_STORY="perhaps")
     assert done.returncode == 3, done.stdout[-3000:]
     assert "control: " in done.stderr
@@ -36,7 +36,7 @@ def test_make_up_names_what_is_not_healthy(stack: Stack) -> None:
 
 
 def test_workers_carry_the_load_between_them(stack: Stack) -> None:
-    """Profile distributed, scaled to two: both have users, and the rate is what was asked for, not twice that."""
+    """With two workers of profile `distributed` both have users, and the rate is what was asked for, not twice that."""
     stack.environ["LOCUST_MASTER"] = "true"
     stack.compose(
         "--profile", "distributed", "up", "--detach", "--wait", "--wait-timeout", "120",
@@ -48,7 +48,7 @@ def test_workers_carry_the_load_between_them(stack: Stack) -> None:
         return sum(row["user_count"] > 0 for row in rows) if rows else 0
 
     until(lambda: workers() == 2, "two workers with users", 60)
-    # By the control page, as a person would: Locust told directly is told otherwise a few seconds later.
+    # Through the console, as a person would: a rate set at Locust directly is overwritten a few seconds later.
     stack.post("CONTROL_PORT", "/api/servers/redis/rate", {"events_per_second": 0.5})
     reads = 'http_server_request_duration_seconds_count{job="web",server="redis",http_request_method="GET"}'
     rate = f"sum(rate({reads}[10s]))"
@@ -59,6 +59,6 @@ def test_workers_carry_the_load_between_them(stack: Stack) -> None:
 
 
 def test_down_leaves_nothing(stack: Stack) -> None:
-    """No container, no volume, no network of the project."""
+    """After `down` no container, volume or network of the project is left."""
     stack.compose(*EVERYTHING, "down", "--volumes", "--remove-orphans")
     assert stack.left() == ""

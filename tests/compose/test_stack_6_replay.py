@@ -1,4 +1,4 @@
-"""`lab replay` on a Docker Engine: three containers, the committed case in them, and in the end nothing."""
+"""`lab replay` on a Docker Engine serves the committed case from three containers, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SERVICES = ("prometheus", "tempo", "grafana")
 
 
 def images() -> dict[str, str]:
-    """The stand-ins' names, where no image registry is within reach."""
+    """Variables that name the stand-ins' images; none if the real images are used."""
     if os.environ.get("LAB_IMAGES") != "standins":
         return {}
     known = yaml.safe_load((ROOT / "tests" / "compose" / "compose.standins.yaml").read_text())["services"]
@@ -30,7 +30,7 @@ def images() -> dict[str, str]:
 
 
 def lab(project: Stack, *words: str) -> tuple[int, str, str]:
-    """`lab WORDS` on the tests' ports; exit code, stdout, stderr."""
+    """Run `lab WORDS` on the tests' ports; return exit code, stdout, stderr."""
     done = subprocess.run(
         [sys.executable, "-m", "lab", *words],
         cwd=ROOT,
@@ -44,7 +44,7 @@ def lab(project: Stack, *words: str) -> tuple[int, str, str]:
 
 
 def left(project: Stack) -> str:
-    """Containers, volumes and networks of the replay."""
+    """The ids of the replay's containers, volumes and networks; empty if there are none."""
     label = ("--filter", f"label=com.docker.compose.project={PROJECT}", "--quiet")
     return "".join(
         project.docker(*words, *label) for words in (("ps", "--all"), ("volume", "ls"), ("network", "ls"))
@@ -53,7 +53,7 @@ def left(project: Stack) -> str:
 
 @pytest.fixture(scope="module")
 def served(project: Stack) -> Any:
-    """The scene is away, and the committed case is served; what was printed."""
+    """Take the scene down and serve the committed case; yield what was printed."""
     project.compose(*EVERYTHING, "down", "--volumes", "--remove-orphans")
     try:
         code, said, complaint = lab(project, "replay", str(CASE))
@@ -64,7 +64,7 @@ def served(project: Stack) -> Any:
 
 
 def test_it_says_where_to_look(served: str, project: Stack) -> None:
-    """Every dashboard's address at the time of the recording, and how much memory it takes."""
+    """`lab replay` prints every dashboard's address at the time of the recording, and the memory it takes."""
     links = re.findall(r"http://127\.0\.0\.1:(\d+)/d/\S+\?from=\d+&to=\d+", served)
     assert len(links) >= 6
     assert set(links) == {project.environ["GRAFANA_PORT"]}
@@ -72,7 +72,7 @@ def test_it_says_where_to_look(served: str, project: Stack) -> None:
 
 
 def test_every_trace_is_found(served: str) -> None:
-    """The replay has looked for what it sent, and found all of it."""
+    """The replay looks up every trace that it sent, and finds all of them."""
     number = len(read(CASE).traces)
     assert f"Tempo finds {number} of {number} traces." in served
     assert "MISSING" not in served

@@ -33,7 +33,7 @@ NO_WAY_OUT = "! {python} -c 'import socket; socket.create_connection((\"192.0.2.
 class Room:
     """A network namespace with loopback only, and an empty container engine in it.
 
-    What the engine mounts is seen by itself alone, so a killed one leaves nothing that stays mounted.
+    The engine's mounts are private to it, so a killed one leaves nothing mounted.
     """
 
     def __init__(self, cache: Path) -> None:
@@ -83,7 +83,7 @@ class Room:
         )
 
     def wait(self) -> None:
-        """Until the engine answers."""
+        """Wait until the engine answers."""
         for _ in range(60):
             if self.type("docker version", self.place).returncode == 0:
                 return
@@ -105,7 +105,7 @@ class Room:
 
 @pytest.fixture
 def room() -> Iterator[Room]:
-    """In the engine's cache: a folder of tests may lie on a file system that images cannot be kept on."""
+    """A room in the engine's cache: pytest's folder may lie on a file system that cannot hold images."""
     found = Room(Engine().cache)
     try:
         found.wait()
@@ -117,7 +117,7 @@ def room() -> Iterator[Room]:
 def test_the_lab_installs_and_runs_from_its_bundle_without_a_network(
     project: Stack, room: Room, tmp_path: Path
 ) -> None:
-    """Made with a network; then, without: installed, the scene up and healthy, and a run judged."""
+    """From a bundle made with a network, the lab installs, brings its scene up and makes a run without one."""
     project.compose("down", "--volumes", "--remove-orphans")
     archive = bundle(this_system(), [PYTHON], tmp_path, with_images=True)
     with tarfile.open(archive) as tar:

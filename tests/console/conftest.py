@@ -13,7 +13,7 @@ from tests.console.standins import StandIns
 
 @pytest.fixture
 def standins() -> Iterator[StandIns]:
-    """The processes around the store."""
+    """Stand-ins for the processes around the store."""
     made = StandIns()
     yield made
     made.close()
@@ -37,7 +37,7 @@ def own_store() -> Iterator[StoreServer]:
 
 @pytest.fixture
 def new_control(standins: StandIns, store_server: StoreServer) -> Iterator[Callable[..., ServerControl]]:
-    """Makes a server control that people may act on, without an autopilot."""
+    """Return a function that makes a server control which accepts actions, without an autopilot."""
     made: list[ServerControl] = []
 
     def make(**settings: Any) -> ServerControl:

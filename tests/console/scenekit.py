@@ -1,4 +1,4 @@
-"""The whole scene of one server natively: store, storefront, load, probe and the control page, real processes."""
+"""The whole scene of one server natively: store, storefront, load, probe and the console, all real processes."""
 
 import os
 import signal
@@ -35,14 +35,14 @@ class Watched:
                 self.restarts += 1
 
     def stop(self) -> None:
-        """End it for good."""
+        """End the supervisor and the store."""
         self._over.set()
         self._thread.join(5)
         self.server.stop()
 
 
 class ControlledScene:
-    """Everything of one server, and `python -m console` on it. Use as a context manager."""
+    """All processes of one server's scene, and `python -m console` on it. Use as a context manager."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
         self.folder = folder
@@ -97,7 +97,7 @@ class ControlledScene:
         eventually(self.answers, seconds=30)
 
     def answers(self) -> bool:
-        """Whether the control page does."""
+        """True if the console answers."""
         try:
             return http("GET", f"{self.base}/healthz").status == 200
         except OSError:
@@ -124,7 +124,7 @@ class ControlledScene:
         return dict(servers[0]) if servers else {}
 
     def until(self, check: Callable[[dict[str, Any]], Any], seconds: float = 30) -> dict[str, Any]:
-        """Wait until the state is so; the state."""
+        """Wait until `check` is true of the server's state, and return that state."""
         deadline = time.monotonic() + seconds
         while True:
             state = self.state()
@@ -138,7 +138,7 @@ class ControlledScene:
         return http("POST", f"{self.base}/api/servers/{NAME}/{action}", body)
 
     def metric(self, name: str, **labels: str) -> float | None:
-        """A sample of the control page's metrics; None while it is not there."""
+        """A sample of the console's metrics; None while it is not there."""
         text = http("GET", f"{self.base}/metrics").body.decode()
         for family in text_string_to_metric_families(text):
             for sample in family.samples:

@@ -9,7 +9,7 @@ from console.config import Config, ServerAddresses
 
 
 class StandIns:
-    """What the four processes would answer is in plain attributes; what they were told is in `told`."""
+    """The four processes' answers are plain attributes; what they are told is recorded in `told`."""
 
     def __init__(self) -> None:
         self.invalidation: dict[str, Any] = {"strategy": "scan", "scan_count": 1000}
@@ -59,7 +59,7 @@ class StandIns:
         self._server.server_close()
 
     def config(self, store_url: str, **settings: Any) -> Config:
-        """Settings of a control page whose only server, ``one``, is this."""
+        """Settings of a console whose only server, ``one``, has these stand-ins around its store."""
         roles = (f"{self.base}/{role}" for role in ("web", "invalidator", "locust", "probe"))
         values: dict[str, Any] = {"servers": (ServerAddresses("one", store_url, *roles),), "story": "off"}
         return Config(**{**values, **settings})
@@ -93,7 +93,7 @@ class StandIns:
         return 200, "{}"
 
     def fills(self) -> list[dict[str, Any]]:
-        """What the warmer was asked for, in order."""
+        """The requests to the warmer, in order."""
         return [body for path, body in self.told if path == "/web/settings/warming"]
 
     def _invalidator(self) -> str:

@@ -1,4 +1,4 @@
-"""The story as the autopilot tells it, on stand-ins whose events scan a real store."""
+"""The autopilot's story, on stand-ins whose events scan a real store."""
 
 import threading
 import time
@@ -17,7 +17,7 @@ KEYS = 20_000
 
 
 class Scanner(threading.Thread):
-    """Does what an invalidator would: at the rate that Locust was told, scans the store and counts events."""
+    """Plays the invalidator: scans the store at the rate that Locust was told, and counts events."""
 
     def __init__(self, standins: StandIns, server: StoreServer) -> None:
         super().__init__(daemon=True)
@@ -25,7 +25,7 @@ class Scanner(threading.Thread):
         self.over = threading.Event()
 
     def run(self) -> None:
-        """Until `over`."""
+        """Scan until `over` is set."""
         while not self.over.wait(0.02):
             rate = self._standins.load["events_per_second"]
             if rate > 0:
@@ -41,7 +41,7 @@ class Scanner(threading.Thread):
 
 @pytest.fixture
 def filled(own_store: StoreServer, standins: StandIns) -> Iterator[StoreServer]:
-    """A real store with keys, which the stand-in warmer claims to have put there, and a scanner on it."""
+    """A real store with `KEYS` keys, and a scanner on it."""
     client = own_store.client()
     for start in range(0, KEYS, 1000):
         client.mset({f"shop:1:{number}:page-0": "x" for number in range(start, start + 1000)})
@@ -54,7 +54,7 @@ def filled(own_store: StoreServer, standins: StandIns) -> Iterator[StoreServer]:
 
 @pytest.fixture
 def new_autopilot(standins: StandIns) -> Iterator[Callable[..., Autopilot]]:
-    """Makes an autopilot with a short story, and starts it."""
+    """Return a function that makes an autopilot with a short story and starts it."""
     made: list[Autopilot] = []
 
     def make(url: str, company: Company | None = None, **settings: Any) -> Autopilot:
@@ -79,7 +79,9 @@ def new_autopilot(standins: StandIns) -> Iterator[Callable[..., Autopilot]]:
 
 
 def test_story(new_autopilot: Callable[..., Autopilot], filled: StoreServer, standins: StandIns) -> None:
-    """Calibrate by what scans cost on a real server, empty it, grow under scan at the rate for the wanted knee."""
+    """The autopilot calibrates by what scans cost on a real server, empties it, and lets keys grow under scan at the
+    rate for the wanted knee.
+    """
     standins.invalidation["strategy"] = "index"
     control = new_autopilot(filled.url).control
     eventually(lambda: control.phase == "running" and control.growing and control.asked > 0, seconds=40)
@@ -98,7 +100,7 @@ def test_story(new_autopilot: Callable[..., Autopilot], filled: StoreServer, sta
 def test_story_waits_for_its_turn(
     new_autopilot: Callable[..., Autopilot], filled: StoreServer, standins: StandIns
 ) -> None:
-    """While another server calibrates nothing is changed here; then the story begins."""
+    """While another server calibrates, the autopilot changes nothing; then its story begins."""
     company = Company()
     company.turn.acquire()
     control = new_autopilot(filled.url, company=company).control
@@ -112,7 +114,7 @@ def test_story_waits_for_its_turn(
 def test_story_that_fails_is_tried_again(
     new_autopilot: Callable[..., Autopilot], filled: StoreServer, standins: StandIns
 ) -> None:
-    """A process that fails during the story is named, and the story told when it is back."""
+    """If a process fails during the story, the status names it; once it is back, the story is played."""
     autopilot = new_autopilot(filled.url)
     control = autopilot.control
     eventually(lambda: control.phase == "calibrating")
@@ -125,7 +127,7 @@ def test_story_that_fails_is_tried_again(
 def test_story_broken_off(
     new_autopilot: Callable[..., Autopilot], filled: StoreServer, standins: StandIns
 ) -> None:
-    """Stopped in the middle of calibration, everything comes to rest and stays so; it can begin again."""
+    """A story stopped in the middle of calibration leaves everything at rest, until it is begun again."""
     autopilot = new_autopilot(filled.url, calibration_seconds=30)
     control = autopilot.control
     eventually(lambda: standins.load["events_per_second"] > 0, seconds=30)
@@ -140,7 +142,7 @@ def test_story_broken_off(
 def test_lease_interrupts_the_story(
     new_autopilot: Callable[..., Autopilot], filled: StoreServer, standins: StandIns
 ) -> None:
-    """A run that takes the scene during the story finds it at rest; afterwards the story is told from its beginning."""
+    """A run that leases the scene during the story finds it at rest; afterwards the story starts from its beginning."""
     autopilot = new_autopilot(filled.url, calibration_seconds=30)
     control = autopilot.control
     eventually(lambda: standins.load["events_per_second"] > 0, seconds=30)
@@ -155,7 +157,7 @@ def test_lease_interrupts_the_story(
 
 
 def test_no_story(new_autopilot: Callable[..., Autopilot], filled: StoreServer, standins: StandIns) -> None:
-    """With the story off nothing is done to the scene but to see that Locust is at rest."""
+    """With the story off the autopilot changes nothing in the scene."""
     control = new_autopilot(filled.url, story="off").control
     eventually(lambda: control.free and control.up)
     time.sleep(1.2)

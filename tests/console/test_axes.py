@@ -1,4 +1,4 @@
-"""The curves where there is no Grafana: with axes that tell their values. It needs a browser, and no driver of one."""
+"""Without Grafana the curves have axes with values. These tests need a browser, but no driver for it."""
 
 import re
 import shutil
@@ -22,7 +22,7 @@ UNITS = 90
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlledScene]:
-    """Without Grafana and without a story; all keys are there, and stay."""
+    """A scene without Grafana and without a story; all keys are there and stay."""
     with ControlledScene(
         tmp_path_factory.mktemp("alone"), CONTROL_STORY="off", CONTROL_KEYS=str(KEYS), CONTROL_GROW_SECONDS="3",
         CONTROL_GRAFANA_URL="",
@@ -34,7 +34,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlledScene]
 
 
 def shown(scene: ControlledScene, profile: Path) -> tuple[str, str]:
-    """The page as a browser has it after some seconds, and what its console said."""
+    """The page's DOM in a browser after some seconds, and the messages of the browser's console."""
     done = subprocess.run(
         [
             str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
@@ -58,7 +58,7 @@ def figure(page: str, curve: str) -> str:
 
 
 def labels(part: str, kind: str) -> list[tuple[str, float]]:
-    """What stands beside an axis, each with its place in percent."""
+    """The labels beside an axis, each with its position in per cent."""
     axis = part.split(f'class="{kind}"', 1)[1].split("</div>", 1)[0]
     return [
         (text, float(place))
@@ -67,7 +67,7 @@ def labels(part: str, kind: str) -> list[tuple[str, float]]:
 
 
 def test_the_scale_tells_the_value(scene: ControlledScene, tmp_path: Path) -> None:
-    """The last point of the curve of keys lies where the scale has so many; a line goes through each tick."""
+    """The last point of the curve of keys lies at their number on the scale, and a grid line goes through each tick."""
     page, complaints = shown(scene, tmp_path)
     assert complaints == ""
     part = figure(page, "keys")
@@ -87,7 +87,7 @@ def test_the_scale_tells_the_value(scene: ControlledScene, tmp_path: Path) -> No
 
 
 def test_the_time_below_is_that_of_the_curve(scene: ControlledScene, tmp_path: Path) -> None:
-    """Minutes at even distances; times of waiting have a unit, from nothing upwards."""
+    """The time axis has minutes at even distances; the axis of p99 has a unit and rises from 0."""
     part = figure(shown(scene, tmp_path)[0], "p99")
     times = labels(part, "time-axis")
     assert [text for text, _ in times] == [*(f"{n} min ago" for n in (5, 4, 3, 2, 1)), "now"]
@@ -99,7 +99,7 @@ def test_the_time_below_is_that_of_the_curve(scene: ControlledScene, tmp_path: P
 
 
 def test_with_grafana_nothing_is_added(tmp_path: Path) -> None:
-    """The page has neither the class nor the script then."""
+    """With Grafana the page has neither the class nor the script for axes."""
     with ControlledScene(tmp_path, CONTROL_STORY="off", CONTROL_KEYS="1000") as scene:
         page = http("GET", f"{scene.base}/").body.decode()
     assert "alone" not in page and "axes" not in page

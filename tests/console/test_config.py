@@ -1,4 +1,4 @@
-"""The control page's settings."""
+"""The console's settings."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ ONE = "redis=redis://redis:6379|http://web:8000|http://inv:9102|http://locust:80
 
 
 def set_environment(patch: pytest.MonkeyPatch, **values: str) -> None:
-    """Only these CONTROL_ variables."""
+    """Set these CONTROL_ variables and remove all others."""
     for name in [name for name in os.environ if name.startswith("CONTROL_")]:
         patch.delenv(name)
     for name, value in values.items():
@@ -24,7 +24,7 @@ def set_environment(patch: pytest.MonkeyPatch, **values: str) -> None:
 
 @pytest.mark.parametrize("separator", [",", ",\n  ", "\n"])
 def test_servers_are_read(monkeypatch: pytest.MonkeyPatch, separator: str) -> None:
-    """Servers may be separated by commas, line breaks or both; a trailing slash means nothing."""
+    """Servers may be separated by commas, line breaks or both; a trailing slash is ignored."""
     second = ONE.replace("redis=", "dragonfly=").replace(":8000", ":8000/")
     set_environment(monkeypatch, CONTROL_SERVERS=f"{ONE}{separator}{second}{separator}")
     servers = load_config().servers
@@ -33,7 +33,7 @@ def test_servers_are_read(monkeypatch: pytest.MonkeyPatch, separator: str) -> No
 
 
 def test_empty_variables_are_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A variable that Compose passes on empty counts as not set."""
+    """An empty variable, as Compose passes one on, counts as not set."""
     set_environment(
         monkeypatch, CONTROL_SERVERS=ONE, CONTROL_KEYS="", CONTROL_GRAFANA_URL="", CONTROL_LOCUST_URLS=""
     )
@@ -60,7 +60,7 @@ def test_empty_variables_are_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_bad_settings_name_the_variable(monkeypatch: pytest.MonkeyPatch, values: dict[str, str]) -> None:
-    """A setting that makes no sense is one line that names a variable."""
+    """An invalid setting is refused in one line that names the variable."""
     set_environment(monkeypatch, **values)
     with pytest.raises(UsageError, match=r"^CONTROL_[A-Z_*]+: .+") as caught:
         load_config()
@@ -68,7 +68,7 @@ def test_bad_settings_name_the_variable(monkeypatch: pytest.MonkeyPatch, values:
 
 
 def start(**values: str) -> "subprocess.CompletedProcess[str]":
-    """`python -m console` to its end."""
+    """Run `python -m console` to its end."""
     environment: dict[str, Any] = {k: v for k, v in os.environ.items() if not k.startswith("CONTROL_")}
     return subprocess.run(
         [sys.executable, "-m", "console"],
@@ -84,7 +84,7 @@ def test_bad_settings_end_the_process() -> None:
 
 
 def test_taken_port_ends_the_process() -> None:
-    """A taken port is told in one line with exit code 2."""
+    """A taken port is reported in one line with exit code 2."""
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as taken:

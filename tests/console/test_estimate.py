@@ -12,7 +12,9 @@ COST, KNEE, RATE = 0.2e-6, 150_000, 6.0
 def fed(
     estimate: Estimate, cost: float, keys: int, idle: float, base: float = 0.0, seconds: int = 30
 ) -> Estimate:
-    """Tell it of seconds in which `RATE` events searched so many keys at this cost, and so many cores were idle."""
+    """Feed the estimate with `seconds` in each of which `RATE` events search `keys` keys at `cost` and `idle` cores are
+    idle.
+    """
     for at in range(seconds):
         busy = at * (base + RATE * 3 * keys * cost)
         estimate.add(Moment(float(at), busy, at * idle, at * RATE, 0.0, keys))
@@ -20,13 +22,13 @@ def fed(
 
 
 def test_before_anything_is_seen() -> None:
-    """There is no knee yet, and the cost is the calibrated one."""
+    """Before the first sample there is no knee, and the cost is the calibrated one."""
     estimate = Estimate(0.0, COST, KNEE)
     assert estimate.capacity() is None and estimate.knee_keys(RATE, None) is None and estimate.cost_s == COST
 
 
 def test_a_store_with_a_core_of_its_own() -> None:
-    """With cores to spare the capacity is one core, and the knee where the arithmetic has it."""
+    """With cores to spare the capacity is one core, and the knee follows from rate and cost."""
     estimate = fed(Estimate(0.0, COST, KNEE), COST, 100_000, idle=3.0)
     assert estimate.capacity(2, 0.5) == 1.0
     assert estimate.knee_keys(RATE, 1.0) == pytest.approx(1 / (3 * RATE * COST))
@@ -34,7 +36,7 @@ def test_a_store_with_a_core_of_its_own() -> None:
 
 
 def test_stores_that_share_what_is_idle() -> None:
-    """Hungry stores share evenly; one that is ahead keeps what it has; alone a store gets all that is idle."""
+    """Stores share idle cores until all have the same; one that is ahead keeps what it has; a store alone gets all."""
     estimate = fed(Estimate(0.0, COST, KNEE), COST, 100_000, idle=0.4)
     assert estimate.busy == pytest.approx(0.36)
     assert estimate.capacity(2, 0.36) == pytest.approx(0.56)
@@ -46,7 +48,9 @@ def test_stores_that_share_what_is_idle() -> None:
 
 
 def test_a_key_that_costs_more_moves_the_knee() -> None:
-    """What is seen at the calibrated size counts wholly; at a third of it hardly, for a key is cheaper there."""
+    """A cost measured at the calibrated number of keys counts fully; at a third of it only a ninth, because a key is
+    cheaper there.
+    """
     dearer = fed(Estimate(0.0, COST, KNEE), 1.5 * COST, KNEE, idle=3.0)
     assert dearer.cost_s == pytest.approx(1.5 * COST)
     early = fed(Estimate(0.0, COST, KNEE), 0.5 * COST, KNEE // 3, idle=3.0)
@@ -54,7 +58,7 @@ def test_a_key_that_costs_more_moves_the_knee() -> None:
 
 
 def test_a_growing_backlog_says_nothing_of_the_cost() -> None:
-    """Work that nobody has finished yet would make the finished events look dear."""
+    """While the backlog grows the cost stays as it was: unfinished work would make the finished events look costly."""
     estimate = Estimate(0.0, COST, KNEE)
     for at in range(30):
         estimate.add(Moment(float(at), 0.9 * at, 0.0, 2.0 * at, 4.0 * at, KNEE))
@@ -62,7 +66,7 @@ def test_a_growing_backlog_says_nothing_of_the_cost() -> None:
 
 
 def test_another_life_begins_a_new_window() -> None:
-    """Counters that went back are not subtracted; until the new window is full the former figures stand."""
+    """Counters that went back are not subtracted; the former figures hold until the new window is full."""
     estimate = fed(Estimate(0.0, COST, KNEE), COST, 100_000, idle=1.0)
     for at in range(40, 47):
         estimate.add(Moment(float(at), 0.0, float(at), 0.0, 0.0, 0))
@@ -72,7 +76,7 @@ def test_another_life_begins_a_new_window() -> None:
 
 
 def test_the_plan_counts_the_machine() -> None:
-    """With cores enough the thread is the limit; with fewer, the fair part of them, storefront included."""
+    """With enough cores the thread limits the planned rate; with fewer, the fair part of them, storefront included."""
     alone = planned_events(0.0, COST, KNEE, 1, 0.0, fair_cores=2.0)
     assert alone == pytest.approx(1 / (3 * KNEE * COST))
     assert planned_events(0.0, COST, KNEE, 1, 0.0, 0.6) == pytest.approx(0.6 * alone)
@@ -86,7 +90,9 @@ def test_idle_cores() -> None:
 
 
 def test_a_store_that_has_fallen_behind_says_nothing_of_the_cost() -> None:
-    """What it spends on its queue would make a key look dear, and move the knee away from where it was seen."""
+    """While a store is behind the cost stays as it was: work on its queue would make a key look costly, and so move the
+    knee.
+    """
     estimate = Estimate(0.0, COST, KNEE)
     for at in range(30):
         estimate.add(Moment(float(at), 0.9 * at, 0.0, 2.0 * at, 9.0, KNEE, behind=at > 10))

@@ -1,4 +1,4 @@
-"""Figures from looks: the parsing, p99 over a window, rates, the curve; the arithmetic of the knee."""
+"""Figures from samples: parsing, p99 over a window, rates, the curve, and the arithmetic of the knee."""
 
 import math
 import random
@@ -19,19 +19,19 @@ LOOK = Sample("scan", {}, 1000, 0, 0, False, None, 0.0, 0.0, {0.001: 0.0, 0.1: 0
 
 
 def with_probe(fast: float, slow: float, endless: float = 0.0, **more: float) -> Sample:
-    """A look whose probe has counted so many replies below 1 ms, below 100 ms, and above."""
+    """A sample whose probe has counted `fast` replies below 1 ms, `slow` below 100 ms, and `endless` above."""
     look = replace(LOOK, probe={0.001: fast, 0.1: fast + slow, INF: fast + slow + endless})
     return replace(look, **more)  # type: ignore[arg-type] # numbers only
 
 
 def test_samples_by_whole_name() -> None:
-    """Only samples of exactly these names are read, whatever else begins alike."""
+    """Only samples of exactly this name are read, not those of names that begin with it."""
     text = '# HELP a_total a\na_total{x="a_total 5"} 1.0\na_total_more 2.0\na_created 3.0\na_total 4.0\n'
     assert [(s.name, s.value) for s in samples(text, "a_total")] == [("a_total", 1.0), ("a_total", 4.0)]
 
 
 def test_probe_counts_from_the_intended_time() -> None:
-    """Latencies from the send time, which forget the waiting, are left out."""
+    """Latencies measured from the send time, which omit the waiting, are left out."""
     text = (
         'probe_latency_seconds_bucket{probe="main",from="intended",le="0.1"} 5.0\n'
         'probe_latency_seconds_bucket{probe="main",from="send",le="0.1"} 99.0\n'
@@ -41,13 +41,13 @@ def test_probe_counts_from_the_intended_time() -> None:
 
 
 def test_nothing_is_known_from_one_look() -> None:
-    """One look is no interval: no p99, no rate."""
+    """One sample is no interval, so there is no p99 and no rate."""
     figures = History().add(0.0, with_probe(1000, 0))
     assert figures.p99_ms is None and figures.finished_per_second is None
 
 
 def test_p99_forgets_what_is_older_than_the_window() -> None:
-    """A slow minute is no longer in the p99 of the ten seconds after it."""
+    """Slow replies no longer count in the p99 once they are older than its window."""
     history = History()
     history.add(0.0, with_probe(0, 0))
     slow = history.add(1.0, with_probe(0, 500))
@@ -58,7 +58,7 @@ def test_p99_forgets_what_is_older_than_the_window() -> None:
 
 
 def test_silence_keeps_the_last_p99() -> None:
-    """While no reply comes at all, p99 is that of the last replies and not nothing."""
+    """While no replies come at all, p99 stays that of the last replies."""
     history = History()
     history.add(0.0, with_probe(0, 0))
     history.add(1.0, with_probe(0, 500))
@@ -68,7 +68,7 @@ def test_silence_keeps_the_last_p99() -> None:
 
 
 def test_beyond_the_last_bucket() -> None:
-    """A p99 above the probe's last bound is told as at least that bound."""
+    """A p99 above the probe's last bound is reported as at least that bound."""
     history = History()
     history.add(0.0, with_probe(0, 0))
     figures = history.add(1.0, with_probe(10, 0, endless=90))
@@ -76,7 +76,7 @@ def test_beyond_the_last_bucket() -> None:
 
 
 def test_rate_of_finished_events() -> None:
-    """Events done a second are those of the window."""
+    """The rate of finished events is that of the window."""
     history = History()
     for second in range(30):
         figures = history.add(float(second), with_probe(second, 0, finished=12.0 * second))
@@ -113,7 +113,7 @@ def test_curve_is_bounded() -> None:
     base=st.floats(0, 0.9), cost=st.floats(1e-9, 1e-5), keys=st.floats(100, 1e8), window=st.floats(0.5, 60)
 )
 def test_knee_and_rate_are_inverse(base: float, cost: float, keys: float, window: float) -> None:
-    """The rate solved for a knee has its knee there; and the work it does measures as its cost."""
+    """The rate computed for a knee has its knee there, and the cost measured from its work is the cost put in."""
     rate = saturating_events(base, keys, cost)
     assert math.isclose(saturating_keys(base, rate, cost), keys, rel_tol=1e-9)
     # half that rate at those keys, for a while:
@@ -127,12 +127,12 @@ def test_knee_and_rate_are_inverse(base: float, cost: float, keys: float, window
     [("12.34", 12.000034), ("12.000034", 12.000034), ("3.500000", 3.5), ("0.7", 0.000007)],
 )
 def test_cpu_seconds_are_read_as_meant(printed: str, seconds: float) -> None:
-    """Microseconds count as such, with Redis's leading zeros and without, as Dragonfly prints them."""
+    """The digits after the point are microseconds, with leading zeros (Redis) or without (Dragonfly)."""
     assert cpu_seconds(printed) == pytest.approx(seconds, abs=1e-9)
 
 
 def test_correlation_of_ranks() -> None:
-    """1 for whatever rises together, however steeply; -1 for what falls; None where there is too little to say."""
+    """The rank correlation is 1 if p99 rises with the keys, however steeply, -1 if it falls, None if points are few."""
     follows = Follows(step_keys=10)
     for number in range(9):
         follows.add(10.0 * number, 2.0**number)
@@ -146,7 +146,7 @@ def test_correlation_of_ranks() -> None:
 
 
 def test_correlation_agrees_with_scipy() -> None:
-    """Ties included."""
+    """The rank correlation is SciPy's, ties included."""
     noise = random.Random(4)
     pairs = [(float(10 * number), float(noise.randint(1, 8) + number // 4)) for number in range(40)]
     follows = Follows(step_keys=10)
@@ -156,7 +156,7 @@ def test_correlation_agrees_with_scipy() -> None:
 
 
 def test_standing_keys_do_not_dilute_the_correlation() -> None:
-    """An hour at the edge, with p99 wandering, leaves what the growth has shown."""
+    """An hour at the edge with a wandering p99 does not change the correlation that the growth has shown."""
     noise = random.Random(5)
     follows = Follows(step_keys=5000)
     for keys in range(0, 150_000, 1000):
@@ -168,7 +168,7 @@ def test_standing_keys_do_not_dilute_the_correlation() -> None:
 
 
 def test_p99_that_never_changes_has_no_correlation() -> None:
-    """Nothing to rank: no figure rather than a wrong one."""
+    """A p99 that never changes gives no correlation rather than a wrong one."""
     follows = Follows(step_keys=1)
     for number in range(20):
         follows.add(float(number), 3.0)

@@ -1,4 +1,4 @@
-"""The HTTP interface, over autopilots on stand-ins and a real store."""
+"""The console's HTTP interface, with autopilots on stand-ins and a real store."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,7 +16,7 @@ from tests.console.standins import StandIns
 
 
 class Page:
-    """A control page on one autopilot that runs."""
+    """A console with running autopilots, and a client for it."""
 
     def __init__(self, standins: StandIns, store_url: str, **settings: Any) -> None:
         self.standins = standins
@@ -31,7 +31,7 @@ class Page:
         self.client: FlaskClient = create_app(self.autopilots, self.config, metrics).test_client()
 
     def post(self, path: str, body: Any) -> Any:
-        """A POST of JSON."""
+        """POST a JSON body."""
         return self.client.post(path, json=body)
 
     def server(self) -> dict[str, Any]:
@@ -40,7 +40,7 @@ class Page:
         return found
 
     def until(self, check: Callable[[dict[str, Any]], Any]) -> None:
-        """Wait until the server's state is so."""
+        """Wait until `check` is true of the server's state."""
         eventually(
             lambda: (self.client.get("/api/state").get_json()["servers"] or None) and check(self.server())
         )
@@ -53,7 +53,7 @@ class Page:
 
 @pytest.fixture
 def new_page(standins: StandIns, store_server: StoreServer) -> Iterator[Callable[..., Page]]:
-    """Makes a page that idles."""
+    """Return a function that makes a console without a story."""
     made: list[Page] = []
 
     def make(**settings: Any) -> Page:
@@ -67,14 +67,14 @@ def new_page(standins: StandIns, store_server: StoreServer) -> Iterator[Callable
 
 @pytest.fixture
 def page(new_page: Callable[..., Page]) -> Page:
-    """A page whose only server is ready for actions."""
+    """A console whose only server is ready for actions."""
     made = new_page(grafana_url="http://127.0.0.1:3000", locust_urls={"one": "http://127.0.0.1:8089"})
     made.until(lambda server: server["free"] and server["up"])
     return made
 
 
 def is_problem(answer: Any, status: int) -> bool:
-    """Whether an answer is an RFC 9457 problem document with this status."""
+    """True if an answer is an RFC 9457 problem document with this status."""
     body = answer.get_json()
     return (
         answer.status_code == status == body["status"]
@@ -107,7 +107,7 @@ def test_actions(page: Page, standins: StandIns) -> None:
     assert counts["strategy_index"] == counts["growth_start"] == counts["growth_stop"] == counts["rate"] == 1
     assert (
         counts["restart"] == counts["strategy_scan"] == 0
-    )  # there from the beginning: else increase() sees no step
+    )  # exported from the beginning: otherwise increase() sees no step
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_actions(page: Page, standins: StandIns) -> None:
     ],
 )
 def test_bad_bodies_change_nothing(page: Page, standins: StandIns, action: str, body: Any) -> None:
-    """A body that makes no sense is a 400 problem, and nothing reaches the scene."""
+    """An invalid body is a 400 problem, and nothing reaches the scene."""
     before = list(standins.told)
     assert is_problem(page.post(f"/api/servers/one/{action}", body), 400)
     assert [entry for entry in standins.told if entry not in before] == []
@@ -159,7 +159,7 @@ def test_other_problems(page: Page) -> None:
 
 
 def test_form_of_another_site_changes_nothing(page: Page, standins: StandIns) -> None:
-    """What a form on another site can send, it cannot act with."""
+    """Nothing that a form on another site can send has an effect."""
     before = len(standins.told)
     for kind in ("application/x-www-form-urlencoded", "multipart/form-data", "text/plain"):
         page.client.post("/api/servers/one/restart", data='{"a":1}', content_type=kind)
@@ -168,7 +168,7 @@ def test_form_of_another_site_changes_nothing(page: Page, standins: StandIns) ->
 
 
 def test_page_under_a_name_of_its_own_changes_nothing(page: Page, standins: StandIns) -> None:
-    """A site that points its name at this machine is of one origin with the lab for the browser, and is refused."""
+    """A site that points its own name at this machine, and so has one origin with the lab in a browser, is refused."""
     before = len(standins.told)
     headers = {"Host": "evil.example", "Origin": "http://evil.example"}
     for action, body in (("servers/one/restart", {}), ("servers/one/growth", {"on": True}), ("stop", {})):
@@ -178,7 +178,7 @@ def test_page_under_a_name_of_its_own_changes_nothing(page: Page, standins: Stan
 
 
 def test_a_part_out_of_order_is_named(page: Page, standins: StandIns) -> None:
-    """When a process of the scene does not do what it is told the answer names it, and the lever is no failure."""
+    """If a process of the scene does not do what it is told, the answer is still 200 and names the process."""
     page.until(lambda server: server["keys"] is not None)
     standins.broken.add("locust")
     answer = page.post("/api/servers/one/rate", {"events_per_second": 3})
@@ -196,14 +196,16 @@ def test_a_part_out_of_order_is_named(page: Page, standins: StandIns) -> None:
     [("over", {"on": "yes"}), ("over", {}), ("strategy", {"strategy": "scan", "late": 1})],
 )
 def test_bad_bodies_of_newer_levers(page: Page, standins: StandIns, action: str, body: Any) -> None:
-    """Refused as a problem, and nothing is told to anybody."""
+    """An invalid body is a 400 problem, and nothing reaches the scene."""
     before = len(standins.told)
     assert is_problem(page.post(f"/api/servers/one/{action}", body), 400)
     assert len(standins.told) == before
 
 
 def test_over_the_edge_over_http(page: Page) -> None:
-    """Refused while no event is asked for; then it says what will happen, and the state has it."""
+    """Going over the edge is refused while no events are sent; then the answer says what will happen, and the state
+    shows it.
+    """
     assert is_problem(page.post("/api/servers/one/over", {"on": True}), 409)
     page.post("/api/servers/one/rate", {"events_per_second": 3})
     told = page.post("/api/servers/one/over", {"on": True}).get_json()
@@ -239,7 +241,7 @@ def test_page_is_whole_and_local(page: Page) -> None:
 
 
 def test_page_links_to_no_load_of_a_server_that_is_not_there(new_page: Callable[..., Page]) -> None:
-    """A server whose profile is off has no Locust either: a link to it would lead nowhere."""
+    """The page has no link to the Locust of a server that is not there: it would lead nowhere."""
     made = new_page(locust_urls={"one": "http://127.0.0.1:8089", "two": "http://127.0.0.1:8090"})
     made.until(lambda server: server["up"])
     html = made.client.get("/").get_data(as_text=True)
@@ -248,27 +250,27 @@ def test_page_links_to_no_load_of_a_server_that_is_not_there(new_page: Callable[
 
 
 def test_page_without_links(new_page: Callable[..., Page]) -> None:
-    """Where nothing else was configured there is no heading without links."""
+    """Without configured links the page has no navigation."""
     html = new_page().client.get("/").get_data(as_text=True)
     assert "<nav" not in html
 
 
 def test_health_is_red_when_nobody_directs(page: Page) -> None:
-    """Health is the autopilots', not only that the page answers."""
+    """Health is red if an autopilot has ended, even though the page answers."""
     assert page.client.get("/healthz").status_code == 200
     page.autopilots["one"].end()
     assert is_problem(page.client.get("/healthz"), 503)
 
 
 def test_health_is_red_when_nobody_watches_the_slow_log(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error that nobody thought of ends the watcher's thread, and health tells."""
+    """If an unforeseen error ends the thread that watches the slow log, health is red."""
     monkeypatch.setattr("threading.excepthook", lambda *_: None)
     monkeypatch.setattr("console.slowlog.SlowlogReader.new_entries", lambda *_: 1 / 0)
     eventually(lambda: page.client.get("/healthz").status_code == 503)
 
 
 def test_waiting_is_said_and_nothing_can_be_done(new_page: Callable[..., Page], standins: StandIns) -> None:
-    """Until everything answers the page says what is missing; then the server is ready by itself."""
+    """Until everything answers the page says what is missing and refuses actions; then the server becomes ready."""
     standins.broken.add("probe")
     page = new_page()
     page.until(lambda server: "probe" in server["status"] and not server["free"])
@@ -278,7 +280,7 @@ def test_waiting_is_said_and_nothing_can_be_done(new_page: Callable[..., Page], 
 
 
 def test_unknown_host_is_not_shown(standins: StandIns) -> None:
-    """A server whose profile is off, so that its name means nothing, is neither shown nor an error."""
+    """A server whose profile is off, so that its name does not resolve, is neither shown nor an error."""
     base = "http://no-such-host.invalid"
     ghost = ServerAddresses("ghost", "redis://no-such-host.invalid:6379", base, base, base, base)
     page = Page(standins, "redis://127.0.0.1:1", servers=(ghost,))
@@ -292,7 +294,7 @@ def test_unknown_host_is_not_shown(standins: StandIns) -> None:
 
 @pytest.mark.parametrize("resumed", [True, False])
 def test_lease(page: Page, standins: StandIns, resumed: bool) -> None:
-    """While a run has the scene nothing is changed; when the lease is ended or runs out, the autopilot goes on."""
+    """While a run leases the scene, nothing is changed; when the lease is ended or runs out, the autopilot goes on."""
     assert page.post("/api/pause", {"seconds": 60 if resumed else 1.5}).status_code == 200
     assert page.server()["phase"] == "leased"
     told = len(standins.told)
@@ -312,7 +314,7 @@ def test_lease_must_end(page: Page, seconds: Any) -> None:
 
 
 def test_strategies_are_those_that_the_storefront_tells(page: Page) -> None:
-    """What the storefront names can be chosen and is counted from 0 on; what it does not name is refused."""
+    """A strategy that the storefront names can be chosen and is counted from 0 on; any other is refused."""
     assert page.server()["strategies"] == page.standins.strategies
     assert page.post("/api/servers/one/strategy", {"strategy": "index"}).status_code == 200
     assert is_problem(page.post("/api/servers/one/strategy", {"strategy": "keys"}), 400)

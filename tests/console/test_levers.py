@@ -1,4 +1,4 @@
-"""Levers: every part on its own, in bounded time, and told."""
+"""Levers: each part is carried out on its own, in bounded time, and reported."""
 
 import threading
 import time
@@ -13,14 +13,14 @@ def broken() -> None:
 
 
 def test_each_part_is_told() -> None:
-    """Done, said in its own words, or refused: in the order asked."""
+    """Each part is reported in the order asked: done, done with its own words, or refused."""
     done = pull({"load": lambda: None, "store": lambda: "It ends.", "warmer": broken})
     assert [(one.part, one.done) for one in done] == [("load", True), ("store", True), ("warmer", False)]
     assert done[1].said == "It ends." and done[2].said.startswith("it refuses.")
 
 
 def test_one_that_hangs_holds_up_no_other() -> None:
-    """The others are done, the lever comes back in time, and the part that hangs goes on being waited for."""
+    """If a part hangs, the others are done and the lever returns in time; the hanging part still runs to its end."""
     release, reached = threading.Event(), threading.Event()
 
     def hangs() -> None:

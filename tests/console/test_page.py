@@ -1,4 +1,4 @@
-"""The page in a real browser, by keyboard alone, and whether everybody can read it."""
+"""The page in a real browser: it works by keyboard alone, and everybody can read it."""
 
 import shutil
 import time
@@ -29,7 +29,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlledScene]
 
 
 class Browser:
-    """A headless browser on the page. Looks by scripts, acts by keys."""
+    """A headless browser on the page: reads it by scripts, acts by key presses."""
 
     def __init__(self, base: str, width: int = 1400) -> None:
         from selenium import webdriver
@@ -45,7 +45,7 @@ class Browser:
         eventually(lambda: self.script("return !!document.querySelector('.server')"))
 
     def script(self, source: str, *arguments: Any) -> Any:
-        """What a script in the page returns."""
+        """Run a script in the page and return its result."""
         return self.driver.execute_script(source, *arguments)
 
     def keys(self, *keys: str) -> None:
@@ -69,7 +69,7 @@ class Browser:
         raise AssertionError(f"{identity} cannot be reached with the tab key")
 
     def text(self, selector: str) -> str:
-        """The visible text of the first such element."""
+        """The visible text of the first element that matches the selector."""
         return str(self.script("return document.querySelector(arguments[0]).innerText", selector))
 
     def pressed(self) -> str:
@@ -77,13 +77,13 @@ class Browser:
         return str(self.script("return document.querySelector('[aria-pressed=true]')?.textContent ?? ''"))
 
     def complaints(self) -> list[str]:
-        """What the browser's console has of errors and warnings."""
+        """The errors and warnings in the browser's console."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
 
 @pytest.fixture
 def new_browser(scene: ControlledScene) -> Iterator[Callable[..., Browser]]:
-    """Opens the page in browsers of their own."""
+    """Return a function that opens the page in a new browser."""
     made: list[Browser] = []
 
     def make(width: int = 1400) -> Browser:
@@ -102,12 +102,12 @@ def browser(new_browser: Callable[..., Browser]) -> Browser:
 
 
 def has_strategy(strategy: str, state: dict[str, Any]) -> bool:
-    """Whether the server's state says so."""
+    """True if the server's state has this strategy."""
     return bool(state["strategy"] == strategy)
 
 
 def is_pressed(browser: Browser, strategy: str) -> bool:
-    """Whether the page shows this strategy's button as pressed."""
+    """True if the page shows this strategy's button as pressed."""
     return browser.pressed() == strategy
 
 
@@ -170,7 +170,7 @@ def test_stop_by_keyboard(scene: ControlledScene, browser: Browser) -> None:
 
 
 def test_restart_by_keyboard(scene: ControlledScene, browser: Browser) -> None:
-    """A restart is told while it lasts, and the page recovers by itself."""
+    """The page reports a restart while it lasts, and recovers by itself."""
     from selenium.webdriver.common.keys import Keys
 
     before = scene.store.restarts
@@ -253,7 +253,7 @@ def test_console_is_silent(browser: Browser) -> None:
 
 
 def test_lost_page_says_so(tmp_path: Path) -> None:
-    """When the control page goes away the numbers that stay are not taken for news: the page says it is alone."""
+    """When the console is gone, the page says that it gets no answer, so that its old numbers are not taken for new."""
     with ControlledScene(tmp_path, CONTROL_STORY="off") as scene:
         scene.until(lambda state: state["free"])
         browser = Browser(scene.base)

@@ -1,4 +1,4 @@
-"""The control page on a whole scene of real processes: the story, every action, a restart."""
+"""The console on a whole scene of real processes: the story, every action, a restart."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ KEYS = 60_000
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlledScene]:
-    """One scene for all tests here, which take it as the one before left it: a story has an order."""
+    """One scene for all tests here. Each takes it as the test before left it, because a story has an order."""
     with ControlledScene(
         tmp_path_factory.mktemp("scene"),
         CONTROL_KEYS=str(KEYS),
@@ -28,11 +28,11 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlledScene]
 
 
 def test_story_is_told(scene: ControlledScene) -> None:
-    """By itself: calibration gives a rate and a knee, the store is emptied, keys grow under scan."""
+    """The story plays by itself: calibration gives a rate and a knee, the store is emptied, keys grow under scan."""
     scene.until(lambda state: state["phase"] == "calibrating")
     state = scene.until(lambda state: state["phase"] == "running" and state["keys"] < KEYS / 2, seconds=60)
     assert state["strategy"] == "scan" and state["growth"]
-    assert state["knee_keys"] == pytest.approx(55_000, rel=0.02)  # what was planned: nothing was seen yet
+    assert state["knee_keys"] == pytest.approx(55_000, rel=0.02)  # as planned: nothing is measured yet
     assert state["events_planned_per_second"] == state["calibrated_events_per_second"] > 0
     assert state["healthy_p99_ms"] > 0
     assert scene.metric("lab_healthy_p99_seconds") == pytest.approx(state["healthy_p99_ms"] / 1000)
@@ -75,7 +75,7 @@ def test_restart_recovers(scene: ControlledScene) -> None:
     scene.until(lambda state: state["keys"] > low["keys"] + 2000)
     assert scene.metric("lab_actions_total", action="restart") == 1
     assert scene.metric("lab_store_up") == 1
-    # the new life has the lab's threshold again, and its entries go on being counted
+    # the restarted store has the lab's threshold again, and its entries are counted
     assert scene.store.server.client().config_get("slowlog-log-slower-than") == {
         "slowlog-log-slower-than": "500"
     }
@@ -113,7 +113,7 @@ def test_strategy_is_switched(scene: ControlledScene) -> None:
 
 
 def test_everything_stops_and_begins_again(scene: ControlledScene) -> None:
-    """Stop: no event, no read, no growth. Start: a fresh scene at once, by the calibration that is there."""
+    """A stop ends events, reads and growth; a start gives a fresh scene, with the calibration already made."""
     http("POST", f"{scene.base}/api/stop", {})
     scene.until(lambda state: state["events_per_second"] == 0 and not state["growth"])
     load = http("GET", f"http://127.0.0.1:{scene.locust_port}/load").json
@@ -152,7 +152,7 @@ def test_restarted_processes_are_found_again(scene: ControlledScene) -> None:
 
 
 def test_ends_at_once(scene: ControlledScene, tmp_path: Path) -> None:
-    """SIGTERM ends the control page with exit code 0, and it wrote nothing alarming."""
+    """SIGTERM ends the console with exit code 0, and its log has no traceback."""
     import signal
 
     control = scene.processes.pop("control")

@@ -1,4 +1,4 @@
-"""What people and the bounds do to a server's scene, against stand-ins."""
+"""A server's control on stand-ins: what people's actions and the bounds do to its scene."""
 
 import math
 import time
@@ -54,7 +54,7 @@ def test_growth_is_bounded_and_paced(new_control: NewControl, standins: StandIns
 
 
 def test_stopped_growth_keeps_what_is_there(new_control: NewControl, standins: StandIns) -> None:
-    """Growth that stops aims at the keys there are."""
+    """Growth that is stopped aims at the keys that are there."""
     control = new_control(keys=1000)
     control.grow(True)
     standins.warming["keys"] = 420
@@ -81,7 +81,7 @@ def test_removed_keys_are_filled_up(
 
 
 def test_a_new_pace_is_told_though_the_keys_are_the_same(new_control: NewControl, standins: StandIns) -> None:
-    """Near the edge keys grow on towards the same number, slowly; the warmer has to hear of it, once."""
+    """When keys grow on slowly towards the same number, as near the edge, the warmer is told the new pace, once."""
     control = new_control(keys=1000)
     control.grow(True)
     standins.warming |= {"keys": 600, "state": "filling"}
@@ -120,12 +120,12 @@ def test_rate_and_knee(new_control: NewControl, standins: StandIns) -> None:
 
 
 def test_more_is_in_flight_than_meant(new_control: NewControl, standins: StandIns) -> None:
-    """Beyond the aim fewer events are sent than planned, and all of them again when the backlog is gone."""
+    """Beyond the aim fewer events are sent than planned; when the backlog is gone, all of them are sent again."""
     control = new_control(backlog_pause=1000, backlog_resume=10)
     control.rate(30)
     standins.in_flight = 60
     control.keep_within_bounds()
-    time.sleep(0.1)  # a rate of finished events needs two looks
+    time.sleep(0.1)  # a rate of finished events needs two samples
     control.keep_within_bounds()
     assert standins.load["events_per_second"] == 0 and control.planned == 30
     assert view.server(control)["events_planned_per_second"] == 30
@@ -135,7 +135,7 @@ def test_more_is_in_flight_than_meant(new_control: NewControl, standins: StandIn
 
 
 def test_backlog_is_bounded_over_the_edge(new_control: NewControl, standins: StandIns) -> None:
-    """Too many events in flight: none are sent, and it is said, until they are nearly done."""
+    """With too many events in flight no more are sent until they are nearly done, and the status says so."""
     control = new_control(backlog_pause=100, backlog_resume=10)
     control.rate(30)
     control.go_over(True)
@@ -174,7 +174,7 @@ def test_rate_changed_while_held_back_comes_later(new_control: NewControl, stand
 
 
 def test_over_the_edge_and_back(new_control: NewControl, standins: StandIns) -> None:
-    """Over the edge everything that was planned is sent and all keys come; back, the keys stay as they are."""
+    """Over the edge all planned events are sent and all keys are filled in; back from it the keys stay as they are."""
     control = new_control(keys=1000)
     with pytest.raises(Refused, match="No events"):
         control.go_over(True)
@@ -204,7 +204,7 @@ def test_over_the_edge_and_back(new_control: NewControl, standins: StandIns) -> 
 def test_phase_on_the_dashboards(
     new_control: NewControl, planned: float, strategy: str, growing: bool, shown: str
 ) -> None:
-    """The phase follows from what is wanted, and exactly one is told."""
+    """The phase follows from what is wanted, and exactly one phase is exported as in force."""
     control = new_control()
     control.planned, control.growing = planned, growing
     control.want(strategy)
@@ -235,7 +235,7 @@ def test_a_lever_that_finds_no_answer_is_pulled_again(
 def test_what_hangs_does_not_hold_up_a_lever(
     new_control: NewControl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Restart: the warmer is told at once, though the store lets SHUTDOWN wait in line."""
+    """On a restart the warmer is told at once, although SHUTDOWN waits in the store's queue."""
     control = new_control(keys=1000)
     monkeypatch.setattr("console.levers.LEVER_S", 0.3)
     monkeypatch.setattr(control.clients.store, "shutdown", lambda: time.sleep(3))
@@ -246,7 +246,7 @@ def test_what_hangs_does_not_hold_up_a_lever(
 
 
 def test_switch_without_a_restart(new_control: NewControl, standins: StandIns) -> None:
-    """The storefront is told to finish what is under way, and the mark on the dashboards is another."""
+    """A switch without a restart tells the storefront to finish what is under way, and is counted as its own action."""
     control = new_control()
     control.observe()
     control.switch("index", late=True)
@@ -298,7 +298,7 @@ def test_actions_are_refused_while_not_free(new_control: NewControl, standins: S
 def test_restart_is_told_until_the_store_is_back(
     new_control: NewControl, standins: StandIns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the restart on until another life of the store is seen, the status says so; twice is refused."""
+    """Until a restarted store is seen to have started anew, the status says so, and a second restart is refused."""
     control = new_control()
     monkeypatch.setattr(control.clients.store, "shutdown", lambda: None)
     control.keep_within_bounds()
@@ -306,7 +306,7 @@ def test_restart_is_told_until_the_store_is_back(
     assert view.status(control) == "Restarting the store." and counted(control, "restart") == 1
     with pytest.raises(Refused):
         control.restart()
-    control.tell_up(True, 1)  # still the old life: it has not gone yet
+    control.tell_up(True, 1)  # the old process, which has not ended yet
     assert control.restarting
     control.tell_up(False, 1)
     control.tell_up(True, 2)
@@ -336,7 +336,7 @@ def test_restart_while_growing_keeps_growing(
 def test_growth_by_hand_ends_the_wait_of_a_restarted_store(
     new_control: NewControl, standins: StandIns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who starts the growth does not want to wait for it; who stops it does not want it later."""
+    """Growth that is started by hand after a restart begins at once; growth that is stopped does not begin later."""
     control = new_control(keys=1000)
     monkeypatch.setattr(control.clients.store, "shutdown", lambda: None)
     for lives in (2, 3):
@@ -353,7 +353,7 @@ def test_growth_by_hand_ends_the_wait_of_a_restarted_store(
 def test_a_store_that_does_not_end_keeps_its_keys(
     new_control: NewControl, standins: StandIns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is told that it did not end, and the growth goes on."""
+    """If the store does not end, the status says so, and the growth goes on."""
     control = new_control(keys=1000)
     control.grow(True)
 
@@ -369,7 +369,7 @@ def test_a_store_that_does_not_end_keeps_its_keys(
 
 
 def test_store_that_stays_away_is_told(new_control: NewControl, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store that does not come back is complained of until the next restart, not only for a moment."""
+    """The status reports a store that does not come back until the next restart, not only for a moment."""
     control = new_control()
     monkeypatch.setattr(control.clients.store, "shutdown", lambda: None)
     monkeypatch.setattr("console.server_control.BACK_S", -1.0)
@@ -391,7 +391,7 @@ def test_what_does_not_answer_is_named(new_control: NewControl, standins: StandI
 
 
 def test_what_others_set_is_left_alone(new_control: NewControl, standins: StandIns) -> None:
-    """While nobody has asked the control page for keys or a strategy it does not change those that are set."""
+    """While nobody has asked the console for keys or a strategy, it does not change those that are set."""
     control = new_control()
     standins.warming["target_keys"], standins.invalidation["strategy"] = 2000, "hash"
     control.keep_within_bounds()
@@ -400,9 +400,9 @@ def test_what_others_set_is_left_alone(new_control: NewControl, standins: StandI
 
 
 def test_calm_where_nothing_moves_and_nothing_is_wanted(new_control: NewControl, standins: StandIns) -> None:
-    """Then the scene is looked at less often; events under way, a load or a wish not yet fulfilled end the calm."""
+    """A control is calm, and samples less often, while nothing moves; a new wish or a load ends the calm."""
     control = new_control()
-    assert not control.calm  # never looked at
+    assert not control.calm  # no sample yet
     control.rest()
     control.keep_within_bounds()
     assert control.calm
@@ -416,7 +416,7 @@ def test_calm_where_nothing_moves_and_nothing_is_wanted(new_control: NewControl,
 
 
 def test_a_server_that_is_not_there_has_no_phase(new_control: NewControl) -> None:
-    """The dashboards show a row for each server with a phase."""
+    """An absent server exports no phase: the dashboards show a row for each server that has one."""
     control = new_control()
     control.metrics.phase.clear()
     control.phase = "absent"

@@ -14,7 +14,7 @@ Entry = tuple[str, float, str, int]
 
 
 class Log:
-    """A store as far as the reader looks at it."""
+    """The part of a store that the reader uses."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -26,15 +26,15 @@ class Log:
         return self.alive
 
     def configure_slowlog(self, _threshold: int, _length: int) -> None:
-        """Count it."""
+        """Count the call."""
         self.configured += 1
 
     def slowlog(self, newest: int) -> list[Entry]:
-        """The newest."""
+        """The newest entries."""
         return self.entries[:newest]
 
     def add(self, identity: str, command: str = "SCAN") -> None:
-        """A new entry on top."""
+        """Put a new entry on top."""
         self.entries.insert(0, (identity, 0.0, command, 20_000))
 
 
@@ -46,14 +46,14 @@ def log() -> Log:
 
 @pytest.fixture
 def reader(log: Log) -> SlowlogReader:
-    """A reader that has looked once."""
+    """A reader that has read once."""
     made = SlowlogReader(log, 10_000)  # type: ignore[arg-type] # has what the reader uses
     assert made.new_entries() == []
     return made
 
 
 def test_what_was_before_is_not_counted(log: Log) -> None:
-    """Entries that the log holds at the first look are not counted, later ones are."""
+    """Entries that the log holds at the first reading are not counted, later ones are."""
     log.add("1@5")
     reader = SlowlogReader(log, 10_000)  # type: ignore[arg-type] # has what the reader uses
     assert reader.new_entries() == []
@@ -62,7 +62,7 @@ def test_what_was_before_is_not_counted(log: Log) -> None:
 
 
 def test_each_entry_once(log: Log, reader: SlowlogReader) -> None:
-    """An entry counts once however often it is seen, though ids rise in no order."""
+    """An entry counts once, however often it is seen and although ids come in no order."""
     seen: list[str] = []
     for number in (7, 2, 12, 3, 8):  # two threads: ids are local number × threads + thread
         log.add(f"{number}@{100 + number % 2}")
@@ -92,7 +92,7 @@ def test_life_by_uptime_where_there_is_no_run_id(log: Log) -> None:
 
 
 def test_settings_are_left_alone_when_asked(log: Log) -> None:
-    """With hands off nothing is configured; it is made up for afterwards."""
+    """With `hands_off` the slow log is not configured; the next reading without it does so."""
     reader = SlowlogReader(log, 10_000)  # type: ignore[arg-type] # has what the reader uses
     reader.new_entries(hands_off=True)
     assert log.configured == 0
@@ -101,18 +101,18 @@ def test_settings_are_left_alone_when_asked(log: Log) -> None:
 
 
 def slow(server: StoreServer, seconds: float = 0.03) -> None:
-    """A command that takes long."""
+    """Run a slow command."""
     server.client().execute_command("DEBUG", "SLEEP", seconds)
 
 
 @pytest.fixture
 def debuggable() -> Callable[[], StoreServer]:
-    """Makes a server that can be told to be slow."""
+    """Return a function that makes a server with DEBUG SLEEP."""
     return lambda: StoreServer(StoreServer.valkey(), "--enable-debug-command", "yes")
 
 
 def test_real_server_restarted(debuggable: Callable[[], StoreServer]) -> None:
-    """On a real server each slow command is counted, before and after a restart; up follows it."""
+    """On a real server each slow command is counted, before and after a restart, and `up` follows the restart."""
     server = debuggable().start()
     counted: list[tuple[str, float]] = []
     ups: list[tuple[bool, int]] = []
@@ -149,7 +149,7 @@ def test_real_server_restarted(debuggable: Callable[[], StoreServer]) -> None:
 
 
 def test_shutdown_of_a_store_that_is_gone_is_an_error(own_store: StoreServer) -> None:
-    """SHUTDOWN ends the server; told to a server that is gone it is a one-line error."""
+    """SHUTDOWN ends the server; for a server that is gone it raises a StackError."""
     store = ServerObserver(own_store.url, 2.0)
     store.shutdown()
 

@@ -16,9 +16,9 @@ WANDERS_S = 60.0
 
 @dataclass
 class Store:
-    """A store that can do `visits` key visits a second; p99 (ms) is what `stall` makes of backlog and keys.
+    """A simulated store that `planned` events a second saturate at `knee` keys.
 
-    `planned` events a second saturate it at `knee` keys.
+    `capacity` scales what it can do. `interleaves`: it works on several searches in turn instead of one at a time.
     """
 
     knee: float
@@ -30,7 +30,7 @@ class Store:
     finished: list[float] = field(default_factory=list)
 
     def second(self, asked: float, growth: Growth) -> None:
-        """One second passes: events come and are done, keys grow."""
+        """Simulate one second: events come and are done, keys grow."""
         able = self.capacity * self.planned * self.knee / max(self.keys, 1.0)
         done = min(self.backlog + asked, able)
         self.backlog += asked - done
@@ -40,13 +40,13 @@ class Store:
 
     @property
     def p99_ms(self) -> float:
-        """A store that blocks makes everybody wait for one event's searches; one that interleaves for its backlog."""
+        """p99 in ms: it rises with the backlog, and in a store that blocks also with the searches of one event."""
         if self.interleaves:
             return HEALTHY_MS + 0.4 * self.backlog
         return HEALTHY_MS + 0.0006 * self.keys + 90.0 * self.backlog * self.keys / self.knee
 
     def seen(self, at: float, noise: random.Random) -> Seen:
-        """What the autopilot sees of it: with noise, and the share only roughly."""
+        """What the autopilot sees of the store: p99 and share with noise."""
         recent = self.finished[-10:]
         share = self.keys / (self.knee * self.capacity) * noise.uniform(0.93, 1.07)
         finished = sum(recent) / len(recent) if recent else None
@@ -54,7 +54,7 @@ class Store:
 
 
 def run(store: Store, steering: Steering, seconds: range, noise: random.Random) -> list[tuple[float, float]]:
-    """Let it run; (p99, backlog) of every second."""
+    """Steer the store for these seconds; return (p99 in ms, backlog) of each."""
     rows = []
     for at in seconds:
         seen = store.seen(float(at), noise)
@@ -66,7 +66,7 @@ def run(store: Store, steering: Steering, seconds: range, noise: random.Random) 
 
 
 def steered() -> Steering:
-    """One that knows what is healthy."""
+    """A steering that knows the healthy p99."""
     steering = Steering(MOST_BACKLOG)
     steering.healthy_ms = HEALTHY_MS
     return steering
@@ -76,7 +76,7 @@ def steered() -> Steering:
 @pytest.mark.parametrize("interleaves", [False, True])
 @pytest.mark.parametrize("knee", [60_000.0, 150_000.0])
 def test_it_climbs_and_stays_ill(interleaves: bool, knee: float, seed: int) -> None:
-    """After ten minutes, for an hour: p99 ten times the healthy one, the backlog bounded, the keys near the knee."""
+    """After ten minutes p99 is ten times the healthy one for an hour, the backlog bounded, the keys near the knee."""
     store, steering, noise = Store(knee, interleaves), steered(), random.Random(seed)
     run(store, steering, range(600), noise)
     edge = store.keys
@@ -90,7 +90,7 @@ def test_it_climbs_and_stays_ill(interleaves: bool, knee: float, seed: int) -> N
 
 @pytest.mark.parametrize("interleaves", [False, True])
 def test_a_machine_that_gets_slower_does_not_drown(interleaves: bool) -> None:
-    """A third of the capacity goes away at the edge, and comes back: the backlog stays bounded."""
+    """If a third of the capacity goes away at the edge and comes back, the backlog stays bounded."""
     store, steering, noise = Store(150_000.0, interleaves), steered(), random.Random(1)
     run(store, steering, range(600), noise)
     store.capacity = 0.67
@@ -102,7 +102,7 @@ def test_a_machine_that_gets_slower_does_not_drown(interleaves: bool) -> None:
 
 
 def test_without_steering_it_drowns() -> None:
-    """The same store with all planned events and all keys: what the bound is there for."""
+    """Without steering, all planned events and all keys let the backlog grow to more than three times its bound."""
     store = Store(150_000.0, interleaves=True)
     for _ in range(1200):
         store.second(store.planned, Growth.ON)
@@ -110,7 +110,7 @@ def test_without_steering_it_drowns() -> None:
 
 
 def test_all_planned_events_are_sent_below_the_edge() -> None:
-    """Where the store keeps up nothing is trimmed."""
+    """While the store keeps up, all planned events are sent."""
     steering = steered()
     assert steering.events(6.0, Seen(0.0, LEAST_AIM / 2, 6.0, 3.0, 0.5)) == 6.0
     assert steering.events(6.0, Seen(0.0, 0.0, None, None, None)) == 6.0
@@ -120,12 +120,12 @@ def test_all_planned_events_are_sent_below_the_edge() -> None:
     ("in_flight", "finished", "asked"), [(24.0, 3.0, 0.0), (9.0, 3.0, 2.0), (4.0, 3.0, 3.0)]
 )
 def test_the_backlog_nears_the_aim(in_flight: float, finished: float, asked: float) -> None:
-    """More than what is finished comes below the aim, less above it, nothing far above it."""
+    """At the aim as many events are sent as are finished, above it fewer, far above it none."""
     assert steered().events(6.0, Seen(0.0, in_flight, finished, 3.0, 1.0)) == pytest.approx(asked)
 
 
 def held() -> Steering:
-    """One that has found its edge, twenty seconds in."""
+    """A steering that has found its edge, after twenty seconds."""
     steering = steered()
     for at in range(20):
         growth = steering.look(6.0, 6.0, Seen(float(at), 1.0, 6.0, 20 * HEALTHY_MS, 1.0))
@@ -134,7 +134,7 @@ def held() -> Steering:
 
 
 def test_far_above_plain_fewer_events_are_sent() -> None:
-    """At the least backlog p99 is a hundred times the healthy one: less is sent, but never less than the floor."""
+    """If p99 is a hundred times the healthy one even at the least backlog, fewer events are sent, down to a floor."""
     steering = held()
     for at in range(20, 200):
         steering.look(6.0, 6.0, Seen(float(at), 1.0, 6.0, 100 * HEALTHY_MS, 1.0))
@@ -147,7 +147,7 @@ def test_far_above_plain_fewer_events_are_sent() -> None:
 
 
 def test_where_no_backlog_comes_about_more_is_sent_to_held_keys() -> None:
-    """A machine that became faster does all planned events: up to three in ten more come, and no key more."""
+    """If a machine became faster and does all planned events, up to 30 % more are sent, and the keys stay held."""
     steering = held()
     for at in range(20, 45):
         growth = steering.look(6.0, 6.0, Seen(float(at), 1.0, 6.0, 5 * HEALTHY_MS, 0.95))
@@ -158,7 +158,7 @@ def test_where_no_backlog_comes_about_more_is_sent_to_held_keys() -> None:
 
 
 def test_held_only_where_it_is_plain() -> None:
-    """A store at its limit that does not suffer yet gets more keys, slowly."""
+    """A store at its limit whose p99 is not plain yet gets more keys, slowly; once p99 is plain, the keys are held."""
     steering = steered()
     for at in range(10):
         slowly = steering.look(6.0, 6.0, Seen(float(at), 1.0, 6.0, (PLAIN - 1) * HEALTHY_MS, 1.0))
@@ -168,7 +168,7 @@ def test_held_only_where_it_is_plain() -> None:
 
 
 def test_growth_goes_on_where_it_has_faded() -> None:
-    """A p99 that stays below twelve times the healthy one although more is sent lets the keys go on."""
+    """If p99 stays below twelve times the healthy one although more events are sent, the keys grow on, slowly."""
     steering = held()
     faded = [
         steering.look(6.0, 7.8, Seen(float(at), 1.0, 6.0, (FADING - 1) * HEALTHY_MS, 0.9))
@@ -178,7 +178,7 @@ def test_growth_goes_on_where_it_has_faded() -> None:
 
 
 def test_growth_goes_on_where_the_machine_became_quieter() -> None:
-    """Keys that were held while neighbours had the machine grow on at full pace, though p99 is plain."""
+    """Keys held while neighbours used the machine grow on at full pace once it is quiet, though p99 is plain."""
     steering = held()
     quiet = [steering.look(6.0, 6.0, Seen(float(at), 1.0, 6.0, 30 * HEALTHY_MS, 0.5)) for at in range(20, 60)]
     assert quiet[5] is Growth.HELD and quiet[-1] is Growth.ON
@@ -195,9 +195,9 @@ def test_a_hiccup_is_no_edge() -> None:
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("interleaves", [False, True])
 def test_a_machine_whose_speed_wanders_stays_ill(interleaves: bool, seed: int) -> None:
-    """Its capacity drifts by a fifth within minutes, as on a shared machine: p99 stays plain, the backlog bounded.
+    """A capacity that drifts by a fifth in minutes, as on a shared machine, leaves p99 plain and the backlog bounded.
 
-    Red where only more keys make up for a machine that became faster: they grow slowly, and never become fewer.
+    This fails if only more keys make up for a machine that became faster: they grow slowly, and never become fewer.
     """
     store, steering, noise = Store(150_000.0, interleaves), steered(), random.Random(seed)
     run(store, steering, range(300), noise)

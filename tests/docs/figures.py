@@ -17,7 +17,7 @@ MEASURED = re.compile(
 
 
 def unmeasured(page: Page) -> list[str]:
-    """Figures of no run. A bound (≥ 5 ×) is none, nor is what stands on a line that is true by definition."""
+    """Figures that come from no run, except bounds (≥ 5 ×) and figures on lines marked as true by definition."""
     return [
         f"{page.name}:{number}: {found['figure']!r} comes from no run: write it as a fig, or mark it as by definition"
         for number, line in page.prose

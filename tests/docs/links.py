@@ -1,4 +1,4 @@
-"""Links that lead somewhere."""
+"""Links and addresses that lead nowhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOCAL = re.compile(r"https?://(?:127\.0\.0\.1|localhost):(\d+)")
 
 
 def broken(pages: Iterable[Page], root: Path = ROOT) -> list[str]:
-    """Links to files and headings that there are not, and addresses of the scene at ports that nothing has."""
+    """Links to missing files and headings, and local addresses with a port that no setting has."""
     known = {page.name: page for page in pages}
     ports = {value for name, (value, _) in fromcode.settings(root).items() if name.endswith("_PORT")}
     found = []
@@ -29,7 +29,7 @@ def broken(pages: Iterable[Page], root: Path = ROOT) -> list[str]:
             elif anchor and anchor not in _anchors(known, path, root):
                 found.append(f"{page.name}:{number}: there is no heading #{anchor} in {target or page.name}")
         for number, line in enumerate(page.lines, start=1):
-            if number in page.code:  # where the lab's own processes listen, which is elsewhere each time
+            if number in page.code:  # the lab's own processes listen on other ports each time
                 continue
             lost = [port for port in LOCAL.findall(line) if port not in ports]
             found += [f"{page.name}:{number}: nothing listens on port {port}" for port in lost]
@@ -42,7 +42,7 @@ def _anchors(known: dict[str, Page], path: Path, root: Path) -> set[str]:
 
 
 def lost_runbooks(pages: Iterable[Page], root: Path = ROOT) -> list[str]:
-    """Alerts that send their reader to a heading that there is not."""
+    """Alerts whose runbook_url leads to a missing heading."""
     known = {page.name: page for page in pages}
     found = []
     for rule in fromcode.alerts(root):

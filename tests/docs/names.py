@@ -1,4 +1,4 @@
-"""Names: what there is and nobody wrote about, and what somebody wrote about and is gone."""
+"""Names that exist but are documented nowhere, and names that are documented but gone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.stacks.servers import SERVERS
 from tests.docs.pagekit import ROOT, Page
 
 SHOWN = ("lab/report", "console", "lab/scenarios", "lab/claims", "grafana/dashboards")
-"""Where the words are that a report, the control page or a dashboard shows."""
+"""Folders with the words that a report, the console or a dashboard shows."""
 SOURCES = (
     "app",
     "lab",
@@ -30,18 +30,18 @@ SOURCES = (
 )
 CODE = (".py", ".json", ".yml", ".yaml", ".j2", ".html", ".js", "")
 OTHERS = ("PIP_", "COMPOSE_", "DOCKER_", "HTTP_", "HTTPS_")
-"""What variables of other programs begin with."""
+"""Prefixes of other programs' variables."""
 KINDS = ("dashboard", "dashboards", "panel", "panels", "claim")
 """Words that say what kind of title follows in italics."""
 PLACEHOLDER = re.compile(r"[A-Z][A-Z0-9_.]*|\.\.\.|…")
-"""ID, DIR, RECORD: a reader puts something in its place."""
+"""ID, DIR, RECORD: the reader puts a value in its place."""
 
 
-# --- there is, and is documented nowhere
+# --- exists, but is documented nowhere
 
 
 def undocumented(pages: Iterable[Page], root: Path = ROOT) -> list[str]:
-    """Everything with a name that no page names as its kind is named: commands in code, titles in italics."""
+    """Named things that no page names in the way of their kind: commands in code, titles in italics."""
     text = "\n".join(page.text for page in pages)
     code = {snippet for page in pages for _, snippet in page.snippets} | {
         line for page in pages for typed in page.typed for line in typed.commands
@@ -69,11 +69,11 @@ def _begins(snippet: str, name: str) -> bool:
     return f"{snippet} ".startswith(f"bin/lab {name} ")
 
 
-# --- is documented, and is gone
+# --- is documented, but gone
 
 
 def gone(page: Page, root: Path = ROOT) -> list[str]:
-    """Commands, options, targets, files, variables and titles that a page names and that there are not."""
+    """Commands, options, targets, files, variables and titles that a page names but that do not exist."""
     found: list[str] = []
     written = [(number, snippet) for number, snippet in page.snippets if number not in page.generated]
     code = written + [(t.line + 1, line) for t in page.typed for line in t.commands]
@@ -88,7 +88,7 @@ def gone(page: Page, root: Path = ROOT) -> list[str]:
 
 
 def wrong_line(snippet: str) -> Iterator[str]:
-    """What is wrong about a command or an option: no such verb of make, command, scenario or option."""
+    """Yield what is wrong with a command or an option: an unknown verb of make, command, scenario or option."""
     for target in re.findall(r"(?:^|[\s;&|])make ([a-z][a-z-]*)", f" {snippet}"):
         if target not in fromcode.targets(ROOT):
             yield f"there is no verb make {target}"
@@ -102,7 +102,7 @@ def wrong_line(snippet: str) -> Iterator[str]:
 
 
 def wrong_call(arguments: str) -> Iterator[str]:
-    """What is wrong about the arguments of a call of `bin/lab`: no such command, scenario, option, or too much."""
+    """Yield what is wrong with a call of `bin/lab`: an unknown command, scenario or option, or too many arguments."""
     try:
         words = [word for word in shlex.split(arguments) if word not in ("...", "…")]
     except ValueError:
@@ -210,6 +210,6 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _plain(text: str) -> str:
-    """Words of a source as they are shown: strings joined, quotation marks alike."""
+    """A source's text as it is shown: adjacent strings joined, quotation marks made alike."""
     joined = re.sub(r"\"\s*\n\s*f?\"", "", text)
     return re.sub(r"\s+", " ", joined.replace("’", "'").replace("\\u2019", "'"))

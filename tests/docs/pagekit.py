@@ -19,7 +19,7 @@ NEEDS = re.compile(
 KINDS = ("scene", "compose", "person", "slow")
 BY_DEFINITION = "<!-- by definition -->"
 INLINE_CODE = re.compile(r"(?<!`)(`+)(?!`)((?:[^\n]|\n(?!\s*(?:\n|\||[-*] |#)))+?)(?<!`)\1(?!`)")
-"""Within a paragraph, a list's item or a table's row: what is opened there and not closed is no code."""
+"""Inline code lies within one paragraph, list item or table row: a backquote that is not closed there begins none."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Typed:
 
     @property
     def where(self) -> str:
-        """For messages and test ids."""
+        """Page and line, for messages and test ids."""
         return f"{self.page}:{self.line}"
 
     @property
@@ -83,7 +83,7 @@ class Page:
 
     @staticmethod
     def _promised(after: list[Token]) -> str | None:
-        """A ```text block right behind, with a paragraph between them at most."""
+        """The content of a ```text block that follows directly or after one paragraph; else None."""
         for token in after[:3]:
             if token.type == "fence":
                 return token.content if token.info.strip() == "text" else None
@@ -112,7 +112,9 @@ class Page:
 
     @cached_property
     def defined(self) -> set[int]:
-        """Lines of paragraphs, tables and lists that say, in them or right above, that their figures are no run's."""
+        """Numbers of the lines in paragraphs, tables and lists that are marked as true by definition, inside or right
+        above.
+        """
         marked = {number for number, line in enumerate(self.lines, start=1) if BY_DEFINITION in line}
         found = set(marked)
         for token in self.tokens:
@@ -132,7 +134,7 @@ class Page:
 
     @cached_property
     def prose(self) -> list[tuple[int, str]]:
-        """Lines that people wrote, without code, figures of runs, comments and addresses; the number of each."""
+        """Numbered lines that people wrote, without code, figures of runs, comments and addresses."""
         text = FIGURE.sub(lambda found: re.sub(r"[^\n]", "", found[0]), self.text)
         text = INLINE_CODE.sub(lambda found: "\n" * found[2].count("\n") + "`code`", self._without_code(text))
         text = re.sub(r"<!--.*?-->", lambda found: "\n" * found[0].count("\n"), text, flags=re.DOTALL)

@@ -20,7 +20,7 @@ def marked() -> list[tuple[str, Sentence]]:
 
 
 def untrue(folder: Path) -> list[str]:
-    """Sentences about the scenario of a run that do not hold in it."""
+    """The marked sentences about a run's scenario that do not hold in that run."""
     view, records = RunView(Run(folder)), Records(ROOT / FOLDER)
     return [
         f"{page}:{mark.line}: {broken}"

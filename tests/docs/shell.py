@@ -1,4 +1,4 @@
-"""Types what pages say is to be typed, in a place of its own, and compares what comes with what was promised."""
+"""Types the commands of a page in a folder of its own, and compares the output with what the page promises."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ LONGEST_S = 180
 OWN = {"docs", "runs", ".git"}
 """Not shared with the tree: commands write there."""
 FASTER = ((r"--(duration|seconds) \d+", r"--\1 1"), (r"\bsleep \d+", "sleep 0.2"))
-"""How long something goes on is no promise of a page: a test has less time than a reader."""
+"""Durations are shortened: a page does not promise them, and a test has less time than a reader."""
 TOOLS = ("redis-cli", "curl", "py-spy", "tcpdump", "redis-benchmark")
-"""Of other people; a machine may lack them."""
+"""Third-party tools; a machine may lack them."""
 STARTS_S = 120.0
 HEALTHY = "healthy"
-"""In place of a cause: a scene that has none."""
+"""Stands in place of a cause for a scene that has none."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back."""
+    """The exit code and output of a block."""
 
     code: int
     output: str
 
 
 def workplace(folder: Path) -> Path:
-    """A folder that looks like the tree, in which commands may leave what they like."""
+    """Make a folder that looks like the tree and in which commands may leave files."""
     folder.mkdir(parents=True)
     for path in ROOT.iterdir():
         if path.name not in OWN:
@@ -46,7 +46,7 @@ def workplace(folder: Path) -> Path:
 
 
 def environment_is_made() -> bool:
-    """Whether bin/lab would take the environment as it is. It would make it anew, through a link too, if not."""
+    """True if bin/lab would use the environment as it is. Otherwise it would make it anew, even through a link."""
     with (ROOT / "requirements.lock").open() as lock:
         wanted = subprocess.run(
             ["cksum"], stdin=lock, capture_output=True, text=True, check=True
@@ -56,13 +56,16 @@ def environment_is_made() -> bool:
 
 
 def missing_tools(typed: Typed) -> list[str]:
-    """Tools of other people that a block calls and this machine lacks."""
+    """Third-party tools that a block calls and this machine lacks."""
     called = {word for line in typed.commands for word in re.findall(r"[\w-]+", line)}
     return [tool for tool in TOOLS if tool in called and shutil.which(tool) is None]
 
 
 def execute(text: str, place: Path, more: dict[str, str] | None = None) -> Answer:
-    """Type a block as it stands: every command must succeed."""
+    """Run a block in bash, with shortened durations; it ends at the first command that fails.
+
+    A block that takes longer than `LONGEST_S` is killed and has exit code 124.
+    """
     for pattern, instead in FASTER:
         text = re.sub(pattern, instead, text)
     env = os.environ | {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "120"} | (more or {})
@@ -92,7 +95,7 @@ _TIME = rf"{_NUMBER}(?: ?(?:µs|us|ms|s)\b)?"
 
 
 def kept(promised: str, output: str) -> bool:
-    """Whether an output is what was promised: numbers for numbers, any lines for `...`, spaces for spaces."""
+    """True if an output has the promised form: any number for a number, any lines for `...`, any spaces for spaces."""
     wanted = [line.strip() for line in promised.strip().splitlines()]
     came = [line.strip() for line in output.strip().splitlines()]
     pattern = "".join(r"(?:.*\n)*?" if line in ("...", "…") else _shape(line) + r"\n" for line in wanted)
@@ -121,7 +124,10 @@ def _shape(line: str) -> str:
 
 
 def put_run(line: str, place: Path) -> Path | None:
-    """Where `bin/lab run ID` was to be typed: its record in its place, as if it had been run; its folder."""
+    """If the line is `bin/lab run ID` or `make demo`, put the record of that run where its run folder would be.
+
+    Return the folder; None if the line makes no run or several.
+    """
     words = line.split()
     if line.startswith("make demo"):
         words = ["bin/lab", "run", "key-growth"]
@@ -152,7 +158,7 @@ def _record(scenario: str, pace: str) -> str:
 
 
 class Scenes:
-    """Scenes with a known cause, as a reader opens them in another terminal. The next one starts meanwhile."""
+    """Scenes with a known cause, as a reader opens them in another terminal. While one is used, the next one starts."""
 
     def __init__(self, causes: list[str], folder: Path) -> None:
         self._causes = causes
@@ -160,7 +166,9 @@ class Scenes:
         self._opened: dict[str, subprocess.Popen[bytes]] = {}
 
     def variables(self, cause: str) -> dict[str, str]:
-        """Where the scene of that cause is, once it is there: PROBE_URL, STOREFRONT, LOCUST."""
+        """Open the scene of a cause, wait until it is ready, and return its variables: PROBE_URL, STOREFRONT, LOCUST
+        and LAB_BLIND_HOME. Raises AssertionError if the scene does not start.
+        """
         self._open(cause)
         following = self._causes[self._causes.index(cause) + 1 :][:1]
         for name in following:
@@ -192,7 +200,7 @@ class Scenes:
             process.wait()
 
     def close_all(self) -> None:
-        """End whatever is still there."""
+        """End all scenes that are still open."""
         for cause in list(self._opened):
             self.close(cause)
 

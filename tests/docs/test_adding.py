@@ -1,4 +1,4 @@
-"""docs/adding.md shows how to add one: in a copy of the tree, its files are made and its commands typed."""
+"""What docs/adding.md shows works: in a copy of the tree its files are made and its commands typed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def typed(tree: Path, line: str) -> Answer:
-    """What a line of the page answers, typed in the copy."""
+    """Type a line of the page in the copy and return the answer."""
     assert line in PAGE
     return execute(line, tree, {"PYTHONPATH": str(tree)})
 
@@ -58,12 +58,12 @@ def typed(tree: Path, line: str) -> Answer:
 COMMANDS = [
     line for block in FENCE.finditer(PAGE) if block["language"] == "sh" for line in block["text"].splitlines()
 ]
-"""Where a run comes to a verdict, the verdict is this machine's and not the page's promise."""
+"""The page's commands. A run may end with any verdict: it depends on the machine, and the page does not promise it."""
 
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_what_the_page_has_typed_works(line: str, tree: Path) -> None:
-    """Every command: tests pass and are not all left out, incident and cause are listed, the run has a verdict."""
+    """Every command works: tests pass and are not all skipped, incident and cause are listed, the run has a verdict."""
     answer = typed(tree, line)
     if " run " in line:
         assert answer.code in (errors.HOLDS, errors.CLAIM_FAILED, errors.NOT_VALID), answer.output
@@ -84,7 +84,7 @@ def test_what_the_page_has_typed_works(line: str, tree: Path) -> None:
 
 
 def test_the_copy_is_in_order(tree: Path) -> None:
-    """What the page adds passes the linter, the types and the rules of who imports whom, as `make check` asks."""
+    """What the page adds passes the linter, the type checker and the import rules, as in `make check`."""
     programs = ROOT / ".venv" / "bin"
     check = [str(programs / "python"), "-m"]
     for command in (

@@ -23,7 +23,7 @@ ELSEWHERE = (ROOT / ".ci" / "run").read_text()
 
 
 def complaints(typed: Typed, place: Path, more: dict[str, str] | None = None) -> list[str]:
-    """Type one block; what is wrong about the outcome."""
+    """Type one block and return what is wrong with the outcome."""
     answer = execute(typed.text, place, more)
     if answer.code:
         return [f"{typed.where}: exit code {answer.code}:\n{answer.output}"]
@@ -33,7 +33,7 @@ def complaints(typed: Typed, place: Path, more: dict[str, str] | None = None) ->
 
 
 def misplaced(page: Page) -> list[str]:
-    """Blocks that no test would find, and needs that no block has or nobody knows."""
+    """Blocks that no test would find, and needs that belong to no block or are incomplete or unknown."""
     found = [
         f"{page.name}:{(token.map or [0])[0] + 1}: commands are ```sh, not ```{token.info.strip()}"
         for token in page.tokens
@@ -85,13 +85,13 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenes]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_blocks_say_what_they_need(page: Page) -> None:
-    """In a way that a test understands."""
+    """Every block states its needs in a form that the tests understand."""
     assert misplaced(page) == []
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.typed], ids=lambda page: page.name)
 def test_what_a_page_has_people_type_works(page: Page, tmp_path: Path) -> None:
-    """Block after block in one place; where a run is to be made, its record stands for it."""
+    """The blocks of a page work one after the other in one folder; a record stands for a run that is to be made."""
     assert environment_is_made(), "make venv first"
     place = workplace(tmp_path / "lab")
     for typed in page.typed:
@@ -109,7 +109,7 @@ def test_what_a_page_has_people_type_works(page: Page, tmp_path: Path) -> None:
 @pytest.mark.whole
 @pytest.mark.parametrize("cause", CAUSES)
 def test_what_a_scene_has_people_type_works(cause: str, scenes: Scenes, tmp_path: Path) -> None:
-    """The blocks of all pages that need the scene of one cause."""
+    """The blocks of all pages that need the scene of one cause work beside that scene."""
     assert environment_is_made(), "make venv first"
     place = workplace(tmp_path / "lab")
     variables = scenes.variables(cause)
@@ -125,12 +125,12 @@ def test_what_a_scene_has_people_type_works(cause: str, scenes: Scenes, tmp_path
 
 @pytest.mark.parametrize("typed", [t for t in TYPED if t.needs == "slow"], ids=lambda typed: typed.where)
 def test_what_is_slow_is_executed_elsewhere(typed: Typed) -> None:
-    """Its commands are right, and another test or the checks of every change execute them."""
+    """A slow block's commands are right, and another test or the checks of every change execute them."""
     assert unexecuted(typed) == []
 
 
 def test_every_incident_is_run_elsewhere() -> None:
-    """tests/lab runs every scenario, so no page need."""
+    """tests/lab runs every scenario that is no control, so the tests of pages need not."""
     known = {scenario.id for scenario in scenarios.catalogue().values() if not scenario.refutes}
     assert {*INCIDENTS, scenarios.MAIN} == known
 
@@ -155,7 +155,7 @@ def one(text: str) -> Typed:
     ],
 )
 def test_a_page_that_promises_too_much_is_found(text: str, said: str, tmp_path: Path) -> None:
-    """A command that fails, and an output that is another one."""
+    """A command that fails and an output other than the promised one are reported."""
     (found,) = complaints(one(text), workplace(tmp_path / "lab"))
     assert said in found
 
@@ -171,7 +171,7 @@ def test_a_page_that_promises_too_much_is_found(text: str, said: str, tmp_path: 
     ],
 )
 def test_a_promise_is_of_shapes(promised: str, came: str) -> None:
-    """Figures, lengths and what is left out may differ."""
+    """An output may differ from the promise in figures, lengths of rules, spaces and what `...` leaves out."""
     assert kept(promised, came)
 
 
@@ -186,7 +186,7 @@ def test_a_promise_is_of_shapes(promised: str, came: str) -> None:
     ],
 )
 def test_a_block_that_no_test_would_find_is_found(text: str, said: str) -> None:
-    """A language or a need that is not the pages' own."""
+    """A block in another language, and a need that is unknown, incomplete or without a block, are reported."""
     assert said in misplaced(Page("page.md", text))[0]
 
 
@@ -201,13 +201,13 @@ def test_a_block_that_no_test_would_find_is_found(text: str, said: str) -> None:
     ],
 )
 def test_what_nothing_executes_is_found(line: str, said: str) -> None:
-    """A wrong call, and one that hides behind being slow."""
+    """In a slow block, wrong calls and commands that no other test executes are reported."""
     found = unexecuted(one(f"<!-- needs: slow -->\n```sh\n{line}  # words\n```\n"))
     assert said in found[0]
 
 
 def test_a_run_is_put_where_it_would_be(tmp_path: Path) -> None:
-    """With the output that `bin/lab report` gives, which is that of the run."""
+    """A record is put where the run folder would be, and `bin/lab report` prints for it what the run would print."""
     folder = put_run("bin/lab run giant-index --pace quick --out runs/mine", tmp_path)
     assert folder == tmp_path / "runs/mine"
     shutil.copytree(folder, tmp_path / "again")

@@ -1,4 +1,4 @@
-"""What starts the lab on other people's machines: the workflow, the devcontainer, the pins that are looked after."""
+"""What starts the lab on other machines: the workflow, the devcontainer, the images whose pins Renovate updates."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
 
 
 def devcontainer() -> dict[str, Any]:
-    """The file, less its comments."""
+    """devcontainer.json, parsed without its comments."""
     text = (ROOT / ".devcontainer" / "devcontainer.json").read_text()
     found: dict[str, Any] = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
     return found
 
 
 def test_the_workflow_runs_the_readmes_commands_and_nothing_else() -> None:
-    """Each command is a verb of the Makefile or of bin/lab that is there; the README's own are among them."""
+    """Each command of the workflow is a verb of the Makefile or bin/lab's doctor; the README's own are among them."""
     jobs = yaml.safe_load(WORKFLOW.read_text())["jobs"]
     typed = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
     verbs = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -38,7 +38,7 @@ def test_the_workflow_runs_the_readmes_commands_and_nothing_else() -> None:
 
 
 def test_the_workflow_has_machines_and_pythons_that_are_served() -> None:
-    """Linux on both architectures, macOS; the oldest and the newest Python."""
+    """The workflow has Linux on both architectures, macOS, and the oldest and the newest Python."""
     matrix = yaml.safe_load(WORKFLOW.read_text())["jobs"]["native"]["strategy"]["matrix"]
     assert {"ubuntu-24.04", "ubuntu-24.04-arm", "macos-15"} <= set(matrix["os"])
     pythons = {*matrix["python"], *(row["python"] for row in matrix["include"])}
@@ -46,7 +46,7 @@ def test_the_workflow_has_machines_and_pythons_that_are_served() -> None:
 
 
 def test_the_devcontainer_shows_the_ports_of_the_scene() -> None:
-    """Those that .env names for what starts without being asked for, each with a label."""
+    """The devcontainer forwards the ports that .env names for services that start by default, each with a label."""
     found = devcontainer()
     ports = sorted(int(port) for port in wanted_ports(read_env_file(ROOT / ".env") or {}).values())
     assert sorted(found["forwardPorts"]) == ports == sorted(map(int, found["portsAttributes"]))
@@ -56,7 +56,7 @@ def test_the_devcontainer_shows_the_ports_of_the_scene() -> None:
 
 
 def test_every_image_is_looked_after() -> None:
-    """The expression that finds pins in .env finds each one, with a digest too; the image built here is left out."""
+    """Renovate's expression finds each pinned image in .env, with a digest too; the image built here is left out."""
     [manager] = json.loads((ROOT / "renovate.json").read_text())["customManagers"]
     expression = manager["matchStrings"][0].replace("(?<", "(?P<")
     text = (ROOT / ".env").read_text()
@@ -73,7 +73,7 @@ def test_every_image_is_looked_after() -> None:
 
 
 def test_files_keep_their_line_endings(tmp_path: Path) -> None:
-    """A clone on Windows, which writes CRLF where it may, has LF: bin/lab would not start otherwise."""
+    """A clone on Windows keeps LF: with CRLF bin/lab would not start."""
     said = subprocess.run(
         ["git", "check-attr", "text", "eol", "--", "bin/lab", "compose.yaml", "workshop/cold-case/traces.gz"],
         cwd=ROOT, capture_output=True, text=True, check=False,

@@ -1,4 +1,4 @@
-"""No figure of a measurement in the prose but from a run."""
+"""Every measured figure in the prose comes from a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PAGES = read()
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_figure_comes_from_a_run(page: Page) -> None:
-    """What has a unit of measurement is generated, a bound, or true by definition."""
+    """A figure with a unit of measurement is generated, a bound, or marked as true by definition."""
     assert unmeasured(page) == []
 
 
@@ -29,7 +29,7 @@ def test_a_figure_comes_from_a_run(page: Page) -> None:
     ],
 )
 def test_a_figure_of_no_run_is_found(line: str) -> None:
-    """Wherever it stands."""
+    """A figure that comes from no run is found wherever it stands."""
     assert len(unmeasured(Page("page.md", f"# Page\n\n{line}\n"))) == 1
 
 
@@ -49,5 +49,5 @@ def test_a_figure_of_no_run_is_found(line: str) -> None:
     ],
 )
 def test_what_is_no_measurement_is_left_alone(text: str) -> None:
-    """Bounds, code, generated blocks, and what is marked."""
+    """Bounds, code, generated blocks and marked lines are left alone."""
     assert unmeasured(Page("page.md", f"# Page\n\n{text}\n")) == []

@@ -1,4 +1,4 @@
-"""What is committed is what the committed runs and the code say, and a mark that says nothing is an error."""
+"""Committed pages and plots agree with the committed runs and the code, and a mark without a meaning is an error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.docs.pagekit import ROOT
 from tests.lab.doctored import build_run
 
 SIZE_MOST = 2_000_000
-"""Bytes of all records together: they come along with every clone."""
+"""The most bytes that all records together may have: every clone contains them."""
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def expected() -> dict[Path, str]:
 
 @pytest.fixture
 def book(tmp_path: Path) -> Path:
-    """A place with one page and the record of one run."""
+    """A folder with one page and the record of one run."""
     (tmp_path / "workshop").mkdir()
     build_run(tmp_path / "run")
     (tmp_path / "README.md").write_text("# x\n")
@@ -36,7 +36,7 @@ def book(tmp_path: Path) -> Path:
 
 
 def page(book: Path, text: str) -> str:
-    """The page after `make docs`, its code and complaint out of sight."""
+    """Write the page, renew it as `make docs` does, and return it."""
     (book / "README.md").write_text(text)
     renew(book)
     return (book / "README.md").read_text()
@@ -50,7 +50,7 @@ def test_what_is_committed_is_what_the_runs_said(expected: dict[Path, str]) -> N
 
 
 def test_there_is_a_valid_record_of_every_incident() -> None:
-    """Of each scenario that is no control, small enough to come along."""
+    """Each scenario that is no control has a record; each record is valid; all are small enough to be committed."""
     records = Records(ROOT / FOLDER)
     assert {s.id for s in scenarios.catalogue().values() if not s.refutes} <= set(records.names)
     assert all(records.view(name).result["holds"] is not None for name in records.names)  # type: ignore[index]
@@ -73,7 +73,7 @@ def test_no_record_names_its_machine() -> None:
 
 
 def test_a_record_judges_like_its_run(book: Path) -> None:
-    """Pruning loses nothing that a claim looks at."""
+    """Pruning a run to a record loses nothing that a claim uses."""
     before = build_run(book / "again", judged=True).result()
     after = Records(book / FOLDER).view("key-growth").result
     assert before and after
@@ -83,7 +83,7 @@ def test_a_record_judges_like_its_run(book: Path) -> None:
 
 
 def test_a_doctored_record_is_seen(book: Path) -> None:
-    """A page made from one run is not what another one says."""
+    """If the record is replaced by that of another run, the page changes."""
     text = page(book, "<!-- run: key-growth claims p99-rises -->\n<!-- /run -->\n")
     build_run(book / "other", p99_ms={"grow-7": 3000.0})
     assert renew(book, book / "other") == [book / FOLDER / "key-growth", book / "README.md"]
@@ -91,7 +91,7 @@ def test_a_doctored_record_is_seen(book: Path) -> None:
 
 
 def test_a_page_is_renewed_in_place(book: Path) -> None:
-    """Only between the marks; twice is as once; marks in code are left alone."""
+    """A renewal changes only the text between marks, a second one nothing; marks in code are left alone."""
     text = page(
         book,
         "before\n\n<!-- run: key-growth claims p99-rises -->\nof yesterday\n<!-- /run -->\n\nafter "
@@ -107,7 +107,7 @@ def test_a_page_is_renewed_in_place(book: Path) -> None:
 
 
 def test_a_plot_is_drawn_linked_and_cleared_away(book: Path) -> None:
-    """The picture stands where the page looks for it, in words too; nobody's picture is removed."""
+    """A plot is drawn where the page links to it, with a text alternative, and removed when no page uses it."""
     text = page(book, "<!-- run: key-growth plot timeline -->\n<!-- /run -->\n")
     target = book / PLOTS / "key-growth-timeline.svg"
     assert f"]({PLOTS}/key-growth-timeline.svg)" in text
@@ -118,7 +118,7 @@ def test_a_plot_is_drawn_linked_and_cleared_away(book: Path) -> None:
 
 
 def test_figures_by_phase_have_their_unit_in_the_head(book: Path) -> None:
-    """One row for each phase asked for, one unit for each column."""
+    """The table has one row for each phase asked for, and one unit for each column."""
     text = page(
         book,
         "<!-- run: key-growth phases keys p99 exec:GET utilisation rate:SCAN only=index -->\n<!-- /run -->\n",
@@ -132,7 +132,7 @@ def test_figures_by_phase_have_their_unit_in_the_head(book: Path) -> None:
 
 
 def test_a_run_is_explained(book: Path) -> None:
-    """In the words of `lab explain`, all of them or one part."""
+    """An `explain` mark gives the text of `lab explain`, all of it or one part."""
     whole = page(book, "<!-- run: key-growth explain -->\n<!-- /run -->\n")
     part = page(book, "<!-- run: key-growth explain where-the-time -->\n<!-- /run -->\n")
     assert whole.count("\n**") > 3
@@ -141,7 +141,7 @@ def test_a_run_is_explained(book: Path) -> None:
 
 
 def test_a_figure_in_a_sentence(book: Path) -> None:
-    """Of a claim, one figure of a claim, or a quantity of a phase."""
+    """A `fig` mark gives the measured value of a claim, one figure of a claim, or a quantity of a phase."""
     text = page(
         book,
         "<!-- fig: key-growth p99-rises --><!-- /fig -->; <!-- fig: key-growth p99-rises ratio --><!-- /fig -->; "
@@ -180,7 +180,7 @@ def test_a_figure_in_a_sentence(book: Path) -> None:
 def test_a_mark_that_says_nothing_is_an_error(
     mark: str, said: str, book: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One line with file, line and the nearest name, exit code 2, and nothing is written."""
+    """A mark with a wrong name gives one line with file, line and nearest name, and exit code 2; nothing is written."""
     refused(book, f"<!-- {mark} -->\n<!-- /{mark.split(':')[0]} -->", f"README.md:2: {said}", capsys)
 
 
@@ -202,7 +202,7 @@ def test_a_mark_that_says_nothing_is_an_error(
 def test_half_a_mark_is_an_error(
     text: str, said: str, book: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The same for a begin without an end, and an end without a begin."""
+    """A begin without an end and an end without a begin are refused in the same way."""
     refused(book, text, said, capsys)
 
 
@@ -215,7 +215,7 @@ def refused(book: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]
 
 
 def test_only_valid_runs_become_records(book: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A folder without runs, a run that came to no end, and one too many words are refused; the records stay."""
+    """A folder without runs, a run without a verdict, and a word too many are refused; the records stay."""
     kept = (book / FOLDER / "key-growth" / "run.json").read_text()
     build_run(book / "broken", doctor=lambda facts: setattr(facts, "interrupted", True))
     for words, said in (
@@ -231,7 +231,7 @@ def test_only_valid_runs_become_records(book: Path, capsys: pytest.CaptureFixtur
 
 
 def test_what_is_unusual_is_in_a_records_name(book: Path) -> None:
-    """So that a run at another pace, or on another server, stands beside the first."""
+    """A record's name has an unusual pace or server in it, so that such a run stands beside the usual one."""
 
     def unusual(facts: RunFacts) -> None:
         facts.server = "redis"

@@ -25,12 +25,12 @@ def test_what_is_documented_is_there(page: Page) -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    """Each to a file, a heading, or a port of the scene."""
+    """Each link leads to a file, a heading, or a port of the scene."""
     assert links.broken(PAGES) == []
 
 
 def test_alerts_lead_to_a_heading() -> None:
-    """Whoever is called out finds the page where the search begins."""
+    """Each alert leads to the heading where the search for the cause begins."""
     assert links.lost_runbooks(PAGES) == []
 
 
@@ -51,7 +51,7 @@ def test_alerts_lead_to_a_heading() -> None:
     ],
 )
 def test_what_is_documented_nowhere_is_found(old: str, missing: str) -> None:
-    """Where the last word about it is taken away."""
+    """A name is reported when its only mention is taken away."""
     doctored = [Page(page.name, page.text.replace(old, "so and so")) for page in PAGES]
     assert missing in names.undocumented(doctored)
 
@@ -79,14 +79,14 @@ def test_what_is_documented_nowhere_is_found(old: str, missing: str) -> None:
     ],
 )
 def test_what_is_gone_is_found(text: str, said: str) -> None:
-    """With the line it stands on."""
+    """A name that does not exist is reported with its page and line."""
     (found,) = names.gone(Page("page.md", f"# Page\n\n{text}\n"))
     assert found.startswith("page.md:")
     assert found.endswith(f": {said}")
 
 
 def test_what_is_there_is_not_called_gone() -> None:
-    """Placeholders, other programs' options, and titles of reports."""
+    """Placeholders, other programs' options, and titles of reports are not reported."""
     text = (
         "`bin/lab run ID --pace quick`, `bin/lab compare DIR DIR`, `make docs RUNS=DIR`, `--seed N`, `docs/runs/ID`, "
         "`docker compose --profile keydb up`, `APP_STORE_URL`, *which* of them, *Where did the time go*, "
@@ -105,13 +105,13 @@ def test_what_is_there_is_not_called_gone() -> None:
     ],
 )
 def test_a_link_to_nowhere_is_found(text: str, said: str) -> None:
-    """To a file, to a heading of this page or another, to a port."""
+    """A link to a missing file, a missing heading of this page or another, or an unused port is reported."""
     found = links.broken([*PAGES, Page("page.md", f"# Page\n\n[all is well](#page) {text}\n")])
     assert [words.split(": ", 1)[1] for words in found] == [said]
 
 
 def test_a_lost_runbook_is_found() -> None:
-    """Where the heading is renamed."""
+    """If a heading is renamed, the alert that leads to it is reported."""
     doctored = [Page(page.name, page.text.replace("## The symptom", "## The symptoms")) for page in PAGES]
     assert links.lost_runbooks(doctored) == [
         "ReadsMissTheirObjective leads to workshop/key-growth.md#the-symptom, which there is not"
@@ -119,7 +119,7 @@ def test_a_lost_runbook_is_found() -> None:
 
 
 def test_a_link_into_a_folder_needs_the_folder(tmp_path: Path) -> None:
-    """Paths are looked up beside the page."""
+    """The path of a link is looked up from the page's own folder."""
     (tmp_path / "workshop").mkdir()
     (tmp_path / ".env").write_text((ROOT / ".env").read_text())
     page = Page("workshop/a.md", "[x](../docs/b.md)")
@@ -127,7 +127,7 @@ def test_a_link_into_a_folder_needs_the_folder(tmp_path: Path) -> None:
 
 
 def test_the_settings_are_told_one_by_one() -> None:
-    """Every variable of .env with its value; nearly each with a comment."""
+    """Every variable of .env is found with its value and its comment."""
     found = fromcode.settings(ROOT)
     assert found["GRAFANA_PORT"][0] == "3000"
     assert "knee" not in found["GRAFANA_PORT"][1]

@@ -1,4 +1,4 @@
-"""A marked sentence of the guide holds in its record, is red where it does not, and says what is wrong with a mark."""
+"""A marked sentence of the guide holds in its record or is reported with its figures; a wrong mark is an error."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def view(healthy: Run) -> RunView:
 
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """As in the lab's own tests."""
+    """A synthetic run, as in the lab's own tests."""
     return build_run(tmp_path_factory.mktemp("healthy") / "run")
 
 
 def test_every_chapter_has_marked_sentences() -> None:
-    """Of chapters 0 to 7 each."""
+    """At least eight pages have marked sentences: those of chapters 0 to 7."""
     pages = {page for page, _ in marked()}
     assert len(pages) >= 8, pages
 
@@ -46,7 +46,7 @@ def test_every_chapter_has_marked_sentences() -> None:
     ],
 )
 def test_what_is_true_is_green(condition: str, view: RunView) -> None:
-    """Figures of phases, by id or by place, compared and reckoned with."""
+    """Figures of phases, by id or by place, can be compared and calculated with."""
     assert Sentence("key-growth", condition, 1).broken(view) == ""
 
 
@@ -59,7 +59,7 @@ def test_what_is_true_is_green(condition: str, view: RunView) -> None:
     ],
 )
 def test_what_is_not_true_is_red(condition: str, told: str, view: RunView) -> None:
-    """With the figures that contradict it."""
+    """A sentence that is not true is reported with the figures that contradict it."""
     said = Sentence("key-growth", condition, 1).broken(view)
     assert "does not hold" in said
     assert told in said
@@ -82,7 +82,7 @@ def test_what_is_not_true_is_red(condition: str, told: str, view: RunView) -> No
     ],
 )
 def test_a_mark_that_says_nothing_is_an_error(condition: str, said: str, view: RunView) -> None:
-    """In one line, and nothing of it is executed but what is allowed."""
+    """A condition that cannot be evaluated raises UsageError, and nothing but what is allowed is executed."""
     with pytest.raises(UsageError, match=r".") as caught:
         Sentence("key-growth", condition, 1).broken(view)
     assert said in str(caught.value)
@@ -92,13 +92,15 @@ def test_a_mark_that_says_nothing_is_an_error(condition: str, said: str, view: R
     "text", ["<!-- holds: key-growth -->", "<!-- holds key-growth p99 -->", "<!-- holds: a b"]
 )
 def test_a_mark_without_its_parts_is_an_error(text: str) -> None:
-    """Otherwise nobody would ever evaluate it."""
+    """An incomplete mark is an error: otherwise it would never be evaluated."""
     with pytest.raises(UsageError, match="needs a record, a condition and an end"):
         list(sentences(text))
 
 
 def test_a_page_that_is_contradicted_is_not_made(tmp_path: Path) -> None:
-    """`make docs` names page, line, and figures; an example in a fence is left alone."""
+    """`make docs` refuses a page that its record contradicts, and names page, line and figures; an example in a fence
+    is left alone.
+    """
     build_run(tmp_path / "docs" / "runs" / "key-growth")
     page = tmp_path / "README.md"
     example = '```text\n<!-- holds: nothing p99("a") < 1 -->\n```\n'
@@ -111,7 +113,7 @@ def test_a_page_that_is_contradicted_is_not_made(tmp_path: Path) -> None:
 
 
 def test_a_new_run_is_asked_for_the_sentences_of_its_scenario(tmp_path: Path) -> None:
-    """One in which the server is never busy contradicts some of the main incident's."""
+    """A new run is judged by its scenario's sentences: a run without the figures they need raises UsageError."""
     build_run(tmp_path / "run", cause="index", p99_ms={"grow": 1.0})
     text = (tmp_path / "run" / "run.json").read_text()
     (tmp_path / "run" / "run.json").write_text(

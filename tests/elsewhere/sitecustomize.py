@@ -1,8 +1,9 @@
-"""A machine that is not Linux, as far as Linux can be one: Python runs this first where the folder is on its path.
+"""Makes Linux look like another system, as far as possible. Python runs this first if the folder is on its path.
 
-Taken away are epoll, the affinity of processes, and what the lab reads in /proc. `ELSEWHERE_SELECTOR` names the class
-of `selectors` to be used, "PollSelector" (which nearly every system has) or "SelectSelector" (which all have). psutil
-goes on reading /proc: on another system it asks the kernel by other means.
+It takes away epoll, the affinity of processes, and what the lab reads in /proc and /sys/fs/cgroup. `ELSEWHERE_SELECTOR`
+names the class of `selectors` to use: "PollSelector" (which nearly every system has) or "SelectSelector" (which all
+have). psutil still reads /proc: on another system it asks the kernel by other means. Connections to addresses that
+begin with `ELSEWHERE_UNREACHABLE` fail.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ selectors.DefaultSelector = getattr(  # type: ignore[misc] # that is the point
 )
 
 UNREACHABLE = os.environ.get("ELSEWHERE_UNREACHABLE", "")
-if UNREACHABLE:  # addresses that begin so lead nowhere
+if UNREACHABLE:  # connections to addresses with this prefix fail
     _connect = socket.socket.connect
 
     def _connect_elsewhere(self: socket.socket, address: Any) -> None:

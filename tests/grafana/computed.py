@@ -1,4 +1,4 @@
-"""What Prometheus itself makes of a dashboard's expression, from series told in numbers (`_` is a gap)."""
+"""Evaluates a dashboard's expression by Prometheus itself, on series given as numbers (`_` is a gap)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def faults(
     wanted: Mapping[str, float],
     at: int,
 ) -> str:
-    """What promtool says if ``expr`` does not give ``wanted`` (by labels) at sample number ``at``; else nothing."""
+    """promtool's output if ``expr`` does not give ``wanted`` (by labels) at sample number ``at``; else nothing."""
     program = shutil.which("promtool")
     if program is None:
         pytest.skip("promtool is not installed (Debian: apt install prometheus)")
@@ -38,7 +38,7 @@ def faults(
         ],
     }
     path = folder / "case.yml"
-    # Samples are loaded as far as the evaluation has come, by default once a minute.
+    # promtool loads samples only up to its last evaluation, and by default evaluates once a minute.
     path.write_text(yaml.safe_dump({"evaluation_interval": f"{STEP_S}s", "tests": [case]}))
     done = subprocess.run([program, "test", "rules", path], capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""*Before and after*: what its first row computes, by Prometheus itself, from a story told in series."""
+"""The first row of *Before and after*, computed by Prometheus itself from the series of a story."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEYS = [150_000] * 6 + list(range(5_000, 75_000, 5_000)) + [75_000] * 40
 P99 = [0.02] * 6 + [0.001] * 14 + [0.2] * 20 + [0.002] * 20
 INDEX = [0] * 40 + [1] * 20
 LOOKED_AT_S = STEP_S * len(KEYS) + 400
-"""Some minutes after the last sample, as a replayed recording is: its end is still what it compares with."""
+"""When the panels are read: some minutes after the last sample, as in a replay. They still compare with its end."""
 
 
 def seen(tmp_path: Path, strategy: str, p99: float) -> subprocess.CompletedProcess[str]:
@@ -58,11 +58,11 @@ def seen(tmp_path: Path, strategy: str, p99: float) -> subprocess.CompletedProce
 def test_only_moments_with_as_many_keys_as_now_are_compared(
     strategy: str, p99: float, tmp_path: Path
 ) -> None:
-    """Neither the calibration's keys nor the first few count: who switches sees the difference of that switch."""
+    """Moments with the calibration's keys or with few keys do not count, so the difference is that of the switch."""
     done = seen(tmp_path, strategy, p99)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_another_result_would_be_noticed(tmp_path: Path) -> None:
-    """The story's figures are compared: the calibration's p99 is not what scan typically took."""
+    """Expecting another figure fails: the calibration's p99 is not the typical one under scan."""
     assert seen(tmp_path, "scan", 0.02).returncode != 0

@@ -19,7 +19,7 @@ UIDS = {"incident", "where-time-goes", "before-after", "redis", "dragonfly", "th
 LEGENDLESS = {"stat", "text", "table", "nodeGraph", "heatmap"}
 QUERYLESS = {"text"}
 BORDERS = {"edge, in keys"}
-"""Lines that mark a border: until it is known there is none, and a zero would be a border at zero."""
+"""Legends of lines that mark a border. They may be empty: a zero in place of an unknown border would be wrong."""
 SUBSTITUTES = {"$server": "dragonfly", "$__rate_interval": "30s", "$__range": "15m", "$__interval": "2s"}
 
 
@@ -82,7 +82,7 @@ def test_every_dashboard_has_what_all_have(board: Any) -> None:
 
 
 def test_a_server_that_a_dashboard_lacks_is_not_carried_to_it(boards: list[Any]) -> None:
-    """The stores' own dashboards offer their own kind only: a link that brought another would show nothing."""
+    """Links to and from a store's own dashboard do not carry the server along: it shows its own kind only."""
     for board in boards:
         for link in board["links"]:
             special = {"redis", "dragonfly"} & {board["uid"], link["url"].removeprefix("/d/")}
@@ -98,7 +98,7 @@ def test_every_panel_teaches(board: Any) -> None:
 
 
 def test_every_panel_is_complete(board: Any) -> None:
-    """Unit, data source on panel and queries, a legend: what the builders leave out by default."""
+    """Each panel has what the builders leave out by default: a unit, a data source on panel and queries, a legend."""
     for panel in board["panels"]:
         if panel["type"] in QUERYLESS:
             continue
@@ -152,7 +152,7 @@ def test_only_metrics_that_exist(boards: list[Any]) -> None:
 
 
 def test_names_are_found_in_queries() -> None:
-    """The reader of queries sees metric names only: the test above would else pass on anything."""
+    """`asked_for` finds the metric names of a query and nothing else: otherwise the test above could pass anything."""
     query = (
         'sum by (server, le) (rate(a_total{cmd=~"get|b_total", server="x"}[5m] offset 5m)) / on (server) group_left () '
         '(server:c:sum > bool 0.5e3) or label_replace(0 * up, "d", "e_total", "", "")'
@@ -162,7 +162,7 @@ def test_names_are_found_in_queries() -> None:
 
 
 def test_names_are_found_in_our_code() -> None:
-    """Counters, gauges and histograms of application, load and control page are known under their full names."""
+    """Counters, gauges and histograms of application, load and console are known under their full names."""
     assert {
         "db_client_operation_duration_seconds_bucket",
         "cache_invalidation_events_total",
@@ -201,8 +201,8 @@ def test_every_query_parses(boards: list[Any], tmp_path: Path) -> None:
 
 
 def test_latency_leads_to_traces(boards: list[Any]) -> None:
-    """The panels on which somebody sees a spike show exemplars, and ask where exemplars can be found: in the
-    histograms of the application and of Tempo (a recorded series has none).
+    """Panels on which a spike is seen show exemplars, and query the histograms that have them: the application's and
+    Tempo's (a recorded series has none).
     """
     for board in boards:
         marked = [t["expr"] for p in board["panels"] for t in p.get("targets", []) if t.get("exemplar")]
@@ -216,8 +216,8 @@ def test_latency_leads_to_traces(boards: list[Any]) -> None:
 
 @pytest.mark.parametrize("panel_type", ["timeseries", "stat"])
 def test_nothing_is_empty_for_want_of_events(boards: list[Any], panel_type: str) -> None:
-    """What counts happenings that may never come (SCANs under the index, slow commands, actions, alerts) falls back
-    to a zero that carries labels; a nameless `or vector(0)` may stand only where the query has no labels.
+    """A query for things that may never happen (SCANs under the index, slow commands, actions, alerts) falls back to a
+    zero with labels; `or vector(0)`, which has none, may stand only where the query has no labels.
     """
     may_be_absent = (
         "lab_slowlog",

@@ -64,7 +64,7 @@ def test_every_dollar_is_written_twice() -> None:
 
 
 def test_the_folder_is_where_compose_mounts_it() -> None:
-    """The provider reads the folder that the compose file fills, and offers no saving over the files."""
+    """The provider reads the folder that the compose file mounts, and does not allow saving over the files."""
     (provider,) = load("dashboards/dashboards.yaml")["providers"]
     assert provider["allowUiUpdates"] is False
     compose = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))

@@ -35,7 +35,7 @@ def named(boards: list[Any], uid: str, title: str) -> Any:
 
 
 def properties(panel: Any, matcher: str, options: str) -> dict[str, Any]:
-    """What the panel overrides for a query or a name."""
+    """The properties that the panel overrides for a query or a name."""
     return {
         row["id"]: row["value"]
         for override in panel["fieldConfig"]["overrides"]
@@ -48,7 +48,7 @@ def properties(panel: Any, matcher: str, options: str) -> dict[str, Any]:
 
 
 def phase_series(server: str, now: str) -> dict[str, list[float]]:
-    """`lab_phase` of a server: a phase is in force, the others are not."""
+    """`lab_phase` of a server: the phase `now` is in force, the others are not."""
     return {
         f'lab_phase{{server="{server}", phase="{name}", job="control"}}': [float(name == now)] * 5
         for name in PHASES
@@ -57,7 +57,7 @@ def phase_series(server: str, now: str) -> dict[str, list[float]]:
 
 @pytest.mark.parametrize("name", PHASES)
 def test_a_phase_has_words_as_a_band_and_as_a_bar(name: str, tmp_path: Path) -> None:
-    """One band and one bar at a time, and the number of the bar stands for the words of the band."""
+    """Each phase is one band and one bar, and the number of the bar stands for the words of the band."""
     series = phase_series("dragonfly", name) | phase_series("redis", "stopped")
     words, _ = panels.PHASES[name]
     number = list(panels.PHASES).index(name) + 1
@@ -79,7 +79,7 @@ def test_every_phase_has_a_colour_of_its_own() -> None:
 
 
 def band_faults(panel: Any) -> Iterator[str]:
-    """What keeps the phases of a panel from being bands behind its curves."""
+    """Yield what keeps the phases of a panel from being bands behind its curves."""
     *others, last = panel["targets"]
     if any("lab_phase" in query["expr"] for query in others) or "lab_phase" not in last["expr"]:
         yield "the bands' axis must not be the first: exemplars would be drawn on it"
@@ -171,7 +171,7 @@ def test_the_climb_fills_the_panel(boards: list[Any]) -> None:
 
 
 def test_an_edge_far_away_does_not_press_the_keys_down(boards: list[Any], tmp_path: Path) -> None:
-    """The edge is drawn where it belongs to the story; nearly no events put it at millions of keys."""
+    """The edge is not drawn far beyond the keys: with nearly no events it is at millions of keys, or at none."""
     panel = named(
         boards, "incident", "p99 of every command as the application saw it, and the number of keys"
     )
@@ -181,7 +181,7 @@ def test_an_edge_far_away_does_not_press_the_keys_down(boards: list[Any], tmp_pa
 
 
 def clue_faults(panel: Any) -> list[str]:
-    """Colours of a correlation that would mislead."""
+    """The misleading colours and thresholds of a panel that shows a correlation."""
     steps = [
         (step["value"], step["color"]) for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
     ]
@@ -205,7 +205,7 @@ def test_a_strong_correlation_is_never_green(boards: list[Any]) -> None:
 
 
 def said(panel: Any, action: str) -> str:
-    """What a table shows for an action; the action itself if nothing is said of it."""
+    """The words that a table shows for an action; the action's name if it has no words."""
     for mapping in panel["fieldConfig"]["defaults"]["mappings"]:
         if mapping["type"] == "value" and action in mapping["options"]:
             return str(mapping["options"][action]["text"])
@@ -217,7 +217,7 @@ def said(panel: Any, action: str) -> str:
 
 
 def test_every_action_has_words(boards: list[Any]) -> None:
-    """What the control service counts, the table says in words; a name that it does not know stays a name."""
+    """The table has words for each action that the console counts; an unknown action keeps its name."""
     panel = named(boards, "incident", "Done in the last minute")
     ours = {*ACTIONS, *plots.ACTIONS}
     ours |= {f"{kind}_{name}" for kind in ("strategy", "strategy_late") for name in STRATEGY_NAMES}
@@ -229,7 +229,7 @@ def test_every_action_has_words(boards: list[Any]) -> None:
 
 
 def test_the_last_minute_is_the_last_minute(boards: list[Any], tmp_path: Path) -> None:
-    """An action is there for a minute and counted as often as it was done; then there is *nothing*, in a word."""
+    """For a minute the table shows an action and how often it was done; after that it shows the word *nothing*."""
     (query,) = named(boards, "incident", "Done in the last minute")["targets"]
     assert (query["format"], query["instant"]) == ("table", True)
     counted = 'lab_actions_total{server="dragonfly", action="rate", job="control"}'
@@ -242,8 +242,8 @@ def test_the_last_minute_is_the_last_minute(boards: list[Any], tmp_path: Path) -
 
 @pytest.mark.parametrize("step", [2, 10, 30])
 def test_a_change_is_one_mark_whatever_is_shown(board: Any, step: int, tmp_path: Path) -> None:
-    """Grafana asks for an annotation's points in steps that depend on the time shown: each action, and each alert
-    that begins to fire, is in one of them and in one only.
+    """Each action, and each alert that begins to fire, is exactly one mark, although Grafana asks for annotations in
+    steps that depend on the time shown.
     """
     done = 'lab_actions_total{server="dragonfly", action="restart", job="control"}'
     alert = 'ALERTS{server="dragonfly", alertname="A", alertstate="firing"}'
@@ -268,7 +268,7 @@ ONE_THREAD = {"redis"}
 
 
 def sum_faults(uid: str, panel: Any) -> list[str]:
-    """What is untrue, or not said, where seconds of a store's clocks are summed."""
+    """What a panel that sums a store's execution times gets wrong or leaves unsaid."""
     if not any(SUMS.search(query.get("expr", "")) for query in panel.get("targets", ())):
         return []
     unit = panel["fieldConfig"]["defaults"]["unit"]
@@ -285,7 +285,7 @@ def sum_faults(uid: str, panel: Any) -> list[str]:
 
 
 def test_sums_of_execution_times_are_true_for_every_server(boards: list[Any]) -> None:
-    """Where calls interleave, their clocks add up to the number of calls under way: said so, with that unit."""
+    """Where calls interleave, their execution times add up to the calls under way; panels say so and have that unit."""
     summed = [
         (board["uid"], panel)
         for board in boards
@@ -298,7 +298,7 @@ def test_sums_of_execution_times_are_true_for_every_server(boards: list[Any]) ->
 
 
 def test_an_untrue_sum_is_noticed(boards: list[Any]) -> None:
-    """The panel as it was: 400 of nothing on Dragonfly."""
+    """A panel with a misleading title, unit and text is reported: it once showed 400, without a unit, on Dragonfly."""
     panel = named(boards, "where-time-goes", "Commands under way at once, by command")
     panel["title"] = "What the store spends its time on"
     panel["fieldConfig"]["defaults"]["unit"] = "none"
@@ -315,7 +315,9 @@ def test_an_untrue_sum_is_noticed(boards: list[Any]) -> None:
 def test_the_parts_of_a_p99_add_up_to_it(
     boards: list[Any], execution: float, parts: tuple[float, float, float], tmp_path: Path
 ) -> None:
-    """Also where the store's clock runs while a call waits: what is in *execution* is not in *waiting* again."""
+    """The parts add up even where the store's clock runs while a call waits: *waiting* does not repeat what is in
+    *execution*.
+    """
     series: dict[str, Sequence[float | str]] = {
         f"server:probe_latency:p99_10s{DRAGONFLY}": [0.1] * 5,
         f"server:probe_latency:floor_1h{DRAGONFLY}": [0.0004] * 5,
@@ -332,7 +334,7 @@ def test_the_parts_of_a_p99_add_up_to_it(
 
 
 def test_waiting_is_known_while_the_store_says_nothing(tmp_path: Path) -> None:
-    """A store in a stall does not tell its execution; that reads wait is known all the same."""
+    """While a stalled store reports no execution times, the waiting of reads is known all the same."""
     series = {
         f"server:probe_latency:floor_1h{DRAGONFLY}": [0.0004] * 5,
     }
@@ -370,7 +372,9 @@ def question_faults(board: Any, root: Path = ROOT) -> list[str]:
 
 
 def test_every_dashboard_begins_with_its_question(board: Any) -> None:
-    """The question, the chapter by its file (a link to it would lead nowhere), the next dashboard, the levers."""
+    """A dashboard begins with its question, its chapter by file (Grafana does not serve the guide), and links to the
+    next dashboard and the console.
+    """
     assert question_faults(board) == []
 
 

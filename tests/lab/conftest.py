@@ -28,13 +28,13 @@ def control(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A place for a run folder."""
+    """The path for a run folder; it does not exist yet."""
     return tmp_path / "run"
 
 
 @pytest.fixture
 def encrypted(tmp_path: Path) -> Iterator[tuple[int, Path]]:
-    """The port of a server that speaks TLS, and a folder with ca.pem, and cert.pem and key.pem of a client."""
+    """A server that speaks TLS: its port, and the folder with ca.pem and a client's cert.pem and key.pem."""
     if not shutil.which("redis-server") or not shutil.which("openssl"):
         pytest.skip("needs redis-server with TLS, and openssl")
 

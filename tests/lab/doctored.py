@@ -5,13 +5,13 @@
     run = build_run(tmp_path / "run", p99_ms={"grow-8": 3.0})        # main probe, by phase id or by arm
     run = build_run(tmp_path / "run", p99_ms={"turns:pool": 500.0})   # a second probe, PHASE:PROBE
     run = build_run(tmp_path / "run", slowlog=["GET"])               # one more entry of the slow log
-    run = build_run(tmp_path / "run", filling=["SET"])               # one from between two plateaus
-    run = build_run(tmp_path / "run", said=[{"t": 1.0}])             # a line of a load
+    run = build_run(tmp_path / "run", filling=["SET"])               # one entry between two plateaus
+    run = build_run(tmp_path / "run", said=[{"t": 1.0}])             # a line of loads.jsonl
     run = build_run(tmp_path / "run", without=["restart"])           # phases (or arms) never measured
     run = build_run(tmp_path / "run", doctor=change)                 # change(facts: RunFacts) before writing
     run = build_run(tmp_path / "run", judged=True)                   # result.json too
 
-The numbers follow the physics of the real thing: work grows with keys × events, waiting with the demand.
+The numbers behave as on a real server: work grows with keys × events, waiting with the demand.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class _World:
                 continue
             if phase.empty:
                 self._mark("restart", "restart")
-                self.t += 0.6  # nobody answers
+                self.t += 0.6  # the server does not answer
                 held = 0.0
             if phase.strategy != before:
                 self._mark("switch", f"strategy {phase.strategy}")
@@ -131,13 +131,13 @@ class _World:
             held = target
 
     def _demand(self, phase: Phase, share: float = 1.0) -> float:
-        """What arrivals ask of the main thread, as a share of it."""
+        """Return the demand of the arriving commands on the main thread, as a share of it."""
         if phase.strategy != "scan":
             return IDLE + 0.01
         return IDLE + EVENTS_PER_S * 3 * phase.keys * self._keys * share * US_PER_KEY * 1e-6
 
     def _p99(self, phase: Phase) -> float:
-        """p99 in ms that bystanders see, unless doctored."""
+        """Return the bystanders' p99 (ms): the doctored one, if the test gave one."""
         for name in (phase.id, phase.arm):
             if name in self._p99_ms:
                 return self._p99_ms[name]
@@ -229,7 +229,7 @@ class _World:
     def _stretch(
         self, phase: str, strategy: str, keys: float, seconds: float, p99: float, demand: float
     ) -> None:
-        """Let time pass: the main probe's intervals, and a row of samples for each second."""
+        """Let time pass: write the main probe's intervals, and a row of samples for each second."""
         end = self.t + seconds
         self._probe("main", seconds, p99)
         while self._rows_due <= end:

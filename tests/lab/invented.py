@@ -1,6 +1,6 @@
-"""A scenario that nobody runs, with every kind of chart, for tests of what reports and summaries do with any scenario.
+"""An invented scenario with every kind of chart, for tests of what reports and summaries do with any scenario.
 
-with_catalogue(monkeypatch, SWEEP)          # the lab knows this one scenario (and others that are named)
+with_catalogue(monkeypatch, SWEEP)          # the lab knows this scenario and no other
 run = sweep(SWEEP).write(tmp_path / "run")  # a synthetic run of it
 """
 

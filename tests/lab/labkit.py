@@ -1,4 +1,4 @@
-"""The lab's command line as a person uses it, in processes of its own."""
+"""Runs the lab's commands as a person does, each in a process of its own."""
 
 import json
 import os
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LAB = ROOT / "bin" / "lab"
 
 TOO_BUSY = re.compile(r"nothing can be measured on this machine now.*")
-"""How `lab run` refuses a machine that is too busy for any run, before it starts anything."""
+"""The message with which `lab run` refuses a machine that is too busy for any run, before it starts anything."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Answer:
         return [line for line in self.err.splitlines() if line.startswith("lab: ")]
 
     def is_one_line(self, code: int) -> bool:
-        """Whether this is an error as the contract wants it: one line on stderr, this exit code, no traceback."""
+        """True if this is an error as the contract wants it: one line on stderr, this exit code, no traceback."""
         return self.code == code and len(self.err.splitlines()) == 1 == len(self.complaints)
 
 
@@ -63,14 +63,14 @@ def skip_where_nothing_can_be_measured(answer: Answer) -> None:
 
 
 def tree(folder: Path) -> list[str]:
-    """Everything below a folder."""
+    """Return the relative paths of everything below a folder, sorted."""
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
 class Running:
-    """A `lab run` that goes on in the background. Use as a context manager: nothing of it survives the block.
+    """A `lab run` in the background. Use it as a context manager: none of its processes survives the block.
 
-    With another `verb` another command than `run`; `environment` are variables of its own.
+    `verb` chooses a command other than `run`; `environment` adds environment variables.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Running:
             process.kill()
 
     def family(self) -> Mapping[str, psutil.Process]:
-        """The lab's living descendants by their command lines; all ever seen here are remembered."""
+        """Return the lab's living descendants by command line, and remember them in `seen`."""
         found = {}
         try:
             for process in psutil.Process(self.process.pid).children(recursive=True):
@@ -134,7 +134,7 @@ class Running:
         return found
 
     def until(self, ready: Callable[[], object], seconds: float = 90) -> None:
-        """Wait for something in the run; it must not end before."""
+        """Wait until `ready` is true; fail the test if the run ends before."""
         end = time.monotonic() + seconds
         while not ready():
             if self.process.poll() is not None:
@@ -149,7 +149,7 @@ class Running:
         self.process.send_signal(number)
 
     def answer(self, seconds: float = 60) -> Answer:
-        """Wait for the end. Skips the test where the machine is too busy for any run."""
+        """Wait for the end of the command. Skips the test where the machine is too busy for any run."""
         end = time.monotonic() + seconds
         while self.process.poll() is None:
             assert time.monotonic() < end, f"the lab does not end: {self._err.read_text()}"
@@ -170,12 +170,12 @@ class Running:
 
 
 THE_MACHINES = {ON_TIME, QUIET, SPARE, STEADY}
-"""Conditions that a machine can spoil for a lab without fault."""
+"""Validity checks that fail because of the machine alone, without a fault of the lab."""
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A run that came to its end."""
+    """A run that ended with a result."""
 
     answer: Answer
     folder: Path
@@ -191,7 +191,7 @@ class Finished:
 
 
 def whole_run(folder: Path, *arguments: str) -> Finished:
-    """A quick run, once. Only what the machine alone is to blame for skips the test, with the reason."""
+    """Make a quick run. Skips the test, with the reason, if the machine alone kept the run from being valid."""
     out = folder / "run"
     answer = lab("run", *arguments, "--pace", "quick", "--json", "--out", str(out), cwd=folder, seconds=300)
     skip_where_nothing_can_be_measured(answer)

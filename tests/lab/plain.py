@@ -1,6 +1,6 @@
-"""Synthetic run folders of any scenario, without a server: every phase as its scenario lays it out, to be doctored.
+"""Synthetic run folders of any scenario, without a server: phases as the scenario plans them, for tests to alter.
 
-    plain = Plain(scan_count.SCENARIO)                     # a phase for each of the scenario's, all p99s 1 ms
+    plain = Plain(scan_count.SCENARIO)                     # one phase for each of the scenario's, every p99 1 ms
     plain.phase("count-10").figures["iteration_s"] = 4.0   # what its loads measured
     plain.p99_ms["count-10"] = 30.0                        # main probe, by phase id
     plain.p99_ms["keys-4:replica"] = 0.4                   # a second probe, PHASE:PROBE
@@ -9,7 +9,7 @@
     plain.lines.append({"phase": "burst", "load": "crowd", "t": 1.0})   # a line of loads.jsonl
     run = plain.write(tmp_path / "run")
 
-The claims' proofs are made of these: see tests/lab/scenarios.
+The proofs of claims in tests/lab/scenarios are made of these runs.
 """
 
 from __future__ import annotations
@@ -96,16 +96,16 @@ class Plain:
             at += seconds
 
     def phase(self, phase_id: str) -> PhaseRecord:
-        """A phase by its id."""
+        """Return the phase with this id."""
         (found,) = [phase for phase in self.facts.phases if phase.id == phase_id]
         return found
 
     def arm(self, name: str) -> list[PhaseRecord]:
-        """The phases of an arm."""
+        """Return the phases of an arm."""
         return [phase for phase in self.facts.phases if phase.arm == name]
 
     def drop(self, phase_id: str) -> None:
-        """As if a phase had never been measured."""
+        """Remove a phase, as if it had never been measured."""
         self.facts.phases.remove(self.phase(phase_id))
 
     def write(self, folder: Path) -> Run:
@@ -148,7 +148,7 @@ class Plain:
 
 @dataclass(frozen=True)
 class Wrong:
-    """One thing that is wrong with a run, or (as a bearable one) almost wrong."""
+    """One change to a run: it must refute a claim (`Proofs.refuting`) or stay just inside it (`Proofs.bearing`)."""
 
     what: str
     change: Callable[[Plain], object]
@@ -156,12 +156,12 @@ class Wrong:
 
 @dataclass(frozen=True)
 class Proofs:
-    """What shows that a scenario's claims can hold, and can fail. `refuting` and `bearing` go by claim id.
+    """Proofs that a scenario's claims can hold and can fail. `refuting` and `bearing` are keyed by claim id.
 
     healthy    a run in which every claim holds
     control    a run without the cause, in which every applicable claim is refuted
     refuting   changes to a healthy run, each of which refutes the claim
-    bearing    changes just inside the bound, which the claim must bear
+    bearing    changes just inside the bound, after which the claim must still hold
     """
 
     healthy: Callable[[], Plain]

@@ -1,4 +1,4 @@
-"""What every synthetic run is made of: facts before anything was measured, and latencies as the probe writes them."""
+"""Parts of every synthetic run: its facts before anything is measured, and latencies as the probe writes them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def facts_of(scenario: Scenario, keys: int, events_per_s: float) -> RunFacts:
 
 
 def encode(values_us: Iterable[float]) -> str:
-    """Latencies in µs as the probe writes them."""
+    """Encode latencies (µs) as the probe writes them."""
     return _encode(tuple(max(1, round(value)) for value in values_us))
 
 
@@ -67,9 +67,9 @@ def _encode(values_us: tuple[int, ...]) -> str:
 
 
 def heavy_tail(rng: np.random.Generator, p99_ms: float, intervals: int, each: int) -> list[Latencies]:
-    """Latencies in µs with that p99, in so many intervals: evenly spread quantiles in a random order.
+    """Return latencies (µs) with that p99, `each` of them an interval: evenly spread quantiles in a random order.
 
-    Exponential above a floor of 40 µs: the median is a seventh of the p99, as when waiting dominates.
+    They are exponential above a floor of 40 µs: the median is a seventh of the p99, as when waiting dominates.
     """
     count = intervals * each
     quantiles = (rng.permutation(count) + rng.uniform(0.3, 0.7, count)) / count

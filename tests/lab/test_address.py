@@ -1,4 +1,4 @@
-"""Addresses of other people's servers: every form, and a line for each that is none."""
+"""Addresses of other people's servers: every valid form is read, every invalid one is refused in one line."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from lab.errors import UsageError
     ],
 )
 def test_an_address_is_read(url: str, shown: str, options: dict[str, object]) -> None:
-    """What redis-py is told; what people are shown has neither user nor password."""
+    """An address becomes redis-py's options; its form for people has neither user nor password."""
     found = read_address(url, environ={})
     assert found.shown == shown
     assert options.items() <= found.options().items()
@@ -55,14 +55,14 @@ def test_an_address_is_read(url: str, shown: str, options: dict[str, object]) ->
     ],
 )
 def test_what_is_no_address_is_one_line(url: str, said: str) -> None:
-    """And the line does not repeat the address, which may hold a password."""
+    """An invalid address is refused in one line, which does not repeat the address: it may hold a password."""
     with pytest.raises(UsageError, match=said) as caught:
         read_address(url, environ={})
     assert url == "redis://" or url not in str(caught.value)
 
 
 def test_where_the_password_comes_from() -> None:
-    """The address, else REDISCLI_AUTH, else a question where a user was named; without a terminal that is one line."""
+    """The password is the address's, else REDISCLI_AUTH's, else asked for if a user is named; no terminal: refused."""
     auth = {"REDISCLI_AUTH": "of the shell"}
     assert read_address("redis://:mine@cache", environ=auth).password == "mine"
     assert read_address("redis://cache", environ=auth).password == "of the shell"
@@ -73,7 +73,7 @@ def test_where_the_password_comes_from() -> None:
 
 
 def test_certificates_are_for_tls(tmp_path: Path) -> None:
-    """A file that is not there, a key without its certificate, TLS options on a plain address."""
+    """A missing certificate file, a key without its certificate and TLS options on a plain address are refused."""
     file = tmp_path / "ca.pem"
     with pytest.raises(UsageError, match=r"there is no file .*ca\.pem"):
         Tls(ca=file)

@@ -78,7 +78,7 @@ BAD_USAGE = {
 def test_bad_usage_is_one_line_and_exit_2(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Whatever is wrong with a command: one line that names it, exit code 2, and not a file created."""
+    """A wrong command line gets one line that names the mistake and exit code 2; no file is created."""
     arguments, said = BAD_USAGE[what]
     monkeypatch.chdir(tmp_path)
     code = run_command(arguments)
@@ -91,7 +91,7 @@ def test_bad_usage_is_one_line_and_exit_2(
 
 
 def test_compare_of_no_run_folders_is_one_line_and_exit_2(tmp_path: Path) -> None:
-    """Comparing what are no run folders says so in one line."""
+    """`lab compare` of folders that are no run folders is refused in one line."""
     answer = lab("compare", "one", "two", cwd=tmp_path)
     assert answer.is_one_line(2), answer
     assert tree(tmp_path) == []
@@ -111,7 +111,7 @@ def test_output_folder_that_cannot_be_written_is_refused(out: str, tmp_path: Pat
 @pytest.mark.alone
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_output_folder_without_permission_is_refused(tmp_path: Path) -> None:
-    """A folder of somebody else is refused with the system's reason."""
+    """An output folder without write permission is refused with the system's reason."""
     locked = tmp_path / "locked"
     locked.mkdir(mode=0o500)
     answer = lab("run", "key-growth", "--out", str(locked / "run"), cwd=tmp_path)
@@ -122,7 +122,7 @@ def test_output_folder_without_permission_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.alone
 def test_output_folder_in_use_is_left_alone(tmp_path: Path) -> None:
-    """A folder that holds anything is never written into."""
+    """An output folder that is not empty is refused and left as it was."""
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "result.json").write_text("{}")
     answer = lab("run", "key-growth", "--out", "old", cwd=tmp_path)
@@ -132,7 +132,7 @@ def test_output_folder_in_use_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_taken_port_is_refused(tmp_path: Path) -> None:
-    """A port that somebody holds is named, and nothing is created."""
+    """A port that is already in use is refused by its number, and nothing is created."""
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
         answer = lab("run", "key-growth", "--port", str(port), cwd=tmp_path)
@@ -143,7 +143,7 @@ def test_taken_port_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("more", [[], ["--yes"]])
 def test_url_to_nothing_is_one_line_and_exit_3(more: list[str], tmp_path: Path) -> None:
-    """No server at --url: its address and the reason in one line, with or without --yes, and nothing created."""
+    """If no server answers at --url, one line gives the address and the reason, also with --yes; nothing is created."""
     port = free_port()
     answer = lab("run", "key-growth", "--url", f"redis://127.0.0.1:{port}/0", *more, cwd=tmp_path)
     assert answer.is_one_line(3), answer
@@ -153,7 +153,7 @@ def test_url_to_nothing_is_one_line_and_exit_3(more: list[str], tmp_path: Path) 
 
 
 def test_url_to_something_else_is_one_line_and_exit_3(tmp_path: Path) -> None:
-    """A port behind which no Redis speaks is one line too, within some seconds."""
+    """A port that accepts connections but never answers is refused in one line, within seconds."""
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         url = f"redis://127.0.0.1:{deaf.getsockname()[1]}/0"
         answer = lab("run", "key-growth", "--url", url, cwd=tmp_path)
@@ -162,7 +162,7 @@ def test_url_to_something_else_is_one_line_and_exit_3(tmp_path: Path) -> None:
 
 
 def test_server_that_is_not_installed_is_one_line_and_exit_3(tmp_path: Path) -> None:
-    """--server redis where there is none says how to get it, and nothing is created."""
+    """A --server that is not installed is refused with the command that installs it, and nothing is created."""
     programs, work = tmp_path / "bin", tmp_path / "work"
     programs.mkdir()
     work.mkdir()
@@ -178,7 +178,7 @@ def test_server_that_is_not_installed_is_one_line_and_exit_3(tmp_path: Path) -> 
     "content", ["", "{", "[]", '{"phases": []}', '{"phases": [{"id": 1}]}', "\x00\xff"], ids=repr
 )
 def test_report_of_a_broken_run_is_one_line_and_exit_2(content: str, tmp_path: Path) -> None:
-    """A run.json that is none is named in one line, and nothing is written beside it."""
+    """A broken run.json is named in one line, and nothing is written beside it."""
     (tmp_path / "run.json").write_text(content)
     answer = lab("report", ".", cwd=tmp_path)
     assert answer.is_one_line(2), answer
@@ -187,7 +187,7 @@ def test_report_of_a_broken_run_is_one_line_and_exit_2(content: str, tmp_path: P
 
 
 def test_report_of_a_scenario_that_is_gone_is_one_line_and_exit_2(tmp_path: Path) -> None:
-    """A run of a scenario this lab does not know cannot be judged, and is left as it was."""
+    """The run of a scenario that this lab does not know is not judged, and its folder is left as it was."""
 
     def doctor(facts: RunFacts) -> None:
         facts.scenario = "key-grow"
@@ -213,7 +213,7 @@ def test_list_shows_every_scenario_with_its_claims(tmp_path: Path) -> None:
 
 
 def test_list_as_json_is_the_catalogue(tmp_path: Path) -> None:
-    """`lab list --json` prints JSON and nothing else, with what the catalogue holds."""
+    """`lab list --json` prints the catalogue as JSON, and nothing else."""
     answer = lab("list", "--json", cwd=tmp_path)
     assert (answer.code, answer.err) == (0, "")
     listed = json.loads(answer.out)
@@ -238,7 +238,7 @@ def test_doctor_names_each_finding_and_mends(tmp_path: Path) -> None:
 
 
 def test_doctor_asks_for_the_packages_of_the_lock_and_no_others(tmp_path: Path) -> None:
-    """A package that is asked for and not installed is missed, by name."""
+    """A required package that is not installed is reported as missing, by its name."""
     assert packages().ok
     (tmp_path / "requirements-stack.in").write_text("# The load.\nlocust==2.47.0\nredis[hiredis]==8.1.0\n")
     (tmp_path / "requirements.in").write_text("-r requirements-stack.in\nno-such-package\n")
@@ -254,7 +254,7 @@ def test_doctor_asks_for_the_packages_of_the_lock_and_no_others(tmp_path: Path) 
 def test_doctor_says_in_a_sentence_whether_one_may_begin(
     needed: tuple[str, ...], missing: tuple[str, ...], said: str
 ) -> None:
-    """What is missing for Docker alone does not keep anybody from a run; what is needed does."""
+    """`lab doctor` says "Ready" if only an optional part such as Docker is missing, "Not ready" if a needed one is."""
     findings = [Finding("Python", True, "3.11")]
     findings += [Finding(what, False, "") for what in needed]
     findings += [Finding(what, False, "", needed=False) for what in missing]
@@ -263,7 +263,7 @@ def test_doctor_says_in_a_sentence_whether_one_may_begin(
 
 @pytest.mark.parametrize("command", [[], ["list"], ["doctor"], ["run"], ["report"], ["compare"]])
 def test_help_is_help(command: list[str], tmp_path: Path) -> None:
-    """Every command explains itself on stdout and does nothing."""
+    """`--help` of every command prints its usage on stdout and does nothing else."""
     answer = lab(*command, "--help", cwd=tmp_path)
     assert (answer.code, answer.err) == (0, "")
     assert "Usage: lab" in answer.out
@@ -278,7 +278,7 @@ def test_version_is_the_changelogs_newest(tmp_path: Path) -> None:
 
 
 def test_no_command_shows_the_help_and_is_bad_usage(tmp_path: Path) -> None:
-    """`lab` alone lists its commands, and is no success."""
+    """`lab` alone lists its commands and exits with code 2."""
     answer = lab(cwd=tmp_path)
     assert answer.code == 2
     assert "run" in answer.out
@@ -310,7 +310,7 @@ typer.main.get_command = lambda app: Command()
 
 
 def test_exit_code_of_an_interruption_is_that_of_the_contract(tmp_path: Path) -> None:
-    """Also where Ctrl-C came in the middle of an exec() of text, after which CPython would end itself by the signal."""
+    """Ctrl-C within an exec() of text exits with code 130 too; CPython by itself would then die of the signal."""
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTED_IN_AN_EXEC)
     done = subprocess.run(
         [sys.executable, "-m", "lab", "list"],
@@ -327,7 +327,7 @@ def test_exit_code_of_an_interruption_is_that_of_the_contract(tmp_path: Path) ->
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signal_while_modules_are_read(tmp_path: Path, number: signal.Signals) -> None:
-    """One line and exit code 130 from the first instant on, and not death by a signal or a traceback."""
+    """A signal during the import of modules gets one line and exit code 130: no traceback, no death by the signal."""
     slow = "import sys, time\nprint('reading', flush=True)\ntime.sleep(600)\n"
     (tmp_path / "typer.py").write_text(slow)
     early = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""bin/lab, before there is an environment."""
+"""bin/lab before its virtual environment is made."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lab.stacks.preflight import ROOT
 
 
 def test_an_environment_behind_a_link_is_left_alone(tmp_path: Path) -> None:
-    """One made from another lock file is not emptied through a link: one line that says what to do, exit code 3."""
+    """A .venv that links to another lock file's environment is not emptied: one line says what to do, exit code 3."""
     tree, other = tmp_path / "tree", tmp_path / "other"
     (tree / "bin").mkdir(parents=True)
     shutil.copy(ROOT / "bin" / "lab", tree / "bin" / "lab")
@@ -36,7 +36,7 @@ def test_an_environment_behind_a_link_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_tools_are_added_to_the_environment_that_is_there(tmp_path: Path) -> None:
-    """What checks and tests need is installed once, beside what the lab needs, and anew when its lock file changes."""
+    """The packages of the checks are added to the lab's environment once, and again when their lock file changes."""
     tree = tmp_path / "tree"
     (tree / "bin").mkdir(parents=True)
     shutil.copy(ROOT / "bin" / "lab", tree / "bin" / "lab")
@@ -72,7 +72,7 @@ def test_tools_are_added_to_the_environment_that_is_there(tmp_path: Path) -> Non
 @pytest.mark.parametrize("uv", ["exit 0", "exit 2", None])
 @pytest.mark.parametrize("index", ["", "named"])
 def test_uv_installs_where_it_is_there_and_can(tmp_path: Path, uv: str | None, index: str) -> None:
-    """By the same hashes; pip does it where uv fails, is not there, or does not know the index that pip was told of."""
+    """uv installs by the same hashes; pip does where uv fails or is missing, or where pip was given an index."""
     tree, tools, asked = tmp_path / "tree", tmp_path / "tools", tmp_path / "asked"
     (tree / "bin").mkdir(parents=True)
     tools.mkdir()
@@ -114,7 +114,7 @@ MACHINES["Darwin"] = [name for name in wheels.MACHINES if name.startswith("macOS
 def test_a_python_that_has_not_every_package_is_refused_before_anything_is_fetched(
     tmp_path: Path, system: str, python: str
 ) -> None:
-    """bin/lab takes the Pythons for which each machine of a system has all packages by docs/wheels.json, no others."""
+    """bin/lab accepts exactly the Pythons for which docs/wheels.json has all packages on all machines of a system."""
     found = json.loads((ROOT / wheels.FILE).read_text())["missing"]["requirements.lock"]
     served = all(found[machine].get(python) == [] for machine in MACHINES[system])
     tree, tools = tmp_path / "tree", tmp_path / "tools"
@@ -151,11 +151,11 @@ esac
 
 
 def test_the_table_of_machines_is_about_these_lock_files() -> None:
-    """A lock file that changed has other wheels: `make lock` asks anew."""
+    """docs/wheels.json was made from these lock files; after a change of them `make lock` makes it again."""
     assert json.loads((ROOT / wheels.FILE).read_text())["locks"] == wheels.checksums(ROOT)
 
 
 def test_a_package_is_taken_out_of_a_lock_file_whole() -> None:
-    """With its hashes and comments, and no other one."""
+    """`without` removes a package from a lock file with its hashes and comments, and no other package."""
     lock = "a==1 \\\n    --hash=sha256:1\n    # via b\nab==2 \\\n    --hash=sha256:2\n"
     assert wheels.without(lock, "a") == "ab==2 \\\n    --hash=sha256:2\n"

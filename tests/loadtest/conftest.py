@@ -26,7 +26,7 @@ PATIENCE = 30.0
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """A port that nothing listens on now."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
@@ -34,7 +34,7 @@ def free_port() -> int:
 
 
 def eventually(holds: Callable[[], bool], what: str) -> None:
-    """Wait until it holds; fail the test when it does not in half a minute."""
+    """Wait until `holds` is true. Raises AssertionError after half a minute."""
     deadline = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < deadline, f"never happened: {what}"
@@ -42,7 +42,7 @@ def eventually(holds: Callable[[], bool], what: str) -> None:
 
 
 class Server:
-    """A real server on a port that stays the same over a restart."""
+    """A real server whose port stays the same over a restart."""
 
     def __init__(self, folder: Path, *options: str) -> None:
         self.port = free_port()
@@ -68,12 +68,12 @@ class Server:
         return True
 
     def freeze(self) -> None:
-        """It keeps its connections and answers nothing any more."""
+        """Freeze the server: it keeps its connections and answers nothing any more."""
         if self._process:
             self._process.send_signal(signal.SIGSTOP)
 
     def kill(self) -> None:
-        """End it without a goodbye."""
+        """End the server by SIGKILL."""
         if self._process:
             self._process.kill()
             self._process.wait()
@@ -96,13 +96,13 @@ class Probe:
         )
 
     def first_line(self) -> dict[str, Any]:
-        """Wait for the first interval to end."""
+        """Wait for the next interval to end, and return its line."""
         assert self.process.stdout
         line: dict[str, Any] = json.loads(self.process.stdout.readline())
         return line
 
     def end(self, number: int | None = signal.SIGTERM) -> list[dict[str, Any]]:
-        """Signal it (None: let it finish by itself), see that it ends well; the lines not read before."""
+        """Signal the probe (None: let it finish by itself), check that it exits with 0, and return its unread lines."""
         if number is not None:
             self.process.send_signal(number)
         output, complaints = self.process.communicate(timeout=PATIENCE)
@@ -130,7 +130,7 @@ def guarded_server(tmp_path: Path) -> Iterator[Server]:
 
 @pytest.fixture
 def start_probe() -> Iterator[Callable[..., Probe]]:
-    """Start probes; those still running at the end are ended."""
+    """Return a function that starts a probe; those still running at the end are killed."""
     probes: list[Probe] = []
 
     def start(*arguments: str) -> Probe:
@@ -145,7 +145,7 @@ def start_probe() -> Iterator[Callable[..., Probe]]:
 
 
 class Storefront:
-    """Answers like the storefront, and remembers what was asked and when (seconds, monotonic)."""
+    """Answers like the storefront, and records what was asked and when (seconds, monotonic)."""
 
     def __init__(self) -> None:
         self.events: list[tuple[float, str]] = []
@@ -230,7 +230,7 @@ class Locust:
             return body.decode()
 
     def change(self, **dials: float) -> None:
-        """Turn some dials."""
+        """Change some rates or the population by PUT /load."""
         status, answer = self.ask("PUT", "/load", dials)
         assert status == 200, answer
 
@@ -250,7 +250,7 @@ def locust(*arguments: str, **environment: str) -> subprocess.Popen[str]:
 
 @pytest.fixture
 def run_locust() -> Callable[..., tuple[int, str]]:
-    """Run Locust to its end: exit code and output."""
+    """Return a function that runs Locust to its end and returns exit code and output."""
 
     def run(*arguments: str, **environment: str) -> tuple[int, str]:
         process = locust(*arguments, **environment)
@@ -265,7 +265,7 @@ def run_locust() -> Callable[..., tuple[int, str]]:
 
 @pytest.fixture
 def start_locust() -> Iterator[Callable[..., Locust]]:
-    """Start Locusts with a web UI; each must end well on SIGTERM."""
+    """Return a function that starts Locust with a web UI; each must end on SIGTERM in time."""
     started: list[Locust] = []
 
     def start(host: str, *arguments: str, **environment: str) -> Locust:
@@ -297,11 +297,11 @@ class Team:
         )
 
     def join(self) -> None:
-        """One more worker."""
+        """Start one more worker."""
         self.workers.append(self._worker())
 
     def end(self) -> str:
-        """End all; what the master and the workers said."""
+        """End all processes; return what the master and the workers printed."""
         said = []
         for process in (self.master.process, *self.workers):
             process.terminate()
@@ -315,7 +315,7 @@ class Team:
 
 @pytest.fixture
 def start_team() -> Iterator[Callable[..., Team]]:
-    """Start masters with workers; nobody may end with a traceback."""
+    """Return a function that starts a master with workers; no process may print a traceback."""
     teams: list[Team] = []
 
     def start(host: str, workers: int, **environment: str) -> Team:
@@ -329,19 +329,19 @@ def start_team() -> Iterator[Callable[..., Team]]:
 
 @pytest.fixture
 def repository() -> Path:
-    """Where the packages are."""
+    """The root of the tree, where the packages are."""
     return ROOT
 
 
 @pytest.fixture
 def unused_port() -> int:
-    """A port that nobody listens on now."""
+    """A port that nothing listens on now."""
     return free_port()
 
 
 @pytest.fixture(scope="module")
 def quiet_locust() -> Iterator[Locust]:
-    """A Locust that asks for nothing; it must end well on SIGTERM."""
+    """A Locust that sends no requests; it must end on SIGTERM with exit code 0."""
     locust = Locust("http://127.0.0.1:1", LOADTEST_READS_PER_SECOND="0", LOADTEST_EVENTS_PER_SECOND="0")
     yield locust
     locust.process.terminate()
@@ -382,7 +382,7 @@ class RealStorefront:
 
 @pytest.fixture
 def real_storefront(server: Server, tmp_path: Path) -> Iterator[RealStorefront]:
-    """The storefront itself; skipped where it is not part of the tree."""
+    """The storefront itself; the test is skipped if it is not part of the tree."""
     if not (ROOT / "app" / "web.py").exists():
         pytest.skip("no app/web.py here")
     storefront = RealStorefront(server, tmp_path)
@@ -393,7 +393,7 @@ def real_storefront(server: Server, tmp_path: Path) -> Iterator[RealStorefront]:
 
 @pytest.fixture
 def load(repository: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Start `python -m loadtest.incidents.MODULE`; what still runs in the end is ended."""
+    """Return a function that starts `python -m loadtest.incidents.MODULE`; what still runs at the end is killed."""
     started: list[subprocess.Popen[str]] = []
 
     def start(module: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
@@ -414,5 +414,5 @@ def load(repository: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     yield start
     for each in started:
         if each.poll() is None:
-            os.killpg(each.pid, signal.SIGKILL)  # and the processes that it shares its work with
+            os.killpg(each.pid, signal.SIGKILL)  # and its helper processes
         each.communicate()

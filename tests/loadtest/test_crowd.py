@@ -34,7 +34,7 @@ def cache(tmp_path: Path) -> Iterator[Server]:
 
 
 def start(server: Server, *arguments: str) -> subprocess.Popen[str]:
-    """A crowd of its own process."""
+    """Start a crowd as a process."""
     return subprocess.Popen(
         [sys.executable, "-m", "loadtest.incidents.crowd", "--url", server.url, *arguments],
         cwd=ROOT,
@@ -46,7 +46,7 @@ def start(server: Server, *arguments: str) -> subprocess.Popen[str]:
 
 
 def lines_of(crowd: subprocess.Popen[str]) -> tuple[list[dict[str, Any]], dict[str, float]]:
-    """Its looks and its figures; it ends well."""
+    """Wait until a crowd ends with 0; return its samples and its figures."""
     output, complaints = crowd.communicate(timeout=60)
     assert crowd.returncode == 0, complaints
     *looks, last = [json.loads(line) for line in output.splitlines()]
@@ -54,13 +54,13 @@ def lines_of(crowd: subprocess.Popen[str]) -> tuple[list[dict[str, Any]], dict[s
 
 
 def end_of(crowd: subprocess.Popen[str]) -> tuple[int, str]:
-    """Exit code and what it said on stderr."""
+    """Wait until a crowd ends; return its exit code and stderr."""
     _, complaints = crowd.communicate(timeout=60)
     return crowd.returncode, complaints
 
 
 def test_a_page_is_written_and_read_whole(server: Server) -> None:
-    """Every entry under its own key, with its time to live; a read brings back all of the pages asked for."""
+    """Every entry has its own key and its time to live; a read returns all entries of the pages asked for."""
     pages = Pages(Layout("crowd", 5, 2, 40, 7), ttl_s=100.0)
     with connect(Address.from_url(server.url)) as line:
         assert ask(line, pages.write(3), pages.write(12_345_678), each=5) == [b"OK"] * 10
@@ -75,7 +75,7 @@ def test_a_page_is_written_and_read_whole(server: Server) -> None:
 
 
 def test_entries_of_some_age_live_shorter(server: Server) -> None:
-    """Half their time gone by: half of it left."""
+    """Entries written at half their age live half as long."""
     pages = Pages(Layout("crowd", 3, 2, 40, 7), ttl_s=1000.0)
     with connect(Address.from_url(server.url)) as line:
         ask(line, pages.write(1, age=0.5), each=3)
@@ -83,7 +83,7 @@ def test_entries_of_some_age_live_shorter(server: Server) -> None:
 
 
 def test_filling_stops_at_the_share_of_the_limit(cache: Server) -> None:
-    """Used memory is what was asked for, a few pages more at most, and the pages are numbered on."""
+    """Filling stops at the share of the limit or a few pages above it, and returns the next page's number."""
     pages = Pages(Layout("crowd", 50, 2, 48, 16), ttl_s=1000.0)
     with connect(Address.from_url(cache.url)) as line:
         following, seen = fill(line, pages, 5, 0.6, False, Ending())
@@ -92,7 +92,7 @@ def test_filling_stops_at_the_share_of_the_limit(cache: Server) -> None:
 
 
 def test_what_is_counted_adds_up(cache: Server) -> None:
-    """Entries inserted are the server's keys; the looks' counts are the figures'; nobody waits for long."""
+    """The inserted entries are the server's keys, and the samples' counts agree with the figures."""
     looks, figures = lines_of(start(cache, "--rate", "400", "--seconds", "1.5", *SMALL))
     assert sum(look["inserted"] for look in looks) == figures["inserted"]
     assert sum(look["answered"] for look in looks) == pytest.approx(figures["answered_per_s"] * 1.5, rel=0.3)
@@ -104,7 +104,7 @@ def test_what_is_counted_adds_up(cache: Server) -> None:
 
 def test_a_full_cache_evicts_what_is_inserted(cache: Server) -> None:
     """At the limit there are evictions, and the server's memory stays at it."""
-    looks, figures = lines_of(  # a tenth of these writes would do: a busy machine leaves no more, perhaps
+    looks, figures = lines_of(  # a tenth of these writes would do: a busy machine may do no more
         start(cache, "--rate", "2000", "--seconds", "1", "--fill", "0.99", *SMALL, "--write-every", "1")
     )
     assert figures["evicted"] > 0
@@ -118,7 +118,7 @@ def test_a_limit_can_be_set_first(server: Server) -> None:
 
 
 def test_clients_that_wait_ask_nothing(cache: Server) -> None:
-    """A finite source: while the server stalls no client has more than one request out, and most ask nothing."""
+    """While the server stalls each client has at most one request in flight, and clients that wait ask nothing."""
     crowd = start(cache, "--rate", "400", "--seconds", "3", "--patience-seconds", "0.2", *SMALL)
     time.sleep(1.0)
     stall = threading.Thread(target=cache.client().execute_command, args=("DEBUG", "SLEEP", "1"))
@@ -138,7 +138,7 @@ def test_few_connections_are_shared(cache: Server) -> None:
 
 
 def test_a_rate_is_found(cache: Server) -> None:
-    """The rate at which the main thread is busy to a share, by what a request cost at the last step."""
+    """The crowd finds the rate for a given utilisation of the main thread, by a request's cost at the last step."""
     _, figures = lines_of(
         start(cache, "--find-utilisation", "0.2", "--seconds", "3", *SMALL, "--entries", "150")
     )
@@ -148,17 +148,17 @@ def test_a_rate_is_found(cache: Server) -> None:
 
 
 def test_a_rate_above_what_the_server_can_do_is_found_below_it(cache: Server) -> None:
-    """More than the whole main thread, from the cost of a request: no look sees the crowd ask for so much."""
+    """A rate that needs more than the main thread is computed from a request's cost, and is never sent."""
     looks, figures = lines_of(
         start(cache, "--find-utilisation", "5", "--seconds", "3", *SMALL, "--entries", "150")
     )
     assert figures["rate"] == pytest.approx(5e6 / figures["busy_us"])
-    # A sixth of it, where a request costs the same at every step; on a restless machine it may cost twice as much.
+    # A sixth of the rate if a request costs the same at every step; on a busy machine it may cost twice as much.
     assert max(look["offered_per_s"] for look in looks) < 0.8 * figures["rate"]
 
 
 def test_fewer_clients_where_the_rate_is_low(cache: Server) -> None:
-    """Clients that ask once in so many seconds: as many as make the rate, and never more than there are to be."""
+    """With --asks-every there are as many clients as the rate needs, and never more than --clients."""
     for every, number in (("0.02", 8), ("10", 20)):
         _, figures = lines_of(
             start(cache, "--rate", "400", "--seconds", "0.6", *SMALL, "--asks-every", every)
@@ -168,13 +168,13 @@ def test_fewer_clients_where_the_rate_is_low(cache: Server) -> None:
 
 @pytest.mark.parametrize("how", ["signal", "stdin"])
 def test_it_ends_when_it_is_told_to(cache: Server, how: str) -> None:
-    """With its figures, and exit code 0."""
+    """Told to end, by SIGTERM or the end of stdin, a crowd prints its figures and exits with 0."""
     crowd = start(cache, "--rate", "100", "--seconds", "600", *SMALL, "--until-stdin-ends")
     assert crowd.stdout
     crowd.stdout.readline()
     if how == "signal":
         crowd.send_signal(signal.SIGTERM)
-    _, figures = lines_of(crowd)  # which closes its stdin
+    _, figures = lines_of(crowd)  # this closes its stdin
     assert figures["rate"] == 100
 
 
@@ -189,7 +189,7 @@ def test_it_ends_when_it_is_told_to(cache: Server, how: str) -> None:
     ],
 )
 def test_bad_arguments(server: Server, arguments: list[str], said: str) -> None:
-    """One line, exit code 2."""
+    """Bad arguments are one line and exit code 2."""
     code, complaints = end_of(start(server, *arguments))
     assert code == 2
     assert said in complaints
@@ -197,7 +197,7 @@ def test_bad_arguments(server: Server, arguments: list[str], said: str) -> None:
 
 
 def test_a_server_that_refuses(tmp_path: Path) -> None:
-    """Out of memory without eviction: one line, exit code 3."""
+    """A server that is out of memory and does not evict is one line and exit code 3."""
     server = Server(tmp_path, "--maxmemory", "8mb", "--maxmemory-policy", "noeviction")
     server.start()
     try:
@@ -211,7 +211,7 @@ def test_a_server_that_refuses(tmp_path: Path) -> None:
 
 
 def test_a_server_that_goes_away(cache: Server) -> None:
-    """One line, exit code 3."""
+    """A server that goes away is one line and exit code 3."""
     crowd = start(cache, "--rate", "100", "--seconds", "600", *SMALL)
     assert crowd.stdout
     crowd.stdout.readline()
@@ -222,7 +222,7 @@ def test_a_server_that_goes_away(cache: Server) -> None:
 
 
 def test_a_look_reads_what_all_servers_say(server: Server) -> None:
-    """Levels and counters of a real INFO; a server without them is refused in words."""
+    """A sample has the levels and counters of a real INFO; if INFO lacks one, LoadFailed says so."""
     with connect(Address.from_url(server.url)) as line:
         seen = ask_info(line)
     assert seen.keys == 0

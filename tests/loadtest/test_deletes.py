@@ -28,19 +28,19 @@ def run(load: Callable[..., subprocess.Popen[str]]) -> Callable[..., subprocess.
 
 
 def lines(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
-    """All it says to its end, which must be a good one."""
+    """Wait until the load ends with 0; return its lines."""
     output, complaints = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, complaints
     return [json.loads(line) for line in output.splitlines()]
 
 
 def calls(server: Any) -> dict[str, int]:
-    """Commands the server executed."""
+    """How often the server executed each command."""
     return {name[8:]: row["calls"] for name, row in server.client().info("commandstats").items()}
 
 
 def eventually(holds: Callable[[], bool]) -> None:
-    """Wait until it holds."""
+    """Wait until `holds` is true."""
     end = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < end
@@ -61,7 +61,7 @@ def eventually(holds: Callable[[], bool]) -> None:
 def test_each_way_deletes_all_in_the_commands_it_promises(
     server: Any, run: Any, way: str, chunk: int, expected: dict[str, int]
 ) -> None:
-    """Every key is gone, by so many commands; another's keys stay."""
+    """Each way deletes every key with the number of commands it promises; other keys stay."""
     server.client().set("deletes-not:1", "stays")
     said = lines(run("--url", server.url, "--ways", way, "--keys", "250", "--one-by-one-keys", "250",
                      "--chunk", str(chunk), "--rounds", "1"))  # fmt: skip
@@ -72,7 +72,7 @@ def test_each_way_deletes_all_in_the_commands_it_promises(
 
 
 def test_figures_hold_every_way_and_what_it_gains(server: Any, run: Any) -> None:
-    """The best of the measurements, and the gain between them; one by one on fewer keys."""
+    """Figures hold each way's best measurement and the gain between ways; one by one deletes fewer keys."""
     words = ("--ways", ",".join(WAYS), "--keys", "400", "--one-by-one-keys", "40", "--rounds", "3")
     *measured, last = lines(run(*words, PROBE_URL=server.url))
     assert len(measured) == 3 * len(WAYS)
@@ -98,7 +98,7 @@ def test_an_added_round_trip_is_waited_for_once_a_reply(server: Any, run: Any) -
 
 
 def test_a_relay_delays_and_keeps_order_and_amount(server: Any) -> None:
-    """A few megabytes come back whole and in order, no sooner than a round trip later; the end is passed on."""
+    """A few megabytes come back whole and in order, not before the added round trip; the stream's end is passed on."""
     echo = socket.create_server(("127.0.0.1", 0))
 
     def answer() -> None:
@@ -126,7 +126,7 @@ def test_a_relay_delays_and_keeps_order_and_amount(server: Any) -> None:
 
 
 def test_a_relay_to_nowhere_closes_the_connection(unused_port: int) -> None:
-    """Whoever connects is told by the end of the stream, and the next one too."""
+    """A client of a relay without a server gets the end of the stream, and so does the next client."""
     port = relay(Address("127.0.0.1", unused_port), Delay(0.0))
     for _ in range(2):
         with socket.create_connection(("127.0.0.1", port), PATIENCE) as line:
@@ -135,7 +135,7 @@ def test_a_relay_to_nowhere_closes_the_connection(unused_port: int) -> None:
 
 @pytest.mark.parametrize("how", ["SIGTERM", "end of stdin"])
 def test_told_to_end_it_says_its_figures_and_leaves_no_keys(server: Any, run: Any, how: str) -> None:
-    """In the middle of a slow deletion."""
+    """Told to end in the middle of a slow deletion, the load prints its figures and leaves no keys."""
     process = run("--url", server.url, "--ways", "one_by_one", "--one-by-one-keys", "100000", "--rtt-ms", "5",
                   "--until-stdin-ends")  # fmt: skip
     eventually(lambda: calls(server).get("del", 0) > 0)
@@ -151,7 +151,7 @@ def test_told_to_end_it_says_its_figures_and_leaves_no_keys(server: Any, run: An
 
 
 def refused(process: subprocess.Popen[str]) -> str:
-    """What it says when it fails: exit code 3 and one line."""
+    """Wait until the load fails with exit code 3 and one line; return the line."""
     _, complaints = process.communicate(timeout=PATIENCE)
     assert process.returncode == 3, complaints
     assert len(complaints.splitlines()) == 1, complaints
@@ -159,7 +159,7 @@ def refused(process: subprocess.Popen[str]) -> str:
 
 
 def test_a_server_that_refuses_or_is_gone_is_one_line(server: Any, run: Any, unused_port: int) -> None:
-    """Out of memory, a replica that takes no writes, a lost connection, nobody there: exit code 3."""
+    """Out of memory, a replica that takes no writes, no server, a lost connection: each is one line and exit code 3."""
     client = server.client()
     client.config_set("maxmemory", "1")
     assert "OOM" in refused(run("--url", server.url, "--keys", "10"))
@@ -186,7 +186,7 @@ def test_a_server_that_refuses_or_is_gone_is_one_line(server: Any, run: Any, unu
     ],
 )
 def test_bad_arguments_are_one_line_and_exit_code_2(run: Any, arguments: list[str], named: str) -> None:
-    """And name what is wrong."""
+    """Bad arguments are one line that names what is wrong, and exit code 2."""
     process = run("--url", "redis://127.0.0.1:1", *arguments)
     _, complaints = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2

@@ -1,4 +1,4 @@
-"""The loads where there is no epoll, no affinity and no /proc: with each other way to wait for sockets."""
+"""The loads without epoll, affinity and /proc, with each other selector for sockets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATH = os.pathsep.join([str(ROOT / "tests" / "elsewhere"), str(ROOT)])
 
 
 def test_the_machine_is_another_one() -> None:
-    """What the tests below stand on: none of it is left."""
+    """In these tests' environment there is no epoll, no affinity and no /proc."""
     program = "import os, pathlib, select; print(hasattr(select, 'epoll'), hasattr(os, 'sched_getaffinity'),"
     program += " end=' ')\ntry: pathlib.Path('/proc/self/stat').read_text()\nexcept OSError: print('no proc')"
     said = subprocess.run(
@@ -42,7 +42,7 @@ def test_the_machine_is_another_one() -> None:
 def test_a_load_runs_with_any_selector(
     server: Server, load: Callable[..., subprocess.Popen[str]], module: str, selector: str
 ) -> None:
-    """It delivers, and on SIGTERM it says its figures and exits with 0."""
+    """A load delivers with any selector, and on SIGTERM it prints its figures and exits with 0."""
     client: Any = server.client()
     client.execute_command("DEBUG", "POPULATE", "1000")
     wanted = {"iterations": "scan", "bystanders": "get", "crowd": "mget", "scanners": "scan"}[module]

@@ -1,4 +1,4 @@
-"""The load that tells single events: on a real storefront and server, and on a storefront that serves old values."""
+"""The load of single events: on a real storefront and server, and on a storefront that serves old values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WEB = ["--storefront", "http://127.0.0.1:1"]
 
 
 def start(web: str, url: str, *more: str) -> subprocess.Popen[str]:
-    """The load as a process."""
+    """Start the load as a process."""
     return subprocess.Popen(
         [
             sys.executable,
@@ -44,13 +44,13 @@ def start(web: str, url: str, *more: str) -> subprocess.Popen[str]:
 
 
 def finish(load: subprocess.Popen[str]) -> tuple[int, list[dict[str, Any]], str]:
-    """Exit code, lines, and what it complained of."""
+    """Wait until the load ends; return its exit code, its lines, and its stderr."""
     out, err = load.communicate(timeout=60)
     return load.returncode, [json.loads(line) for line in out.splitlines()], err
 
 
 def is_one_line(err: str) -> bool:
-    """Whether that is a complaint as people want it."""
+    """True if stderr is one line of the load, without a traceback."""
     return err.startswith("freshness: ") and len(err.splitlines()) == 1 and "Traceback" not in err
 
 
@@ -64,7 +64,7 @@ def store() -> Iterator[StoreServer]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A place for the service."""
+    """A folder for the service."""
     (tmp_path / "service").mkdir()
     return tmp_path / "service"
 
@@ -76,7 +76,7 @@ def folder(tmp_path: Path) -> Path:
 def test_figures_are_the_strategys(
     strategy: str, commands: float, left: float, store: StoreServer, folder: Path
 ) -> None:
-    """Commands of an event, keys left behind by it, no old value after it, by the server's own counters."""
+    """Per strategy: an event's commands and the keys it leaves, by the server's counters; no old value is served."""
     service = Service(folder, store.url, APP_STRATEGY=strategy, APP_SCAN_COUNT="1000000")
     try:
         service.start("web", "invalidator")
@@ -97,7 +97,7 @@ def test_figures_are_the_strategys(
 
 
 def test_memory_of_an_entry_is_what_was_added(store: StoreServer) -> None:
-    """Memory used less what it was before, for each entry; of what is there before the load does anything."""
+    """Memory per entry is the used memory above --base-mb, divided by the entries, before the load adds anything."""
     client = store.client()
     code, [before], _ = finish(start(*WEB[1:], store.url, "--users", "0"))
     assert code == 0
@@ -111,7 +111,7 @@ def test_memory_of_an_entry_is_what_was_added(store: StoreServer) -> None:
 
 
 class Stale(http.server.BaseHTTPRequestHandler):
-    """A storefront whose events delete one fragment of each area, and leave the others."""
+    """A storefront whose events delete one fragment of each area and leave the others."""
 
     protocol_version = "HTTP/1.1"
     cached: ClassVar[set[str]] = set()
@@ -126,7 +126,7 @@ class Stale(http.server.BaseHTTPRequestHandler):
         self._say(b"{}", "shop; hit" if hit else "shop; fwd=miss")
 
     def do_POST(self) -> None:
-        """An event."""
+        """An event deletes the fragments numbered 0."""
         self.rfile.read(int(self.headers["Content-Length"]))
         self.cached.difference_update([path for path in self.cached if path.endswith("-0")])
         self._say(b'{"event": 1}')
@@ -139,12 +139,12 @@ class Stale(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def stale_front() -> Iterator[str]:
-    """Its address."""
+    """The address of a `Stale` storefront."""
     Stale.cached = set()
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stale)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
@@ -153,14 +153,14 @@ def stale_front() -> Iterator[str]:
 
 
 def test_old_values_are_counted(stale_front: str, store: StoreServer) -> None:
-    """What is still served after each area was seen to be gone is an old value: 17 of 20 here."""
+    """A fragment that is still served after its area was seen to be gone is an old value: 17 of 20 here."""
     code, lines, err = finish(start(stale_front, store.url, "--users", "1", "--rounds", "1"))
     assert (code, err) == (0, "")
     assert lines[-1]["figures"]["stale_entries"] == 17
 
 
 def test_sigterm_ends_it_with_its_figures(stale_front: str, store: StoreServer) -> None:
-    """Told to end, it says what it has."""
+    """On SIGTERM the load ends with the figures it has."""
     load = start(stale_front, store.url, "--users", "1", "--rounds", "9999")
     assert load.stdout is not None
     first = load.stdout.readline()
@@ -172,7 +172,7 @@ def test_sigterm_ends_it_with_its_figures(stale_front: str, store: StoreServer) 
 
 
 def test_it_goes_on_for_as_long_as_asked(store: StoreServer) -> None:
-    """--seconds: a phase has some length even where there is nothing to do."""
+    """With --seconds the load goes on that long, even if it has nothing to do."""
     load = start(*WEB[1:], store.url, "--users", "0", "--seconds", "60")
     with pytest.raises(subprocess.TimeoutExpired):
         load.wait(1.5)
@@ -183,7 +183,7 @@ def test_it_goes_on_for_as_long_as_asked(store: StoreServer) -> None:
 
 
 def test_a_store_that_refuses_writes_is_one_line_and_exit_3(store: StoreServer, folder: Path) -> None:
-    """Nothing can be cached: no figures, for they would be wrong."""
+    """If nothing can be cached there are no figures, because they would be wrong."""
     service = Service(folder, store.url)
     client = store.client()
     try:
@@ -200,7 +200,7 @@ def test_a_store_that_refuses_writes_is_one_line_and_exit_3(store: StoreServer, 
 
 
 def test_a_store_or_a_storefront_that_is_gone_is_one_line_and_exit_3(store: StoreServer) -> None:
-    """Nobody there: which of them is told."""
+    """If the store or the storefront is not there, the load is one line and exit code 3."""
     code, _, err = finish(start(*WEB[1:], store.url))
     assert code == 3
     assert is_one_line(err)
@@ -227,7 +227,7 @@ def test_a_store_or_a_storefront_that_is_gone_is_one_line_and_exit_3(store: Stor
     ids=" ".join,
 )
 def test_bad_arguments_are_one_line_and_exit_2(words: list[str]) -> None:
-    """Each is refused before anything is asked."""
+    """Bad arguments are refused before any request is sent."""
     done = subprocess.run(
         [sys.executable, "-m", "loadtest.incidents.freshness", *words],
         cwd=ROOT,

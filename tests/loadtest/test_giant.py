@@ -1,4 +1,4 @@
-"""The load that invalidates one user with very much cached, against the real storefront on a real server."""
+"""The load that invalidates one user with very many entries, against the real storefront on a real server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(load: Callable[..., subprocess.Popen[str]]) -> Run:
 
 @pytest.fixture
 def invalidator(repository: Path, real_storefront: Any, server: Any, tmp_path: Path) -> Iterator[Any]:
-    """The storefront's invalidator, deleting at once."""
+    """The storefront's invalidator under `index-naive`, which deletes all at once."""
     mode = Request(
         f"{real_storefront.url}/settings/invalidation",
         json.dumps({"strategy": "index-naive"}).encode(),
@@ -55,7 +55,7 @@ def invalidator(repository: Path, real_storefront: Any, server: Any, tmp_path: P
 
 
 def eventually(holds: Callable[[], bool]) -> None:
-    """Wait until it holds."""
+    """Wait until `holds` is true."""
     end = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < end
@@ -70,7 +70,7 @@ def calls(server: Any, name: str) -> int:
 def test_each_round_caches_and_invalidates_all(
     server: Any, real_storefront: Any, invalidator: Any, run: Run
 ) -> None:
-    """So many entries in so many rounds, at least so far apart; figures say so, and nothing of it is left."""
+    """Rounds are at least --every seconds apart; each caches and invalidates all entries, and nothing is left."""
     client = server.client()
     began = time.monotonic()
     process = run("--storefront", real_storefront.url, "--entries", "1234", "--rounds", "3", "--every", "0.3")
@@ -84,7 +84,7 @@ def test_each_round_caches_and_invalidates_all(
     assert figures["fill_s"] == sorted(line["fill_s"] for line in rounds)[1]
     assert figures["invalidation_s"] == sorted(line["invalidation_s"] for line in rounds)[1]
     assert calls(server, "set") == 3 * 1234
-    assert calls(server, "del") == 3  # of everything at once, each
+    assert calls(server, "del") == 3  # one a round, of all entries at once
     assert client.dbsize() == 0
 
 
@@ -92,7 +92,7 @@ def test_each_round_caches_and_invalidates_all(
 def test_told_to_end_it_finishes_its_round(
     server: Any, real_storefront: Any, invalidator: Any, run: Run, how: str
 ) -> None:
-    """And leaves nothing."""
+    """Told to end, the load finishes its round and leaves nothing."""
     process = run(
         "--storefront", real_storefront.url, "--entries", "2000", "--rounds", "9999", "--until-stdin-ends"
     )
@@ -108,7 +108,7 @@ def test_told_to_end_it_finishes_its_round(
 
 
 def refused(process: subprocess.Popen[str]) -> str:
-    """What it says when it fails: exit code 3 and one line."""
+    """Wait until the load fails with exit code 3 and one line; return the line."""
     _, complaints = process.communicate(timeout=PATIENCE)
     assert process.returncode == 3, complaints
     assert len(complaints.splitlines()) == 1, complaints
@@ -116,7 +116,7 @@ def refused(process: subprocess.Popen[str]) -> str:
 
 
 def test_a_refusal_is_one_line(server: Any, real_storefront: Any, run: Run, unused_port: int) -> None:
-    """Out of memory, a store that is gone, nobody there: exit code 3."""
+    """Out of memory, a store that is gone, no storefront: each is one line and exit code 3."""
     server.client().config_set("maxmemory", "1")
     assert "OOM" in refused(run("--storefront", real_storefront.url, "--entries", "10"))
     server.kill()
@@ -136,7 +136,7 @@ def test_a_refusal_is_one_line(server: Any, real_storefront: Any, run: Run, unus
     ],
 )
 def test_bad_arguments_are_one_line_and_exit_code_2(run: Run, arguments: list[str], named: str) -> None:
-    """And name what is wrong."""
+    """Bad arguments are one line that names what is wrong, and exit code 2."""
     process = run(*arguments)
     _, complaints = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2

@@ -1,4 +1,4 @@
-"""Histograms of latencies: exact in what they promise, and the same texts as other programs of the format write."""
+"""Histograms of latencies: as exact as promised, with the same texts as other programs of the format write."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FEW = settings(max_examples=25, deadline=None)
 
 
 def counted(values: list[int]) -> Histogram:
-    """A histogram of these."""
+    """A histogram of these values."""
     histogram = Histogram()
     for value in values:
         histogram.record(value)
@@ -33,7 +33,7 @@ def counted(values: list[int]) -> Histogram:
 
 
 def theirs(values: list[int]) -> Any:
-    """The same in the package `hdrhistogram`, where it is installed."""
+    """The same by the package `hdrhistogram`; skips the test if it is not installed."""
     package = pytest.importorskip(
         "hdrh.histogram", reason="the package hdrhistogram has no wheel for this machine"
     )
@@ -76,7 +76,7 @@ def test_texts_are_those_of_the_package(values: list[int]) -> None:
 @FEW
 @given(LATENCIES, st.sampled_from([0.1, 25, 50, 90, 99, 99.9, 100]))
 def test_percentiles_are_those_of_the_package(values: list[int], percent: float) -> None:
-    """The same rank, and the same value for it; 0 of an empty histogram."""
+    """A percentile has the package's value, and is 0 for an empty histogram."""
     assert counted(values).percentile(percent) == theirs(values).get_value_at_percentile(percent)
 
 
@@ -92,7 +92,7 @@ def test_what_is_read_is_what_was_written(values: list[int]) -> None:
 @FEW
 @given(LATENCIES, LATENCIES)
 def test_two_added_are_as_one_that_counted_both(first: list[int], second: list[int]) -> None:
-    """Addition loses nothing, and leaves the other one as it was."""
+    """Addition loses nothing, and leaves the added histogram as it was."""
     one, other = counted(first), counted(second)
     one.add(other)
     assert (one.counts, one.total) == (counted(first + second).counts, len(first) + len(second))
@@ -139,13 +139,13 @@ def test_values_outside_of_the_range_count_at_its_ends() -> None:
     ids=str,
 )
 def test_a_text_that_is_no_histogram_is_refused(text: str, why: str) -> None:
-    """One kind of error, which says what is wrong with it; never a wrong count."""
+    """A text that is no histogram raises BadHistogram, which says what is wrong; it never gives a wrong count."""
     with pytest.raises(BadHistogram, match=why):
         Histogram.decode(text)
 
 
 def test_a_text_that_unpacks_to_gigabytes_is_refused() -> None:
-    """A few kilobytes of zeros would fill the memory."""
+    """A short text that unpacks to very many zeros is refused: it would fill the memory."""
     packed = zlib.compress(bytes(50_000_000), 9)
     assert len(packed) < 100_000
     with pytest.raises(BadHistogram):

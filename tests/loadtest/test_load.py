@@ -10,14 +10,14 @@ from loadtest.customers.load import BadLoad, Load, Tally, fragment_name
 
 
 def test_fragment_names_are_the_storefronts() -> None:
-    """A user's twenty names go round the three areas."""
+    """A user's twenty fragment names go round the three areas."""
     names = [fragment_name(number) for number in range(20)]
     assert names[:4] == ["page-0", "cart-0", "offer-0", "page-1"]
     assert len(set(names)) == 20
 
 
 def test_dials_come_from_the_environment() -> None:
-    """Each LOADTEST_ variable turns its dial; what is not set keeps its default."""
+    """Each LOADTEST_ variable sets its dial; a dial without a variable keeps its default."""
     load = Load.from_environment({"LOADTEST_EVENTS_PER_SECOND": "2.5", "LOADTEST_USERS": " 77 "})
     asked = load.describe(0)
     assert (asked["reads_per_second"], asked["events_per_second"], asked["users_population"]) == (50, 2.5, 77)
@@ -39,7 +39,7 @@ def test_dials_come_from_the_environment() -> None:
 def test_a_bad_variable_is_one_line_and_exit_code_2(
     variable: str, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A value that makes no sense ends the process before it began, and the line names the variable."""
+    """An invalid value ends the process before it begins, and the line names the variable."""
     with pytest.raises(SystemExit) as ended:
         Load.from_environment({variable: text})
     complaint = capsys.readouterr().err
@@ -62,7 +62,7 @@ def test_a_bad_variable_is_one_line_and_exit_code_2(
     ],
 )
 def test_a_bad_change_changes_nothing(values: dict[str, object]) -> None:
-    """A change with one wrong dial turns none."""
+    """A change with one wrong dial changes none."""
     load = Load()
     before = load.describe(0)
     with pytest.raises(BadLoad):
@@ -84,7 +84,7 @@ def test_a_share_scales_the_load_and_keeps_what_was_asked() -> None:
 
 
 def test_tallies_count_failures_and_percentiles() -> None:
-    """Percentiles are those of the latencies that came in, to a thousandth; without any there is none."""
+    """A tally counts failures, and its percentiles are those of the latencies within 0.2 %; without any it has none."""
     tally = Tally()
     assert tally.percentile_ms(99) is None
     for milliseconds in range(1, 101):

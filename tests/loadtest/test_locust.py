@@ -12,7 +12,7 @@ import pytest
 
 
 def rate(moments: list[tuple[float, str]]) -> float:
-    """Requests per second between the first and the last."""
+    """Requests per second between the first and the last request."""
     return (len(moments) - 1) / (moments[-1][0] - moments[0][0])
 
 
@@ -119,7 +119,7 @@ def test_a_bad_change_is_a_problem_and_changes_nothing(quiet_locust: Any, body: 
 
 
 def test_locusts_pages_answer_to_names_of_this_machine_only(quiet_locust: Any) -> None:
-    """Its own pages, which can stop the load, and the lab's: a site under a name of its own gets 421 for each."""
+    """Locust's own pages, which can stop the load, and the lab's answer 421 to any name that is not this machine's."""
     for method, path in (("GET", "/"), ("GET", "/stats/requests"), ("GET", "/stop"), ("PUT", "/load")):
         assert quiet_locust.ask(method, path, "{}", host="evil.example")[0] == 421, path
     assert quiet_locust.ask("GET", "/load")[0] == 200
@@ -178,7 +178,7 @@ def test_hold_asks_for_the_whole_load_and_ends_by_run_time(
 def test_bad_settings_are_one_line_and_exit_code_2(
     run_locust: Callable[..., tuple[int, str]], arguments: list[str], environment: dict[str, str], hint: str
 ) -> None:
-    """Locust does not start with settings that make no sense; one line names the culprit."""
+    """Locust does not start with invalid settings; one line names the setting."""
     code, output = run_locust("--headless", "--run-time", "5s", *arguments, **environment)
     complaints = [line for line in output.splitlines() if line.startswith("loadtest: ")]
     assert code == 2

@@ -14,7 +14,7 @@ import pytest
 
 
 class OnlyTheFirst:
-    """Answers everything on its first connection; the others it accepts and never serves."""
+    """Answers everything on its first connection; accepts further connections and never serves them."""
 
     def __init__(self) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -44,14 +44,14 @@ class OnlyTheFirst:
 
 @pytest.fixture
 def only_the_first() -> Iterator[OnlyTheFirst]:
-    """A server that serves one connection."""
+    """A server that serves only its first connection."""
     server = OnlyTheFirst()
     yield server
     server.close()
 
 
 def probe(*arguments: str) -> list[dict[str, Any]]:
-    """Run a probe to its end; its lines."""
+    """Run a probe to its end and return its lines."""
     done = subprocess.run(
         [sys.executable, "-m", "loadtest.probe", *arguments],
         capture_output=True,
@@ -63,7 +63,7 @@ def probe(*arguments: str) -> list[dict[str, Any]]:
 
 
 def test_a_connection_takes_over_only_when_it_is_served(only_the_first: OnlyTheFirst) -> None:
-    """A fresh connection that the server has not served yet gets no request: the former keeps them."""
+    """A fresh connection that the server has not served yet gets no request: they stay on the former connection."""
     lines = probe("--url", only_the_first.url, "--reconnect-seconds", "0.3", "--duration", "1.5")
 
     assert len(only_the_first.accepted) > 1
@@ -83,7 +83,7 @@ def test_intervals_end_on_the_wall_clock(only_the_first: OnlyTheFirst) -> None:
 
 
 def test_jitter_keeps_the_rate_and_follows_its_seed(only_the_first: OnlyTheFirst) -> None:
-    """Jittered arrivals are as many as even ones; they are spread over their slots."""
+    """Jittered arrivals are as many as even ones, and all are answered."""
     lines = probe(
         "--url",
         only_the_first.url,
@@ -102,7 +102,7 @@ def test_jitter_keeps_the_rate_and_follows_its_seed(only_the_first: OnlyTheFirst
 
 
 def test_jitter_spreads_requests_over_their_slots() -> None:
-    """The same seed gives the same moments, another seed others, and each lies in its own slot."""
+    """The same seed gives the same times, another seed others, and each time lies in its own slot."""
     from loadtest.probe.openloop import due_times
 
     first, again, other = (list(due_times(1000, 100.0, seed, 50)) for seed in (1, 1, 2))

@@ -1,4 +1,4 @@
-"""The shared schedule, without Locust, by a clock that the tests turn: seconds pass at once, and exactly."""
+"""The shared schedule, without Locust, on a clock that the tests turn: simulated seconds pass at once, and exactly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from loadtest.customers.pacing import Pace, Slot
 
 
 class Clock:
-    """Time for greenlets: it stands still while any of them has something to do, then jumps to the next alarm."""
+    """Time for greenlets: it stands still while any of them can run, then jumps to the next alarm."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -24,7 +24,7 @@ class Clock:
 
     @property
     def unix(self) -> float:
-        """The same moment by the clock on the wall."""
+        """The same moment in Unix time."""
         return self.now + 1_700_000_000.3
 
     def alarm(self, seconds: float) -> Event:
@@ -34,14 +34,14 @@ class Clock:
         return event
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass, in a greenlet."""
+        """Wait `seconds` of this clock, in a greenlet."""
         self.alarm(seconds).wait()
 
     def turn(self, seconds: float) -> None:
-        """Let time pass, in the test."""
+        """Move the clock by `seconds`, in the test; all greenlets run that are due."""
         end = self.now + seconds
         while True:
-            for _ in range(20):  # one greenlet wakes the next: let the whole chain of them run
+            for _ in range(20):  # one greenlet wakes the next: let the whole chain run
                 gevent.sleep(0)
             if not self._alarms or self._alarms[0][0] > end:
                 break
@@ -52,11 +52,11 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The clock that a pace goes by, on the wall and monotonic."""
+    """A clock that replaces a pace's Unix time, monotonic time and timeouts."""
     clock = Clock()
 
     class Waiting(Event):  # type: ignore[misc] # the same
-        """An event whose timeout goes by the clock."""
+        """An event whose timeout is measured by the clock."""
 
         def wait(self, timeout: float | None = None) -> bool:
             gevent.wait([self] if timeout is None else [self, clock.alarm(timeout)], count=1)
@@ -69,7 +69,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class Crowd:
-    """Users who note when it was their turn and then are busy for a while."""
+    """Users that record the time of each of their turns and are then busy for a while."""
 
     def __init__(self, clock: Clock, pace: Pace, size: int, busy_seconds: float) -> None:
         self.turns: list[float] = []
@@ -88,7 +88,7 @@ class Crowd:
 
 @pytest.fixture
 def crowd(clock: Clock) -> Iterator[Callable[..., Crowd]]:
-    """Make crowds, and run the pace of each; they go home at the end."""
+    """Return a function that makes a crowd and runs its pace; all end with the test."""
     crowds: list[Crowd] = []
     running: dict[int, gevent.Greenlet] = {}
 
@@ -109,7 +109,7 @@ def gaps(turns: list[float]) -> list[float]:
 
 @pytest.mark.parametrize("size", [1, 7, 60])
 def test_the_rate_is_that_of_the_crowd(clock: Clock, crowd: Callable[..., Crowd], size: int) -> None:
-    """However many users share a pace, together they get its rate, evenly."""
+    """However many users share a pace, together they get its rate, at even distances."""
     people = crowd(Pace(50), size)
     clock.turn(1)
     between = gaps(people.turns)
@@ -118,7 +118,7 @@ def test_the_rate_is_that_of_the_crowd(clock: Clock, crowd: Callable[..., Crowd]
 
 
 def test_a_new_rate_holds_at_once(clock: Clock, crowd: Callable[..., Crowd]) -> None:
-    """From a slow rate to a fast one there is neither a wait for the slow turn nor a burst; 0 is silence."""
+    """From a slow rate to a fast one there is neither a wait for the slow turn nor a burst; at 0 no turn comes."""
     pace = Pace(0.01)
     people = crowd(pace, 5)
     clock.turn(0.2)
@@ -134,7 +134,7 @@ def test_a_new_rate_holds_at_once(clock: Clock, crowd: Callable[..., Crowd]) -> 
 
 
 def test_what_is_owed_is_bounded_and_the_rest_is_missed(clock: Clock, crowd: Callable[..., Crowd]) -> None:
-    """With all users busy, a second's worth of turns is owed; the others are counted as missed."""
+    """While all users are busy, at most one second's turns are owed; the others are counted as missed."""
     pace = Pace(100)
     people = crowd(pace, 1, busy_seconds=60)
     clock.turn(2)
@@ -148,7 +148,7 @@ def test_what_is_owed_is_bounded_and_the_rest_is_missed(clock: Clock, crowd: Cal
 def test_the_owed_turns_are_taken_by_the_user_who_is_free_first(
     clock: Clock, crowd: Callable[..., Crowd]
 ) -> None:
-    """After a stall shorter than a second no turn is lost."""
+    """After a stall shorter than a second no turn is lost: free users take the owed turns."""
     pace = Pace(100)
     began = clock.now
     people = crowd(pace, 3, busy_seconds=0.3)
@@ -161,7 +161,7 @@ def test_the_owed_turns_are_taken_by_the_user_who_is_free_first(
 
 
 def test_a_user_who_leaves_takes_no_turn_along(clock: Clock, crowd: Callable[..., Crowd]) -> None:
-    """A user stopped while waiting is no longer in the queue: the next turn goes to one who is there."""
+    """A user that is stopped while waiting leaves the queue: the next turn goes to a user that is there."""
     pace = Pace(0)
     leaving = [gevent.spawn(pace.next_turn) for _ in range(5)]
     clock.turn(0.01)
@@ -176,7 +176,7 @@ def test_a_user_who_leaves_takes_no_turn_along(clock: Clock, crowd: Callable[...
 def test_no_turns_before_the_first_user_and_none_owed_from_the_last_test(
     clock: Clock, crowd: Callable[..., Crowd]
 ) -> None:
-    """A test starts with an even rhythm, not with a burst of the turns that came due while nobody was there."""
+    """A test starts with an even rhythm, not with a burst of turns that came due while there were no users."""
     pace = Pace(100)
     crowd(pace, 0)
     clock.turn(0.5)
@@ -194,7 +194,7 @@ def test_no_turns_before_the_first_user_and_none_owed_from_the_last_test(
 @pytest.mark.parametrize("of", [1, 2, 3, 7])
 @pytest.mark.parametrize("per_second", [0.3, 10, 137, 10_000])
 def test_slots_interleave_to_the_schedule_of_the_whole(clock: Clock, of: int, per_second: float) -> None:
-    """The slots of all processes together are the whole's evenly spaced turns, none missing and none twice."""
+    """The slots of all processes together are the evenly spaced turns of the whole, none missing and none twice."""
     origin, now = clock.unix - 12.3, clock.now
     turns = []
     for index in range(of):
@@ -210,7 +210,7 @@ def test_slots_interleave_to_the_schedule_of_the_whole(clock: Clock, of: int, pe
 
 
 def test_two_slots_share_the_turns(clock: Clock, crowd: Callable[..., Crowd]) -> None:
-    """Two paces with a slot each give half of the turns each, alternately; without any part there are none."""
+    """Two paces with a slot each give half of the turns each, alternately; a slot of no part gives none."""
     origin = clock.unix
     paces = [Pace(40), Pace(40), Pace(40)]
     for pace, slot in zip(paces, (Slot(0, 2, origin), Slot(1, 2, origin), Slot(0, 0, origin)), strict=True):
@@ -228,7 +228,7 @@ def test_two_slots_share_the_turns(clock: Clock, crowd: Callable[..., Crowd]) ->
 
 
 def test_slot_that_changes_takes_over_the_turns(clock: Clock, crowd: Callable[..., Crowd]) -> None:
-    """When the other process is gone, the remaining one gives all turns, at the rate of the whole."""
+    """When the other process is gone, the remaining one gives all turns at the rate of the whole."""
     pace = Pace(40)
     pace.slot = Slot(1, 2, clock.unix)
     users = crowd(pace, 5)

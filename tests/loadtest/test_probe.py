@@ -20,7 +20,7 @@ STALL = 0.5
 
 
 def merged(lines: list[dict[str, Any]], which: str) -> Histogram:
-    """All intervals in one histogram."""
+    """The histograms of all intervals added up."""
     total = Histogram()
     for line in lines:
         total.add(Histogram.decode(line[which]))
@@ -28,7 +28,7 @@ def merged(lines: list[dict[str, Any]], which: str) -> Histogram:
 
 
 def values_above(histogram: Histogram, low_us: int) -> list[int]:
-    """Every recorded value above a bound, in ascending order."""
+    """Every recorded value above `low_us`, in ascending order."""
     return [value for value, count in histogram.buckets() for _ in range(count) if value > low_us]
 
 
@@ -69,7 +69,7 @@ def test_a_stall_is_seen_by_each_request_that_was_due_in_it(server: Any, start_p
 
 @pytest.mark.alone
 def test_a_stall_of_the_probe_itself_shows_in_intended_and_lag_only(server: Any, start_probe: Any) -> None:
-    """What the probe sent late is late from the intended time, not the send time; lag says who it was."""
+    """Requests that the probe itself sent late are late from the intended time only, and lag shows its stall."""
     probe = start_probe("--url", server.url, "--rate", "200")
     lines = [probe.first_line()]
     probe.process.send_signal(signal.SIGSTOP)
@@ -103,7 +103,7 @@ def test_the_server_may_die_and_come_back(server: Any, start_probe: Any) -> None
 
 
 def test_what_was_in_flight_when_the_server_died_is_an_error(server: Any, start_probe: Any) -> None:
-    """Requests that a frozen server held when it was killed are errors, not forgotten."""
+    """Requests that a frozen server held when it was killed are counted as errors."""
     probe = start_probe("--url", server.url, "--connections", "3")
     lines = [probe.first_line()]
     server.freeze()
@@ -130,7 +130,7 @@ def test_a_server_that_comes_later_is_waited_for(server: Any, start_probe: Any) 
 
 
 def test_moving_over_to_fresh_connections_loses_nothing(server: Any, start_probe: Any) -> None:
-    """With --reconnect-seconds each connection is replaced on time, old ones close, no request fails."""
+    """With --reconnect-seconds each connection is replaced in time, old connections close, and no request fails."""
     probe = start_probe(
         "--url", server.url, "--connections", "4", "--reconnect-seconds", "0.2", "--duration", "2"
     )
@@ -185,7 +185,7 @@ def test_keys_that_vanish_are_written_again(server: Any, start_probe: Any) -> No
 
 
 def test_read_only_writes_nothing_and_reads_what_is_there(server: Any, start_probe: Any) -> None:
-    """As on a replica: GETs of another probe's keys, found or not, and never a SET."""
+    """With --read-only, as for a replica, the probe GETs another probe's keys, found or not, and never sends a SET."""
     server.client().set("other:0", "value")
     lines = start_probe("--url", server.url, "--read-only", "--key-prefix", "other", "--duration", "1").end(
         None
@@ -203,7 +203,7 @@ def test_ping_writes_nothing(server: Any, start_probe: Any) -> None:
 
 
 def test_a_duration_no_longer_than_the_interval_is_one_line(server: Any, start_probe: Any) -> None:
-    """Whenever it begins: who asks for one figure gets one."""
+    """A probe whose --duration is no longer than its interval prints one line, whenever it begins."""
     begun = [
         start_probe("--url", server.url, "--duration", "0.4", "--interval-seconds", interval)
         for interval in ("0.4", "60")
@@ -226,7 +226,7 @@ def test_a_password_is_used_and_its_absence_is_an_error(guarded_server: Any, sta
 
 
 def test_what_the_server_never_answered_is_in_flight_at_the_end(server: Any, start_probe: Any) -> None:
-    """SIGINT during a stall: the probe ends at once and says how many requests are out, and since when."""
+    """On SIGINT during a stall the probe ends at once, and reports how many requests are in flight and since when."""
     probe = start_probe("--url", server.url)
     lines = [probe.first_line()]
     server.freeze()
@@ -269,7 +269,7 @@ def test_it_ends_quietly_when_nobody_reads(server: Any, start_probe: Any) -> Non
 def test_bad_arguments_are_one_line_and_exit_code_2(
     arguments: list[str], hint: str, repository: Path
 ) -> None:
-    """Bad input is answered by one clear line that names the culprit."""
+    """Bad arguments are one line that names what is wrong, and exit code 2."""
     done = subprocess.run(
         [sys.executable, "-m", "loadtest.probe", *arguments], cwd=repository, capture_output=True, text=True
     )
@@ -310,7 +310,7 @@ def test_addresses_are_read_in_full() -> None:
 
 
 def test_end_of_stdin_is_the_end(server: Any, repository: Path) -> None:
-    """With --until-stdin-ends a probe goes on while stdin is open, and ends well, with a last line, when it is not."""
+    """With --until-stdin-ends a probe goes on while stdin is open; then it prints a last line and exits with 0."""
     process = subprocess.Popen(
         [sys.executable, "-m", "loadtest.probe", "--url", server.url, "--rate", "50", "--until-stdin-ends"],
         cwd=repository,

@@ -34,27 +34,27 @@ def filled(server: Any) -> Any:
 
 
 def lines(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
-    """All it says to its end, which must be a good one."""
+    """Wait until the load ends with 0; return its lines."""
     output, complaints = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, complaints
     return [json.loads(line) for line in output.splitlines()]
 
 
 def scans(server: Any) -> int:
-    """SCAN calls that the server executed."""
+    """The number of SCAN calls that the server executed."""
     calls: int = server.client().info("commandstats").get("cmdstat_scan", {"calls": 0})["calls"]
     return calls
 
 
 def calls_of_a_walk(server: Any) -> int:
-    """As redis-py makes it, with COUNT 10."""
+    """The number of SCAN calls of one walk by redis-py with COUNT 10."""
     before = scans(server)
     assert len(list(server.client().scan_iter(count=10))) == KEYS
     return scans(server) - before
 
 
 def eventually(holds: Callable[[], bool]) -> None:
-    """Wait until it holds."""
+    """Wait until `holds` is true."""
     end = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < end
@@ -62,7 +62,7 @@ def eventually(holds: Callable[[], bool]) -> None:
 
 
 def test_an_event_walks_the_whole_keyspace_for_each_pattern(filled: Any, run: Any) -> None:
-    """It makes as many calls as any client would, and the server counts the same ones; nothing is deleted."""
+    """An event makes as many calls for each pattern as any client would; the server counts the same; all keys stay."""
     walk = calls_of_a_walk(filled)
     before = scans(filled)
     (*_, last) = lines(
@@ -73,13 +73,13 @@ def test_an_event_walks_the_whole_keyspace_for_each_pattern(filled: Any, run: An
     assert figures["finished_per_s"] > 0
     assert figures["calls_per_event"] == 2 * walk
     assert figures["capacity_per_s"] == pytest.approx(figures["calls_per_s"] / (2 * walk), rel=0.5)
-    # What was on its way when it ended is the server's alone: one call for each of six walks.
+    # The server alone counts calls in flight at the end: one for each of six walks.
     assert 0 <= (scans(filled) - before) - figures["calls_per_s"] * 1.5 <= 6 + 0.1 * figures["calls_per_s"]
     assert filled.client().dbsize() == KEYS
 
 
 def test_patterns_name_users_and_the_count_is_as_told(filled: Any, run: Any) -> None:
-    """What goes over the wire: MATCH with a user of the range, COUNT, cursors that follow each other."""
+    """Each SCAN has a MATCH with a user of the range, the COUNT asked for, and the cursor of the call before it."""
     with socket.create_connection(("127.0.0.1", filled.port), PATIENCE) as monitor:
         monitor.sendall(b"MONITOR\r\n")
         assert monitor.recv(5) == b"+OK\r\n"
@@ -111,7 +111,7 @@ def test_patterns_name_users_and_the_count_is_as_told(filled: Any, run: Any) -> 
 
 
 def test_a_rate_is_kept_however_many_are_under_way(filled: Any, run: Any) -> None:
-    """More than the server has calls for: events come due at the rate all the same, and pile up."""
+    """At a rate that the server cannot serve, events still come due at that rate, and pile up."""
     said = lines(run("--url", filled.url, *PATTERNS, "--rate", "2000", "--seconds", "2.2", "--count", "1"))
     *seconds, last = said
     figures = last["figures"]
@@ -123,7 +123,7 @@ def test_a_rate_is_kept_however_many_are_under_way(filled: Any, run: Any) -> Non
 
 
 def test_as_many_at_once_as_told(filled: Any, run: Any) -> None:
-    """A closed loop: never more than --most events, each with a call for each pattern on its way."""
+    """With --most the load is a closed loop: never more than that many events are in flight."""
     process = run("--url", filled.url, *PATTERNS, "--most", "4", "--seconds", "1.5")
     (*_, last) = lines(process)
     assert last["figures"]["in_flight"] <= 4
@@ -132,7 +132,7 @@ def test_as_many_at_once_as_told(filled: Any, run: Any) -> None:
 
 @pytest.mark.parametrize("how", ["SIGTERM", "end of stdin"])
 def test_told_to_end_it_says_its_figures(filled: Any, run: Any, how: str) -> None:
-    """In the middle of everything; where no event got done, the calls so far stand for one."""
+    """Told to end, the load prints its figures; if no event is finished, the calls so far count as those of one."""
     process = run("--url", filled.url, *PATTERNS, "--rate", "1000", "--count", "1", "--until-stdin-ends")
     eventually(lambda: scans(filled) > 0)
     if how == "SIGTERM":
@@ -146,7 +146,7 @@ def test_told_to_end_it_says_its_figures(filled: Any, run: Any, how: str) -> Non
 
 
 def refused(process: subprocess.Popen[str]) -> str:
-    """What it says when it fails: exit code 3 and one line."""
+    """Wait until the load fails with exit code 3 and one line; return the line."""
     _, complaints = process.communicate(timeout=PATIENCE)
     assert process.returncode == 3, complaints
     assert len(complaints.splitlines()) == 1, complaints
@@ -154,7 +154,7 @@ def refused(process: subprocess.Popen[str]) -> str:
 
 
 def test_a_server_that_refuses_or_is_gone_is_one_line(filled: Any, run: Any, unused_port: int) -> None:
-    """No permission for SCAN, nobody there, a lost connection: exit code 3."""
+    """No permission for SCAN, no server, a lost connection: each is one line and exit code 3."""
     filled.client().execute_command("ACL", "SETUSER", "guest", "on", ">pass", "~*", "+@all", "-scan")
     guest = f"redis://guest:pass@127.0.0.1:{filled.port}"
     assert "NOPERM" in refused(run("--url", guest, *PATTERNS))
@@ -166,7 +166,7 @@ def test_a_server_that_refuses_or_is_gone_is_one_line(filled: Any, run: Any, unu
 
 
 def test_what_is_not_a_redis_is_one_line(run: Any) -> None:
-    """Another protocol: exit code 3."""
+    """A server of another protocol is one line and exit code 3."""
     other = socket.create_server(("127.0.0.1", 0))
 
     def answer() -> None:
@@ -191,7 +191,7 @@ def test_what_is_not_a_redis_is_one_line(run: Any) -> None:
     ],
 )
 def test_bad_arguments_are_one_line(run: Any, arguments: list[str], named: str) -> None:
-    """Exit code 2."""
+    """Bad arguments are one line that names what is wrong, and exit code 2."""
     process = run(*arguments, PROBE_URL="redis://127.0.0.1:1")
     _, complaints = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2

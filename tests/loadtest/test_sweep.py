@@ -18,14 +18,14 @@ Start = Callable[..., subprocess.Popen[str]]
 
 
 def first(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """The line with which it says that it is under way."""
+    """Read one line of a load: the first says that it is under way."""
     assert process.stdout
     line: dict[str, Any] = json.loads(process.stdout.readline())
     return line
 
 
 def ended(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
-    """What it still says to its end, which must be a good one."""
+    """Wait until a load ends with 0 and without complaints; return its remaining lines."""
     output, complaints = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, complaints
     assert complaints == ""
@@ -33,19 +33,19 @@ def ended(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
 
 
 def figures(process: subprocess.Popen[str]) -> dict[str, float]:
-    """Those of its last line."""
+    """Wait until a load ends; return the figures of its last line."""
     found: dict[str, float] = ended(process)[-1]["figures"]
     return found
 
 
 def calls(server: Any, command: str) -> int:
-    """How many the server executed."""
+    """How often the server executed a command."""
     found: int = server.client().info("commandstats").get(f"cmdstat_{command}", {}).get("calls", 0)
     return found
 
 
 def eventually(holds: Callable[[], bool]) -> None:
-    """Wait until it holds."""
+    """Wait until `holds` is true."""
     end = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < end
@@ -53,13 +53,13 @@ def eventually(holds: Callable[[], bool]) -> None:
 
 
 def fill(server: Any, keys: int) -> None:
-    """So many keys."""
+    """Write `keys` keys."""
     server.client().mset({f"key:{number}": "x" for number in range(keys)})
 
 
 @pytest.mark.parametrize(("count", "concurrent"), [(10, 1), (100, 3), (5_000, 2)])
 def test_every_iteration_brings_every_key_once(server: Any, load: Start, count: int, concurrent: int) -> None:
-    """What was visited is what there is, times the iterations; calls are about as many as COUNT makes them."""
+    """The keys visited are all keys times the iterations, and a call brings about COUNT keys."""
     fill(server, 3_000)
     clients = load("iterations", "--url", server.url, "--count", str(count), "--concurrent", str(concurrent))
     lines = [first(clients)]
@@ -69,7 +69,7 @@ def test_every_iteration_brings_every_key_once(server: Any, load: Start, count: 
     lines += ended(clients)
     found, last = lines[-1]["figures"], lines[-2]
     assert (found["count"], found["concurrent"]) == (count, concurrent)
-    # Those under way have seen some of the keys.
+    # Iterations under way have seen some of the keys.
     assert 3_000 * last["iterations"] <= last["visited"] < 3_000 * (last["iterations"] + concurrent)
     assert min(count, 3_000) <= found["keys_per_call"] <= 2 * count
     assert found["iteration_s"] > 0
@@ -79,7 +79,7 @@ def test_every_iteration_brings_every_key_once(server: Any, load: Start, count: 
 
 
 def test_an_iteration_that_is_not_finished_is_told_from_what_was_visited(server: Any, load: Start) -> None:
-    """With COUNT 1 nobody gets through: the time is that of all keys at the pace so far."""
+    """With COUNT 1 no iteration ends: its time is computed for all keys at the pace so far."""
     fill(server, 300_000)
     clients = load("iterations", "--url", server.url, "--count", "1", "--concurrent", "2", "--seconds", "0.5")
     found = figures(clients)
@@ -88,7 +88,7 @@ def test_an_iteration_that_is_not_finished_is_told_from_what_was_visited(server:
 
 
 def test_a_control_walks_nothing(server: Any, load: Start) -> None:
-    """PINGs, as many in an iteration whatever COUNT is, with some rest in between."""
+    """The control sends PINGs with rests in between; their number in an iteration does not depend on COUNT."""
     fill(server, 1_000)
     arguments = ("--command", "ping", "--rest-ms", "20", "--concurrent", "2", "--seconds", "1")
     few, many = (
@@ -105,7 +105,7 @@ def test_a_control_walks_nothing(server: Any, load: Start) -> None:
 
 @pytest.mark.parametrize("module", ["iterations", "bystanders"])
 def test_it_ends_with_its_stdin(server: Any, load: Start, module: str) -> None:
-    """For a starter that cannot signal."""
+    """With --until-stdin-ends a load ends when its stdin does, for callers that cannot send signals."""
     fill(server, 100)
     process = load(module, "--url", server.url, "--until-stdin-ends")
     first(process)
@@ -126,7 +126,7 @@ TOOLS = [
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_bystanders_get_until_they_are_told_to_end(server: Any, load: Start, tool: str) -> None:
-    """GETs of keys that are there, over as many connections as were asked for; nothing is left behind."""
+    """Bystanders GET keys that exist, over as many connections as asked for, and leave no key behind."""
     server.client().set("not-mine", "stays")
     process = load("bystanders", "--url", server.url, "--prefix", "mine", "--connections", "3", "--pipeline", "5",
                  "--keys", "50", "--tool", tool)  # fmt: skip
@@ -163,7 +163,7 @@ def test_a_password_is_shown_to_nobody(guarded_server: Any, load: Start) -> None
 def test_a_server_that_goes_away_is_one_line_and_exit_code_3(
     server: Any, load: Start, arguments: tuple[str, ...]
 ) -> None:
-    """No traceback, and nothing goes on."""
+    """If the server goes away, a load exits with code 3 and a message without a traceback."""
     fill(server, 1_000)
     process = load(*arguments, "--url", server.url)
     first(process)
@@ -175,9 +175,9 @@ def test_a_server_that_goes_away_is_one_line_and_exit_code_3(
 
 
 def test_a_tool_that_goes_on_without_a_server_is_ended(server: Any, load: Start, tmp_path: Path) -> None:
-    """redis-benchmark loops for ever where the server goes at the wrong moment: this one always does.
+    """redis-benchmark loops for ever if the server goes away at the wrong moment, as this stand-in always does.
 
-    A server that closes an idle connection has not gone.
+    A server that only closes an idle connection is not taken for gone.
     """
     tool = tmp_path / "redis-benchmark"
     tool.write_text('#!/bin/sh\n[ "$1" = --version ] || exec sleep 600\n')
@@ -196,7 +196,7 @@ def test_a_tool_that_goes_on_without_a_server_is_ended(server: Any, load: Start,
 
 
 def test_a_server_that_takes_no_writes_is_one_line_and_exit_code_3(server: Any, load: Start) -> None:
-    """Out of memory, before the load began."""
+    """A server that is out of memory before the load begins is one line and exit code 3."""
     server.client().config_set("maxmemory", "1")
     process = load("bystanders", "--url", server.url)
     _, complaints = process.communicate(timeout=PATIENCE)
@@ -218,7 +218,7 @@ def test_a_server_that_takes_no_writes_is_one_line_and_exit_code_3(server: Any, 
     ],
 )
 def test_bad_arguments_are_one_line_and_exit_code_2(load: Start, arguments: tuple[str, ...]) -> None:
-    """Nothing is connected to."""
+    """Bad arguments are one line and exit code 2."""
     process = load(*arguments, "--url", "redis://127.0.0.1:1")
     _, complaints = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2

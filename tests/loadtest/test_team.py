@@ -15,16 +15,16 @@ from loadtest.customers.load import Load
 from loadtest.customers.metrics import BUCKETS, Counts, exposition
 
 WITHIN = 0.15
-"""A process that the machine stopped for half a second makes up for it at once. Twice the rate, or half, is far off."""
+"""The tolerance of rates: a process that was stopped for half a second catches up at once. Twice or half is far off."""
 
 
 def rate(moments: list[tuple[float, str]]) -> float:
-    """Requests per second between the first and the last."""
+    """Requests per second between the first and the last request."""
     return (len(moments) - 1) / (moments[-1][0] - moments[0][0])
 
 
 def eventually(holds: Callable[[], object], what: str, seconds: float = 60) -> None:
-    """Wait until it holds."""
+    """Wait until `holds` is true."""
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, f"never happened: {what}"
@@ -32,7 +32,7 @@ def eventually(holds: Callable[[], object], what: str, seconds: float = 60) -> N
 
 
 def steady(storefront: Any, per_second: float, seconds: float = 3.0) -> list[tuple[float, str]]:
-    """Wait for that rate, then the events of some seconds at it."""
+    """Wait for that rate, then return the events of some seconds at it."""
 
     def arrived() -> bool:
         storefront.events.clear()
@@ -46,7 +46,7 @@ def steady(storefront: Any, per_second: float, seconds: float = 3.0) -> list[tup
 
 
 def samples(text: str) -> dict[tuple[str, ...], float]:
-    """(name, sorted label values…) → value of an exposition."""
+    """The values of an exposition by (name, label values in the order of the labels' names)."""
     return {
         (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
@@ -59,7 +59,7 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
 def test_workers_deliver_the_rate_exactly_once_and_evenly(
     storefront: Any, start_team: Callable[..., Any], workers: int
 ) -> None:
-    """Workers together ask for the asked rate, not for N times as much nor for a part, and their turns interleave."""
+    """Workers together send the asked rate, not a multiple or a part of it, and their turns interleave."""
     team = start_team(storefront.url, workers, LOADTEST_EVENTS_PER_SECOND="30", LOADTEST_READS_PER_SECOND="0")
     events = steady(storefront, 30, seconds=4)
     assert rate(events) == pytest.approx(30, rel=WITHIN)
@@ -72,7 +72,7 @@ def test_workers_deliver_the_rate_exactly_once_and_evenly(
 
 
 def test_master_changes_resets_and_sums(storefront: Any, start_team: Callable[..., Any]) -> None:
-    """/load on the master is /load of the whole: it changes every worker's rate, and counts every request once."""
+    """/load on the master is that of the whole team: it changes every worker's rate, and counts every request once."""
     team = start_team(storefront.url, 2, LOADTEST_EVENTS_PER_SECOND="10", LOADTEST_READS_PER_SECOND="0")
     steady(storefront, 10, seconds=0)
     team.master.change(events_per_second=40, reads_per_second=20)
@@ -138,7 +138,7 @@ def test_shape_on_the_master_shapes_every_worker(storefront: Any, start_team: Ca
 def test_metrics_of_one_process_count_what_was_asked(
     storefront: Any, start_locust: Callable[..., Any]
 ) -> None:
-    """Requests by outcome, durations and users are there, equal what the storefront saw, and outlive a reset."""
+    """Requests by outcome, durations and users are exported, equal what the storefront saw, and survive a reset."""
     locust = start_locust(storefront.url, LOADTEST_READS_PER_SECOND="0", LOADTEST_EVENTS_PER_SECOND="40")
     eventually(lambda: len(storefront.events) >= 20, "events")
     storefront.broken = True
@@ -175,7 +175,7 @@ def test_missed_turns_survive_a_reset() -> None:
 
 
 def test_histogram_is_cumulative_and_ends_in_infinity() -> None:
-    """Each request is in its bucket and in all larger ones; one that took longer than any bound only in +Inf."""
+    """Each request is in its bucket and all larger ones; one that took longer than every bound is in +Inf only."""
     counts = Counts()
     for seconds in (BUCKETS[0], 0.0015, 0.25, 99.0):
         counts.add(seconds, failed=seconds > 1)

@@ -1,4 +1,4 @@
-"""Prometheus: what it scrapes, what it computes, and when it calls somebody."""
+"""Prometheus: what it scrapes, what it computes, and when it alerts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TESTS = sorted((FOLDER / "tests").glob("*.yml"))
 
 
 def load(path: Path) -> Any:
-    """A YAML file."""
+    """Parse a YAML file."""
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
@@ -84,7 +84,7 @@ def test_an_alert_that_always_fires_is_noticed(name: str, tmp_path: Path) -> Non
 
 
 def test_every_alert_is_in_the_incident() -> None:
-    """No alert without a case in which it must fire and one in which it must not."""
+    """Each alert has a case in which it must fire and one in which it must not."""
     case = load(FOLDER / "tests/incident.yml")["tests"][0]
     fires = {row["alertname"] for row in case["alert_rule_test"] if row.get("exp_alerts")}
     silent = {row["alertname"] for row in case["alert_rule_test"] if not row.get("exp_alerts")}
@@ -93,7 +93,7 @@ def test_every_alert_is_in_the_incident() -> None:
 
 @pytest.mark.parametrize("name", alerts())
 def test_an_alert_says_what_to_do(name: str) -> None:
-    """Summary, description, the dashboard to open and the guide's page; and that page exists once the guide does."""
+    """An alert has a summary, a description, a dashboard that exists, and a heading of the guide that exists."""
     notes = alerts()[name]["annotations"]
     assert set(notes) == {"summary", "description", "dashboard", "runbook_url"}
     board = re.fullmatch(r"/d/([a-z-]+)\?var-server=\{\{ \$labels\.server \}\}", notes["dashboard"])
@@ -111,7 +111,7 @@ def test_an_alert_says_what_to_do(name: str) -> None:
 
 
 def test_alerts_are_on_symptoms() -> None:
-    """No condition knows the cause: not keys, not SCAN, not the slow log."""
+    """No alert's condition is on a cause: not on keys, SCAN, the slow log, the strategy or the lab's own metrics."""
     for name, rule in alerts().items():
         assert not re.search(r"scan|keys|slowlog|strategy|lab_", rule["expr"]), name
 
@@ -125,7 +125,7 @@ def test_rules_ask_for_metrics_that_exist() -> None:
 
 
 def test_every_target_is_a_service_of_the_stack() -> None:
-    """Prometheus asks only those whom the compose file starts, and every process with metrics is asked."""
+    """Prometheus scrapes only services of the compose file, and every process with metrics is scraped."""
     services = set(load(ROOT / "compose.yaml")["services"])
     hosts = set()
     for job in load(FOLDER / "prometheus.yml")["scrape_configs"]:

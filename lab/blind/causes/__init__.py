@@ -1,4 +1,4 @@
-"""The causes that a blind session may have: every module of this folder is one, by its CAUSE."""
+"""The causes of blind sessions: every module of this folder defines one as its CAUSE."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CAUSES: dict[str, Cause] = {
 
 
 def find(text: str) -> Cause:
-    """A cause by its id. Raises `UsageError`, which suggests the nearest."""
+    """The cause with this id. Raises `UsageError` when there is none, and suggests the nearest."""
     known = text.strip().lower().replace(" ", "-").replace("_", "-")
     if known in CAUSES:
         return CAUSES[known]
@@ -27,10 +27,10 @@ def find(text: str) -> Cause:
 
 
 def choose(seed: int) -> Cause:
-    """The cause of a seed: the same on every machine and stack.
+    """The cause of a seed, the same on every machine and stack.
 
-    As many seeds in a row as there are causes, beginning with a multiple of that, have each of them once: so groups
-    that are given seeds in a row do not all get the same.
+    Seeds form blocks of as many as there are causes; within a block every cause occurs once. So groups that are given
+    consecutive seeds do not all get the same cause.
     """
     block, place = divmod(seed, len(CAUSES))
 

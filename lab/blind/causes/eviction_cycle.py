@@ -16,7 +16,7 @@ BYTES_PER_ENTRY = 330
 
 
 def evidence(of: Readings) -> Finding:
-    """Entries are evicted by the thousand, at the limit of memory."""
+    """Found if GETs are slow and at least a hundred entries a second are evicted, with memory at its limit."""
     return Finding(
         shown.evictions(of),
         f"{of.evicted_per_s:,.0f} entries evicted a second; memory came to {of.memory:.0%} of its limit; "
@@ -25,7 +25,7 @@ def evidence(of: Readings) -> Finding:
 
 
 def orders(of: Measured, strength: float) -> Orders:
-    """Bursts of clients that ask for much, in a store that is filled up to its limit between them."""
+    """Order bursts of clients that read much at once; between the bursts the server is filled up to its limit."""
     order = {
         "kind": "eviction-cycle",
         "connections": 40,
@@ -39,7 +39,7 @@ def orders(of: Measured, strength: float) -> Orders:
 
 
 def disturb(order: Order, inbox: Inbox, store: Server) -> None:
-    """Fill the store to its limit, then have many clients ask for something large at once; again and again."""
+    """Over and over, fill the server to its limit, then let many clients ask for something large at once."""
     report = f"{PRICES}-report"
     burst = command("GETRANGE", report, 0, -1) + command("GET", entry(0)) * order["small_reads"]
     lines = [connect(store) for _ in range(order["connections"])]

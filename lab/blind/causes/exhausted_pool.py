@@ -8,7 +8,7 @@ from lab.blind.sizing import READS_PER_S, WEB, Measured, Orders
 
 
 def evidence(of: Readings) -> Finding:
-    """Pages wait and go past the cache, while the way to the store is free and the store answers at once."""
+    """Found if pages are slow and go past the cache, while a PING through the link and a bystander's GET are fast."""
     return Finding(
         of.slow_pages and not of.slow_gets and of.link_ms < 5 and of.past_cache_per_s >= 1,
         f"{of.pages_text}; {of.gets_text}; a PING on a connection of one's own took {of.link_ms:.2f} ms "
@@ -17,7 +17,7 @@ def evidence(of: Readings) -> Finding:
 
 
 def orders(of: Measured, strength: float) -> Orders:
-    """The storefront's pool has two connections, each held for longer than the pages can spare."""
+    """Give the storefront's pool two connections, each held for longer than the pages can spare."""
     size = 2
     wait_s = max(0.3, 6 * of.healthy.page_ms / 1000)
     return {WEB: {"size": size, "hold_s": strength * 1.5 * size / READS_PER_S, "wait_s": wait_s}}

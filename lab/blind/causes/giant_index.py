@@ -15,7 +15,7 @@ from loadtest.resp import ask, command
 
 
 def evidence(of: Readings) -> Finding:
-    """Few calls of SMEMBERS and UNLINK, and at least one of the two long."""
+    """Found if GETs are slow, SMEMBERS and UNLINK are called, one of them is long, and one is in the slow log."""
     read, removed = of.spent("SMEMBERS"), of.spent("UNLINK")
     logged = [of.slow[name][1] for name in ("SMEMBERS", "UNLINK") if name in of.slow]
     return Finding(
@@ -27,7 +27,7 @@ def evidence(of: Readings) -> Finding:
 
 
 def orders(_of: Measured, _strength: float) -> Orders:
-    """The program that carries out changes does it in one piece."""
+    """Let the program that carries out price changes remove all prices in one piece."""
     return {CHANGER: prices("giant-index")}
 
 

@@ -17,7 +17,7 @@ BUSY = 0.35
 
 
 def evidence(of: Readings) -> Finding:
-    """KEYS is in the slow log, and long."""
+    """Found if GETs are slow, KEYS calls are long and take much of the time, and the slow log got three or more."""
     keys = of.spent("KEYS")
     logged, longest = of.slow.get("KEYS", (0, 0.0))
     return Finding(
@@ -28,7 +28,7 @@ def evidence(of: Readings) -> Finding:
 
 
 def orders(of: Measured, strength: float) -> Orders:
-    """KEYS as often as gives it its share of the main thread."""
+    """Order KEYS so often that it takes `BUSY` of the main thread; a strength above 1.0 multiplies that, up to 0.8."""
     return {
         SECOND: {
             "kind": "keys-command",
@@ -39,7 +39,7 @@ def orders(of: Measured, strength: float) -> Orders:
 
 
 def disturb(order: Order, inbox: Inbox, store: Server) -> None:
-    """Ask for all keys of a pattern every `every_s` seconds."""
+    """Send KEYS with the pattern every `every_s` seconds."""
     with connect(store) as line:
         due = time.monotonic()
         while not inbox.wait(due - time.monotonic()):

@@ -14,11 +14,11 @@ from lab.blind.sizing import REST, SECOND, Measured, Orders
 from loadtest.resp import Server
 
 BLOCK = b"." * 65_536
-"""Hashing so much at once lets go of the interpreter's lock."""
+"""Hashing a block of this size releases the interpreter's lock, so the threads compute at the same time."""
 
 
 def evidence(of: Readings) -> Finding:
-    """Other programs compute, and the store waits for a core."""
+    """Found if GETs are slow while other programs compute and the server, which has little to do, waits for a core."""
     told = (
         ""
         if of.waited is None
@@ -32,14 +32,14 @@ def evidence(of: Readings) -> Finding:
 
 
 def orders(of: Measured, strength: float) -> Orders:
-    """Threads that compute, on the store's own core where it has one."""
+    """Order threads that compute, on the server's own core if it is kept on one."""
     threads = 4 if of.core is not None else 2 * of.cores
     order = {"kind": "noisy-neighbour", "threads": round(threads * strength), "core": of.core}
     return dict.fromkeys((SECOND, *REST), order)
 
 
 def disturb(order: Order, inbox: Inbox, _store: Server) -> None:
-    """Compute on some threads, on one core where the system lets it choose."""
+    """Compute in some threads, on one core if the order names it and the system allows the choice."""
     if order["core"] is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {order["core"]})
 

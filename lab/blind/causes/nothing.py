@@ -1,4 +1,4 @@
-"""Nothing at all."""
+"""Nothing at all: the cause of a session in which all is well."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from lab.blind.readings import Finding, Readings
 
 
 def evidence(of: Readings) -> Finding:
-    """None of the three figures is bad."""
+    """Found if none of the three figures is bad."""
     return Finding(
         not of.symptom,
         f"{of.pages_text}; {of.gets_text}; {of.changes_text}.",

@@ -15,12 +15,15 @@ from lab.blind.sizing import PATTERN, SECOND, Measured, Orders
 from loadtest.resp import ConnectionLost, Server, Stream, command, connect
 
 WAIT_MS = 60.0
-"""What a bystander is to wait for one round of the searches."""
+"""How long a bystander should wait for one round of all searches."""
 LOOK_MS = 250
 
 
 def evidence(of: Readings) -> Finding:
-    """SCAN holds much of the time, in many calls; only one that is taken off its core gets into the slow log."""
+    """Found if GETs are slow and SCAN takes much of the main thread's time, in many calls.
+
+    A call gets into the slow log only if the server is taken off its core meanwhile.
+    """
     scan = of.spent("SCAN")
     logged = of.slow.get("SCAN", (0, 0.0))[0]
     return Finding(
@@ -31,7 +34,7 @@ def evidence(of: Readings) -> Finding:
 
 
 def orders(of: Measured, strength: float) -> Orders:
-    """Searches with calls below the slow log's threshold, on as many connections as make a bystander wait."""
+    """Order searches with calls below the slow log's threshold, on enough connections to make a bystander wait."""
     call_ms = min(1.5, 0.3 * of.slow_us / 1000)
     count = min(20_000, max(500, round(1000 * call_ms / of.key_us)))
     lines = min(400, math.ceil(strength * WAIT_MS / (count * of.key_us / 1000)))
@@ -39,7 +42,7 @@ def orders(of: Measured, strength: float) -> Orders:
 
 
 def disturb(order: Order, inbox: Inbox, store: Server) -> None:
-    """Search the keyspace on many connections at once, on each again and again."""
+    """Search the keyspace on many connections at once, on each of them over and over."""
 
     def scan(cursor: bytes) -> bytes:
         return command("SCAN", cursor, "MATCH", order["pattern"], "COUNT", order["count"])

@@ -8,7 +8,7 @@ from lab.blind.sizing import LINK, Measured, Orders
 
 
 def evidence(of: Readings) -> Finding:
-    """A PING through the link is slow, one past it fast."""
+    """Found if pages are slow and a PING is slow through the link and fast past it."""
     return Finding(
         of.slow_pages and of.link_ms >= 10 and of.link_ms >= 5 * of.direct_ms,
         f"a PING took {of.link_ms:.2f} ms through the storefront's link, {of.direct_ms:.2f} ms past it; "
@@ -17,7 +17,7 @@ def evidence(of: Readings) -> Finding:
 
 
 def orders(of: Measured, strength: float) -> Orders:
-    """The way between storefront and store takes several times a healthy page's time."""
+    """Let the link delay each round trip by several times a healthy page's p99."""
     return {LINK: {"delay_s": strength * min(0.5, max(0.04, 6 * of.healthy.page_ms / 1000))}}
 
 

@@ -13,7 +13,7 @@ from lab.blind.sizing import CHANGER, Measured, Orders, prices
 
 
 def evidence(of: Readings) -> Finding:
-    """UNLINK is called once for each key, and changes wait."""
+    """Found if changes wait long and UNLINK is called once for each key."""
     removed = of.spent("UNLINK")
     return Finding(
         of.stale and shown.one_by_one(of),
@@ -23,7 +23,7 @@ def evidence(of: Readings) -> Finding:
 
 
 def orders(_of: Measured, _strength: float) -> Orders:
-    """The program that carries out changes deletes key by key."""
+    """Let the program that carries out price changes delete key by key."""
     return {CHANGER: prices("unpipelined-deletes")}
 
 

@@ -45,7 +45,7 @@ async def info() -> dict[str, str]:
 
 
 def exposition(i: dict[str, str]) -> str:
-    """INFO under Dragonfly's names, as FACTS of v1.40.1: counters of seconds have no _total there."""
+    """INFO under the metric names of Dragonfly v1.40.1, where most counters of seconds have no _total."""
     keys = dict(pair.split("=") for pair in i.get("db0", "keys=0,expires=0").split(","))
     lines = []
 
@@ -83,7 +83,7 @@ def exposition(i: dict[str, str]) -> str:
         "counter",
         *((f'{{cmd="{c}"}}', int(s["usec"]) / 1e6) for c, s in commands.items()),
     )
-    # An unpipelined client leaves all of these where they are, on the real one too.
+    # An unpipelined client leaves all of these unchanged on the real Dragonfly, too.
     for name, kind in (
         ("pipeline_queue_length", "gauge"),
         ("tx_queue_len", "gauge"),
@@ -121,7 +121,7 @@ async def answer_http(first: bytes, reader: asyncio.StreamReader, writer: asynci
     if path == "/metrics":
         status, body = 200, exposition(await info())
     elif path == "/healthz":
-        await info()  # an error where the Redis behind does not answer
+        await info()  # raises OSError if the Redis behind does not answer
         status, body = 200, "OK\n"
     else:
         status, body = 404, f"not found: {path}\n"

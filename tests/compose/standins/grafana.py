@@ -23,7 +23,7 @@ PROVISIONING = Path("/etc/grafana/provisioning")
 def provisioned(kind: str, field: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for path in sorted((PROVISIONING / kind).glob("*.y*ml")):
-        # "$" begins a variable in provisioning files; "$$" is a dollar. What is left over was a mistake.
+        # Grafana also fills in variables that begin with "$" here ("$$" is a dollar); the stand-in does not.
         content = yaml.safe_load(path.read_text())
         if content.get("apiVersion") != 1:
             sys.exit(f"{path}: apiVersion must be 1")
@@ -72,7 +72,7 @@ def url_of(uid: str) -> str:
 
 
 def asked(url: str) -> Any:
-    """JSON of a data source; None where it has none."""
+    """The JSON that a data source answers with; None if it gives none."""
     try:
         with urllib.request.urlopen(url, timeout=20) as answer:
             return json.load(answer)
@@ -81,7 +81,7 @@ def asked(url: str) -> Any:
 
 
 def queried(query: dict[str, Any], start_ms: int, end_ms: int) -> dict[str, Any]:
-    """What the data source gives for a panel's query, in Grafana's form: a frame a series."""
+    """The data source's answer to a panel's query, in Grafana's form: one frame per series."""
     seconds = (end_ms - start_ms) // 1000
     expr = query["expr"].replace("$__rate_interval", "8s").replace("$__range", f"{seconds}s")
     told = {"query": expr, "time": end_ms / 1000}

@@ -1,4 +1,4 @@
-"""What Tempo's metrics-generator makes of spans: span metrics and the edges of the service graph, same names."""
+"""Makes span metrics and edges of the service graph, as Tempo's metrics-generator does, under the same names."""
 
 import time
 from collections import defaultdict
@@ -90,7 +90,7 @@ class Generator:
         self.histograms["traces_service_graph_request_server_seconds", key].add(server_seconds, span["trace"])
 
     def samples(self) -> Iterator[tuple[str, dict[str, str], float, Exemplar | None]]:
-        """(name, labels, value, exemplar) of everything."""
+        """Yield (name, labels, value, exemplar) of every counter and histogram."""
         for (name, key), value in self.counters.items():
             yield name, dict(key), value, None
         for (name, key), histogram in self.histograms.items():

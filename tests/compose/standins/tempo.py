@@ -188,9 +188,7 @@ def main(path: str) -> None:
         sys.exit("this would phone home")
     for folder in (config["storage"]["trace"]["wal"]["path"], config["storage"]["trace"]["local"]["path"]):
         Path(folder).mkdir(parents=True, exist_ok=True)
-    made = config.get(
-        "metrics_generator", {}
-    )  # without it, as for a cold case, nothing is counted in the spans
+    made = config.get("metrics_generator", {})  # a cold case has none, and then no metrics are written
     processor = made.get("processor", {})
     spans = processor.get("span_metrics", {})
     generator = Generator(

@@ -1,4 +1,4 @@
-"""Fixtures: real scenes of each cause, brought up once each, and readings that are as on a healthy day."""
+"""Fixtures: the real scene of each cause, brought up at most once, and the readings of a healthy storefront."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WELL = Seen(page_ms=5.0, get_ms=1.0, oldest_s=0.3)
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a real scene of a cause gave: readings, all that a participant could read, and its outline."""
+    """The record of one real scene: its readings, everything a participant could read, and its outline."""
 
     readings: Readings
     sources: Sources
@@ -28,7 +28,7 @@ class Recorded:
 
 @pytest.fixture
 def healthy() -> Readings:
-    """Readings of a shop in which all is well."""
+    """Readings of a storefront in which nothing is wrong."""
     return Readings(
         seconds=10.0, seen=WELL, healthy=WELL, busy=0.1, waited=0.01, neighbours=0.0, cores=2, evicted_per_s=0.0,
         memory=0.6, link_ms=0.1, direct_ms=0.05, past_cache_per_s=0.0, keys=290_000,
@@ -37,7 +37,7 @@ def healthy() -> Readings:
 
 @pytest.fixture(scope="session")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Recorded]:
-    """The real scene of a cause, brought up when it is first asked for."""
+    """A function that returns the record of a cause's real scene, which it brings up at the first call."""
     kept: dict[str, Recorded] = {}
 
     def record(cause: str) -> Recorded:
@@ -53,10 +53,10 @@ def _record(cause: str, folder: Path) -> Recorded:
     trial = Trial(
         CAUSES[cause], folder, looks=0, inspect=lambda it: seen.append((gather(it, it.said), outline(it)))
     )
-    # pytest's own name of this test, which every child would have in its environment
+    # pytest keeps the test's name in the environment; every child would inherit it, and it names the cause
     test = os.environ.pop("PYTEST_CURRENT_TEST", "")
     try:
         trial.run()
     finally:
-        os.environ["PYTEST_CURRENT_TEST"] = test  # pytest takes it away in the end
+        os.environ["PYTEST_CURRENT_TEST"] = test  # pytest removes it at the end
     return Recorded(trial.outcome(), *seen[0])

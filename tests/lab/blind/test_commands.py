@@ -41,23 +41,23 @@ BECAUSE = "a PING through the link took 40 ms, past it a tenth of one"
 
 
 def blind(home: Path, *arguments: str) -> Answer:
-    """A command of a participant."""
+    """Run a `lab blind` command as a participant would."""
     return lab("blind", *arguments, cwd=home.parent, LAB_BLIND_HOME=str(home))
 
 
 def start(home: Path, *arguments: str) -> Running:
-    """A session in the background."""
+    """Start a blind session in the background."""
     return Running(*arguments, cwd=home.parent, verb="blind", LAB_BLIND_HOME=str(home))
 
 
 def said(home: Path) -> str:
-    """What the session has printed."""
+    """Return what the session has printed so far."""
     return (home.parent / "stdout.txt").read_text()
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A place for sessions."""
+    """The home folder of blind sessions; it does not exist yet."""
     return tmp_path / "blind"
 
 
@@ -72,7 +72,7 @@ def test_before_a_start_there_is_nobody_to_ask(verb: str, home: Path) -> None:
 
 @pytest.mark.parametrize("what", BAD)
 def test_bad_input_gets_one_line(what: str, home: Path) -> None:
-    """A misspelt cause, a bad seed or an unknown verb: one line, exit code 2, nothing created."""
+    """A misspelt cause, a bad seed or an unknown verb gets one line and exit code 2; nothing is created."""
     arguments, words = BAD[what]
     answer = blind(home, *arguments)
     assert answer.is_one_line(2), answer
@@ -81,20 +81,20 @@ def test_bad_input_gets_one_line(what: str, home: Path) -> None:
 
 
 def test_the_possible_answers_are_public(home: Path) -> None:
-    """`bin/lab blind causes` names every cause with a line, session or not."""
+    """`bin/lab blind causes` lists every cause, one a line, with or without a session."""
     lines = blind(home, "causes").out.splitlines()
     assert [line.split()[0] for line in lines] == list(CAUSES)
 
 
 def test_what_can_be_named_is_public(home: Path) -> None:
-    """`bin/lab blind readings` names every reading with its unit and what shows it, session or not."""
+    """`bin/lab blind readings` lists every reading with its unit and what shows it, with or without a session."""
     lines = blind(home, "readings").out.splitlines()
     assert [line.split()[:2] for line in lines][:2] == [["page.p99", "ms"], ["get.p99", "ms"]]
     assert all("(" in line for line in lines) and len(lines) == len(FIXED) + len(OF_COMMANDS)
 
 
 def read(home: Path) -> str:
-    """What a participant would name, taken from what the session shows."""
+    """Return the figures that a participant would name as evidence, read from what the session shows."""
     ping = blind(home, "look", "ping").out.splitlines()
     direct, link = (
         next(line.split()[-2] for line in ping if line.startswith(way)) for way in ("to the", "through")
@@ -106,7 +106,7 @@ def read(home: Path) -> str:
 
 @pytest.mark.whole
 def test_a_session_from_start_to_reveal(home: Path) -> None:
-    """Start, look, note, hint, a wrong answer, the right one, reveal: a page and notes stay, processes do not."""
+    """A session with look, note, hint, a wrong and a right answer and reveal leaves a page and notes, no process."""
     with start(home, "start", "--seed", str(SEED)) as session:
         session.until(lambda: "the session" in blind(home, "note", "too early").err or said(home), 30)
         session.until(lambda: "Ctrl-C here ends everything" in said(home))
@@ -161,7 +161,7 @@ def test_a_session_from_start_to_reveal(home: Path) -> None:
     "stage", ["starting the storefront", pytest.param("something happens", marks=pytest.mark.whole)]
 )
 def test_ctrl_c_while_starting_leaves_nothing(stage: str, home: Path) -> None:
-    """Ctrl-C at any stage ends every process and frees the socket: one line, exit code 130."""
+    """Ctrl-C at any stage prints one line, exits with code 130, ends every process and removes the socket."""
     with start(home, "open", "noisy-neighbour") as session:
         session.until(lambda: stage in said(home))
         session.signal(signal.SIGINT)
@@ -173,7 +173,7 @@ def test_ctrl_c_while_starting_leaves_nothing(stage: str, home: Path) -> None:
 
 
 def test_a_killed_session_leaves_no_processes_and_hinders_nobody(home: Path) -> None:
-    """After SIGKILL its processes end by themselves, and its socket answers nobody."""
+    """After SIGKILL of a session its processes end by themselves, and its socket no longer answers."""
     with start(home, "open", "nothing") as session:
         session.until(lambda: "filling" in said(home))
         session.family()

@@ -1,4 +1,4 @@
-"""Raw readings on a real server: shares that add up, the longest call, and whose a slow command was."""
+"""Raw readings on a real server: shares that add up, the longest call, and the client of a slow command."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from tests.loadtest.conftest import Server
 
 @dataclass
 class Target:
-    """What is looked at: a store alone."""
+    """A target of readings that consists of a server alone."""
 
     store: ServerObserver
 
     def pids(self) -> dict[str, int]:
-        """There are none."""
+        """Return no process ids."""
         return {}
 
     def link_url(self) -> str:
-        """Directly."""
+        """Return the server's own URL: no latency proxy is in between."""
         return self.store.url
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    """A server of the test's own."""
+    """A real server, started for this test."""
     found = Server(tmp_path)
     found.start()
     yield found
@@ -43,7 +43,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 @pytest.fixture
 def target(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Target]:
-    """The same, looked at for a second."""
+    """That server as a target; a reading takes one second."""
     monkeypatch.setattr(diagnostics, "WINDOW_S", 1.0)
     store = ServerObserver(server.url)
     yield Target(store)
@@ -52,7 +52,7 @@ def target(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Target]:
 
 @pytest.fixture
 def beside(server: Server) -> Iterator[Callable[[Callable[[Line], object]], None]]:
-    """Ask the server for something again and again, until the test is over."""
+    """A function that repeats a command in a background thread until the test is over."""
     ended = threading.Event()
     threads = []
 
@@ -74,13 +74,13 @@ def beside(server: Server) -> Iterator[Callable[[Callable[[Line], object]], None
 
 
 def rows(text: str) -> dict[str, list[str]]:
-    """A table's rows by their first cell."""
+    """Return the rows of a table by their first cell."""
     parted = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in text.splitlines()[1:]]
     return {cells[0]: cells[1:] for cells in parted if cells}
 
 
 def test_a_scene_without_a_session_has_no_history(target: Target) -> None:
-    """One line says where to look instead; a session tells its own."""
+    """`look history` is refused without a session, with a line that says where to look instead."""
     with pytest.raises(UsageError, match="keeps no history"):
         look("history", target, str)
     assert look("history", target, str, history=lambda: "since noon") == "since noon"
@@ -89,7 +89,7 @@ def test_a_scene_without_a_session_has_no_history(target: Target) -> None:
 def test_one_long_call_among_many_short_ones_is_seen(
     target: Target, beside: Callable[[Callable[[Line], object]], None]
 ) -> None:
-    """A mean hides it; the longest does not."""
+    """One long call shows in the column of the longest call, though the mean hides it."""
     beside(lambda line: line.ask("GET", "a"))
     sleeper = threading.Timer(0.3, lambda: Line(target.store.url).ask("DEBUG", "SLEEP", "0.1"))
     sleeper.start()
@@ -103,7 +103,7 @@ def test_one_long_call_among_many_short_ones_is_seen(
 def test_shares_add_up_to_the_threads(
     target: Target, beside: Callable[[Callable[[Line], object]], None]
 ) -> None:
-    """What a call costs beside its execution has a row: of short calls it is the larger part."""
+    """The shares add up to the thread's; reading, parsing and answering have a row, the larger part for short calls."""
     beside(lambda line: line.ask("GET", "a"))
     table = rows(look("commands", target, str))
     whole = float(table.pop("(the thread in all)")[-1])
@@ -114,7 +114,7 @@ def test_shares_add_up_to_the_threads(
 
 
 def test_longest_calls_of_cumulative_histograms() -> None:
-    """Buckets that did not move say nothing of the time in between."""
+    """The longest call is in the highest bucket whose own count grew between two samples; there may be none."""
     assert longest_us({}, {}) is None
     assert longest_us({4: 5}, {4: 5}) is None
     assert longest_us({}, {2: 3, 8: 4}) == 8
@@ -123,7 +123,7 @@ def test_longest_calls_of_cumulative_histograms() -> None:
 
 
 def test_a_slow_command_has_a_client(server: Server, target: Target) -> None:
-    """Address and name, as in the list of connections."""
+    """A slow command is shown with its client's address and name, as in the list of connections."""
     line = Line(server.url)
     line.ask("CLIENT", "SETNAME", "accounting")
     line.ask("DEBUG", "SLEEP", "0.02")
@@ -137,7 +137,7 @@ def test_a_slow_command_has_a_client(server: Server, target: Target) -> None:
 
 
 def test_users_are_asked_elsewhere_and_unknown_readings_are_named(target: Target) -> None:
-    """In one line that lists what there is."""
+    """The caller gives what users see; an unknown reading is refused in one line that lists those there are."""
     assert look("users", target, lambda: "all is well") == "all is well"
     with pytest.raises(
         UsageError, match="there are users, history, slowlog, commands, clients, memory, ping, processes, key"
@@ -146,7 +146,7 @@ def test_users_are_asked_elsewhere_and_unknown_readings_are_named(target: Target
 
 
 def test_memory_is_read_four_times(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures as the server says them."""
+    """`look memory` shows four samples of each figure, as the server gives it."""
     monkeypatch.setattr(diagnostics, "WINDOW_S", 0.03)
     table = rows(look("memory", target, str))
     assert len(table["used_memory"]) == 4
@@ -155,7 +155,7 @@ def test_memory_is_read_four_times(target: Target, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_key_is_looked_at_without_its_value(server: Server, target: Target) -> None:
-    """Type, length, memory, encoding, what is left of its life."""
+    """`look key` shows a key's type, length, memory, encoding and remaining lifetime, but not its value."""
     client = server.client()
     client.sadd("index", *range(1000))
     client.set("cart:7", "x" * 50, ex=100)
@@ -175,6 +175,6 @@ def test_a_key_is_looked_at_without_its_value(server: Server, target: Target) ->
     ],
 )
 def test_a_look_at_no_key_is_one_sentence(what: str, name: str, said: str, target: Target) -> None:
-    """And costs the server nothing."""
+    """A key name that is missing, not wanted or unknown is refused in one sentence."""
     with pytest.raises(UsageError, match=said):
         look(what, target, str, name)

@@ -1,4 +1,4 @@
-"""Answers by hand: right and wrong figures, some that separate and some that do not, judged as a teacher would."""
+"""How answers are judged: figures may be true or not, and may or may not separate the cause from its look-alikes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from lab.errors import UsageError
 
 
 def scene(cause: str, healthy: Readings) -> Readings:
-    """What the lab reads in a scene of a cause."""
+    """Return the readings that the lab takes in a scene of that cause."""
     usual = healthy.seen if cause == "nothing" else Seen(60.0, 60.0, 5.0)
     return replace(healthy, **{"seen": usual, **CAUSES[cause].typical})
 
 
 def judged(cause: str, evidence: str, healthy: Readings) -> Judgement:
-    """The judgement of a right answer in a scene of that cause."""
+    """Return the judgement of a right answer in a scene of that cause."""
     here = scene(cause, healthy)
     return judging.judge(CAUSES[cause], evidence, [here], here)
 
@@ -49,7 +49,7 @@ GOOD = {
 
 @pytest.mark.parametrize("cause", CAUSES)
 def test_good_evidence_shows_the_cause_and_leaves_no_look_alike(cause: str, healthy: Readings) -> None:
-    """All points of an answer: every figure true, the cause shown, each look-alike ruled out."""
+    """An answer earns all points if every figure is true, they show the cause and rule out each look-alike."""
     found = judged(cause, GOOD[cause], healthy)
     assert [figure.text for figure in found.figures if not figure.true] == []
     assert found.possible == ()
@@ -57,25 +57,25 @@ def test_good_evidence_shows_the_cause_and_leaves_no_look_alike(cause: str, heal
 
 
 def test_every_cause_has_good_evidence_here() -> None:
-    """A cause that nobody can prove by readings has no place in the catalogue."""
+    """Every cause of the catalogue can be proved by readings: `GOOD` has evidence for each."""
     assert set(GOOD) == set(CAUSES)
 
 
 def test_words_alone_are_a_guess(healthy: Readings) -> None:
-    """The name is right, and nothing was named that could be held against anything."""
+    """A right answer that names no figure is judged as a guess."""
     found = judged("slow-network", "the way was slow, I am sure, 40 ms or so", healthy)
     assert found.is_a_guess and found.points == GUESS
     assert set(found.possible) == set(CAUSES["slow-network"].alike)
 
 
 def test_true_figures_that_separate_nothing_are_a_guess(healthy: Readings) -> None:
-    """That users wait is known to everybody: it rules out nothing of what makes users wait."""
+    """True figures that fit the look-alikes too do not show the cause: that users wait rules out none of them."""
     found = judged("scan-storm", "page.p99 = 60 ms; memory.used = 60 %", healthy)
     assert not found.shown and "keys-command" in found.possible
 
 
 def test_wrong_figures_cost_and_prove_nothing(healthy: Readings) -> None:
-    """A figure that the lab did not see is not believed, and what it would show is not shown."""
+    """A figure that the lab did not measure costs points and proves nothing."""
     found = judged("slow-network", "link.p50 = 400 ms; server.p50 = 30 ms", healthy)
     assert [figure.true for figure in found.figures] == [False, False]
     assert found.is_a_guess and found.points == GUESS - 2 * UNTRUE_COSTS
@@ -83,27 +83,27 @@ def test_wrong_figures_cost_and_prove_nothing(healthy: Readings) -> None:
 
 
 def test_figures_that_show_it_and_leave_a_look_alike_say_which(healthy: Readings) -> None:
-    """A part of the points, and what would have separated them."""
+    """Figures that show the cause but leave look-alikes earn part of the points, and those look-alikes are listed."""
     found = judged("slow-network", "link.p50 = 42 ms; server.p50 = 0.1 ms", healthy)
     assert found.shown and "exhausted-pool" in found.excluded and "unpipelined-deletes" in found.possible
     assert GUESS + SHOWN < found.points < GUESS + SHOWN + EXCLUDED
 
 
 def test_shares_of_one_thread_rule_each_other_out(healthy: Readings) -> None:
-    """Where SCAN has nine tenths of the thread there is no room for another command that has three."""
+    """If SCAN has 90% of the thread, no room is left for another command with 30%, so that cause is ruled out."""
     assert "keys-command" in judged("scan-storm", "scan.share = 90 %", healthy).excluded
     assert "keys-command" in judged("scan-storm", "scan.share = 60 %", healthy).possible
 
 
 def test_what_the_machine_does_not_tell_is_believed(healthy: Readings) -> None:
-    """On macOS nobody knows how long a thread waited for a core: the figure costs nothing."""
+    """A figure that the machine does not tell, as on macOS how long a thread waited for a core, counts as true."""
     here = replace(scene("noisy-neighbour", healthy), waited=None)
     found = judging.judge(CAUSES["noisy-neighbour"], "server.waited = 30 %", [here], here)
     assert [figure.true for figure in found.figures] == [True] and "does not tell" in found.figures[0].text
 
 
 def test_a_figure_is_true_where_any_stretch_of_these_minutes_had_it(healthy: Readings) -> None:
-    """Two observers look at different moments of a cause that comes in bursts."""
+    """A figure is true if it fits any reading: participant and lab sample a cause of bursts at different moments."""
     calm, burst = healthy, scene("eviction-cycle", healthy)
     found = judging.judge(CAUSES["eviction-cycle"], "memory.evicted = 12,000 /s", [calm, burst], burst)
     assert found.figures[0].true
@@ -112,7 +112,7 @@ def test_a_figure_is_true_where_any_stretch_of_these_minutes_had_it(healthy: Rea
 
 
 def test_nothing_needs_all_three_figures(healthy: Readings) -> None:
-    """That pages are fast does not show that changes are on time."""
+    """`nothing` needs all three figures: fast pages and GETs do not show that changes are on time."""
     assert not judged("nothing", "page.p99 = 5 ms; get.p99 = 1 ms", healthy).shown
 
 
@@ -131,13 +131,13 @@ def test_nothing_needs_all_three_figures(healthy: Readings) -> None:
 def test_a_reading_or_unit_that_does_not_exist_is_refused(
     evidence: str, said: str, healthy: Readings
 ) -> None:
-    """One line, before anything is judged or costs anything."""
+    """A reading or a unit that does not exist is refused in one line, before anything is judged or costs points."""
     with pytest.raises(UsageError, match=said):
         judged("slow-network", evidence, healthy)
 
 
 def test_words_with_dots_and_numbers_in_them_are_free_text() -> None:
-    """They are kept in the notes, and name nothing."""
+    """Free text may hold dots, numbers and units; only a clause of name, number and unit names a figure."""
     for words in (
         "e.g. 40 ms slower than before",
         "127.0.0.1:6379 took 40 ms",
@@ -150,7 +150,7 @@ def test_words_with_dots_and_numbers_in_them_are_free_text() -> None:
 
 
 def test_units_of_one_kind_are_one(healthy: Readings) -> None:
-    """42 ms are 0.042 s; thousands may have commas."""
+    """Units of one kind are converted (0.042 s are 42 ms), and thousands may have commas."""
     values = [
         named.value
         for named in figures.named_in("link.p50 = 0.042 s; link.p50 = 42000 us; scan.calls = 1,200 /min")
@@ -159,7 +159,7 @@ def test_units_of_one_kind_are_one(healthy: Readings) -> None:
 
 
 def answered(tmp_path: Path, healthy: Readings, evidence: str, *hypotheses: str) -> tuple[Journal, str]:
-    """A session with a slow network, after a right answer."""
+    """Return the journal of a slow-network session after a right answer, and the reply to that answer."""
     here = scene("slow-network", healthy)
     held = Journal(
         CAUSES["slow-network"],
@@ -172,7 +172,7 @@ def answered(tmp_path: Path, healthy: Readings, evidence: str, *hypotheses: str)
 
 
 def test_hypotheses_before_the_answer_are_worth_points(tmp_path: Path, healthy: Readings) -> None:
-    """Two count; one that is said twice counts once, one after the answer not at all."""
+    """Two hypotheses earn points; a repeated one counts once, one noted after the answer does not count."""
     held, said = answered(
         tmp_path, healthy, GOOD["slow-network"], "exhausted-pool", "slow-network", "nothing"
     )
@@ -185,7 +185,7 @@ def test_hypotheses_before_the_answer_are_worth_points(tmp_path: Path, healthy: 
 
 
 def test_time_costs_little_and_late(tmp_path: Path, healthy: Readings) -> None:
-    """Nothing in the first quarter of an hour, and ten points at most."""
+    """Time costs no points in the first quarter of an hour, and ten at most."""
     held, _ = answered(tmp_path, healthy, GOOD["slow-network"], "slow-network", "nothing")
     assert held.right is not None
     for minutes, left in ((14, 100), (20, 95), (300, 90)):
@@ -194,14 +194,14 @@ def test_time_costs_little_and_late(tmp_path: Path, healthy: Readings) -> None:
 
 
 def test_a_guess_is_told_so(tmp_path: Path, healthy: Readings) -> None:
-    """In the answer, in words; with the experiment that would have separated it."""
+    """The reply calls a guess a guess, and names the experiment that would have ruled out a look-alike."""
     held, said = answered(tmp_path, healthy, "I had a strong feeling about it")
     assert f"the {GUESS} points of a guess" in said and held.score == GUESS
     assert "Still possible is exhausted-pool: " + CAUSES["slow-network"].alike["exhausted-pool"] in said
 
 
 def test_an_unknown_hypothesis_is_refused_with_the_nearest(tmp_path: Path, healthy: Readings) -> None:
-    """Nothing is noted then."""
+    """An unknown hypothesis is refused with the nearest name, and is not noted."""
     held, _ = answered(tmp_path, healthy, GOOD["slow-network"])
     with pytest.raises(UsageError, match="Did you mean scan-storm"):
         held.note("", "scan-strom")
@@ -209,6 +209,6 @@ def test_an_unknown_hypothesis_is_refused_with_the_nearest(tmp_path: Path, healt
 
 
 def test_the_chart_has_a_bar_where_it_began() -> None:
-    """Blocks before and after it, on one scale; of a long session the latest."""
+    """The chart has a bar where the cause began, one scale on both sides, and only the end of a long session."""
     assert reveal.chart([(-10, 1.0), (-5, 1.0), (5, 100.0)]) == "▁▁│█"
     assert len(reveal.chart([(float(at), 1.0) for at in range(500)])) == reveal.WIDEST + 1

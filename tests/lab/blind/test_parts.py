@@ -1,4 +1,4 @@
-"""The parts of blind mode without processes: causes, evidence, orders, journal, door, and the seal's search."""
+"""Parts of blind mode without a scene: causes, evidence, orders, journal, session socket, and the seal's search."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BECAUSE = "a ping through the link took 40 ms"
 
 
 def test_causes_are_nine_at_least_nothing_among_them() -> None:
-    """There are nine causes or more, one of them is nothing, and each of their look-alikes is one of them."""
+    """There are at least nine causes, `nothing` among them, and every look-alike of a cause is itself a cause."""
     assert len(CAUSES) >= 9
     assert "nothing" in CAUSES
     for cause in CAUSES.values():
@@ -47,7 +47,7 @@ def test_causes_are_nine_at_least_nothing_among_them() -> None:
 
 @pytest.mark.parametrize("cause", CAUSES)
 def test_only_the_last_hint_names_the_cause(cause: str) -> None:
-    """No hint but the last holds a word of the cause's name or title, apart from words for anything."""
+    """No hint but the last holds a word of the cause's name or title; common words such as "command" do not count."""
     common = {"a", "an", "the", "of", "on", "at", "all", "command", "set", "nothing", "slow"}
     words = {word.rstrip("s") for word in f"{cause} {CAUSES[cause].title}".lower().replace("-", " ").split()}
     for hint in CAUSES[cause].hints[:-1]:
@@ -56,7 +56,7 @@ def test_only_the_last_hint_names_the_cause(cause: str) -> None:
 
 
 def test_a_seed_has_the_same_cause_always_and_nine_in_a_row_have_all() -> None:
-    """A seed decides the cause, and each block of as many seeds as there are causes has each of them once."""
+    """A seed decides the cause; with n causes, each block of n consecutive seeds has every cause once."""
     assert [choose(seed).id for seed in range(40)] == [choose(seed).id for seed in range(40)]
     for block in range(5):
         first = block * len(CAUSES)
@@ -75,7 +75,7 @@ def test_an_unknown_cause_is_refused_with_the_nearest() -> None:
 
 @pytest.mark.parametrize("cause", [cause for cause in CAUSES if cause != "nothing"])
 def test_evidence_needs_both_symptom_and_its_own_figures(cause: str, healthy: Readings) -> None:
-    """Evidence is found in its typical figures with a symptom; in the figures or the symptom alone it is not."""
+    """A cause's evidence is found in its typical figures with a symptom, not in the figures or the symptom alone."""
     figures = {name: value for name, value in CAUSES[cause].typical.items() if name != "seen"}
     symptom, evidence = CAUSES[cause].typical.get("seen", HURT), CAUSES[cause].evidence
     assert figures
@@ -85,14 +85,14 @@ def test_evidence_needs_both_symptom_and_its_own_figures(cause: str, healthy: Re
 
 
 def test_nothing_is_found_only_where_no_figure_is_bad(healthy: Readings) -> None:
-    """Each of the three figures alone refutes that nothing is wrong."""
+    """One bad figure of the three is enough to refute `nothing`."""
     assert CAUSES["nothing"].evidence(healthy).found
     for seen in (Seen(60.0, 1.0, 0.3), Seen(5.0, 30.0, 0.3), Seen(5.0, 1.0, 9.0)):
         assert not CAUSES["nothing"].evidence(replace(healthy, seen=seen)).found
 
 
 def test_orders_follow_what_was_measured() -> None:
-    """The same wait is asked for on fast and slow servers, whatever a key costs; `nothing` changes no order."""
+    """Orders are sized to cause the same wait on fast and slow servers; only `nothing` leaves them unchanged."""
     slow = replace(MEASURED, key_us=1.0)
     for measured in (MEASURED, slow):
         order = CAUSES["scan-storm"].told(measured)[sizing.SECOND]
@@ -116,7 +116,7 @@ def journal(tmp_path: Path, healthy: Readings) -> Journal:
 
 
 def test_hints_and_wrong_answers_cost_and_only_the_right_one_scores(journal: Journal) -> None:
-    """The score is what hints and wrong answers leave of the answer's worth; before the right one it is nothing."""
+    """The score is the answer's points less those of hints and wrong answers; before the right answer it is 0."""
     journal.hint()
     assert "no, that is not it" in journal.answer("exhausted-pool", BECAUSE)
     assert journal.score == 0
@@ -149,7 +149,7 @@ def test_an_answer_needs_evidence(journal: Journal) -> None:
 
 
 def test_notes_stay_in_a_plain_file(journal: Journal) -> None:
-    """What was noted, hinted and answered is in the file, a line each, with its time; an empty note is refused."""
+    """The notes file has a line, with the time, for each note, hint and answer; an empty note is refused."""
     journal.note("hypothesis:\n  the pool")
     journal.hint()
     with pytest.raises(UsageError, match="empty"):
@@ -160,7 +160,7 @@ def test_notes_stay_in_a_plain_file(journal: Journal) -> None:
 
 
 def test_one_session_at_a_time_and_only_for_its_owner(tmp_path: Path) -> None:
-    """While a session is there a second is refused; its socket is the owner's alone, and gone with it."""
+    """While a session runs a second one is refused; its socket is the owner's alone and is removed at its end."""
     first = session_socket.SessionSocket(tmp_path, lambda words: f"heard {words['verb']}")
     try:
         assert stat.S_IMODE(session_socket.address(tmp_path).stat().st_mode) == 0o600
@@ -177,7 +177,7 @@ def test_one_session_at_a_time_and_only_for_its_owner(tmp_path: Path) -> None:
 
 
 def test_a_socket_left_behind_is_no_session(tmp_path: Path) -> None:
-    """The socket of a session that was killed answers nobody, and does not keep the next from starting."""
+    """A socket left by a killed session counts as no session, and the next session can start."""
     left = socket.socket(socket.AF_UNIX)
     left.bind(str(session_socket.address(tmp_path)))
     left.close()
@@ -208,7 +208,7 @@ def test_the_search_finds_a_name_in_any_spelling(leak: str) -> None:
 
 
 def test_what_a_program_is_told_shows_neither_in_arguments_nor_environment(tmp_path: Path) -> None:
-    """A program's instruction, environment included, reaches it, and the system shows nothing of it."""
+    """A program gets its instruction, but nothing of it shows in the process's arguments or environment."""
     child = Child(
         "program", [sys.executable, "-m", "lab.blind.launcher"], tmp_path / "log", cwd=ROOT, stdin_open=True
     )
@@ -217,7 +217,7 @@ def test_what_a_program_is_told_shows_neither_in_arguments_nor_environment(tmp_p
         tell(child, {"module": "lab.blind.tenants", "arguments": ["a-secret"], "env": told})
         tell(child, {"kind": "rest", "note": "a-secret"})
         process = psutil.Process(child.pid)
-        eventually(lambda: process.num_threads() > 1)  # it listens for orders: it has its address
+        eventually(lambda: process.num_threads() > 1)  # a second thread awaits orders: it was told
         assert child.alive(), child.last_words()
         assert "a-secret" not in " ".join(process.cmdline())
         assert "a-secret" not in repr(process.environ())
@@ -228,28 +228,28 @@ def test_what_a_program_is_told_shows_neither_in_arguments_nor_environment(tmp_p
 
 
 class Line:
-    """A connection that is always there."""
+    """A stand-in for a connection: always connected, never a reply."""
 
     def __init__(self, **_options: Any) -> None:
         self.pid = None
 
     def connect(self) -> None:
-        """It is."""
+        """Do nothing: it is connected."""
 
     def can_read(self, *_arguments: Any, **_options: Any) -> bool:
-        """Nothing came."""
+        """Return False: no reply is waiting."""
         return False
 
     def disconnect(self) -> None:
-        """It stays."""
+        """Do nothing: it stays connected."""
 
     def should_reconnect(self) -> bool:
-        """It stands."""
+        """Return False: it needs no new connection."""
         return False
 
 
 def test_the_pool_follows_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without an order connections are as many as wanted; with one, they are few, and come back late."""
+    """Without an order the pool gives as many connections as wanted; with one it gives few, which come back late."""
     monkeypatch.setattr(faulty_pool, "Inbox", lambda hear: None)
     pool = faulty_pool.Pool(connection_class=Line)
     many = [pool.get_connection() for _ in range(5)]
@@ -274,7 +274,7 @@ def test_the_pool_follows_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_health_is_looked_for_on_a_restless_machine(waits: list[float], best: float, looks: int) -> None:
-    """A calm look is taken as it is; else there are some more, and the best of them counts."""
+    """Sampling stops at the first calm sample; if none is calm, the best of `HEALTHY_LOOKS` samples counts."""
     left = iter(waits)
     assert health(lambda: Seen(50.0, next(left), 0.2)).get_ms == best
     assert len(list(left)) == len(waits) - looks
@@ -283,16 +283,16 @@ def test_health_is_looked_for_on_a_restless_machine(waits: list[float], best: fl
 @pytest.mark.parametrize(
     ("healthy", "now", "slower"),
     [
-        (0.5, 4.9, False),  # several times as much, and still nothing that anybody feels
+        (0.5, 4.9, False),  # almost ten times as much, yet below what users feel
         (2.0, 5.9, False),
         (2.0, 6.0, True),
         (10.0, 29.9, False),
         (10.0, 30.0, True),
-        (23.6, 35.0, False),  # a machine that makes everybody wait: half as much again, and 30 ms at least
+        (23.6, 35.0, False),  # restless machine: 1.5 times as much is enough, from 30 ms on
         (23.6, 51.6, True),
         (200.0, 299.0, False),
     ],
 )
 def test_what_users_call_slower(healthy: float, now: float, slower: bool) -> None:
-    """Three times the healthy value; on a restless machine less, because the machine is in the healthy value, too."""
+    """Slower is three times the healthy value; less on a restless machine, whose own delay is in the healthy value."""
     assert plainly_slower(now, healthy, LEAST_GET_MS, RESTLESS_GET_MS) is slower

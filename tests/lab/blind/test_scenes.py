@@ -1,4 +1,4 @@
-"""Real scenes, half a minute each: a cause's evidence is there, that of its look-alikes is not, and it is sealed."""
+"""Real scenes, half a minute each: only the cause's own evidence is found, and nothing readable names the cause."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def phase(raw: Raw, name: str) -> Raw:
 
 
 def in_phases(change: Callable[[Raw], object], *names: str) -> Change:
-    """Alter phases by id or arm; all where none is named."""
+    """Alter the phases with these ids or arms; all where none is named."""
 
     def alter(raw: Raw) -> None:
         for one in raw["phases"]:
@@ -54,7 +54,7 @@ def in_phases(change: Callable[[Raw], object], *names: str) -> Change:
 
 
 def put(path: str, value: object) -> Change:
-    """Set a field of run.json; the path has names and numbers, apart by dots."""
+    """Set a field of run.json; the path is names and numbers joined by dots."""
 
     def alter(raw: Raw) -> None:
         place: Any = raw
@@ -67,7 +67,7 @@ def put(path: str, value: object) -> Change:
 
 
 def drop_phases(*names: str) -> Change:
-    """Phases that were never measured."""
+    """Remove phases, as if they were never measured."""
 
     def alter(raw: Raw) -> None:
         raw["phases"] = [one for one in raw["phases"] if one["id"] not in names]
@@ -76,7 +76,7 @@ def drop_phases(*names: str) -> Change:
 
 
 def unplan(*names: str) -> Change:
-    """Phases that the plan does not name."""
+    """Remove phases from the plan."""
 
     def alter(raw: Raw) -> None:
         raw["plan"] = [one for one in raw["plan"] if one["id"] not in names]
@@ -95,7 +95,7 @@ def in_plan(change: Callable[[Raw], object]) -> Change:
 
 
 def swap(first: str, second: str) -> Change:
-    """Two phases change places in the list."""
+    """Swap two phases in the list."""
 
     def alter(raw: Raw) -> None:
         ids = [one["id"] for one in raw["phases"]]
@@ -106,39 +106,39 @@ def swap(first: str, second: str) -> Change:
 
 
 def twice(name: str) -> Change:
-    """A phase is there twice."""
+    """Insert a second copy of a phase."""
     return lambda raw: raw["phases"].insert(2, dict(phase(raw, name)))
 
 
 def times_of(name: str, other: str) -> Change:
-    """A phase has another one's times."""
+    """Give a phase the times of another one."""
     return lambda raw: phase(raw, name).update({key: phase(raw, other)[key] for key in ("t0", "t1")})
 
 
 def scaled(field: str, times: float, *names: str) -> Change:
-    """A phase's figure, so many times as large."""
+    """Multiply a figure of phases; of all where none is named."""
     return in_phases(lambda one: one.update({field: one[field] * times}), *names)
 
 
 def event(field: str, value: Callable[[float], float], *names: str) -> Change:
-    """A figure of a phase's events."""
+    """Change a figure of the events of phases; of all where none is named."""
     return in_phases(lambda one: one["events"].update({field: value(one["events"].get(field, 0.0))}), *names)
 
 
 def without(group: str, *names: str) -> Change:
-    """A group of figures is empty."""
+    """Empty a group of figures of phases; of all where none is named."""
     return in_phases(lambda one: one.update({group: {}}), *names)
 
 
 def no_events(raw: Raw) -> None:
-    """None were asked for, and none came."""
+    """Let no events be asked for, and none come."""
     raw["load"]["events_per_second"] = 0.0
     for one in raw["phases"]:
         one["events"] |= {"asked_per_s": 0.0, "offered_per_s": 0.0, "finished_per_s": 0.0}
 
 
 def commands(name: str, old: str, new: str) -> Change:
-    """The server's counters name another command."""
+    """Rename a command in the server's counters of a phase."""
 
     def alter(raw: Raw) -> None:
         found = phase(raw, name)["commands"]
@@ -148,7 +148,7 @@ def commands(name: str, old: str, new: str) -> Change:
 
 
 def all_of(*changes: Change) -> Change:
-    """Several at once."""
+    """Make several changes."""
 
     def alter(raw: Raw) -> None:
         for change in changes:
@@ -159,11 +159,11 @@ def all_of(*changes: Change) -> Change:
 
 @cache
 def passing(name: str) -> frozenset[str]:
-    """Checks that the committed run passes: without that the cases below would say nothing."""
+    """Return the checks that the committed run passes; only these can show the effect of an alteration."""
     return frozenset(check.check for check in validate(Run(RECORDS / name)) if check.ok)
 
 
 def copy_of(name: str, place: Path) -> Copy:
-    """A copy of a committed run in a place of its own."""
+    """Copy a committed run into a folder below `place`."""
     shutil.copytree(RECORDS / name, place / "run")
     return Copy(place / "run")

@@ -1,4 +1,4 @@
-"""For every claim: what must be wrong with a run for it to fail, and how far a run may go and still fulfil it.
+"""For every claim of key-growth: what refutes it, and how far a run may go and still fulfil it.
 
 A claim with several halves has a doctoring for each, which leaves the other halves as they are; `alone` proves
 that from the figures of the outcome.
@@ -17,7 +17,7 @@ Figures = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Doctoring:
-    """One thing that is wrong with a run: arguments of `build_run`, and a law about the outcome's figures."""
+    """One thing that is wrong with a run: arguments of `build_run`, and a condition for the outcome's figures."""
 
     what: str
     build: dict[str, Any] = field(default_factory=dict)
@@ -36,17 +36,17 @@ def each(change: Callable[[PhaseRecord], None], *names: str) -> Doctor:
 
 
 def p99s(first: float, **others: float) -> dict[str, Any]:
-    """p99 in ms of the first plateau and of other phases (underscores stand for hyphens)."""
+    """Set p99 (ms) of the first plateau and of other phases (underscores stand for hyphens)."""
     return {"p99_ms": {"grow-1": first, **{name.replace("_", "-"): p99 for name, p99 in others.items()}}}
 
 
 def plateaus(*values: float) -> dict[str, Any]:
-    """p99 in ms of the plateaus of the growth, in order."""
+    """Set p99 (ms) of the plateaus of the growth, in order."""
     return {"p99_ms": {f"grow-{i}": value for i, value in enumerate(values, start=1)}}
 
 
 def slower_get(times: float) -> dict[str, Any]:
-    """The server's execution time of GET at the top, so many times the first plateau's."""
+    """Multiply the server's execution time of GET on the top plateau."""
 
     def change(phase: PhaseRecord) -> None:
         phase.commands["GET"]["usec"] *= times
@@ -55,7 +55,7 @@ def slower_get(times: float) -> dict[str, Any]:
 
 
 def fewer_keys(share: float) -> dict[str, Any]:
-    """The last index plateau at a share of the keys."""
+    """Give the last index plateau only a share of its keys."""
 
     def change(phase: PhaseRecord) -> None:
         phase.keys *= share
@@ -64,7 +64,7 @@ def fewer_keys(share: float) -> dict[str, Any]:
 
 
 def prediction(times: float) -> dict[str, Any]:
-    """The predicted knee, so many times what it was; every demand is then as much smaller."""
+    """Multiply the predicted knee, by dividing every predicted demand."""
 
     def change(phase: PhaseRecord) -> None:
         phase.forecasts = [demand / times for demand in phase.forecasts]
@@ -73,12 +73,12 @@ def prediction(times: float) -> dict[str, Any]:
 
 
 def bored(phase: PhaseRecord) -> None:
-    """The server is hardly busy."""
+    """Let the server be hardly busy."""
     phase.utilisation = 0.2
 
 
 def searches(times: float) -> dict[str, Any]:
-    """p99 on the plateaus below the knee, so many times what the searches of one event take there."""
+    """Set p99 on the plateaus below the knee to a multiple of what the searches of one event take there."""
     event_ms = {
         number: share * 200_000 * 3 * US_PER_KEY / 1000 for number, share in enumerate(PLATEAUS, start=1)
     }
@@ -86,7 +86,7 @@ def searches(times: float) -> dict[str, Any]:
 
 
 def wrong_turn(name: str) -> list[Doctoring]:
-    """What refutes 'NAME does not help'. The second probe runs beside the main one, in the same phase."""
+    """Return what refutes 'NAME does not help'. The second probe runs beside the main one, in the same phase."""
     return [
         Doctoring(
             f"{name} that helps",
@@ -256,4 +256,4 @@ STILL: dict[str, list[Doctoring]] = {
         Doctoring("predicted 13 % too low", prediction(0.87)),
     ],
 }
-"""Claim id → what it bears: together with `DOCTORINGS` these hold every bound from both sides."""
+"""Claim id → after what it still holds. With `DOCTORINGS` this tests every bound from both sides."""

@@ -1,6 +1,6 @@
 """Files of a run folder altered by hand or at random: each is refused or not valid, and none is a fault of the lab.
 
-Every case alters a copy of a committed run and says what is to become of it.
+Every case alters a copy of a committed run and says what the refusal must name.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ HLOG: list[tuple[str, Callable[[list[str]], list[str]]]] = [
 
 @pytest.mark.parametrize(("what", "change"), [pytest.param(*case[1:], id=case[0]) for case in REFUSED])
 def test_altered_facts_are_refused(what: str, change: Change, tmp_path: Path) -> None:
-    """In one line that names the file and the field."""
+    """An altered run.json is refused in one line that names the file and the field."""
     altered = copy_of("key-growth", tmp_path)
     altered.facts(change)
     with pytest.raises(UsageError) as caught:
@@ -227,7 +227,7 @@ def test_altered_facts_are_refused(what: str, change: Change, tmp_path: Path) ->
 def test_altered_files_are_refused(
     record: str, file: str, what: str, change: Callable[[bytes], bytes], tmp_path: Path
 ) -> None:
-    """In one line that names the file, and the line where there is one."""
+    """Any other altered file is refused in one line that names the file and what is wrong with it."""
     altered = copy_of(record, tmp_path)
     spoil(altered.folder / file, change)
     with pytest.raises(UsageError) as caught:
@@ -241,7 +241,7 @@ def test_altered_files_are_refused(
 
 @pytest.mark.parametrize("change", [pytest.param(case[1], id=case[0]) for case in HLOG])
 def test_altered_latencies_are_not_valid(change: Callable[[list[str]], list[str]], tmp_path: Path) -> None:
-    """Neither a part nor a double of them passes for the whole."""
+    """Latencies that are incomplete, doubled or garbled make the run not valid."""
     assert LATENCIES in passing("key-growth")
     altered = copy_of("key-growth", tmp_path)
     altered.lines("probe.hlog", change)
@@ -249,7 +249,7 @@ def test_altered_latencies_are_not_valid(change: Callable[[list[str]], list[str]
 
 
 def mutate(value: Any, chance: random.Random) -> Any:
-    """One random change somewhere in a JSON value."""
+    """Return a JSON value with one random change somewhere."""
     if isinstance(value, dict) and value and chance.random() < 0.95:
         name = chance.choice(list(value))
         deed = chance.random()
@@ -280,7 +280,7 @@ SCALED = 60
     "record", ["key-growth", "eviction-cycle", "scan-count", "pipelined-delete", "giant-index", "cures"]
 )
 def test_random_alteration_is_no_fault(record: str, tmp_path: Path) -> None:
-    """Whatever is dropped, doubled, retyped, scaled or put elsewhere: a line of the lab's, or a verdict."""
+    """Whatever is dropped, doubled, retyped, scaled or moved, the lab judges the run or refuses it in one line."""
     altered, chance = copy_of(record, tmp_path), random.Random(record)
     whole = json.loads((altered.folder / "run.json").read_text())
     seen = 0

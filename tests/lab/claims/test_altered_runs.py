@@ -1,6 +1,6 @@
 """Runs altered by hand: each is not valid or refuted, by the right check, and none is a fault of the lab.
 
-Every case alters a copy of a committed run and says what is to become of it.
+Every case alters a copy of a committed run and names the check that must fail.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ NOT_VALID: list[tuple[str, str, str, Change]] = [
     ("record", "check", "change"), [pytest.param(*case[1:], id=case[0]) for case in NOT_VALID]
 )
 def test_altered_run_is_not_valid(record: str, check: str, change: Change, tmp_path: Path) -> None:
-    """The check that is meant fails, and passes on the run as it was."""
+    """The named check fails on the altered run, and passes on the original."""
     assert check in passing(record)
     altered = copy_of(record, tmp_path)
     altered.facts(change)
@@ -248,7 +248,7 @@ def test_altered_run_is_not_valid(record: str, check: str, change: Change, tmp_p
 
 
 def test_lines_of_a_load_count_once(tmp_path: Path) -> None:
-    """The crowd's lines twice are no second cycle."""
+    """A load's lines that are there twice make the run not valid: they are no further cycles."""
     assert LOADS in passing("eviction-cycle")
     altered = copy_of("eviction-cycle", tmp_path)
     altered.lines("loads.jsonl", lambda lines: lines * 2)
@@ -257,7 +257,7 @@ def test_lines_of_a_load_count_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["grow-7", "index-3"])
 def test_plateau_without_a_reply_is_told(name: str, tmp_path: Path) -> None:
-    """The incident at its worst: the server answers nothing for a whole plateau. No fault, and no claim holds on it."""
+    """A plateau without any reply is no fault of the lab: the run has no verdict, and `index-flat` does not hold."""
     altered = copy_of("key-growth", tmp_path)
 
     def silent(raw: Raw) -> None:
@@ -280,13 +280,13 @@ def test_plateau_without_a_reply_is_told(name: str, tmp_path: Path) -> None:
 
 
 def lower_case(lines: list[str]) -> list[str]:
-    """GETs in the slow log, written small, in the middle of a plateau."""
+    """Add GETs in small letters, from the top plateau, to the slow log."""
     raw = json.loads((RECORDS / "key-growth" / "run.json").read_text())
     return [*lines, *[f"{math.ceil(phase(raw, 'grow-7')['t0'])},get,20000\n"] * len(lines)]
 
 
 def test_victim_in_small_letters_is_a_victim(tmp_path: Path) -> None:
-    """Servers differ in how they write commands."""
+    """A GET in small letters counts too, because servers differ in how they write commands."""
     altered = copy_of("key-growth", tmp_path)
     altered.lines("slowlog.csv", lower_case)
     run = Run(altered.folder)
@@ -295,7 +295,7 @@ def test_victim_in_small_letters_is_a_victim(tmp_path: Path) -> None:
 
 
 def test_result_of_an_altered_run_can_be_written(tmp_path: Path) -> None:
-    """A figure that a claim divides by is 0: the claim fails, and result.json holds numbers."""
+    """If a figure that a claim divides by is 0, the claim fails, and result.json holds no NaN or infinity."""
     altered = copy_of("pipelined-delete", tmp_path)
     altered.facts(in_phases(lambda one: one["figures"].update(dict.fromkeys(one["figures"], 0.0))))
     run = Run(altered.folder)

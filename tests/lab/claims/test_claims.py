@@ -21,7 +21,7 @@ CLAIMS = {claim.id: claim for claim in key_growth.CLAIMS}
 
 
 def cases(table: dict[str, list[Doctoring]]) -> list[object]:
-    """One parameter set per claim and doctoring."""
+    """Return one parameter set per claim and doctoring."""
     return [
         pytest.param(claim, doctoring, id=f"{claim}: {doctoring.what}")
         for claim, doctorings in table.items()
@@ -30,7 +30,7 @@ def cases(table: dict[str, list[Doctoring]]) -> list[object]:
 
 
 def unproved(scenario: Scenario) -> list[str]:
-    """Claims of a scenario for which no doctoring shows that they can fail, or none how much they bear."""
+    """Return the claims without a doctoring that refutes them, or without one after which they still hold."""
     return [claim.id for claim in scenario.claims if not DOCTORINGS.get(claim.id) or not STILL.get(claim.id)]
 
 
@@ -43,7 +43,7 @@ def test_claim_holds_on_a_healthy_run(claim: str, healthy: Run) -> None:
 
 @pytest.mark.parametrize(("claim", "doctoring"), cases(DOCTORINGS))
 def test_claim_fails_on_a_doctored_run(claim: str, doctoring: Doctoring, folder: Path) -> None:
-    """One thing wrong refutes the claim, through that half of it alone, and the figures say so."""
+    """One doctoring refutes the claim through one of its halves alone, and the figures show it."""
     (outcome,) = judge(build_run(folder, **doctoring.build), [CLAIMS[claim]])
     assert outcome.holds is False, outcome.measured
     assert doctoring.alone(outcome.figures), f"{outcome.measured} {outcome.figures}"
@@ -59,7 +59,7 @@ def test_claim_bears_what_its_bound_allows(claim: str, doctoring: Doctoring, fol
 
 @pytest.mark.parametrize("scenario", [key_growth.SCENARIO, no_cause.SCENARIO], ids=lambda s: s.id)
 def test_every_claim_of_every_scenario_is_proved(scenario: Scenario) -> None:
-    """Neither has a claim that no test here has seen fail. (For the others see test_proofs.py.)"""
+    """Every claim of key-growth and its control is seen to fail here. (For other scenarios see test_proofs.py.)"""
     assert scenario.claims
     assert unproved(scenario) == []
 
@@ -96,14 +96,14 @@ def test_control_as_it_should_be_ends_with_0(control: Run) -> None:
 
 
 def test_control_with_a_claim_that_holds_ends_with_1(folder: Path) -> None:
-    """One claim that holds without its cause spoils the control."""
+    """One claim that holds without its cause makes the control fail: exit code 1."""
     verdict = reach(build_run(folder, cause="index", p99_ms={"grow-7": 50.0}))
     assert [outcome.claim.id for outcome in verdict.outcomes if outcome.holds][:1] == ["p99-rises"]
     assert (verdict.holds, verdict.exit_code) == (False, 1)
 
 
 def test_healthy_run_ends_with_0_and_one_refuted_claim_with_1(healthy: Run, folder: Path) -> None:
-    """The verdict needs every claim: with all it is 0, with all but one it is 1."""
+    """The verdict needs every claim: the exit code is 0 if all hold, and 1 if one is refuted."""
     verdict = reach(healthy)
     assert (verdict.holds, verdict.exit_code) == (True, 0)
     verdict = reach(build_run(folder, slowlog=["GET"] * 40))
@@ -126,7 +126,7 @@ def test_healthy_run_ends_with_0_and_one_refuted_claim_with_1(healthy: Run, fold
     ],
 )
 def test_missing_phases_do_not_fulfil_a_claim(claim: str, without: str | list[str], folder: Path) -> None:
-    """What was not measured does not hold, and is said to be not measured."""
+    """A claim whose phases were not measured does not hold, and says that they were not measured."""
     run = build_run(folder, without=[without] if isinstance(without, str) else without)
     (outcome,) = judge(run, [CLAIMS[claim]])
     assert outcome.holds is False
@@ -146,7 +146,7 @@ def test_silent_second_probe_does_not_fulfil_a_claim(folder: Path) -> None:
 
 
 def test_run_without_forecasts_has_no_predicted_knee(folder: Path) -> None:
-    """A knee that nobody predicted is not a prediction that holds, whatever calibration planned."""
+    """Without forecasts no knee is predicted, and the claim does not hold, whatever calibration planned."""
 
     def forget(facts: RunFacts) -> None:
         for phase in facts.phases:
@@ -169,7 +169,7 @@ def test_what_a_server_cannot_answer_is_not_applicable(folder: Path) -> None:
     """A claim the server cannot answer is neither passed nor failed, names the reason, and the others decide."""
 
     def doctor(facts: RunFacts) -> None:
-        facts.server = "dragonfly"  # one of which that is known
+        facts.server = "dragonfly"  # whose row in the table of servers has this claim, too
         facts.cannot["victims-not-slow"] = "this server has no slow log"
 
     verdict = reach(build_run(folder, slowlog=["GET"], doctor=doctor))

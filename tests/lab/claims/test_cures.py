@@ -16,7 +16,7 @@ from tests.lab.synthetic import encode
 
 
 def test_every_strategy_has_its_row(folder: Path) -> None:
-    """In the order of the run, with what was measured of each."""
+    """Every strategy has a row with what was measured, in the order of the run."""
     run = PROOFS.healthy().write(folder)
     measured, stale = (listing.rows(run) for listing in SCENARIO.listings)
     assert [row[0] for row in measured] == [row[0] for row in stale] == list(cures.WAYS)
@@ -38,7 +38,7 @@ def test_every_strategy_has_its_row(folder: Path) -> None:
 
 
 def test_a_control_names_what_stands_in_the_place(folder: Path) -> None:
-    """Its rows are not taken for those of the strategies that they stand for."""
+    """A control's rows say that the index was measured in place of the strategy."""
     run = PROOFS.control().write(folder)
     measured, stale = (listing.rows(run) for listing in SCENARIO.listings)
     assert [row[0] for row in measured][:3] == ["index, in place of scan", "index, in place of keys", "index"]
@@ -47,7 +47,7 @@ def test_a_control_names_what_stands_in_the_place(folder: Path) -> None:
 
 @pytest.mark.parametrize("told", [True, False])
 def test_what_other_programs_ask_for_is_not_the_storefronts(told: bool, folder: Path) -> None:
-    """On the compose stack a probe of its own goes on: known of, it is nobody's read; else it would blur the ratio."""
+    """GETs known to be others', as of the compose stack's own probe, do not count as the storefront's reads."""
     plain = PROOFS.healthy()
     for way in cures.WAYS:
         phase = plain.phase(f"{way}-load")
@@ -74,7 +74,7 @@ def test_a_partial_run_has_dashes(kept: int, folder: Path) -> None:
 
 
 def test_a_stall_of_the_machine_is_no_cure(folder: Path) -> None:
-    """Fifty milliseconds in which nothing ran, during the first way's plateau of a control: p99 moves, p90 does not."""
+    """A machine stall of 50 ms in a control moves p99 but not p90, so the claim of a cure does not hold."""
     run = PROOFS.control().write(folder)
     phase = run.phase("scan-load")
     assert phase
@@ -89,5 +89,5 @@ def test_a_stall_of_the_machine_is_no_cure(folder: Path) -> None:
 
 
 def test_every_strategy_of_the_scenario_is_described() -> None:
-    """Commands to count and an account of what can go stale, for each and no other."""
+    """Every strategy, and no other, has commands to count and an account of what can go stale."""
     assert set(COMMANDS) == set(STALE) == set(cures.WAYS)

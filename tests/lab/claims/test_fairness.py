@@ -1,4 +1,4 @@
-"""A phase that the machine disturbed is measured again, and what came out of it has no say in that."""
+"""A phase that the machine disturbed is measured again; its results have no influence on that."""
 
 from __future__ import annotations
 
@@ -93,17 +93,17 @@ def test_what_the_machine_took_makes_a_phase_unfair(changes: dict[str, float], s
     ],
 )
 def test_what_came_out_makes_no_phase_unfair(changes: dict[str, float]) -> None:
-    """Neither a latency nor a refused or failed request is looked at, nor is a disturbance within its bound."""
+    """Latencies, refused or failed requests and disturbances within their bounds make no phase unfair."""
     assert why_unfair(measured(**changes)) == []
 
 
 def test_what_nobody_measured_makes_no_phase_unfair() -> None:
-    """Neither the machine's shares nor the load's, where a stack does not tell them."""
+    """Shares of the machine and of the load that a stack does not tell make no phase unfair."""
     assert why_unfair(replace(measured(), machine={}, events={"due_per_s": 0.0})) == []
 
 
 def test_each_attempt_is_told_with_all_its_reasons() -> None:
-    """Reasons with commas between them, attempts with semicolons; of other phases nothing."""
+    """All reasons of each attempt are told, split by commas and semicolons; other phases are left out."""
     first, second, kept = (
         replace(measured(), unfair=[f"{word} one", f"{word} two"]) for word in ("a", "b", "c")
     )
@@ -112,7 +112,7 @@ def test_each_attempt_is_told_with_all_its_reasons() -> None:
 
 
 class Walk:
-    """A phase whose attempts go as told; the clock is its own."""
+    """A phase whose attempts go as the test says, with a clock of its own."""
 
     def __init__(self, *attempts: dict[str, float], seconds: float = 5.0) -> None:
         self._attempts, self._seconds = attempts, seconds
@@ -120,25 +120,25 @@ class Walk:
         self.walked: list[int] = []
 
     def __call__(self, attempt: int) -> PhaseRecord:
-        """One attempt."""
+        """Measure one attempt."""
         self.walked.append(attempt)
         self.now += self._seconds
         return measured(**self._attempts[attempt - 1])
 
     def measure(self, attempts: int = 3, budget_s: float = 100.0) -> tuple[PhaseRecord, list[PhaseRecord]]:
-        """What becomes of it."""
+        """Measure with repetitions; return the attempt that counts and the discarded ones."""
         return Repetition(attempts, budget_s, lambda: self.now).measure(self)
 
 
 def test_fair_phase_is_measured_once() -> None:
-    """Nothing is repeated without a reason."""
+    """A fair attempt is not repeated, however slow it was."""
     walk = Walk({"p99_ms": 900.0}, {"p99_ms": 1.0})
     record, discarded = walk.measure()
     assert (walk.walked, record.attempt, record.unfair, discarded) == ([1], 1, [], [])
 
 
 def test_first_fair_attempt_counts_and_not_the_best() -> None:
-    """The second is fair and slow, a third would be fast: the second counts."""
+    """The second attempt is fair and slow, a third would be fast: the second counts."""
     walk = Walk({"steal": 0.3, "p99_ms": 1.0}, {"p99_ms": 900.0}, {"p99_ms": 1.0})
     record, discarded = walk.measure()
     assert walk.walked == [1, 2]
@@ -151,7 +151,7 @@ def test_first_fair_attempt_counts_and_not_the_best() -> None:
 
 
 def test_attempts_are_used_up() -> None:
-    """The last attempt counts, says that it was not fair, and the others are kept."""
+    """If no attempt is fair the last one counts and says why it was unfair; the others are kept."""
     walk = Walk(*[{"others": 0.6}] * 5)
     record, discarded = walk.measure(attempts=3)
     assert walk.walked == [1, 2, 3]
@@ -162,7 +162,7 @@ def test_attempts_are_used_up() -> None:
 
 
 def test_repetitions_share_a_budget_of_time() -> None:
-    """No repetition begins that would not fit into what is left, over all phases of the run."""
+    """No repetition begins that would take longer than the time left for all phases of the run together."""
     walk = Walk(*[{"others": 0.6}] * 3, seconds=10.0)
     repetition = Repetition(3, 15.0, lambda: walk.now)
     assert repetition.measure(walk)[0].attempt == 2  # a third would take 10 s, and 5 are left
@@ -170,13 +170,13 @@ def test_repetitions_share_a_budget_of_time() -> None:
 
 
 def looks(*shares: tuple[float, float]) -> Callable[[], dict[str, float]]:
-    """The machine's (steal, others), look by look."""
+    """Return a function that gives the machine's (steal, others), sample by sample."""
     told: Iterator[tuple[float, float]] = iter(shares)
     return lambda: dict(zip(("steal", "others"), next(told), strict=True))
 
 
 def test_quiet_machine_is_looked_at_once() -> None:
-    """And one that is busy for a moment is given another look."""
+    """A quiet machine is sampled once, a machine that is busy for a moment again."""
     waited: list[float] = []
     look_at_machine(looks((0.02, 0.1)), waited.append)
     look_at_machine(looks((0.4, 0.1), (0.0, 0.9), (0.0, 0.0)), waited.append)
@@ -189,7 +189,7 @@ def test_quiet_machine_is_looked_at_once() -> None:
     [((0.4, 0.0), "hypervisor took 40% of a core.*Take another machine"), ((0.0, 0.8), "Close other")],
 )
 def test_machine_that_stays_busy_is_told_of_in_seconds(look: tuple[float, float], said: str) -> None:
-    """In one line that says what to do, with the exit code of a run that is not valid."""
+    """A machine that stays busy is refused within ten seconds, in one line, with the exit code of an invalid run."""
     waited: list[float] = []
     with pytest.raises(NotFair, match=said) as caught:
         look_at_machine(looks(*[look] * LOOKS), waited.append)
@@ -199,7 +199,7 @@ def test_machine_that_stays_busy_is_told_of_in_seconds(look: tuple[float, float]
 
 
 def test_attempts_are_kept_and_told(tmp_path: Path) -> None:
-    """A run folder holds every attempt; loads' lines of those that do not count are left out."""
+    """A run folder keeps every attempt; loads' lines of discarded attempts are left out."""
 
     def again(facts: object) -> None:
         phase = facts.phases[2]  # type: ignore[attr-defined]
@@ -234,7 +234,7 @@ IDS = ("grow-1", "grow-2", "restart", "return", "index-1", "index-2")
 
 @dataclass
 class Told:
-    """As much of a run as claims about p99 look at."""
+    """The part of a run that claims about p99 use."""
 
     phases: list[PhaseRecord]
     p99s: dict[str, float] = field(default_factory=dict)
@@ -260,10 +260,10 @@ CLAIMS = (
 
 
 def one_machine(chance: random.Random, cause: bool, attempts: int) -> tuple[bool, bool]:
-    """(valid, wrong) of a run on a machine that is disturbed one phase in three, and then shows p99 ten times as high.
+    """Simulate a run on a machine that disturbs one phase in three and then raises p99 tenfold; return (valid, wrong).
 
-    Beside these disturbances, which are seen, there are as many that nothing shows and that raise p99 as well: what
-    repetition must not do is to select among those.
+    Besides these disturbances, which the checks see, there are as many that no check sees and that raise p99 as well.
+    Repetition must not select among those.
     """
     phases, p99s, valid = [], {}, True
     repetition = Repetition(attempts, 1e9)
@@ -289,7 +289,7 @@ def one_machine(chance: random.Random, cause: bool, attempts: int) -> tuple[bool
 
 @pytest.mark.parametrize("cause", [True, False])
 def test_repetition_makes_wrong_verdicts_no_more_frequent(cause: bool) -> None:
-    """Among the runs that get a verdict as many are wrong as without, with the cause and on the control."""
+    """Repetition does not raise the share of wrong verdicts among valid runs, with the cause or on the control."""
     shares = {}
     for attempts in (1, 3):
         chance = random.Random(20261122)
@@ -298,12 +298,12 @@ def test_repetition_makes_wrong_verdicts_no_more_frequent(cause: bool) -> None:
         shares[attempts] = sum(verdicts) / len(verdicts)
         valid = len(verdicts) / len(runs)
         assert valid < 0.2 if attempts == 1 else valid > 0.7
-    assert shares[1] > 0.05  # there is something to choose from
+    assert shares[1] > 0.05  # without repetition some verdicts are wrong
     assert shares[3] <= shares[1] + 0.05  # two standard errors of the smaller sample
 
 
 def test_choosing_by_the_outcome_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test above can fail: a repetition that also goes on where p99 is low makes other verdicts of the control."""
+    """The test above can fail: repeating attempts with a low p99 too changes the share of wrong verdicts."""
     monkeypatch.setattr(
         "lab.runner.repetition.why_unfair",
         lambda phase: why_unfair(phase) or (["p99 was low"] if (phase.client_p99_ms["app"] or 0) < 5 else []),

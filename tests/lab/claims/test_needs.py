@@ -1,4 +1,4 @@
-"""What claims ask of a run: exact figures from hand-made latencies, and in words what is missing."""
+"""The helpers by which claims read a run: exact figures from hand-made latencies, and words for what is missing."""
 
 from dataclasses import asdict, replace
 from math import isnan
@@ -19,13 +19,13 @@ from tests.lab.results.test_operational import STEADY
 
 
 def latencies(*intervals: list[float]) -> Run:
-    """A run whose main probe saw these milliseconds, interval by interval, in every phase."""
+    """Return a run whose main probe measured these milliseconds, interval by interval, in every phase."""
     parts = [np.asarray(each) * 1000 for each in intervals]
     return cast(Run, SimpleNamespace(latencies=lambda phase, probe: parts, arm=lambda name: []))
 
 
 def test_typical_p99_is_the_median_of_the_intervals() -> None:
-    """In milliseconds; each interval counts once, the first and the last among them."""
+    """The typical p99 (ms) is the median over the intervals, each counted once, the first and the last included."""
     of_each = latencies([1.0], [9.0], [2.0], [8.0], [3.0])
     assert base.need_typical_p99(of_each, STEADY) == 3.0
     assert base.need_typical_p99(latencies([5.0], [7.0]), STEADY) == 6.0
@@ -33,14 +33,14 @@ def test_typical_p99_is_the_median_of_the_intervals() -> None:
 
 
 def test_typical_p99_of_several_intervals_on_end() -> None:
-    """Whole groups only, one behind the other; of a phase shorter than a group all there is."""
+    """Intervals are grouped in sequence, whole groups only; a phase shorter than a group is taken as one."""
     pairs = latencies([1.0], [3.0], [5.0], [7.0], [100.0])
     assert base.need_typical_p99(pairs, STEADY, 2) == pytest.approx((2.98 + 6.98) / 2)
     assert base.need_typical_p99(latencies([4.0]), STEADY, 2) == 4.0
 
 
 def test_what_is_missing_is_named() -> None:
-    """With the phase and the figure that a claim wanted."""
+    """`Missing` names the phase and the figure that a claim needed."""
     bare = replace(STEADY, utilisation=None)
     with pytest.raises(Missing, match=r"^the loads of 'a' did not measure speed$"):
         base.need_figure(bare, "speed")
@@ -53,7 +53,7 @@ def test_what_is_missing_is_named() -> None:
 
 
 def test_elevation_is_the_last_plateau_over_the_first() -> None:
-    """Two plateaus are enough; those between count for nothing."""
+    """Elevation needs two plateaus; those in between do not count."""
     p99 = {"a": 2.0, "b": 50.0, "c": 8.0}
     phases = [replace(STEADY, id=name) for name in p99]
     run = SimpleNamespace(arm=lambda name: phases, p99_ms=lambda phase, probe: p99[phase.id])
@@ -63,14 +63,14 @@ def test_elevation_is_the_last_plateau_over_the_first() -> None:
 
 
 def test_a_reference_to_a_figure_that_is_not_there_is_no_number() -> None:
-    """So that whatever is compared with it fails."""
+    """A reference to a missing figure is NaN, so that every comparison with it fails."""
     figures = {"look": {"capacityX": 7.0}}
     assert _figure(figures, "look[capacityX]") == 7.0
     assert isnan(_figure(figures, "look[rate]")) and isnan(_figure(figures, "other[capacityX]"))
 
 
 def test_words_are_those_of_a_run_with_the_cause_unless_said_otherwise() -> None:
-    """A control must be named as one."""
+    """Wordings are those of a run with the cause, unless the caller says that it is a control."""
     assert (wording.outcome(True), wording.signed(False)) == ("holds", "✗ refuted")
     assert wording.tally([{"holds": True}, {"holds": None}]) == "all 1 hold"
     checks = [{"check": "one", "ok": False}, {"check": "two", "ok": False}, {"check": "three", "ok": True}]
@@ -78,7 +78,7 @@ def test_words_are_those_of_a_run_with_the_cause_unless_said_otherwise() -> None
 
 
 def test_the_result_has_all_of_the_run_and_of_the_verdict(healthy: Run) -> None:
-    """run.json's fields, p99 and demand of each phase, and every claim with what it promised and what was measured."""
+    """The result has run.json's fields, p99 and demand of each phase, and each claim with bound and measurement."""
     verdict = reach(healthy)
     result: dict[str, Any] = as_result(healthy, verdict)
     assert set(result) == {*asdict(healthy.facts), "claims", "validity", "holds", "repeated"}

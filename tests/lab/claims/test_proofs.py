@@ -28,7 +28,7 @@ def scenario_of(module: str) -> Scenario:
 
 
 def cases(kind: str) -> list[object]:
-    """One parameter set for each claim and thing that is wrong."""
+    """Return one parameter set for each claim and change."""
     return [
         pytest.param(module, claim, wrong, id=f"{module} {claim}: {wrong.what}")
         for module, proof in PROOFS.items()
@@ -38,20 +38,20 @@ def cases(kind: str) -> list[object]:
 
 
 def outcome(plain: Plain, claim_id: str, folder: Path) -> tuple[bool | None, str]:
-    """What becomes of one claim."""
+    """Judge one claim: return whether it holds and what was measured."""
     (claim,) = [claim for claim in plain.scenario.claims if claim.id == claim_id]
     (found,) = judge(plain.write(folder), [claim])
     return found.holds, found.measured
 
 
 def test_every_scenario_has_proofs() -> None:
-    """No scenario without proofs, no proofs without their scenario."""
+    """Every scenario has proofs, and all proofs belong to a scenario."""
     assert set(PROOFS) == set(MODULES)
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_every_claim_has_proofs(module: str) -> None:
-    """For each claim something that refutes it, and something that it must bear."""
+    """Each claim has a change that refutes it, and a change after which it must still hold."""
     claims = {claim.id for claim in scenario_of(module).claims}
     assert claims == set(PROOFS[module].refuting) == set(PROOFS[module].bearing)
     assert all(PROOFS[module].refuting.values())
@@ -60,7 +60,7 @@ def test_every_claim_has_proofs(module: str) -> None:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_every_claim_holds_on_a_healthy_run(module: str, folder: Path) -> None:
-    """And the run is valid, so that its verdict is that it holds."""
+    """On a healthy run every claim holds and every check passes, so the exit code is 0."""
     verdict = reach(PROOFS[module].healthy().write(folder))
     assert [(o.claim.id, o.measured) for o in verdict.outcomes if o.holds is not True] == []
     assert [check for check in verdict.checks if not check.ok] == []
@@ -81,7 +81,7 @@ def test_a_control_refutes_every_claim(module: str, folder: Path) -> None:
 
 @pytest.mark.parametrize(("module", "claim", "wrong"), cases("refuting"))
 def test_a_claim_fails_on_a_doctored_run(module: str, claim: str, wrong: Wrong, folder: Path) -> None:
-    """One thing wrong refutes it, by measurement."""
+    """One change refutes the claim, by measurement."""
     plain = PROOFS[module].healthy()
     wrong.change(plain)
     holds, measured = outcome(plain, claim, folder)
@@ -91,7 +91,7 @@ def test_a_claim_fails_on_a_doctored_run(module: str, claim: str, wrong: Wrong, 
 
 @pytest.mark.parametrize(("module", "claim", "wrong"), cases("bearing"))
 def test_a_claim_bears_what_its_bound_allows(module: str, claim: str, wrong: Wrong, folder: Path) -> None:
-    """Just inside its bound it holds."""
+    """Just inside its bound the claim holds."""
     plain = PROOFS[module].healthy()
     wrong.change(plain)
     holds, measured = outcome(plain, claim, folder)
@@ -100,7 +100,7 @@ def test_a_claim_bears_what_its_bound_allows(module: str, claim: str, wrong: Wro
 
 @pytest.mark.parametrize("module", MODULES)
 def test_a_phase_that_is_missing_refutes_by_a_sentence(module: str, folder: Path) -> None:
-    """A run without any phase fulfils nothing, and says what was not measured."""
+    """In a run without phases no claim holds, and each says that it was not measured or does not apply."""
     plain = PROOFS[module].healthy()
     plain.facts.phases.clear()
     for found in judge(plain.write(folder), plain.scenario.claims):

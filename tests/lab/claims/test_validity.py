@@ -41,12 +41,12 @@ ALL += [PLAN, PLANNED, KEYS, FORCE, DONE, FAILED, ASKED, CALIBRATED, FIGURES, EX
 
 
 def interrupted(facts: RunFacts) -> None:
-    """The run did not come to its end."""
+    """Let the run be interrupted."""
     facts.interrupted = True
 
 
 def offered(times: float, *names: str) -> dict[str, Any]:
-    """The service accepted so many times the events it was asked for."""
+    """Multiply the events that the service accepted."""
 
     def change(phase: PhaseRecord) -> None:
         phase.events["offered_per_s"] *= times
@@ -55,13 +55,13 @@ def offered(times: float, *names: str) -> dict[str, Any]:
 
 
 def lopsided(facts: RunFacts) -> None:
-    """Each side is within its tolerance of what was asked, but they are far from each other."""
+    """Keep each side within its tolerance of what was asked, but far from the other side."""
     for phase in facts.phases:
         phase.events["offered_per_s"] *= {"grow": 0.96, "index": 1.04}.get(phase.arm, 1.0)
 
 
 def few_events(facts: RunFacts) -> None:
-    """The load was as asked, but only ten events fell into a plateau."""
+    """Let the load be as asked, but with only ten events in a plateau."""
     rate = 10 / facts.phases[3].seconds
     facts.load["events_per_second"] = facts.calibration["events_per_second"] = rate
     for phase in facts.phases:
@@ -69,7 +69,7 @@ def few_events(facts: RunFacts) -> None:
 
 
 def second_probe(key: str, value: float) -> dict[str, Any]:
-    """A figure of the probe that tries a wrong turn."""
+    """Set a figure of the second probe, which tries a wrong turn."""
 
     def change(phase: PhaseRecord) -> None:
         phase.probes["pool"][key] = value
@@ -78,7 +78,7 @@ def second_probe(key: str, value: float) -> dict[str, Any]:
 
 
 def probe(key: str, value: float, *names: str) -> dict[str, Any]:
-    """A figure of the main probe."""
+    """Set a figure of the main probe."""
 
     def change(phase: PhaseRecord) -> None:
         phase.probes["main"][key] = value
@@ -87,7 +87,7 @@ def probe(key: str, value: float, *names: str) -> dict[str, Any]:
 
 
 def machine(key: str, value: float, *names: str) -> dict[str, Any]:
-    """A share of the machine."""
+    """Set a share of the machine."""
 
     def change(phase: PhaseRecord) -> None:
         phase.machine[key] = value
@@ -96,7 +96,7 @@ def machine(key: str, value: float, *names: str) -> dict[str, Any]:
 
 
 def process(name: str, share: float, *names: str) -> dict[str, Any]:
-    """A process's share of a core."""
+    """Set a process's share of a core."""
 
     def change(phase: PhaseRecord) -> None:
         phase.processes[name] = share
@@ -105,7 +105,7 @@ def process(name: str, share: float, *names: str) -> dict[str, Any]:
 
 
 def planned(times: float) -> dict[str, Any]:
-    """The knee that calibration planned, so many times what it was."""
+    """Multiply the knee that calibration planned."""
 
     def doctor(facts: RunFacts) -> None:
         facts.calibration["planned_knee_keys"] *= times
@@ -114,7 +114,7 @@ def planned(times: float) -> dict[str, Any]:
 
 
 def calibrated(times: float) -> Callable[[RunFacts], None]:
-    """The rate that calibration found, so many times what it was."""
+    """Multiply the rate that calibration found."""
 
     def doctor(facts: RunFacts) -> None:
         facts.calibration["events_per_second"] *= times
@@ -123,12 +123,12 @@ def calibrated(times: float) -> Callable[[RunFacts], None]:
 
 
 def exempted(facts: RunFacts) -> None:
-    """A claim that is not to be judged."""
+    """Exempt a claim from judgement."""
     facts.cannot["index-cures"] = "it cannot"
 
 
 def record(change: Callable[[PhaseRecord], object], name: str) -> dict[str, Any]:
-    """Something about one phase."""
+    """Change one phase."""
 
     def doctor(phase: PhaseRecord) -> None:
         change(phase)
@@ -137,7 +137,7 @@ def record(change: Callable[[PhaseRecord], object], name: str) -> dict[str, Any]
 
 
 def shorter_plan(facts: RunFacts) -> None:
-    """A phase is planned with half of its length."""
+    """Halve the planned length of the last phase."""
     facts.plan[-1].seconds /= 2
 
 
@@ -216,7 +216,7 @@ def test_check_fails_alone_on_a_doctored_run(check: str, build: dict[str, Any], 
 
 
 def test_every_check_is_doctored(healthy: Run) -> None:
-    """No check exists that no test here has seen fail."""
+    """Every check is seen to fail here."""
     names = [found.check for found in validate(healthy)]
     assert len(set(names)) == len(names)
     assert set(names) == {check for check, _, _ in DOCTORINGS}
@@ -239,13 +239,13 @@ def test_run_without_phases_is_not_valid(folder: Path) -> None:
 
 @pytest.mark.parametrize("missing", ["grow", "index"])
 def test_one_side_alone_is_no_comparison(missing: str, folder: Path) -> None:
-    """With one of the compared sides missing the loads were not equal."""
+    """If one of the compared sides is missing, their loads do not count as equal."""
     found = {check.check: check.ok for check in validate(build_run(folder, without=[missing]))}
     assert not found[EQUAL]
 
 
 def test_load_that_nobody_asked_for_was_not_delivered(folder: Path) -> None:
-    """A run whose event rate was never set asked for none, and what came is somebody else's."""
+    """If a run never set an event rate, it asked for no events, and those that came are somebody else's."""
 
     def doctor(facts: RunFacts) -> None:
         facts.load["events_per_second"] = 0.0
@@ -261,7 +261,7 @@ def test_rounding_is_no_shortfall(times: float, folder: Path) -> None:
 
 
 def test_only_phases_that_claims_use_are_judged(folder: Path) -> None:
-    """What happens in a phase that no claim looks at does not spoil the run."""
+    """What happens in a phase that no claim uses does not make the run invalid."""
 
     def doctor(facts: RunFacts) -> None:
         for phase in facts.phases:
@@ -281,7 +281,7 @@ def test_busy_server_is_the_subject_not_a_fault(healthy: Run) -> None:
 
 
 def test_detail_names_the_figure_that_failed(folder: Path) -> None:
-    """A failed check says who or how much."""
+    """A failed check names the process and its figure."""
     checks = validate(build_run(folder, **process("locust", 0.91, "grow-5")))
     assert "locust, 91%" in next(check.detail for check in checks if check.check == SPARE)
 
@@ -292,9 +292,9 @@ def test_detail_names_the_figure_that_failed(folder: Path) -> None:
 def test_reads_bring_keys_where_not_all_users_were_warmed(
     plateau: str, share: float, ok: bool, folder: Path
 ) -> None:
-    """As many as were asked for since the server was empty, two each, and none where everybody was warmed.
+    """Reads since the server was empty may bring two keys each, but none where all users were warmed.
 
-    On a machine on which few events fit into a second a plateau lasts long, and was refused for its readers.
+    Where few events fit into a second a plateau lasts long, and its readers bring many keys: it must not be refused.
     """
 
     def doctor(facts: RunFacts) -> None:

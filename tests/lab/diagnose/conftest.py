@@ -1,4 +1,4 @@
-"""Windows as a look would give them, in which all is well until a test says otherwise."""
+"""Windows as a diagnosis records them, healthy unless a test changes something."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def info_at(
     fields: dict[str, Any],
     commands: dict[str, tuple[float, float]],
 ) -> Snapshot:
-    """INFO after so many seconds: counters that rise by so much a second, commands as (calls a second, µs a call)."""
+    """Return INFO at a second: counters rise by `per_second`, `commands` are (calls a second, µs a call)."""
     told: dict[str, Any] = {
         "server_time_usec": round(1e6 * (1000 + second)),
         "used_memory": 50_000_000,
@@ -41,7 +41,7 @@ def info_at(
 
 @pytest.fixture
 def make() -> Make:
-    """Build a window: `busy` of a core, `waits_ms` of the probe in turn, the rest as `info_at` and `Window` have it."""
+    """A function that builds a window: share of a core, waits of the probe in turn, the rest as for `info_at`."""
 
     def build(
         busy: float = 0.1,

@@ -1,4 +1,4 @@
-"""`bin/lab diagnose` on real servers: what it says, what it sends, and the line where something cannot be."""
+"""`bin/lab diagnose` on real servers: what it says, what it sends, and the one line for every fault."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 @pytest.fixture
 def diagnose(capsys: pytest.CaptureFixture[str]) -> Run:
-    """The command, in this process: its exit code, and what it said on stdout and stderr."""
+    """A function that runs the command in this process and returns its exit code, stdout and stderr."""
 
     def run(*words: str) -> tuple[int, str, str]:
         code = run_command(["diagnose", *words])
@@ -53,7 +53,7 @@ def diagnose(capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture
 def beside(server: Server) -> Iterator[Callable[[Callable[[Any], object], float], None]]:
-    """Do something on the server again and again, until the test is over."""
+    """A function that repeats something on the server until the test is over."""
     ended = threading.Event()
     threads = []
 
@@ -74,7 +74,7 @@ def beside(server: Server) -> Iterator[Callable[[Callable[[Any], object], float]
 
 
 class Tap(socketserver.ThreadingTCPServer):
-    """A way to the server that keeps every command that takes it, with the time it came."""
+    """A proxy in front of the server that records every command with its time."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -94,7 +94,7 @@ class Tap(socketserver.ThreadingTCPServer):
         """One connection."""
 
         def handle(self) -> None:
-            """Pass on both ways."""
+            """Pass data on both ways, and record the commands."""
             tap: Any = self.server
             with socket.create_connection(("127.0.0.1", tap.behind)) as there:
                 threading.Thread(target=self._back, args=(there,), daemon=True).start()
@@ -114,7 +114,7 @@ class Tap(socketserver.ThreadingTCPServer):
 
 
 def test_what_is_sent_is_allowed_and_no_more_often_than_promised(server: Server, diagnose: Run) -> None:
-    """Every command on the wire, and the server's own count of them; no key is written, read or removed."""
+    """On the wire and by the server's count only allowed commands are sent, within their rate; no key is changed."""
     own = server.client()
     before = own.info("keyspace"), own.info("stats")["expired_keys"]
     own.config_resetstat()
@@ -130,7 +130,7 @@ def test_what_is_sent_is_allowed_and_no_more_often_than_promised(server: Server,
     for moments, most in ((probes, questions.PROBES_PER_S), (others, questions.PER_SECOND)):
         assert (
             max(sum(at <= each < at + 1 for each in moments) for at in moments) <= most + 2
-        )  # one at a random moment of each slot
+        )  # each command comes at a random moment of its slot
     counted = own.info("commandstats")
     names = {name.removeprefix("cmdstat_") for name in counted} - {"config|resetstat"}
     assert names <= {"info", "ping", "get", "slowlog|get", "commandlog|get", "latency|latest", "latency|histogram",
@@ -148,7 +148,7 @@ NEVER: tuple[tuple[str | int, ...], ...] = (
 
 
 def test_nothing_else_can_be_sent(server: Server) -> None:
-    """The one module that sends refuses before anything leaves."""
+    """The module that sends refuses every other command before it leaves."""
     with Tap(server.port) as tap, closing(Questions(read_address(tap.url, environ={}))) as asked:
         for words in NEVER:
             with pytest.raises(NotAllowed):
@@ -159,7 +159,7 @@ def test_nothing_else_can_be_sent(server: Server) -> None:
 
 
 def test_an_idle_server_is_well(server: Server, diagnose: Run, tmp_path: Path) -> None:
-    """Nothing is wrong, which is an answer: with a page, a file that can be read again, and what was not seen."""
+    """On an idle server nothing is found; a page and a file that can be read again are written all the same."""
     code, said, announced = diagnose(server.url, "--seconds", "3", "--out", str(tmp_path / "out"))
     assert code == 0
     assert "Nothing is wrong with the server" in said or "this machine itself was late" in said
@@ -172,7 +172,7 @@ def test_an_idle_server_is_well(server: Server, diagnose: Run, tmp_path: Path) -
 
 
 def test_the_commands_that_hold_a_server_are_named(server: Server, diagnose: Run, beside: Any) -> None:
-    """A script that computes for 50 ms five times a second: first in the findings, with the experiment to type."""
+    """A script that computes for 50 ms five times a second is the first finding, with the experiment to type."""
     text = "local s = 0 for i = 1, 3000000 do s = s + i % 7 end return s"
     beside(lambda client: client.eval(text, 0), 0.15)
     code, said, complaints = diagnose(server.url, "--seconds", "5", "--json")
@@ -187,7 +187,7 @@ def test_the_commands_that_hold_a_server_are_named(server: Server, diagnose: Run
 def test_arguments_are_shown_to_who_asks_and_kept_nowhere(
     server: Server, diagnose: Run, beside: Any, tmp_path: Path
 ) -> None:
-    """Names of keys stay on the server: not in the files, not on the terminal but with --show-arguments."""
+    """Names of keys are written to no file, and shown on the terminal only with --show-arguments."""
     server.client().config_set("slowlog-log-slower-than", 0)
     beside(lambda client: client.get("secret:customer:7"), 0.05)
     out = str(tmp_path / "out")
@@ -199,7 +199,7 @@ def test_arguments_are_shown_to_who_asks_and_kept_nowhere(
 
 
 def test_since_a_better_day(server: Server, diagnose: Run, beside: Any, tmp_path: Path) -> None:
-    """What changed: commands that were not there before, with figures."""
+    """--compare tells what changed, such as commands that were not there before, with figures."""
     diagnose(server.url, "--seconds", "2", "--out", str(tmp_path))
     beside(lambda client: client.incr("n"), 0.01)
     _, said, _ = diagnose(server.url, "--seconds", "2", "--compare", str(tmp_path))
@@ -207,13 +207,13 @@ def test_since_a_better_day(server: Server, diagnose: Run, beside: Any, tmp_path
 
 
 def acl(server: Server, line: str) -> None:
-    """Carry out a command as it is printed."""
+    """Carry out a printed ACL command."""
     client: Any = server.client()
     client.execute_command(*line.split())
 
 
 def test_with_less_it_says_what_it_could_not_see(server: Server, diagnose: Run) -> None:
-    """A user with INFO and PING alone; then the user that is printed, who may do all but the command log."""
+    """What the user's rights hide is told; the user of the printed ACL lacks only the command log."""
     acl(server, "ACL SETUSER little on >pw +info +ping +select")
     url = f"redis://little:pw@127.0.0.1:{server.port}"
     code, said, _ = diagnose(url, "--seconds", "1")
@@ -228,7 +228,7 @@ def test_with_less_it_says_what_it_could_not_see(server: Server, diagnose: Run) 
 
 
 def one_line(found: tuple[int, str, str], code: int, said: str) -> None:
-    """An exit code, and one line that says what is wrong."""
+    """Assert this exit code, and one line that says what is wrong."""
     assert found[0] == code
     assert found[1] == ""
     [line] = [line for line in found[2].splitlines() if line.startswith("lab: ")]
@@ -247,12 +247,12 @@ def one_line(found: tuple[int, str, str], code: int, said: str) -> None:
     ],
 )
 def test_bad_usage_is_one_line(words: tuple[str, ...], said: str, diagnose: Run) -> None:
-    """Before anything is asked."""
+    """Bad usage is refused in one line before the server is asked for anything."""
     one_line(diagnose("redis://127.0.0.1:1", *words), 2, said)
 
 
 def test_a_file_that_is_no_diagnosis_is_one_line(diagnose: Run, tmp_path: Path) -> None:
-    """Cut, or of something else."""
+    """A file that is cut or of another kind is refused in one line."""
     file = tmp_path / "other.json"
     file.write_text('{"schema_version": 7}')
     one_line(
@@ -267,7 +267,7 @@ def test_a_file_that_is_no_diagnosis_is_one_line(diagnose: Run, tmp_path: Path) 
 
 
 def test_who_may_not_is_told(server: Server, diagnose: Run) -> None:
-    """A wrong password, none where one is needed, no right to INFO."""
+    """A wrong password, a missing password and no right to INFO are told in one line each, with exit code 3."""
     acl(server, "ACL SETUSER blind on >pw +ping")
     url = f"127.0.0.1:{server.port}"
     one_line(diagnose(f"redis://blind:no@{url}", "--seconds", "1"), 3, "does not let us in: ")
@@ -305,7 +305,7 @@ class Other(socketserver.ThreadingTCPServer):
     ],
 )
 def test_other_services_are_told_apart(words: bytes, said: str, diagnose: Run) -> None:
-    """HTTP, Memcached, a server that is loading, a Sentinel, a port that hangs up."""
+    """HTTP, Memcached, a loading server, a Sentinel and a port that hangs up are told apart, in one line each."""
     with Other(words) as other:
         url = f"redis://127.0.0.1:{other.server_address[1]}"
         found = diagnose(url, "--seconds", "1")
@@ -314,7 +314,7 @@ def test_other_services_are_told_apart(words: bytes, said: str, diagnose: Run) -
 
 
 def test_a_socket_and_a_replica(tmp_path: Path, server: Server, diagnose: Run) -> None:
-    """By a path instead of a host; and who is looked at is said."""
+    """A server is reached by its socket's path, and announced as a replica."""
     replica = Server(
         tmp_path, "--unixsocket", str(tmp_path / "r.sock"), "--replicaof", f"127.0.0.1 {server.port}"
     )
@@ -328,14 +328,14 @@ def test_a_socket_and_a_replica(tmp_path: Path, server: Server, diagnose: Run) -
 
 
 def test_nobody_there_and_a_server_that_goes_away(server: Server, diagnose: Run) -> None:
-    """Before, and in the middle."""
+    """A server that is not there, or goes away midway, is one line and exit code 3."""
     one_line(diagnose(f"redis://127.0.0.1:{free_port()}", "--seconds", "1"), 3, "no server answers at")
     threading.Timer(1.0, server.kill).start()
     one_line(diagnose(server.url, "--seconds", "10"), 3, f"127.0.0.1:{server.port}")
 
 
 class Fake(socketserver.ThreadingTCPServer):
-    """Speaks as much of the protocol as a look needs. INFO tells that each INFO took `info_s`; PING takes `ping_s`."""
+    """Speaks the protocol as far as a diagnosis needs. INFO says that each INFO took `info_s`; PING takes `ping_s`."""
 
     daemon_threads = True
 
@@ -356,7 +356,7 @@ class Fake(socketserver.ThreadingTCPServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def reply(self, name: str) -> bytes:
-        """Of one command."""
+        """Return the reply to a command."""
         if name == "INFO":
             self.infos += 1
             usec = round(1e6 * self.info_s * self.infos)
@@ -371,7 +371,7 @@ class Fake(socketserver.ThreadingTCPServer):
 
 
 def test_a_look_that_holds_the_server_ends_by_itself(diagnose: Run) -> None:
-    """INFO took it two seconds: the look ends after the first second, and says why."""
+    """If INFO takes the server two seconds, the diagnosis ends early and says why."""
     with Fake(info_s=2.0) as fake:
         began = time.monotonic()
         code, said, _ = diagnose(f"redis://127.0.0.1:{fake.server_address[1]}", "--seconds", "60")
@@ -382,7 +382,7 @@ def test_a_look_that_holds_the_server_ends_by_itself(diagnose: Run) -> None:
 
 
 def test_a_reply_that_is_still_out_has_waited(diagnose: Run) -> None:
-    """A server that answers INFO and keeps a bystander waiting to the end: that wait is counted, not forgotten."""
+    """A request without a reply at the end counts with the time it has waited so far."""
     with Fake(ping_s=8.0) as fake:
         code, said, _ = diagnose(f"redis://127.0.0.1:{fake.server_address[1]}", "--seconds", "3", "--json")
         fake.shutdown()
@@ -391,7 +391,7 @@ def test_a_reply_that_is_still_out_has_waited(diagnose: Run) -> None:
 
 
 def test_tls(encrypted: tuple[int, Path], server: Server, diagnose: Run) -> None:
-    """With its authority, and a certificate of one's own; insecure, said aloud; each wrong way is a line."""
+    """TLS works with its authority and our certificate, or with --insecure, which is announced; faults get one line."""
     port, folder = encrypted
     own = ("--cert", str(folder / "cert.pem"), "--key", str(folder / "key.pem"), "--seconds", "1")
     url = f"rediss://127.0.0.1:{port}"
@@ -408,7 +408,7 @@ def test_tls(encrypted: tuple[int, Path], server: Server, diagnose: Run) -> None
 
 
 def test_the_watch_keeps_what_was_bad_until_ctrl_c(server: Server, beside: Any, tmp_path: Path) -> None:
-    """A line a look; a look above the bound is kept, the newest only; Ctrl-C ends it with 130."""
+    """--watch prints a line per diagnosis and keeps the newest above the bound; SIGTERM ends it with exit code 130."""
     beside(lambda client: client.execute_command("DEBUG", "SLEEP", "0.05"), 0.1)
     script = (
         "import sys\nfrom lab.diagnose import command\ncommand.WATCHED_S = 1.2\n"

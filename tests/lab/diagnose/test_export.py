@@ -1,4 +1,4 @@
-"""What is taken home: whole, for any names, and alerts whose tests can fail."""
+"""The files of `bin/lab export`: complete, for any names, and with tests of alerts that can fail."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def promtool(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With the names that most have."""
+    """An export with the default names."""
     folder = tmp_path_factory.mktemp("export") / "mine"
     assert run_command(["export", str(folder)]) == 0
     return folder
@@ -42,7 +42,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("names", NAMES)
 def test_rules_are_accepted_and_do_what_they_should(names: str, tmp_path: Path) -> None:
-    """Each alert fires just beyond its bound; none does just below all bounds."""
+    """Each alert fires just beyond its bound; just below all bounds none fires."""
     folder = tmp_path / "mine"
     assert run_command(["export", str(folder), *NAMES[names]]) == 0
     for words in (("check", "rules", "rules.yml"), ("test", "rules", "rules_test.yml")):
@@ -55,7 +55,7 @@ def test_rules_are_accepted_and_do_what_they_should(names: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("alert", ALERTS)
 def test_an_alert_that_never_fires_is_noticed(alert: str, exported: Path, tmp_path: Path) -> None:
-    """The cases can fail: with its condition made false, an alert's case does not pass."""
+    """The exported test of an alert can fail: it does if the alert's condition is made false."""
     folder = altered(exported, tmp_path, alert, lambda expr: f"({expr}) and vector(0) > 1")
     done = promtool("test", "rules", "rules_test.yml", cwd=folder)
     assert done.returncode != 0
@@ -64,14 +64,14 @@ def test_an_alert_that_never_fires_is_noticed(alert: str, exported: Path, tmp_pa
 
 @pytest.mark.parametrize("alert", ALERTS)
 def test_an_alert_that_fires_below_its_bound_is_noticed(alert: str, exported: Path, tmp_path: Path) -> None:
-    """The healthy case can fail: with its condition made true, no alert keeps silent there."""
+    """The exported test of a healthy server can fail: it does if an alert's condition is made true."""
     folder = altered(exported, tmp_path, alert, lambda _: "redis_up >= 0 or redis_memory_max_bytes")
     done = promtool("test", "rules", "rules_test.yml", cwd=folder)
     assert done.returncode != 0
 
 
 def altered(exported: Path, tmp_path: Path, alert: str, change: Any) -> Path:
-    """A copy in which an alert has another condition."""
+    """Copy the export and change the condition of an alert."""
     folder = tmp_path / "altered"
     shutil.copytree(exported, folder)
     rules = yaml.safe_load((folder / "rules.yml").read_text())
@@ -83,7 +83,7 @@ def altered(exported: Path, tmp_path: Path, alert: str, change: Any) -> Path:
 
 
 def test_the_dashboard_asks_for_its_data_source(exported: Path, tmp_path: Path) -> None:
-    """At import; or, where one was named, nobody is asked."""
+    """The dashboard asks for its data source at import, unless --datasource named one."""
     made = json.loads((exported / "dashboard.json").read_text())
     [asked] = made["__inputs"]
     assert sources(made) == {f"${{{asked['name']}}}"}
@@ -95,14 +95,14 @@ def test_the_dashboard_asks_for_its_data_source(exported: Path, tmp_path: Path) 
 
 
 def sources(board: dict[str, Any]) -> set[str]:
-    """Every data source that a dashboard asks, of panels, queries and variables; a text asks none."""
+    """Return every data source of a dashboard's panels, queries and variables; text panels have none."""
     asking = [panel for panel in board["panels"] if panel["type"] != "text"]
     asking += [target for panel in asking for target in panel["targets"]] + board["templating"]["list"]
     return {each["datasource"]["uid"] for each in asking}
 
 
 def test_nothing_of_the_lab_is_asked_for(exported: Path) -> None:
-    """Neither its metrics nor its labels: only what redis_exporter gives."""
+    """The export asks only for metrics that redis_exporter gives, none of the lab's own."""
     text = "".join(path.read_text(encoding="utf-8") for path in exported.iterdir() if path.suffix != ".md")
     metrics = set(re.findall(r"\b([a-z]+_[a-z_]+)\s*\{", text))
     assert metrics

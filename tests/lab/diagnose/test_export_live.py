@@ -1,6 +1,7 @@
-"""What is taken home, on a plain server with redis_exporter and Prometheus: data in every panel, and every alert once.
+"""The exported dashboard and rules on a plain server with redis_exporter and Prometheus.
 
-The lab's incidents, made by a few clients. Healthy first: every panel has data then, and no alert fires.
+On the healthy server every panel has data and no alert fires. Then a few clients make the lab's incidents, each of
+which fires its alerts.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ pytestmark = [
 ]
 KEYS, CLIENTS = 100_000, 4
 TURN_S = 0.06
-"""Of the server's loop, with a long call of each client in it: a scrape waits for some three of them."""
+"""Length of a turn of the server's loop, with one long call of each client; a scrape waits for some three turns."""
 SCRAPES_PER_WINDOW = 8
 FIRES_WITHIN_S = 40.0
 
 
 class Prometheus:
-    """Scrapes the exporter every second, and judges by the rules that were taken home."""
+    """Scrapes the exporter every second, and evaluates the exported rules."""
 
     def __init__(self, folder: Path, exporter: int) -> None:
         self._url = f"http://127.0.0.1:{free_port()}"
@@ -67,7 +68,7 @@ class Prometheus:
         )
 
     def query(self, expression: str) -> list[float]:
-        """Its values now; none before it answers."""
+        """Return the values of an expression now; none before Prometheus answers."""
         asked = f"{self._url}/api/v1/query?{urllib.parse.urlencode({'query': expression})}"
         try:
             with urllib.request.urlopen(asked, timeout=5) as answer:
@@ -77,11 +78,11 @@ class Prometheus:
         return [float(each["value"][1]) for each in found]
 
     def firing(self) -> set[str]:
-        """Alerts, by name."""
+        """Return the names of the alerts that fire."""
         return {name for name in ALERTS if self.query(f'ALERTS{{alertname="{name}", alertstate="firing"}}')}
 
     def end(self) -> None:
-        """Its data go with the test."""
+        """End the process; its data are in the test's folder."""
         self._process.terminate()
         self._process.wait(30)
 
@@ -117,7 +118,7 @@ def clients(
     every_s: float = 0.0,
     longest_s: float = math.inf,
 ) -> Iterator[None]:
-    """Some clients that send one command after another; one that waited longer than that rests for as long again."""
+    """Run clients that send one command after another; after a call longer than `longest_s` they rest as long."""
     ended = threading.Event()
 
     def loop(first: int) -> None:
@@ -144,7 +145,7 @@ def clients(
 def test_healthy_every_panel_has_data_and_no_alert_fires(
     scene: tuple[Server, Prometheus, dict[str, Any]],
 ) -> None:
-    """Reads and writes at a quiet pace, for as long as an alert would need."""
+    """With writes at a quiet pace every panel gets data, and no alert fires for as long as it would need to."""
     server, prometheus, board = scene
     with clients(server, 2, lambda number: command("SET", f"key:{number % KEYS}", "y" * 100), every_s=0.01):
         deadline, empty = time.monotonic() + FIRES_WITHIN_S, list(queries(board))
@@ -158,7 +159,7 @@ def test_healthy_every_panel_has_data_and_no_alert_fires(
 
 
 def queries(board: dict[str, Any]) -> Iterator[str]:
-    """Of every panel, as Grafana sends them."""
+    """Yield the queries of every panel as Grafana sends them."""
     for panel in board["panels"]:
         for target in panel.get("targets", ()):
             yield (
@@ -172,8 +173,8 @@ def queries(board: dict[str, Any]) -> Iterator[str]:
 def long_calls(server: Server) -> Iterator[None]:
     """KEYS from some clients, without a pause.
 
-    A machine that becomes slower after the first call was timed makes turns so long that every scrape is given up, and
-    Prometheus then knows nothing but that: so clients rest where a turn takes three times what it should.
+    If the machine gets slower after the first call was timed, turns become so long that every scrape times out, and
+    Prometheus knows nothing else. So clients rest after a turn of three times the planned length.
     """
     began = time.monotonic()
     server.client().keys("nobody:*")
@@ -183,19 +184,19 @@ def long_calls(server: Server) -> Iterator[None]:
 
 
 def short_scans(server: Server) -> Iterator[None]:
-    """Parts of the keyspace, some hundred keys a call."""
+    """SCANs from some clients, each over a part of the keyspace."""
     with clients(server, CLIENTS, lambda _: command("SCAN", "0", "MATCH", "nobody:*", "COUNT", "2000")):
         yield
 
 
 def one_by_one(server: Server) -> Iterator[None]:
-    """UNLINK, a call each."""
+    """UNLINKs from some clients, one key a call."""
     with clients(server, CLIENTS, lambda number: command("UNLINK", f"gone:{number}")):
         yield
 
 
 def evictions(server: Server) -> Iterator[None]:
-    """A server at its limit, and new keys."""
+    """New keys on a server at its memory limit."""
     client = server.client()
     client.config_set("maxmemory-policy", "allkeys-random")
     client.config_set("maxmemory", client.info("memory")["used_memory"])
@@ -207,7 +208,7 @@ def evictions(server: Server) -> Iterator[None]:
 
 
 def many_connections(server: Server) -> Iterator[None]:
-    """All but a few of those that it admits."""
+    """All but a few of the connections that the server admits."""
     client = server.client()
     client.config_set("maxclients", 100)
     lines = [
@@ -223,12 +224,12 @@ def many_connections(server: Server) -> Iterator[None]:
 
 
 def gone(server: Server) -> Iterator[None]:
-    """Killed."""
+    """The server is killed."""
     server.kill()
     yield
 
 
-# In this order: evictions take keys away that long calls need.
+# In this order: evictions remove keys that long calls need.
 CASES: dict[str, tuple[Callable[[Server], Iterator[None]], set[str]]] = {
     "many connections": (many_connections, {"RedisConnectionsAtTheLimit"}),
     "deletes one by one": (one_by_one, {"RedisDeletesOneByOne"}),
@@ -240,13 +241,13 @@ CASES: dict[str, tuple[Callable[[Server], Iterator[None]], set[str]]] = {
 
 
 def test_every_alert_has_its_case() -> None:
-    """None is left that nobody has seen fire."""
+    """Every alert has a case in which it must fire."""
     assert set().union(*(expected for _, expected in CASES.values())) == set(ALERTS)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_each_incident_fires_its_alerts(case: str, scene: tuple[Server, Prometheus, dict[str, Any]]) -> None:
-    """On a server that is otherwise healthy."""
+    """Each incident, on a server that is otherwise healthy, fires its alerts."""
     server, prometheus, _ = scene
     begin, expected = CASES[case]
     with contextmanager(begin)(server):

@@ -35,7 +35,7 @@ SHOWN: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("cause", SHOWN)
 def test_each_cause_is_named_first_by_its_evidence(cause: str, make: Make) -> None:
-    """And no other is; the sentence is about it; all others are said to be looked at."""
+    """Only the cause is named, the sentence is about it, and all other causes are listed as refuted."""
     found = judge(make(**SHOWN[cause]))
     assert answer_of(found) == cause
     assert found.sentence.startswith(found.found[0].cause.line[0].upper() + found.found[0].cause.line[1:])
@@ -43,7 +43,7 @@ def test_each_cause_is_named_first_by_its_evidence(cause: str, make: Make) -> No
 
 
 def test_every_cause_has_a_proof() -> None:
-    """A cause without a window that shows it fails here."""
+    """Every cause has a window that shows it."""
     assert set(SHOWN) == {cause.id for cause in CAUSES}
 
 
@@ -52,7 +52,7 @@ NEEDS_NO_SYMPTOM = {"slow-network", "unpipelined-deletes", "connection-limit"}
 
 @pytest.mark.parametrize("cause", sorted(set(SHOWN) - NEEDS_NO_SYMPTOM))
 def test_without_a_symptom_nothing_is_named(cause: str, make: Make) -> None:
-    """The same figures beside a bystander who waits for nothing."""
+    """The same figures name no cause if the bystander does not wait."""
     found = judge(make(**SHOWN[cause] | {"waits_ms": (0.3,)}))
     assert answer_of(found) == "nothing"
     assert found.sentence.startswith("Nothing is wrong with the server")
@@ -60,19 +60,19 @@ def test_without_a_symptom_nothing_is_named(cause: str, make: Make) -> None:
 
 @pytest.mark.parametrize("busy", [0.0, 0.3, 0.6, 0.8])
 def test_a_healthy_server_gets_no_cause(busy: float, make: Make) -> None:
-    """However much it has to do; a p99 just below what people notice is no symptom."""
+    """A busy server gets no cause; a p99 just below what people notice is no symptom."""
     assert answer_of(judge(make(busy=busy, waits_ms=(0.3, 0.9 * LEAST_GET_MS)))) == "nothing"
 
 
 def test_a_server_that_is_slow_for_a_cause_that_is_not_known_gets_none(make: Make) -> None:
-    """It waits, and nothing that the server tells explains it."""
+    """If a bystander waits and nothing that the server tells explains it, no cause is named."""
     found = judge(make(**ILL))
     assert answer_of(found) == "unknown"
     assert found.sentence.startswith("I cannot tell: a bystander waits 60.0 ms")
 
 
 def test_a_machine_that_is_late_itself_blames_no_server(make: Make) -> None:
-    """The probe's own process was late: it says so, instead of that the server is slow for no known cause."""
+    """If the probe's own process was late, the diagnosis says so instead of blaming an unknown cause."""
     found = judge(make(**ILL, lag_s=0.02))
     assert answer_of(found) == "unknown"
     assert "this machine itself was late by 20.0 ms" in found.sentence
@@ -80,7 +80,7 @@ def test_a_machine_that_is_late_itself_blames_no_server(make: Make) -> None:
 
 
 def test_two_causes_are_both_named_the_larger_first(make: Make) -> None:
-    """By their share of the time."""
+    """Two causes are named in the order of their shares of the time."""
     found = judge(make(**ILL | {"commands": {"KEYS": (5, 40_000), "EVAL": (5, 60_000)}}))
     assert answer_of(found) == "lua-script + keys-command"
     assert "Besides: KEYS walks over every key" in found.sentence
@@ -116,7 +116,7 @@ def test_less_than_the_evidence_is_not_enough(cause: str, less: dict[str, Any], 
 
 
 def test_without_the_kernels_record_interrupted_commands_show_a_neighbour(make: Make) -> None:
-    """Of a server on another machine: GETs that took a millisecond, one in a hundred; one in a million is chance."""
+    """On another machine one GET in a hundred that took a millisecond shows a neighbour; one in a million is chance."""
     remote = {**SHOWN["noisy-neighbour"], "waited": None, "others": None}
     assert answer_of(judge(make(**remote, tails={"GET": (10_000, 100)}))) == "noisy-neighbour"
     assert answer_of(judge(make(**remote, tails={"GET": (1_000_000, 1)}))) == "unknown"

@@ -10,12 +10,12 @@ from tests.lab.diagnose.conftest import Make
 
 
 def with_probe(of: Window, waits: list[tuple[float, float]]) -> Window:
-    """The window with other waits: (due s, waited s)."""
+    """Return the window with other waits: (due s, waited s)."""
     return Window(of.shown, of.product, of.version, of.snapshots, [Probed(at, took) for at, took in waits])
 
 
 def test_percentiles_and_their_interval(make: Make) -> None:
-    """Nearest rank; of a thousand waits p99 lies between the 983rd and the 997th."""
+    """Percentiles are by nearest rank; the interval of p99 of a thousand waits is from the 983rd to the 997th."""
     of = with_probe(make(), [(number / 10, number / 1000) for number in range(1, 1001)])
     assert of.get_ms == pytest.approx(990)
     assert list(of.interval_ms) == pytest.approx([983, 997])
@@ -24,7 +24,7 @@ def test_percentiles_and_their_interval(make: Make) -> None:
 
 
 def test_stalls_are_stretches_and_have_a_period(make: Make) -> None:
-    """Requests that waited for the same thing are one stall; four of them have a period."""
+    """Requests that waited for the same thing are one stall; four stalls have a period."""
     waits = [(number / 10, 0.0002) for number in range(200)]
     for begin in (2.0, 6.0, 10.0, 14.0):
         waits += [(begin, 0.25), (begin + 0.1, 0.15), (begin + 0.2, 0.05)]
@@ -40,7 +40,7 @@ def test_stalls_are_stretches_and_have_a_period(make: Make) -> None:
 
 
 def test_the_parts_of_p99_add_up(make: Make) -> None:
-    """Execution, round trip and waiting, in ms; no part is negative."""
+    """Execution, round trip and waiting (ms) add up to p99, and none is negative."""
     of = make(waits_ms=(0.3, 30.0))
     assert sum(of.parts_ms.values()) == pytest.approx(of.get_ms)
     assert of.parts_ms["execution"] == pytest.approx(0.003)
@@ -49,24 +49,24 @@ def test_the_parts_of_p99_add_up(make: Make) -> None:
 
 
 def test_utilisation_is_the_main_threads_own(make: Make) -> None:
-    """CPU seconds by the server's clock; where they are not told, the commands' times."""
+    """Utilisation is the main thread's CPU seconds by the server's clock."""
     assert make(busy=0.42).busy == pytest.approx(0.42, abs=1e-3)
     assert all(share == pytest.approx(0.42, abs=1e-3) for share in make(busy=0.42).busy_by_second)
 
 
 def test_a_server_that_began_anew_counts_from_nothing(make: Make) -> None:
-    """Counters that fell are no negative rates."""
+    """Counters that fell, as after a restart, give no negative rates."""
     of = make(per_second={"evicted_keys": -10})
     assert of.evicted_per_s == 0
 
 
 def test_memory_without_a_limit_is_never_full(make: Make) -> None:
-    """maxmemory 0."""
+    """With a maxmemory of 0 the share of memory used is 0."""
     assert make(fields={"maxmemory": 0}).memory == 0
     assert make().memory == pytest.approx(0.5)
 
 
 def test_what_we_ask_is_not_among_the_dearest(make: Make) -> None:
-    """A diagnosis does not find itself."""
+    """The diagnosis's own commands are not among the dearest."""
     of = make(commands={"INFO": (1, 90_000), "SLOWLOG|GET": (1, 9000), "SET": (10, 5)})
     assert [name for name, _ in of.dearest] == ["GET", "SET"]

@@ -71,7 +71,7 @@ class TempoStandin:
         self.traces: dict[str, TracesData] = {}
         self.protobuf = protobuf
         self.lose: Callable[[str, int], bool] = lambda trace_id, times_seen: False
-        """Which traces are forgotten, having arrived so many times."""
+        """True for a trace that Tempo is to lose, given its id and how many times it has arrived."""
         self.searchable = True
         self.asked: list[str] = []
         self._arrived: Counter[str] = Counter()
@@ -121,7 +121,7 @@ class TempoStandin:
             self.traces.setdefault(trace_id, TracesData()).resource_spans.append(resource)
 
     def give(self, path: str) -> tuple[int, str, bytes]:
-        """Status, kind and content of an answer."""
+        """Return status, content type and content of an answer."""
         self.asked.append(path)
         if path == "/api/status/buildinfo":
             return 200, "application/json", b'{"version": "stand-in"}'

@@ -19,19 +19,19 @@ T = 1_795_000_000_000
 
 
 def exemplar(t_s: float, value: float, trace: int) -> Exemplar:
-    """An exemplar of the trace of that number."""
+    """Return an exemplar of the trace of that number."""
     return Exemplar(T + round(t_s * 1000), value, {"trace_id": f"{trace:032x}"})
 
 
 def series(name: str, samples: int = 5, step_ms: int = 2000) -> Series:
-    """A series of numbers that do not compress."""
+    """Return a series of numbers that do not compress."""
     numbers = random.Random(name)
     values = [numbers.random() for _ in range(samples)]
     return Series({"__name__": name, "server": "redis"}, [T + i * step_ms for i in range(samples)], values)
 
 
 def test_slowest_of_each_moment_first() -> None:
-    """One trace of every stretch and server before a second one of any: the whole time is covered, peaks included."""
+    """The slowest trace of each stretch and server is chosen before a second one of any: all time is covered."""
     labels = {"__name__": "http_bucket", "server": "redis"}
     found = {
         key({**labels, "le": "0.1"}): [exemplar(1, 0.05, 1), exemplar(2, 0.09, 2), exemplar(31, 0.01, 3)],
@@ -45,7 +45,7 @@ def test_slowest_of_each_moment_first() -> None:
 
 
 def test_a_dot_that_leads_nowhere_is_left_out() -> None:
-    """An exemplar stays only with its trace, whose id Tempo may tell without the zeros in front."""
+    """An exemplar is kept only with its trace, whose id Tempo may give without leading zeros."""
     one = series("http_bucket")
     shown = [exemplar(1, 0.5, 1), exemplar(3, 0.5, 2)]
     kept, traces, dropped = fit([one], {key(one.labels): shown}, {f"{1:032x}": b"spans"}, 1e6)
@@ -55,7 +55,7 @@ def test_a_dot_that_leads_nowhere_is_left_out() -> None:
 
 
 def test_traces_go_first_then_metrics_nobody_uses() -> None:
-    """Within the bound: first fewer traces, then only metrics of dashboards and rules, then an error that says so."""
+    """To fit the bound, traces go first, then metrics that no dashboard or rule uses; beyond that it is an error."""
     used = series("probe_latency_seconds_count", 200)
     unused = series("go_nobody_looks_at_this", 200)
     noise = random.Random(1)
@@ -84,7 +84,7 @@ def test_names_in_use_are_those_of_dashboards_and_rules() -> None:
 
 
 def test_gaps_and_ends_are_marked_again() -> None:
-    """After the last sample before a gap, and after an early end, stands the mark that ends a series."""
+    """After the last sample before a gap, and after an early end, a series gets its stale mark again."""
     one = Series({"__name__": "up"}, [T, T + 2000, T + 4000, T + 12_000, T + 14_000], [1.0] * 5)
     moved = shifted(one, 1000, T + 60_000, 2000)
     assert moved.times == [T + s for s in (1000, 3000, 5000, 7000, 13_000, 15_000, 17_000)]
@@ -102,12 +102,12 @@ def test_a_time_of_day_moves_along() -> None:
 
 
 def test_usual_step() -> None:
-    """The median over series, each with its own median."""
+    """The usual step is the median over series of each series' median step."""
     assert usual_step_ms([series("a"), series("b"), series("c", step_ms=15_000), series("d", 1)]) == 2000
 
 
 def test_stale_is_the_mark_and_snappy_is_plain() -> None:
-    """The NaN that Prometheus knows; a Snappy block is its length and literals of at most 64 kB."""
+    """`STALE` is the NaN that Prometheus knows; a Snappy block is its length and literals of at most 64 kB."""
     import struct
 
     assert struct.pack("<d", STALE) == struct.pack("<Q", 0x7FF0000000000002)
@@ -137,12 +137,12 @@ class OnePrometheus:
         return [series(name, 300)]
 
     def exemplars(self, _start: float, _end: float) -> dict[tuple[tuple[str, str], ...], list[Exemplar]]:
-        """A dot every twenty seconds."""
+        """An exemplar every twenty seconds."""
         return {key(series("http_bucket").labels): [exemplar(20 * i, 0.1, i) for i in range(1, 6)]}
 
 
 class WeakTempo:
-    """A Tempo that falls silent at the third trace."""
+    """A Tempo that stops answering at the third trace."""
 
     def __init__(self) -> None:
         self.given = 0
@@ -152,11 +152,11 @@ class WeakTempo:
         return "3"
 
     def slowest(self, _start: float, _end: float, _number: int) -> list[str]:
-        """Nothing beside what exemplars name."""
+        """Return no traces beside those that exemplars name."""
         return []
 
     def trace(self, trace_id: str) -> bytes | None:
-        """Two traces, then none."""
+        """Return the first two traces; raise `NoAnswer` for any further one."""
         self.given += 1
         if self.given > 2:
             raise NoAnswer("Tempo does not answer")
@@ -164,7 +164,7 @@ class WeakTempo:
 
 
 def test_what_tempo_gave_is_kept(tmp_path: Path) -> None:
-    """If it falls silent half-way the recording has the traces so far, only their dots, and says what is missing."""
+    """If Tempo stops answering, the recording keeps the traces so far and their exemplars, and says what is missing."""
     done = record(
         tmp_path / "case",
         OnePrometheus(),  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""`bin/lab record` and `bin/lab replay` as a person calls them: one line for whatever is wrong, the right exit code."""
+"""`bin/lab record` and `bin/lab replay` as a person calls them: one line and the right exit code for every fault."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def tempo() -> Iterator[TempoStandin]:
 
 
 def lab(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
-    """Exit code and what stood on stderr, which is one line."""
+    """Run a `lab` command; return its exit code and the one line of its stderr."""
     code = run_command([*map(str, words)])
     said = capsys.readouterr().err.strip().splitlines()
     assert len(said) == 1, said
@@ -49,14 +49,14 @@ def lab(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
 
 
 class Told:
-    """A docker that answers from a list: (beginning of the words, answer or error)."""
+    """A stand-in for docker that answers from a list of (word, answer or error)."""
 
     def __init__(self, *answers: tuple[str, str | BaseException]) -> None:
         self.answers = answers
         self.asked: list[str] = []
 
     def ask(self, *words: str, seconds: float = 0.0) -> str:
-        """The first answer whose word is among the words."""
+        """Return the first answer whose word is in the command, or raise its error."""
         line = " ".join(words)
         self.asked.append(line)
         for part, answer in self.answers:
@@ -70,7 +70,7 @@ class Told:
 def test_nothing_to_record_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without a scene: exit code 3, what to do, and no folder is left."""
+    """Without a scene, recording ends with exit code 3 and a line that says what to do; no folder is left."""
     monkeypatch.setenv("PROMETHEUS_PORT", str(free_port()))
     code, said = lab(capsys, "record", tmp_path / "case")
     assert code == errors.STACK_BROKE
@@ -82,7 +82,7 @@ def test_nothing_to_record_from(
 def test_somebody_else_at_the_port(
     tmp_path: Path, tempo: TempoStandin, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is not Prometheus is told from it."""
+    """A service at Prometheus's port that is not Prometheus is recognised."""
     monkeypatch.setenv("PROMETHEUS_PORT", tempo.url.rpartition(":")[2])
     code, said = lab(capsys, "record", tmp_path / "case")
     assert code == errors.STACK_BROKE
@@ -96,7 +96,7 @@ def test_a_prometheus_without_samples(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """An hour of which nothing is known is not recorded."""
+    """A stretch of time without samples is not recorded, and no folder is left."""
     with pytest.raises(StackError, match="has no sample of the last 5 minutes"):
         record(
             tmp_path / "case", Prometheus(prometheus_url), Tempo(tempo.url), 5, 5, lambda _: None, end=START
@@ -105,7 +105,7 @@ def test_a_prometheus_without_samples(
 
 
 def interrupting(*_: object) -> None:
-    """Somebody presses Ctrl-C."""
+    """Raise KeyboardInterrupt, as Ctrl-C does."""
     raise KeyboardInterrupt
 
 
@@ -118,7 +118,7 @@ def test_an_interrupted_recording_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Ctrl-C while samples are read: exit code 130, a line that says that nothing is kept, and it is so."""
+    """Ctrl-C while samples are read leaves nothing, and ends with exit code 130 and a line that says so."""
     case = tmp_path / "case"
     if there:
         case.mkdir()
@@ -155,7 +155,7 @@ def test_a_half_written_recording_is_removed(
 def test_a_recording_overwrites_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A folder with anything in it is refused before anybody is asked."""
+    """A folder that is not empty is refused before Prometheus or Tempo is asked."""
     code, said = lab(capsys, "record", folder)
     assert code == errors.USAGE
     assert "is not empty" in said
@@ -178,7 +178,7 @@ def test_bad_usage(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Exit code 2 and a line that says what is wrong."""
+    """Bad usage is exit code 2 and a line that says what is wrong."""
     code, line = lab(capsys, *(word.replace("DIR", str(folder)) for word in words))
     assert code == errors.USAGE
     assert said in line
@@ -187,7 +187,7 @@ def test_bad_usage(
 def test_a_damaged_recording_starts_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is read before Docker is asked for anything."""
+    """A damaged recording is refused before Docker is asked for anything."""
     (folder / METRICS).write_bytes(b"no gzip")
     monkeypatch.setenv("PATH", str(folder))
     code, said = lab(capsys, "replay", folder)
@@ -196,7 +196,7 @@ def test_a_damaged_recording_starts_nothing(
 
 
 def test_no_docker(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 3, and what to install."""
+    """Without Docker, `lab replay` ends with exit code 3 and says what to install."""
     monkeypatch.setenv("PATH", str(folder))
     for words in (("replay", folder), ("replay", "--down")):
         code, said = lab(capsys, *words)
@@ -205,7 +205,7 @@ def test_no_docker(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 
 def empty_recording() -> Recording:
-    """A recording as the one of `folder`."""
+    """Return a recording like that of `folder`."""
     series = [Series({"__name__": "up"}, [round(START * 1000)], [1.0])]
     return Recording(Meta(START, START + 60, 2.0, {}, [], {}), series, [])
 
@@ -218,7 +218,7 @@ BREAKING = [
 
 @pytest.mark.parametrize(("broken", "said"), BREAKING)
 def test_what_fails_is_taken_down(broken: BaseException, said: str) -> None:
-    """Whatever ends the start, Ctrl-C too, the containers, volumes and the network are removed."""
+    """Whatever ends the start, even Ctrl-C, the containers, volumes and the network are removed."""
     docker = Told(("up", broken))
     with pytest.raises(LabError, match=said):
         replay.replay(empty_recording(), docker, lambda _: None)  # type: ignore[arg-type]
@@ -227,7 +227,7 @@ def test_what_fails_is_taken_down(broken: BaseException, said: str) -> None:
 
 @pytest.mark.parametrize(("broken", "said"), BREAKING)
 def test_what_cannot_be_taken_down_is_told(broken: BaseException, said: str) -> None:
-    """If Docker fails a second time both are said, after Ctrl-C too: something may still be there."""
+    """If taking down fails too, both faults are told, after Ctrl-C too: something may still be there."""
     docker = Told(("up", broken), ("down", StackError("docker is away")))
     with pytest.raises(StackError, match=f"{said} And it could not be taken down: docker is away"):
         replay.replay(empty_recording(), docker, lambda _: None)  # type: ignore[arg-type]
@@ -241,7 +241,7 @@ def test_the_scene_has_the_ports() -> None:
 
 
 def test_one_replay_at_a_time() -> None:
-    """A second one is refused, and the first is left alone."""
+    """A second replay is refused, and the first goes on."""
     docker = Told(("ps", '{"Name": "replay-tempo-1", "State": "running"}'))
     with pytest.raises(UsageError, match="--down"):
         replay.replay(empty_recording(), docker, lambda _: None)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""compose.replay.yaml and its two configurations: the scene's own, without what a cold case has no use for."""
+"""compose.replay.yaml and its two configurations are the scene's, without what a cold case does not need."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def parsed(name: str) -> dict[str, Any]:
 
 
 def test_only_those_who_watch() -> None:
-    """Three services, each the one of compose.yaml, under a project name of its own; nothing listens elsewhere."""
+    """The replay has three of compose.yaml's services, its own project name, and ports on 127.0.0.1 only."""
     replay, scene = parsed("compose.replay.yaml"), parsed("compose.yaml")
     assert tuple(replay["services"]) == SERVICES
     assert replay["name"] != scene["name"]
@@ -33,7 +33,7 @@ def test_only_those_who_watch() -> None:
 
 
 def test_mounts_replace_those_of_the_scene() -> None:
-    """Each configuration is mounted where the scene's is, or both would be there."""
+    """Each configuration is mounted where the scene's is: elsewhere both would be there."""
     replay, scene = parsed("compose.replay.yaml"), parsed("compose.yaml")
     for name, service in replay["services"].items():
         places = {mount.split(":")[1] for mount in scene["services"][name]["volumes"]}
@@ -43,14 +43,14 @@ def test_mounts_replace_those_of_the_scene() -> None:
 
 
 def test_prometheus_asks_nobody() -> None:
-    """No targets and no rules, so nothing is computed a second time; room for exemplars as in the scene."""
+    """Prometheus has no targets and no rules, so nothing is computed twice; it has the scene's room for exemplars."""
     replay, scene = parsed("prometheus/prometheus.replay.yml"), parsed("prometheus/prometheus.yml")
     assert not {"scrape_configs", "rule_files"} & set(replay)
     assert replay["storage"] == scene["storage"]
 
 
 def test_tempo_is_that_of_the_scene_but_counts_nothing() -> None:
-    """Without the generator of metrics; searches find spans that are late at their own time; all else is the same."""
+    """Tempo has no metrics generator, and finds spans that arrive late at their own time; all else is the scene's."""
     replay, scene = parsed("tempo/tempo.replay.yaml"), parsed("tempo/tempo.yaml")
     del scene["metrics_generator"], scene["overrides"]["defaults"]["metrics_generator"]
     del scene["distributor"]["receivers"]["otlp"]["protocols"]["grpc"]
@@ -63,5 +63,5 @@ def test_tempo_is_that_of_the_scene_but_counts_nothing() -> None:
 
 
 def hours(duration: str) -> int:
-    """A duration as Tempo writes it, of whole hours."""
+    """Return the hours of a duration as Tempo writes it."""
     return int(duration.removesuffix("h"))

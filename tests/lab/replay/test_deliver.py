@@ -1,4 +1,4 @@
-"""Traces that a replay sends are looked for, sent again where they are missing, and missed aloud."""
+"""A replay looks for the traces it has sent, sends missing ones again, and tells which stay missing."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ NUMBER = 5
 
 
 def trace(number: int) -> TracesData:
-    """A trace of one span, whose id is the number."""
+    """Return a trace of one span, whose id is the number."""
     span = Span(trace_id=number.to_bytes(16, "big"), span_id=b"12345678", start_time_unix_nano=START_NS)
     span.end_time_unix_nano = START_NS + number
     return TracesData(resource_spans=[ResourceSpans(scope_spans=[ScopeSpans(spans=[span])])])
 
 
 def delivered(tempo: TempoStandin) -> list[int]:
-    """Some traces are sent; which are missing in the end."""
+    """Send some traces; return the numbers of those that are missing at the end."""
     with Tempo(tempo.url) as asked, Receiver(tempo.url) as receiver:
         traces = [trace(number) for number in range(1, NUMBER + 1)]
         return [int(lost, 16) for lost in deliver(traces, asked, receiver, lambda _: None, settled_s=0.0)]
@@ -52,14 +52,14 @@ def test_what_arrives_is_sent_once(tempo: TempoStandin) -> None:
 def test_what_is_lost_is_sent_again(
     tempo: TempoStandin, lost: Callable[[str, int], bool], missing: list[int]
 ) -> None:
-    """What Tempo took and forgot arrives at the second attempt, or is named; the others are left alone."""
+    """Traces that Tempo lost are sent once more, and named if lost again; the others are not sent again."""
     tempo.lose = lost
     assert delivered(tempo) == missing
     assert all(sum(1 for _ in spans(kept)) == 1 for kept in tempo.traces.values())
 
 
 def test_what_a_search_leaves_out_is_asked_by_its_id(tempo: TempoStandin) -> None:
-    """A trace that an exemplar reaches is not missing, whatever searches say."""
+    """A trace that searches leave out but that its id finds is not missing."""
     tempo.searchable = False
     assert delivered(tempo) == []
     assert sum(path.startswith("/api/traces/") for path in tempo.asked) == NUMBER

@@ -1,4 +1,4 @@
-"""A recording's folder: what is written is read back, and what is damaged is called so."""
+"""A recording's folder: what is written is read back, and damage is named."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ START = 1_795_000_000.0
 
 
 def meta() -> Meta:
-    """What belongs to a recording of a minute."""
+    """Return the facts of a recording of one minute."""
     return Meta(START, START + 60, 2.0, {"prometheus": "3.0"}, ["redis"], {"series": 1})
 
 
 def written(folder: Path, series: list[Series], traces: list[bytes] | None = None) -> Path:
-    """A recording's folder."""
+    """Write a recording; return its folder."""
     folder.mkdir(exist_ok=True)
     write(folder, meta(), pack_metrics(series), pack_traces(traces or []))
     return folder
 
 
 def sample_series(values: list[float]) -> Series:
-    """A series with a sample every two seconds."""
+    """Return a series with a sample every two seconds."""
     times = [round((START + 2 * i) * 1000) for i in range(len(values))]
     return Series({"__name__": "some_total", "server": "redis"}, times, values)
 
@@ -52,7 +52,7 @@ odd = st.sampled_from([math.inf, -math.inf, 0.0, 1e300])
 @settings(max_examples=60)
 @given(st.lists(st.one_of(whole, measured, odd), min_size=1, max_size=30))
 def test_samples_come_back(tmp_path_factory: pytest.TempPathFactory, values: list[float]) -> None:
-    """Times are those that were written, and values too, to thirteen digits; whole numbers among themselves exactly."""
+    """Times come back exactly, values to thirteen digits, or exactly where all of a series are whole numbers."""
     series = sample_series(values)
     [back] = read(written(tmp_path_factory.mktemp("recording"), [series])).series
     assert (back.labels, back.times) == (series.labels, series.times)
@@ -63,7 +63,7 @@ def test_samples_come_back(tmp_path_factory: pytest.TempPathFactory, values: lis
 
 
 def test_everything_comes_back(tmp_path: Path) -> None:
-    """Exemplars, traces, facts, and a value that is no number."""
+    """Exemplars, traces, facts and a value that is NaN come back."""
     series = sample_series([1.0, math.nan, 3.5])
     series.exemplars.append(Exemplar(series.times[1], 0.25, {"trace_id": "ab" * 16}))
     back = read(written(tmp_path / "recording", [series], [b"one", b"", b"three" * 1000]))
@@ -75,12 +75,12 @@ def test_everything_comes_back(tmp_path: Path) -> None:
 
 
 def test_a_resting_counter_costs_nothing(tmp_path: Path) -> None:
-    """Differences: a thousand samples of a counter that goes on in equal steps are some dozen bytes."""
+    """Differences are stored: a thousand samples of a counter with equal steps take less than 300 bytes."""
     assert len(pack_metrics([sample_series([float(i * 7) for i in range(1000)])])) < 300
 
 
 def cut(path: Path) -> None:
-    """The second half is missing."""
+    """Remove the second half of a file."""
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
 

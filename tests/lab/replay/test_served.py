@@ -1,4 +1,4 @@
-"""The committed cold case, written into a real Prometheus: dashboards have their data, dots lead to traces."""
+"""The committed cold case, written into a real Prometheus: dashboards have their data, exemplars lead to traces."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NEWER = (
     "lab_store_busy_cores",
     "lab_events_planned_per_second",
 )
-"""Metrics of the scene that came after the case was recorded: panels that ask for nothing else are empty."""
+"""Metrics that the scene got after the case was recorded: panels that ask only for these are empty."""
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +41,7 @@ def recording(cold_case: Path) -> Recording:
 
 @pytest.fixture(scope="session")
 def traces() -> Iterator[TempoStandin]:
-    """What stands in for the Tempo that the recording is written into."""
+    """The stand-in for the Tempo that the recording is written into."""
     standin = TempoStandin()
     yield standin
     standin.close()
@@ -60,27 +60,27 @@ def served(recording: Recording, prometheus_url: str, traces: TempoStandin) -> S
 
 @pytest.fixture
 def prometheus(prometheus_url: str, served: Served) -> Iterator[Prometheus]:
-    """The Prometheus that serves it."""
+    """The Prometheus that serves the recording."""
     with Prometheus(prometheus_url) as client:
         yield client
 
 
 def asked(url: str, path: str, **parameters: Any) -> Any:
-    """What Prometheus answers."""
+    """Return what Prometheus answers."""
     answer = httpx.post(f"{url}/api/v1/{path}", data=parameters, timeout=30, trust_env=False).json()
     assert answer["status"] == "success", answer
     return answer["data"]["result"]
 
 
 def test_the_recording_is_small(cold_case: Path, recording: Recording) -> None:
-    """It may be committed, and is as long as an incident needs."""
+    """The recording is small enough to be committed, and as long as an incident needs."""
     assert sum(file.stat().st_size for file in cold_case.iterdir()) <= MOST_MB * 1e6
     assert recording.meta.end - recording.meta.start >= 420
     assert set(SERVERS) <= set(recording.meta.servers)
 
 
 def test_it_ends_a_moment_ago(recording: Recording, served: Served, prometheus_url: str) -> None:
-    """All of it arrives, moved so that its end is now: `last 15 minutes` shows it."""
+    """All of the recording arrives, moved so that it ends now and `last 15 minutes` shows it."""
     assert 0 < time.time() - served.end < 120
     [newest] = asked(prometheus_url, "query", query="max(timestamp(up))", time=served.end)
     assert served.end - float(newest["value"][1]) < 3 * recording.meta.step_s
@@ -93,7 +93,7 @@ def test_it_ends_a_moment_ago(recording: Recording, served: Served, prometheus_u
 
 
 def test_every_panel_has_its_data(prometheus_url: str, served: Served) -> None:
-    """No query of any dashboard is empty, on either server, over the time of the recording; but for newer metrics."""
+    """Every query of every dashboard has data for both servers, except those that ask for newer metrics."""
     empty = []
     for board, panel, expression in expressions():
         for server in [board] if board in SERVERS else SERVERS:
@@ -108,7 +108,7 @@ def test_every_panel_has_its_data(prometheus_url: str, served: Served) -> None:
 
 
 def test_newer_metrics_are_newer(recording: Recording) -> None:
-    """What is left out above is not in the recording: a case that is recorded anew leaves nothing out."""
+    """The recording has none of the metrics in `NEWER`: when the case is recorded anew, `NEWER` must shrink."""
     recorded = {series.name for series in recording.series}
     assert not recorded & set(NEWER)
 
@@ -174,7 +174,7 @@ def test_recorded_again_it_is_the_same(
 def _comparable(
     recording: Recording, by_ms: int
 ) -> dict[tuple[tuple[str, str], ...], tuple[list[int], list[float]]]:
-    """Times and values by labels; series whose values are times of day apart, because those move."""
+    """Return times and values by labels, without series whose values are times of day, because those move."""
     return {
         key(one.labels): ([t + by_ms for t in one.times], _told(one))
         for one in recording.series

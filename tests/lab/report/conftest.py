@@ -1,4 +1,4 @@
-"""A report for tests that read its words only: drawing its charts takes two seconds."""
+"""A fixture for tests that read only the words of a report: drawing its charts takes two seconds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.report.view import RunView
 
 @pytest.fixture
 def words_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each chart of a page is an empty one, with the name and the description of the real one."""
+    """Replace each chart of a page by an empty one with the same name and description."""
     real = page.pictures
 
     def empty(_view: RunView) -> style.Chart:

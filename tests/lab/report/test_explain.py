@@ -1,4 +1,4 @@
-"""`lab explain`: every sentence is made from the run's data, and turns when they turn."""
+"""`lab explain`: every sentence is made from the run's data, and changes with them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROOFS = proofs()
 
 
 def told(folder: Path) -> str:
-    """The whole story on one line."""
+    """Return the whole story of a run folder on one line."""
     sections, _ = read(folder)
     return " ".join(text(sections, 200).split())
 
@@ -34,7 +34,7 @@ def test_every_claim_speaks_against_something() -> None:
 
 
 def test_fixes_name_phases_that_there_are() -> None:
-    """Before and after a fix stand phases, or arms, of that very scenario."""
+    """The phases or arms named as before and after a fix are in that scenario."""
     for name, pairs in FIXES.items():
         phases = scenarios.find(name).phases
         names = {phase.id for phase in phases} | {phase.arm for phase in phases}
@@ -42,7 +42,7 @@ def test_fixes_name_phases_that_there_are() -> None:
 
 
 def test_the_main_story(tmp_path: Path) -> None:
-    """What rose, where the time went, the slow log, refuted explanations, the cause and the fix."""
+    """The story tells what rose, where the time went, the slow log, refuted explanations, the cause and the fix."""
     story = told(build_run(tmp_path / "run").folder)
     for words in (
         "key-growth (SCAN invalidation over a growing keyspace) on valkey 9.1.2",
@@ -106,7 +106,7 @@ def test_nothing_rose_in_a_control(tmp_path: Path) -> None:
 
 
 def test_a_control_in_which_a_claim_holds(tmp_path: Path) -> None:
-    """It says so: that claim proves nothing about the cause."""
+    """A control in which a claim holds says so: that claim proves nothing about the cause."""
     grown = {f"grow-{i}": 5.0 * i * i for i in range(1, 8)}
     story = told(build_run(tmp_path / "run", cause="index", p99_ms=grown).folder)
     assert "claims hold although the cause is absent" in story
@@ -115,7 +115,7 @@ def test_a_control_in_which_a_claim_holds(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("module", sorted(PROOFS))
 def test_every_scenario_has_its_story(module: str, tmp_path: Path) -> None:
-    """A healthy run refutes one explanation for each claim; doctored, one claim's is not refuted; a control none."""
+    """A healthy run refutes one explanation a claim; a doctored run leaves one standing; a control refutes none."""
     healthy = PROOFS[module].healthy()
     claims = {claim.id for claim in healthy.scenario.claims}
     sections, _ = read(healthy.write(tmp_path / "healthy").folder)
@@ -134,7 +134,7 @@ def test_every_scenario_has_its_story(module: str, tmp_path: Path) -> None:
 
 
 def test_not_valid_concludes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A run that is not valid gives indications only, names the check that failed, and ends with 4."""
+    """A run that is not valid gives indications only, names the check that failed, and has exit code 4."""
 
     def noisy(facts: RunFacts) -> None:
         for phase in facts.phases:
@@ -178,7 +178,7 @@ def test_a_server_with_another_clock(tmp_path: Path) -> None:
 
 
 def test_partial_runs(tmp_path: Path) -> None:
-    """A run that was broken off tells what it has, and one without a phase says so in a line."""
+    """An interrupted run tells what it has; a run without a phase has no story and says so."""
 
     def broken_off(facts: RunFacts) -> None:
         facts.interrupted = True
@@ -214,5 +214,5 @@ def test_no_run_and_damaged_runs(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def code(*words: str) -> int:
-    """The exit code of `lab WORDS`."""
+    """Run `lab WORDS` and return its exit code."""
     return run_command(list(words))

@@ -24,7 +24,7 @@ from tests.lab.report.test_report import SECTIONS, Page, words
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The invented scenario and its control."""
+    """Let the lab know the invented scenario and its control, and no others."""
     with_catalogue(monkeypatch, SWEEP, CONTROL)
 
 
@@ -33,7 +33,7 @@ def page_of(run: Run) -> Page:
 
 
 def documents(run: Run) -> dict[str, dict[str, Any]]:
-    """Every chart of a run, checked against the schema of Vega-Lite."""
+    """Return every chart of a run, checked against the schema of Vega-Lite."""
     view = RunView(run)
     return {name: style.spec(make(view), said, validate=True) for name, make, said in pictures(view)}
 
@@ -53,7 +53,7 @@ def scales(document: object) -> list[str]:
 
 
 def test_the_story_is_the_claims(tmp_path: Path) -> None:
-    """Title, story, verdict and every claim with what was measured; nothing of the main incident."""
+    """The page has title, story, verdict and every claim with what was measured, but nothing of the main incident."""
     page = page_of(judged(sweep(), tmp_path / "run"))
     text = words(page)
 
@@ -69,7 +69,7 @@ def test_the_story_is_the_claims(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("words_only")
 def test_the_headline_and_the_extremes_stand_at_the_head(tmp_path: Path) -> None:
-    """The headline claim's ratio, and the bystander's best and worst p99 with their phases."""
+    """The page begins with the headline claim's ratio and the bystander's best and worst p99 with their phases."""
     run = judged(sweep(), tmp_path / "run")
     head = words(page_of(run)).split("What was claimed")[0]
     worst, best = run.phase("c1000-n64"), run.phase("c10-n1")
@@ -83,7 +83,7 @@ def test_the_headline_and_the_extremes_stand_at_the_head(tmp_path: Path) -> None
 
 @pytest.mark.usefixtures("words_only")
 def test_what_the_loads_measured_is_in_tables(tmp_path: Path) -> None:
-    """Each figure and param of each phase, in units for people; a figure that was not measured is a dash."""
+    """Tables show each figure and parameter of each phase in readable units; what was not measured is a dash."""
     plain = sweep()
     del plain.phase("c10-n8").figures["done_per_s"]
     rows = re.findall(r"<tr.*?</tr>", write_report(judged(plain, tmp_path / "run")).read_text(), re.DOTALL)
@@ -112,7 +112,7 @@ def test_every_chart_is_drawn_and_described(tmp_path: Path) -> None:
 
 
 def test_wide_axes_are_logarithmic_and_narrow_ones_are_not(tmp_path: Path) -> None:
-    """More than two decades make a log axis; with zeros in between, one that has a zero."""
+    """Values over more than two decades get a log axis, or a symlog axis if there are zeros among them."""
     found = documents(judged(sweep(), tmp_path / "run"))
 
     assert "log" in scales(found["picture-curves"])
@@ -125,7 +125,7 @@ def test_wide_axes_are_logarithmic_and_narrow_ones_are_not(tmp_path: Path) -> No
 
 
 def test_a_chart_that_nothing_was_measured_for_says_so(tmp_path: Path) -> None:
-    """No empty axes: a sentence."""
+    """A chart without data is a sentence, not empty axes."""
     text = words(page_of(judged(sweep(), tmp_path / "run")))
 
     assert "What no load ever said Nothing was measured for this chart." in text
@@ -135,7 +135,7 @@ def test_a_chart_that_nothing_was_measured_for_says_so(tmp_path: Path) -> None:
 def test_a_scenarios_own_tables_stand_before_its_pictures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each with its caption, numbers to the right and words to the left; one without a row is left out."""
+    """Tables come before the charts, with captions and numbers set to the right; one without a row is left out."""
     listed = replace(
         SWEEP,
         listings=(
@@ -176,7 +176,7 @@ def test_a_partial_run_draws_what_it_has(kept: int, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("words_only")
 def test_a_server_that_counts_nothing_leaves_dashes(tmp_path: Path) -> None:
-    """No utilisation, no commands, no calibration: dashes and sentences, never zeros."""
+    """Without utilisation, commands or calibration the report has dashes and sentences, never zeros."""
     plain = sweep()
     plain.facts.calibration, plain.facts.host = {}, {}
     for phase in plain.facts.phases:
@@ -203,7 +203,7 @@ def test_a_control_reads_as_it_should(tmp_path: Path) -> None:
 
 
 def test_titles_that_come_twice_are_told_apart(tmp_path: Path) -> None:
-    """By their keys, or else by the phases' ids: rows of charts must not fall together."""
+    """Phases with the same title are told apart by keys or else by id, so that rows of charts do not coincide."""
     plain = sweep()
     for phase in plain.facts.phases:
         phase.title = "the same"
@@ -217,7 +217,7 @@ def test_titles_that_come_twice_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_a_scenario_that_is_gone_can_still_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without its scenario a run has no charts of its own, but all the rest."""
+    """A run whose scenario is gone still has a report, only without the scenario's own charts."""
     run = judged(sweep(), tmp_path / "run")
     with_catalogue(monkeypatch)
 
@@ -226,7 +226,7 @@ def test_a_scenario_that_is_gone_can_still_be_read(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("name", ["figure", "p98", "figure:", "keys:x", "", "title:x"])
 def test_a_quantity_that_does_not_exist_is_refused(name: str) -> None:
-    """A misspelt name is no empty chart."""
+    """A misspelt quantity raises `ValueError` instead of giving an empty chart."""
     with pytest.raises(ValueError, match="there is no quantity"):
         quantity(name)
 
@@ -249,7 +249,7 @@ def test_a_quantity_that_does_not_exist_is_refused(name: str) -> None:
 def test_a_quantity_knows_its_label_unit_and_words(
     name: str, value: float | None, axis: str, text: str
 ) -> None:
-    """Units come from the end of a figure's name."""
+    """A figure's unit comes from the end of its name."""
     assert quantity(name).axis == axis
     assert quantity(name).text(value) == text
 
@@ -278,7 +278,7 @@ def test_quantities_read_a_phase(tmp_path: Path) -> None:
 
 
 def test_charts_of_an_unknown_kind_are_refused(tmp_path: Path) -> None:
-    """Neither a misspelt kind is drawn as anything."""
+    """A chart of an unknown kind raises `ValueError`."""
     view = RunView(judged(sweep(), tmp_path / "run"))
 
     with pytest.raises(ValueError, match="no kind 'pie'"):

@@ -11,9 +11,9 @@ from tests.lab.doctored import build_run
 
 
 def test_phases_have_the_p99_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The report's p99 of a phase is the run's, for every probe and both clocks."""
+    """The report's p99 of a phase is the run's, for every probe, from the due time and from the send time."""
 
-    def shift(facts: RunFacts) -> None:  # so that intervals lie across the phases' ends, as in a real run
+    def shift(facts: RunFacts) -> None:  # intervals then cross the phases' ends, as in a real run
         for phase in facts.phases:
             phase.t0, phase.t1 = phase.t0 + 0.1, phase.t1 + 0.1
 
@@ -57,7 +57,7 @@ def test_numbers_have_three_significant_digits(value: float | None, text: str) -
     ("value", "text"), [(3430.0, "3.43 s"), (406.7, "407 ms"), (0.0287, "28.7 µs"), (None, "–"), (0, "0 ms")]
 )
 def test_latencies_come_in_the_unit_that_reads_best(value: float | None, text: str) -> None:
-    """Seconds, milliseconds, microseconds."""
+    """A latency is shown in seconds, milliseconds or microseconds, whichever reads best."""
     assert numbers.ms(value) == text
 
 
@@ -65,5 +65,5 @@ def test_latencies_come_in_the_unit_that_reads_best(value: float | None, text: s
     ("share", "text"), [(0.966, "96.6 %"), (0.9985, "99.85 %"), (0.99999, "over 99.99 %"), (None, "–")]
 )
 def test_a_share_near_all_is_not_rounded_to_all(share: float | None, text: str) -> None:
-    """99.99 % of the time is not 100 %."""
+    """A share just below 100 % is not rounded to 100 %."""
     assert numbers.share(share) == text

@@ -33,7 +33,7 @@ SECTIONS = [
 
 
 class Page(HTMLParser):
-    """Headings, text outside of scripts, addresses that a browser would fetch, tables."""
+    """A parsed page: sections, text outside of scripts, addresses that a browser would fetch, tables."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -87,12 +87,12 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
 @pytest.fixture(scope="module")
 def healthy_page(healthy: Run) -> Page:
-    """Its report."""
+    """The report of the healthy run."""
     return page_of(healthy)
 
 
 def test_sections_stand_in_the_promised_order(healthy_page: Page) -> None:
-    """The report tells its story in one order."""
+    """The sections of a report always stand in the same order."""
     assert healthy_page.ids == SECTIONS
 
 
@@ -118,7 +118,7 @@ def test_the_figures_are_those_of_the_run(healthy_page: Page, healthy: Run) -> N
 def test_every_claim_is_there_and_every_check_in_a_table_with_headers(
     healthy_page: Page, healthy: Run
 ) -> None:
-    """Claims stand in the page; validity is a table that a screen reader can walk: headers for columns and rows."""
+    """Every claim and check is in the page; tables have headers for columns and rows, as screen readers need."""
     result = healthy.result()
     assert result
     for claim in result["claims"]:
@@ -146,7 +146,7 @@ def test_charts_are_valid_vega_lite(healthy: Run) -> None:
 
 @pytest.mark.usefixtures("words_only")
 def test_a_control_reads_as_it_should(tmp_path: Path) -> None:
-    """In a control a refuted claim is good news, and says so."""
+    """In a control a refuted claim is told to be as it should be."""
     text = words(page_of(build_run(tmp_path / "run", cause="index", judged=True)))
 
     assert "without the cause, all 11 applicable claims are refuted" in text
@@ -165,7 +165,7 @@ def test_a_claim_that_fails_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("words_only")
 def test_a_claim_that_does_not_apply_says_why(tmp_path: Path) -> None:
-    """Not applicable is neither passed nor failed."""
+    """A claim that does not apply is neither passed nor failed, and says why."""
 
     def foreign(facts: RunFacts) -> None:
         facts.cannot["restart-restores"] = "the lab did not start this server"
@@ -178,7 +178,7 @@ def test_a_claim_that_does_not_apply_says_why(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("words_only")
 def test_an_invalid_run_has_no_verdict(tmp_path: Path) -> None:
-    """The failed condition stands where the verdict would."""
+    """In place of a verdict an invalid run shows the failed condition."""
 
     def noisy(facts: RunFacts) -> None:
         for phase in facts.phases:
@@ -232,7 +232,7 @@ def test_missing_figures_are_dashes_and_never_zeros(tmp_path: Path) -> None:
 
 
 def test_a_hole_in_the_samples_is_a_gap(tmp_path: Path) -> None:
-    """A second in which the server did not answer is drawn as nothing."""
+    """A second in which the server did not answer is a gap in the chart."""
     run = build_run(tmp_path / "run", without=["index"])
     path = run.folder / "samples.csv"
     lines = path.read_text().splitlines()
@@ -248,7 +248,7 @@ def test_a_hole_in_the_samples_is_a_gap(tmp_path: Path) -> None:
 
 
 def test_a_command_that_takes_the_servers_time_has_a_row(tmp_path: Path) -> None:
-    """Whatever its name: the report has no list of commands. One that takes next to none has no row."""
+    """Any command that takes the server's time has a row, whatever its name; one that takes hardly any has none."""
     run = build_run(tmp_path / "run", without=["index"])
     path = run.folder / "samples.csv"
     head, *rows = path.read_text().splitlines()
@@ -262,7 +262,7 @@ def test_a_command_that_takes_the_servers_time_has_a_row(tmp_path: Path) -> None
 
 
 def test_a_cut_last_line_is_left_out(tmp_path: Path) -> None:
-    """An interrupted run may end in the middle of a histogram."""
+    """A last line cut in the middle of a histogram, as an interrupted run may leave it, is left out."""
     run = build_run(tmp_path / "run", without=["index", "fix"])
     path = run.folder / "probe.hlog"
     path.write_text(path.read_text()[:-30])
@@ -296,7 +296,7 @@ def test_the_report_is_written_in_one_piece(healthy: Run, tmp_path: Path) -> Non
 
 
 def test_the_timeline_alone_is_a_picture(healthy: Run) -> None:
-    """SVG of at most 900 pixels, with what it shows in words; an unknown chart is refused with the nearest name."""
+    """A chart alone is an SVG of at most 900 pixels with a description; an unknown one is refused with the nearest."""
     svg, said = named(RunView(healthy), "timeline")
     width = re.search(r'<svg[^>]* width="(\d+)', svg)
 

@@ -19,7 +19,7 @@ CHART = Chart("x", "The cycle", "moments", "cycle", "used_mb evicted p99_ms", by
 
 @pytest.fixture
 def view(tmp_path: Path) -> RunView:
-    """Ten lines of a tenth of a second: evictions in the 4th, 5th and 8th, a stall without a p99 in the 5th."""
+    """Ten lines of 0.1 s each: evictions in the 4th, 5th and 8th, a stall without a p99 in the 5th."""
     plain = Plain(eviction_cycle.SCENARIO)
     for i in range(10):
         plain.lines.append(
@@ -39,7 +39,7 @@ def view(tmp_path: Path) -> RunView:
 
 
 def panel(view: RunView, number: int, layer: int) -> list[dict[str, float]]:
-    """The rows of a layer of a panel: 0 the shaded stretches, 1 the line."""
+    """Return the rows of a layer of a panel: 0 is the shaded stretches, 1 the line."""
     document = style.spec(timeseries(view, CHART), "", validate=True)
     data = document["vconcat"][number]["layer"][layer]["data"]
     rows: list[dict[str, float]] = json.loads(
@@ -49,12 +49,12 @@ def panel(view: RunView, number: int, layer: int) -> list[dict[str, float]]:
 
 
 def test_only_lines_of_the_phase_count(view: RunView) -> None:
-    """Lines of another phase, and the last line with figures, are no moments."""
+    """Lines of another phase and the last line, which has figures, are left out."""
     assert len(lines(view, CHART)) == 10
 
 
 def test_counts_become_rates_and_levels_stay(view: RunView) -> None:
-    """What was counted is shown a second, from the phase's beginning; a level as it was; a gap stays a gap."""
+    """Counts become rates a second, levels and gaps stay; time is counted from the phase's beginning."""
     assert [row["value"] for row in panel(view, 0, 1)][:2] == [200.0, 201.0]
     evicted = panel(view, 1, 1)
     assert evicted[3]["value"] == pytest.approx(100)
@@ -63,7 +63,7 @@ def test_counts_become_rates_and_levels_stay(view: RunView) -> None:
 
 
 def test_neighbouring_moments_are_one_stretch(view: RunView) -> None:
-    """Shaded is where the field is above zero: two stretches, of 0.2 and 0.1 s."""
+    """Neighbouring lines with a value above zero are one shaded stretch: here two, of 0.2 and 0.1 s."""
     spans = panel(view, 0, 0)
 
     assert [(round(s["start"], 3), round(s["end"], 3)) for s in spans] == [(0.3, 0.5), (0.7, 0.8)]
@@ -71,7 +71,7 @@ def test_neighbouring_moments_are_one_stretch(view: RunView) -> None:
 
 
 def test_a_moment_too_short_for_a_rate_is_left_out(tmp_path: Path) -> None:
-    """A line a few milliseconds after the one before makes no spike."""
+    """A line a few milliseconds after the previous one is left out: its rate would be a spike."""
     plain = Plain(eviction_cycle.SCENARIO)
     for t, interval, evicted in ((1.0, 0.1, 1), (1.1, 0.1, 1), (1.102, 0.002, 9), (1.2, 0.098, 1)):
         plain.lines.append(
@@ -84,12 +84,12 @@ def test_a_moment_too_short_for_a_rate_is_left_out(tmp_path: Path) -> None:
 
 
 def test_without_lines_there_is_no_chart(tmp_path: Path) -> None:
-    """A run whose load said nothing has no picture of its moments, and one that did has."""
+    """A run whose load wrote no lines has no chart of them."""
     empty = RunView(Plain(eviction_cycle.SCENARIO).write(tmp_path / "run"))
 
     assert not charts.has_data(empty, CHART)
 
 
 def test_with_lines_there_is_one(view: RunView) -> None:
-    """The counterpart."""
+    """A run whose load wrote lines has the chart."""
     assert charts.has_data(view, CHART)

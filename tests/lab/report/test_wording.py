@@ -10,7 +10,7 @@ from lab.claims import wording
 
 
 def result(holds: bool | None, *claims: bool | None, refutes: bool = False) -> dict[str, Any]:
-    """What result.json holds of a run, as far as its verdict goes."""
+    """Return the part of result.json that a verdict depends on."""
     return {
         "holds": holds,
         "refutes": refutes,
@@ -42,7 +42,7 @@ def test_a_verdict_in_a_sentence(judged: dict[str, Any], said: str) -> None:
 
 
 def test_a_run_that_is_not_valid_names_what_was_not_fulfilled_and_what_to_do() -> None:
-    """Its claims count for nothing, even if all hold."""
+    """A run that is not valid has no verdict, even if all claims hold."""
     said = wording.sentence(result(None, True, True))
     assert said.startswith("No verdict: the run is not valid. Not fulfilled: the machine was quiet.")
     assert said.endswith("run it again.")
@@ -59,7 +59,7 @@ def test_a_run_that_is_not_valid_names_what_was_not_fulfilled_and_what_to_do() -
     ],
 )
 def test_a_tally(claims: list[bool | None], control: bool, said: str) -> None:
-    """How many of those that apply, in a few words."""
+    """A tally tells in a few words how many of the claims that apply hold or are refuted."""
     assert wording.tally([{"holds": one} for one in claims], control) == said
 
 
@@ -75,7 +75,7 @@ def test_a_tally(claims: list[bool | None], control: bool, said: str) -> None:
     ],
 )
 def test_an_outcome_with_its_sign(holds: bool | None, control: bool, said: str) -> None:
-    """The sign says whether it is as it should be; the words say what was found."""
+    """The sign says whether an outcome is as it should be; the words say what was found."""
     assert wording.signed(holds, control) == said
 
 
@@ -89,12 +89,12 @@ def test_an_outcome_with_its_sign(holds: bool | None, control: bool, said: str) 
     ],
 )
 def test_a_verdict_in_a_word(judged: dict[str, Any] | None, said: str) -> None:
-    """For tables."""
+    """A table shows a verdict in a word or two."""
     assert wording.short(judged) == said
 
 
 def test_a_run_without_a_verdict_says_why() -> None:
-    """Not judged yet is one thing, broken off another; of that one it tells how far it came."""
+    """A run not judged yet and an interrupted one are told apart; the latter says after how many phases."""
     assert wording.unjudged(7, interrupted=False) == "This run has not been judged: there is no verdict yet."
     said = "This is a partial run: it was interrupted after {}, so there is no verdict."
     assert wording.unjudged(0, interrupted=True) == said.format("0 phases")

@@ -1,4 +1,4 @@
-"""The detector of eviction cycles: what it finds in looks at a server, and what it does not take for one."""
+"""The detector of eviction cycles: what it finds in samples of a server, and what it does not take for a cycle."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ levels = st.lists(
 
 
 def looks(count: int = 3) -> list[Sample]:
-    """So many cycles, one after the other."""
+    """Return the samples of `count` cycles, one after the other."""
     lines = [line for i in range(count) for line in cycle(i * CYCLE * LOOK_S)]
     return [found for line in lines if (found := sample_of(line))]
 
 
 def flat(**changes: float) -> list[Sample]:
-    """Fifty looks at a server that does not change."""
+    """Return fifty samples of a server that does not change."""
     return [Sample(**look(i * LOOK_S, **changes)) for i in range(1, 51)]
 
 
 def test_each_phase_of_each_cycle_is_found() -> None:
-    """Where they begin and end, to a look."""
+    """The beginning and end of each phase of each cycle are found, exact to the sample."""
     found = cycles(looks())
     assert len(found) == 3
     for i, each in enumerate(found):
@@ -37,25 +37,25 @@ def test_each_phase_of_each_cycle_is_found() -> None:
 
 
 def test_a_cycle_that_is_cut_off_does_not_count() -> None:
-    """Neither one that the looks end in, nor one that they begin in with memory full."""
+    """A cycle in which the samples end, or in which they begin with memory full, does not count."""
     whole = looks()
     assert len(cycles(whole[: -RECOVERY - 1])) == 2
     assert len(cycles(whole[HEALTHY:])) == 2
 
 
 def test_evicting_on_and_on_is_no_cycle() -> None:
-    """As much as is inserted, with memory at its limit."""
+    """A server at its limit that steadily evicts as much as is inserted has no cycle."""
     assert cycles(flat(used_mb=LIMIT_MB, evicted=10_000)) == []
 
 
 def test_no_evictions_no_cycle() -> None:
-    """Even though memory goes up and down."""
+    """Without evictions, or without samples, there is no cycle."""
     assert cycles(flat()) == []
     assert cycles([]) == []
 
 
 def test_a_pause_at_the_limit_does_not_end_a_burst() -> None:
-    """A look without evictions while memory stays where it is."""
+    """A sample without evictions does not end a burst while memory stays at its limit."""
     lines = cycle(0.0)
     lines[HEALTHY + 1]["evicted"] = 0
     (found,) = cycles([Sample(**line) for line in lines])
@@ -63,7 +63,7 @@ def test_a_pause_at_the_limit_does_not_end_a_burst() -> None:
 
 
 def test_evictions_with_room_are_told() -> None:
-    """All of a stretch whose first look neither began nor ended with memory full."""
+    """Evictions of a stretch count as early if memory was full neither before nor after its first sample."""
     quiet = looks(1)
     assert below_limit(quiet) == 0
     assert below_limit(flat(evicted=7, used_mb=0.8 * LIMIT_MB)) == 7 * 49
@@ -80,14 +80,14 @@ def test_evictions_with_room_are_told() -> None:
     ids=["begins full and dips", "was full when it began", "begins too early", "the second too early"],
 )
 def test_how_a_stretch_begins_decides(levels: list[float], evicted: list[int], early: int) -> None:
-    """A look shows memory at its end; in a burst that may be after buffers were given back."""
+    """Only the first sample of a burst decides: later ones may end after buffers were freed, below the limit."""
     pairs = enumerate(zip(levels, evicted, strict=True))
     stretch = [Sample(**look(i * LOOK_S, used_mb=share * LIMIT_MB, evicted=n)) for i, (share, n) in pairs]
     assert below_limit(stretch) == early
 
 
 def test_ratios() -> None:
-    """Of a flat stretch, where they can be told by heart."""
+    """On a flat stretch the ratios are those that can be worked out by hand."""
     stretch = flat(evicted=15_000)
     assert evicted_per_insert(stretch) == 1.5
     assert rate(stretch) == 2000
@@ -95,13 +95,13 @@ def test_ratios() -> None:
 
 
 def test_other_lines_are_no_looks() -> None:
-    """The figures at the end, another load's lines."""
+    """A load's last line, which has its figures, is no sample."""
     assert sample_of({"figures": {"rate": 1.0}}) is None
 
 
 @given(levels)
 def test_phases_never_overlap_and_cover_no_foreign_evictions(found: list[tuple[float, int]]) -> None:
-    """Whatever memory and evictions do: in order, bursts alone evict, and recoveries end lower than they began."""
+    """Whatever memory and evictions do, phases are in order, only bursts evict, and recoveries end below bursts."""
     stretch = [
         Sample(**look(i * LOOK_S, used_mb=share * LIMIT_MB, evicted=evicted))
         for i, (share, evicted) in enumerate(found, start=1)

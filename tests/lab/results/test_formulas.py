@@ -1,4 +1,4 @@
-"""The guide's formulas: their arithmetic, and what recorded runs measured where they are said to hold."""
+"""The guide's formulas: their arithmetic, and recorded runs where the guide says that they hold."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from lab.results.folder import Run
 
 RUNS = Path(__file__).resolve().parents[3] / "docs" / "runs"
 TIME_TO_SPARE = (0.05, 0.9)
-"""Busy shares between which the server has time, and the searches are nearly all of its work."""
+"""Range of busy shares in which the server has time to spare and searches are nearly all of its work."""
 ABOVE = (0.85, 1.4)
-"""p99 over what the formula gives: a lower bound, see `wait_of_absences`."""
+"""Range of p99 over the formula's value, which is a lower bound: see `wait_of_absences`."""
 
 
 @pytest.mark.parametrize(
     ("share", "expected"), [(0.005, 0.0), (0.01, 0.0), (0.02, 50.0), (0.1, 90.0), (1.0, 99.0)]
 )
 def test_absences_show_in_p99_from_a_hundredth_of_the_time_on(share: float, expected: float) -> None:
-    """Nothing below, and nearly all of their length soon after."""
+    """Absences below a hundredth of the time do not show in p99; soon above it nearly all of their length does."""
     assert formulas.wait_of_absences(100.0, share) == pytest.approx(expected)
     assert formulas.wait_of_absences(100.0, 0.02, percentile=50) == 0.0
 
 
 def test_absences_are_what_a_simulation_finds() -> None:
-    """A server that is away for 30 ms in every 100, asked at random moments."""
+    """The formula agrees with a simulated server that is absent for 30 of every 100 ms and asked at random moments."""
     dice = random.Random(1)
     waits = sorted(max(0.0, 30 - dice.uniform(0, 100)) for _ in range(200_000))
     assert formulas.wait_of_absences(30.0, 0.3) == pytest.approx(waits[int(0.99 * len(waits))], rel=0.01)
@@ -37,7 +37,7 @@ def test_absences_are_what_a_simulation_finds() -> None:
 
 @pytest.mark.parametrize(("share", "expected"), [(0.0, 0.0), (0.5, 0.5), (0.9, 4.5), (1.0, float("inf"))])
 def test_random_work_waits_behind_other_work(share: float, expected: float) -> None:
-    """The figures of chapter 1: half of a piece of work at a half, 4.5 at nine tenths."""
+    """The mean wait is as in chapter 1: half of a job at a busy share of 0.5, 4.5 jobs at 0.9."""
     assert formulas.mean_wait_of_random_work(1.0, share) == pytest.approx(expected)
 
 
@@ -46,7 +46,7 @@ def test_random_work_waits_behind_other_work(share: float, expected: float) -> N
     [("key-growth", "SCAN"), ("key-growth-standard", "SCAN"), ("keys-command", "KEYS"), ("cures", "SCAN")],
 )
 def test_p99_of_recorded_runs_is_what_the_formula_says_or_somewhat_more(run: str, command: str) -> None:
-    """On every plateau where the server has time to spare; beyond the knee it is a multiple, as the guide says."""
+    """Recorded p99s agree on every plateau where the server has time to spare. (Beyond the knee see the next test.)"""
     seen, foretold = RunView(Run(RUNS / run)), quantity(f"foretold:{command}")
     low, high = TIME_TO_SPARE
     ratios = {}
@@ -59,7 +59,7 @@ def test_p99_of_recorded_runs_is_what_the_formula_says_or_somewhat_more(run: str
 
 
 def test_beyond_the_knee_the_formula_fails_as_the_guide_says() -> None:
-    """The last plateau of the main incident: events wait for events."""
+    """On the last plateau of the main incident events wait for events, and p99 is over three times the formula's."""
     seen = RunView(Run(RUNS / "key-growth-standard"))
     top = seen.run.arm("grow")[-1]
     value, p99 = quantity("foretold:SCAN").of(top, seen.latencies), seen.p99(top)
@@ -69,14 +69,14 @@ def test_beyond_the_knee_the_formula_fails_as_the_guide_says() -> None:
 
 
 def test_a_phase_without_the_command_or_without_events_foretells_nothing() -> None:
-    """Under the index nobody searches."""
+    """A phase under the index has no SCAN, so the formula gives nothing for it."""
     seen = RunView(Run(RUNS / "key-growth"))
     index = seen.run.arm("index")[0]
     assert quantity("foretold:SCAN").of(index, seen.latencies) is None
 
 
 def test_walks_of_a_recorded_run_take_what_the_formula_says() -> None:
-    """The first row gives the round trip and the last one the time for a name; those between follow within 15 %."""
+    """With the round trip of the first row and the time a name of the last, the rows between follow within 15 %."""
     rows = {phase.id: phase for phase in Run(RUNS / "scan-count").facts.phases}
 
     def of(name: str) -> tuple[float, float, float, float]:
@@ -90,13 +90,13 @@ def test_walks_of_a_recorded_run_take_what_the_formula_says() -> None:
     name_s = (last[1] - last[2] - round_trip_s) / last[0]
     for name in ("one-100", "one-1000"):
         count, _, call_s, walk_s = of(name)
-        keys = walk_s / of(name)[1] * count  # as many as that walk visited
+        keys = walk_s / of(name)[1] * count  # the keys that this walk visited
         assert formulas.walk_s(keys, count, round_trip_s, call_s, name_s) == pytest.approx(walk_s, rel=0.15)
 
 
 @pytest.mark.parametrize("phase", ["rtt-half", "rtt-1", "rtt-5"])
 def test_the_gain_of_a_pipeline_is_what_the_formula_says(phase: str) -> None:
-    """Over a network, within 15 %; on loopback the program's own time is as long as the round trip."""
+    """Over a network the gain is within 15 %. (On loopback the program's own time is as long as the round trip.)"""
     found = next(each for each in Run(RUNS / "pipelined-delete").facts.phases if each.id == phase).figures
     gain = found["pipelined_keys_per_s"] / found["one_by_one_keys_per_s"]
     foretold = formulas.gain_of_a_pipeline(found["round_trip_ms"] / 1e3, 1 / found["pipelined_keys_per_s"])

@@ -1,4 +1,4 @@
-"""Operational analysis: demand and knee by hand-made phases."""
+"""Operational analysis: demand, knee and capacity of hand-made phases."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ COUNT = 1000
 
 
 def facts(**changes: Any) -> RunFacts:
-    """Facts of a run on a server whose SCAN calls return when COUNT keys were seen."""
+    """Return facts of a run on a server whose SCAN calls return once COUNT keys were visited."""
     said: dict[str, Any] = dict.fromkeys(
         ("scenario", "title", "story", "source", "server_version", "started", "command"), "-"
     )
@@ -30,7 +30,7 @@ def facts(**changes: Any) -> RunFacts:
 
 
 def phase(keys: float, utilisation: float | None, scans_per_s: float, events_per_s: float) -> PhaseRecord:
-    """Ten seconds of a plateau."""
+    """Return a plateau of ten seconds."""
     return PhaseRecord(
         id="p",
         arm="grow",
@@ -54,7 +54,7 @@ def test_below_saturation_the_demand_is_the_utilisation(pages: int, busy: float,
 
 @given(st.floats(1.0, 20.0))
 def test_above_saturation_the_demand_goes_on(overload: float) -> None:
-    """A server that is always busy and serves a part of what is asked has a demand of the whole over the part."""
+    """The demand on a server that is always busy is what is asked over what is served."""
     asked = 10.0 * PATTERNS_PER_EVENT * 5
     assert demand(phase(5 * COUNT, 1.0, asked / overload, 10.0), facts()) == pytest.approx(overload)
 
@@ -71,13 +71,13 @@ def test_serving_more_than_asked_is_no_negative_demand() -> None:
 
 
 def test_demand_without_scans_or_without_a_clock() -> None:
-    """Without SCAN the utilisation is all there is; where that is unknown the demand is."""
+    """Without SCAN the demand is the utilisation; where that is unknown the demand is None."""
     assert demand(phase(COUNT, 0.02, 0.0, 10.0), facts()) == 0.02
     assert demand(phase(COUNT, None, 30.0, 10.0), facts()) is None
 
 
 def with_demand(run: Run, slope: float, **changes: Any) -> Run:
-    """The run with a demand of `slope` per key on every plateau, of what the base leaves: busy until 1, then behind."""
+    """Give each plateau a demand of `slope` per key, of what the base load leaves: above 1 the server falls behind."""
     base = run.facts.calibration["base_utilisation"]
     for record in run.arm("grow"):
         wanted = base + slope * (1 - base) * record.keys
@@ -95,7 +95,7 @@ def test_knee_is_where_the_demand_reaches_1(saturates_at: int, folder: Path) -> 
 
 
 def test_no_knee_where_the_server_is_never_busy(control: Run, folder: Path) -> None:
-    """Neither the control nor a server with a tenth of the demand has a knee."""
+    """Neither the control nor a server with a small demand has a knee."""
     assert knee(control) is None
     assert knee(with_demand(build_run(folder), 1e-7)) is None
 
@@ -111,7 +111,7 @@ def test_no_knee_without_utilisation(folder: Path) -> None:
 
 
 def interleaving(phases: list[PhaseRecord]) -> RunFacts:
-    """Facts of a run whose SCAN calls return early."""
+    """Return facts of a run whose SCAN calls may return early."""
     return facts(phases=phases, whole_scans=False, calibration={"base_utilisation": 0.1})
 
 
@@ -125,7 +125,7 @@ STEADY = PhaseRecord(
 
 
 def test_a_knee_beyond_the_largest_plateau_was_not_observed(folder: Path) -> None:
-    """A tenth beyond it may be; half as much again is a guess, though the demand near it says where it would be."""
+    """A knee up to a tenth beyond the largest plateau is observed; one at 1.5 times its keys is a guess, so None."""
     run = build_run(folder)
     largest = max(record.keys for record in run.arm("grow"))
     assert knee(with_demand(run, 1 / (1.09 * largest))) == pytest.approx(1.09 * largest)
@@ -133,12 +133,12 @@ def test_a_knee_beyond_the_largest_plateau_was_not_observed(folder: Path) -> Non
 
 
 def test_no_knee_without_growth(folder: Path) -> None:
-    """A run without plateaus has none, and no fault either."""
+    """A run without plateaus has no knee, and raises no error."""
     assert knee(build_run(folder, without=["grow"])) is None
 
 
 def test_the_base_is_a_share_of_what_the_server_can_have() -> None:
-    """Where it can have four fifths of a core, a tenth of a core is an eighth of its all."""
+    """The base load counts as a share of the capacity: 0.1 of a core is an eighth of 0.8."""
     phases = [replace(STEADY, id=str(keys), keys=keys) for keys in (40_000.0, 60_000.0, 80_000.0)]
     stuck = replace(
         STEADY, arm="over", utilisation=0.8, events={"offered_per_s": 10.0, "in_flight_end": 60.0}
@@ -152,7 +152,7 @@ def test_the_base_is_a_share_of_what_the_server_can_have() -> None:
 
 
 def test_capacity_is_what_a_server_with_a_backlog_came_to() -> None:
-    """At most a core; a core where no plateau left events over, or nobody counted them."""
+    """Capacity is the utilisation with a backlog, at most a core; it is a core without a backlog or without counts."""
     left = {"offered_per_s": 10.0, "in_flight_end": 60.0}
     assert capacity(interleaving([replace(STEADY, utilisation=0.87, events=left)])) == 0.87
     assert capacity(interleaving([replace(STEADY, utilisation=1.2, events=left)])) == 1.0
@@ -171,7 +171,7 @@ def test_where_scans_return_early_work_is_counted_in_events() -> None:
 
 
 def test_work_of_events_that_interleave_is_their_cpu_time() -> None:
-    """Of many under way few end within the plateau: what each cost until all were done is what arrivals ask for."""
+    """Few of many interleaved events end within a plateau: demand counts the CPU time of each until all are done."""
     late = replace(
         STEADY, events={"offered_per_s": 10.0, "finished_per_s": 1.0, "in_flight_end": 0.0, "server_s": 0.12}
     )
@@ -179,7 +179,7 @@ def test_work_of_events_that_interleave_is_their_cpu_time() -> None:
 
 
 def test_capacity_is_what_the_thread_has_when_events_are_left_over() -> None:
-    """A thread that comes to 0.8 of a core with a backlog has no more: demand is a share of that, predicted too."""
+    """A thread that used 0.8 of a core with a backlog has no more: demand, predicted or not, is a share of that."""
     full = replace(
         STEADY, utilisation=0.8, events={"offered_per_s": 10.0, "finished_per_s": 5.0, "in_flight_end": 50.0}
     )

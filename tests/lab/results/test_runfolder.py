@@ -1,4 +1,4 @@
-"""The run folder: written in one piece or not at all, read back as it was, and refused in one line."""
+"""The run folder: written whole or not at all, read back as it was, and refused in one line if it is damaged."""
 
 import errno
 import json
@@ -25,21 +25,21 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def full_disk(path: Path, text: str, *_args: Any, **_options: Any) -> int:
-    """Writes half of it, then there is no space left."""
+    """Write half of the text, then raise the error of a full disk."""
     with path.open("w") as file:
         file.write(text[: len(text) // 2])
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
 def interrupt(path: Path, text: str, *_args: Any, **_options: Any) -> int:
-    """Writes half of it, then somebody presses Ctrl-C."""
+    """Write half of the text, then raise KeyboardInterrupt, as Ctrl-C does."""
     with path.open("w") as file:
         file.write(text[: len(text) // 2])
     raise KeyboardInterrupt
 
 
 def test_json_is_written_whole(tmp_path: Path) -> None:
-    """What was written is there, and nothing beside it."""
+    """The file holds what was written last, and nothing is left beside it."""
     write_json(tmp_path / "result.json", {"holds": True})
     write_json(tmp_path / "result.json", {"holds": False})
     assert json.loads((tmp_path / "result.json").read_text()) == {"holds": False}
@@ -47,7 +47,7 @@ def test_json_is_written_whole(tmp_path: Path) -> None:
 
 
 def test_reader_of_the_old_file_reads_all_of_it(tmp_path: Path) -> None:
-    """A new file takes the old one's place: whoever has the old one open never sees a mixture."""
+    """A new file replaces the old one, so a reader that has the old one open never sees a mixture."""
     path = tmp_path / "result.json"
     write_json(path, {"old": "x" * 100})
     with path.open() as reader:
@@ -79,7 +79,7 @@ def test_first_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pyte
 
 
 def test_file_size_limit_is_one_error_and_no_half_file(tmp_path: Path) -> None:
-    """The same with a real limit of the kernel instead of a fake: 4 KiB a file."""
+    """A write beyond the kernel's limit of 4 KiB a file is one error, and no file is left."""
     code = (
         "import resource, sys\nfrom pathlib import Path\nfrom lab.errors import StackError\n"
         "from lab.results.folder import write_json\n"
@@ -96,7 +96,7 @@ def test_file_size_limit_is_one_error_and_no_half_file(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_json_leaves_the_old_file(tmp_path: Path) -> None:
-    """A programming error while the content is encoded does not touch the file either."""
+    """Content that cannot be encoded raises `TypeError` and leaves the old file as it was."""
     write_json(tmp_path / "result.json", 1)
     with pytest.raises(TypeError):
         write_json(tmp_path / "result.json", {1, 2})
@@ -134,7 +134,7 @@ def test_run_reads_back_what_was_written(folder: Path) -> None:
 
 
 def test_a_command_that_came_late_has_columns_that_are_empty_before(folder: Path) -> None:
-    """The table stays one that can be read; a column that is no command's is refused all the same."""
+    """A command that came late has empty cells before; a column that is no command's is refused."""
     build_run(folder)
     path = folder / "samples.csv"
     head, *rows = path.read_text().splitlines()
@@ -203,13 +203,13 @@ def test_partial_run_can_be_read(folder: Path) -> None:
 
 
 def holds(folder: Path, content: bytes) -> None:
-    """Make it a folder whose run.json has this content."""
+    """Make `folder` with a run.json of this content."""
     folder.mkdir()
     (folder / "run.json").write_bytes(content)
 
 
 def bad_folders(folder: Path) -> dict[str, Callable[[], object]]:
-    """Ways not to be a run folder."""
+    """Return ways to make something that is no run folder."""
     run = folder / "run.json"
     return {
         "missing": lambda: None,
@@ -269,7 +269,7 @@ def test_result_has_the_fields_of_the_contract(folder: Path) -> None:
 
 
 def test_broken_result_is_refused(folder: Path) -> None:
-    """A result.json that is no JSON raises a `UsageError`, it does not pass for a partial run."""
+    """A result.json that is no JSON raises a `UsageError`, and does not pass for a partial run."""
     run = build_run(folder)
     (folder / "result.json").write_text("{")
     with pytest.raises(UsageError, match=r"result\.json"):
@@ -277,7 +277,7 @@ def test_broken_result_is_refused(folder: Path) -> None:
 
 
 def test_new_folder_is_made_with_its_parents(tmp_path: Path) -> None:
-    """A run folder may lie in folders that do not exist yet; the test of writing leaves nothing."""
+    """A run folder is made with its missing parents; the trial write leaves nothing in it."""
     made = make_folder(tmp_path / "a" / "b")
     assert made.is_dir()
     assert list(made.iterdir()) == []

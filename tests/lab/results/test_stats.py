@@ -69,7 +69,7 @@ def test_theil_sen_is_the_median_of_all_slopes(pairs: list[tuple[float, float]])
 
 
 def test_theil_sen_bears_a_wild_point() -> None:
-    """One plateau of seven gone wild does not move the slope of the other six."""
+    """One outlier among seven plateaus does not move the slope of the other six."""
     x = [float(i) for i in range(7)]
     y = [3 * value + 1 for value in x]
     y[3] = 1e6
@@ -79,7 +79,7 @@ def test_theil_sen_bears_a_wild_point() -> None:
 @QUICK
 @given(st.lists(LATENCIES, min_size=1, max_size=5))
 def test_p99_is_that_of_all_intervals_together(intervals: list[list[int]]) -> None:
-    """p99 in ms looks at every value once, whichever interval it came in."""
+    """p99 (ms) counts every value once, whichever interval it came in."""
     arrays = [np.array(values, dtype=np.float64) for values in intervals]
     together = np.concatenate(arrays)
     assert stats.p99_ms(arrays) == pytest.approx(np.percentile(together, 99) / 1000)
@@ -87,7 +87,7 @@ def test_p99_is_that_of_all_intervals_together(intervals: list[list[int]]) -> No
 
 
 def tame(p99s: list[float], intervals: int, seed: int) -> list[list[np.ndarray]]:
-    """Plateaus with these p99s (ms), each of so many intervals of fifty latencies."""
+    """Return plateaus with these p99s (ms), each of `intervals` intervals of fifty latencies."""
     rng = np.random.default_rng(seed)
     return [heavy_tail(rng, p99, intervals, 50) for p99 in p99s]
 
@@ -103,7 +103,7 @@ def test_bootstrap_interval_holds_the_value(seed: int) -> None:
 
 
 def test_bootstrap_interval_widens_with_fewer_intervals() -> None:
-    """A quarter of the data leaves more doubt, over several draws of it."""
+    """With a quarter of the intervals the confidence interval is wider, summed over six seeds."""
 
     def width(intervals: int) -> float:
         found = [
@@ -116,7 +116,7 @@ def test_bootstrap_interval_widens_with_fewer_intervals() -> None:
 
 
 def test_bootstrap_draws_whole_intervals() -> None:
-    """Latencies within a moment hang together: one bad moment in ten widens the interval, spread out it does not."""
+    """One bad interval in ten widens the confidence interval; its latencies spread over all intervals do not."""
     calm, bad = np.full(50, 1000.0), np.full(50, 9000.0)
     moments = [*[calm] * 9, bad]
     mixed = np.array_split(np.random.default_rng(1).permutation(np.concatenate(moments)), 10)
@@ -132,7 +132,7 @@ def test_bootstrap_draws_whole_intervals() -> None:
     st.integers(0, 9),
 )
 def test_bootstrap_is_that_of_its_definition(values: list[list[list[int]]], seed: int) -> None:
-    """The p99 of all values of the intervals drawn, plateau by plateau, resample by resample."""
+    """Each resample takes the p99 of all values of the intervals drawn, plateau by plateau."""
     plateaus = [[np.array(each, dtype=np.float64) for each in intervals] for intervals in values]
     rng, drawn = np.random.default_rng(seed), []
     for _ in range(20):
@@ -144,7 +144,7 @@ def test_bootstrap_is_that_of_its_definition(values: list[list[list[int]]], seed
 
 
 def test_a_resample_without_a_value_has_no_p99() -> None:
-    """Half of the intervals empty: some resamples have nothing in them, and the interval is not a number."""
+    """If half of the intervals are empty, some resamples have no value, and the confidence interval is NaN."""
     found = stats.bootstrap([[np.array([5000.0]), np.array([])]], lambda p: p[0], 1, resamples=50)
     assert found.value == pytest.approx(5.0)
     assert math.isnan(found.low)
@@ -158,7 +158,7 @@ def test_bootstrap_is_repeatable() -> None:
 
 
 def test_the_room_that_bootstrap_takes_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Resamples looked at one by one say the same as many at once."""
+    """Resamples computed one by one give the same as many at once."""
     plateaus = tame([1.0, 3.0], 10, 1)
     at_once = stats.bootstrap(plateaus, lambda p: p[1] - p[0], 3, resamples=50)
     monkeypatch.setattr(stats, "ROOM", 1)
@@ -173,27 +173,27 @@ def test_rise_is_slope_times_range() -> None:
 @QUICK
 @given(st.floats(0.001, 0.3), st.floats(0.0, 0.3), st.lists(st.integers(1, 50), min_size=3, max_size=9))
 def test_saturation_of_a_line_is_exact(slope: float, base: float, x: list[int]) -> None:
-    """Points on a line through the base say where it reaches 1."""
+    """Points on a line through the base give exactly the x at which it reaches 1."""
     y = [base + slope * value for value in x]
     found = stats.saturation([float(v) for v in x], y, base, (-1e9, 1e9))
     assert found == pytest.approx((1.0 - base) / slope, rel=1e-6)
 
 
 def test_saturation_looks_into_its_window_only() -> None:
-    """Points far from the level do not count."""
+    """Points outside of the window do not count."""
     x, y = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [0.3, 0.35, 0.6, 0.8, 1.0, 7.0]
     assert stats.saturation(x, y, 0.0, (0.4, 1.6)) == pytest.approx(5.0)
 
 
 def test_the_windows_ends_belong_to_it() -> None:
-    """Three points, two of them on its ends, are enough; and each x needs its y."""
+    """Points on the ends of the window count; lists of different lengths raise `ValueError`."""
     assert stats.saturation([4.0, 10.0, 16.0], [0.4, 1.0, 1.6], 0.0, (0.4, 1.6)) == pytest.approx(10.0)
     with pytest.raises(ValueError, match="zip"):
         stats.saturation([4.0, 10.0, 16.0, 20.0], [0.4, 1.0, 1.6], 0.0, (0.4, 1.6))
 
 
 def test_one_point_that_is_off_moves_saturation_little() -> None:
-    """A machine a fifth faster during the last of four plateaus: a line through them would be thrice as far off."""
+    """If the last of four plateaus ran a fifth faster, saturation is off by under 6 %, a fitted line by over 15 %."""
     x = [100.0, 130.0, 160.0, 200.0]
     y = [value / 200 for value in x]
     y[3] /= 1.2
@@ -206,7 +206,7 @@ def test_one_point_that_is_off_moves_saturation_little() -> None:
 
 @pytest.mark.parametrize(("y", "base"), [([0.1, 0.2, 0.9], 0.0), ([0.5, 0.6, 0.7], 0.6), ([], 0.0)])
 def test_no_saturation(y: list[float], base: float) -> None:
-    """Fewer than three points in the window, or no more than the base load, say nothing."""
+    """Fewer than three points in the window and above the base load give None."""
     assert stats.saturation([1.0, 2.0, 3.0][: len(y)], y, base, (0.4, 1.6)) is None
 
 
@@ -247,7 +247,7 @@ def test_bucket_quantile_follows_numpy_on_fine_buckets() -> None:
 
 
 def test_bucket_quantile_of_nothing_and_of_too_much() -> None:
-    """Nothing counted is None; above the last finite bound that bound is all one can say."""
+    """No counts give None; a quantile above the last finite bound gives that bound."""
     assert bucket_quantile({}, {}, 0.99) is None
     assert bucket_quantile(counted([0.3]), counted([0.3]), 0.99) is None
     assert bucket_quantile({}, counted([100.0, 200.0]), 0.5) == 5.0

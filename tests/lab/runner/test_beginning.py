@@ -1,4 +1,4 @@
-"""When a load is under way, as far as the conductor can tell."""
+"""When a load counts as begun, and when an attempt would begin with too many keys."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from lab.scenarios.model import LoadSpec
 
 
 class Process:
-    """Says its lines when it is allowed to."""
+    """The process of a load; the test decides when it prints each line."""
 
     def __init__(self) -> None:
         self.may_speak, self.may_end = threading.Event(), threading.Event()
 
     def lines(self) -> Iterator[bytes]:
-        """One line, and later the figures."""
+        """Yield a line once it may speak, and the figures once it may end."""
         self.may_speak.wait(30)
         yield b'{"note": "under way"}\n'
         self.may_end.wait(30)
         yield b'{"figures": {"answer": 42}}\n'
 
     def exit_code(self) -> int:
-        """A good end."""
+        """Return 0: it ended well."""
         return 0
 
     def last_words(self) -> str:
-        """Nothing went wrong."""
+        """Return no last words: nothing went wrong."""
         return ""
 
 
 @pytest.mark.parametrize("reports_ready", [True, False])
 def test_a_load_that_reports_ready_has_begun_with_its_first_line(reports_ready: bool) -> None:
-    """One that does not is taken to be under way from its start."""
+    """A load that reports ready has begun with its first line, any other load from its start."""
     process, kept = Process(), list[dict[str, Any]]()
     load = RunningLoad(
         LoadSpec("it", "it", reports_ready=reports_ready), process, lambda _name, line: kept.append(line)
@@ -68,7 +68,7 @@ def test_a_load_that_reports_ready_has_begun_with_its_first_line(reports_ready: 
     ],
 )
 def test_another_attempt_begins_with_the_planned_keys(phase: str, keys: int, expected: bool) -> None:
-    """What the attempt before read in may use up half of what a phase may have too many; then the store is emptied."""
+    """The store is emptied before an attempt once it holds more than half of the surplus keys that a phase may have."""
     found = next(each for each in catalogue()["key-growth"].phases if each.id == phase)
     planned = {"grow-1": 5_000, "grow-5": 200_000}[phase]
     assert too_many_to_begin(found, planned, keys) is expected

@@ -35,14 +35,14 @@ class MadeUp:
         )
 
     def check(self) -> None:
-        """Nothing ever ends."""
+        """Do nothing: no process ever ends."""
 
     def _load(self, reads: float, events: float, population: int) -> None:
         self.rate = events
         self.rates.append(events)
 
     def pause(self, seconds: float) -> None:
-        """The world goes on: events arrive, and their last ones are still waiting."""
+        """Let time pass: events arrive, and the last of them are still waiting."""
         arrived = self.rate * seconds
         left = self.rate * min(seconds, self.LATE_S)
         self._finish(self.waiting + arrived - left)
@@ -51,7 +51,7 @@ class MadeUp:
         self.busy += BASE * seconds
 
     def drain(self) -> None:
-        """Wait for them."""
+        """Let the waiting events finish."""
         self._finish(self.waiting)
         self.waiting = 0.0
         self.now += self.LATE_S
@@ -62,7 +62,7 @@ class MadeUp:
         self.busy += 3 * events * KEYS * self.cost_s / self.threads
 
     def observe(self) -> Metrics:
-        """What the service says."""
+        """Return the storefront's counters."""
         return Metrics({}, self.finished, 0.0, self.waiting)
 
     def _snapshot(self) -> Snapshot:
@@ -70,7 +70,7 @@ class MadeUp:
 
 
 def calibrator(stack: Any) -> Calibrator:
-    """On that stack."""
+    """Return a calibrator on that stack."""
     return Calibrator(stack, SCENARIO, 10_000, stack.pause, stack.drain)
 
 
@@ -87,7 +87,7 @@ def test_rate_saturates_the_server_at_the_wanted_keys(threads: int) -> None:
 
 
 def test_demand_is_predicted_from_part_of_the_load_at_what_a_key_costs_by_then() -> None:
-    """A machine that got a fifth slower since calibration has a demand a fifth higher; the plan does not know it."""
+    """A machine that became a fifth slower since calibration has a predicted demand a fifth higher."""
     stack = MadeUp(1)
     calibration = calibrator(stack)
     rate = calibration.calibrate(200_000, 6.0, lambda text: None).events_per_second

@@ -29,4 +29,4 @@ def test_every_claim_holds_in_a_quick_run(incident: str, tmp_path: Path) -> None
         phase.id for phase in scenarios.find(incident).phases
     ]
     assert (finished.folder / "report.html").stat().st_size > 100_000
-    assert untrue(finished.folder) == []  # what the guide says of it
+    assert untrue(finished.folder) == []  # the guide's marked sentences are true of this run

@@ -21,7 +21,7 @@ PATH = os.pathsep.join([str(ROOT / "tests" / "elsewhere"), str(ROOT)])
     ("scenario", "selector"), [("key-growth", "SelectSelector"), ("eviction-cycle", "PollSelector")]
 )
 def test_a_run_reaches_its_verdict(scenario: str, selector: str, tmp_path: Path) -> None:
-    """Every claim is measured, and holds where the machine was fair; nothing that only Linux has is missed."""
+    """A run needs nothing that only Linux has: every claim is measured and holds, unless the machine was unfair."""
     out = tmp_path / "run"
     done = subprocess.run(
         [sys.executable, "-P", "-m", "lab", "run", scenario, "--pace", "quick", "--out", str(out), "--json"],

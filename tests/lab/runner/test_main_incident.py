@@ -1,6 +1,6 @@
 """Whole runs for real, at quick pace.
 
-The run that several tests look at is made once and shared: in `make test` that of `keys-command`, the shortest
+The run that several tests check is made once and shared: in `make test` that of `keys-command`, the shortest
 incident, and in `make test-all` that of the main incident too. Where the machine alone makes a run not valid (exit
 code 4) its tests are skipped, with the failed check named. All bounds are ratios and ranks within a run.
 """
@@ -35,7 +35,7 @@ def test_every_claim_holds_in_a_quick_run(finished: Finished) -> None:
 
 
 def test_what_the_guide_says_of_it_is_true_of_this_run(finished: Finished) -> None:
-    """Every marked sentence about the incident."""
+    """Every marked sentence of the guide about the incident is true of this run."""
     assert untrue(finished.folder) == []
 
 
@@ -47,7 +47,7 @@ def test_json_on_stdout_is_the_result_and_nothing_else(finished: Finished) -> No
 
 
 def test_result_of_a_real_run_has_the_fields_of_the_contract(finished: Finished) -> None:
-    """Everything tools may rely on is there, and filled."""
+    """Every field that tools may rely on is there and filled."""
     result = finished.result
     for name in ("server", "server_version", "pace", "started", "host", "calibration", "phases", "command"):
         assert result[name], name
@@ -83,7 +83,7 @@ def test_whole_native_run_stays_under_a_gigabyte(finished: Finished) -> None:
 
 
 def test_report_of_a_real_run_is_reproducible(finished: Finished, tmp_path: Path) -> None:
-    """`lab report` judges the folder again, to the same verdict and the same picture, anywhere else."""
+    """`lab report` on a copy of the folder gives the same result.json and the same report, byte for byte."""
     copy = tmp_path / "elsewhere"
     shutil.copytree(finished.folder, copy)
     (copy / "result.json").unlink()

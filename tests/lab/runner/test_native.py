@@ -1,4 +1,4 @@
-"""Runs with real processes that are broken off, by people, by the server, by the disk; and other people's servers."""
+"""Runs with real processes that people, the server or the disk break off; and runs on other people's servers."""
 
 import json
 import os
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.alone
 
 
 def phases(folder: Path) -> int:
-    """How many phases a run has finished."""
+    """Return how many phases a run has finished."""
     try:
         return len(json.loads((folder / "run.json").read_text())["phases"])
     except FileNotFoundError:
@@ -37,7 +37,7 @@ def phases(folder: Path) -> int:
 
 
 def assert_partial(folder: Path) -> None:
-    """A broken-off run keeps its samples, says that it was broken off, and has no verdict, not even half of one."""
+    """Assert that an interrupted run keeps its samples, says that it was interrupted, and has no verdict."""
     assert not list(folder.glob("result.json*"))
     assert not list(folder.glob("*.part"))
     assert not (folder / "state").exists()
@@ -49,14 +49,14 @@ def assert_partial(folder: Path) -> None:
 
 
 def assert_nothing_left(run: Running, ports: set[int]) -> None:
-    """No process of the run is alive, and its ports are free."""
+    """Assert that no process of the run is alive and that its ports are free."""
     assert run.seen, "no process of the run was ever seen: the test looked at nothing"
     assert run.left() == []
     assert not [port for port in ports if port_taken(port)]
 
 
 def assert_one_complaint(answer: Answer, code: int) -> None:
-    """One line says why the run stopped, as the last one, with the exit code of the contract."""
+    """Assert that one line, the last, says why the run stopped, and that the exit code is this one."""
     assert answer.code == code, answer
     assert len(answer.complaints) == 1, answer
     assert answer.err.splitlines()[-1] == answer.complaints[0]
@@ -91,7 +91,7 @@ def test_ctrl_c_in_the_middle_keeps_the_samples_and_nothing_else(tmp_path: Path)
     ids=lambda numbers: "+".join(number.name for number in numbers),
 )
 def test_signals_while_starting_leave_nothing(numbers: list[signal.Signals], tmp_path: Path) -> None:
-    """Interrupted while the stack comes up, once or impatiently: exit code 130, one line, nothing left."""
+    """Interrupted while the stack comes up, once or several times: exit code 130, one line, nothing left."""
     with Running("key-growth", "--pace", "quick", "--out", "run", cwd=tmp_path) as run:
         run.until(lambda: len(run.family()) >= 4)
         ports = run.ports()
@@ -116,7 +116,7 @@ def test_killed_lab_leaves_no_process(tmp_path: Path) -> None:
 
 
 def server_of(run: Running) -> psutil.Process:
-    """The store server among the lab's processes."""
+    """Return the server among the lab's processes."""
     return next(process for command, process in run.family().items() if "valkey-server" in command)
 
 
@@ -183,7 +183,7 @@ FOREIGN = {
 
 @pytest.fixture
 def sockets(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the server listens too; not in a test's own folder, whose contents are compared."""
+    """A folder for the server's Unix socket, outside of the test's own folder, whose contents are compared."""
     return tmp_path_factory.mktemp("sockets")
 
 
@@ -247,7 +247,7 @@ def test_no_is_taken_for_no(reply: bytes, foreign: StoreServer, tmp_path: Path) 
 
 @contextmanager
 def somebody_reading(server: StoreServer, per_second: float) -> Iterator[None]:
-    """Another program that uses the server meanwhile."""
+    """Let another program send GETs to the server meanwhile."""
     over, client = threading.Event(), server.client()
 
     def read() -> None:
@@ -265,7 +265,7 @@ def somebody_reading(server: StoreServer, per_second: float) -> Iterator[None]:
 
 @contextmanager
 def running_on(server: StoreServer, folder: Path, url: str) -> Iterator[Running]:
-    """A run that has written to somebody else's server, and changed its settings."""
+    """Start a run on somebody else's server; yield it once it has written keys and changed settings."""
     client = server.client()
     with Running("key-growth", "--pace", "quick", "--url", url, "--yes", "--out", "run", cwd=folder) as run:
         run.until(lambda: client.dbsize() > 1000)
@@ -275,7 +275,7 @@ def running_on(server: StoreServer, folder: Path, url: str) -> Iterator[Running]
 
 
 def slowlog_of(server: StoreServer) -> tuple[str, str]:
-    """The server's settings that a run changes."""
+    """Return the server's settings that a run changes."""
     settings = server.client().config_get("slowlog-*")
     return settings["slowlog-log-slower-than"], settings["slowlog-max-len"]
 
@@ -285,9 +285,9 @@ def slowlog_of(server: StoreServer) -> tuple[str, str]:
 def test_a_killed_run_leaves_somebody_elses_server_as_it_was(
     way: str, foreign: StoreServer, sockets: Path, tmp_path: Path
 ) -> None:
-    """kill -9 of the lab: a process that outlives it removes its keys and puts the settings back, and ends.
+    """After kill -9 of the lab a process that outlives it removes the lab's keys, restores the settings, and ends.
 
-    So does, after it, the tunnel that leads to a socket.
+    The tunnel that leads to a socket ends after it.
     """
     before = contents(foreign)
     url = foreign.url if way == "tcp" else f"unix://{sockets}/server.sock"
@@ -303,7 +303,7 @@ def test_a_killed_run_leaves_somebody_elses_server_as_it_was(
 def test_a_verdict_over_tls_with_the_least_rights(encrypted: tuple[int, Path], tmp_path: Path) -> None:
     """On somebody else's server, as the user that `lab.stacks.rights` prints, every claim that applies holds.
 
-    Its CPU time is known from its own account: a server on this machine is no "other program".
+    The server's CPU time is taken from what it tells itself, so a server on this machine is no "other program".
     """
     port, folder = encrypted
     files = (
@@ -332,9 +332,9 @@ def test_a_verdict_over_tls_with_the_least_rights(encrypted: tuple[int, Path], t
 
 
 def test_url_with_yes_touches_only_its_own_keys(foreign: StoreServer, tmp_path: Path) -> None:
-    """On somebody else's server, even when interrupted, their keys and settings are as before and ours are gone.
+    """After a run on somebody else's server, even interrupted, their keys and settings are as before, ours are gone.
 
-    What they ask of it meanwhile is known, and not taken for the storefront's.
+    The GETs that they send meanwhile are counted as theirs, and not as the storefront's.
     """
     before, folder = contents(foreign), tmp_path / "run"
     client = foreign.client()

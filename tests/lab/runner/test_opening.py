@@ -1,4 +1,4 @@
-"""No answer before its question: how runs and scenes begin."""
+"""Runs and scenes begin without giving the answer away."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from lab.scenarios import catalogue
 
 SCENARIOS = catalogue()
 TELLING = re.compile(r"\b(SCAN|KEYS|COUNT|index|[Ee]vict\w*|round trip|[Pp]ipelin\w*|buffers?|set)\b")
-"""Words that are the answer of some chapter."""
+"""Words that give away the answer of a chapter."""
 
 
 def begun(scenario_id: str, spoilers: bool) -> str:
-    """What is said of a scenario before it was measured."""
+    """Return what a run says of its scenario before it measures."""
     request = Request(SCENARIOS[scenario_id], None, "quick", None, 1, None, spoilers=spoilers)
     return opening(request)
 
 
 @pytest.mark.parametrize("scenario_id", SCENARIOS)
 def test_a_run_begins_with_what_people_saw(scenario_id: str) -> None:
-    """And not with why; `--spoilers` is for those who know."""
+    """A run begins with the symptom and without the cause; with `--spoilers` it begins with the whole story."""
     said = begun(scenario_id, spoilers=False)
     assert said
     assert TELLING.search(said) is None, said
@@ -33,7 +33,7 @@ def test_a_run_begins_with_what_people_saw(scenario_id: str) -> None:
 
 @pytest.mark.parametrize("cause", CAUSES.values(), ids=lambda cause: cause.id)
 def test_a_scene_begins_without_what_its_cause_does(cause: Cause) -> None:
-    """Its name is known; what it does is for the reader to find."""
+    """A scene opened by the name of its cause does not say what the cause does, unless it is asked to."""
     said = cause.told_openly(False)
     assert cause.line not in said
     assert cause.line in cause.told_openly(True)

@@ -1,4 +1,4 @@
-"""What a pace changes of a scenario."""
+"""What a pace changes in a scenario."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALL = [(scenario, pace) for scenario in scenarios.catalogue().values() for pace 
 
 @pytest.mark.parametrize(("scenario", "pace"), ALL, ids=lambda each: getattr(each, "id", each))
 def test_changes_are_of_numbers_that_a_scenario_has(scenario: Scenario, pace: str) -> None:
-    """A name that no scenario has would end the run with a fault of the lab."""
+    """A pace changes only numbers that a scenario has; any other name would end the run with a fault of the lab."""
     changes = scenario.paces[pace].changes
     assert {type(getattr(scenario, name)) for name in changes} <= {float}
     changed = scenario.at(scenario.paces[pace])
@@ -30,7 +30,7 @@ def test_changes_are_of_numbers_that_a_scenario_has(scenario: Scenario, pace: st
 def test_a_run_is_made_with_the_changes(
     pace: str, rate: float, patience: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the stack is told is what the run's facts say."""
+    """The stack gets the scenario with the changes of the pace."""
     told: list[Scenario] = []
 
     def stack(scenario: Scenario, *_: Any) -> Any:
@@ -49,7 +49,7 @@ def test_a_run_is_made_with_the_changes(
 def test_a_folder_that_cannot_be_is_refused_before_the_machine_is_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bad usage is said at once, on a busy machine too."""
+    """A folder that cannot be written is refused before the machine is sampled, so on a busy machine too."""
 
     def look() -> None:
         raise AssertionError("looked at the machine")

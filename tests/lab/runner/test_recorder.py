@@ -1,4 +1,4 @@
-"""What the recorder makes of a probe's lines."""
+"""What the recorder computes from a probe's lines and from the server's counters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ INTERVAL_S, PER_INTERVAL, INTERVALS = 0.25, 50, 10
 
 
 class Printed:
-    """A probe that printed one line for each list of latenesses (ms)."""
+    """A probe that printed one line for each list of lags (ms)."""
 
     def __init__(self, lateness: list[list[float]]) -> None:
         self._lateness = lateness
@@ -42,7 +42,7 @@ class Printed:
 
 
 def lateness(tmp_path: Path, printed: list[list[float]]) -> tuple[float, float]:
-    """What a recorder says of a probe that printed this: p99 and the sum of stalls, in milliseconds."""
+    """Return the lag that a recorder finds in these lines: its p99 and the sum of stalls, in milliseconds."""
     stack = cast(Any, SimpleNamespace(meter=lambda: None))
     recorder = Recorder(stack, RunWriter(tmp_path), lambda row: None)
     recorder.follow("main", cast(Any, Printed(printed)))
@@ -53,12 +53,12 @@ def lateness(tmp_path: Path, printed: list[list[float]]) -> tuple[float, float]:
 
 
 def plateau() -> list[list[float]]:
-    """A plateau of a probe that is on time."""
+    """Return the lags of a plateau whose probe is on time."""
     return [[0.1] * PER_INTERVAL for _ in range(INTERVALS)]
 
 
 def test_one_late_wake_up_is_a_stall_and_not_the_probes_lateness(tmp_path: Path) -> None:
-    """Few requests are late when the machine stands still for once: p99 does not tell, so the stall is counted."""
+    """One standstill makes few requests late: it does not show in the lag's p99, so it is counted as a stall."""
     lags = plateau()
     lags[3][:4] = [51.0, 46.0, 41.0, 36.0]
     p99, stalled = lateness(tmp_path, lags)
@@ -67,7 +67,7 @@ def test_one_late_wake_up_is_a_stall_and_not_the_probes_lateness(tmp_path: Path)
 
 
 def test_a_probe_that_is_late_every_second_is_late(tmp_path: Path) -> None:
-    """Where one request in fifty is late, so is the p99; a delay of a scheduler is no stall."""
+    """If one request in fifty is late, the lag's p99 shows it; a delay as short as a scheduler's is no stall."""
     lags = plateau()
     for interval in lags:
         interval[0] = 15.0
@@ -77,7 +77,7 @@ def test_a_probe_that_is_late_every_second_is_late(tmp_path: Path) -> None:
 
 
 class Complaining:
-    """A probe that lost its connection in its second interval of three, and no request with it."""
+    """A probe that lost its connection in the second of three intervals, but lost no request."""
 
     def lines(self) -> Iterator[str]:
         """The lines; the first interval begins at 0."""
@@ -89,7 +89,7 @@ class Complaining:
 
 
 def test_a_probes_complaint_is_trouble_where_it_is_measured(tmp_path: Path) -> None:
-    """Of the intervals since a moment, and only those: the store may have been restarted before."""
+    """A probe's error is trouble only in intervals since the given moment: a restart may have caused earlier ones."""
     stack = cast(Any, SimpleNamespace(meter=lambda: None))
     recorder = Recorder(stack, RunWriter(tmp_path), lambda row: None)
     assert recorder.trouble("main", 0.0) is None
@@ -109,7 +109,7 @@ class AtTheEdge:
     END, LENGTH = 1_800_000_000.3754, 0.2502
 
     def lines(self) -> Iterator[str]:
-        """The line."""
+        """Yield the line."""
         line = json.loads(Interval(0).line("main"))
         yield json.dumps(line | {"t": self.END, "interval_s": self.LENGTH, "sent": 50, "received": 50})
 
@@ -133,7 +133,7 @@ def test_an_interval_at_the_edge_of_a_phase_is_counted_as_the_log_has_it(
 
 
 def test_every_command_that_is_called_is_sampled(tmp_path: Path) -> None:
-    """One that nobody named anywhere has its columns from its first second on; the lab's own looks have none."""
+    """A command that no list names has columns from its first second on; the lab's own INFO has none."""
     calls = iter(
         (
             {},

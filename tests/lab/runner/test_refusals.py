@@ -1,4 +1,4 @@
-"""A server that refuses writes, drops connections or goes in the middle of a run: exit code 3, and samples kept.
+"""A server that refuses writes, drops connections or shuts down in the middle of a run: exit code 3, samples kept.
 
 Real runs, each broken off after its first phase.
 """
@@ -25,18 +25,18 @@ SERVER_NAMES = [name for name in ("embedded", "redis") if SERVERS[name].find()]
 
 
 def out_of_memory(client: Any, _folder: Path) -> None:
-    """No room for another byte, and nothing may be evicted."""
+    """Leave the server no memory for another byte, and forbid eviction."""
     client.config_set("maxmemory-policy", "noeviction")
     client.config_set("maxmemory", 1)
 
 
 def read_only(client: Any, _folder: Path) -> None:
-    """It follows a primary that is not there."""
+    """Make the server a replica of a primary that is not there."""
     client.replicaof("127.0.0.1", free_port())
 
 
 def cannot_save(client: Any, folder: Path) -> None:
-    """Its last snapshot failed, and it is set to take no writes then: a folder stands where the file should be."""
+    """Let the server's snapshot fail, by a folder in the file's place; by its settings it then refuses writes."""
     (folder / "dump.rdb" / "in the way").mkdir(parents=True)
     client.config_set("save", "3600 1")
     client.bgsave()
@@ -58,10 +58,10 @@ EACH = [
 
 
 def connected(run: Running) -> Any:
-    """A client of the server that this run has started."""
+    """Return a client of the server that this run has started."""
     names = tuple(Path(SERVERS[name].require()).name for name in SERVER_NAMES)
     (command,) = [c for c in run.family() if Path(c.split()[0]).name in names]
-    # A title that the server gives itself has the port behind the address; its arguments are gone then.
+    # Some servers replace their arguments by a title with address:port.
     port = command.split("--port ")[1] if "--port " in command else command.split(":")[1].split()[0]
     return redis.Redis(port=int(port), protocol=2, decode_responses=True, driver_info=None)
 
@@ -69,7 +69,7 @@ def connected(run: Running) -> Any:
 @pytest.mark.alone
 @pytest.mark.parametrize(("word", "server"), EACH)
 def test_a_server_that_refuses_writes_ends_the_run(word: str, server: str, tmp_path: Path) -> None:
-    """One line with the server's own word for it, exit code 3, no process left, what was measured kept."""
+    """The run ends with the server's own word in one line and exit code 3; no process is left, samples are kept."""
     folder = tmp_path / "run"
     arguments = ["key-growth", "--pace", "quick", "--keys", "10000", "--server", server, "--out", "run"]
     with Running(*arguments, cwd=tmp_path) as run:
@@ -85,7 +85,7 @@ def test_a_server_that_refuses_writes_ends_the_run(word: str, server: str, tmp_p
 
 @pytest.mark.whole
 def test_a_server_that_drops_connections_ends_the_run(tmp_path: Path) -> None:
-    """All connections are closed again and again, as by a proxy that is overloaded: one line, exit code 3."""
+    """A server that keeps closing all connections, as an overloaded proxy does, ends the run: one line, exit code 3."""
     folder = tmp_path / "run"
     with Running("key-growth", "--pace", "quick", "--keys", "10000", "--out", "run", cwd=tmp_path) as run:
         run.until(lambda: phases(folder) >= 1)
@@ -120,7 +120,7 @@ def test_a_server_that_is_shut_down_ends_the_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("binary", [StoreServer.valkey(), shutil.which("redis-server")])
 def test_refusals_are_seen_without_a_trace(binary: str | None, tmp_path: Path) -> None:
-    """The write that asks makes no key, and is refused for each of the reasons; errors of other kinds are none."""
+    """The test write makes no key and shows each kind of refusal; errors of other kinds are no refusal."""
     if binary is None:
         pytest.skip("there is no redis-server on PATH")
     server = StoreServer(binary, "--dir", str(tmp_path)).start()

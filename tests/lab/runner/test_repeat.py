@@ -6,7 +6,7 @@ from bench.repeat import Outcome, outcome, table, wandering
 
 
 def result(refutes: bool = False, **holds: bool | None) -> dict[str, Any]:
-    """A judged run with claims of those names."""
+    """Return the result of a judged run with claims of these names."""
     return {
         "refutes": refutes,
         "claims": [
@@ -31,12 +31,12 @@ def test_a_row_shows_the_foremost_claim_or_what_failed() -> None:
 
 
 def test_a_control_is_wrong_where_a_claim_holds() -> None:
-    """What fails of a control is a claim that holds without its cause."""
+    """The row of a control names the claims that hold without the cause."""
     assert outcome(1, 1, 40.0, result(True, main=False, more=True), "main").notes == ("more: more!",)
 
 
 def test_the_last_line_counts_valid_runs_only() -> None:
-    """Runs that are not valid are started, and neither hold nor fail."""
+    """Runs that are not valid count as started, but not among those that hold or fail."""
     codes = (0, 4, 1)
     rows = [outcome(i, code, 30.0 + i, result(main=code == 0), "main") for i, code in enumerate(codes)]
     last = table("cures", "redis", rows).splitlines()[-1]
@@ -44,7 +44,7 @@ def test_the_last_line_counts_valid_runs_only() -> None:
 
 
 def test_a_ratio_is_compared_from_run_to_run() -> None:
-    """Of valid runs alone: an interval of the mean, and how far they lie apart; of two runs nothing can be said."""
+    """A ratio's range, mean and interval are those of valid runs alone; they need at least three runs."""
     runs = [Outcome(seed, 0, 1.0, "", (), {"one": ratio}) for seed, ratio in enumerate((1.0, 1.1, 1.2))]
     runs.append(Outcome(9, 4, 1.0, "", (), {"one": 7.0}))
     assert wandering("one", runs) == "one: 1.00 to 1.20 in 3 runs, mean 1.10 (0.85 to 1.35)"

@@ -1,4 +1,4 @@
-"""`lab run all`: what becomes of the others when one run fails, breaks, or is interrupted, and what is written down."""
+"""`lab run all`: what a run that fails, breaks or is interrupted means for the others, and what is written down."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Ending = Callable[[Request], tuple[Run, Verdict]]
 
 
 def ends_with(cause: str, **more: Any) -> Ending:
-    """A run that comes to a verdict; `cause` as `build_run` takes it."""
+    """Return a run that reaches a verdict; `cause` and `more` are arguments of `build_run`."""
 
     def run(request: Request) -> tuple[Run, Verdict]:
         assert request.out
@@ -44,7 +44,7 @@ def ends_with(cause: str, **more: Any) -> Ending:
 
 
 def raises(error: BaseException) -> Ending:
-    """A run that comes to none."""
+    """Return a run that raises this error."""
 
     def run(request: Request) -> tuple[Run, Verdict]:
         raise error
@@ -53,7 +53,7 @@ def raises(error: BaseException) -> Ending:
 
 
 class Stage:
-    """Runs a series whose runs end as they are told to, and remembers what was said meanwhile."""
+    """Runs a series whose runs end as the test says, and records what is said meanwhile."""
 
     def __init__(self, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.out = out
@@ -66,7 +66,7 @@ class Stage:
         )
 
     def runs(self, **endings: Ending) -> Series:
-        """All of these, one after the other."""
+        """Run a series of these scenarios, each with its ending."""
         self.endings = {name.replace("_", "-"): ending for name, ending in endings.items()}
         return run_series(
             [scenarios.find(name) for name in self.endings],
@@ -80,17 +80,17 @@ class Stage:
         )
 
     def say(self, text: str) -> None:
-        """What a run tells while it goes on."""
+        """Ignore what a run tells while it goes on."""
 
 
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
-    """A place for a series."""
+    """A stage for a series in a folder of the test's own."""
     return Stage(tmp_path / "all", monkeypatch)
 
 
 def test_each_runs_into_a_folder_of_its_own_and_the_summary_tells_of_all(stage: Stage) -> None:
-    """An incident that holds and a control that is refuted are both as promised: exit code 0."""
+    """The summary tells of every run; an incident that holds and a refuted control are as promised: exit code 0."""
     done = stage.runs(key_growth=ends_with("scan"), control=ends_with("index"))
     assert [entry.exit_code for entry in done.entries] == [0, 0]
     assert (done.exit_code, done.verdict) == (0, "All 2 runs are as promised.")
@@ -108,7 +108,7 @@ def test_each_runs_into_a_folder_of_its_own_and_the_summary_tells_of_all(stage: 
 
 
 def test_one_that_breaks_does_not_keep_the_next_from_its_turn(stage: Stage) -> None:
-    """Neither the stack nor a fault of the lab ends the series; both are told, and the exit code is 3."""
+    """A broken stack or a fault of the lab does not end the series; both are told, and the exit code is 3."""
     done = stage.runs(
         keys_command=raises(StackError("the replica\ndoes not answer.")),
         control=raises(ZeroDivisionError("by nought")),
@@ -126,7 +126,7 @@ def test_one_that_breaks_does_not_keep_the_next_from_its_turn(stage: Stage) -> N
 
 
 def test_one_that_breaks_in_the_middle_has_a_report_of_what_was_measured(stage: Stage) -> None:
-    """Its samples are there, so they are drawn."""
+    """A run that breaks midway has a report of the samples taken so far."""
 
     def breaks(request: Request) -> tuple[Run, Verdict]:
         assert request.out
@@ -138,7 +138,7 @@ def test_one_that_breaks_in_the_middle_has_a_report_of_what_was_measured(stage: 
 
 
 def test_ctrl_c_ends_the_series_and_keeps_what_was_done(stage: Stage) -> None:
-    """Exit code 130; what was not run is named."""
+    """Ctrl-C ends the series with exit code 130, keeps finished runs and names those that were not run."""
     done = stage.runs(
         control=ends_with("index"), key_growth=raises(KeyboardInterrupt()), keys_command=ends_with("scan")
     )
@@ -168,14 +168,14 @@ def test_a_claim_that_fails_and_a_run_that_is_not_valid_are_told_apart(stage: St
     [([0, 0], 0), ([0, 1], 1), ([4, 1, 0], 1), ([0, 4], 4), ([1, 3, 4], 3), ([0, 2], 3), ([], 0)],
 )
 def test_worst_exit_code_stands_for_all(codes: list[int], code: int) -> None:
-    """A run that broke outweighs a claim that failed, that one a run without a verdict."""
+    """A broken run outweighs a failed claim, and a failed claim outweighs a run without a verdict."""
     done = Series(Path(), "", "", "native", "quick", 1, [], "")
     done.entries = [series._entry(MAIN, each) for each in codes]
     assert done.exit_code == code
 
 
 def test_what_a_server_cannot_do_is_left_out_and_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dragonfly has no maxmemory-policy: the scenario that needs it is no failure of the series."""
+    """A scenario that needs a setting the server lacks is left out, which is told and is no failure of the series."""
     monkeypatch.setitem(SERVERS, "dragonfly", replace(SERVERS["dragonfly"], find=lambda: "/somewhere"))
     stage.server = "dragonfly"
     done = stage.runs(eviction_cycle=raises(AssertionError()), key_growth=ends_with("scan"))
@@ -201,7 +201,7 @@ def test_what_a_server_cannot_do_is_left_out_and_told(stage: Stage, monkeypatch:
 def test_what_cannot_be_is_told_before_anything_is_created(
     stage: Stage, field: str, value: str, said: str
 ) -> None:
-    """No folder, no run."""
+    """An unknown pace, stack or server is refused before anything is created."""
     setattr(stage, field, value)
     with pytest.raises(UsageError, match=said):
         stage.runs(key_growth=raises(AssertionError()))
@@ -212,7 +212,7 @@ def test_what_cannot_be_is_told_before_anything_is_created(
     "option", [("--keys", "20000"), ("--url", "redis://127.0.0.1:1"), ("--port", "7000")]
 )
 def test_options_for_one_scenario_are_refused(option: tuple[str, str], tmp_path: Path) -> None:
-    """One line, exit code 2."""
+    """`lab run all` refuses an option for one scenario: one line, exit code 2."""
     answer = lab("run", "all", *option, cwd=tmp_path)
     assert answer.is_one_line(2), answer
     assert f"{option[0]} is for one scenario" in answer.err
@@ -220,7 +220,7 @@ def test_options_for_one_scenario_are_refused(option: tuple[str, str], tmp_path:
 
 
 def test_controls_are_run_where_they_are_wanted() -> None:
-    """Every incident, and with the controls every scenario there is."""
+    """`all` chooses every incident, and with the controls every scenario of the catalogue."""
     assert all(not scenario.refutes for scenario in chosen(controls=False))
     assert chosen(controls=True) == list(scenarios.catalogue().values())
     assert len(chosen(controls=False)) == 8

@@ -28,13 +28,13 @@ GETS_PER_S = {"hash": 202.0, "generation": 282.0}
 
 
 def gets(plain: Plain, way: str, per_s: float) -> None:
-    """So many GETs a second in the phase of that way."""
+    """Set the GETs a second in the load phase of a way."""
     phase = plain.phase(f"{way}-load")
     phase.commands["GET"] = {"calls": per_s * phase.seconds, "usec": 2.0 * per_s * phase.seconds}
 
 
 def healthy() -> Plain:
-    """As on a quiet machine."""
+    """A run on a quiet machine, in which every claim holds."""
     plain = Plain(SCENARIO)
     for way in WAYS:
         plain.p99_ms[f"{way}-load"] = P99_MS[way]
@@ -45,7 +45,7 @@ def healthy() -> Plain:
 
 
 def control() -> Plain:
-    """The index in all places: nothing differs but by chance."""
+    """A run with the index in place of every way: nothing differs but by chance."""
     plain = Plain(CONTROL)
     for i, way in enumerate(WAYS):
         chance = 1.0 + 0.1 * (i % 2)
@@ -57,22 +57,22 @@ def control() -> Plain:
 
 
 def waits(way: str, ms: float) -> Callable[[Plain], object]:
-    """Another p99 of bystanders."""
+    """Change the bystanders' p99 of a phase."""
     return lambda plain: plain.p99_ms.update({f"{way}-load": ms})
 
 
 def figure(way: str, name: str, value: float) -> Callable[[Plain], object]:
-    """Another figure of the single events."""
+    """Change a figure of a way's single events."""
     return lambda plain: plain.phase(f"{way}-cost").figures.update({name: value})
 
 
 def read(way: str, per_s: float) -> Callable[[Plain], object]:
-    """Another rate of GETs."""
+    """Change the rate of GETs of a way."""
     return lambda plain: gets(plain, way, per_s)
 
 
 def less_load(way: str) -> Callable[[Plain], object]:
-    """A way that was offered fewer events."""
+    """Let a way be offered fewer events."""
     return lambda plain: plain.phase(f"{way}-load").events.update(offered_per_s=6.0)
 
 

@@ -9,11 +9,11 @@ from lab.scenarios.empty_slowlog import CONTROL, SCENARIO
 from tests.lab.plain import EVENTS_PER_S, Plain, Proofs, Wrong
 
 CALLS_PER_S, CALL_US = 25_000.0, 32.0
-"""What a server does when it does nothing else: with the fewest keys it finishes EVENTS_PER_S."""
+"""SCANs a second, and µs each, of a server that does nothing else; at the fewest keys it finishes EVENTS_PER_S."""
 
 
 def scanned(plain: Plain, phase_id: str, **figures: float) -> None:
-    """A phase in which the server did nothing else than SCAN."""
+    """Fill in a phase in which the server did nothing but SCAN."""
     phase = plain.phase(phase_id)
     phase.figures |= figures
     calls = CALLS_PER_S * phase.seconds
@@ -22,7 +22,7 @@ def scanned(plain: Plain, phase_id: str, **figures: float) -> None:
 
 
 def healthy() -> Plain:
-    """As on a quiet machine."""
+    """A run on a quiet machine, in which every claim holds."""
     plain = Plain(SCENARIO)
     for phase in plain.arm("look"):
         each = 0.25 * phase.keys
@@ -34,7 +34,7 @@ def healthy() -> Plain:
 
 
 def control() -> Plain:
-    """Invalidated by index, once the rate is known."""
+    """A run that invalidates by index once the rate is known."""
     plain = Plain(CONTROL)
     for i, phase in enumerate(plain.facts.phases):
         plain.p99_ms[phase.id] = 1.1 if i % 2 else 0.9
@@ -44,12 +44,12 @@ def control() -> Plain:
 
 
 def measured(phase_id: str, **figures: float) -> Callable[[Plain], object]:
-    """Other figures of a phase's events."""
+    """Change the figures of a phase's events."""
     return lambda plain: plain.phase(phase_id).figures.update(figures)
 
 
 def record(phase_id: str, **fields: Any) -> Callable[[Plain], object]:
-    """Other fields of a phase."""
+    """Change fields of a phase."""
 
     def change(plain: Plain) -> None:
         for name, value in fields.items():
@@ -59,27 +59,27 @@ def record(phase_id: str, **fields: Any) -> Callable[[Plain], object]:
 
 
 def waits(phase_id: str, ms: float) -> Callable[[Plain], object]:
-    """Another p99 of bystanders."""
+    """Change the bystanders' p99 of a phase."""
     return lambda plain: plain.p99_ms.update({phase_id: ms})
 
 
 def entries(count: float) -> Callable[[Plain], object]:
-    """SCANs in the slow log."""
+    """Set the number of SCANs in the slow log of the storm."""
     return record("storm", slowlog={"SCAN": {"count": count, "max_us": 12_000.0}})
 
 
 def scans(calls: float, each_us: float) -> Callable[[Plain], object]:
-    """Other SCANs at the top."""
+    """Change the SCANs of the storm."""
     return lambda plain: plain.phase("storm").commands.update(SCAN={"calls": calls, "usec": calls * each_us})
 
 
 def cure(**events: float) -> Callable[[Plain], object]:
-    """Other events under the cure."""
+    """Change the events under the cure."""
     return lambda plain: plain.phase("cure").events.update(events)
 
 
 ALLOWED = healthy().phase("storm").seconds * CALLS_PER_S / 100_000
-"""Entries of the slow log that three seconds may have."""
+"""Entries of the slow log that the claim allows the storm: one in 100,000 SCANs."""
 
 PROOFS = Proofs(
     healthy,

@@ -1,4 +1,4 @@
-"""Proofs of `eviction-cycle`: three synthetic cycles of four seconds, and what is wrong with others."""
+"""Proofs of `eviction-cycle`: three synthetic cycles of four seconds, and changes to them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Line = dict[str, Any]
 
 
 def look(t: float, **changes: float) -> Line:
-    """A look at a quiet server with room."""
+    """Return a sample of a quiet server with free memory."""
     line: Line = {
         "t": t,
         "interval_s": LOOK_S,
@@ -38,7 +38,7 @@ def look(t: float, **changes: float) -> Line:
 
 
 def cycle(t0: float) -> list[Line]:
-    """Two seconds in which memory climbs, half a second of eviction, and one and a half in which memory falls."""
+    """Return the samples of a cycle: memory climbs for 2 s, the server evicts for 0.5 s, memory falls for 1.5 s."""
     found, keys = [], 1_200_000.0
     for i in range(CYCLE):
         t = t0 + (i + 1) * LOOK_S
@@ -69,7 +69,7 @@ def cycle(t0: float) -> list[Line]:
 
 
 def _lengthen(plain: Plain, phase_id: str, seconds: float) -> None:
-    """Let a phase last so long; those after it begin later."""
+    """Set the length of a phase; the phases after it are moved."""
     phases = plain.facts.phases
     number = [phase.id for phase in phases].index(phase_id)
     more = seconds - phases[number].seconds
@@ -88,14 +88,14 @@ def _fill_in(plain: Plain, phase_id: str, **changes: float) -> None:
 
 
 def scene(scenario: Any) -> Plain:
-    """A run of the scenario, its phase of cycles long enough for three; nothing looked at yet."""
+    """Return a run of the scenario whose phase of cycles is long enough for three; it has no samples yet."""
     plain = Plain(scenario)
     _lengthen(plain, "cycle", CYCLES * CYCLE * LOOK_S)
     return plain
 
 
 def healthy() -> Plain:
-    """Three cycles, and none where one condition is missing or entries live shortly."""
+    """A run with three cycles, and with none in the phases that lack a condition or have a short TTL."""
     plain = scene(SCENARIO)
     for i in range(CYCLES):
         t0 = plain.phase("cycle").t0 + i * CYCLE * LOOK_S
@@ -112,7 +112,7 @@ def healthy() -> Plain:
 
 
 def control() -> Plain:
-    """Entries live shortly from the beginning: nothing is ever evicted."""
+    """A run in which entries have a short TTL from the beginning: nothing is ever evicted."""
     plain = scene(CONTROL)
     for phase in ("cycle", "few-clients", "spare-cpu", "spare-memory", "short-ttl"):
         _fill_in(plain, phase, expired=9_000)
@@ -124,7 +124,7 @@ def _lines(plain: Plain, phase_id: str) -> list[Line]:
 
 
 def _all(phase_id: str, **changes: float) -> Callable[[Plain], None]:
-    """Change all looks of a phase."""
+    """Change all samples of a phase."""
 
     def change(plain: Plain) -> None:
         for line in _lines(plain, phase_id):
@@ -134,7 +134,7 @@ def _all(phase_id: str, **changes: float) -> Callable[[Plain], None]:
 
 
 def _in_cycles(part: range, number: int | None = None, **changes: float) -> Callable[[Plain], None]:
-    """Change the looks of a part of every cycle, or of one."""
+    """Change the samples in a part of every cycle, or of one cycle."""
 
     def change(plain: Plain) -> None:
         for i, line in enumerate(_lines(plain, "cycle")):
@@ -145,7 +145,7 @@ def _in_cycles(part: range, number: int | None = None, **changes: float) -> Call
 
 
 def _p99(interval: Callable[[int], bool], value: float) -> Callable[[Plain], None]:
-    """The bystander's p99 in some of the sixteen intervals of a cycle."""
+    """Change the bystander's p99 in some of the sixteen intervals of each cycle."""
 
     def change(plain: Plain) -> None:
         each = plain.each_p99_ms["cycle"]
@@ -163,7 +163,7 @@ def _slow_phase(phase_id: str, p99_ms: float) -> Callable[[Plain], None]:
 
 
 def _cycles_in(phase_id: str) -> Callable[[Plain], None]:
-    """A whole cycle in a phase that should have none."""
+    """Put a whole cycle into a phase that should have none."""
 
     def change(plain: Plain) -> None:
         plain.lines = [line for line in plain.lines if line["phase"] != phase_id]
@@ -177,7 +177,7 @@ def _cycles_in(phase_id: str) -> Callable[[Plain], None]:
 BURSTS = range(HEALTHY, HEALTHY + BURST)
 RECOVERIES = range(HEALTHY + BURST, CYCLE)
 TWO_ONLY = Wrong("two cycles, not three", _in_cycles(BURSTS, 1, evicted=0))
-"""Without evictions in between the second climb and the third are one."""
+"""Without the evictions between them the second and the third climb are one."""
 
 
 def _gone(phase_id: str, evicting: int) -> list[Wrong]:

@@ -12,11 +12,11 @@ NAIVE, CHUNKED = "naive-100000", "chunked-100000"
 NAIVE_P99 = {ORDINARY: 1.0, 1_000: 3.0, 10_000: 15.0, 100_000: 150.0}
 ROUNDS = 4
 EVERYBODY = 200.0
-"""Calls of the ordinary events beside the rounds."""
+"""Calls by ordinary users' events, beside the rounds."""
 
 
 def work(phase: PhaseRecord, entries: int) -> None:
-    """What the server does in some rounds: 2 µs an entry, by either way's commands."""
+    """Set the server's work in a phase: 2 µs an entry, spread over the commands of its way."""
     ways = {"naive": ("SMEMBERS", "DEL", "SREM"), "chunked": ("SSCAN", "UNLINK", "SREM")}
     for name, share in zip(ways[phase.arm], (0.2, 0.5, 0.3), strict=True):
         phase.commands[name] = {"calls": ROUNDS + EVERYBODY, "usec": ROUNDS * entries * 2.0 * share}
@@ -24,7 +24,7 @@ def work(phase: PhaseRecord, entries: int) -> None:
 
 
 def healthy() -> Plain:
-    """As on a quiet machine."""
+    """A run on a quiet machine, in which every claim holds."""
     plain = Plain(SCENARIO)
     for arm in ("naive", "chunked"):
         for phase, size in zip(plain.arm(arm), SIZES, strict=True):
@@ -35,7 +35,7 @@ def healthy() -> Plain:
 
 
 def control() -> Plain:
-    """Everybody has as much: the same waiting, up to chance, the same work, and nothing in the slow log."""
+    """A run in which all users have as many entries: same waits up to chance, same work, an empty slow log."""
     plain = Plain(CONTROL)
     for arm in ("naive", "chunked"):
         for i, phase in enumerate(plain.arm(arm)):
@@ -45,12 +45,12 @@ def control() -> Plain:
 
 
 def waits(phase_id: str, ms: float) -> Callable[[Plain], object]:
-    """Another p99 of bystanders."""
+    """Change the bystanders' p99 of a phase."""
     return lambda plain: plain.p99_ms.update({phase_id: ms})
 
 
 def logged(**entries: int) -> Callable[[Plain], object]:
-    """Other entries of the slow log."""
+    """Replace the entries of the slow log."""
 
     def change(plain: Plain) -> None:
         plain.slowlog = [(name, 30_000) for name, count in entries.items() for _ in range(count)]
@@ -59,7 +59,7 @@ def logged(**entries: int) -> Callable[[Plain], object]:
 
 
 def costs(phase_id: str, times: float) -> Callable[[Plain], object]:
-    """A phase whose commands took so many times as long."""
+    """Multiply the time of a phase's commands."""
 
     def change(plain: Plain) -> None:
         for counters in plain.phase(phase_id).commands.values():

@@ -10,9 +10,9 @@ from tests.lab.plain import EVENTS_PER_S, Plain, Proofs, Wrong
 US_PER_KEY = 0.25
 P99_MS = {"grow-1": 15.0, "grow-2": 25.0, "grow-3": 40.0, "grow-4": 60.0, "exact": 1.0, "scan": 3.0}
 SCANS, SCAN_US = 300.0, 300.0
-"""SCAN calls of one pattern, and the time of one."""
+"""SCAN calls for one pattern, and the time of one call in µs."""
 SEARCHES = 3 * EVENTS_PER_S
-"""Each event searches for three patterns."""
+"""Searches a second: each event searches for three patterns."""
 
 
 def searched(
@@ -24,7 +24,7 @@ def searched(
     busy: float,
     asking: float = 0.02,
 ) -> None:
-    """A phase in which something was searched; `asking` is the invalidator's share of a core."""
+    """Set the searches of a phase; `busy` is the main thread's share of a core, `asking` the invalidator's."""
     phase = plain.phase(phase_id)
     calls = calls_per_s * phase.seconds
     phase.commands[command] = {"calls": calls, "usec": calls * each_us}
@@ -33,7 +33,7 @@ def searched(
 
 
 def healthy() -> Plain:
-    """As on a quiet machine."""
+    """A run on a quiet machine, in which every claim holds."""
     plain = Plain(SCENARIO)
     plain.p99_ms |= P99_MS
     plain.p99_ms["grow-4:replica"] = 0.6
@@ -48,7 +48,7 @@ def healthy() -> Plain:
 
 
 def control() -> Plain:
-    """Deletes by exact key throughout."""
+    """A run that deletes by exact key throughout."""
     plain = Plain(CONTROL)
     for i, phase in enumerate(plain.facts.phases):
         plain.p99_ms[phase.id] = 1.1 if i % 2 else 0.9
@@ -60,17 +60,17 @@ def control() -> Plain:
 
 
 def waits(**p99_ms: float) -> Callable[[Plain], object]:
-    """Other p99s of bystanders; underscores stand for hyphens."""
+    """Change the bystanders' p99 of phases; underscores stand for hyphens."""
     return lambda plain: plain.p99_ms.update({name.replace("_", "-"): ms for name, ms in p99_ms.items()})
 
 
 def entries(command: str, count: int) -> Callable[[Plain], object]:
-    """More entries of the slow log."""
+    """Add entries to the slow log."""
     return lambda plain: plain.slowlog.extend([(command, 9_000)] * count)
 
 
 def others(**changed: float) -> Callable[[Plain], object]:
-    """Other events or keys in the phase of exact deletes."""
+    """Change the events or keys in the phase of exact deletes."""
 
     def change(plain: Plain) -> None:
         phase = plain.phase("exact")
@@ -81,12 +81,12 @@ def others(**changed: float) -> Callable[[Plain], object]:
 
 
 def scan(calls_us: float = SCAN_US, busy: float = 0.95, asking: float = 0.4) -> Callable[[Plain], object]:
-    """Another time of a SCAN call, another share of the main thread, another one of the invalidator."""
+    """Change the time of a SCAN call, and the shares of a core of the main thread and the invalidator."""
     return lambda plain: searched(plain, "scan", "SCAN", SEARCHES * SCANS, calls_us, busy, asking)
 
 
 KEYS_BUSY = SEARCHES * 100_000 * US_PER_KEY / 1e6
-"""What KEYS takes of the main thread at the top."""
+"""The share of the main thread that KEYS takes at the top plateau."""
 
 PROOFS = Proofs(
     healthy,

@@ -17,7 +17,7 @@ WHOLE_MS = {"variadic-all": 60.0, "transaction-all": 80.0, "variadic-10000": 9.0
 
 
 def rates(plain: Plain, phase_id: str, one: float, many: float, variadic: float) -> None:
-    """What the three ways manage at one round-trip time."""
+    """Set the rates of the three ways at one round-trip time."""
     plain.phase(phase_id).figures |= {
         "one_by_one_keys_per_s": one,
         "pipelined_keys_per_s": many,
@@ -28,7 +28,7 @@ def rates(plain: Plain, phase_id: str, one: float, many: float, variadic: float)
 
 
 def healthy() -> Plain:
-    """As on a quiet machine."""
+    """A run on a quiet machine, in which every claim holds."""
     plain = Plain(SCENARIO)
     for name in RTTS_MS:
         rates(plain, name, ONE_BY_ONE[name], PIPELINED[name], VARIADIC[name])
@@ -39,7 +39,7 @@ def healthy() -> Plain:
 
 
 def control() -> Plain:
-    """Each way waits for each reply: the same rates and the same waiting, up to chance."""
+    """A run in which each way waits for each reply: rates and waits are the same, up to chance."""
     plain = Plain(CONTROL)
     for i, name in enumerate(RTTS_MS):
         one = ONE_BY_ONE[name]
@@ -51,17 +51,17 @@ def control() -> Plain:
 
 
 def at(phase_id: str, one: float, many: float, variadic: float) -> Callable[[Plain], object]:
-    """Other rates at one round-trip time."""
+    """Change the rates at one round-trip time."""
     return lambda plain: rates(plain, phase_id, one, many, variadic)
 
 
 def waits(phase_id: str, ms: float) -> Callable[[Plain], object]:
-    """Another p99 of bystanders."""
+    """Change the bystanders' p99 of a phase."""
     return lambda plain: plain.p99_ms.update({phase_id: ms})
 
 
 def speed(phase_id: str, keys_per_s: float) -> Callable[[Plain], object]:
-    """Another speed of a chunk."""
+    """Change the speed of deleting in a phase of chunks."""
     return lambda plain: plain.phase(phase_id).figures.update(keys_per_s=keys_per_s)
 
 

@@ -27,17 +27,17 @@ P99_MS = {"many-100": 2.5, "many-1000": 5.0, "many-10000": 50.0, "alone": 1.5, "
 
 
 def rate(plain: Plain, phase_id: str, per_s: float) -> None:
-    """GETs that the server answered in a second."""
+    """Set the GETs that the server answered a second in a phase."""
     plain.phase(phase_id).commands["GET"] = {"calls": per_s * PHASE_S, "usec": per_s * PHASE_S}
 
 
 def takes(plain: Plain, phase_id: str, call_us: float) -> None:
-    """The server's time for one SCAN."""
+    """Set the server's time for one SCAN in a phase."""
     plain.phase(phase_id).commands["SCAN"] = {"calls": 1_000.0, "usec": 1_000 * call_us}
 
 
 def laid_out(plain: Plain) -> Plain:
-    """What tells the phases apart, and which tool pressed."""
+    """Set the clients of each phase of the sweep, and the tool that made the load."""
     for phase in plain.arm("sweep"):
         phase.figures["concurrent"] = CLIENTS[phase.id.partition("-")[0]]
     tool = "bystander load: redis-benchmark 7.0.15, 4 connections, pipeline 16"
@@ -46,7 +46,7 @@ def laid_out(plain: Plain) -> Plain:
 
 
 def healthy() -> Plain:
-    """As on a quiet machine."""
+    """A run on a quiet machine, in which every claim holds."""
     plain = laid_out(Plain(SCENARIO))
     for phase in plain.arm("alone"):
         rate(plain, phase.id, ALONE_PER_S)
@@ -61,7 +61,7 @@ def healthy() -> Plain:
 
 
 def control() -> Plain:
-    """Nothing is walked: rates, times and waits are the same everywhere, up to chance."""
+    """A run without iterations: rates, times and waits are the same everywhere, up to chance."""
     plain = laid_out(Plain(CONTROL))
     for i, phase in enumerate(plain.facts.phases):
         rate(plain, phase.id, ALONE_PER_S * (1.02 if i % 2 else 0.98))
@@ -72,17 +72,17 @@ def control() -> Plain:
 
 
 def takes_longer(phase_id: str, seconds: float) -> Callable[[Plain], object]:
-    """Another time of a full iteration."""
+    """Change the time of a full iteration."""
     return lambda plain: plain.phase(phase_id).figures.update(iteration_s=seconds)
 
 
 def leaves(phase_id: str, per_s: float) -> Callable[[Plain], object]:
-    """Another rate of GETs."""
+    """Change the rate of GETs in a phase."""
     return lambda plain: rate(plain, phase_id, per_s)
 
 
 def all_leave(at_once: str, per_s: float) -> Callable[[Plain], object]:
-    """Another rate of GETs beside so many, whatever their COUNT."""
+    """Change the rate of GETs beside that many clients, at every COUNT."""
 
     def change(plain: Plain) -> None:
         for count in COUNTS:
@@ -92,12 +92,12 @@ def all_leave(at_once: str, per_s: float) -> Callable[[Plain], object]:
 
 
 def stalls(phase_id: str, us: float) -> Callable[[Plain], object]:
-    """Another execution time of SCAN."""
+    """Change the execution time of SCAN in a phase."""
     return lambda plain: takes(plain, phase_id, us)
 
 
 def waits(**ms: float) -> Callable[[Plain], object]:
-    """Other p99s of the probe (underscores stand for hyphens)."""
+    """Change the probe's p99 of phases (underscores stand for hyphens)."""
     return lambda plain: plain.p99_ms.update({name.replace("_", "-"): value for name, value in ms.items()})
 
 

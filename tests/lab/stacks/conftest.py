@@ -1,4 +1,4 @@
-"""A `docker` on PATH that is a stand-in, and a control page that remembers what it was asked."""
+"""Fixtures: a stand-in for `docker` on PATH, and a control page that records what it is asked."""
 
 from __future__ import annotations
 
@@ -27,43 +27,43 @@ ROLES = ("web", "invalidator", "warmer", "locust", "probe")
 
 
 class FakeDocker:
-    """What the stand-in is told, and what it was asked."""
+    """Sets what the stand-in for `docker` answers, and reads the calls it got."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.has([])
 
     def has(self, containers: list[dict[str, Any]]) -> None:
-        """These containers run."""
+        """Set the containers that run."""
         (self.folder / "containers.json").write_text(json.dumps(containers))
 
     def fails(self, words: str, said: str, code: int = 1) -> None:
-        """A command that begins with these words ends like that."""
+        """Let commands that begin with these words fail with this text on stderr and this exit code."""
         (self.folder / "fail.json").write_text(json.dumps({"words": words, "said": said, "code": code}))
 
     def tells(self, event: object) -> None:
-        """Something for `docker events` to print."""
+        """Add a line for `docker events` to print: an event, or a text as it is."""
         with (self.folder / "events.log").open("a") as log:
             log.write((event if isinstance(event, str) else json.dumps(event)) + "\n")
 
     @property
     def calls(self) -> list[list[str]]:
-        """The words of every call so far."""
+        """The words of each call so far."""
         return [json.loads(line) for line in (self.folder / "calls.log").read_text().splitlines()]
 
 
 def identity(service: str) -> str:
-    """A container id as long as real ones."""
+    """Return a container id as long as a real one."""
     return service.encode().hex().ljust(64, "0")[:64]
 
 
 def container(service: str, ports: dict[int, int] | None = None, **more: Any) -> dict[str, Any]:
-    """One container for `FakeDocker.has`."""
+    """Describe one container for `FakeDocker.has`."""
     return {"service": service, "id": identity(service), "ports": ports or {}, **more}
 
 
 def server_of(name: str, **more: Any) -> list[dict[str, Any]]:
-    """The containers of one server of the stack."""
+    """Describe the containers of one server of the stack."""
     return [container(service, **more) for service in (name, *(f"{role}-{name}" for role in ROLES))]
 
 
@@ -84,7 +84,7 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeDocker:
 
 
 class FakeControl:
-    """Answers POSTs like the control page, and remembers them as (path, body)."""
+    """Answers POSTs like the control page, and records them as (path, body)."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Any]] = []
@@ -148,7 +148,7 @@ def running(docker: Any, control: Any, make: Callable[..., Any], tmp_path: Path)
             "APP_KEY_PREFIX": KEY_PREFIX,
             "APP_FRAGMENTS_PER_USER": "20",
         }
-        again = free_port()  # of a storefront that takes the place of the one that runs
+        again = free_port()  # the port of a storefront that replaces the running one
         run = {
             "env": {"PORT": str(again), "APP_STATE_DIR": str(tmp_path / "scene" / "state"), **env},
             "ports": {8000: again},

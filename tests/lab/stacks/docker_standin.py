@@ -3,10 +3,10 @@
 FAKE_DOCKER names the folder:
     containers.json   [{service, id, ports: {inside: outside}, env, health, pid, restart: [command], stopped, memory,
                       run, listens, files}]
-                      `listens` has the port of this machine for each port that `compose up` may publish
-                      `run` is what `compose run` of the service differs in; a `run` adds NAME.json to the folder
+                      `listens` maps each port that `compose up` may publish to a port of this machine
+                      `run` holds what differs in a `compose run` of the service; each `run` adds run-NAME.json
     calls.log         written: one JSON list of words a call
-    events.log        what `docker events` goes on printing; `restart` appends the end of what it restarted
+    events.log        what `docker events` prints; `restart` appends the end of the container it restarts
     fail.json         {"words": "compose ps", "said": "text on stderr", "code": 1}: that call fails
     array             if it exists, `compose ps` answers as before Compose 2.21
 """
@@ -97,7 +97,7 @@ def stop(identity: str, stopped: bool) -> None:
 
 
 def publish(words: list[str]) -> None:
-    """`compose --file ... up`: the last file says which ports lead to which service from now on."""
+    """Do `compose --file ... up`: publish the ports that the last file gives each service."""
     last = max(at for at, word in enumerate(words) if word == "--file") + 1
     services = json.loads(Path(words[last]).read_text())["services"]
     found = containers()
@@ -109,7 +109,7 @@ def publish(words: list[str]) -> None:
 
 
 def run(words: list[str]) -> None:
-    """Be that container: a process of this machine, there as long as it runs."""
+    """Do `run`: replace this process by the container's, and describe it for `inspect`."""
     name = next(word for word in words if word.startswith("--name=")).removeprefix("--name=")
     inside = words.index("python")
     nobody: dict[str, Any] = {"service": name}

@@ -1,4 +1,4 @@
-"""A scene of real processes that docker seems to run: what the tests of the compose stack look at."""
+"""A scene of real processes that docker seems to run, for the tests of the compose stack."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GUNICORN = ["gunicorn", "-c", "app/gunicorn_conf.py", "app.web:application"]
 
 
 class Neighbour:
-    """Another server's storefront and load generator, as far as the lab speaks to them. Remembers every PUT."""
+    """Another server's storefront and load generator, as far as the lab speaks to them. It records every PUT."""
 
     def __init__(self) -> None:
         self.state: dict[str, dict[str, Any]] = {
@@ -72,6 +72,6 @@ class Running:
 
     @property
     def store_pid(self) -> int:
-        """The server's process, whoever started it last."""
+        """The id of the server's current process, which a restart by the stand-in changes."""
         found = json.loads((self.docker.folder / "containers.json").read_text())
         return int(next(c["pid"] for c in found if c["service"] == "valkey"))

@@ -1,4 +1,4 @@
-"""A room without a network: the archive, its installer on machines that fit and that do not, the server of the room."""
+"""A workshop room without a network: the archive, its installer on machines that fit or not, and the room's server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Tool = Callable[[str, str], None]
 
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A bundle of this tree for this machine's Python, with one wheel that is none, and without images."""
+    """A bundle of this tree for this machine's Python, with one fake wheel and no images."""
 
     def one_wheel(system: str, python: str, wheels: Path) -> None:
         (wheels / f"{python}.whl").write_text(system)
@@ -49,7 +49,7 @@ def folder(archive: Path) -> Path:
 
 @pytest.fixture
 def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tool:
-    """Put a program of shell lines before the machine's own of that name."""
+    """A function that puts a shell script on PATH before the machine's program of that name."""
     tools = tmp_path / "tools"
     tools.mkdir()
     monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
@@ -62,7 +62,7 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tool:
 
 
 def install(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """`sh .../install.sh`, from the folder beside."""
+    """Run the bundle's install.sh from the folder that holds the bundle."""
     return subprocess.run(
         ["sh", str(folder / "install.sh"), *words],
         cwd=folder.parent,
@@ -74,7 +74,7 @@ def install(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def refused(done: subprocess.CompletedProcess[str], said: str) -> None:
-    """One line, exit code 3, and no word of success."""
+    """Assert that the installer failed with one line and exit code 3, and printed nothing on stdout."""
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr.startswith("lab: ")
     assert done.stderr.count("\n") == 1
@@ -82,7 +82,7 @@ def refused(done: subprocess.CompletedProcess[str], said: str) -> None:
 
 
 def test_an_archive_is_one_folder_with_what_judges_it_first(archive: Path, folder: Path) -> None:
-    """The checksums name every file but the installer and themselves; nothing half made stays beside the archive."""
+    """The checksums name every file but the installer and themselves; no unfinished file is left beside the archive."""
     with tarfile.open(archive) as tar:
         names = tar.getnames()
     assert names[:2] == [f"{folder.name}/install.sh", f"{folder.name}/SHA256SUMS"]
@@ -93,7 +93,7 @@ def test_an_archive_is_one_folder_with_what_judges_it_first(archive: Path, folde
 
 
 def test_a_damaged_bundle_is_refused(folder: Path) -> None:
-    """A file that is altered, then missing; then no checksums; then checksums that forgot a file."""
+    """The installer refuses altered and missing files, missing checksums, and a missing part that no checksum names."""
     wheel, sums = folder / "wheels" / f"{PYTHON}.whl", folder / "SHA256SUMS"
     said = f"the bundle is damaged (wheels/{PYTHON}.whl is missing or altered): copy it again."
     wheel.write_text("x")
@@ -110,7 +110,7 @@ def test_a_damaged_bundle_is_refused(folder: Path) -> None:
 
 @pytest.mark.parametrize("share", [0.3, 0.9])
 def test_a_cut_archive_is_refused(archive: Path, share: float) -> None:
-    """What is left of a copy that broke off: tar says so, and so does the installer, which comes first."""
+    """An archive cut short in copying fails in tar and in the installer, which comes first in the archive."""
     archive.write_bytes(archive.read_bytes()[: int(archive.stat().st_size * share)])
     done = subprocess.run(["tar", "xf", archive.name], cwd=archive.parent, capture_output=True, check=False)
     assert done.returncode != 0
@@ -118,7 +118,7 @@ def test_a_cut_archive_is_refused(archive: Path, share: float) -> None:
 
 
 def test_a_machine_that_does_not_fit_is_told_what_does(folder: Path, tool: Tool) -> None:
-    """Another Python, a folder that is there, another processor: nothing is unpacked."""
+    """Another Python, an existing folder or another processor is refused with what would fit; nothing is unpacked."""
     tool("python3", "echo 3.9")
     refused(install(folder), f"packages for Python {PYTHON}, and python3 is 3.9: name another with PYTHON=")
     tool("python3", f"echo {PYTHON}")
@@ -133,7 +133,7 @@ def test_a_machine_that_does_not_fit_is_told_what_does(folder: Path, tool: Tool)
 
 
 def test_it_installs_its_own_wheels_and_loads_its_images(folder: Path, tool: Tool, tmp_path: Path) -> None:
-    """pip gets the folder of the wheels and no index, the engine its images; an engine that breaks off is one line."""
+    """pip installs from the bundle's wheels, without an index; the engine loads the images; its failure is told."""
     (folder / "images.tar.gz").write_bytes(gzip.compress(b"images"))
     asked = tmp_path / "asked"
     tool(
@@ -163,7 +163,7 @@ def test_it_installs_its_own_wheels_and_loads_its_images(folder: Path, tool: Too
 def test_make_up_of_a_bundle_neither_builds_nor_fetches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """install.sh leaves a mark; without it images are built first."""
+    """`make up` builds the images first, unless install.sh left its mark: then nothing is built or pulled."""
     asked: list[tuple[str, ...]] = []
 
     def compose(*words: str) -> int:
@@ -180,7 +180,7 @@ def test_make_up_of_a_bundle_neither_builds_nor_fetches(
 
 @pytest.mark.parametrize("system", bundles.SYSTEMS)
 def test_requirements_are_those_of_the_other_machine(system: str) -> None:
-    """Conditions are decided for it and none is left to pip; hashes stay; each Python has one version of a package."""
+    """Conditions are decided for the other machine, none is left to pip; hashes stay; a package has one version."""
     lock = (ROOT / "requirements.lock").read_text()
     for python in bundles.served(system):
         found = bundles.requirements(lock, system, python)
@@ -193,7 +193,7 @@ def test_requirements_are_those_of_the_other_machine(system: str) -> None:
 
 
 def test_pythons_are_those_that_have_every_wheel() -> None:
-    """By the table that make lock writes; another one is refused before anything is fetched."""
+    """A system's Pythons are those with every wheel in the table that make lock writes."""
     assert bundles.served("linux-x86_64") == ["3.11", "3.12", "3.13", "3.14"]
     assert bundles.served("macos-arm64") == ["3.12", "3.13", "3.14"]
 
@@ -211,7 +211,7 @@ def test_pythons_are_those_that_have_every_wheel() -> None:
 def test_a_python_that_is_not_served_is_one_line(
     words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit code 2, and nothing is written."""
+    """A Python that lacks a wheel is refused in one line with exit code 2, and nothing is written."""
     assert bundles.main([*words, "--no-images", "--out", str(tmp_path / "out")]) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
@@ -220,7 +220,7 @@ def test_a_python_that_is_not_served_is_one_line(
 def test_a_wheel_that_is_nowhere_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """pip's own last words, exit code 3, and no archive, not even half of one."""
+    """A wheel that cannot be fetched gives pip's last line and exit code 3; no archive is left, not even a part."""
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     assert bundles.main(["--python", PYTHON, "--no-images", "--out", str(tmp_path / "out")]) == 3
@@ -231,7 +231,7 @@ def test_a_wheel_that_is_nowhere_is_one_line(
 
 
 def test_images_are_the_engines_own(tool: Tool, tmp_path: Path) -> None:
-    """No engine, another processor, an image that is not there, an engine that stops in the middle: a line each."""
+    """No engine, images of another processor, a missing image and an engine that fails midway give one line each."""
 
     def says(architecture: str, present: int, saved: int) -> None:
         tool(
@@ -258,7 +258,7 @@ def test_images_are_the_engines_own(tool: Tool, tmp_path: Path) -> None:
 
 
 def test_the_room_gets_the_archives_and_nothing_else(archive: Path, folder: Path) -> None:
-    """The printed line names what is served; neither a list nor another file is."""
+    """The room's server serves the archives of the printed lines, but no listing and no other file."""
     (archive.parent / "notes.txt").write_text("mine")
     with room.serve(archive.parent, 0) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -275,7 +275,7 @@ def test_the_room_gets_the_archives_and_nothing_else(archive: Path, folder: Path
 
 
 def test_a_room_without_a_bundle_or_a_port_is_one_line(archive: Path, tmp_path: Path) -> None:
-    """What is wrong and what to type instead."""
+    """A room without a bundle, or without its port, is refused with what to type instead."""
     with pytest.raises(UsageError, match=r"has no bundle yet: make bundle\."):
         room.serve(tmp_path, 0)
     with socket.create_server(("127.0.0.1", 0)) as held:
@@ -287,5 +287,5 @@ def test_a_room_without_a_bundle_or_a_port_is_one_line(archive: Path, tmp_path: 
 
 
 def test_the_version_is_in_the_name(archive: Path) -> None:
-    """Two versions lie beside each other."""
+    """The archive's name holds the version, so that two versions can lie side by side."""
     assert archive.name == f"redis-latency-lab-{__version__}-{OWN}.tar"

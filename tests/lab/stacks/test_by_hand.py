@@ -24,7 +24,7 @@ THRESHOLD = "slowlog-log-slower-than"
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A server of somebody's own; the commands are told where it is by PROBE_URL."""
+    """Somebody's own server; PROBE_URL gives the commands its address."""
     found = Server(tmp_path)
     found.start()
     monkeypatch.setenv("PROBE_URL", found.url)
@@ -35,7 +35,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 @pytest.fixture
 def observed(server: Server) -> Iterator[Server]:
-    """The same, in a scene of the lab's: its probe is connected."""
+    """That server in a scene of the lab: the lab's probe is connected to it."""
     client = server.client()
     client.client_setname("probe:main")
     yield server
@@ -44,12 +44,12 @@ def observed(server: Server) -> Iterator[Server]:
 
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str]) -> Run:
-    """A command, in this process."""
+    """A function that runs a `lab` command in this process."""
     return lambda *words: Answer(run_command(list(words)), *capfd.readouterr())
 
 
 def a_line(waits: list[int], lags: list[int], errors: int = 0, oldest_us: int = 0) -> bytes:
-    """An interval of the probe's with these latencies and latenesses in microseconds."""
+    """Return the probe's line for an interval with these latencies and lags (µs)."""
     intended, lag = Histogram(), Histogram()
     for each in waits:
         intended.record(each)
@@ -65,7 +65,7 @@ def a_line(waits: list[int], lags: list[int], errors: int = 0, oldest_us: int = 
 
 
 def test_a_row_counts_what_was_sent_late_and_what_came_back() -> None:
-    """p99 is of the answers; late is what left more than a millisecond after it was due."""
+    """p99 is that of the answers; a request is late if it left more than a millisecond after it was due."""
     total = Counted()
     row = read(a_line([1000] * 98 + [50_000] * 2, [10] * 97 + [1500] * 3, errors=1), total)
     assert (row.sent, row.on_time, row.late, row.failed, row.answered) == (100, 97, 3, 1, 100)
@@ -80,7 +80,7 @@ def test_a_row_counts_what_was_sent_late_and_what_came_back() -> None:
 
 
 def test_a_probe_is_a_table_with_a_total(server: Server, run: Run) -> None:
-    """A row for each interval, and one for all; its keys are its own, and go by themselves."""
+    """A probe prints a row for each interval and one for all; its keys have their own prefix and expire."""
     answer = run("probe", "--seconds", "1", "--every", "0.5", "--rate", "100")
     assert answer.code == 0, answer
     head, names, *rows = answer.out.splitlines()
@@ -95,7 +95,7 @@ def test_a_probe_is_a_table_with_a_total(server: Server, run: Run) -> None:
 
 
 def test_a_ping_writes_nothing(server: Server, run: Run) -> None:
-    """--ping needs no key; --json is one object and nothing else."""
+    """`probe --ping` writes no key; --json prints one object and nothing else."""
     answer = run("probe", server.url, "--seconds", "1", "--ping", "--json")
     told = json.loads(answer.out)
     assert told["total"]["answered"] == 200
@@ -104,7 +104,7 @@ def test_a_ping_writes_nothing(server: Server, run: Run) -> None:
 
 
 def test_a_server_that_stalls_is_seen_from_the_moment_each_was_due(server: Server, run: Run) -> None:
-    """Half a second of sleep, once: p99 of all is of that size, though next to all answers were quick."""
+    """One stall of half a second shows in p99 and max, because each request counts from the moment it was due."""
     sleeper = threading.Timer(0.7, lambda: by_hand.Line(server.url).ask("DEBUG", "SLEEP", "0.5"))
     sleeper.start()
     total = json.loads(run("probe", "--seconds", "2", "--json").out)["total"]
@@ -114,7 +114,7 @@ def test_a_server_that_stalls_is_seen_from_the_moment_each_was_due(server: Serve
 
 
 def test_ctrl_c_ends_a_probe_with_its_figures(server: Server, tmp_path: Path) -> None:
-    """The total of what was asked until then, one line, exit code 130, and no process."""
+    """Ctrl-C ends a probe with its total so far, one line and exit code 130, and leaves no process."""
     with Running("--seconds", "60", cwd=tmp_path, verb="probe") as running:
         running.until(lambda: (tmp_path / "stdout.txt").read_text().count("\n") > 3)
         running.signal(signal.SIGINT)
@@ -125,7 +125,7 @@ def test_ctrl_c_ends_a_probe_with_its_figures(server: Server, tmp_path: Path) ->
 
 
 def test_a_server_that_dies_meanwhile_is_no_answer_for_ever(server: Server, run: Run) -> None:
-    """Failed requests are counted and the last failure is told; the figures are kept."""
+    """When the server dies, failed requests are counted and the last failure is told; the figures are kept."""
     ending = threading.Timer(0.8, server.kill)
     ending.start()
     answer = run("probe", "--seconds", "2")
@@ -160,7 +160,7 @@ def test_a_server_that_dies_meanwhile_is_no_answer_for_ever(server: Server, run:
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )
 def test_what_cannot_be_is_one_line(words: list[str], code: int, said: str, server: Server, run: Run) -> None:
-    """And nothing was changed."""
+    """A command that cannot or must not be given is refused in one line, and nothing is changed."""
     server.client().set("mine", "1")
     answer = run(*(word.replace("PORT", str(free_port())) for word in words))
     assert answer.is_one_line(code), answer
@@ -170,7 +170,7 @@ def test_what_cannot_be_is_one_line(words: list[str], code: int, said: str, serv
 
 
 def test_a_probe_needs_an_address(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    """It never guesses a server."""
+    """A probe without an address is refused: it never guesses a server."""
     monkeypatch.delenv("PROBE_URL", raising=False)
     answer = run("probe")
     assert answer.is_one_line(2), answer
@@ -178,7 +178,7 @@ def test_a_probe_needs_an_address(monkeypatch: pytest.MonkeyPatch, run: Run) -> 
 
 
 def test_a_probe_of_the_stack_needs_the_stack(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    """By the name of a server it is the container of its probe that asks."""
+    """Given a server's name, `lab probe` asks from that server's probe container, which must run."""
 
     class Engine:
         def containers(self) -> list[object]:
@@ -191,7 +191,7 @@ def test_a_probe_of_the_stack_needs_the_stack(monkeypatch: pytest.MonkeyPatch, r
 
 
 def test_answers_are_those_of_redis_cli() -> None:
-    """With kinds and numbers on a terminal, bare in a pipe."""
+    """Answers are printed as by redis-cli: with types and numbers on a terminal, bare in a pipe."""
     answer = [b"a", 7, None, [b"x", b"y\xff"], []]
     assert list(by_hand.lines(answer, terminal=False)) == ["a", "7", "", "x", "y\\xff"]
     assert list(by_hand.lines(answer, terminal=True)) == [
@@ -205,7 +205,7 @@ def test_answers_are_those_of_redis_cli() -> None:
 
 
 def test_what_is_harmless_may_be_asked_of_any_server(server: Server, run: Run) -> None:
-    """Small words too; with --write all the rest."""
+    """Harmless commands, in small letters too, may be sent to any server; the others need --write."""
     server.client().set("mine", "two\nlines")
     assert run("redis", "get", "mine").out == "two\nlines\n"
     assert "maxmemory:" in run("redis", "info", "memory").out
@@ -217,7 +217,7 @@ def test_what_is_harmless_may_be_asked_of_any_server(server: Server, run: Run) -
 def test_monitor_is_overheard_for_a_moment(
     observed: Server, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What others ask meanwhile, in their order; it hangs up by itself, also on a quiet server."""
+    """MONITOR shows what other clients ask, in order, and ends by itself, also on a quiet server."""
     monkeypatch.setattr(by_hand, "MONITORED_S", 0.5)
     client = observed.client()
     asking = threading.Timer(0.2, lambda: [client.get(f"key:{number}") for number in range(3)])
@@ -234,7 +234,7 @@ def test_monitor_is_overheard_for_a_moment(
 
 
 def test_settings_are_listed_and_put_back(observed: Server, run: Run) -> None:
-    """What they were before the first change; one that is put back by hand is not listed any more."""
+    """Changed settings are listed with their first value, unless put back by hand; --restore puts them back."""
     client = observed.client()
     answer = run("redis", "CONFIG", "SET", THRESHOLD, "-1", "maxmemory-samples", "7")
     assert (answer.code, answer.out) == (0, "OK\n")
@@ -249,7 +249,7 @@ def test_settings_are_listed_and_put_back(observed: Server, run: Run) -> None:
 
 
 def test_a_setting_that_is_refused_is_not_noted(observed: Server, run: Run) -> None:
-    """The server's own words, and nothing to put back."""
+    """A setting that the server refuses gives the server's own words, and is not noted."""
     answer = run("redis", "CONFIG", "SET", "maxmemory", "much")
     assert answer.is_one_line(2), answer
     assert "the server refuses: ERR" in answer.err
@@ -257,7 +257,7 @@ def test_a_setting_that_is_refused_is_not_noted(observed: Server, run: Run) -> N
 
 
 def test_a_restarted_server_has_nothing_to_put_back(observed: Server, run: Run) -> None:
-    """Its settings went with it; the note goes with the next change, and --restore leaves the new one alone."""
+    """A restart loses the changed settings: --restore then changes nothing, and the next change drops the old note."""
     run("redis", "CONFIG", "SET", THRESHOLD, "-1")
     observed.kill()
     observed.start()
@@ -269,7 +269,7 @@ def test_a_restarted_server_has_nothing_to_put_back(observed: Server, run: Run) 
 
 
 def test_the_end_of_a_session_puts_back_all(observed: Server, run: Run) -> None:
-    """And forgets a server that is gone."""
+    """The end of a session puts back all settings, and drops the note of a server that is gone."""
     run("redis", "CONFIG", "SET", THRESHOLD, "-1")
     by_hand.note({**by_hand.noted(), f"127.0.0.1:{free_port()} abc": {"maxmemory": "0"}})
     assert by_hand.restore_all() == {THRESHOLD: "10000"}
@@ -278,7 +278,7 @@ def test_the_end_of_a_session_puts_back_all(observed: Server, run: Run) -> None:
 
 
 def test_notes_that_cannot_be_read_are_one_line(observed: Server, run: Run) -> None:
-    """And the setting stays as it is: a change that cannot be put back is none."""
+    """Unreadable notes are one line, and the setting stays as it is: a change could not be put back."""
     by_hand.journal().parent.mkdir()
     by_hand.journal().write_text("[1, 2")
     answer = run("redis", "CONFIG", "SET", THRESHOLD, "-1")

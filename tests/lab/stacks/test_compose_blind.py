@@ -33,7 +33,7 @@ pytestmark = pytest.mark.whole
 def test_blind_session_on_the_compose_stack(
     running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cause in the programs beside the storefront shows as natively, is named nowhere, and leaves no trace."""
+    """A cause in the programs beside the storefront shows its evidence, is named nowhere, and leaves no trace."""
     monkeypatch.setattr("lab.blind.compose.LINK_PORT", free_port())
     store = running.native.store
     trial = Trial(
@@ -63,7 +63,7 @@ def test_blind_session_on_the_compose_stack(
 def test_blind_storefront_goes_through_the_link_and_its_loss_is_said(
     running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An order to the link makes pages wait; where the engine is gone in the end, a line says what was not put back."""
+    """An order to the latency proxy makes pages wait; if the engine is gone at the end, a line says so."""
     monkeypatch.setattr("lab.blind.compose.LINK_PORT", free_port())
     stack = ComposeBlindStack(tmp_path / "blind", "valkey")
     original = stack.web.base_url
@@ -96,7 +96,7 @@ def test_blind_storefront_goes_through_the_link_and_its_loss_is_said(
 def test_what_a_session_changed_is_put_back_even_when_it_is_killed(
     docker: Any, tmp_path: Path, killed: bool
 ) -> None:
-    """The keeper does as told when stdin ends, whatever signals it gets before, and says what could not be done."""
+    """The restorer runs its commands when stdin ends, even after SIGTERM, and says which of them failed."""
     docker.fails("start", "Error response from daemon: no such engine")
     keeper = Child(
         "keeper",

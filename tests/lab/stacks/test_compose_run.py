@@ -28,7 +28,7 @@ from tests.lab.stacks.running import SCENARIO, Running
 
 @pytest.fixture
 def stack(running: Running, tmp_path: Path) -> Iterator[ComposeStack]:
-    """The compose stack on that scene; taken down in the end."""
+    """The compose stack on the running scene, taken down at the end."""
     stack = ComposeStack(SCENARIO, find_containers("valkey"), tmp_path / "run", seed=3)
     yield stack
     stack.down()
@@ -47,7 +47,7 @@ def test_run_has_the_scene_to_itself_and_puts_everything_back(running: Running, 
     stack.up(lambda text: None)
     assert running.control.asked == [("/api/pause", {"seconds": 60.0})]
     assert neighbour.state["/load"]["events_per_second"] == neighbour.state["/load"]["reads_per_second"] == 0
-    assert neighbour.state["/settings/warming"]["target_keys"] == 1500 * 20  # what is there, and no more
+    assert neighbour.state["/settings/warming"]["target_keys"] == 1500 * 20  # the keys there, and no more
     assert running.store_pid != pid, "the server was restarted"
     assert stack.store.keys_everywhere() == 0
     assert stack.store.slowlog_settings() == (SCENARIO.slowlog_threshold_us, 512)
@@ -74,7 +74,7 @@ def test_run_has_the_scene_to_itself_and_puts_everything_back(running: Running, 
 def test_events_under_way_are_done_by_the_index(
     running: Running, stack: ComposeStack, monkeypatch: pytest.MonkeyPatch, left: int
 ) -> None:
-    """A backlog of searches would take minutes, by the index it is gone at once. Without one nothing is changed."""
+    """A backlog of events is finished by the index, as SCANs would take minutes; without one nothing is switched."""
     used: list[str] = []
     use, observe = stack.web.use, stack.observe
 
@@ -128,7 +128,7 @@ def test_probes_run_in_their_container_and_end_when_let_go(running: Running, sta
 
 
 def test_emptied_server_has_no_keys_and_is_watched_on(running: Running, stack: ComposeStack) -> None:
-    """A restart on purpose is no breakdown, takes every key, and keeps the scenario's settings; the next end is one."""
+    """A planned restart is no failure, drops every key and keeps the scenario's settings; a later end is a failure."""
     stack.up(lambda text: None)
     stack.web.warm(1000, restart=False, seconds=30, check=stack.check)
     assert stack.store.keys_everywhere() > 1000
@@ -150,7 +150,7 @@ def test_emptied_server_has_no_keys_and_is_watched_on(running: Running, stack: C
 def test_server_that_keeps_its_keys_is_refused(
     running: Running, stack: ComposeStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a restart does not empty the server, no phase would be what it says: that is an error."""
+    """A server that a restart does not empty is refused: no phase would have the keys it is planned with."""
     stack.up(lambda text: None)
     monkeypatch.setattr("lab.stacks.compose.LEFTOVERS", -1)
     with pytest.raises(StackError, match="valkey came back with 0 keys: its persistence must be off"):
@@ -173,7 +173,7 @@ def test_meter_and_memory_name_the_parts(running: Running, stack: ComposeStack) 
 
 
 def test_other_settings_of_the_storefront_are_refused(running: Running, tmp_path: Path) -> None:
-    """A storefront with another number of fragments a user would get another number of keys: one line says so."""
+    """A storefront with another number of fragments a user, and so of keys, is refused in one line."""
     found = json.loads((running.docker.folder / "containers.json").read_text())
     for container in found:
         container.setdefault("env", {})["APP_FRAGMENTS_PER_USER"] = "7"
@@ -183,7 +183,7 @@ def test_other_settings_of_the_storefront_are_refused(running: Running, tmp_path
 
 
 def test_more_keys_than_the_container_may_hold_are_refused(running: Running, tmp_path: Path) -> None:
-    """Before anything is changed: one line with both figures and what to do, exit 2, no folder."""
+    """Too many keys are refused before anything is changed: one line with both figures, exit code 2, no folder."""
     found = json.loads((running.docker.folder / "containers.json").read_text())
     running.docker.has([{**c, "memory": 300_000_000 if c["service"] == "valkey" else 0} for c in found])
     place = tmp_path / "place"
@@ -208,7 +208,7 @@ def test_failed_start_puts_back_what_was_changed(running: Running, stack: Compos
 
 
 def test_pause_is_a_lease(control: Any) -> None:
-    """The autopilot's pause is prolonged while the run goes on, ended by it, and its refusal is noticed."""
+    """The autopilot's pause is renewed while the run goes on and ended by the run; a refused renewal is an error."""
     pause = AutopilotPause(Http("control", control.url), lease_s=0.3)
     eventually(lambda: len(control.asked) >= 3)
     pause.check()
@@ -243,7 +243,7 @@ COMPLAINTS = {
 
 @pytest.mark.parametrize("said", COMPLAINTS)
 def test_what_cannot_be_is_one_line_and_creates_nothing(docker: Any, tmp_path: Path, said: str) -> None:
-    """A stack that is not up, and options that do not fit it: one line, the exit code, no folder."""
+    """A stack that is not up and options that do not fit it give one line and their exit code; no folder is made."""
     arguments, code = COMPLAINTS[said]
     place = tmp_path / "place"
     place.mkdir()
@@ -283,7 +283,7 @@ def test_whole_run_on_the_compose_stack(running: Running, tmp_path: Path) -> Non
 
 
 def test_killed_lab_leaves_no_probe_in_the_container(running: Running, tmp_path: Path) -> None:
-    """After kill -9 of the lab its probe ends by itself: nobody holds the other end of its stdin any more."""
+    """After kill -9 of the lab its probe ends by itself, because its stdin is closed."""
     script = (
         "import sys, time\nfrom pathlib import Path\nfrom lab.scenarios import catalogue\n"
         "from lab.scenarios.model import ProbeSpec\nfrom lab.stacks.compose import ComposeStack\n"
@@ -305,5 +305,5 @@ def test_killed_lab_leaves_no_probe_in_the_container(running: Running, tmp_path:
 
 
 def test_store_of_the_stand_in_is_a_real_one(running: Running) -> None:
-    """The stand-in's server answers: the tests above looked at something."""
+    """The stand-in's server is real and answers, so the tests above measured something."""
     assert redis.Redis.from_url(running.native.store_url).ping()

@@ -1,4 +1,4 @@
-"""What the lab makes of docker's answers, and of docker's complaints."""
+"""How the lab reads docker's answers and passes on docker's errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LINES = '{"ID": "a", "Service": "web"}\n{"ID": "b", "Service": "redis"}\n'
 
 
 def test_both_forms_of_compose_ps_are_read() -> None:
-    """One object a line, as Compose prints since 2.21, and the array of before, say the same."""
+    """`compose ps` is read as one object a line, as Compose prints since 2.21, and as the array of older versions."""
     array = json.dumps([json.loads(line) for line in LINES.splitlines()])
     assert rows(LINES) == rows(array) == [{"ID": "a", "Service": "web"}, {"ID": "b", "Service": "redis"}]
     assert rows("") == rows("[]") == []
@@ -70,7 +70,7 @@ def test_containers_are_found_with_all_they_tell(docker: Any, make: Callable[...
 def test_complaints_of_docker_become_one_line(
     docker: Any, make: Callable[..., Any], words: str, said: str, expected: str
 ) -> None:
-    """Whatever docker says on stderr, a person gets one line that tells what to do or what it said."""
+    """Whatever docker says on stderr becomes one line that tells what to do or what docker said."""
     docker.has([make("redis")])
     docker.fails(words, said)
     with pytest.raises(StackError) as caught:
@@ -88,7 +88,7 @@ def test_no_docker_at_all_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def test_nothing_running_means_not_up(docker: Any) -> None:
-    """An empty list of containers is answered by the command that helps."""
+    """If no container runs, the error names the command that starts the stack."""
     with pytest.raises(StackError) as caught:
         find_containers("redis")
     assert str(caught.value) == NOT_UP == "docker compose is not up: make up"
@@ -134,7 +134,7 @@ def test_ill_service_is_named(docker: Any, make_server: Callable[..., Any]) -> N
 def test_a_scene_that_cannot_be_reached_gets_ports_on_loopback(
     docker: Any, make_server: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """The store and the storefronts are started once more, by the files that they were started with; once is enough."""
+    """Store and storefronts out of reach are started again, once, from their own files, with ports on 127.0.0.1."""
     file = tmp_path / "compose.yaml"
     file.write_text("services: {}")
     listeners = {port: socket.create_server(("127.0.0.1", 0)) for port in (6379, 8000, 9102)}
@@ -161,7 +161,7 @@ def test_a_scene_that_cannot_be_reached_gets_ports_on_loopback(
 
 
 def test_a_scene_that_stays_out_of_reach_is_one_line(docker: Any, make_server: Callable[..., Any]) -> None:
-    """An engine on another machine publishes on that machine's loopback."""
+    """A scene out of reach even then, as on an engine of another machine, is refused in one line."""
     listens = dict.fromkeys(("6379", "8000", "9102"), free_port())
     docker.has(make_server("redis", listens=listens))
     with pytest.raises(
@@ -171,13 +171,13 @@ def test_a_scene_that_stays_out_of_reach_is_one_line(docker: Any, make_server: C
 
 
 def scene_of(names: list[str]) -> ServerContainers:
-    """A scene of containers that need not exist."""
+    """Return a scene of containers that do not exist."""
     found = [Container(f"{n}-{name}", name, health="healthy", pid=0) for n, name in enumerate(names)]
     return ServerContainers(Docker(), "redis", tuple(found))
 
 
 def test_parts_of_a_scene_hold_every_container_once() -> None:
-    """Own roles have the names the records know, other servers are one part, watchers keep their names."""
+    """Each container is in one part: own roles under the records' names, other servers as one, watchers by name."""
     roles = ("web", "invalidator", "warmer", "locust", "probe")
     names = [name for s in ("redis", "dragonfly") for name in (s, *(f"{r}-{s}" for r in roles))]
     names += ["tempo", "redis-exporter", "control", *["locust-worker-redis"] * 3, "locust-worker-dragonfly"]
@@ -195,7 +195,7 @@ def test_parts_of_a_scene_hold_every_container_once() -> None:
 
 
 def test_port_is_reached_by_whatever_way_there_is() -> None:
-    """The container's own address is taken where it answers, else the published port, else a line says what to add."""
+    """A port is reached by the container's own address, else by the published port, else one line says what to add."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         published = {6379: ("127.0.0.1", port)}
@@ -211,7 +211,7 @@ def test_port_is_reached_by_whatever_way_there_is() -> None:
 
 
 def broken(watch: Watch) -> str:
-    """What the watch complains about, or nothing."""
+    """Return the watch's complaint, or an empty text."""
     try:
         watch.check()
     except StackError as error:
@@ -220,7 +220,7 @@ def broken(watch: Watch) -> str:
 
 
 def test_watch_hears_an_end_that_was_not_meant(docker: Any, make: Callable[..., Any], tmp_path: Path) -> None:
-    """A container that ends is named with its exit code; one that was to be restarted is not."""
+    """The watch reports a container that ends, with its exit code, unless its end was expected."""
     docker.has([make("redis"), make("web-redis")])
     found = {container.service: container for container in Docker().containers()}
     watch = Watch(Docker(), list(found.values()), tmp_path)
@@ -241,7 +241,7 @@ def test_watch_hears_an_end_that_was_not_meant(docker: Any, make: Callable[..., 
 
 
 def test_watch_of_an_engine_that_ends(docker: Any, make: Callable[..., Any], tmp_path: Path) -> None:
-    """When `docker events` itself ends, the run ends with its last words."""
+    """If `docker events` itself ends, the watch reports its last message."""
     docker.has([make("redis")])
     found = Docker().containers()
     docker.fails("events", "error during connect: EOF")

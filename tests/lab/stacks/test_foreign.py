@@ -22,7 +22,7 @@ SETTINGS = {"slowlog-log-slower-than": "12345", "slowlog-max-len": "77"}
 
 @pytest.fixture
 def server() -> Iterator[StoreServer]:
-    """A server with keys and settings of somebody else's."""
+    """Somebody else's server, with keys and settings of theirs."""
     theirs = StoreServer(StoreServer.valkey()).start()
     theirs.client().mset(THEIRS)
     for name, value in SETTINGS.items():
@@ -32,13 +32,13 @@ def server() -> Iterator[StoreServer]:
 
 
 def way(server: StoreServer) -> Way:
-    """The way to it."""
+    """Return the way to this server."""
     return Way(server.url, server.url, ("--url", server.url))
 
 
 @pytest.fixture
 def left(server: StoreServer) -> StoreServer:
-    """The same after a run that could not clean up: lock, note, keys of all kinds, changed settings."""
+    """That server after a run that could not clean up: lock, note, keys of all kinds, changed settings."""
     observer = ServerObserver(server.url)
     assert foreign.take_over(observer, way(server)) == SETTINGS
     observer.configure_slowlog(5000)
@@ -51,29 +51,29 @@ def left(server: StoreServer) -> StoreServer:
 
 
 def keys(server: StoreServer) -> set[str]:
-    """All of them."""
+    """Return all keys of the server."""
     return set(server.client().keys("*"))
 
 
 def settings(server: StoreServer) -> dict[str, str]:
-    """Those that a run changes."""
+    """Return the settings that a run changes."""
     return dict(server.client().config_get("slowlog-*-than", "slowlog-max-len"))
 
 
 def clean(server: StoreServer, folder: Path, *more: str) -> Answer:
-    """The command, without a terminal."""
+    """Run `lab clean` on this server, without a terminal."""
     return lab("clean", "--url", server.url, *more, cwd=folder)
 
 
 def test_nothing_is_there_where_no_run_was(server: StoreServer, tmp_path: Path) -> None:
-    """It says so, and changes nothing."""
+    """On a server where no run was, `lab clean` says so and changes nothing."""
     answer = clean(server, tmp_path, "--yes")
     assert (answer.code, answer.err) == (0, "") and "nothing of the lab's is there" in answer.out
     assert keys(server) == set(THEIRS) and settings(server) == SETTINGS
 
 
 def test_it_shows_what_it_would_do_and_asks(left: StoreServer, tmp_path: Path) -> None:
-    """Without --yes and without a person to ask: one line, exit code 2, nothing done."""
+    """Without --yes or a terminal, `lab clean` shows what it would do and ends with one line and exit code 2."""
     before = keys(left)
     answer = clean(left, tmp_path)
     assert answer.is_one_line(2), answer
@@ -86,7 +86,7 @@ def test_it_shows_what_it_would_do_and_asks(left: StoreServer, tmp_path: Path) -
 
 
 def test_what_is_the_labs_goes_and_what_is_theirs_stays(left: StoreServer, tmp_path: Path) -> None:
-    """Keys, lock, note and settings; a second time there is nothing left to do."""
+    """`lab clean` removes the lab's keys, lock and note and restores the settings; the owner's keys stay."""
     answer = clean(left, tmp_path, "--yes")
     assert (answer.code, answer.err) == (0, ""), answer
     assert keys(left) == set(THEIRS) and settings(left) == SETTINGS
@@ -94,7 +94,7 @@ def test_what_is_the_labs_goes_and_what_is_theirs_stays(left: StoreServer, tmp_p
 
 
 def test_beside_a_run_nothing_is_cleaned(left: StoreServer, tmp_path: Path) -> None:
-    """The probe's connection tells: one line, exit code 2."""
+    """`lab clean` is refused while a run's probe is connected: one line, exit code 2."""
     before, probe = keys(left), redis.Redis(port=left.port, client_name="probe:main")
     probe.ping()
     answer = clean(left, tmp_path, "--yes")
@@ -104,11 +104,11 @@ def test_beside_a_run_nothing_is_cleaned(left: StoreServer, tmp_path: Path) -> N
 
 
 def test_the_next_run_takes_over_what_a_killed_one_noted(left: StoreServer) -> None:
-    """The settings of before are those of before the killed run, and not those that it had set."""
+    """The next run restores the settings noted by the killed run, not those that the killed run had set."""
     observer = ServerObserver(left.url)
     with pytest.raises(UsageError, match="bin/lab clean --url"):
         foreign.take_over(observer, way(left))
-    left.client().delete(foreign.LOCK_KEY)  # as after two hours
+    left.client().delete(foreign.LOCK_KEY)  # the lock expires after two hours
     assert foreign.take_over(observer, way(left)) == SETTINGS
     observer.close()
 
@@ -117,7 +117,7 @@ def test_the_next_run_takes_over_what_a_killed_one_noted(left: StoreServer) -> N
 def test_a_note_that_is_not_the_labs_changes_no_setting(
     server: StoreServer, tmp_path: Path, written: str
 ) -> None:
-    """Only the two settings that a run changes are ever put back from it."""
+    """Whatever a note says, only the two settings that a run changes are ever restored from it."""
     server.client().set(foreign.BEFORE_KEY, written)
     before = server.client().config_get("maxmemory")
     assert clean(server, tmp_path, "--yes").code == 0
@@ -128,6 +128,6 @@ def test_a_note_that_is_not_the_labs_changes_no_setting(
     ("url", "said"), [("http://127.0.0.1", "redis://"), ("redis://127.0.0.1:1", "127.0.0.1:1")]
 )
 def test_bad_addresses_are_one_line(url: str, said: str, tmp_path: Path) -> None:
-    """Exit code 2 for what is no address, 3 where nobody answers."""
+    """An invalid address is one line and exit code 2, a server that does not answer one line and exit code 3."""
     answer = lab("clean", "--url", url, cwd=tmp_path)
     assert answer.is_one_line(3 if url.endswith(":1") else 2) and said in answer.err, answer

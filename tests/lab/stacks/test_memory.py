@@ -25,7 +25,7 @@ FULL = MAIN.paces["full"]
 
 
 def test_what_is_needed_grows_with_keys_servers_and_loads() -> None:
-    """Each key costs what it costs on that server; a replica holds all of them too; loads bring theirs."""
+    """The memory needed grows with the keys at the server's bytes per key, again for a replica, and with the loads."""
     embedded, redis = SERVERS["embedded"], SERVERS["redis"]
     none = native_bytes(MAIN, FULL, embedded, 0)
     assert native_bytes(MAIN, FULL, embedded, 1_000) - none == 1_000 * embedded.key_bytes
@@ -40,7 +40,7 @@ def test_what_is_needed_grows_with_keys_servers_and_loads() -> None:
 def test_it_is_announced_or_refused_before_anything_is_created(
     enough: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both figures are told; where it does not fit no folder is made."""
+    """The memory needed is announced, or the run refused where it does not fit, before any folder is made."""
     request = Request(MAIN, None, "full", 2_000_000, 1, tmp_path / "run")
     needed = native_bytes(MAIN, FULL, SERVERS["embedded"], 2_000_000)
     free = SimpleNamespace(available=needed * (1.01 if enough else 0.99), total=needed)
@@ -56,7 +56,7 @@ def test_it_is_announced_or_refused_before_anything_is_created(
 
 
 def test_somebody_elses_server_needs_room_for_the_largest_entry_that_is_known(server: StoreServer) -> None:
-    """Nothing is said where it has no limit; with one, both figures."""
+    """On somebody else's server the memory needed and left is told if the server has a limit, else nothing."""
     request = Request(MAIN, None, "quick", 50_000, 1, None, way=Way(server.url, server.url))
     assert experiment._memory(request, 50_000, None) == ""
     server.client().config_set("maxmemory", 2_000_000_000)
@@ -68,14 +68,14 @@ def test_somebody_elses_server_needs_room_for_the_largest_entry_that_is_known(se
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[StoreServer]:
-    """A server of the compose stack, as far as it is asked here."""
+    """A server in the place of the compose stack's."""
     server = StoreServer(StoreServer.valkey()).start()
     yield server
     server.stop()
 
 
 MB = 1_000_000
-LIMITS = {  # the container's, the server's own maxmemory, and what is said of half a gigabyte of keys
+LIMITS = {  # container's limit, server's own maxmemory, and the answer for half a gigabyte of keys
     "none": (0, 0, ""),
     "it fits": (
         700 * MB,
@@ -91,7 +91,7 @@ OWN = {"it fits": "0.7 GB are allowed", "the server's own is less": "0.9 GB are 
 @pytest.mark.parametrize("case", LIMITS)
 @pytest.mark.parametrize("own", [False, True], ids=["", "maxmemory is the scenario's"])
 def test_what_a_container_may_hold_counts(server: StoreServer, case: str, own: bool) -> None:
-    """On compose a run is refused where the server or its container may not hold so many keys."""
+    """On compose a run is refused if the memory limit of the server or of its container is too low for the keys."""
     container, maxmemory, said = LIMITS[case]
     said = OWN.get(case, said) if own else said
     server.client().config_set("maxmemory", maxmemory)

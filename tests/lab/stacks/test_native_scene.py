@@ -1,4 +1,4 @@
-"""`bin/lab scene` on real processes: it comes up, is mended, and leaves nothing however it ends."""
+"""`bin/lab scene` on real processes: it comes up, restarts what dies, and leaves nothing however it ends."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ UP_S = 90
 
 
 class Scene(Running):
-    """A `lab scene` in the background, in a folder for temporary files of its own."""
+    """A `lab scene` in the background, with its own folder for temporary files."""
 
     def __init__(self, place: Path, *options: str, path: str | None = None, **environment: str) -> None:
         self.port = free_port()
@@ -51,26 +51,26 @@ class Scene(Running):
         super().__init__("--port", str(self.port), *options, cwd=place, verb="scene", **self.environment)
 
     def said(self) -> str:
-        """All that it printed until now."""
+        """Return everything that it has printed so far."""
         return self._out.read_text()
 
     def up(self) -> Scene:
-        """Wait until it says that all is there."""
+        """Wait until the scene says that it is ready."""
         self.until(lambda: READY in self.said(), UP_S)
         return self
 
     def exported(self, name: str) -> str:
-        """A variable that it has people set."""
+        """Return the value of a variable that the scene tells people to export."""
         (line,) = [line for line in self.said().splitlines() if f"export {name}=" in line]
         return line.split("=", 1)[1]
 
     def state(self) -> dict[str, Any]:
-        """The state of the server, as the control page has it."""
+        """Return the server's state as the control page gives it."""
         servers = http("GET", f"http://127.0.0.1:{self.port}/api/state").json["servers"]
         return dict(servers[0]) if servers else {}
 
     def wait_for(self, check: Callable[[dict[str, Any]], Any], seconds: float = 60) -> dict[str, Any]:
-        """The state, once it is so."""
+        """Return the state once `check` is true of it."""
         end = time.monotonic() + seconds
         while True:
             state = self.state()
@@ -80,7 +80,7 @@ class Scene(Running):
             time.sleep(0.2)
 
     def act(self, action: str, **body: Any) -> Reply:
-        """Pull a lever of the page."""
+        """Pull a lever of the control page."""
         return http("POST", f"http://127.0.0.1:{self.port}/api/servers/valkey/{action}", body)
 
     def part(self, words: str) -> psutil.Process:
@@ -94,7 +94,7 @@ class Scene(Running):
         return found
 
     def leaves_nothing(self, ports: set[int]) -> None:
-        """No process, no port, no folder."""
+        """Assert that no process, port or folder is left."""
         assert self.left() == []
         assert [port for port in ports if port_taken(port)] == []
         assert list(self.temporary.iterdir()) == []
@@ -103,14 +103,14 @@ class Scene(Running):
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """One for the tests that leave it running; in their order."""
+    """One scene for all tests that leave it running, in their order."""
     with Scene(tmp_path_factory.mktemp("scene")) as made:
         yield made.up()
 
 
 @pytest.mark.whole
 def test_it_tells_the_story(scene: Scene) -> None:
-    """The page is there, the machine is measured, keys grow under scan."""
+    """The control page answers, the event rate is calibrated, and keys grow under the scan strategy."""
     page = http("GET", f"http://127.0.0.1:{scene.port}/")
     assert page.status == 200
     assert b'class="alone"' in page.body  # no Grafana: curves with axes
@@ -120,7 +120,7 @@ def test_it_tells_the_story(scene: Scene) -> None:
 
 
 def test_everything_listens_on_the_loopback_only(scene: Scene) -> None:
-    """No process of it can be reached from outside."""
+    """No process of the scene can be reached from outside."""
     open_to = {
         connection.laddr.ip
         for process in scene.family().values()
@@ -139,7 +139,7 @@ def test_what_it_exports_is_there(scene: Scene) -> None:
 
 @pytest.mark.whole
 def test_looks_are_taken_at_it(scene: Scene) -> None:
-    """`bin/lab blind look` shows it; what belongs to a hidden cause is refused."""
+    """`bin/lab blind look` reads a scene; commands about a hidden cause are refused."""
     place = scene.temporary.parent
     looks = {
         what: lab("blind", "look", what, cwd=place, **scene.environment)
@@ -156,7 +156,7 @@ def test_looks_are_taken_at_it(scene: Scene) -> None:
 
 
 def test_a_second_one_is_refused(scene: Scene) -> None:
-    """In one line: on the same port, and on another one, for they would disturb each other."""
+    """A second scene is refused in one line, on the same port or another: the two would disturb each other."""
     place = scene.temporary.parent
     taken = lab("scene", "--port", str(scene.port), cwd=place, **scene.environment)
     assert taken.is_one_line(2), taken
@@ -171,7 +171,7 @@ def test_a_second_one_is_refused(scene: Scene) -> None:
     PROMETHEUS is None, reason="no prometheus on this machine (Debian: apt install prometheus)"
 )
 def test_prometheus_watches_it(scene: Scene) -> None:
-    """With the jobs, labels and rules of the scene on Docker, and linked from the page."""
+    """Prometheus has the jobs, labels and rules of the scene on Docker, and the control page links to it."""
     (line,) = [line for line in scene.said().splitlines() if line.strip().startswith("Prometheus")]
     base = line.split()[1]
     assert base.encode() in http("GET", f"http://127.0.0.1:{scene.port}/").body
@@ -198,7 +198,7 @@ def test_prometheus_watches_it(scene: Scene) -> None:
 
 
 def test_the_store_comes_back(scene: Scene) -> None:
-    """The lever *Restart store* shuts it down; it is started again, empty, with one line, and keys grow anew."""
+    """After the lever *Restart store* shuts the store down, the scene starts it again, empty, with one line."""
     scene.wait_for(lambda state: state["free"] and state["up"])
     store = redis.Redis.from_url(scene.exported("PROBE_URL"), protocol=2, driver_info=None)
     first = store.info("server")["run_id"]
@@ -219,7 +219,7 @@ def test_the_store_comes_back(scene: Scene) -> None:
 
 @pytest.mark.parametrize("words", ["app.invalidator", "app.web:application"])
 def test_a_process_that_dies_is_started_again(words: str, scene: Scene) -> None:
-    """With one line that names it, at the same address; what it left behind is ended."""
+    """A process that dies is started again with one line that names it; the children it left behind are ended."""
     dying = scene.part(words)
     kin = [dying, *dying.children(recursive=True)]
     name = words.split(":")[0].removeprefix("app.")
@@ -232,7 +232,7 @@ def test_a_process_that_dies_is_started_again(words: str, scene: Scene) -> None:
 
 
 def test_ctrl_c_leaves_nothing(scene: Scene) -> None:
-    """One line, exit code 130; every process has ended, every port is free, every folder is gone."""
+    """Ctrl-C gives one line and exit code 130; every process has ended, every port is free, every folder is gone."""
     ports = scene.ports()
     assert len(ports) >= 7
     scene.signal(signal.SIGINT)
@@ -242,7 +242,7 @@ def test_ctrl_c_leaves_nothing(scene: Scene) -> None:
 
 
 def test_a_killed_lab_takes_its_processes_along(tmp_path: Path) -> None:
-    """After SIGKILL, which it cannot see coming, nothing runs or listens any more."""
+    """After SIGKILL of the lab, which it cannot handle, no process of the scene runs or listens."""
     with Scene(tmp_path, CONTROL_STORY="off") as scene:
         ports = scene.up().ports()
         scene.signal(signal.SIGKILL)
@@ -252,7 +252,7 @@ def test_a_killed_lab_takes_its_processes_along(tmp_path: Path) -> None:
 
 
 def without_prometheus(place: Path) -> str:
-    """A PATH on which there is what a scene needs, and no more."""
+    """Return a PATH with only the programs that a scene needs."""
     programs = place / "programs"
     programs.mkdir()
     for name in ("sh", "dirname", "cksum", "cat", "readlink", "python3"):
@@ -262,18 +262,18 @@ def without_prometheus(place: Path) -> str:
 
 @pytest.mark.whole
 def test_a_healthy_scene_without_prometheus(tmp_path: Path) -> None:
-    """All keys are cached from the beginning, events go by index; one line says what is missing. SIGTERM ends it."""
+    """--healthy begins with all keys and the index strategy; one line says Prometheus is missing; SIGTERM ends it."""
     with Scene(tmp_path, "--healthy", path=without_prometheus(tmp_path)) as scene:
         scene.up()
         assert scene.said().count("no prometheus on the PATH") == 1
         state = scene.wait_for(lambda state: state["events_finished_per_second"])
         assert (state["strategy"], state["target_keys"], state["events_per_second"]) == ("index", 20_000, 4)
         assert state["keys"] > 18_000
-        assert state["calibrated_events_per_second"] is None  # no story
+        assert state["calibrated_events_per_second"] is None  # without the story nothing is calibrated
         clients = lab(
             "blind", "look", "clients", cwd=tmp_path, **{**scene.environment, "PATH": os.environ["PATH"]}
         )
-        assert "probe:main" in clients.out  # by this name the guide finds it
+        assert "probe:main" in clients.out  # the guide finds the probe by this name
         ports = scene.ports()
         scene.signal(signal.SIGTERM)
         assert scene.answer().code == 130
@@ -281,7 +281,7 @@ def test_a_healthy_scene_without_prometheus(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_while_it_starts_leaves_nothing(tmp_path: Path) -> None:
-    """As soon as a process of it runs."""
+    """Ctrl-C while the scene starts leaves nothing either."""
     with Scene(tmp_path) as scene:
         scene.until(lambda: any("app.warmer" in line for line in scene.family()))
         ports = scene.ports()
@@ -291,7 +291,7 @@ def test_ctrl_c_while_it_starts_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_server_that_does_not_start_is_one_line_and_exit_3(tmp_path: Path) -> None:
-    """With its last words, and nothing is left."""
+    """A server that does not start gives one line with its last message and exit code 3; nothing is left."""
     path = without_prometheus(tmp_path)
     program = Path(path) / "redis-server"
     program.write_text("#!/bin/sh\necho no memory left >&2\nexit 1\n")
@@ -305,7 +305,7 @@ def test_a_server_that_does_not_start_is_one_line_and_exit_3(tmp_path: Path) -> 
 
 @pytest.mark.whole
 def test_a_prometheus_that_does_not_start_is_left_out(tmp_path: Path) -> None:
-    """The scene comes up, says so in a line, and goes on."""
+    """If Prometheus does not start, the scene says so in one line and goes on without it."""
     path = without_prometheus(tmp_path)
     program = Path(path) / "prometheus"
     program.write_text("#!/bin/sh\necho no disk left >&2\nexit 1\n")
@@ -334,7 +334,7 @@ def test_a_prometheus_that_does_not_start_is_left_out(tmp_path: Path) -> None:
     ],
 )
 def test_bad_usage_is_one_line_and_exit_2(options: list[str], said: str, tmp_path: Path) -> None:
-    """And nothing is created."""
+    """Bad usage of `lab scene` is one line and exit code 2, and nothing is created."""
     with socket.create_server(("127.0.0.1", 0)) as held:
         ports = {"TAKEN": str(held.getsockname()[1]), "FREE": str(free_port())}
         words = [ports.get(word, word) for word in options]
@@ -347,7 +347,7 @@ def test_bad_usage_is_one_line_and_exit_2(options: list[str], said: str, tmp_pat
 
 
 def test_missing_server_is_one_line_and_exit_3(tmp_path: Path) -> None:
-    """It says how to get it, and nothing is created."""
+    """A server that is not installed is refused with how to get it and exit code 3; nothing is created."""
     path, temporary = without_prometheus(tmp_path), tmp_path / "tmp"
     temporary.mkdir()
     answer = lab(
@@ -360,11 +360,8 @@ def test_missing_server_is_one_line_and_exit_3(tmp_path: Path) -> None:
 
 
 def test_too_many_keys_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything is started: what they need, and what there is."""
+    """Too many keys are refused before anything starts, with the memory they need and the memory that is free."""
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=2e9))
     assert native_scene.look_first("embedded", free_port(), 1_000_000, None).name == "embedded"
     with pytest.raises(UsageError, match=r"need about 4\.1 GB of memory, and 2\.0 GB are free. Choose fewer"):
         native_scene.look_first("embedded", free_port(), 10_000_000, None)
-
-
-# -- without processes

@@ -1,4 +1,4 @@
-"""Parts of `bin/lab scene` by themselves: what is given up, ports, and the configuration of Prometheus."""
+"""Parts of `bin/lab scene` without a scene: restarts and when they stop, ports, Prometheus's configuration."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Dying:
         return False
 
     def stop(self) -> None:
-        """Nothing is left of it."""
+        """Do nothing: it has ended."""
 
     def end_told(self) -> str:
         return f"{self.name} ended unexpectedly (exit code 7): no."
@@ -46,7 +46,7 @@ def still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NativeScene:
 
 
 def test_what_ends_again_and_again_ends_the_scene(still: NativeScene) -> None:
-    """A part that the scene needs: with its last words, as a `StackError`."""
+    """A needed part that ends too often ends the scene, as a `StackError` with that part's last message."""
     child = Dying("web")
     said: list[str] = []
     still._children.append(child)  # type: ignore[arg-type] # a stand-in
@@ -59,7 +59,7 @@ def test_what_ends_again_and_again_ends_the_scene(still: NativeScene) -> None:
 
 
 def test_an_observer_that_ends_again_and_again_is_left_out(still: NativeScene) -> None:
-    """Prometheus: one more line, and the scene goes on without it."""
+    """If Prometheus ends too often, one line says so and the scene goes on without it."""
     child = Dying(native_scene.PROMETHEUS)
     said: list[str] = []
     still._children.append(child)  # type: ignore[arg-type] # a stand-in
@@ -71,7 +71,7 @@ def test_an_observer_that_ends_again_and_again_is_left_out(still: NativeScene) -
 
 
 def test_ports_follow_one_another() -> None:
-    """The next free one each time; a taken one is passed over; at the end of all ports any that is free."""
+    """`ports_after` gives the next free port each time and skips taken ones; after the last port, any free one."""
     ports = ports_after(20_000)
     first, second = next(ports), next(ports)
     assert 20_000 < first < second
@@ -87,7 +87,7 @@ ALL = dict.fromkeys(
 
 @pytest.mark.parametrize(("server", "job"), [("valkey", "redis"), ("dragonfly", "dragonfly")])
 def test_configuration_is_that_of_docker_elsewhere(server: str, job: str) -> None:
-    """The jobs that have a target, with the same labels, times and rules."""
+    """The configuration has the jobs with a target, with the labels, times and rules of the scene on Docker."""
     text = native_prometheus.configuration(server, {**ALL, job: "127.0.0.1:2"}, "redis://127.0.0.1:3")
     made = yaml.safe_load(text)
     original = yaml.safe_load((native_prometheus.FOLDER / "prometheus.yml").read_text())
@@ -108,7 +108,7 @@ def test_configuration_is_that_of_docker_elsewhere(server: str, job: str) -> Non
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool on this machine")
 def test_configuration_is_well_formed(tmp_path: Path) -> None:
-    """To Prometheus's own checker."""
+    """Prometheus's own checker accepts the configuration."""
     path = tmp_path / "prometheus.yml"
     path.write_text(
         native_prometheus.configuration("valkey", {**ALL, "redis": "127.0.0.1:2"}, "redis://127.0.0.1:3")

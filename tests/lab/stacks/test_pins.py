@@ -1,4 +1,4 @@
-"""Digests beside tags, from a registry on this machine."""
+"""Digests are written beside image tags; a registry on this machine gives them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.app.servicekit import free_port
 
 
 class Registry:
-    """Speaks as much of the distribution API as a look at a tag needs, with tokens for strangers."""
+    """Speaks the part of the distribution API that resolves a tag, with anonymous tokens."""
 
     def __init__(self) -> None:
         self.manifests = {"lab/redis:8.10.2": b"{}"}
@@ -59,7 +59,7 @@ class Registry:
 
 @pytest.fixture
 def registry() -> Iterator[Registry]:
-    """One on this machine."""
+    """A registry on this machine."""
     found = Registry()
     yield found
     found.server.shutdown()
@@ -67,7 +67,7 @@ def registry() -> Iterator[Registry]:
 
 
 def digest_of(manifest: bytes) -> str:
-    """As registries name them."""
+    """Return a manifest's digest as registries write it."""
     return f"sha256:{hashlib.sha256(manifest).hexdigest()}"
 
 
@@ -93,7 +93,7 @@ def test_digests_are_written_beside_the_tags_and_renewed(
 def test_an_image_that_cannot_be_resolved_keeps_its_line(
     registry: Registry, tmp_path: Path, capsys: pytest.CaptureFixture[str], fault: str
 ) -> None:
-    """A digest that nobody told is never written: the line stays, one line says why, exit code 3."""
+    """An image that cannot be resolved keeps its line in .env; one line says why, exit code 3."""
     image = {
         "no such tag": f"{registry.host}/lab/redis:9",
         "nobody": f"127.0.0.1:{free_port()}/lab/redis:8.10.2",

@@ -47,7 +47,7 @@ def children(tmp_path: Path) -> Iterator[list[Child]]:
 
 
 def python(tmp_path: Path, name: str, code: str, *arguments: str, **options: object) -> Child:
-    """A child that runs Python code."""
+    """Start a child that runs Python code."""
     script = tmp_path / f"{name}.py"
     script.write_text(code)
     return Child(
@@ -59,7 +59,7 @@ def python(tmp_path: Path, name: str, code: str, *arguments: str, **options: obj
 
 
 def family(pid: int) -> list[psutil.Process]:
-    """A process and its descendants, as far as they are alive."""
+    """Return a process and its descendants, those that are alive."""
     try:
         process = psutil.Process(pid)
         return [p for p in [process, *process.children(recursive=True)] if runs(p.pid)]
@@ -68,7 +68,7 @@ def family(pid: int) -> list[psutil.Process]:
 
 
 def runs(pid: int) -> bool:
-    """Whether a process exists and is no zombie."""
+    """True if a process exists and is no zombie."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -108,19 +108,19 @@ def test_living_child_is_no_error(tmp_path: Path, children: list[Child]) -> None
 
 
 def test_missing_program_is_one_line(tmp_path: Path) -> None:
-    """A program that is not there is a `StackError` that names it."""
+    """A program that does not exist raises a `StackError` that names it."""
     with pytest.raises(StackError, match=r"ghost could not be started \(/no/such/program\): No such file"):
         Child("ghost", ["/no/such/program"], tmp_path / "log")
 
 
 def test_log_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
-    """A log in a folder that is not there is a `StackError` too."""
+    """A log file in a folder that does not exist raises a `StackError`."""
     with pytest.raises(StackError, match="could not be started"):
         Child("late", [sys.executable, "-c", ""], tmp_path / "gone" / "log")
 
 
 def test_polite_child_ends_by_sigterm(tmp_path: Path, children: list[Child]) -> None:
-    """A child is asked first: SIGTERM is enough for one that listens, and a second stop does nothing."""
+    """`stop` sends SIGTERM first, which is enough for a child that handles it; a second `stop` does nothing."""
     code = (
         "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
         "print('up', flush=True)\ntime.sleep(600)"
@@ -146,7 +146,7 @@ def test_stop_kills_a_stubborn_child_and_its_children(tmp_path: Path, children: 
 
 
 def test_stop_ends_what_a_dead_child_left_behind(tmp_path: Path, children: list[Child]) -> None:
-    """A child that died alone, leaving its own child, is cleaned up after."""
+    """`stop` ends the process that a dead child left behind."""
     child = python(tmp_path, "stubborn", STUBBORN)
     eventually(lambda: child.log.read_text().count("up") == 2)
     leaf = next(process.pid for process in family(child.pid) if process.pid != child.pid)
@@ -158,7 +158,7 @@ def test_stop_ends_what_a_dead_child_left_behind(tmp_path: Path, children: list[
 
 
 def test_stop_all_asks_everybody_first(tmp_path: Path, children: list[Child]) -> None:
-    """Several children end side by side: one that takes its time does not hold up asking the others."""
+    """`stop_all` asks all children to end before it waits for any, so a slow one does not delay the others."""
     code = (
         "import signal, sys, time\n"
         "def end(*_):\n    print(time.monotonic(), flush=True)\n    time.sleep(0.5)\n    sys.exit(0)\n"
@@ -173,7 +173,7 @@ def test_stop_all_asks_everybody_first(tmp_path: Path, children: list[Child]) ->
 
 
 def test_a_child_is_asked_once(tmp_path: Path, children: list[Child]) -> None:
-    """A child that counts the times it was asked, while several ways of asking are tried, counts one."""
+    """A child gets SIGTERM once, even if `ask` is called twice and `stop` after it."""
     code = (
         "import signal, sys, time\n"
         "def end(*_):\n    print('asked', flush=True)\n"
@@ -219,7 +219,7 @@ def test_killed_lab_takes_its_children_along(tmp_path: Path) -> None:
 
 
 def test_nothing_interrupts_what_must_be_seen_through() -> None:
-    """Signals pass without effect; afterwards they are heard as before, also when it failed within."""
+    """Within `uninterrupted` signals have no effect; afterwards they are handled as before, also after an error."""
     heard: list[int] = []
     before = {
         number: signal.signal(number, lambda one, _frame: heard.append(one)) for number in INTERRUPTIONS
@@ -246,7 +246,7 @@ def test_children_do_not_get_the_terminals_ctrl_c(tmp_path: Path, children: list
 
 
 def test_free_port_is_free_and_a_held_one_taken() -> None:
-    """A free port can be had; one that somebody listens on is taken until it is closed."""
+    """A free port is not taken; a port with a listener is, until the listener is closed."""
     assert not port_taken(free_port())
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
@@ -275,7 +275,7 @@ def test_meter_tells_the_busy_from_the_idle(tmp_path: Path, children: list[Child
 
 
 def test_meter_bears_a_process_that_is_gone(tmp_path: Path, children: list[Child]) -> None:
-    """A process that ended between two looks has the share 0, not an error."""
+    """A process that ended between two samples has the share 0, and raises no error."""
     child = python(tmp_path, "brief", "")
     children.append(child)
     meter = CpuMeter()
@@ -286,7 +286,7 @@ def test_meter_bears_a_process_that_is_gone(tmp_path: Path, children: list[Child
 
 
 def test_what_began_and_ended_between_two_looks_is_counted(tmp_path: Path, children: list[Child]) -> None:
-    """All of its CPU time, its own child's too, once its end was waited for; the next of that name begins anew."""
+    """A child between two samples counts with its own child's CPU time; the next of its name starts from zero."""
     work = "import time\nwhile time.process_time() < 0.2: pass"
     meter = CpuMeter()
     meter.shares({})
@@ -306,7 +306,7 @@ def test_what_began_and_ended_between_two_looks_is_counted(tmp_path: Path, child
 
 
 def test_memory_is_that_of_the_whole_tree(tmp_path: Path, children: list[Child]) -> None:
-    """What a child's child holds counts: two processes weigh more than either."""
+    """Memory is that of a child and its descendants: two processes hold more than either of them."""
     child = python(tmp_path, "stubborn", STUBBORN)
     children.append(child)
     eventually(lambda: child.log.read_text().count("up") == 2)
@@ -328,7 +328,7 @@ except KeyboardInterrupt:
 
 
 def test_ctrl_c_in_the_middle_of_a_fork_is_heard(tmp_path: Path) -> None:
-    """Python drops what is raised there; the interruption comes right afterwards, and the process is ended."""
+    """Ctrl-C during a fork, where Python drops exceptions, is raised right after it, and the new process is ended."""
     done = subprocess.run(
         [sys.executable, "-c", CTRL_C_IN_A_FORK, str(tmp_path / "log")],
         cwd=ROOT,
@@ -341,7 +341,7 @@ def test_ctrl_c_in_the_middle_of_a_fork_is_heard(tmp_path: Path) -> None:
 
 
 def test_starting_leaves_the_handlers(tmp_path: Path, children: list[Child]) -> None:
-    """Interruptions wait while a process is started, and only then."""
+    """Starting a child leaves the handlers of interruptions as they were, also when it fails."""
     before = [signal.getsignal(number) for number in INTERRUPTIONS]
     children.append(python(tmp_path, "quick", "pass"))
     assert [signal.getsignal(number) for number in INTERRUPTIONS] == before

@@ -1,4 +1,4 @@
-"""Both stacks are what phases, recorder and calibration expect of a stack."""
+"""Both stacks fulfil the protocol that phases, recorder and calibration rely on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ USERS = ("phases", "recorder", "calibration")
 
 
 def test_protocol_has_members() -> None:
-    """The tests below look at something."""
+    """The protocol has members, so the tests below are not empty."""
     assert {"up", "down", "empty", "check", "start_probe", "meter", "store", "web"} <= set(MEMBERS)
 
 
@@ -42,7 +42,7 @@ def test_attributes_are_set(stack: type) -> None:
 
 @pytest.mark.parametrize("module", USERS)
 def test_users_of_a_stack_know_no_particular_one(module: str) -> None:
-    """They import the protocol and the clients that a stack hands out, and no stack, process or container."""
+    """The users import the protocol and the clients that a stack hands out, and no stack, process or container."""
     source = (ROOT / "lab" / "runner" / f"{module}.py").read_text()
     assert "from lab.stacks.base import" in source
     assert set(re.findall(r"lab\.stacks\.(\w+)", source)) <= {"base", "http", "server_stats"}
@@ -51,7 +51,7 @@ def test_users_of_a_stack_know_no_particular_one(module: str) -> None:
 
 @pytest.mark.parametrize("module", USERS)
 def test_users_of_a_stack_use_only_the_protocol(module: str) -> None:
-    """Whatever they touch on a stack is a member of the protocol."""
+    """Every attribute of a stack that its users name is a member of the protocol."""
     source = (ROOT / "lab" / "runner" / f"{module}.py").read_text()
     used = set(re.findall(r"\bstack\.([a-z]\w*)", source)) - {"base"}
     assert used

@@ -1,4 +1,4 @@
-"""The presenter's check, with one server in the place of Grafana, its data sources, the control page and Locust."""
+"""`bin/lab doctor --scene`, with one server in the place of Grafana, its data sources, the control page and Locust."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ BOARD = {
 
 
 def usual() -> dict[str, Any]:
-    """What is answered, by the end of the path; a workshop could begin."""
+    """Return the answers of a healthy scene, by the end of the path."""
     return {
         "/api/search?type=dash-db": [{"uid": "incident"}],
         "/api/dashboards/uid/incident": {"dashboard": BOARD},
@@ -74,7 +74,7 @@ def usual() -> dict[str, Any]:
 
 
 class Everything:
-    """One HTTP server with all these answers; what is not among them is a 404."""
+    """One HTTP server that gives these answers, and 404 for any other path."""
 
     def __init__(self) -> None:
         self.answers = usual()
@@ -120,7 +120,7 @@ def scene(
 
 
 def look(folder: Path) -> dict[str, Finding]:
-    """What is found, by its name."""
+    """Rehearse, and return the findings by name."""
     said: list[Finding] = []
     found = rehearsal.rehearse(folder, said.append)
     assert found.findings == said
@@ -131,7 +131,7 @@ def look(folder: Path) -> dict[str, Finding]:
 
 
 def test_a_whole_scene_is_looked_at_and_left_as_it_was(scene: Everything, tmp_path: Path) -> None:
-    """Every panel of every dashboard, a trace, both levers; each lever is put back; pictures are no condition."""
+    """Every panel, a trace and both levers are checked, and the levers put back; missing pictures are no fault."""
     found = look(tmp_path / "new" / "folder")
     assert [what for what, finding in found.items() if not finding.ok] == []
     assert found["containers"].detail == "all 6 healthy"
@@ -150,7 +150,7 @@ def test_a_whole_scene_is_looked_at_and_left_as_it_was(scene: Everything, tmp_pa
 
 
 def test_a_panel_that_fills_a_moment_later_is_no_fault(scene: Everything, tmp_path: Path) -> None:
-    """A scene that has just begun: what had no data is looked at again."""
+    """A panel without data is asked again: the scene may have just begun."""
     full = scene.answers["/api/ds/query"]
     scene.answers["/api/ds/query"] = {"results": {"A": {"frames": []}}}
     threading.Timer(0.1, scene.answers.__setitem__, ("/api/ds/query", full)).start()
@@ -194,7 +194,7 @@ BROKEN: dict[str, tuple[str, Any, str, str]] = {
 
 @pytest.mark.parametrize("case", BROKEN)
 def test_what_is_missing_is_said_and_the_rest_looked_at(case: str, scene: Everything, tmp_path: Path) -> None:
-    """Each thing that a participant would meet: named, in one line, and no workshop could begin."""
+    """Each fault that a participant would meet is named in one line, and the other checks go on."""
     path, answer, what, said = BROKEN[case]
     whole = list(look(tmp_path / "whole"))
     scene.answers[path] = answer
@@ -208,7 +208,7 @@ def test_what_is_missing_is_said_and_the_rest_looked_at(case: str, scene: Everyt
 def test_an_ill_container_is_named(
     scene: Everything, docker: Any, make_server: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """The first thing to mend."""
+    """If no container runs, the finding says so and how to start them."""
     docker.has([])
     assert look(tmp_path)["containers"].detail == "none runs: make up"
 
@@ -217,7 +217,7 @@ def test_an_ill_container_is_named(
 def test_dashboards_are_photographed(
     scene: Everything, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, works: bool
 ) -> None:
-    """Each one for each server, shown on the page; a browser that takes none is told."""
+    """Each dashboard is photographed for each server and shown on the page; a browser that fails is a finding."""
     browser = tmp_path / "browser"
     browser.write_text(
         "#!/bin/sh\nfor word; do case $word in --screenshot=*) "

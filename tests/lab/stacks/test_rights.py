@@ -1,4 +1,4 @@
-"""What is looked at on somebody else's server before a run writes: rights, role, cluster, memory."""
+"""Checks of somebody else's server before a run writes anything: rights, role, cluster, memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SERVERS = [StoreServer.valkey(), StoreServer.redis()]
 
 @pytest.fixture(params=[path for path in SERVERS if path], ids=lambda path: path.rpartition("/")[2])
 def server(request: pytest.FixtureRequest) -> Iterator[StoreServer]:
-    """Somebody else's, with a key of theirs."""
+    """Somebody else's server, with a key of theirs."""
     theirs = StoreServer(request.param).start()
     theirs.client().set("theirs", "1")
     theirs.client().config_resetstat()
@@ -26,20 +26,20 @@ def server(request: pytest.FixtureRequest) -> Iterator[StoreServer]:
 
 
 def look(server: StoreServer, user: str = "", needed: float = 1e6) -> str:
-    """At it, as a user."""
+    """Check the server as this user; return the sentence on its memory."""
     signed = f"{user}:secret@" if user else ""
     url = f"redis://{signed}127.0.0.1:{server.port}/0"
     return rights.look_first(Way(url, f"127.0.0.1:{server.port}"), needed, "10 keys")
 
 
 def let(server: StoreServer, acl: str) -> None:
-    """Have a user as the printed line makes one."""
+    """Create the user that the printed ACL line describes."""
     words = acl.replace(">PASSWORD", ">secret").split()
     server.client().execute_command(*words)
 
 
 def test_nothing_is_written_and_nothing_else_is_asked(server: StoreServer) -> None:
-    """All commands are queued, and none is carried out."""
+    """The commands of the check are queued by MULTI, and none of them is carried out."""
     assert look(server) == ""
     client = server.client()
     assert client.keys("*") == ["theirs"]
@@ -48,7 +48,7 @@ def test_nothing_is_written_and_nothing_else_is_asked(server: StoreServer) -> No
 
 
 def test_the_least_rights_that_are_printed_suffice_and_each_is_needed(server: StoreServer) -> None:
-    """Without any one of them: one line that names it, and the whole list."""
+    """The printed rights suffice; without any one of them, one line names it and repeats the whole list."""
     let(server, rights.ACL)
     assert look(server, "lab") == ""
     for words in (("MULTI",), *rights.NEEDED):
@@ -62,14 +62,14 @@ def test_the_least_rights_that_are_printed_suffice_and_each_is_needed(server: St
 
 
 def test_keys_of_its_own_are_a_right_too(server: StoreServer) -> None:
-    """A user who may write below another prefix only is told so at once."""
+    """A user who may write only under another prefix is refused at once."""
     let(server, rights.ACL.replace("~latency-lab*", "~other:*"))
     with pytest.raises(UsageError, match="may not do get, mget, set"):
         look(server, "lab")
 
 
 def test_a_command_that_was_taken_away_is_named() -> None:
-    """`rename-command`, as managed servers do it."""
+    """A command disabled by `rename-command`, as on managed servers, is named in the refusal."""
     server = StoreServer(StoreServer.valkey(), "--rename-command", "KEYS", "").start()
     try:
         with pytest.raises(UsageError, match="refuses keys: ERR unknown command"):
@@ -79,7 +79,7 @@ def test_a_command_that_was_taken_away_is_named() -> None:
 
 
 def test_a_replica_is_refused(server: StoreServer) -> None:
-    """Before the stack is up, and not by its first write."""
+    """A replica is refused by the check, before the first write."""
     server.client().replicaof("127.0.0.1", free_port())
     eventually(lambda: server.client().info("replication")["role"] == "slave")
     with pytest.raises(UsageError, match="is a replica"):
@@ -87,7 +87,7 @@ def test_a_replica_is_refused(server: StoreServer) -> None:
 
 
 def test_a_node_of_a_cluster_is_refused(tmp_path: Path) -> None:
-    """It would take a part of the keys."""
+    """A node of a cluster is refused: it would accept only a part of the keys."""
     nodes = ("--cluster-enabled", "yes", "--cluster-config-file", str(tmp_path / "nodes.conf"))
     server = StoreServer(StoreServer.valkey(), *nodes, "--cluster-port", str(free_port())).start()
     try:
@@ -98,7 +98,7 @@ def test_a_node_of_a_cluster_is_refused(tmp_path: Path) -> None:
 
 
 def test_too_little_memory_is_refused_and_enough_is_told(server: StoreServer) -> None:
-    """With an eviction policy the owner's keys would go; without one the run would fail in the middle."""
+    """Too little memory is refused: the server would evict the owner's keys or refuse the run's. Enough is reported."""
     client = server.client()
     client.config_set("maxmemory", 50_000_000)
     used = int(client.info("memory")["used_memory"])

@@ -1,4 +1,4 @@
-"""The table of servers, and the observer's view, against every server this machine has."""
+"""The table of servers and the server observer, on every server that this machine has."""
 
 import time
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ FOUND = [name for name, server in SERVERS.items() if server.find()]
 
 
 def raw(store: ServerObserver) -> Any:
-    """A client of the test's own."""
+    """Return a client of the test's own."""
     return redis.Redis.from_url(store.url, protocol=2, decode_responses=True, driver_info=None)
 
 
@@ -32,7 +32,7 @@ def raw(store: ServerObserver) -> Any:
 def store(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerObserver]:
-    """A server of each kind that is here, started by its row, and the lab's view of it."""
+    """The observer of a server started by its row of the table, for each kind of server on this machine."""
     folder, port = tmp_path_factory.mktemp(request.param), free_port()
     child = Child(
         request.param, SERVERS[request.param].command(port, str(folder)), folder / "log", cwd=folder
@@ -48,12 +48,12 @@ def store(
 
 
 def test_embedded_server_is_always_there() -> None:
-    """What needs nothing but the lock file is found."""
+    """The embedded server, which comes with the packages of the lock file, is always found."""
     assert "embedded" in FOUND
 
 
 def test_row_names_itself_and_says_how_to_get_it() -> None:
-    """Every row is listed under its own name, and tells a person without it what to do."""
+    """Every row is keyed by its name, says how to get the server, and excepts only claims that exist."""
     for name, server in SERVERS.items():
         assert server.name == name
         assert server.install.endswith(".")
@@ -62,7 +62,7 @@ def test_row_names_itself_and_says_how_to_get_it() -> None:
 
 
 def test_missing_binary_is_one_line() -> None:
-    """A server that is not on this machine is a `StackError` with the way to get it."""
+    """A server that is not on this machine raises a `StackError` that says how to get it."""
     ghost = Server("ghost", "Ghost", lambda: None, (), "Install it from the attic.")
     with pytest.raises(
         StackError, match=r"^there is no ghost on this machine\. Install it from the attic\.$"
@@ -71,7 +71,7 @@ def test_missing_binary_is_one_line() -> None:
 
 
 def test_server_listens_on_this_machine_alone() -> None:
-    """No row starts a server that others could reach, or one that goes to the background."""
+    """Every row binds its server to 127.0.0.1 and keeps it in the foreground."""
     for name, server in SERVERS.items():
         command = replace(server, find=lambda: "/binary").command(1234, "/somewhere")
         assert command[0] == "/binary"
@@ -83,7 +83,7 @@ def test_server_listens_on_this_machine_alone() -> None:
 
 
 def test_scenario_that_needs_what_the_server_lacks_is_one_line(tmp_path: Path) -> None:
-    """Refused before anything starts; servers that know the setting are fit."""
+    """A scenario is refused, before anything starts, on a server that lacks a setting it needs."""
     settings = scenarios.find("eviction-cycle").server_settings
     assert [name for name, server in SERVERS.items() if server.unfit_for(settings)] == ["dragonfly"]
     assert SERVERS["dragonfly"].unfit_for({}) == ""
@@ -93,7 +93,7 @@ def test_scenario_that_needs_what_the_server_lacks_is_one_line(tmp_path: Path) -
 
 
 def test_dragonfly_is_given_the_memory_it_insists_on() -> None:
-    """It ends at once with less than 256 MB for each thread; it saves nothing, and asks nobody for newer versions."""
+    """Dragonfly gets 256 MB a thread (with less it ends at once); it saves nothing and asks for no new versions."""
     command = replace(SERVERS["dragonfly"], find=lambda: "/binary").command(1234, "/somewhere")
     values = dict(word.removeprefix("--").split("=", 1) for word in command if "=" in word)
     assert int(values["maxmemory"].removesuffix("mb")) >= 256 * int(values["proactor_threads"])
@@ -102,7 +102,7 @@ def test_dragonfly_is_given_the_memory_it_insists_on() -> None:
 
 
 def test_dragonflys_seconds_are_the_mean_of_its_threads() -> None:
-    """What it calls its main thread is any of them: all threads' CPU time counts, read as it prints microseconds."""
+    """Dragonfly's CPU time is the mean of its threads: its "main thread" may be any. Its µs lack leading zeros."""
     text = (
         "# Server\r\ndragonfly_version:df-v1.40.1\r\nthread_count:2\r\n"
         "# CPU\r\nused_cpu_sys:1.5\r\nused_cpu_user:3.250000\r\nused_cpu_user_main_thread:9.9\r\n"
@@ -114,7 +114,7 @@ def test_dragonflys_seconds_are_the_mean_of_its_threads() -> None:
 
 
 def test_seconds_of_the_main_thread_where_it_is_told_and_else_of_the_process() -> None:
-    """KeyDB tells the process's alone; a server that tells none has None."""
+    """CPU time is the main thread's, else (KeyDB) the process's, else None."""
     process = {"redis_version": "6.3.4", "used_cpu_user": "2.0", "used_cpu_sys": "1.000000"}
     main = {"used_cpu_user_main_thread": "0.500000", "used_cpu_sys_main_thread": "0.250000"}
     assert info.busy_seconds(process) == 3.0
@@ -123,7 +123,7 @@ def test_seconds_of_the_main_thread_where_it_is_told_and_else_of_the_process() -
 
 
 def test_counters_and_keys_are_read_from_their_sections() -> None:
-    """Calls and execution time of each command, and the keys of all databases; everything else is left alone."""
+    """INFO gives calls and execution time of each command and the keys of all databases; other fields are ignored."""
     told = info.fields(
         b"# Commandstats\r\ncmdstat_get:calls=3,usec=12,usec_per_call=4.00,rejected_calls=0\r\n"
         b"cmdstat_config|get:calls=1,usec=7,usec_per_call=7.00\r\n"
@@ -172,7 +172,7 @@ def test_snapshot_counts_calls_and_their_time(store: ServerObserver) -> None:
 
 
 def test_observer_never_scans_while_it_observes(store: ServerObserver) -> None:
-    """Looking does not disturb what is looked at: no SCAN, KEYS or FLUSH comes from the observer."""
+    """Observing does not disturb the server: the observer sends no SCAN, KEYS or FLUSH, and writes nothing."""
     raw(store).config_resetstat()
     for _ in range(3):
         store.snapshot()
@@ -200,7 +200,7 @@ def test_slow_log_tells_command_and_duration(store: ServerObserver) -> None:
 
 
 def test_a_replica_follows_and_has_its_primarys_keys(store: ServerObserver, tmp_path: Path) -> None:
-    """Another server of the same kind, told by command; it reads the primary's keys, and says where there is none."""
+    """A server told to follow another gets its keys; a primary that is not there raises a `StackError`."""
     port = free_port()
     kind = next(name for name in FOUND if store.identity()[0] in (name, "valkey"))
     child = Child("replica", SERVERS[kind].command(port, str(tmp_path)), tmp_path / "log", cwd=tmp_path)
@@ -219,7 +219,7 @@ def test_a_replica_follows_and_has_its_primarys_keys(store: ServerObserver, tmp_
 
 
 def test_only_own_keys_are_removed(store: ServerObserver) -> None:
-    """Cleaning up deletes the keys under the given prefixes, all of them, and not one other."""
+    """`remove_own` deletes all keys under the given prefixes and no other."""
     client = raw(store)
     client.flushall()
     own = [f"mine:{i}" for i in range(5000)] + [f"mine-{i}" for i in range(10)]
@@ -260,14 +260,14 @@ def test_a_walk_that_is_not_told_is_seen_by_its_cpu_time(
 
 
 def test_ping_gives_one_time_each(store: ServerObserver) -> None:
-    """As many round trips as asked for, each of some length."""
+    """`ping_us` returns as many round trips as asked for, each longer than 0."""
     times = store.ping_us(20)
     assert len(times) == 20
     assert min(times) > 0
 
 
 def test_nobody_there_is_one_line() -> None:
-    """A port without a server is a `StackError` with the address, in each way of asking."""
+    """Every question to a port without a server raises a `StackError` of one line with the address."""
     port = free_port()
     view = ServerObserver(f"redis://127.0.0.1:{port}/0", timeout_s=1)
     for ask in (lambda: view.wait(0.1), view.keys_everywhere, view.snapshot, view.identity, view.slowlog):

@@ -1,4 +1,4 @@
-"""The way to a server that speaks TLS, or listens on a Unix socket: what passes, what a failure says, when it ends."""
+"""The tunnel to a server on TLS or a Unix socket: what passes through it, what a failure says, and when it ends."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def on_socket(tmp_path: Path) -> Iterator[tuple[StoreServer, Path]]:
 
 
 def client(way: Way) -> Any:
-    """One that knows the way's URL only."""
+    """Return a client that knows only the URL of the way."""
     return redis.Redis.from_url(way.url, protocol=2, driver_info=None)
 
 
 def passes_everything(way: Way) -> None:
-    """A large value both ways, a long pipeline, several connections; database and errors are the server's."""
+    """Assert that a large value, a long pipeline, two connections and the server's errors pass through."""
     one, other = client(way), client(way)
     one.set("latency-lab:big", BIG)
     assert other.get("latency-lab:big") == BIG
@@ -51,13 +51,13 @@ def passes_everything(way: Way) -> None:
 
 
 def ours(server: tuple[int, Path], **more: Any) -> Tls:
-    """What signs in to the server of the fixture."""
+    """Return the client certificate for the fixture's server."""
     _, folder = server
     return Tls(certificate=folder / "cert.pem", key=folder / "key.pem", **more)
 
 
 def test_what_goes_through_a_socket_comes_back(on_socket: tuple[StoreServer, Path]) -> None:
-    """And the database of the address is the one that is written to."""
+    """Everything passes through a Unix socket, and writes go to the database of the address."""
     server, place = on_socket
     with way_to(read_address(f"unix://{place}?db=3")) as way:
         assert (way.shown, way.is_here) == (f"unix://{place}", True)
@@ -68,7 +68,7 @@ def test_what_goes_through_a_socket_comes_back(on_socket: tuple[StoreServer, Pat
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])
 def test_what_goes_through_tls_comes_back(name: str, encrypted: tuple[int, Path]) -> None:
-    """With the authority that signed the certificate, by name and by number."""
+    """Everything passes through TLS with the certificate's authority, by name and by number; --insecure needs none."""
     port, folder = encrypted
     tls = ours(encrypted, ca=folder / "ca.pem")
     with way_to(read_address(f"rediss://{name}:{port}/0", tls)) as way:
@@ -79,7 +79,7 @@ def test_what_goes_through_tls_comes_back(name: str, encrypted: tuple[int, Path]
 
 
 def test_a_password_is_on_no_command_line(on_socket: tuple[StoreServer, Path]) -> None:
-    """The parts have it in the URL of their environment; the process of the tunnel does not know it at all."""
+    """A password is in the way's URL only: on no command line, and not in the environment of the tunnel's process."""
     server, place = on_socket
     server.client().execute_command("ACL", "SETUSER", "te@st", "on", ">p@s/s:w", "+@all", "~*")
     with way_to(read_address(f"unix://te%40st:p%40s%2Fs%3Aw@{place}")) as way:
@@ -94,7 +94,7 @@ def test_a_password_is_on_no_command_line(on_socket: tuple[StoreServer, Path]) -
 def test_each_wrong_way_is_a_line(
     encrypted: tuple[int, Path], on_socket: tuple[StoreServer, Path], tmp_path: Path
 ) -> None:
-    """Nothing there, a plain port, a certificate of nobody's, a file that is no PEM: the reason, and what to do."""
+    """No server, a plain port, an unknown authority and a file that is no PEM give one line each, with the reason."""
     port, _ = encrypted
     wrong = tmp_path / "wrong.pem"
     wrong.write_text("nothing")
@@ -114,7 +114,7 @@ def test_each_wrong_way_is_a_line(
 def test_it_is_there_for_the_keeper_after_a_kill_and_then_ends(
     on_socket: tuple[StoreServer, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """stdin ended without a word: who connects within the grace is served, and the last to leave ends it."""
+    """After stdin ends without a word, the tunnel serves clients that come within `GRACE_S`; it ends with the last."""
     _, place = on_socket
     monkeypatch.setattr(tunnel, "GRACE_S", 1.0)
     with way_to(read_address(f"unix://{place}")) as way:
@@ -134,7 +134,7 @@ def test_it_is_there_for_the_keeper_after_a_kill_and_then_ends(
 
 
 def test_clean_goes_the_same_way(on_socket: tuple[StoreServer, Path], tmp_path: Path) -> None:
-    """What a killed run left on a server behind a socket is found and removed."""
+    """`lab clean` finds and removes what a killed run left on a server behind a socket."""
     server, place = on_socket
     server.client().set("latency-lab:u1:page-1", "x")
     answer = lab("clean", "--url", f"unix://{place}", "--yes", cwd=tmp_path)
@@ -144,7 +144,7 @@ def test_clean_goes_the_same_way(on_socket: tuple[StoreServer, Path], tmp_path: 
 
 
 def test_tls_options_are_for_a_url_with_tls(tmp_path: Path) -> None:
-    """Elsewhere they would be believed to do something."""
+    """TLS options are refused without a TLS URL: they would have no effect."""
     for words in (["--insecure"], ["--insecure", "--url", "redis://127.0.0.1:1"]):
         answer = lab("run", "key-growth", *words, cwd=tmp_path)
         assert answer.is_one_line(2), answer

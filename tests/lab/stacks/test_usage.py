@@ -1,4 +1,4 @@
-"""CPU and memory of containers, from the kernel's books and from `docker stats`."""
+"""CPU and memory of containers, from the kernel's cgroup files and from `docker stats`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ID = "ab12" * 16
 
 
 def container(pid: int = 7, identity: str = ID) -> Container:
-    """A container with this process number."""
+    """Return a container with this process id."""
     return Container(identity, "redis", "healthy", pid)
 
 
@@ -36,7 +36,7 @@ def version_2(tmp_path: Path) -> tuple[Path, Path, Path]:
 
 
 def test_books_of_cgroups_2(version_2: tuple[Path, Path, Path]) -> None:
-    """Seconds are the kernel's microseconds; memory leaves out files that could be dropped."""
+    """From cgroups v2: CPU time is converted from microseconds, memory leaves out file cache that could be dropped."""
     proc, groups, folder = version_2
     usage = CgroupUsage({"store": [container()], "both": [container(), container()]}, proc, groups)
     assert usage.cpu_seconds() == {"store": 2.5, "both": 5.0}
@@ -46,7 +46,7 @@ def test_books_of_cgroups_2(version_2: tuple[Path, Path, Path]) -> None:
 
 
 def test_books_of_cgroups_1(tmp_path: Path) -> None:
-    """The same from the separate hierarchies of version 1."""
+    """CPU time and memory are read from the separate hierarchies of cgroups v1, too."""
     proc, groups = tmp_path / "proc", tmp_path / "groups"
     (proc / "7").mkdir(parents=True)
     (proc / "7" / "cgroup").write_text(
@@ -66,7 +66,7 @@ def test_books_of_cgroups_1(tmp_path: Path) -> None:
 
 
 def test_books_that_are_gone_for_a_moment_are_no_error(version_2: tuple[Path, Path, Path]) -> None:
-    """While a container is restarted its folder is not there; shares then are 0 and never negative."""
+    """While a container restarts its cgroup folder is missing; its share is then 0, never negative."""
     proc, groups, folder = version_2
     usage = CgroupUsage({"store": [container()]}, proc, groups)
     meter = ContainerMeter(usage.cpu_seconds)
@@ -78,7 +78,7 @@ def test_books_that_are_gone_for_a_moment_are_no_error(version_2: tuple[Path, Pa
 
 
 def test_process_number_of_another_machine_is_not_believed(version_2: tuple[Path, Path, Path]) -> None:
-    """Books that are not about this container are refused: the engine runs elsewhere."""
+    """A cgroup that does not name this container is refused: the engine then runs on another machine."""
     proc, groups, _ = version_2
     with pytest.raises(OSError, match="is not about redis"):
         CgroupUsage({"store": [container(identity="ff" * 32)]}, proc, groups)
@@ -102,7 +102,7 @@ def test_docker_stats_are_read_in_every_unit() -> None:
 
 
 def test_where_books_are_out_of_sight_stats_are_asked(docker: Any, make: Callable[..., Any]) -> None:
-    """An engine elsewhere is asked by `docker stats`; its percentages add up to seconds that grow."""
+    """An engine on another machine is asked by `docker stats`, whose percentages are summed to CPU seconds."""
     docker.has([make("redis", pid=0), make("tempo", pid=0)])
     found = {container.service: container for container in Docker().containers()}
     parts = {"store": [found["redis"]], "tempo": [found["tempo"]]}
