@@ -1,6 +1,6 @@
-"""What docker tells a participant of a blind session on compose, for the search for a cause's name and for outlines.
+"""What docker tells a participant of a blind session on compose, to be searched for a cause's name and for outlines.
 
-Read are `docker inspect`, `docker top` and `docker logs` of every container of the stack, the session's too.
+It reads `docker inspect`, `docker top` and `docker logs` of every container of the stack, including the session's.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from bench.blind_seal import Sources, alike
 from lab.stacks.docker import Docker
 
 VARIES = re.compile(r"\b[0-9a-f]{12,}\b")
-"""Identities: of containers, of networks' ends, of one-off names."""
+"""Ids that differ from start to start: of containers, of network endpoints, in one-off names."""
 LASTING_S = 1.0
 TOP_COLUMNS = 7
-"""Of `docker top`, before the command."""
+"""Columns of `docker top` before the command."""
 
 
 def _containers(docker: Docker, project: str) -> list[dict[str, Any]]:
@@ -28,14 +28,14 @@ def _containers(docker: Docker, project: str) -> list[dict[str, Any]]:
 
 
 def gather(docker: Docker, project: str) -> Sources:
-    """All of it, by container and question."""
+    """Everything that docker tells: question and container → text."""
     sources = {}
     for container in _containers(docker, project):
         name, identity = container["Name"], container["Id"]
         sources[f"inspect of {name}"] = json.dumps(container)
         for question in ("top", "logs"):
             said = subprocess.run(["docker", question, identity], capture_output=True, check=False)
-            # logs are on both; one that is stopped has no processes, and docker says so
+            # logs come on both streams; for a stopped container `docker top` prints an error
             sources[f"{question} of {name}"] = (said.stdout + said.stderr).decode("utf-8", "replace")
     return sources
 
@@ -48,7 +48,7 @@ def _own(docker: Docker, container: dict[str, Any]) -> set[str]:
 def outline(docker: Docker, project: str) -> list[str]:
     """What must be the same whatever the cause: each container, how it was made and limited, and what it runs.
 
-    Of processes the lab's own; without health checks and whatever else comes and goes.
+    Of the processes only the lab's own lasting ones count, not health checks and others that come and go.
     """
     lines = []
     found = _containers(docker, project)

@@ -1,8 +1,8 @@
 """Searches everything that a participant of a blind session can read for a name of its cause.
 
-What is read: arguments, environments and thread names of all processes, every endpoint of the storefront and
-its helpers, every file of the session (the database too), what was printed, and what the session answers. What the
-store itself says of its commands is behaviour, and is what a participant is to read.
+It reads arguments, environments and thread names of all processes, every endpoint of the storefront and its helpers,
+every file of the session (the database too), what was printed, and what the session answers. It does not read what the
+server itself says of its commands: that is behaviour, which a participant is meant to read.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from lab.errors import LabError
 from lab.stacks.http import Http
 
 Sources = dict[str, str]
-"""Where it stands → what stands there."""
+"""Name of a source → its text."""
 
 ENDPOINTS = ("/metrics", "/settings/invalidation", "/settings/warming", "/readyz", "/load")
 ANSWERS = ("users", "processes")
 
 
 def _processes(session: Session) -> list[tuple[str, psutil.Process]]:
-    """Every process of the scene, and its children, by name."""
+    """Every process of the scene and its children, with the scene's name for it."""
     found = []
     for name, pid in session.stack.pids().items():
         process = psutil.Process(pid)
@@ -35,13 +35,13 @@ def _processes(session: Session) -> list[tuple[str, psutil.Process]]:
 
 
 def _threads(process: psutil.Process) -> list[str]:
-    """Names of its threads, where the system has them in files."""
+    """Names of a process's threads, where the system lists them under /proc."""
     tasks = Path(f"/proc/{process.pid}/task")
     return [path.read_text().strip() for path in tasks.glob("*/comm")] if tasks.is_dir() else []
 
 
 def gather(session: Session, said: list[str]) -> Sources:
-    """All of it, of a running session; `said` is what it printed."""
+    """Read every source of a running session. `said`: what the session printed."""
     sources = {"printed": "\n".join(said)}
     for name, process in _processes(session):
         sources[f"arguments of {name} {process.pid}"] = " ".join([process.name(), *process.cmdline()])
@@ -64,7 +64,7 @@ def gather(session: Session, said: list[str]) -> Sources:
 
 
 def _page(client: Http, path: str) -> str:
-    """What a GET answers, a refusal too; a storefront without a connection may refuse now and not then."""
+    """The text of a GET's answer, also of a refusal; empty if none comes, as from a storefront without a connection."""
     try:
         return httpx.get(client.base_url + path, timeout=10.0, trust_env=False).text
     except httpx.HTTPError:
@@ -72,7 +72,7 @@ def _page(client: Http, path: str) -> str:
 
 
 def leaks(sources: Sources) -> list[str]:
-    """Where any cause's name stands, in any spelling; nothing where the session is sealed."""
+    """The sources in which a cause's name stands, in any spelling; empty if the session is sealed."""
     names = [word for cause in CAUSES.values() for word in cause.words]
     pattern = re.compile("|".join(re.escape(name).replace(r"\-", "[-_ ]?") for name in names), re.IGNORECASE)
     return [
@@ -83,7 +83,7 @@ def leaks(sources: Sources) -> list[str]:
 def outline(session: Session) -> dict[str, list[str]]:
     """What must be the same whatever the cause: processes, arguments, environments, files, names of metrics.
 
-    Without what differs from one start to the next of the same cause: numbers (ports, ids) and the session's folder.
+    Numbers (ports, ids) and the session's folder are left out: they differ between two starts of the same cause.
     """
     folder = str(session.folder)
     processes = set()
@@ -105,5 +105,5 @@ def outline(session: Session) -> dict[str, list[str]]:
 
 
 def alike(text: str) -> str:
-    """Without numbers, and without the blanks with which a server that names its port in its title fills the rest."""
+    """The text with numbers replaced by N and blanks collapsed (a server pads a title that names its port)."""
     return re.sub(r"\s+", " ", re.sub(r"\d+", "N", text))

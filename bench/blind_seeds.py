@@ -1,7 +1,8 @@
-"""Blind sessions in a row: does each start, show the evidence of its cause, and seal it?
+"""Checks blind sessions in a row: each must start, show the evidence of its cause, and not reveal its name.
 
 `python -m bench.blind_seeds --seeds 20` starts a session for each seed from --first on, takes readings, searches
-everything a participant can read, and prints a row for each. Exit code 0 when every row is good, else 1.
+everything a participant can read for the name of a cause, and prints a row for each session. Exit code 0 when every row
+is good and all outlines are alike, else 1.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from lab.errors import LabError
 
 
 def main() -> int:
-    """Run them; the exit code."""
+    """Run the sessions; return the exit code."""
     parser = argparse.ArgumentParser("blind_seeds", description="Blind sessions in a row.")
     parser.add_argument("--seeds", type=int, default=20, help="how many (20)")
     parser.add_argument("--first", type=int, default=1, help="the first seed (1)")

@@ -12,7 +12,7 @@ from lab.blind.session import Session
 
 
 class Trial(Session):
-    """Watches for `looks` samples after the start, has `inspect` look around, and ends without a reveal."""
+    """Takes `looks` samples after the start, calls `inspect`, and ends without a reveal."""
 
     def __init__(
         self,

@@ -1,10 +1,10 @@
 """What a diagnosis costs a bystander of a server that is 80 % busy. `python -m bench.diagnose_cost --pairs 150`.
 
-One diagnosis and one open-loop probe (500 requests a second) last the whole time; the diagnosis is stopped (SIGSTOP)
-and let go on (SIGCONT) in turn, so that what the machine does in the meantime meets both halves of a pair. The probe's
-p99 is compared within each pair of neighbouring intervals, one with the diagnosis and one without, in an order that
-changes from pair to pair; the mean ratio comes with its 95 % interval (of the logarithms). One JSON line; exit code 0
-where the whole interval is below the goal.
+One diagnosis and one open-loop probe (500 requests a second) last the whole time. The diagnosis is stopped (SIGSTOP)
+and continued (SIGCONT) in turn, so that what the machine does meanwhile affects both halves of a pair. The probe's p99
+is compared within each pair of neighbouring intervals, one with the diagnosis and one without, in an order that changes
+from pair to pair. The mean ratio comes with its 95 % interval (of the logarithms). It prints one JSON line; exit code 0
+when the whole interval is below the goal.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from bench.kit import report, server
 GOAL = 1.05
 PER_S = 500
 SETTLED = 4
-"""Intervals before the first pair: starting Python takes a core for a second, which is no work of the server's."""
+"""Intervals to skip before the first pair: starting Python takes a core for a second, apart from the server's work."""
 NORMAL_95 = 1.96
 
 
 def p99s(url: str, pairs: int, seconds: float) -> list[tuple[bool, float]]:
-    """Whether the diagnosis went on, and the probe's p99 (µs, from the intended time), of each interval."""
+    """For each interval: True if the diagnosis was running, and the probe's p99 (µs, from the intended time)."""
     lasts = str(seconds * (SETTLED + 2 * pairs))
     probe = [sys.executable, "-m", "loadtest.probe", "--url", url, "--duration", lasts, "--rate", str(PER_S)]
     probe += ["--interval-seconds", str(seconds), "--arrivals", "jittered"]
@@ -68,7 +68,7 @@ def interval(found: list[float]) -> tuple[float, float, float]:
 
 
 def main() -> int:
-    """Measure; the exit code."""
+    """Entry point; returns the exit code."""
     parser = argparse.ArgumentParser("bench.diagnose_cost", description="What a diagnosis costs a bystander.")
     parser.add_argument(
         "--pairs", type=int, default=150, help="of intervals, 30 at least for the interval (150)"

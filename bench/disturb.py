@@ -1,12 +1,15 @@
-"""Real runs beside disturbances: does a verdict come of it, and the right one? `python -m bench.disturb [--times N]`.
+"""Real runs beside disturbances: do they reach a verdict, and the right one? `python -m bench.disturb [--times N]`.
 
-Beside each run of `key-growth` (quick, embedded server or --server NAME) disturbances come at random moments,
-`--per-minute` of them in the mean: by turns a pause of 60 to 250 ms in which the lab's processes, the server and the
-probe included, all stand still (SIGSTOP, as a hypervisor does it), and a program that takes all cores for 0.5 to 2 s.
-`--hog SHARE`: a program besides that takes this share of a core all the time. It prints a row a run: exit code,
-seconds, what came when, which phases were measured again, and why where there was no verdict; and at last how many
-runs ended in a verdict, and in how many of those every claim held. Exit code 0 when at least 19 of 20 did, and all of
-those held. The run folders are kept under --out.
+Each run of `key-growth` (quick, embedded server or --server NAME) gets disturbances at random moments, `--per-minute`
+of them on average. Two kinds take turns: a pause of 60 to 250 ms in which all processes of the lab stand still, server
+and probe included (SIGSTOP, like a hypervisor), and a program that takes all cores for 0.5 to 2 s. `--hog SHARE` adds
+a program that takes this share of a core all the time.
+
+It prints a row for each run: exit code, seconds, the disturbances and when they came, which phases were measured again,
+and the reason if there was no verdict. The last line counts the runs that ended in a verdict, and those of them in
+which every claim held. Exit code 0 when at least 19 of 20 runs ended in a verdict, and every claim held in all of
+those. The run folders are kept under --out; `--write FILE` keeps the rows for the pages, under a name of their own
+for each rate, hog and server.
 """
 
 from __future__ import annotations
@@ -25,12 +28,13 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 
+from bench.kit import ROOT, keep
 from lab.errors import CLAIM_FAILED, HOLDS
 
-ROOT = Path(__file__).resolve().parents[1]
 PAUSE_S, BURST_S = (0.06, 0.25), (0.5, 2.0)
 SLICE_S = 0.02
 VERDICTS_OF_20 = 19
@@ -38,7 +42,7 @@ VERDICTS_OF_20 = 19
 
 @dataclass
 class Disturbances:
-    """What was done beside one run, while it goes on."""
+    """Disturbs one run while it goes on; `done` lists what was done."""
 
     process: subprocess.Popen[bytes]
     per_minute: float
@@ -47,7 +51,7 @@ class Disturbances:
     done: list[str] = field(default_factory=list)
 
     def keep_on(self) -> None:
-        """Until the run ends."""
+        """Disturb the run until it ends."""
         turn = 0
         while self.process.poll() is None:
             if self._sleep(self.random.expovariate(self.per_minute / 60)):
@@ -64,7 +68,7 @@ class Disturbances:
             turn += 1
 
     def _sleep(self, seconds: float) -> bool:
-        """Whether the run ended meanwhile."""
+        """Sleep for that long, or until the run ends. True if the run ended."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             time.sleep(min(left, 0.1))
@@ -74,7 +78,7 @@ class Disturbances:
 
 
 def pause(pid: int, seconds: float) -> None:
-    """Stop a process and all below it for so long."""
+    """Stop a process and all its descendants for that long."""
     with suppress(psutil.Error):
         family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
         for number in (signal.SIGSTOP, signal.SIGCONT):
@@ -85,7 +89,7 @@ def pause(pid: int, seconds: float) -> None:
 
 
 def burst(seconds: float) -> None:
-    """Keep every core busy for so long."""
+    """Keep every core busy for that long."""
     hogs = [multiprocessing.Process(target=spin, args=(seconds, 1.0)) for _ in range(os.cpu_count() or 1)]
     for hog in hogs:
         hog.start()
@@ -94,7 +98,7 @@ def burst(seconds: float) -> None:
 
 
 def spin(seconds: float, share: float) -> None:
-    """Take a share of a core for so long, in slices of 20 ms."""
+    """Take a share of a core for that long, in slices of 20 ms."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         until = time.monotonic() + SLICE_S * share
@@ -106,7 +110,7 @@ def spin(seconds: float, share: float) -> None:
 def disturbed(
     command: list[str | Path], cwd: Path, per_minute: float, seed: int, log: Path
 ) -> tuple[int, float, list[str]]:
-    """A command beside disturbances: its exit code, the seconds that it took, what was done to it."""
+    """Run a command beside disturbances; return its exit code, the seconds that it took, and what was done to it."""
     began = time.monotonic()
     with log.open("wb") as said:
         process = subprocess.Popen(
@@ -129,7 +133,7 @@ def repetitions(out: Path) -> list[str]:
 
 
 def main() -> int:
-    """The command; its exit code."""
+    """Entry point; returns the exit code."""
     parser = argparse.ArgumentParser(prog="bench.disturb", description="Real runs beside disturbances.")
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--per-minute", type=float, default=3.0)
@@ -137,13 +141,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--server", default="embedded")
     parser.add_argument("--out", type=Path, default=None, help="where run folders are kept")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="keep the rows, for the table in the docs")
     options = parser.parse_args()
     folder = options.out or Path(tempfile.mkdtemp(prefix="disturbed-"))
     folder.mkdir(parents=True, exist_ok=True)
     hog = multiprocessing.Process(target=spin, args=(86_400.0, options.hog), daemon=True)
     if options.hog:
         hog.start()
-    codes = []
+    rows: list[dict[str, Any]] = []
     print("| run | exit code | seconds | disturbances | measured again |\n|---|---|---|---|---|", flush=True)
     for number in range(1, options.times + 1):
         out = folder / f"{number:02}"
@@ -151,16 +156,22 @@ def main() -> int:
         run += ["--server", options.server]
         log = folder / f"{number:02}.log"
         code, seconds, done = disturbed(run, ROOT, options.per_minute, options.seed + number, log)
-        codes.append(code)
-        told = " ".join(repetitions(out)) or "nothing"
+        told = repetitions(out)
         if code not in (HOLDS, CLAIM_FAILED):
-            told += f"; {(log.read_text().splitlines() or ['it said nothing'])[-1]}"
-        print(f"| {number} | {code} | {seconds:.0f} | {'; '.join(done) or 'none'} | {told} |", flush=True)
-    verdicts, held = sum(code in (HOLDS, CLAIM_FAILED) for code in codes), codes.count(HOLDS)
+            told.append((log.read_text().splitlines() or ["it said nothing"])[-1])
+        rows.append({"code": code, "seconds": round(seconds), "done": done, "told": told})
+        print(
+            f"| {number} | {code} | {seconds:.0f} | {'; '.join(done) or 'none'} | {' '.join(told) or 'nothing'} |",
+            flush=True,
+        )
+    verdicts = sum(row["code"] in (HOLDS, CLAIM_FAILED) for row in rows)
+    held = sum(row["code"] == HOLDS for row in rows)
     print(
-        f"\n{verdicts} of {len(codes)} runs ended in a verdict; in {held} of those every claim held. {folder}"
+        f"\n{verdicts} of {len(rows)} runs ended in a verdict; in {held} of those every claim held. {folder}"
     )
-    return 0 if verdicts >= VERDICTS_OF_20 / 20 * len(codes) and held == verdicts else 1
+    part = f"disturbed {options.per_minute:g} a minute, hog {options.hog:g}, {options.server}"
+    keep(options.write, part, "bench.disturb", rows=rows, verdicts=verdicts, held=held)
+    return 0 if verdicts >= VERDICTS_OF_20 / 20 * len(rows) and held == verdicts else 1
 
 
 if __name__ == "__main__":

@@ -2,11 +2,11 @@
 
     python -m bench.exam --times 3 --only scan-storm --write docs/exam.json
 
-Every cause of the blind sessions on a real scene, seen from where the storefront sees the server. Then, on servers of
-their own, loads that no session has: healthy ones, two causes at once, causes outside of the sessions, and a server
-that is stopped again and again, as a paused virtual machine is, which nothing that it tells explains. A row is right
-when the first cause that is named is the expected one (of two causes: both are named), or when none is named where none
-is expected.
+First comes every cause of the blind sessions on a real scene, observed over the storefront's own way to the server.
+Then come loads that no session has, each on a server of its own: healthy loads, two causes at once, causes outside the
+sessions, and a server that is stopped again and again, like a paused virtual machine, which none of its own figures
+explains. A row is right when the first named cause is the expected one (with two causes: when both are named), or when
+none is named where none is expected.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from lab.stacks.processes import Child
 
 ROOT = Path(__file__).resolve().parents[1]
 NOT_THE_SERVERS = {"exhausted-pool": "nothing"}
-"""Causes that the server knows nothing of: the right answer is that nothing is wrong with it."""
+"""Causes outside the server: the right answer is that nothing is wrong with it."""
 EXPECTED = {
     "idle": "nothing",
     "busy-30": "nothing",
@@ -53,14 +53,14 @@ EXPECTED = {
     "two-at-once": "keys-command + lua-script",
     "paused": "unknown",
 }
-"""What each load without a session should be taken for."""
+"""The right answer for each load without a session."""
 SETTLE_S = 6.0
 PAUSE_S, PAUSED_EVERY_S = 0.15, 1.0
 
 
 @dataclass(frozen=True)
 class Row:
-    """One sitting. `said`: the causes that were named, or nothing, or unknown."""
+    """One diagnosis of one scene. `said`: the causes that were named, or nothing, or unknown."""
 
     scene: str
     server: str
@@ -72,7 +72,7 @@ class Row:
 
 
 def is_right(expected: str, judgement: Judgement) -> bool:
-    """Of one cause: it is named first. Of two: both are. Of none: none is named."""
+    """True if the one expected cause is named first, if both of two are named, or if none is named where none is."""
     named = [each.cause.id for each in judgement.found]
     wanted = expected.split(" + ")
     if len(wanted) > 1:
@@ -81,7 +81,7 @@ def is_right(expected: str, judgement: Judgement) -> bool:
 
 
 def sit(scene: str, of: str, expected: str, url: str, seconds: float) -> Row:
-    """Look and judge."""
+    """Observe the server for that many seconds, and judge the diagnosis."""
     window, _ = watch(read_address(url, environ={}), seconds)
     judgement = judge(window)
     return Row(
@@ -96,7 +96,7 @@ def sit(scene: str, of: str, expected: str, url: str, seconds: float) -> Row:
 
 
 def session(cause: str, of: str, seconds: float) -> Row:
-    """A blind session, looked at by its storefront's way to the server."""
+    """A blind session, diagnosed over its storefront's way to the server."""
     found: list[Row] = []
     expected = NOT_THE_SERVERS.get(cause, cause)
     with tempfile.TemporaryDirectory(prefix="lab-") as home:
@@ -112,7 +112,7 @@ def session(cause: str, of: str, seconds: float) -> Row:
 
 @contextmanager
 def loaded(name: str, url: str, folder: Path) -> Iterator[None]:
-    """A load in a process of its own."""
+    """Run a load of `bench.exam_loads` in a process of its own. Enters after it has settled."""
     child = Child(
         "load", [sys.executable, "-m", "bench.exam_loads", name, url], folder / "load.log", cwd=ROOT
     )
@@ -126,7 +126,7 @@ def loaded(name: str, url: str, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def paused(url: str) -> Iterator[None]:
-    """Stop the server's process again and again."""
+    """Stop the server's process again and again (SIGSTOP, SIGCONT)."""
     client: redis.Redis = redis.Redis.from_url(url, protocol=2)
     pid = int(client.info("server")["process_id"])
     client.close()
@@ -148,7 +148,7 @@ def paused(url: str) -> Iterator[None]:
 
 
 def plain(name: str, of: str, seconds: float) -> Row:
-    """A load on a server of its own."""
+    """A load on a server of its own, diagnosed."""
     with server(of) as url, tempfile.TemporaryDirectory() as folder:
         beside = paused(url) if name == "paused" else loaded(name, url, Path(folder))
         with beside:
@@ -156,7 +156,7 @@ def plain(name: str, of: str, seconds: float) -> Row:
 
 
 def main() -> int:
-    """Hold it; 0 when all rows are right."""
+    """Hold the examination; returns 0 when all rows are right."""
     parser = argparse.ArgumentParser("bench.exam", description="The examination of bin/lab diagnose.")
     parser.add_argument("--times", type=int, default=3, help="each scene so often (3)")
     parser.add_argument("--seconds", type=float, default=20.0, help="of a look (20)")

@@ -18,15 +18,15 @@ KEYS = 100_000
 CHUNK = 1_000
 BATCH, TRIED = 10, 200
 CALL_S = 60e-6
-"""Of one call of the ordinary traffic."""
+"""Execution time of one call of the ordinary traffic, in seconds."""
 CONNECTING = 500
-"""Clients that connect anew."""
+"""Clients that connect anew for each command."""
 LATE_S = 0.5
-"""A schedule that has fallen further behind begins anew."""
+"""The most seconds by which a schedule may fall behind; it then drops the calls that are overdue for longer."""
 
 
 def fill(server: Server, keys: int = KEYS) -> None:
-    """Keys of 200 bytes."""
+    """Write keys with values of 200 bytes."""
     with connect(server) as line:
         for first in range(0, keys, CHUNK):
             ask(
@@ -35,7 +35,7 @@ def fill(server: Server, keys: int = KEYS) -> None:
 
 
 def repeatedly(every_s: float, do: Callable[[], object]) -> None:
-    """On a schedule."""
+    """Call `do` every `every_s` seconds, without end."""
     due = time.monotonic()
     while True:
         do()
@@ -68,9 +68,9 @@ def storm(server: Server) -> None:
 
 
 def traffic(server: Server, busy: float) -> None:
-    """Short commands, so many that the main thread is busy by about that share: steered by its own CPU time.
+    """Short commands that keep the main thread busy for about that share, controlled by the server's CPU time.
 
-    Counting the bits of a string that is long enough takes some tens of microseconds, so one client suffices.
+    A BITCOUNT of a long enough string takes some tens of microseconds, so one client suffices.
     """
     size = 200_000
     with connect(server) as line:
@@ -101,7 +101,7 @@ def traffic(server: Server, busy: float) -> None:
 
 
 def keys(server: Server) -> None:
-    """KEYS, a sixth of the time."""
+    """KEYS, for about a sixth of the server's time."""
     fill(server)
     with connect(server) as line:
         began = time.monotonic()
@@ -116,7 +116,7 @@ def two(server: Server) -> None:
 
 
 def idle(server: Server) -> None:
-    """Nothing."""
+    """No load."""
     time.sleep(3600)
 
 

@@ -6,10 +6,10 @@ yardstick is redis-benchmark at pipeline 16, the customary one; pipelines 32 and
 Where redis-benchmark is missing, it is a raw pipeline of prebuilt SETs from one Python process. Goal: at
 least 0.8 at pipeline 16.
 
-An entry of ours is more work for the server than a plain SET: it has an expiry time and an index membership,
-inside a transaction. ``server_work`` is that factor, from the server's own CPU time; 1 / server_work is what
-a client that costs nothing would reach against a yardstick that saturates the server (pipeline 64 nearly
-does).
+An entry of the cache is more work for the server than a plain SET: it has an expiry time and an index
+membership, inside a transaction. ``server_work`` is that factor, from the server's own CPU time. A client that
+costs nothing would reach a ratio of 1 / server_work against a yardstick that saturates the server (pipeline 64
+nearly does).
 """
 
 import shutil
@@ -44,7 +44,7 @@ def fill(url: str) -> float:
 
 
 def benchmark(url: str, pipeline: int) -> float:
-    """SETs per second that redis-benchmark reports for one connection, as the fill has one."""
+    """SETs per second that redis-benchmark reports for one connection, which is what the fill uses."""
     port = str(urlsplit(url).port)
     command = ["redis-benchmark", "-p", port, "-t", "set", "-n", str(ENTRIES), "-r", "1000000000"]
     command += ["-d", "200", "-P", str(pipeline), "-c", "1", "--csv"]

@@ -10,7 +10,7 @@ twice):
 - ratio_expiring: SETs with an expiry, as ours are, over 50 connections.
 - ratio_one_connection: plain SETs over one connection, as ours has one.
 - ratio_indexed: how much longer ours takes under the strategies that search or index: twenty entries are a
-  transaction with their index set. `indexed_work` is how many times the server's CPU time those cost.
+  transaction with their index set. `indexed_work` is their CPU time on the server, as a multiple.
 
 A second line compares the memory that the server took for the keys with what `lab run` announces before it starts.
 Goal: within 15 %.
@@ -42,7 +42,7 @@ VALUE_BYTES = 200
 
 
 def ours(strategy: str) -> Callable[[str, int], None]:
-    """Fill through the service's own code, in the warmer's steps, as that strategy wants it."""
+    """Fill through the service's own code, in the warmer's steps, with that strategy's layout."""
 
     def fill(url: str, keys: int) -> None:
         settings = Settings(store_url=url, key_prefix=KEY_PREFIX)
@@ -57,7 +57,7 @@ def ours(strategy: str) -> Callable[[str, int], None]:
 
 
 def yardstick(connections: int, *more: str) -> Callable[[str, int], None]:
-    """As many SETs by redis-benchmark, with more words after key and value."""
+    """Fill by as many SETs of redis-benchmark, with `more` words after key and value."""
 
     def fill(url: str, keys: int) -> None:
         command = ["redis-benchmark", "-p", str(urlsplit(url).port), "-n", str(keys), "-r", "1000000000"]
@@ -83,7 +83,7 @@ def measure(kind: str, fill: Callable[[str, int], None], keys: int) -> tuple[flo
 
 
 def main() -> int:
-    """Print the medians and the ratios; exit code 2 where there is no yardstick."""
+    """Print the medians and the ratios; returns 2 if there is no redis-benchmark."""
     parser = argparse.ArgumentParser(
         prog="bench.fill_millions", description="Fill as a run does, and measure."
     )

@@ -1,16 +1,24 @@
-"""What the store benchmarks share: a server of their own and one line of output."""
+"""What benchmarks share: a server of their own, one line of output, and figures kept for the pages."""
 
 import json
+import shlex
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+from typing import Any
 
 import redis
 
+from lab.runner.run import host_facts
 from lab.stacks.servers import SERVERS
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @contextmanager
@@ -46,3 +54,21 @@ def report(what: str, ratio: float, goal: str, **figures: float) -> None:
     """Print one JSON line: the ratio, its goal and what it was made of."""
     shown = {name: round(value, 2) for name, value in figures.items()}
     print(json.dumps({"bench": what, "ratio": round(ratio, 3), "goal": goal, **shown}))
+
+
+def keep(path: Path | None, part: str, module: str, **figures: Any) -> None:
+    """Keep figures under the name `part` of a JSON file, for `make docs`: with the command, the day, and the machine.
+
+    `module` is the benchmark's name after ``python -m``. Other parts of the file stay. Without a path nothing is kept.
+    """
+    if path is None:
+        return
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    machine = host_facts()
+    kept[part] = {
+        "command": shlex.join(["python", "-m", module, *sys.argv[1:]]),
+        "date": date.today().isoformat(),
+        "machine": f"{machine['cores']} cores of {machine['processor']}",
+        **figures,
+    }
+    path.write_text(json.dumps(dict(sorted(kept.items())), indent=1) + "\n", encoding="utf-8")

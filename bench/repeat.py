@@ -3,7 +3,7 @@
 Runs until N *valid* runs are done (at most a fifth more are started) and exits 0 when all of those are as they
 should be: claims hold, or with a control are refuted. A run that is not valid says something about the machine, not
 about the claims, and is counted apart. Each run has a seed of its own. With `--stack compose` the runs are made in the
-scene that `make up` brought up. With `--claim ID` the last line tells how far that claim's ratio wanders from run to
+scene that `make up` brought up. With `--claim ID` the last line tells how far that claim's ratio varies from run to
 run: lowest, highest, and the mean with its 95 % interval (Student's t).
 """
 
@@ -35,7 +35,7 @@ WIDTH = 100
 
 @dataclass(frozen=True)
 class Outcome:
-    """One run: its exit code, how long it took, how many claims were as they should be, and what is worth a look."""
+    """One run: its exit code, its seconds, how many claims were as they should be, and notes on what matters."""
 
     seed: int
     code: int
@@ -46,11 +46,11 @@ class Outcome:
 
     @property
     def judged(self) -> bool:
-        """Whether there is a verdict."""
+        """True if there is a verdict."""
         return self.code in (0, 1)
 
     def row(self) -> str:
-        """As a line of the table."""
+        """The run as a line of the table."""
         said = "; ".join(self.notes)
         said = said if self.code == 1 or len(said) <= WIDTH else said[: WIDTH - 1] + "…"
         return (
@@ -60,7 +60,7 @@ class Outcome:
 
 
 def outcome(seed: int, code: int, seconds: float, result: dict[str, Any], headline: str) -> Outcome:
-    """What a run with a result came to: what failed, or the checks it is not valid for, or its foremost claim."""
+    """The outcome of a run with a result. Its notes: failed checks of validity, or failed claims, or the headline."""
     if code == 4:
         wrong = tuple(f"{c['check']} ({c['detail']})" for c in result["validity"] if not c["ok"])
         return Outcome(seed, code, seconds, "", wrong)
@@ -73,7 +73,7 @@ def outcome(seed: int, code: int, seconds: float, result: dict[str, Any], headli
 
 
 def once(scenario: str, server: str, stack: str, folder: Path, seed: int) -> Outcome:
-    """One run into that folder."""
+    """Make one run into that folder."""
     began = time.monotonic()
     command = [sys.executable, "-m", "lab", "run", scenario, "--pace", "quick", "--server", server, "--json"]
     done = subprocess.run(
@@ -102,7 +102,7 @@ def table(scenario: str, server: str, outcomes: Sequence[Outcome]) -> str:
 
 
 def wandering(claim: str, outcomes: Sequence[Outcome]) -> str:
-    """How a claim's ratio differs between valid runs; the line says so where there are too few."""
+    """A line on how a claim's ratio varies between valid runs; with fewer than three it says so."""
     found = [one.ratios[claim] for one in outcomes if one.judged and claim in one.ratios]
     if len(found) < 3:
         return f"{claim}: {len(found)} valid runs have a ratio of it; three are needed"
@@ -115,7 +115,7 @@ def wandering(claim: str, outcomes: Sequence[Outcome]) -> str:
 
 
 def count(text: str) -> int:
-    """A number of runs from the command line. Raises `ValueError` for what is none (argparse then says so)."""
+    """A number of runs from the command line. Raises `ValueError` for anything else (argparse reports it)."""
     if (number := int(text)) < 1:
         raise ValueError(text)
     return number

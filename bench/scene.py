@@ -1,16 +1,17 @@
 """The scene as a workshop meets it, measured: `python -m bench.scene [--rounds N] [--write FILE] [--soak MINUTES]`.
 
-`--rounds`: first the scene is brought up without its story (`CONTROL_STORY=off`), and what it costs idle is measured.
+`--rounds`: first the scene is brought up without its story (`CONTROL_STORY=off`), and its idle cost is measured.
 
-A round: `docker compose up` from nothing; five minutes without a touch; ten more, in which both servers are to be ill
-and stable; *index*: how long until p99 is below twice the healthy one; *scan*: how long until it is ten times that
-again; *Restart store*: how long until healthy, and until ill again. It prints a table, a row a server and round.
+A round: `docker compose up` from nothing; five minutes untouched; ten more, in which both servers must be ill and
+stable; *index*: how long until p99 is below twice the healthy p99; *scan*: how long until it is ten times the healthy
+p99 again; *Restart store*: how long until healthy, and until ill again. It prints a table with a row for each server
+and round.
 
-`--write` keeps the figures of processor, memory and disk, idle and at the edge, for `make up` to tell.
+`--write` keeps the figures of processor, memory and disk, idle and at the edge, so that `make up` can announce them.
 
-`--soak`: then the scene is left at its edge for that many minutes, and what grows is told: each container's memory with
-its slope and 95 % interval, the disks of Prometheus and Tempo, restarts, the keys at the edge. Exit code 0 when every
-figure is within what is promised. `make soak` does it for ten minutes.
+`--soak`: then the scene is left at its edge for that many minutes, and what grows is reported: each container's memory
+with its slope and 95 % interval, the disks of Prometheus and Tempo, restarts, the keys at the edge. `make soak` does it
+for ten minutes. Exit code 0 when every figure is within what is promised.
 
 It needs a Docker Engine, takes the compose project of this folder (as `make up` does), and ends with `make down`.
 """
@@ -48,7 +49,8 @@ BUDGET_EDGE_CORES, BUDGET_IDLE_CORES, BUDGET_IDLE_GB = 0.35, 0.15, 1.5
 VOLUMES = ("prometheus-data", "tempo-data")
 LOOK_S = 10.0
 WORKSHOP_HOURS, GROWS_MB, GROWS_SHARE, DRIFT_MOST = 3.0, 30.0, 0.5, 0.10
-"""A container's memory is flat where it would grow in a workshop by no more than that, by the slope's lower end."""
+"""A container's memory is flat if at the lower end of its slope it would grow in a workshop by at most GROWS_MB plus
+GROWS_SHARE of what it was."""
 SOAK_HEAD = ("| container | memory | slope, MB an hour (95 % interval) | |", "|---|---|---|---|")
 
 Rows = dict[str, dict[str, Any]]
@@ -56,7 +58,7 @@ Rows = dict[str, dict[str, Any]]
 
 @dataclass
 class Watch:
-    """What was seen of one server while it was held."""
+    """Samples of one server while the scene was left untouched."""
 
     times: list[float] = field(default_factory=list)
     p99_ms: list[float] = field(default_factory=list)
@@ -75,7 +77,7 @@ class Scene:
         self.began = 0.0
 
     def up(self, story: str = "on") -> None:
-        """From nothing to healthy."""
+        """Bring the scene up from nothing, until its containers are healthy."""
         compose("down", "--volumes", "--remove-orphans")
         compose("up", "--detach", "--wait", "--wait-timeout", "300", CONTROL_STORY=story)
         self.began = time.monotonic()
@@ -87,12 +89,12 @@ class Scene:
         return {row["name"]: row for row in self.control.ask("GET", "/api/state")["servers"]}
 
     def act(self, action: str, **body: Any) -> None:
-        """The same lever on every server."""
+        """Take the same action on every server."""
         for server in self.rows():
             self.control.ask("POST", f"/api/servers/{server}/{action}", body)
 
     def cores(self, seconds: float) -> dict[str, float]:
-        """Cores that each service uses, in the mean over some seconds."""
+        """Cores that each service uses on average over that many seconds."""
         assert self.usage is not None
         before, began = self.usage.cpu_seconds(), time.monotonic()
         time.sleep(seconds)
@@ -100,12 +102,12 @@ class Scene:
         return {service: (after[service] - before[service]) / elapsed for service in after}
 
     def memory_mb(self) -> dict[str, float]:
-        """Memory of each service."""
+        """Memory of each service, in MB."""
         assert self.usage is not None
         return self.usage.memory_mb()
 
     def seconds_until(self, check: Callable[[dict[str, Any]], bool], limit: float) -> dict[str, float]:
-        """How long until each server's row is so, since now; infinity where it is not within the limit."""
+        """Seconds from now until each server's row passes `check`; infinity if it does not within the limit."""
         began = time.monotonic()
         found: dict[str, float] = {}
         while len(found) < len(rows := self.rows()) and time.monotonic() - began < limit:
@@ -118,13 +120,13 @@ class Scene:
         return {name: found.get(name, float("inf")) for name in rows}
 
     def disk_mb(self, volume: str) -> float:
-        """What a volume of the project holds on disk."""
+        """What a volume of the project holds on disk, in MB."""
         project = self.docker.containers()[0].project
         said = self.docker.ask("volume", "inspect", "--format", "{{.Mountpoint}}", f"{project}_{volume}")
         return sum(path.stat().st_size for path in Path(said.strip()).rglob("*") if path.is_file()) / 1e6
 
     def restarts(self) -> int:
-        """How often the engine has started a container again, all together."""
+        """How often the engine has restarted containers, all together."""
         ids = [container.id for container in self.docker.containers()]
         return sum(map(int, self.docker.ask("inspect", "--format", "{{.RestartCount}}", *ids).split()))
 
@@ -146,29 +148,29 @@ def compose(*arguments: str, **settings: str) -> None:
 
 
 def times(row: dict[str, Any]) -> float | None:
-    """p99 of the last ten seconds over the healthy one."""
+    """p99 of the last ten seconds as a multiple of the healthy p99; None if one is unknown."""
     return row["p99_ms"] / row["healthy_p99_ms"] if row["p99_ms"] and row["healthy_p99_ms"] else None
 
 
 def ill(row: dict[str, Any]) -> bool:
-    """Ten times the healthy p99."""
+    """True if p99 is at least ten times the healthy p99."""
     return (times(row) or 0.0) >= ILL
 
 
 def healthy(row: dict[str, Any]) -> bool:
-    """Below twice the healthy p99."""
+    """True if p99 is known and below twice the healthy p99."""
     return (times(row) or ILL) < CURED
 
 
 def watchers(cores: dict[str, float], servers: Rows) -> float:
-    """What everything that is neither a store nor a storefront uses."""
+    """Cores used by everything that is neither a server nor part of a storefront."""
     return sum(
         used for name, used in cores.items() if name not in servers and not name.startswith(STOREFRONT)
     )
 
 
 def looks(scene: Scene, seconds: float) -> Iterator[Rows]:
-    """The rows every two seconds, for so long."""
+    """The rows every two seconds, for that many seconds."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         yield scene.rows()
@@ -176,7 +178,7 @@ def looks(scene: Scene, seconds: float) -> Iterator[Rows]:
 
 
 def hold(scene: Scene, seconds: float) -> dict[str, Watch]:
-    """Watch the scene without a touch."""
+    """Sample the scene for that many seconds, untouched."""
     seen: dict[str, Watch] = {}
     for rows in looks(scene, seconds):
         for name, row in rows.items():
@@ -190,7 +192,7 @@ def hold(scene: Scene, seconds: float) -> dict[str, Watch]:
 
 
 def idle(scene: Scene) -> dict[str, float]:
-    """What the scene costs while nothing is asked of it."""
+    """What the scene costs without its story, in cores and GB."""
     scene.up(story="off")
     time.sleep(SETTLE_S)
     cores = scene.cores(IDLE_S)
@@ -198,7 +200,7 @@ def idle(scene: Scene) -> dict[str, float]:
 
 
 def one_round(scene: Scene, number: int) -> tuple[list[str], bool, dict[str, float]]:
-    """A round: lines of the table, whether all is as promised, and the budget's figures."""
+    """Make a round; return lines of the table, True if all is as promised, and the budget's figures."""
     scene.up()
     for _ in looks(scene, UNTOUCHED_S):
         pass
@@ -257,9 +259,10 @@ HEAD = (
 
 
 def soak(scene: Scene, minutes: float) -> tuple[list[str], bool, dict[str, float]]:
-    """The scene at its edge for so long: what grows, as lines of a table, and whether all of it stays within bounds.
+    """Leave the scene at its edge for that many minutes, and see what grows.
 
-    And the gigabytes of disk that traces and metrics take in an hour.
+    Returns lines of a table, True if all of it stays within bounds, and the gigabytes of disk that traces and metrics
+    take in an hour.
     """
     memory: dict[str, list[float]] = {}
     keys: dict[str, list[int]] = {}
@@ -298,7 +301,7 @@ def soak(scene: Scene, minutes: float) -> tuple[list[str], bool, dict[str, float
 
 
 def keep(path: Path, figures: dict[str, float]) -> None:
-    """Put figures into the file, beside those that other runs have put there."""
+    """Write figures to the file, beside those that other runs wrote."""
     kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     kept |= {"date": date.today().isoformat(), "cores": os.cpu_count()}
     kept |= {name: round(value, 2) for name, value in figures.items()}
@@ -306,7 +309,7 @@ def keep(path: Path, figures: dict[str, float]) -> None:
 
 
 def rounds(scene: Scene, count: int, write: Path | None) -> bool:
-    """The rounds, their table, and the budget; True where all is as promised."""
+    """Make the rounds, print their table and the budget; True if all is as promised."""
     figures, good = idle(scene), True
     print(HEAD, flush=True)
     for number in range(1, count + 1):
@@ -331,7 +334,7 @@ def rounds(scene: Scene, count: int, write: Path | None) -> bool:
 
 
 def main() -> int:
-    """The command; its exit code."""
+    """Entry point; returns the exit code."""
     parser = argparse.ArgumentParser(prog="bench.scene", description="The scene on Docker, measured.")
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--soak", type=float, default=0.0, metavar="MINUTES")
