@@ -85,7 +85,7 @@ class Cache:
         )
         return value
 
-    def look(self, user: int, name: str) -> tuple[bytes | None, int]:
+    def get_with_since(self, user: int, name: str) -> tuple[bytes | None, int]:
         """The cached fragment or None, and the `since` that `put` takes for a value computed from now on."""
         return self.get(user, name), 0
 

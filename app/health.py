@@ -65,9 +65,9 @@ def trouble(url: str, option: str = "", value: str = "") -> str | None:
         if status != 200:
             return f"{url} answers {status}"
         if option == "--contains" and value not in "".join(body.split()):
-            return f"{url} does not say {value}"
+            return f"the answer of {url} does not contain {value}"
         if option == "--fresh" and (seconds := age(body, value)) > STALE_SECONDS:
-            return f"{value} stands still since {seconds:.0f} s"
+            return f"{value} is {seconds:.0f} s old, older than {STALE_SECONDS:.0f} s: the process hangs"
     except (OSError, ValueError, IndexError) as error:
         return f"{url}: {error or type(error).__name__}"
     return None

@@ -56,7 +56,9 @@ class HostGuard:
         host = str(environ.get("HTTP_HOST", ""))
         if not host or is_served(host, self._also):
             return self._application(environ, start_response)
-        detail = f"this is not served under the name {host[:80]!r}; a name that shall be served is one of {VARIABLE}"
+        detail = (
+            f"this page is not served under the name {host[:80]!r}; to allow it, add the name to {VARIABLE}"
+        )
         body = {"type": "about:blank", "title": "Misdirected Request", "status": 421, "detail": detail}
         data = (json.dumps(body) + "\n").encode()
         headers = [("Content-Type", "application/problem+json"), ("Content-Length", str(len(data)))]

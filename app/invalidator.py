@@ -122,7 +122,9 @@ class Invalidator:
         self._tasks.discard(task)
         EVENTS_IN_FLIGHT.set(len(self._tasks))
         if not task.cancelled() and task.exception() is not None:
-            self._rare.warning(f"event abandoned until restart: {task.exception()!r}")
+            self._rare.warning(
+                f"an event failed; it is tried again only after a restart: {task.exception()!r}"
+            )
 
     async def _carry_out(self, event: Event) -> None:
         started = time.perf_counter()

@@ -76,7 +76,7 @@ class GenerationCache(Cache):
     with the whole store), no harm is done: the next number is a different one, see `generation_step`.
     """
 
-    def look(self, user: int, name: str) -> tuple[bytes | None, int]:
+    def get_with_since(self, user: int, name: str) -> tuple[bytes | None, int]:
         """The cached fragment or None, and the user's generation. Two round trips, one after the other.
 
         An event may be carried out between the two; the read then began before the event was done.
@@ -89,7 +89,7 @@ class GenerationCache(Cache):
 
     def get(self, user: int, name: str) -> bytes | None:
         """The cached fragment or None. Two round trips."""
-        return self.look(user, name)[0]
+        return self.get_with_since(user, name)[0]
 
     def put(self, user: int, name: str, value: bytes | str, since: int = 0) -> None:
         """Cache a fragment for one TTL, in the generation that was read before the fragment was computed (`since`).

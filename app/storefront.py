@@ -142,12 +142,13 @@ def _add_fragments(app: Flask, settings: Settings, state: State, layouts: Layout
         number = _user(user)
         if not is_fragment_name(name):
             raise Problem(
-                404, "no such fragment: a name is page-, cart- or offer- and a-z, 0-9 or '-', 64 in all"
+                404,
+                "no such fragment: a name is page-, cart- or offer-, then a-z, 0-9 or '-'; at most 64 characters",
             )
         since, cached = 0, None
         try:
             cache = layouts.at(state.invalidation())
-            cached, since = cache.look(number, name)
+            cached, since = cache.get_with_since(number, name)
             result = "miss" if cached is None else "hit"
         except (CacheUnavailable, StateError):
             result = "bypass"
@@ -175,7 +176,7 @@ def _add_fragments(app: Flask, settings: Settings, state: State, layouts: Layout
         try:
             layouts.at(state.invalidation()).put_many(number, count)
         except CacheUnavailable as error:
-            raise Problem(503, f"the store does not take them: {error}") from None
+            raise Problem(503, f"the store did not take the fragments: {error}") from None
         return _json({"user": number, "count": count})
 
 
@@ -237,7 +238,7 @@ def _add_warming_settings(app: Flask, state: State) -> None:
         seen = wanted.revision == status.revision
         error = status.error
         if time.time() - status.at > WARMER_SILENT_SECONDS and (status.at or wanted.target_keys):
-            error = "the warmer does not run"
+            error = "the warmer is not running"
         return _json(
             {
                 "target_keys": wanted.target_keys,

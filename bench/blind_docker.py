@@ -40,7 +40,7 @@ def gather(docker: Docker, project: str) -> Sources:
     return sources
 
 
-def _own(docker: Docker, container: dict[str, Any]) -> set[str]:
+def _lab_processes(docker: Docker, container: dict[str, Any]) -> set[str]:
     rows = docker.ask("top", container["Id"]).splitlines() if container["State"]["Running"] else []
     return {row.split(None, TOP_COLUMNS)[-1] for row in rows if "python" in row and "health" not in row}
 
@@ -52,14 +52,14 @@ def outline(docker: Docker, project: str) -> list[str]:
     """
     lines = []
     found = _containers(docker, project)
-    earlier = {container["Id"]: _own(docker, container) for container in found}
+    earlier = {container["Id"]: _lab_processes(docker, container) for container in found}
     time.sleep(LASTING_S)
     for container in found:
         container["Config"]["Env"].sort()  # Compose puts them in a different order each time
         made = {part: container[part] for part in ("Path", "Args", "Config", "HostConfig")}
         made["networks"] = [end["Aliases"] for end in container["NetworkSettings"]["Networks"].values()]
         running = container["State"]["Running"]
-        words = sorted(earlier[container["Id"]] & _own(docker, container))
+        words = sorted(earlier[container["Id"]] & _lab_processes(docker, container))
         text = json.dumps([container["Name"], running, made, words], sort_keys=True)
         lines.append(alike(VARIES.sub("", text)))
     return sorted(lines)

@@ -22,7 +22,7 @@ from lab.errors import LabError
 def main() -> int:
     """Run the sessions; return the exit code."""
     parser = argparse.ArgumentParser("blind_seeds", description="Blind sessions in a row.")
-    parser.add_argument("--seeds", type=int, default=20, help="how many (20)")
+    parser.add_argument("--seeds", type=int, default=20, help="number of seeds (20)")
     parser.add_argument("--first", type=int, default=1, help="the first seed (1)")
     options = parser.parse_args()
     good = 0

@@ -31,7 +31,7 @@ class Trial(Session):
     def _watch(self) -> None:
         for _ in range(self._more):
             self._wait(5.0)
-            self.observer.look()
+            self.observer.take_sample()
         self._inspect(self)
         self.taken = self.readings()
 

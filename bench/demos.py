@@ -24,7 +24,9 @@ def main() -> int:
     """Entry point; returns the exit code."""
     parser = argparse.ArgumentParser(prog="bench.demos", description="`make demo` from fresh clones.")
     parser.add_argument("--times", type=int, default=5)
-    parser.add_argument("--disturbed", type=int, default=3, help="how many of them are disturbed: the last")
+    parser.add_argument(
+        "--disturbed", type=int, default=3, help="number of demos, the last ones, that are disturbed (3)"
+    )
     parser.add_argument("--per-minute", type=float, default=1.0)
     parser.add_argument("--within", type=float, default=210.0, metavar="SECONDS")
     parser.add_argument("--seed", type=int, default=1)

@@ -71,9 +71,12 @@ def main() -> int:
     """Entry point; returns the exit code."""
     parser = argparse.ArgumentParser("bench.diagnose_cost", description="What a diagnosis costs a bystander.")
     parser.add_argument(
-        "--pairs", type=int, default=150, help="of intervals, 30 at least for the interval (150)"
+        "--pairs",
+        type=int,
+        default=150,
+        help="pairs of intervals; a confidence interval needs at least 30 (150)",
     )
-    parser.add_argument("--seconds", type=float, default=2.0, help="of an interval (2)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="seconds that an interval lasts (2)")
     asked = parser.parse_args()
     with (
         server("redis") as url,

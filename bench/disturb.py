@@ -137,10 +137,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="bench.disturb", description="Real runs beside disturbances.")
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--per-minute", type=float, default=3.0)
-    parser.add_argument("--hog", type=float, default=0.0, metavar="SHARE", help="of a core, all the time")
+    parser.add_argument(
+        "--hog",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="share of a core that another program uses all the time (0)",
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--server", default="embedded")
-    parser.add_argument("--out", type=Path, default=None, help="where run folders are kept")
+    parser.add_argument("--out", type=Path, default=None, help="folder for the run folders (a temporary one)")
     parser.add_argument("--write", type=Path, metavar="FILE", help="keep the rows, for the table in the docs")
     options = parser.parse_args()
     folder = options.out or Path(tempfile.mkdtemp(prefix="disturbed-"))
@@ -158,7 +164,7 @@ def main() -> int:
         code, seconds, done = disturbed(run, ROOT, options.per_minute, options.seed + number, log)
         told = repetitions(out)
         if code not in (HOLDS, CLAIM_FAILED):
-            told.append((log.read_text().splitlines() or ["it said nothing"])[-1])
+            told.append((log.read_text().splitlines() or ["no output"])[-1])
         rows.append({"code": code, "seconds": round(seconds), "done": done, "told": told})
         print(
             f"| {number} | {code} | {seconds:.0f} | {'; '.join(done) or 'none'} | {' '.join(told) or 'nothing'} |",

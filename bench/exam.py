@@ -80,7 +80,7 @@ def is_right(expected: str, judgement: Judgement) -> bool:
     return named[0] == expected if named else judgement.outcome == expected
 
 
-def sit(scene: str, of: str, expected: str, url: str, seconds: float) -> Row:
+def examine(scene: str, of: str, expected: str, url: str, seconds: float) -> Row:
     """Observe the server for that many seconds, and judge the diagnosis."""
     window, _ = watch(read_address(url, environ={}), seconds)
     judgement = judge(window)
@@ -104,7 +104,7 @@ def session(cause: str, of: str, seconds: float) -> Row:
             CAUSES[cause],
             Path(home) / "session",
             looks=0,
-            inspect=lambda trial: found.append(sit(cause, of, expected, trial.stack.link_url(), seconds)),
+            inspect=lambda trial: found.append(examine(cause, of, expected, trial.stack.link_url(), seconds)),
             make=partial(BlindStack, server=of),
         ).run()
     return found[0]
@@ -152,16 +152,25 @@ def plain(name: str, of: str, seconds: float) -> Row:
     with server(of) as url, tempfile.TemporaryDirectory() as folder:
         beside = paused(url) if name == "paused" else loaded(name, url, Path(folder))
         with beside:
-            return sit(name, of, EXPECTED[name], url, seconds)
+            return examine(name, of, EXPECTED[name], url, seconds)
 
 
 def main() -> int:
     """Hold the examination; returns 0 when all rows are right."""
     parser = argparse.ArgumentParser("bench.exam", description="The examination of bin/lab diagnose.")
-    parser.add_argument("--times", type=int, default=3, help="each scene so often (3)")
-    parser.add_argument("--seconds", type=float, default=20.0, help="of a look (20)")
-    parser.add_argument("--only", action="append", choices=[*CAUSES, *EXPECTED], help="these scenes")
-    parser.add_argument("--servers", default="embedded,redis", help="each scene on these (embedded,redis)")
+    parser.add_argument("--times", type=int, default=3, help="times that each scene is diagnosed (3)")
+    parser.add_argument("--seconds", type=float, default=20.0, help="seconds that a diagnosis observes (20)")
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=[*CAUSES, *EXPECTED],
+        help="scene to examine; may be repeated (all)",
+    )
+    parser.add_argument(
+        "--servers",
+        default="embedded,redis",
+        help="servers for each scene, separated by commas (embedded,redis)",
+    )
     parser.add_argument("--write", type=Path, metavar="FILE", help="keep the rows, for the table in the docs")
     asked = parser.parse_args()
     scenes: list[tuple[str, Callable[[], Row]]] = [
@@ -175,9 +184,9 @@ def main() -> int:
         flush=True,
     )
     for _ in range(asked.times):
-        for name, look in scenes:
+        for name, diagnose in scenes:
             try:
-                row = look()
+                row = diagnose()
             except (LabError, subprocess.SubprocessError) as error:
                 print(f"| {name} | {error} |", flush=True)
                 continue

@@ -124,11 +124,15 @@ def count(text: str) -> int:
 def main() -> int:
     """Entry point; exit code 0 when enough runs were valid and every valid one was as it should be."""
     parser = argparse.ArgumentParser(prog="bench.repeat", description="Repeat a quick run and count.")
-    parser.add_argument("scenario", nargs="?", default="key-growth", help="which one (key-growth)")
-    parser.add_argument("--server", default="embedded", help="on which server (embedded)")
-    parser.add_argument("--stack", default="native", help="native, or compose beside `make up` (native)")
+    parser.add_argument("scenario", nargs="?", default="key-growth", help="scenario to repeat (key-growth)")
+    parser.add_argument("--server", default="embedded", help="server to run it on (embedded)")
+    parser.add_argument(
+        "--stack", default="native", help="stack to run it on: native, or compose beside `make up` (native)"
+    )
     parser.add_argument("--times", type=count, default=10, help="valid runs wanted (10)")
-    parser.add_argument("--seed", type=int, default=1, help="of the first run; the next one has the next (1)")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="seed of the first run; each later run takes the next number (1)"
+    )
     parser.add_argument("--claim", help="also tell how far the ratio of this claim wanders from run to run")
     options = parser.parse_args()
     try:

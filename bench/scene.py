@@ -338,7 +338,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="bench.scene", description="The scene on Docker, measured.")
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--soak", type=float, default=0.0, metavar="MINUTES")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="keep the budget's figures here")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="file that keeps the budget's figures")
     options = parser.parse_args()
     scene, good = Scene(), True
     try:

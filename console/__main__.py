@@ -14,7 +14,7 @@ import threading
 
 from werkzeug.serving import make_server
 
-from console.autopilot import Autopilot, Company
+from console.autopilot import AllAutopilots, Autopilot
 from console.config import load_config
 from console.metrics import ControlMetrics
 from console.web import create_app
@@ -29,9 +29,11 @@ def main() -> int:
         print(f"control: {error}", file=sys.stderr)
         return error.exit_code
     metrics = ControlMetrics(server.name for server in config.servers)
-    company = Company()
-    autopilots = {server.name: Autopilot(server, config, metrics, company) for server in config.servers}
-    company.add(autopilots.values())
+    all_autopilots = AllAutopilots()
+    autopilots = {
+        server.name: Autopilot(server, config, metrics, all_autopilots) for server in config.servers
+    }
+    all_autopilots.add(autopilots.values())
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # no line for each poll
     app = create_app(autopilots, config, metrics)
     try:

@@ -32,7 +32,7 @@ CLEARED_S = 20.0
 """Timeout for the events under way, which are finished under the strategy `CLEARING` before a story begins."""
 
 
-class Company:
+class AllAutopilots:
     """The autopilots of one machine. Servers are calibrated one at a time; no keys grow before all are calibrated."""
 
     def __init__(self) -> None:
@@ -66,32 +66,32 @@ class _Halted(Exception):
 
 
 class Autopilot(threading.Thread):
-    """The thread that steers one server; `company` has the autopilots of all servers."""
+    """The thread that steers one server; `all_autopilots` has the autopilots of all servers."""
 
     def __init__(
         self,
         addresses: ServerAddresses,
         config: Config,
         metrics: ControlMetrics,
-        company: Company,
+        all_autopilots: AllAutopilots,
     ) -> None:
         super().__init__(name=f"autopilot-{addresses.name}", daemon=True)
         self.control = control = ServerControl(
-            addresses, config, metrics, lambda: company.rivals(self.control)
+            addresses, config, metrics, lambda: all_autopilots.rivals(self.control)
         )
-        self._company = company
+        self._all = all_autopilots
         self._story_due = config.story == "on"
         self._halt, self._ended = threading.Event(), threading.Event()
         self._lease_end = 0.0
-        self._still = threading.Event()
+        self._hands_off = threading.Event()
         self._watched = ServerObserver(addresses.store, config.store_timeout_seconds)
         self._watcher = StoreWatcher(
             control.server,
             self._watched,
             config.slowlog_threshold_us,
-            control.tell_up,
+            control.record_up,
             lambda command, seconds: metrics.slow(control.server, command, seconds),
-            control.tell_counters,
+            control.record_counters,
             lambda: self._leased,
         )
 
@@ -102,7 +102,7 @@ class Autopilot(threading.Thread):
             self._watcher.start()
             self._rest()
             while True:
-                self._turn_over()
+                self._tick()
         except _Halted:
             return
 
@@ -144,10 +144,10 @@ class Autopilot(threading.Thread):
         """
         self._lease_end = time.monotonic() + seconds
 
-    def await_stillness(self, seconds: float) -> None:
+    def await_hands_off(self, seconds: float) -> None:
         """Wait until the autopilot leaves the scene alone. Raises `Refused` if that takes longer than `seconds`."""
-        if self.control.phase not in ("absent", "waiting") and not self._still.wait(seconds):
-            raise Refused(f"{self.control.server} is busy and does not come to rest. Try again.")
+        if self.control.phase not in ("absent", "waiting") and not self._hands_off.wait(seconds):
+            raise Refused(f"The autopilot of {self.control.server} is still at work. Try again.")
 
     def resume(self) -> None:
         """End the lease."""
@@ -157,13 +157,13 @@ class Autopilot(threading.Thread):
     def _leased(self) -> bool:
         return time.monotonic() < self._lease_end
 
-    def _keep_still(self) -> None:
+    def _keep_hands_off(self) -> None:
         control = self.control
         with control.acting:
             control.phase = "leased"
         if self._story_due:
             control.rest()
-        self._still.set()
+        self._hands_off.set()
         try:
             while self._leased:
                 with contextlib.suppress(
@@ -172,14 +172,14 @@ class Autopilot(threading.Thread):
                     control.observe()
                 self._sleep(TICK_S / 2)
         finally:
-            self._still.clear()
+            self._hands_off.clear()
             control.phase = "running"
 
-    def _turn_over(self) -> None:
+    def _tick(self) -> None:
         control = self.control
         try:
             if self._leased:
-                self._keep_still()
+                self._keep_hands_off()
             if self._halt.is_set():
                 self._story_due = False
                 control.phase = "running"
@@ -188,7 +188,7 @@ class Autopilot(threading.Thread):
             if self._story_due:
                 self._tell_story()
             control.keep_within_bounds()
-            self._wait_for_the_next_look()
+            self._wait_for_the_next_sample()
         except StackError as error:
             control.trouble = str(error)
             if self._story_due and not self._leased:
@@ -198,7 +198,7 @@ class Autopilot(threading.Thread):
             if self._ended.is_set():
                 raise
 
-    def _wait_for_the_next_look(self) -> None:
+    def _wait_for_the_next_sample(self) -> None:
         for _ in range(CALM_TICKS):
             self._pause(TICK_S)
             if self._story_due or not self.control.calm:
@@ -244,7 +244,7 @@ class Autopilot(threading.Thread):
             self._calibrate()
         control.phase = "emptying"
         self._empty()
-        self._look_at_health()
+        self._measure_healthy_p99()
         with control.acting:
             self._story_due = False
             control.growing = True
@@ -256,23 +256,24 @@ class Autopilot(threading.Thread):
         control = self.control
         self._load(0.0)
         control.clients.web.fill(0)
-        if control.clients.look()[0].in_flight:
+        if control.clients.sample()[0].in_flight:
             control.clients.web.use(CLEARING, control.config.scan_count)
             drain(control.clients, self._pause, CLEARED_S)
 
     def _calibrate(self) -> None:
-        control, company = self.control, self._company
+        control, all_autopilots = self.control, self._all
         control.phase = "queued"
-        while not company.turn.acquire(timeout=0.1):
+        while not all_autopilots.turn.acquire(timeout=0.1):
             self._pause(TICK_S)
         try:
             self._pause(0)
             control.phase = "calibrating"
-            found = tune(control.clients, control.config, company.size(), self._load, self._pause)
+            found = tune(control.clients, control.config, all_autopilots.size(), self._load, self._pause)
         finally:
-            company.turn.release()
+            all_autopilots.turn.release()
         control.tuned(found)
-        while not company.calibrated():  # the other servers' calibrations need the machine to themselves
+        # The other servers' calibrations need the machine to themselves.
+        while not all_autopilots.calibrated():
             self._pause(TICK_S)
 
     def _empty(self) -> None:
@@ -281,7 +282,7 @@ class Autopilot(threading.Thread):
         control.clients.store.flush()
         self._pause(TICK_S)  # until the warmer has counted again
 
-    def _look_at_health(self) -> None:
+    def _measure_healthy_p99(self) -> None:
         """Measure the healthy p99: under the incident's load, but with a store that holds next to nothing.
 
         Raises `StackError` if the probe counts no answers.
@@ -304,7 +305,7 @@ class Autopilot(threading.Thread):
                 seen.append(p99)
         if not seen:
             raise StackError(
-                f"{control.clients.probe.name} counts no answers, so nobody knows what is healthy."
+                f"{control.clients.probe.name} counts no answers, so the healthy p99 cannot be measured."
             )
         control.steering.healthy_ms = healthy = statistics.median(seen)
         control.metrics.healthy.labels(control.server).set(healthy / 1000)

@@ -79,54 +79,54 @@ class Clients:
             if not client.ready(path):
                 raise StackError(f"{client.name} does not answer.")
 
-    def look(self, before: Sample | None = None) -> tuple[Sample, str]:
+    def sample(self, before: Sample | None = None) -> tuple[Sample, str]:
         """Sample everything but the store itself, which may be slow to answer: that is what the lab shows.
 
         Returns the sample, and a sentence about the first part that did not answer (or ''). Such a part has the values
         of `before`. Raises `StackError` if a part does not answer and there is no `before`.
         """
-        look, trouble = before or UNSEEN, ""
+        sample, trouble = before or UNSEEN, ""
         for read in (self._settings, self._warming, self._events, self._probe):
             try:
-                look = read(look)
+                sample = read(sample)
             except StackError as error:
                 if before is None:
                     raise
                 trouble = trouble or str(error)
-        return look, trouble
+        return sample, trouble
 
-    def _settings(self, look: Sample) -> Sample:
+    def _settings(self, sample: Sample) -> Sample:
         mode = self.web.ask("GET", "/settings/invalidation")
         return replace(
-            look,
+            sample,
             strategy=str(mode["strategy"]),
             strategies=mode["strategies"],
             scan_count=int(mode["scan_count"]),
         )
 
-    def _warming(self, look: Sample) -> Sample:
+    def _warming(self, sample: Sample) -> Sample:
         warming = self.web.ask("GET", "/settings/warming")
         return replace(
-            look,
+            sample,
             keys=int(warming["keys"]),
             target_keys=int(warming["target_keys"]),
             filling=warming["state"] == "filling",
             warming_error=warming["error"],
         )
 
-    def _events(self, look: Sample) -> Sample:
+    def _events(self, sample: Sample) -> Sample:
         finished = in_flight = pending = 0.0
-        for sample in samples(self.invalidator.text("/metrics"), FINISHED, IN_FLIGHT, PENDING):
-            if sample.name == FINISHED:
-                finished += sample.value if sample.labels.get("outcome") == "done" else 0.0
-            elif sample.name == IN_FLIGHT:
-                in_flight += sample.value
-            elif sample.value == sample.value:  # not a number when the outbox could not be read
-                pending += sample.value
-        return replace(look, finished=finished, in_flight=max(in_flight, pending))
+        for one in samples(self.invalidator.text("/metrics"), FINISHED, IN_FLIGHT, PENDING):
+            if one.name == FINISHED:
+                finished += one.value if one.labels.get("outcome") == "done" else 0.0
+            elif one.name == IN_FLIGHT:
+                in_flight += one.value
+            elif one.value == one.value:  # not a number when the outbox could not be read
+                pending += one.value
+        return replace(sample, finished=finished, in_flight=max(in_flight, pending))
 
-    def _probe(self, look: Sample) -> Sample:
-        return replace(look, probe=probe_buckets(self.probe.text("/metrics")))
+    def _probe(self, sample: Sample) -> Sample:
+        return replace(sample, probe=probe_buckets(self.probe.text("/metrics")))
 
     def asked_rates(self) -> tuple[float, float]:
         """(reads, events) a second that Locust was last asked for."""
@@ -156,8 +156,8 @@ def _name(line: str) -> str:
 def probe_buckets(text: str) -> Buckets:
     """The probe's latencies from the intended time: upper bound in seconds → cumulative count."""
     found: Buckets = {}
-    for sample in samples(text, PROBE_BUCKET):
-        if sample.labels.get("from") == "intended":
-            bound = float(sample.labels["le"])
-            found[bound] = found.get(bound, 0.0) + sample.value
+    for one in samples(text, PROBE_BUCKET):
+        if one.labels.get("from") == "intended":
+            bound = float(one.labels["le"])
+            found[bound] = found.get(bound, 0.0) + one.value
     return found

@@ -37,7 +37,7 @@ def read_servers(text: Any) -> Any:
         name, _, rest = row.strip().partition("=")
         addresses = [address.strip().rstrip("/") for address in rest.split("|")]
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,31}", name):
-            raise ValueError(f"{name[:40]!r} is no name of a server (a-z, 0-9 and '-')")
+            raise ValueError(f"{name[:40]!r} is not a server name: use a-z, 0-9 and '-', at most 32")
         if len(addresses) != len(PARTS):
             raise ValueError(f"{name} needs {len(PARTS)} addresses separated by '|': {', '.join(PARTS)}")
         if not re.match(r"rediss?://\S", addresses[0]):

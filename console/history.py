@@ -33,30 +33,30 @@ class History:
     """Samples of one server over time. `at` is in seconds of a clock that never goes back."""
 
     def __init__(self) -> None:
-        self._looks: deque[tuple[float, float, Buckets]] = deque()
+        self._samples: deque[tuple[float, float, Buckets]] = deque()
         self._curve: deque[tuple[float, float | None, int]] = deque(maxlen=int(CURVE_S / CURVE_STEP_S))
         self.figures = Figures()
 
-    def add(self, at: float, look: Sample) -> Figures:
+    def add(self, at: float, sample: Sample) -> Figures:
         """Add a sample; returns the figures as of now."""
-        if self._looks and (
-            look.finished < self._looks[-1][1] or _count(look.probe) < _count(self._looks[-1][2])
+        if self._samples and (
+            sample.finished < self._samples[-1][1] or _count(sample.probe) < _count(self._samples[-1][2])
         ):
-            self._looks.clear()  # a process was restarted and counts from nothing
-        self._looks.append((at, look.finished, look.probe))
-        while len(self._looks) > 2 and self._looks[1][0] <= at - MOST_S:
-            self._looks.popleft()
+            self._samples.clear()  # a process was restarted and counts from nothing
+        self._samples.append((at, sample.finished, sample.probe))
+        while len(self._samples) > 2 and self._samples[1][0] <= at - MOST_S:
+            self._samples.popleft()
         self.figures = self._read(at)
         if not self._curve or at - self._curve[-1][0] >= CURVE_STEP_S - 0.1:
-            self._curve.append((at, self.figures.p99_ms, look.keys))
+            self._curve.append((at, self.figures.p99_ms, sample.keys))
         return self.figures
 
     def _read(self, at: float) -> Figures:
-        now = self._looks[-1]
-        earlier = [look for look in self._looks if look[0] < at]
+        now = self._samples[-1]
+        earlier = [sample for sample in self._samples if sample[0] < at]
         if not earlier:
             return Figures()
-        window = [look for look in earlier if look[0] <= at - WINDOW_S + 0.5] or earlier[:1]
+        window = [sample for sample in earlier if sample[0] <= at - WINDOW_S + 0.5] or earlier[:1]
         first = window[-1]
         rate = (now[1] - first[1]) / (at - first[0])
         for start in reversed(window):

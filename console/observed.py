@@ -50,7 +50,7 @@ class Observed:
         self.history = History()
         self.follows = Follows(config.keys / FOLLOW_STEPS)
         self.steering = Steering(config.backlog_aim)
-        self.look: Sample | None = None
+        self.sample: Sample | None = None
         self.trouble = ""
         self.complaint = ""
         self.awake = False
@@ -64,7 +64,7 @@ class Observed:
         self.tuning: Tuning | None = None
         self.estimate: Estimate | None = None
         self.edge_keys: int | None = None
-        self.up, self.lives = False, 0
+        self.up, self.starts = False, 0
         self.restarting: tuple[int, float] | None = None
         self._rivals = rivals
         self._auto = False
@@ -116,40 +116,40 @@ class Observed:
     @property
     def searching(self) -> bool:
         """True if events search the keyspace, as far as is known."""
-        return (self.strategy or (self.look.strategy if self.look else "")) in SEARCHING
+        return (self.strategy or (self.sample.strategy if self.sample else "")) in SEARCHING
 
     @property
     def strategies(self) -> dict[str, str]:
         """The storefront's strategies, each with a line on what it costs; empty before the first sample."""
-        return self.look.strategies if self.look else {}
+        return self.sample.strategies if self.sample else {}
 
     def observe(self) -> Sample:
         """Take a sample and store it. Raises `StackError` if a part does not answer and there is no sample yet."""
-        look, trouble = self.clients.look(self.look)
-        self.look, self.trouble = look, trouble
-        self.metrics.expect_strategies(self.server, look.strategies)
-        figures = self.history.add(time.monotonic(), look)
+        sample, trouble = self.clients.sample(self.sample)
+        self.sample, self.trouble = sample, trouble
+        self.metrics.expect_strategies(self.server, sample.strategies)
+        figures = self.history.add(time.monotonic(), sample)
         metrics, server = self.metrics, self.server
-        metrics.keys.labels(server).set(look.keys)
-        metrics.in_flight.labels(server).set(look.in_flight)
+        metrics.keys.labels(server).set(sample.keys)
+        metrics.in_flight.labels(server).set(sample.in_flight)
         if self.hungry and time.monotonic() > self._follow_from:
-            self.follows.add(look.keys, figures.p99_ms)
+            self.follows.add(sample.keys, figures.p99_ms)
             correlation = self.follows.correlation
             metrics.correlation.labels(server).set(float("nan") if correlation is None else correlation)
-        self._estimate(look)
+        self._estimate(sample)
         self.show_phase()
-        return look
+        return sample
 
-    def _estimate(self, look: Sample) -> None:
-        told, estimate = self._counters, self.estimate
+    def _estimate(self, sample: Sample) -> None:
+        counted, estimate = self._counters, self.estimate
         self._counters = None
-        if told is None or estimate is None or self.tuning is None:
+        if counted is None or estimate is None or self.tuning is None:
             return
-        counters, idle = told
+        counters, idle = counted
         if counters.main_thread_s is not None and self.free:
             store = counters.at, counters.main_thread_s, idle
             other = self._behind or not self.searching  # work that does not tell what a key costs
-            estimate.add(Moment(*store, look.finished, look.in_flight, look.keys, other))
+            estimate.add(Moment(*store, sample.finished, sample.in_flight, sample.keys, other))
         metrics, threads = self.metrics, self.tuning.threads
         capacity, busy = self._capacity(), estimate.busy
         if capacity is not None and busy is not None:
@@ -159,19 +159,19 @@ class Observed:
         if knee is not None:
             metrics.knee.labels(self.server).set(knee)
 
-    def tell_counters(self, counters: Snapshot) -> None:
+    def record_counters(self, counters: Snapshot) -> None:
         """Store the counters of the store, which the watcher has just read."""
         self._counters = counters, read_machine().idle_s
 
-    def tell_up(self, up: bool, lives: int) -> None:
-        """Store what the watcher found: `up` while the store answers; `lives` counts the starts of the store."""
-        reborn = up and self.lives and lives > self.lives
-        self.up, self.lives = up, lives
+    def record_up(self, up: bool, starts: int) -> None:
+        """Store what the watcher found: `up` while the store answers; `starts` counts the starts of the store."""
+        restarted = up and self.starts and starts > self.starts
+        self.up, self.starts = up, starts
         self.metrics.up.labels(self.server).set(up)
         restarting = self.restarting
-        if up and restarting and lives > restarting[0]:
+        if up and restarting and starts > restarting[0]:
             self.restarting = None
-        if reborn:
+        if restarted:
             with self.acting:
                 now = time.monotonic()
                 self._follow_from = now + WINDOW_S  # until then p99 still covers the time before the restart
@@ -226,15 +226,15 @@ class Observed:
         """True while the store wants all the processor time it can get, because events search it."""
         return self.free and self.searching and self.planned > 0
 
-    def seen(self, look: Sample) -> Seen:
+    def seen(self, sample: Sample) -> Seen:
         """The figures that steering decides by."""
         figures = self.history.figures
         share = (
-            self.estimate.share(self.planned, look.keys, self._capacity())
+            self.estimate.share(self.planned, sample.keys, self._capacity())
             if self.estimate and self.planned
             else None
         )
-        return Seen(time.monotonic(), look.in_flight, figures.finished_per_second, figures.p99_ms, share)
+        return Seen(time.monotonic(), sample.in_flight, figures.finished_per_second, figures.p99_ms, share)
 
     def tuned(self, tuning: Tuning) -> None:
         """Adopt the result of a calibration."""

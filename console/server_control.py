@@ -26,7 +26,7 @@ KEPT_SHARE = 0.97
 SLOWER = 5.0
 """Factor by which keys grow more slowly while the store is at its limit and p99 not yet plainly above the healthy one.
 """
-HEARD = 0.03
+LEAST_CHANGE = 0.03
 """A change of the event rate by less than this share of the planned rate is not sent."""
 REPLAN_S = 10.0
 REPLAN_STEP = 1.25
@@ -42,45 +42,45 @@ class Refused(Exception):
 class ServerControl(Observed):
     """What is done to one server: steering once a second, and the levers of the page."""
 
-    _told = (0.0, 0.0)  # the rates that Locust was told
-    _told_pace = 0.0  # the pace that the warmer was told
+    _sent_rates = (0.0, 0.0)  # the rates that Locust was told
+    _sent_pace = 0.0  # the pace that the warmer was told
 
     # Bounds
 
     def keep_within_bounds(self) -> None:
         """Once a second: take a sample, steer, and ask again for what is not as wanted."""
-        look = self.observe()
+        sample = self.observe()
         with self.acting:
             if self.grows_at is not None and time.monotonic() >= self.grows_at:
                 self.begin_growth()
-            self._steer(look)
-        self._reassert(look)
+            self._steer(sample)
+        self._reassert(sample)
         restarting = self.restarting
         if restarting and time.monotonic() - restarting[1] > BACK_S:
             self._give_up_restarting(f"The store has not come back within {BACK_S:g} seconds.")
 
-    def _steer(self, look: Sample) -> None:
-        seen, config = self.seen(look), self.config
-        if look.in_flight > config.backlog_pause:
+    def _steer(self, sample: Sample) -> None:
+        seen, config = self.seen(sample), self.config
+        if sample.in_flight > config.backlog_pause:
             self._hold_events(True)
-        elif look.in_flight < max(1, config.backlog_resume):
+        elif sample.in_flight < max(1, config.backlog_resume):
             self._hold_events(False)
         wanted = self.planned if self.over else self.steering.events(self.planned, seen)
         if self.paused:
             wanted = 0.0
-        if wanted in (0.0, self.planned) or abs(wanted - self.asked) > HEARD * self.planned:
+        if wanted in (0.0, self.planned) or abs(wanted - self.asked) > LEAST_CHANGE * self.planned:
             self.asked = wanted
         self.metrics.events.labels(self.server).set(self.asked)
         emptied = self.restarting is not None or self.grows_at is not None
         if not self.growing or emptied or self.over or not self.searching or self.planned <= 0:
             return
-        self._correct_plan(look.keys)
+        self._correct_plan(sample.keys)
         before = self.steering.growth
-        growth = self.steering.look(self.planned, wanted, seen)
+        growth = self.steering.steer(self.planned, wanted, seen)
         if growth is Growth.HELD and before is not growth:
-            self.edge_keys = look.keys
+            self.edge_keys = sample.keys
         if growth is not before:
-            self._grow_so(growth, look.keys)
+            self._set_growth(growth, sample.keys)
 
     def _correct_plan(self, keys: int) -> None:
         """While keys grow, correct the event rate so that the knee lies at `knee_keys`, by what is known by now.
@@ -107,7 +107,7 @@ class ServerControl(Observed):
             self.tuning = replace(self.tuning, events_per_second=self.planned)
         self.metrics.planned.labels(self.server).set(self.planned)
 
-    def _grow_so(self, growth: Growth, keys: int) -> None:
+    def _set_growth(self, growth: Growth, keys: int) -> None:
         pace = self.config.keys_per_second
         if growth is Growth.HELD:
             self.target, self.pace = keys, pace
@@ -125,17 +125,17 @@ class ServerControl(Observed):
             self.metrics.paused.labels(self.server).set(held)
             self.act("pause" if held else "resume")
 
-    def _reassert(self, look: Sample) -> None:
+    def _reassert(self, sample: Sample) -> None:
         """Ask again for what is not as wanted: a part was restarted, or did not answer."""
         try:
-            if self.strategy is not None and look.strategy != self.strategy:
+            if self.strategy is not None and sample.strategy != self.strategy:
                 self._use()
-            if self.target is not None and (look.target_keys, self._told_pace) != (self.target, self.pace):
+            if self.target is not None and (sample.target_keys, self._sent_pace) != (self.target, self.pace):
                 self._fill()
-            elif self.target and self.up and not look.filling and look.keys < KEPT_SHARE * self.target:
+            elif self.target and self.up and not sample.filling and sample.keys < KEPT_SHARE * self.target:
                 # Events have removed some. A pass over all users costs little and adds only what is missing.
                 self._fill(restart=True)
-            if time.monotonic() - self._asserted > REASSERT_S or self._told != self._rates():
+            if time.monotonic() - self._asserted > REASSERT_S or self._sent_rates != self._rates():
                 self._asserted = time.monotonic()
                 if self.clients.asked_rates() != self._rates():
                     self.apply_load()
@@ -149,7 +149,7 @@ class ServerControl(Observed):
         """Tell Locust the rates that are wanted now, and set the metrics that follow from them."""
         rates = self._rates()
         self.clients.locust.load(*rates, self.config.population)
-        self._told = rates
+        self._sent_rates = rates
         metrics, server = self.metrics, self.server
         metrics.events.labels(server).set(rates[1])
         metrics.planned.labels(server).set(self.planned)
@@ -167,7 +167,7 @@ class ServerControl(Observed):
         if self.target is not None:  # None: no number of keys was asked for yet
             pace = self.pace
             self.clients.web.fill(self.target, pace, restart)
-            self._told_pace = pace
+            self._sent_pace = pace
 
     # Levers: each notes what is wanted, asks all parts at once, and says what was done. They raise `Refused`.
 
@@ -181,7 +181,7 @@ class ServerControl(Observed):
         with self.acting:
             self._must_be_free()
             self.want(strategy, late)
-        how = "what is under way goes on as it was begun" if late else "what was under way begins anew"
+        how = "events under way are finished as they were begun" if late else "events under way begin anew"
         return self._pull(f"Strategy is now {strategy}; {how}.", {"storefront": self._use})
 
     def want(self, strategy: str, late: bool = False) -> None:
@@ -209,7 +209,7 @@ class ServerControl(Observed):
 
     def _stop_growth(self) -> None:
         self.growing = False
-        self.target, self.pace = self.look.keys if self.look else 0, self.config.keys_per_second
+        self.target, self.pace = self.sample.keys if self.sample else 0, self.config.keys_per_second
         self.metrics.growing.labels(self.server).set(False)
         self.act("growth_stop")
 
@@ -247,7 +247,7 @@ class ServerControl(Observed):
                 self.begin_growth()
                 self.asked = self.planned
             else:
-                self._grow_so(Growth.HELD, self.look.keys if self.look else 0)
+                self._set_growth(Growth.HELD, self.sample.keys if self.sample else 0)
                 self.steering.growth = Growth.HELD
         said = (
             f"Over the edge: keys grow to {self.config.keys:,}, and all {self.planned:.3g} events a second are sent. "
@@ -265,7 +265,7 @@ class ServerControl(Observed):
                 raise Refused("The store is being restarted already.")
             self.target = 0  # otherwise the warmer would bring the keys back at once
             self.complaint = ""
-            self.restarting = self.lives, time.monotonic()
+            self.restarting = self.starts, time.monotonic()
             self.act("restart")
         return self._pull("Restarting the store.", {"warmer": self._fill, "store": self._shut_down})
 
@@ -278,7 +278,7 @@ class ServerControl(Observed):
         while True:
             try:
                 self.clients.store.shutdown()
-                return "It ends."
+                return "The store is shutting down."
             except StackError as error:
                 if self.restarting is None or time.monotonic() > end:
                     self._give_up_restarting(str(error))
@@ -314,23 +314,23 @@ class ServerControl(Observed):
     @property
     def calm(self) -> bool:
         """True while nothing moves and nothing is wanted: no load, no backlog, no filling, no restart under way."""
-        look = self.look
+        sample = self.sample
         return not (
             self.awake
             or self.trouble
             or self.restarting
-            or look is None
-            or look.filling
-            or look.in_flight
-            or (self.target is not None and look.target_keys != self.target)
-            or (self.strategy is not None and look.strategy != self.strategy)
+            or sample is None
+            or sample.filling
+            or sample.in_flight
+            or (self.target is not None and sample.target_keys != self.target)
+            or (self.strategy is not None and sample.strategy != self.strategy)
         )
 
     def _must_be_free(self) -> None:
         if self.phase in ("absent", "waiting"):
             raise Refused(f"{self.server} is not ready yet.")
         if self.phase == "leased":
-            raise Refused("A run of the lab has the scene: this will be possible afterwards.")
+            raise Refused("A run of the lab is using the scene: this is possible again after the run.")
         if not self.free:
             raise Refused("The story is beginning: this will be possible in a few seconds.")
 

@@ -29,7 +29,7 @@ class SlowlogReader:
         self._configured = False
         self._life: tuple[str, int] | None = None
         self._known: dict[str, None] | None = None
-        self.lives = 0
+        self.starts = 0
         """Number of server starts seen, the running one included; a restart adds one."""
 
     def new_entries(self, hands_off: bool = False) -> list[Entry]:
@@ -38,9 +38,9 @@ class SlowlogReader:
         Raises:
             StackError: the store does not answer.
         """
-        run, uptime = self._store.life()
+        run, uptime = self._store.run_id_and_uptime()
         if self._life is None or run != self._life[0] or uptime < self._life[1]:
-            self.lives += 1
+            self.starts += 1
             self._configured = False  # after a restart the server has its default settings again
         self._life = run, uptime
         if not self._configured and not hands_off:
@@ -61,8 +61,8 @@ class SlowlogReader:
 class StoreWatcher(threading.Thread):
     """Samples one store every two seconds, on a connection of its own, because it may wait in the server's queue.
 
-    Calls `tell_up(up, lives)` after every sample, `tell_entry(command, seconds)` for each new entry of the slow log,
-    and `tell_counters` with the store's own counters. Leaves the log's settings alone while `hands_off()` is true.
+    Calls `on_up(up, starts)` after every sample, `on_entry(command, seconds)` for each new entry of the slow log,
+    and `on_counters` with the store's own counters. Leaves the log's settings alone while `hands_off()` is true.
     """
 
     def __init__(
@@ -70,16 +70,16 @@ class StoreWatcher(threading.Thread):
         name: str,
         store: ServerObserver,
         threshold_us: int,
-        tell_up: Callable[[bool, int], None],
-        tell_entry: Callable[[str, float], None],
-        tell_counters: Callable[[Snapshot], None],
+        on_up: Callable[[bool, int], None],
+        on_entry: Callable[[str, float], None],
+        on_counters: Callable[[Snapshot], None],
         hands_off: Callable[[], bool],
     ) -> None:
         super().__init__(name=f"slowlog-{name}", daemon=True)
         self._store = store
         self._reader = SlowlogReader(store, threshold_us)
-        self._tell_up, self._tell_entry, self._hands_off = tell_up, tell_entry, hands_off
-        self._tell_counters = tell_counters
+        self._on_up, self._on_entry, self._hands_off = on_up, on_entry, hands_off
+        self._on_counters = on_counters
         self._ended = threading.Event()
 
     def run(self) -> None:
@@ -87,12 +87,12 @@ class StoreWatcher(threading.Thread):
         while not self._ended.is_set():
             try:
                 for _, _, command, micros in self._reader.new_entries(self._hands_off()):
-                    self._tell_entry(command, micros / 1e6)
-                self._tell_up(True, self._reader.lives)
-                self._tell_counters(self._store.snapshot())
+                    self._on_entry(command, micros / 1e6)
+                self._on_up(True, self._reader.starts)
+                self._on_counters(self._store.snapshot())
                 pause = EVERY_S
             except StackError:
-                self._tell_up(False, self._reader.lives)
+                self._on_up(False, self._reader.starts)
                 pause = EVERY_S / 4  # notice soon that it is back
             self._ended.wait(pause)
 

@@ -93,7 +93,7 @@ class Steering:
         wanted = seen.finished_per_second + (self.aim - seen.in_flight) / SETTLE_S
         return min(most, max(0.0, wanted))
 
-    def look(self, planned: float, asked: float, seen: Seen) -> Growth:
+    def steer(self, planned: float, asked: float, seen: Seen) -> Growth:
         """Once a second, while events search the keyspace: move the aim, and return how keys are to grow."""
         at, share = seen.at, seen.share
         self.trimmed = trimmed = self._lasts("trimmed", asked < TRIMMED * planned, at, TRIMMED_S)

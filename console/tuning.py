@@ -118,13 +118,13 @@ def tune(
 
 def finished(clients: Clients) -> float:
     """Events that the invalidator has finished since it started."""
-    return clients.look()[0].finished
+    return clients.sample()[0].finished
 
 
 def drain(clients: Clients, pause: Callable[[float], None], seconds: float = DRAIN_S) -> None:
     """Wait until no event is in flight. Raises `StackError` if that takes longer than `seconds`."""
     waited = 0.0
-    while (left := clients.look()[0].in_flight) > 0:
+    while (left := clients.sample()[0].in_flight) > 0:
         if waited > seconds:
             raise StackError(f"{left:.0f} events are in flight after {seconds:g} s without a new one.")
         pause(0.1)

@@ -25,12 +25,12 @@ def status(control: ServerControl) -> str:
     story = {
         "waiting": f"Waiting: {control.trouble or 'starting.'}",
         "resting": "Letting the machine come to rest. The story begins in a few seconds.",
-        "clearing": "Ending what is under way.",
+        "clearing": "Finishing the events under way.",
         "queued": "Waiting for its turn to calibrate.",
         "calibrating": "Calibrating: measuring what a scanned key costs here.",
         "emptying": "Calibrated. Emptying the store.",
         "healthy": "Healthy: few keys, all the load. Measuring p99 before the growth.",
-        "leased": "A run of the lab has the scene; nothing is changed from here.",
+        "leased": "A run of the lab is using the scene; this page changes nothing until the run is over.",
         "retrying": f"Trying again: {control.trouble}",
     }
     if control.phase in story:
@@ -50,7 +50,7 @@ def _growth(control: ServerControl) -> str:
         return "Growth is stopped."
     if control.grows_at is not None:
         return "The store is empty. Some twenty seconds later keys grow again."
-    if control.look and not control.look.filling and control.look.keys >= KEPT_SHARE * keys:
+    if control.sample and not control.sample.filling and control.sample.keys >= KEPT_SHARE * keys:
         return f"All {keys:,} keys are there."
     if not control.over and control.steering.growth is Growth.HELD:
         return (
@@ -80,7 +80,12 @@ def _events(control: ServerControl) -> str:
 
 def server(control: ServerControl, with_curve: bool = False) -> dict[str, Any]:
     """Everything about one server. Numbers that are not known are null."""
-    look, figures, found, knee = control.look, control.history.figures, control.tuning, control.knee_keys()
+    sample, figures, found, knee = (
+        control.sample,
+        control.history.figures,
+        control.tuning,
+        control.knee_keys(),
+    )
     shown: dict[str, Any] = {
         "name": control.server,
         "product": control.product,
@@ -89,17 +94,17 @@ def server(control: ServerControl, with_curve: bool = False) -> dict[str, Any]:
         "status": status(control),
         "up": control.up,
         "restarting": control.restarting is not None,
-        "strategy": control.strategy or (look.strategy if look else None),
+        "strategy": control.strategy or (sample.strategy if sample else None),
         "strategies": control.strategies,
-        "keys": look.keys if look else None,
-        "target_keys": look.target_keys if look and control.target is None else control.target,
+        "keys": sample.keys if sample else None,
+        "target_keys": sample.target_keys if sample and control.target is None else control.target,
         "growth": control.growing,
         "shown_phase": control.shown_phase,
         "over": control.over,
         "edge_keys": control.edge_keys,
         "p99_ms": figures.p99_ms,
         "p99_beyond": figures.beyond,
-        "events_in_flight": look.in_flight if look else None,
+        "events_in_flight": sample.in_flight if sample else None,
         "events_per_second": control.asked,
         "events_planned_per_second": control.planned,
         "healthy_p99_ms": control.steering.healthy_ms,

@@ -29,7 +29,7 @@ from lab.errors import StackError
 BODY_MAX = 4096
 RATE_MAX = 10_000.0
 LEASE_MAX_S = 600.0
-STILL_S = 8.0
+HANDS_OFF_S = 8.0
 
 
 class BadRequest(Exception):
@@ -110,7 +110,7 @@ def _add_reading(
     def healthz() -> Response:
         dead = [name for name, autopilot in autopilots.items() if not autopilot.healthy]
         if dead:
-            return problem(503, f"no longer steered: {', '.join(dead)}")
+            return problem(503, f"the autopilot has stopped on {', '.join(dead)}")
         return _json({"status": "ok"})
 
 
@@ -137,7 +137,7 @@ def _add_acting(app: Flask, autopilots: dict[str, Autopilot]) -> None:
         autopilot, body = found(name), _body("strategy", optional=("late",))
         there = autopilot.control.strategies
         if not there:
-            raise Refused(f"the storefront on {name} has not told its strategies yet; try again")
+            raise Refused(f"the strategies of the storefront on {name} are not known yet; try again")
         if body["strategy"] not in list(there):  # a list, because the value may be of any type
             raise BadRequest(f"strategy must be one of {', '.join(there)}")
         return done(autopilot, autopilot.control.switch(body["strategy"], yes_or_no(body, "late")))
@@ -201,10 +201,10 @@ def _add_acting(app: Flask, autopilots: dict[str, Autopilot]) -> None:
             raise BadRequest(f"seconds must be a number above 0, at most {LEASE_MAX_S:.0f}")
         for autopilot in _present(autopilots):
             autopilot.lease(float(seconds))
-        end = time.monotonic() + STILL_S
+        end = time.monotonic() + HANDS_OFF_S
         for autopilot in _present(autopilots):
-            autopilot.await_stillness(max(0.0, end - time.monotonic()))
-        return _json({"said": "The autopilots keep still."})
+            autopilot.await_hands_off(max(0.0, end - time.monotonic()))
+        return _json({"said": "The autopilots pause."})
 
     @app.post("/api/resume")
     def resume() -> Response:

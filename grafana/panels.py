@@ -55,7 +55,7 @@ COLOURS = {
     r"/^cached keys/": "light-blue",
     r"/^edge/": "#00c8e0",
     r"/^used$/": "orange",
-    r"/^to be had$/": "#00c8e0",
+    r"/^available$/": "#00c8e0",
     r"/^under scan/": "red",
     r"/^(under )?index$/": "green",
 }

@@ -20,12 +20,18 @@ from lab.errors import UsageError
 
 ADDRESS_HELP = "redis[s]://[user:password@]host:port[/db] or unix:///path."
 CertificateAuthority = Annotated[
-    Path | None, typer.Option("--ca", help="TLS: who signed the server's certificate (PEM).")
+    Path | None,
+    typer.Option("--ca", help="TLS: certificate of the authority that signed the server's (PEM)."),
 ]
-Certificate = Annotated[Path | None, typer.Option("--cert", help="TLS: our own certificate (PEM).")]
-CertificateKey = Annotated[Path | None, typer.Option("--key", help="TLS: its key (PEM).")]
+Certificate = Annotated[Path | None, typer.Option("--cert", help="TLS: the client's certificate (PEM).")]
+CertificateKey = Annotated[
+    Path | None, typer.Option("--key", help="TLS: the client certificate's key (PEM).")
+]
 Insecure = Annotated[
-    bool, typer.Option("--insecure", help="TLS: trust anybody who answers. The password goes to them.")
+    bool,
+    typer.Option(
+        "--insecure", help="TLS: do not verify the server's certificate. Whoever answers gets the password."
+    ),
 ]
 
 PLAIN, ENCRYPTED, SOCKET = ("redis", "valkey"), ("rediss", "valkeys"), "unix"
@@ -111,7 +117,7 @@ class Address:
         return f"redis://{signed}{host}:{port}/{self.database}"
 
     @property
-    def again(self) -> str:
+    def url_without_password(self) -> str:
         """The URL to type to reach this server again: with database and user, without the password."""
         scheme, place = self.shown.split("://", 1)
         if self.socket:

@@ -86,12 +86,15 @@ def list_scenarios(as_json: Annotated[bool, typer.Option("--json", help="As JSON
 @app.command()
 def doctor(
     scene: Annotated[
-        bool, typer.Option("--scene", help="After make up: look at all that a workshop will see, and try it.")
+        bool,
+        typer.Option(
+            "--scene", help="Check the scene that make up started: every page and lever that a workshop uses."
+        ),
     ] = False,
     out: Annotated[
         Path,
         typer.Option(
-            help="With --scene: folder for doctor.html, which has pictures where there is a Chromium."
+            help="With --scene: folder for doctor.html, with pictures of the dashboards if Chromium is installed."
         ),
     ] = Path("runs/doctor"),
 ) -> None:
@@ -124,18 +127,20 @@ def doctor(
 @app.command()
 def run(
     scenario: Annotated[
-        str, typer.Argument(help="Which scenario, as `bin/lab list` shows them, or `all`.", metavar="ID")
+        str, typer.Argument(help="A scenario's id, as `bin/lab list` shows it, or `all`.", metavar="ID")
     ],
     server: Annotated[
         str | None,
-        typer.Option(help=f"{', '.join(SERVERS)}; if left out embedded natively, else redis."),
+        typer.Option(help=f"{', '.join(SERVERS)}; if left out, embedded (native) or redis (compose)."),
     ] = None,
     stack: Annotated[
         str,
         typer.Option(help="native: processes of this machine. compose: the stack that `make up` started."),
     ] = "native",
     pace: Annotated[str, typer.Option(help="quick, standard or full.")] = "standard",
-    keys: Annotated[int | None, typer.Option(help="Entries to cache at the top.")] = None,
+    keys: Annotated[
+        int | None, typer.Option(help="Entries cached at the most; if left out, as the pace has it.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of arrivals and resampling.", min=0)] = 1,
     out: Annotated[Path | None, typer.Option(help="Run folder; a new one under runs/ if left out.")] = None,
     url: Annotated[str | None, typer.Option(help=f"A server that already runs: {ADDRESS_HELP}")] = None,
@@ -146,13 +151,13 @@ def run(
     as_json: Annotated[
         bool,
         typer.Option(
-            "--json", help="Print result.json (of `all`: summary.json), and nothing else, on stdout."
+            "--json", help="Print result.json (with `all`: summary.json), and nothing else, on stdout."
         ),
     ] = False,
     controls: Annotated[bool, typer.Option("--controls", help="With `all`: the controls too.")] = False,
     spoilers: Annotated[
         bool,
-        typer.Option("--spoilers", help="Begin with what the incident is, and not with what people saw."),
+        typer.Option("--spoilers", help="Tell the whole incident first, not only what people saw of it."),
     ] = False,
     ca: CertificateAuthority = None,
     cert: Certificate = None,
@@ -199,18 +204,20 @@ def run(
 @app.command()
 def scene(
     server: Annotated[
-        str, typer.Option(help=f"{', '.join(SERVERS)}; if left out the embedded Valkey.")
+        str, typer.Option(help=f"{', '.join(SERVERS)}; if left out, the embedded Valkey.")
     ] = "embedded",
     port: Annotated[
         int, typer.Option(help="Port of the control page; the others take free ones.", min=1, max=65535)
     ] = 8080,
     keys: Annotated[
         int | None,
-        typer.Option(help="Entries to cache at the top, if not 200,000.", min=1000, max=50_000_000),
+        typer.Option(help="Entries cached at the most (200,000).", min=1000, max=50_000_000),
     ] = None,
     healthy: Annotated[
         bool,
-        typer.Option("--healthy", help="No story: a full cache, all is well until you change something."),
+        typer.Option(
+            "--healthy", help="No incident: the cache is full, and all is well until you change something."
+        ),
     ] = False,
     prometheus_port: Annotated[
         int | None, typer.Option(help="Port of Prometheus; a free one if left out.", min=1, max=65535)
@@ -320,7 +327,7 @@ def _ask_first(way: Way, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise UsageError(
-            f"{way.shown} holds {keys:,} keys. Say --yes if the lab may write its own keys beside them."
+            f"{way.shown} holds {keys:,} keys. If the lab may write its own keys beside them, add --yes."
         )
     print(
         f"{way.shown} holds {keys:,} keys. The lab will saturate this server, write keys that begin with "
@@ -358,7 +365,9 @@ def run_command(arguments: list[str]) -> int:
         return _complain("interrupted.", errors.INTERRUPTED)
     except typer.TyperException as error:
         words = error.format_message() if hasattr(error, "format_message") else str(error)
-        return _complain(f"{words} `lab --help` and `lab COMMAND --help` tell what there is.", errors.USAGE)
+        return _complain(
+            f"{words} `lab --help` and `lab COMMAND --help` list commands and options.", errors.USAGE
+        )
     except KeyboardInterrupt:
         return _complain("interrupted; every process was ended, samples so far are kept.", errors.INTERRUPTED)
     except LabError as error:

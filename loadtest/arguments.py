@@ -24,12 +24,12 @@ class Parser(argparse.ArgumentParser):
             "--url",
             type=server,
             default=os.environ.get("PROBE_URL"),
-            help="redis://[[user]:password@]host[:port][/database] (PROBE_URL, which nobody sees in a process list)",
+            help="server: redis://[[user]:password@]host[:port][/database] (PROBE_URL, which hides a password from ps)",
         )
         self.add_argument(
             "--until-stdin-ends",
             action="store_true",
-            help="end when stdin does: for a starter that cannot signal (docker exec) or may die",
+            help="end when stdin ends: for a parent process that cannot send signals (docker exec) or may die",
         )
 
     def error(self, message: str) -> NoReturn:
@@ -40,7 +40,7 @@ class Parser(argparse.ArgumentParser):
         """Parse the arguments. A missing server address ends the process, as bad arguments do."""
         options = self.parse_args(arguments)
         if options.url is None:
-            self.error("--url is missing (or PROBE_URL in the environment)")
+            self.error("no server: give --url, or set PROBE_URL")
         return options
 
 

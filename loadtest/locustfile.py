@@ -41,9 +41,10 @@ class Browse(Customer):
     wait_time = load.reads.next_turn
 
     @task
-    def look(self) -> None:
+    def read_fragment(self) -> None:
         self.client.get(
-            f"/users/{load.someone()}/fragments/{load.something()}", name="/users/[id]/fragments/[name]"
+            f"/users/{load.random_user()}/fragments/{load.random_fragment()}",
+            name="/users/[id]/fragments/[name]",
         )
 
 
@@ -56,7 +57,9 @@ class Order(Customer):
     @task
     def order(self) -> None:
         self.client.post(
-            f"/users/{load.someone()}/events", json={"type": load.some_event()}, name="/users/[id]/events"
+            f"/users/{load.random_user()}/events",
+            json={"type": load.random_event_type()},
+            name="/users/[id]/events",
         )
 
 

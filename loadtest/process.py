@@ -19,15 +19,15 @@ from loadtest.resp import ConnectionLost, LoadFailed
 BROKE = 3
 
 
-class Ending:
-    """Tells a load to end: `asked` is then True."""
+class Stop:
+    """Tells a load to end: `requested` is then True."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Tell the load to end. Safe in a signal handler."""
-        self.asked = True
+        self.requested = True
 
 
 def say(line: dict[str, object]) -> None:
@@ -35,15 +35,15 @@ def say(line: dict[str, object]) -> None:
     print(json.dumps(line), flush=True)
 
 
-def run_load(name: str, work: Callable[[Ending], dict[str, float]], until_stdin_ends: bool) -> int:
+def run_load(name: str, work: Callable[[Stop], dict[str, float]], until_stdin_ends: bool) -> int:
     """Do the work until it ends or is told to, then print its figures; returns the exit code."""
-    ending = Ending()
+    stop = Stop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ending.ask())
+        signal.signal(number, lambda *_: stop.request())
     if until_stdin_ends:
-        threading.Thread(target=stop_with_stdin, args=(ending.ask,), name="stdin", daemon=True).start()
+        threading.Thread(target=stop_with_stdin, args=(stop.request,), name="stdin", daemon=True).start()
     try:
-        say({"figures": work(ending)})
+        say({"figures": work(stop)})
     except (LoadFailed, ConnectionLost) as error:
         print(f"{name}: {error}", file=sys.stderr, flush=True)
         return BROKE

@@ -115,7 +115,7 @@ def ask(line: socket.socket, *requests: bytes, each: int = 1) -> list[object]:
             while (reply := reader.gets()) is False:
                 data = line.recv(65536)
                 if not data:
-                    raise ConnectionLost("closed by the server")
+                    raise ConnectionLost("the server closed the connection")
                 reader.feed(data)
             if isinstance(reply, hiredis.ReplyError):
                 raise LoadFailed(f"the server refuses: {reply}")
@@ -183,7 +183,7 @@ class Stream:
         except OSError as error:
             raise ConnectionLost(error.strerror or str(error)) from None
         if not data:
-            raise ConnectionLost("closed by the server")
+            raise ConnectionLost("the server closed the connection")
         replies: list[object] = []
         try:
             self._reader.feed(data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from docs.pages.pages import ought, stale
+from docs.pages.pages import expected_files, stale
 from docs.pages.records import FOLDER, take
 from lab.errors import USAGE, LabError
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def renew(root: Path, runs: Path | None = None) -> list[Path]:
     """Renew everything under `root`; return the changed paths. Raises `UsageError` for an unusable mark or run."""
     changed = [root / FOLDER / name for name in take(runs, root / FOLDER)] if runs else []
-    files = ought(root)
+    files = expected_files(root)
     for path, text in files.items():
         if not path.exists() or path.read_text() != text:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from typing import Any
 import typer
 import yaml
 
-from docs.pages import wheels
+from docs.pages import fromtrust, wheels
 from docs.pages.fromruns import machine, table
 from docs.pages.records import Records, nearest
 from lab import scenarios
@@ -358,7 +358,7 @@ def exam(root: Path) -> str:
         )
     right = sum(row["right"] for row in kept["rows"])
     said = (
-        f"`{kept['command']}` on {kept['cores']} cores, {kept['date']}, looks of {kept['seconds']:g} s: "
+        f"`{kept['command']}` on {kept['cores']} cores, {kept['date']}, {kept['seconds']:g} s of observation each: "
         f"{right} of {len(kept['rows'])} right.\n\n"
     )
     heads = ["scene", "server", "expected", "right", "said otherwise", "p99 of the probe, ms (median)"]
@@ -391,4 +391,5 @@ LISTS: dict[str, Callable[[Path], str]] = {
     "alerts": alert_list,
     "exam": exam,
     "wheels": wheel_list,
+    **fromtrust.LISTS,
 }

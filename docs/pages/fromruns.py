@@ -161,7 +161,7 @@ def _figure(view: RunView, name: str) -> Quantity:
 def figure(view: RunView, words: Sequence[str]) -> str:
     """A figure in a sentence: a claim's measured text, one of its figures, or a quantity of a phase."""
     if not words:
-        raise UsageError("a fig names a record and a claim, or a record, a phase and a quantity.")
+        raise UsageError("a mark `fig` needs a record and a claim, or a record, a phase and a quantity.")
     if phase := view.run.phase(words[0]):
         if len(words) != 2:
             raise UsageError(f"which figure of phase {phase.id!r}? Name one, such as p99 or keys.")
@@ -214,7 +214,7 @@ def _part(part: Section) -> str:
 def plot(view: RunView, words: Sequence[str]) -> tuple[str, str]:
     """A chart as SVG, and what it shows in words."""
     if len(words) != 1:
-        raise UsageError("a plot names one chart.")
+        raise UsageError("a plot needs the name of one chart.")
     return named(view, words[0])
 
 

@@ -15,7 +15,7 @@ from docs.pages.records import FOLDER, Records, nearest
 from lab.errors import UsageError
 
 PLOTS = Path("docs/plots")
-HAND_WRITTEN = ("incidents.md", "platforms.md", "diagnose.md")
+HAND_WRITTEN = ("incidents.md", "platforms.md", "diagnose.md", "trust.md")
 """Pages in docs/ that people write, except for their blocks."""
 BEGIN = re.compile(r"<!-- (run|list|help)(?:: *(.*?))? *-->")
 END = re.compile(r"<!-- /(run|list|help) -->")
@@ -78,7 +78,9 @@ class Renewal:
         if kind != "run":
             return fromcode.block(self.root, self.records, kind, words)
         if len(words) < 2:
-            raise UsageError(f"a run names a record and one of {', '.join([*fromruns.KINDS, 'plot'])}.")
+            raise UsageError(
+                f"a mark `run` needs a record and one of {', '.join([*fromruns.KINDS, 'plot'])}."
+            )
         record, what, *rest = words
         view = self.records.view(record)
         if what == "plot":
@@ -125,7 +127,7 @@ class Renewal:
             line = text.count("\n", 0, found.start()) + 1
             if line not in code:
                 raise UsageError(
-                    f"{path.relative_to(self.root)}:{line}: a fig without its end, or an end without its fig."
+                    f"{path.relative_to(self.root)}:{line}: a mark `fig` without its end, or an end without its mark."
                 )
         return FIGURE.sub(renewed, text)
 
@@ -136,7 +138,7 @@ def code_lines(text: str) -> set[int]:
     return {line + 1 for first, last in fences for line in range(first, last)}
 
 
-def ought(root: Path) -> dict[Path, str]:
+def expected_files(root: Path) -> dict[Path, str]:
     """Every page, plot and schema as it should be, by path. Raises `UsageError` as `Renewal.page` does."""
     renewal = Renewal(root)
     for path in pages(root):

@@ -77,9 +77,7 @@ def _holds(view: RunView, tree: ast.expr, parts: list[str]) -> bool:
     parts.append(" against ".join(f"{value:.4g}" for value in values))
     compared = zip(tree.ops, values, values[1:], strict=False)
     if unknown := [each for each in tree.ops if type(each) not in COMPARE]:
-        raise UsageError(
-            f"{type(unknown[0]).__name__} is no comparison of measured figures: take <, <=, > or >=."
-        )
+        raise UsageError(f"{type(unknown[0]).__name__} cannot compare measured figures: take <, <=, > or >=.")
     return all(COMPARE[type(op)](left, right) for op, left, right in compared)
 
 
@@ -105,9 +103,7 @@ def _number(view: RunView, tree: ast.expr) -> float:
             if not isinstance(found, (int, float)):
                 raise UsageError(f"{ast.unparse(tree)} was not measured in {view.facts.scenario}.")
             return float(found)
-    raise UsageError(
-        f"{ast.unparse(tree)!r} is nothing that can be compared; there are {', '.join(FIGURES)}."
-    )
+    raise UsageError(f"{ast.unparse(tree)!r} cannot be compared; figures are {', '.join(FIGURES)}.")
 
 
 def _phase(view: RunView, name: str) -> PhaseRecord:

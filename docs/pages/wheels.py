@@ -70,7 +70,7 @@ def main(root: Path = ROOT) -> int:
             for name in LOCKS
         }
     except OSError as error:
-        print(f"docs: which wheels there are cannot be asked: {error}", file=sys.stderr)
+        print(f"docs: the package index could not be asked for its wheels: {error}", file=sys.stderr)
         return USAGE
     text = json.dumps({"locks": checksums(root), "missing": lacking}, indent=1)
     (root / FILE).write_text(text + "\n")

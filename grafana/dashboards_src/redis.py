@@ -38,7 +38,7 @@ def build() -> Dashboard:
                 unit="short",
             ),
             number(
-                "Main thread taken",
+                "Main thread busy",
                 "Seconds of execution in each second. Redis carries out commands on one thread, one after another, so "
                 "these add up to a share: at 100 % every further command only makes the queue longer.",
                 [Query(f"sum by (server) (server_cmd:store_execution:rate10s{{{HERE}}})", "of one thread")],

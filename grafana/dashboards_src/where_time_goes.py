@@ -127,7 +127,7 @@ def build() -> Dashboard:
                 "begins. True on every server, whatever its clocks count.",
                 [
                     Query(BUSY, "used"),
-                    Query(TO_HAVE, "to be had"),
+                    Query(TO_HAVE, "available"),
                 ],
                 unit=CORES,
                 width=8,
@@ -161,7 +161,7 @@ def build() -> Dashboard:
                 "Events: in work and not yet done",
                 "Each event starts when it arrives, however many are running, as in the original service. If the "
                 "store keeps up, there are few; if not, each new one slows all others and the line has no top. "
-                "(The lab pauses events at 2000.)",
+                "(The control page sends no more events while over 600 are in flight.)",
                 [
                     Query(
                         zero(

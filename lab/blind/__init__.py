@@ -1,5 +1,7 @@
 """Blind mode: starts one of several causes behind the same complaint of users, and keeps it secret until the reveal.
 
 The cause is kept in the memory of the process `lab blind start`. Under every cause the scene's programs have the same
-names, arguments, environment and files; they get their orders over stdin (`lab.blind.launcher`).
+names, arguments, environment and files, so nothing that a participant can see tells the cause: it is sealed.
+`BlindStack._sealed` in `lab.blind.scene` starts such a program, which gets its orders over stdin, and
+`lab.blind.launcher` is its other end.
 """

@@ -23,15 +23,15 @@ def answering_looks(scene: diagnostics.SessionTarget, users: Callable[[], str]) 
             raise UsageError(
                 "this scene hides no cause. End it, and start one that does: bin/lab blind start."
             )
-        return diagnostics.look(str(words["what"]), scene, users, str(words.get("name", "")))
+        return diagnostics.raw_reading(str(words["what"]), scene, users, str(words.get("name", "")))
 
     folder = home()
     new = [path for path in (folder, folder.parent) if not path.exists()]
-    door = SessionSocket(folder, reply)
+    socket = SessionSocket(folder, reply)
     try:
         yield
     finally:
-        door.close()
+        socket.close()
         with suppress(OSError):  # something else has been put into it
             for path in new:
                 path.rmdir()

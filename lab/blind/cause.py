@@ -49,12 +49,12 @@ class Cause:
         """True if the evidence of this cause is that no figure is bad."""
         return not self.typical
 
-    def told_openly(self, spoilers: bool) -> str:
+    def opening_line(self, spoilers: bool) -> str:
         """The first line of a session whose cause was chosen; it says what the cause does only with `spoilers`."""
         if spoilers:
             return f"{self.title}: {self.line}."
-        return f"The scene of {self.id}. What it does is for you to find; --spoilers tells it here."
+        return f"The cause is {self.id}. Find out what it does; with --spoilers it is said here."
 
-    def told(self, measured: Measured, strength: float = 1.0) -> Orders:
+    def all_orders(self, measured: Measured, strength: float = 1.0) -> Orders:
         """The orders of all programs under this cause; programs that it does not use keep their healthy orders."""
         return WELL | self.orders(measured, strength)

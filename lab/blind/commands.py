@@ -27,7 +27,9 @@ StackName = Annotated[
         "--stack", help="native: processes of this machine. compose: the stack that `make up` started."
     ),
 ]
-Minutes = Annotated[float, typer.Option(help="End by itself after this many minutes.", min=0.1, max=24 * 60)]
+Minutes = Annotated[
+    float, typer.Option(help="Minutes after which the session ends by itself.", min=0.1, max=24 * 60)
+]
 
 
 @app.command()
@@ -35,7 +37,8 @@ def start(
     seed: Annotated[
         int | None,
         typer.Option(
-            help="Which cause, reproducibly (and so no secret to who looks it up); without it a random one.",
+            help="Number that chooses the cause, the same one each time, so whoever knows it can find out the cause; "
+            "left out: at random.",
             min=0,
             max=LARGEST_SEED,
         ),
@@ -49,10 +52,12 @@ def start(
 
 @app.command("open")
 def open_cause(
-    cause: Annotated[str, typer.Argument(help="As `bin/lab blind causes` lists them.", metavar="CAUSE")],
+    cause: Annotated[str, typer.Argument(help="A cause that `bin/lab blind causes` lists.", metavar="CAUSE")],
     stack: StackName = "native",
     minutes: Minutes = 60.0,
-    spoilers: Annotated[bool, typer.Option("--spoilers", help="Begin with what this cause does.")] = False,
+    spoilers: Annotated[
+        bool, typer.Option("--spoilers", help="Say at the start what the cause does.")
+    ] = False,
 ) -> None:
     """Start the same scene with a cause that you choose and know: to try out what shows it, and what does not."""
     _play(cause, 0, stack, minutes, spoilers)
@@ -66,7 +71,7 @@ def look(
             help="users, history, slowlog, commands, clients, memory, ping, processes or key.", metavar="WHAT"
         ),
     ] = "users",
-    name: Annotated[str, typer.Argument(help="Of look key: the key's name.", metavar="[NAME]")] = "",
+    name: Annotated[str, typer.Argument(help="The key's name, for look key only.", metavar="[NAME]")] = "",
 ) -> None:
     """Take a raw reading of the running session, as redis-cli, ps and top would: nothing is interpreted."""
     print(ask({"verb": "look", "what": what, "name": name}))
@@ -97,7 +102,7 @@ def hint() -> None:
 
 @app.command()
 def answer(
-    cause: Annotated[str, typer.Argument(help="As `bin/lab blind causes` lists them.", metavar="CAUSE")],
+    cause: Annotated[str, typer.Argument(help="A cause that `bin/lab blind causes` lists.", metavar="CAUSE")],
     evidence: Annotated[
         str,
         typer.Option(
@@ -105,7 +110,7 @@ def answer(
         ),
     ] = "",
 ) -> None:
-    """Name the cause, with evidence, which is held against the lab's own. A wrong answer costs 20 points."""
+    """Name the cause, with evidence, which is compared with the lab's own readings. A wrong answer costs 20 points."""
     find(cause)
     named_in(evidence)
     print(ask({"verb": "answer", "cause": cause, "evidence": evidence}))
@@ -113,7 +118,7 @@ def answer(
 
 @app.command("readings")
 def list_readings() -> None:
-    """List what an answer's evidence can name, with its unit and what shows it."""
+    """List the readings that an answer's evidence can name, each with its unit and what shows it."""
     rows = [(each.name, each.unit, each.meaning, each.shown_by) for each in FIXED.values()]
     for name, unit, meaning, shown_by in (*rows, *OF_COMMANDS):
         print(f"{name:<16} {unit:<6} {meaning} ({shown_by})")
@@ -121,7 +126,7 @@ def list_readings() -> None:
 
 @app.command()
 def reveal() -> None:
-    """Show what it was and what would have shown it, write a page to keep, and end the scene."""
+    """Show the cause and the evidence that would have shown it, write a page to keep, and end the scene."""
     print(ask({"verb": "reveal"}))
 
 
@@ -144,5 +149,5 @@ def _play(name: str | None, seed: int, stack: str, minutes: float, spoilers: boo
         print(text, flush=True)
 
     make: Callable[[Path], SceneStack] = ComposeBlindStack if stack == "compose" else BlindStack
-    announced = COMPLAINT if name is None else cause.told_openly(spoilers)
+    announced = COMPLAINT if name is None else cause.opening_line(spoilers)
     Session(cause, seed, minutes, new_folder(home()), say, announced, sealed=name is None, make=make).run()

@@ -59,8 +59,8 @@ class ComposeBlindStack(ComposeStack):
         super().__init__(SCENARIO, find_containers(server), folder, seed=1)
         self.core: int | None = None
         self._original = self._scene.of(WEB)
-        self._keeper: Child | None = None
-        self._told: dict[str, Child] = {}
+        self._restorer: Child | None = None
+        self._child_of: dict[str, Child] = {}
         self._link_url = ""
         self._others: Usage | None = None
 
@@ -68,21 +68,21 @@ class ComposeBlindStack(ComposeStack):
         """Pause all other load, empty the server, put the storefront behind the link. Raises `StackError`."""
         super().up(say)
         self.web.use("index", SCENARIO.scan_count)
-        say("starting programs beside the storefront")
-        self._keep()
+        say("starting the programs of other teams")
+        self._start_restorer()
         self._pin_store()
         store = {"PROBE_URL": self._inner_url}
-        link = self._beside(LINK, f"--publish=127.0.0.1::{LINK_PORT}")
+        link = self._docker_run(LINK, f"--publish=127.0.0.1::{LINK_PORT}")
         self._start(LINK, link, "lab.blind.latency_proxy", ["0.0.0.0", str(LINK_PORT)], store)
         for name in PROGRAMS:
-            words = self._beside(name, f"--cpu-shares={SHARES.get(name, USUAL_SHARES)}")
+            words = self._docker_run(name, f"--cpu-shares={SHARES.get(name, USUAL_SHARES)}")
             self._start(name, words, "lab.blind.tenants", [], store)
         say("putting the storefront behind its link")
         self._replace_web(self._find_link())
         self._others = usage_of(self._docker, {"others": [self._await(name) for name in PROGRAMS[1:]]})
         self._undo.append(self._others.close)
 
-    def _keep(self) -> None:
+    def _start_restorer(self) -> None:
         """Start the restorer: a process that outlives this one and puts everything back."""
         store = self._scene.of("store").id
         cores = int(self._docker.ask("info", "--format", "{{.NCPU}}"))
@@ -91,10 +91,10 @@ class ComposeBlindStack(ComposeStack):
             "inspect", "--format", "{{.HostConfig.CpuShares}} {{.HostConfig.CpusetCpus}}", store
         )
         shares, _, pinned = settings.strip().partition(" ")  # 0 and nothing if they were never set
-        self._keeper = Child(
-            "keeper",
+        self._restorer = Child(
+            "restorer",
             [sys.executable, "-m", "lab.blind.restorer"],
-            self._logs / "keeper.log",
+            self._logs / "restorer.log",
             cwd=ROOT,
             pipe=True,
             stdin_open=True,
@@ -109,9 +109,9 @@ class ComposeBlindStack(ComposeStack):
             ["start", self._original.id],
             ["update", "--cpuset-cpus", pinned or f"0-{self.core}", "--cpu-shares", usual, store],
         ]
-        tell(self._keeper, {"commands": back, "orphaned": [["restart", store]]})
-        if not next(self._keeper.lines(), b""):
-            self._keeper.check()
+        tell(self._restorer, {"commands": back, "orphaned": [["restart", store]]})
+        if not next(self._restorer.lines(), b""):
+            self._restorer.check()
 
     def _pin_store(self) -> None:
         store = self._scene.of("store").id
@@ -120,7 +120,7 @@ class ComposeBlindStack(ComposeStack):
     def _name(self, part: str) -> str:
         return f"{self._original.project}-blind-{part}"
 
-    def _beside(self, part: str, *more: str) -> list[str]:
+    def _docker_run(self, part: str, *more: str) -> list[str]:
         """Arguments for docker that run a container of the lab's own image in the stack's network."""
         of = self._original
         labels = {"project": of.project, "service": part}
@@ -132,7 +132,7 @@ class ComposeBlindStack(ComposeStack):
         """Start a container with the launcher, and tell it which program to be."""
         log = self._logs / f"{part}.log"
         child = Child(part, ["docker", *words, *WORKER], log, cwd=ROOT, stdin_open=True)
-        self._told[part] = child
+        self._child_of[part] = child
         tell(child, {"module": module, "arguments": arguments, "env": env})
 
     def _await(self, part: str) -> Container:
@@ -179,8 +179,8 @@ class ComposeBlindStack(ComposeStack):
         self._docker.ask("stop", of.id)
         options = [f"--name={self._name(WEB)}", "--use-aliases", f"--publish=127.0.0.1::{PORTS[WEB]}"]
         words = ["compose", "run", "--rm", "--no-deps", "--no-TTY", *options, of.service]
-        told = list(of.command[1:])  # all that compose.yaml says after "gunicorn"
-        self._start(WEB, words, "lab.blind.faulty_pool", told, {"APP_STORE_URL": store_url})
+        arguments = list(of.command[1:])  # all that compose.yaml says after "gunicorn"
+        self._start(WEB, words, "lab.blind.faulty_pool", arguments, {"APP_STORE_URL": store_url})
         self._use_web(self._await(WEB))
 
     def _use_web(self, container: Container) -> None:
@@ -192,12 +192,12 @@ class ComposeBlindStack(ComposeStack):
     def check(self) -> None:
         """Raise `StackError` if a container of this server, a probe or a program has ended."""
         super().check()
-        for child in self._told.values():
+        for child in self._child_of.values():
             child.check()
 
     def order(self, name: str, order: Order) -> None:
         """Send an order to the link, the storefront or a program; it replaces the earlier one."""
-        tell(self._told[name], order)
+        tell(self._child_of[name], order)
 
     def limit_memory(self, headroom: int) -> None:
         """Set the server's maxmemory `headroom` bytes above what it holds now, until the end of the session."""
@@ -239,22 +239,22 @@ class ComposeBlindStack(ComposeStack):
 
     def down(self) -> None:
         """End the link, the storefront and the programs, remove their keys, and put everything back."""
-        stop_all(list(self._told.values()))
-        self._told.clear()
+        stop_all(list(self._child_of.values()))
+        self._child_of.clear()
         with contextlib.suppress(StackError):  # the server is gone, and its keys with it
             self.store.remove_own((PRICES, CHANGES))
-        if self._keeper:
+        if self._restorer:
             try:
-                self._bring_back(self._keeper)
+                self._bring_back(self._restorer)
             except StackError as error:
                 print(f"could not put everything back: {error} `make up` does.", file=sys.stderr)
         super().down()
 
-    def _bring_back(self, keeper: Child) -> None:
-        tell(keeper, {"in order": True})
-        keeper.hush(READY_S)
-        if keeper.exit_code():
-            raise StackError(keeper.last_words())
+    def _bring_back(self, restorer: Child) -> None:
+        tell(restorer, {"in order": True})
+        restorer.finish(READY_S)
+        if restorer.exit_code():
+            raise StackError(restorer.last_words())
         self._use_web(*self._docker.inspect(self._original.id))
 
 

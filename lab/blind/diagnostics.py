@@ -48,7 +48,7 @@ class SessionTarget(Protocol):
         ...
 
 
-def look(
+def raw_reading(
     what: str,
     scene: SessionTarget,
     users: Callable[[], str],
@@ -62,17 +62,21 @@ def look(
     answer.
     """
     if (what == KEY) != bool(name):
-        raise UsageError("look key needs the key's name, as in look key cart:7; no other look takes one.")
+        raise UsageError(
+            "look key needs the name of a key, as in look key cart:7; the other readings take no name."
+        )
     if what == "users":
         return users()
     if what == HISTORY:
         if history is None:
             raise UsageError(
-                "a scene that hides nothing keeps no history: its dashboards do, with Prometheus."
+                "look history works in a blind session only. A scene with Prometheus shows its past on its dashboards."
             )
         return history()
     if what not in KINDS and what != KEY:
-        raise UsageError(f"there is no look {what!r}; there are users, {HISTORY}, {', '.join(KINDS)}, {KEY}.")
+        raise UsageError(
+            f"there is no reading {what!r}; choose users, {HISTORY}, {', '.join(KINDS)} or {KEY}."
+        )
     client: Any = redis.Redis.from_url(
         scene.store.url, protocol=2, driver_info=None, socket_timeout=30, encoding_errors="replace",
         decode_responses=True,
@@ -128,7 +132,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= WIDE else f"{text[: WIDE - TAIL]} … {text[-TAIL:]}"
 
 
-def _told(client: Any) -> info.Fields:
+def _server_info(client: Any) -> info.Fields:
     """What INFO says of the server's clock, its CPU time and its commands, read in one pipeline."""
     pipe = client.pipeline(transaction=False)
     for section in ("server", "cpu", "commandstats"):
@@ -167,9 +171,9 @@ def longest_us(before: dict[int, int], after: dict[int, int]) -> int | None:
 
 
 def _commands(client: Any, scene: SessionTarget) -> str:
-    before, were = _histograms(client), _told(client)
+    before, were = _histograms(client), _server_info(client)
     time.sleep(WINDOW_S)
-    are, after = _told(client), _histograms(client)
+    are, after = _server_info(client), _histograms(client)
     seconds = (float(are["server_time_usec"]) - float(were["server_time_usec"])) / 1e6
     old, rows, executed = info.counters(were), [], 0.0
     for name, (calls, usec) in info.counters(are).items():
@@ -209,14 +213,14 @@ def _key(client: Any, name: str) -> str:
     kind = client.type(name)
     if kind == "none":
         raise UsageError(f"there is no key {name!r} now.")
-    length = client.execute_command(LENGTHS[kind], name) if kind in LENGTHS else "not told"
+    length = client.execute_command(LENGTHS[kind], name) if kind in LENGTHS else "unknown"
     left = client.pttl(name)
     rows = {
         "TYPE": kind,
         LENGTHS.get(kind, "length"): length,
         "MEMORY USAGE": f"{client.memory_usage(name):,} bytes",
         "OBJECT ENCODING": client.object("encoding", name),
-        "PTTL": f"{left:,} ms" if left >= 0 else "none: it stays",
+        "PTTL": f"{left:,} ms" if left >= 0 else "none: the key does not expire",
     }
     return table((name, ""), rows.items())
 

@@ -82,8 +82,8 @@ FIXED = {
             "look processes", lambda of: None if of.waited is None else 100 * of.waited,
         ),
         Reading("server.p50", "ms", "median of a PING to the server", "look ping", lambda of: of.direct_ms),
-        Reading("link.p50", "ms", "the same through the storefront's link", "look ping", lambda of: of.link_ms),
-        Reading("memory.used", "%", "used memory of maxmemory, at most", "look memory", lambda of: 100 * of.memory),
+        Reading("link.p50", "ms", "median of a PING through the storefront's link", "look ping", lambda of: of.link_ms),
+        Reading("memory.used", "%", "largest share of maxmemory in use", "look memory", lambda of: 100 * of.memory),
         Reading("memory.evicted", "/s", "entries evicted", "look memory", lambda of: of.evicted_per_s, LIKE_TAIL),
         Reading(
             "programs.cores", "cores", "cores that programs of other teams used", "look processes",
@@ -99,7 +99,7 @@ OF_COMMANDS = (
     ("COMMAND.calls", "/s", "calls of a command, as in scan.calls", "look commands"),
     ("COMMAND.mean", "ms", "mean time of a call", "look commands"),
     ("COMMAND.share", "%", "share of a core that all its calls took", "look commands"),
-    ("slowlog.COMMAND", "ms", "the longest entry of that command; 0 ms: it has none", "look slowlog"),
+    ("slowlog.COMMAND", "ms", "longest entry of a command; 0 ms if it has none", "look slowlog"),
 )
 
 

@@ -19,7 +19,7 @@ from lab.errors import UsageError
 
 HYPOTHESIS_WORTH, HYPOTHESES = 5, 2
 """Points for each hypothesis noted before the answer, and how many count at most: one to refute, one to keep."""
-FULL = GUESS + SHOWN + EXCLUDED + HYPOTHESIS_WORTH * HYPOTHESES
+MOST_POINTS = GUESS + SHOWN + EXCLUDED + HYPOTHESIS_WORTH * HYPOTHESES
 HINT_COSTS = (5, 10, 20)
 WRONG_COSTS = 20
 UNHURRIED_MIN, SLOWEST_COSTS = 15, 10
@@ -80,7 +80,7 @@ class Journal:
         """The next hint, which costs points."""
         if self.right:
             raise UsageError(
-                "there is nothing left to hint at: you have the answer. `bin/lab blind reveal` ends it."
+                "there are no more hints: you have the answer. `bin/lab blind reveal` ends the session."
             )
         if self.hints == len(self.cause.hints):
             raise UsageError(
@@ -89,14 +89,14 @@ class Journal:
         text, cost = self.cause.hints[self.hints], HINT_COSTS[self.hints]
         self.hints += 1
         self.write(HINT, f"{self.hints} of {len(self.cause.hints)}: {text}")
-        return f"{text}\n({cost} points; {self.points} of {FULL} left)"
+        return f"{text}\n({cost} points; {self.points} of {MOST_POINTS} left)"
 
     def answer(self, text: str, evidence: str) -> str:
         """Tell whether an answer is right, and what its evidence is worth. An answer without evidence is refused."""
         cause = find(text)
         if self.right:
             raise UsageError(
-                "you have answered rightly already. `bin/lab blind reveal` shows the whole of it."
+                "your answer was right already. `bin/lab blind reveal` shows the cause with its evidence."
             )
         if len(evidence.split()) < FEWEST_WORDS:
             raise UsageError(
@@ -109,10 +109,10 @@ class Journal:
         entry = self.write(ANSWER, f"{cause.id} ({'right' if right else 'wrong'}), because: {evidence}")
         if not right:
             self.wrong.append(cause.id)
-            said = f"no, that is not it. ({WRONG_COSTS} points; {self.points} of {FULL} left)"
+            said = f"no, that is not it. ({WRONG_COSTS} points; {self.points} of {MOST_POINTS} left)"
             return "\n".join([said, *figures])
         self.right, self.judgement = entry, judgement
-        said = f"right. {self.points} of {FULL} points. `bin/lab blind reveal` shows the whole, and ends the scene."
+        said = f"right. {self.points} of {MOST_POINTS} points. `bin/lab blind reveal` ends the scene and shows why."
         return "\n".join([said, *figures, *self.worth()])
 
     def worth(self) -> list[str]:
@@ -123,12 +123,12 @@ class Journal:
         lines = []
         if of.is_a_guess:
             lines.append(
-                f"The name is right; nothing that was named separates it from others: the {GUESS} points of a guess."
+                f"The name is right, but no figure tells it from other causes: the {GUESS} points of a guess."
             )
         elif of.shown:
-            lines.append("The figures show it.")
+            lines.append("The figures show the cause.")
         else:
-            lines.append("The figures do not show it yet: other causes would leave the same.")
+            lines.append("The figures do not show the cause yet: other causes would give the same figures.")
         if of.excluded:
             lines.append(f"They rule out {', '.join(of.excluded)}.")
         lines += [f"Still possible is {other}: {self.cause.alike[other]}" for other in of.possible]
@@ -145,13 +145,13 @@ class Journal:
         if of := self.judgement:
             alike = len(of.excluded) + len(of.possible)
             untrue = sum(not figure.true for figure in of.figures)
-            held = min(HYPOTHESES, len(self.hypotheses))
+            counted = min(HYPOTHESES, len(self.hypotheses))
             rows = [
                 ("the right name", GUESS),
-                ("figures that show it", SHOWN if of.shown else 0),
+                ("figures that show the cause", SHOWN if of.shown else 0),
                 (f"{len(of.excluded)} of {alike} look-alikes ruled out", of.worth_of_excluded),
-                (f"{untrue} figures that are not so", -UNTRUE_COSTS * untrue),
-                (f"{held} of {HYPOTHESES} hypotheses noted before the answer", HYPOTHESIS_WORTH * held),
+                (f"{untrue} figures that are not true", -UNTRUE_COSTS * untrue),
+                (f"{counted} of {HYPOTHESES} hypotheses noted before the answer", HYPOTHESIS_WORTH * counted),
             ]
         return [
             *rows,
@@ -163,7 +163,7 @@ class Journal:
     @property
     def full(self) -> int:
         """The most points that a session can earn."""
-        return FULL
+        return MOST_POINTS
 
     @property
     def minutes(self) -> float:
@@ -183,7 +183,7 @@ class Journal:
     @property
     def points(self) -> int:
         """Points that can still be earned, or after the right answer were earned; less all deductions, at least 0."""
-        worth = FULL
+        worth = MOST_POINTS
         if self.judgement:
             worth = self.judgement.points + HYPOTHESIS_WORTH * min(HYPOTHESES, len(self.hypotheses))
         return max(0, worth - self.deducted)

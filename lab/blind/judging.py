@@ -36,11 +36,11 @@ class Judged:
     def text(self) -> str:
         """The figure and the judgement on it, in one line."""
         if self.range is None:
-            return f"{self.named.text}: this machine does not tell the lab; believed"
+            return f"{self.named.text}: the lab cannot measure it on this machine, so it counts as true"
         low, high = self.range
         unit = self.named.reading.unit
         told = f"{low:.3g} {unit}" if low == high else f"{low:.3g} to {high:.3g} {unit}"
-        return f"{self.named.text}: {'true' if self.true else 'not so'}, the lab measured {told}"
+        return f"{self.named.text}: {'true' if self.true else 'not true'}, the lab measured {told}"
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,13 @@ class Judgement:
         return not self.shown and not self.excluded
 
 
-def judge(cause: Cause, evidence: str, looks: Sequence[Readings], lately: Readings) -> Judgement:
+def judge(cause: Cause, evidence: str, stretches: Sequence[Readings], lately: Readings) -> Judgement:
     """Judge the evidence for a cause against the lab's own readings.
 
-    `looks` are readings over single stretches of the same minutes, `lately` over the latest stretches together. Raises
-    `UsageError` for a reading that does not exist, or a figure without a number or a unit.
+    `stretches` are readings over single stretches of the same minutes, `lately` over the latest stretches together.
+    Raises `UsageError` for a reading that does not exist, or a figure without a number or a unit.
     """
-    figures = tuple(_held(named, [*looks, lately]) for named in named_in(evidence))
+    figures = tuple(_judged(named, [*stretches, lately]) for named in named_in(evidence))
     true = [figure.named for figure in figures if figure.true]
     well = _well(lately)
     # Everybody knows what users see, so evidence need not name it, except for the answer that nothing is wrong.
@@ -85,8 +85,8 @@ def judge(cause: Cause, evidence: str, looks: Sequence[Readings], lately: Readin
     return Judgement(figures, shown, tuple(other for other in cause.alike if other not in possible), possible)
 
 
-def _held(named: Named, looks: Sequence[Readings]) -> Judged:
-    seen = [value for look in looks if (value := named.reading.of(look)) is not None]
+def _judged(named: Named, stretches: Sequence[Readings]) -> Judged:
+    seen = [value for stretch in stretches if (value := named.reading.of(stretch)) is not None]
     if not seen:
         return Judged(named, None, True)
     low, high = min(seen), max(seen)

@@ -23,7 +23,7 @@ from lab.stacks.processes import tree_seconds
 from lab.stacks.server_stats import ServerObserver
 from loadtest.histogram import Histogram
 
-SAMPLE_S = 0.1
+POLL_S = 0.1
 PINGS = 9
 KEPT_SAMPLES = 10_000
 PAST_CACHE = re.compile(r'^cache_requests_total\{[^}]*result="bypass"[^}]*\} (\S+)', re.M)
@@ -101,7 +101,7 @@ class _Since:
 
 
 class Observer:
-    """Gathers figures in threads of its own; each call of `look` makes a sample of those since the last."""
+    """Gathers figures in threads of its own; each call of `take_sample` makes one of those since the last."""
 
     def __init__(self, scene: SessionTarget, probe: Probe) -> None:
         self._scene = scene
@@ -112,7 +112,7 @@ class Observer:
         self.samples: deque[Sample] = deque(maxlen=KEPT_SAMPLES)
         self._ended = threading.Event()
         threading.Thread(target=self._hear, args=(probe,), daemon=True).start()
-        threading.Thread(target=self._sample, daemon=True).start()
+        threading.Thread(target=self._poll_server, daemon=True).start()
 
     def _hear(self, probe: Probe) -> None:
         for line in probe.lines():
@@ -120,9 +120,9 @@ class Observer:
             with self._lock:
                 self._since.gets.add(gets)
 
-    def _sample(self) -> None:
+    def _poll_server(self) -> None:
         client = _client(self._scene.store.url)
-        while not self._ended.wait(SAMPLE_S):
+        while not self._ended.wait(POLL_S):
             try:
                 pipe = client.pipeline(transaction=False)
                 pipe.lindex(CHANGES, 0)
@@ -136,7 +136,7 @@ class Observer:
                 self._since.oldest_s = max(self._since.oldest_s, age)
                 self._since.memory = max(self._since.memory, share)
 
-    def look(self) -> Sample:
+    def take_sample(self) -> Sample:
         """Take a sample of the time since the last one. Raises `StackError` when something does not answer."""
         scene = self._scene
         tallies = scene.locust.tallies()
@@ -147,7 +147,7 @@ class Observer:
         link_ms, direct_ms = _ping_ms(scene.link_url()), _ping_ms(scene.store.url)
         with self._lock:
             since, self._since = self._since, _Since()
-        look = Sample(
+        sample = Sample(
             at=snapshot.at,
             counters=snapshot.commands,
             busy_s=snapshot.main_thread_s or 0.0,
@@ -164,8 +164,8 @@ class Observer:
             gets=since.gets,
             slow=slow,
         )
-        self.samples.append(look)
-        return look
+        self.samples.append(sample)
+        return sample
 
     def _evicted(self) -> float:
         try:
@@ -212,10 +212,10 @@ def pings_ms(url: str) -> list[float]:
 def seen(samples: list[Sample]) -> Seen:
     """What users saw in these samples: median of the page's p99s, p99 of all GETs, age of the oldest change."""
     gets = Histogram()
-    for look in samples:
-        gets.add(look.gets)
-    pages = sorted(look.page_ms for look in samples)
-    return Seen(pages[len(pages) // 2], p99(gets), max(look.oldest_s for look in samples))
+    for sample in samples:
+        gets.add(sample.gets)
+    pages = sorted(sample.page_ms for sample in samples)
+    return Seen(pages[len(pages) // 2], p99(gets), max(sample.oldest_s for sample in samples))
 
 
 def readings(before: Sample, samples: list[Sample], healthy: Seen, cores: int) -> Readings:
@@ -230,7 +230,7 @@ def readings(before: Sample, samples: list[Sample], healthy: Seen, cores: int) -
                 (calls - were) / seconds, (usec - spent) / 1e6 / seconds, (usec - spent) / (calls - were)
             )
     slow: dict[str, tuple[int, float]] = {}
-    for name, duration in (entry for look in samples for entry in look.slow):
+    for name, duration in (entry for sample in samples for entry in sample.slow):
         count, longest = slow.get(name, (0, 0.0))
         slow[name] = count + 1, max(longest, duration / 1000)
     waited = None
@@ -246,9 +246,9 @@ def readings(before: Sample, samples: list[Sample], healthy: Seen, cores: int) -
         neighbours=(last.neighbours_s - before.neighbours_s) / seconds,
         cores=cores,
         evicted_per_s=(last.evicted - before.evicted) / seconds,
-        memory=max(look.memory for look in samples),
-        link_ms=sorted(look.link_ms for look in samples)[middle],
-        direct_ms=sorted(look.direct_ms for look in samples)[middle],
+        memory=max(sample.memory for sample in samples),
+        link_ms=sorted(sample.link_ms for sample in samples)[middle],
+        direct_ms=sorted(sample.direct_ms for sample in samples)[middle],
         past_cache_per_s=(last.past_cache - before.past_cache) / seconds,
         keys=last.keys,
         commands=commands,

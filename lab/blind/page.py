@@ -22,7 +22,7 @@ TOP_COMMANDS = 6
 
 
 @dataclass(frozen=True)
-class Told:
+class SessionFacts:
     """A session as the page describes it.
 
     `sealed`: the cause was hidden. `begun_at`: Unix seconds. `healthy`: what users saw when all was well; `now`: the
@@ -50,9 +50,9 @@ class Line:
     end: float
 
 
-def write(told: Told, path: Path) -> Path:
+def write(facts: SessionFacts, path: Path) -> Path:
     """Write the page of a session; return its path."""
-    cause, journal, now = told.cause, told.journal, told.now
+    cause, journal, now = facts.cause, facts.journal, facts.now
     others = [(CAUSES[other], how, CAUSES[other].evidence(now)) for other, how in cause.alike.items()]
     spent = sorted(now.commands.items(), key=lambda item: -item[1].share)[:TOP_COMMANDS]
     text = (
@@ -60,17 +60,17 @@ def write(told: Told, path: Path) -> Path:
         .get_template("page.html.j2")
         .render(
             style=STYLE.read_text(),
-            told=told,
+            facts=facts,
             cause=cause,
             finding=cause.evidence(now),
             others=others,
             now=now,
-            healthy=told.healthy,
+            healthy=facts.healthy,
             journal=journal,
-            began=datetime.fromtimestamp(told.begun_at).strftime("%d %B %Y, %H:%M"),
+            began=datetime.fromtimestamp(facts.begun_at).strftime("%d %B %Y, %H:%M"),
             clock=lambda at: datetime.fromtimestamp(at).strftime("%H:%M:%S"),
             spent=spent,
-            plot=plot(told.samples),
+            plot=plot(facts.samples),
         )
     )
     path.write_text(text)
@@ -79,9 +79,9 @@ def write(told: Told, path: Path) -> Path:
 
 def plot(samples: list[tuple[float, Sample]]) -> dict[str, Any]:
     """p99 of a page and of a GET over the session, on a logarithmic scale: two curves, told apart by dash and name."""
-    held = [(at, look.page_ms, look.get_ms) for at, look in samples]
-    first, last = held[0][0], max(held[-1][0], held[0][0] + 1)
-    values = [value for _, *both in held for value in both if value > 0] or [1.0]
+    rows = [(at, sample.page_ms, sample.get_ms) for at, sample in samples]
+    first, last = rows[0][0], max(rows[-1][0], rows[0][0] + 1)
+    values = [value for _, *both in rows for value in both if value > 0] or [1.0]
     low, high = 0.1, 1.0
     while high < max(values):
         high *= 10
@@ -98,7 +98,7 @@ def plot(samples: list[tuple[float, Sample]]) -> dict[str, Any]:
 
     lines = []
     for name, dash, column in (("a page", "", 1), ("a bystander's GET", "7 5", 2)):
-        points = [f"{across(row[0]):.1f},{_y(max(row[column], low), low, high):.1f}" for row in held]
+        points = [f"{across(row[0]):.1f},{_y(max(row[column], low), low, high):.1f}" for row in rows]
         lines.append(Line(name, " ".join(points), dash, float(points[-1].split(",")[1])))
     if abs(lines[0].end - lines[1].end) < 18:  # names must not cover each other
         lines[1] = Line(lines[1].name, lines[1].points, lines[1].dash, lines[0].end + 20)

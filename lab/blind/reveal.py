@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import log10
 
 from lab.blind.causes import CAUSES
-from lab.blind.page import Told
+from lab.blind.page import SessionFacts
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 BEGAN = "│"
@@ -24,23 +24,28 @@ def chart(values: Sequence[tuple[float, float]]) -> str:
     return "".join([*blocks[:before], BEGAN, *blocks[before:]])
 
 
-def lines(told: Told) -> list[str]:
+def lines(facts: SessionFacts) -> list[str]:
     """The whole text, line by line."""
-    cause, journal, now = told.cause, told.journal, told.now
-    held = [(at, look) for at, look in told.samples]
-    held, was, became = told.samples, told.healthy, now.seen
+    cause, journal, now = facts.cause, facts.journal, facts.now
+    samples, was, became = facts.samples, facts.healthy, now.seen
     rows = (
-        ("p99 of a page", [(at, look.page_ms) for at, look in held], was.page_ms, became.page_ms, "ms"),
+        (
+            "p99 of a page",
+            [(at, sample.page_ms) for at, sample in samples],
+            was.page_ms,
+            became.page_ms,
+            "ms",
+        ),
         (
             "p99 of a bystander's GET",
-            [(at, look.get_ms) for at, look in held],
+            [(at, sample.get_ms) for at, sample in samples],
             was.get_ms,
             became.get_ms,
             "ms",
         ),
         (
             "the oldest price change",
-            [(at, look.oldest_s) for at, look in held],
+            [(at, sample.oldest_s) for at, sample in samples],
             was.oldest_s,
             became.oldest_s,
             "s",
@@ -52,27 +57,28 @@ def lines(told: Told) -> list[str]:
         "",
         f"{cause.evidence(now).text} (the last {now.seconds:.0f} s)",
         "",
-        f"what users saw, each few seconds; {BEGAN} is where it began:",
+        f"what users saw, every few seconds; {BEGAN} marks where the cause began:",
         *(f"  {name:<24}  {chart(values)}  {a:.1f} → {b:.1f} {unit}" for name, values, a, b, unit in rows),
         "",
-        "what looks like it, what separates them, and what this session had of it:",
+        "causes that look like it, what tells them apart, and what this session's readings say:",
     ]
     for other, how in cause.alike.items():
         said.append(f"  {other}: {how}\n    here: {CAUSES[other].evidence(now).text}")
     if journal.hypotheses:
         said += ["", "your hypotheses:"]
         said += [
-            f"  {hypothesis}: {_way(hypothesis, cause.id, cause.alike)}" for hypothesis in journal.hypotheses
+            f"  {hypothesis}: {_comment(hypothesis, cause.id, cause.alike)}"
+            for hypothesis in journal.hypotheses
         ]
     said += ["", *journal.worth(), f"score: {journal.score} of {journal.full}"]
     return said
 
 
-def _way(hypothesis: str, cause: str, alike: dict[str, str]) -> str:
+def _comment(hypothesis: str, cause: str, alike: dict[str, str]) -> str:
     if hypothesis == cause:
         return "it is the cause"
     return (
         f"a look-alike; refuted by: {alike[hypothesis]}"
         if hypothesis in alike
-        else "off the way: it looks otherwise"
+        else "wrong, and no look-alike of the cause"
     )

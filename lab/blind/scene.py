@@ -92,7 +92,7 @@ class BlindStack(NativeStack):
         super().__init__(SCENARIO, SERVERS[server], folder, seed=1)
         self.link_port = 0
         self.core: int | None = None
-        self._told: dict[str, Child] = {}
+        self._child_of: dict[str, Child] = {}
 
     def _start_service(self) -> None:
         self._pin_store()
@@ -128,7 +128,7 @@ class BlindStack(NativeStack):
             stdin_open=True,
         )
         self._children.append(child)
-        self._told[name] = child
+        self._child_of[name] = child
         tell(child, {"module": module, "arguments": arguments, "env": env})
         return child
 
@@ -150,7 +150,7 @@ class BlindStack(NativeStack):
 
     def order(self, name: str, order: Order) -> None:
         """Send an order to the link, the storefront or a program; it replaces the earlier one."""
-        tell(self._told[name], order)
+        tell(self._child_of[name], order)
 
     def shown(self) -> dict[str, str]:
         """The addresses of all parts, by name."""
@@ -173,4 +173,4 @@ class BlindStack(NativeStack):
 
     def neighbours_s(self) -> float:
         """See `lab.blind.observer.SessionTarget`."""
-        return cpu_seconds([self._told[name].pid for name in PROGRAMS[1:]])
+        return cpu_seconds([self._child_of[name].pid for name in PROGRAMS[1:]])

@@ -36,25 +36,25 @@ COMPLAINT = (
 """The same under every cause, and when nothing is wrong: what people say is no evidence."""
 POPULATION = sizing.KEYS // 20
 LULL_S, HEALTHY_S, SETTLE_S, TICK_S = 1.0, 5.0, 5.0, 5.0
-HEALTHY_LOOKS = 6
+HEALTHY_SAMPLES = 6
 """The most samples taken while waiting for a bystander's p99 as low as an idle server's."""
 STRONGER = 2.0
 FILL_S = 60.0
 HISTORY_ROWS = 120
-REVEALED_LOOKS = 12
+REVEALED_SAMPLES = 12
 """How many of the latest samples the reveal reports on."""
 Say = Callable[[str], None]
 
 
-def health(look: Callable[[], Seen]) -> Seen:
+def health(measure: Callable[[], Seen]) -> Seen:
     """What users see when all is well: on a restless machine the best of several samples.
 
     A sample that the machine disturbed would make the healthy value too high for any cause to stand out.
     """
-    samples = [look()]
-    while samples[-1].get_ms > RESTLESS_GET_MS and len(samples) < HEALTHY_LOOKS:
-        samples.append(look())
-    return min(samples, key=lambda look: look.get_ms)
+    samples = [measure()]
+    while samples[-1].get_ms > RESTLESS_GET_MS and len(samples) < HEALTHY_SAMPLES:
+        samples.append(measure())
+    return min(samples, key=lambda sample: sample.get_ms)
 
 
 class Session:
@@ -93,7 +93,7 @@ class Session:
     def run(self) -> None:
         """Run the session to its end. Whatever happens, every process of it is ended. Raises `LabError`."""
         home = self.folder.parent
-        door = SessionSocket(
+        socket = SessionSocket(
             home, self.reply
         )  # before anything else, because two sessions at once would disturb each other
         try:
@@ -109,7 +109,7 @@ class Session:
                     self.stack.down()
                     shutil.rmtree(self.folder / "state", ignore_errors=True)
         finally:
-            door.close()
+            socket.close()
 
     def _play(self) -> None:
         stack = self.stack
@@ -117,13 +117,13 @@ class Session:
         self._say(f"filling {sizing.KEYS:,} entries")
         self.measured = self._measure()
         self._set_store_up()
-        self._say("measuring a healthy shop")
+        self._say("measuring what users see while all is well")
         probe = stack.start_probe(ProbeSpec("main"), PROBES_PER_S)
         self.observer = Observer(stack, probe)
         stack.locust.load(sizing.READS_PER_S, EVENTS_PER_S, POPULATION)
         threading.Thread(target=self._change_prices, daemon=True).start()
         self._wait(LULL_S)
-        self.observer.look()
+        self.observer.take_sample()
         self.healthy = health(self._users_after)
         self.measured = replace(self.measured, healthy=self.healthy)
         self._begin()
@@ -133,7 +133,7 @@ class Session:
 
     def _users_after(self) -> Seen:
         self._wait(HEALTHY_S)
-        return seen([self.observer.look()])
+        return seen([self.observer.take_sample()])
 
     def _measure(self) -> sizing.Measured:
         stack = self.stack
@@ -159,7 +159,7 @@ class Session:
         while client.scard(INDEX) < sizing.MEMBERS:
             stack.check()
             if time.monotonic() > end:
-                raise StackError("the programs beside the storefront do not get to work. Try again.")
+                raise StackError(f"the prices are not cached after {FILL_S:g} s. Try again.")
             time.sleep(0.05)
         client.close()
         stack.limit_memory(sizing.HEADROOM_MB * 1_000_000)
@@ -183,31 +183,31 @@ class Session:
         self._samples_before = len(self.observer.samples)
         self.begun_at = self.journal.began = time.time()
         for _ in range(2):
-            for name, order in self.cause.told(self.measured, self._strength).items():
+            for name, order in self.cause.all_orders(self.measured, self._strength).items():
                 if order != sizing.WELL[name]:
                     self.stack.order(name, order)
             self._wait(SETTLE_S)
-            self.observer.look()
+            self.observer.take_sample()
             if self.readings(1).symptom:
                 self._wait(SETTLE_S)
-                self.observer.look()
+                self.observer.take_sample()
                 return
             self._strength *= STRONGER
 
-    def readings(self, newest: int = REVEALED_LOOKS) -> Readings:
+    def readings(self, newest: int = REVEALED_SAMPLES) -> Readings:
         """The readings over the newest samples since the cause began."""
-        held = list(self.observer.samples)
-        first = max(self._samples_before, len(held) - newest)
-        return readings(held[first - 1], held[first:], self.healthy, self.measured.cores)
+        samples = list(self.observer.samples)
+        first = max(self._samples_before, len(samples) - newest)
+        return readings(samples[first - 1], samples[first:], self.healthy, self.measured.cores)
 
     def _judge(self, cause: Cause, evidence: str) -> Judgement:
-        held = list(self.observer.samples)
+        samples = list(self.observer.samples)
         first = self._samples_before
-        looks = [
-            readings(held[at - 1], [held[at]], self.healthy, self.measured.cores)
-            for at in range(first, len(held))
+        stretches = [
+            readings(samples[at - 1], [samples[at]], self.healthy, self.measured.cores)
+            for at in range(first, len(samples))
         ]
-        return judge(cause, evidence, looks, self.readings())
+        return judge(cause, evidence, stretches, self.readings())
 
     def _announce(self) -> None:
         say = self._say
@@ -219,13 +219,13 @@ class Session:
             say(f"  {name:<26}  {place}")
         say("")
         say(self._well())
-        say("In a second terminal, so that the commands of the guide find all that:")
+        say("In a second terminal, so that the commands of the guide find the scene:")
         say("")
         say(f"  export PROBE_URL={places['store']}/0")
         say(f"  export STOREFRONT={places['storefront']}")
         say(f"  export LOCUST={places['Locust']}")
         say("")
-        say("There: bin/lab blind look | note | hint | answer | reveal. Ctrl-C here ends everything.")
+        say("Then there: bin/lab blind look | note | hint | answer | reveal. Ctrl-C here ends everything.")
         say("")
 
     def _well(self) -> str:
@@ -247,7 +247,7 @@ class Session:
     def _tell_users(self) -> None:
         """Say what users see, or that a part does not answer in time: a participant may well overload it."""
         try:
-            self._say(told(self.observer.look()))
+            self._say(line_of(self.observer.take_sample()))
         except StackError as error:
             self.stack.check()
             self._say(f"{datetime.now():%H:%M:%S}  {error}")
@@ -264,7 +264,7 @@ class Session:
         if verb == "look":
             self._need_begun()
             name = str(words.get("name", ""))
-            return diagnostics.look(str(words["what"]), self.stack, self._users, name, self._history)
+            return diagnostics.raw_reading(str(words["what"]), self.stack, self._users, name, self._history)
         with self._turn:
             self._need_begun()
             if verb == "note":
@@ -283,34 +283,35 @@ class Session:
 
     def _need_begun(self) -> None:
         if not self.begun_at or len(self.observer.samples) <= self._samples_before:
-            raise UsageError("the session is still starting: wait until it says where everything is.")
+            raise UsageError("the session is still starting: wait until its terminal lists the addresses.")
 
     def _users(self) -> str:
-        held = list(self.observer.samples)[self._samples_before :]
-        return "\n".join([*(told(look) for look in held[-20:]), self._well()])
+        samples = list(self.observer.samples)[self._samples_before :]
+        return "\n".join([*(line_of(sample) for sample in samples[-20:]), self._well()])
 
     def _history(self) -> str:
-        held = list(self.observer.samples)
         rows = []
-        for before, look in pairwise(held):
-            of = readings(before, [look], self.healthy, self.measured.cores)
+        for before, sample in pairwise(list(self.observer.samples)):
+            of = readings(before, [sample], self.healthy, self.measured.cores)
             rows.append(
                 (
-                    f"{datetime.fromtimestamp(look.at):%H:%M:%S}", f"{of.seconds:.0f}",
-                    f"{look.page_ms:.1f}", f"{look.get_ms:.1f}", look.gets.total, f"{look.oldest_s:.1f}",
+                    f"{datetime.fromtimestamp(sample.at):%H:%M:%S}", f"{of.seconds:.0f}",
+                    f"{sample.page_ms:.1f}", f"{sample.get_ms:.1f}", sample.gets.total, f"{sample.oldest_s:.1f}",
                     f"{of.busy:.0%}", f"{of.evicted_per_s:,.0f}", f"{of.memory:.0%}",
                 )
             )  # fmt: skip
         headings = (
-            "at", "over s", "page p99 ms", "GET p99 ms", "of GETs", "oldest change s", "main thread", "evicted/s",
+            "at", "over s", "page p99 ms", "GET p99 ms", "GETs", "oldest change s", "main thread", "evicted/s",
             "memory of its limit",
         )  # fmt: skip
-        began = f"It began at {datetime.fromtimestamp(self.begun_at):%H:%M:%S}; before, all was well.\n"
+        began = (
+            f"The cause began at {datetime.fromtimestamp(self.begun_at):%H:%M:%S}; before, all was well.\n"
+        )
         return began + diagnostics.table(headings, rows[-HISTORY_ROWS:])
 
     def _reveal(self) -> str:
         now = self.readings()
-        told = page.Told(
+        facts = page.SessionFacts(
             self.cause,
             self.sealed,
             self.seed,
@@ -320,23 +321,23 @@ class Session:
             self.samples_since(),
             self.journal,
         )
-        self.page = page.write(told, self.folder / "page.html")
+        self.page = page.write(facts, self.folder / "page.html")
         self._ended.set()
-        return "\n".join([*reveal.lines(told), f"page: {self.page}"])
+        return "\n".join([*reveal.lines(facts), f"page: {self.page}"])
 
     def samples_since(self) -> list[tuple[float, Sample]]:
         """Every sample with its seconds since the cause began (negative: while all was well)."""
-        held = list(self.observer.samples)
-        began = held[self._samples_before - 1].at if self._samples_before else held[0].at
-        return [(look.at - began, look) for look in held]
+        samples = list(self.observer.samples)
+        began = samples[self._samples_before - 1].at if self._samples_before else samples[0].at
+        return [(sample.at - began, sample) for sample in samples]
 
 
-def told(look: Sample) -> str:
+def line_of(sample: Sample) -> str:
     """What users saw in one sample, in one line."""
     return (
-        f"{datetime.fromtimestamp(look.at):%H:%M:%S}  p99 of a page {look.page_ms:7.1f} ms   "
-        f"of a bystander's GET {look.get_ms:7.1f} ms   "
-        f"oldest price change {look.oldest_s:5.1f} s"
+        f"{datetime.fromtimestamp(sample.at):%H:%M:%S}  p99 of a page {sample.page_ms:7.1f} ms   "
+        f"of a bystander's GET {sample.get_ms:7.1f} ms   "
+        f"oldest price change {sample.oldest_s:5.1f} s"
     )
 
 

@@ -24,7 +24,7 @@ LONGEST_PATH = 100
 """Bytes; a little less than a Unix socket's address holds on Linux (108) and macOS (104)."""
 LONGEST = 100_000
 PATIENCE_S = 60.0
-NOBODY = "no blind session runs. Start one in another terminal: bin/lab blind start."
+NO_SESSION = "no blind session runs. Start one in another terminal: bin/lab blind start."
 Handler = Callable[[dict[str, Any]], str]
 
 
@@ -59,7 +59,7 @@ def ask(words: dict[str, Any], folder: Path | None = None) -> str:
     """
     line = _connect(address(folder or home()))
     if line is None:
-        raise UsageError(NOBODY)
+        raise UsageError(NO_SESSION)
     with line:
         line.settimeout(PATIENCE_S)
         try:
@@ -95,7 +95,7 @@ class SessionSocket:
         if self._path.parent != folder and (
             found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077
         ):
-            raise UsageError(f"{self._path.parent} belongs to another user: remove it.")
+            raise UsageError(f"{self._path.parent} belongs to another user or is open to others: remove it.")
         if other := _connect(self._path):
             other.close()
             raise UsageError(
@@ -114,7 +114,7 @@ class SessionSocket:
         finally:
             os.umask(mask)
         self._listener.listen()
-        threading.Thread(target=self._serve, name="door", daemon=True).start()
+        threading.Thread(target=self._serve, name="session-socket", daemon=True).start()
 
     def _serve(self) -> None:
         while True:
@@ -137,7 +137,7 @@ class SessionSocket:
         except LabError as error:
             return {"text": str(error), "code": error.exit_code}
         except (ValueError, KeyError, TypeError, AttributeError):
-            return {"text": "the session does not understand that.", "code": USAGE}
+            return {"text": "the session does not understand this request.", "code": USAGE}
 
     def close(self) -> None:
         """Close the socket and remove its file."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lab.results import stats
 from lab.results.folder import Latencies, PhaseRecord, Run
 
 
@@ -120,8 +121,7 @@ def need_typical_p99(run: Run, phase: PhaseRecord, intervals: int = 1) -> float:
     """
     parts = need_latencies(run, phase)
     starts = range(0, max(1, len(parts) - intervals + 1), intervals)
-    p99s = [np.percentile(np.concatenate(parts[start : start + intervals]), 99) for start in starts]
-    return float(np.median(p99s)) / 1000
+    return float(np.median([stats.p99_ms(parts[start : start + intervals]) for start in starts]))
 
 
 def need_figure(phase: PhaseRecord, name: str) -> float:

@@ -202,7 +202,10 @@ def reading(run: Run, phase: PhaseRecord) -> float:
     reads = run.facts.load.get("reads_per_second", 0.0)
     if not reads:
         raise Missing("nobody read from the storefront")
-    return max(0.0, phase.rate("GET") + phase.rate("HGET") - probes) / reads
+    asked = phase.rate("GET") + phase.rate("HGET") - probes
+    if asked <= 0:
+        raise Missing("the server counted no read but those of the probes")
+    return asked / reads
 
 
 HEADINGS = (

@@ -66,10 +66,9 @@ def variadic_first(times: float) -> Claim:
     def check(run: Run) -> Finding:
         leads = {}
         for phase in _by_rtt(run):
-            rival = max(
-                need_figure(phase, "pipelined_keys_per_s"), need_figure(phase, "one_by_one_keys_per_s")
-            )
-            leads[need_param(phase, "rtt_ms")] = need_figure(phase, "variadic_keys_per_s") / rival
+            variadic = need_figure(phase, "variadic_keys_per_s")
+            rivals = (need_figure(phase, f"{way}_keys_per_s") for way in ("pipelined", "one_by_one"))
+            leads[need_param(phase, "rtt_ms")] = min(variadic / rival for rival in rivals)
         said = ", ".join(f"{lead:.2f} × at {rtt:g} ms" for rtt, lead in leads.items())
         return Finding(
             min(leads.values()) >= times,

@@ -26,13 +26,13 @@ def three_phases() -> Claim:
 
     def check(run: Run) -> Finding:
         found = read_run(run)
-        early = below_limit(found.looks) / max(sum(look.evicted for look in found.looks), 1)
+        early = below_limit(found.samples) / max(sum(sample.evicted for sample in found.samples), 1)
         parts = [np.median([seconds(getattr(c, name)) for c in found.cycles]) if found.cycles else 0.0
                  for name in ("healthy", "burst", "recovery")]  # fmt: skip
         freed = [c.burst[-1].used_mb - c.recovery[-1].used_mb for c in found.cycles]
         return Finding(
-            found.there and early <= 0.01,
-            found.few
+            found.enough_cycles and early <= 0.01,
+            found.cycles_in_words
             + (
                 f": {parts[0]:.1f} s climbing, {parts[1]:.1f} s evicting, {parts[2]:.1f} s in which "
                 f"{float(np.median(freed)):.0f} MB are freed without an eviction (medians); {early:.1%} of the "
@@ -56,8 +56,8 @@ def burst_p99(times: float) -> Claim:
 
     def check(run: Run) -> Finding:
         found = read_run(run)
-        if not found.there:
-            return Finding(False, found.few)
+        if not found.enough_cycles:
+            return Finding(False, found.cycles_in_words)
         healthy, burst = p99_ms(found.healthy), p99_ms(found.bursting)
         return Finding(
             burst >= times * healthy,
@@ -82,8 +82,8 @@ def coincide(share: float, times: float) -> Claim:
 
     def check(run: Run) -> Finding:
         found = read_run(run)
-        if not found.there:
-            return Finding(False, found.few)
+        if not found.enough_cycles:
+            return Finding(False, found.cycles_in_words)
         slow = times * p99_ms(found.healthy) * 1000
         inside, outside = int((found.evicting > slow).sum()), int((found.elsewhere > slow).sum())
         part = inside / max(inside + outside, 1)
@@ -113,16 +113,16 @@ def responses_drop(share: float) -> Claim:
 
     def check(run: Run) -> Finding:
         found = read_run(run)
-        if not found.there:
-            return Finding(False, found.few)
-        bursts = [look for cycle in found.cycles for look in cycle.burst]
-        climbs = [look for cycle in found.cycles for look in cycle.healthy]
+        if not found.enough_cycles:
+            return Finding(False, found.cycles_in_words)
+        bursts = [sample for cycle in found.cycles for sample in cycle.burst]
+        climbs = [sample for cycle in found.cycles for sample in cycle.healthy]
         healthy = rate(climbs)
-        offered = sum(look.offered_per_s * look.interval_s for look in bursts) / seconds(bursts)
+        offered = sum(sample.offered_per_s * sample.interval_s for sample in bursts) / seconds(bursts)
         whole = rate(bursts) / offered
-        worst = float(np.median([min(rate([look]) for look in c.burst) for c in found.cycles])) / offered
+        worst = float(np.median([min(rate([sample]) for sample in c.burst) for c in found.cycles])) / offered
         evicting = max(1 - rate(bursts) * cost_us(climbs) / 1e6, 0.0)
-        per_s = sum(look.evicted for look in bursts) / seconds(bursts)
+        per_s = sum(sample.evicted for sample in bursts) / seconds(bursts)
         return Finding(
             whole <= share and healthy > rate(bursts),
             f"of {offered:,.0f} requests/s offered {whole:.0%} are answered over the bursts, {worst:.0%} at the worst "
@@ -145,10 +145,10 @@ def more_than_needed() -> Claim:
 
     def check(run: Run) -> Finding:
         found = read_run(run)
-        if not found.there:
-            return Finding(False, found.few)
+        if not found.enough_cycles:
+            return Finding(False, found.cycles_in_words)
         each = [evicted_per_insert(cycle.burst) for cycle in found.cycles]
-        together = evicted_per_insert([look for cycle in found.cycles for look in cycle.burst])
+        together = evicted_per_insert([sample for cycle in found.cycles for sample in cycle.burst])
         return Finding(
             together >= NEEDED,
             f"{together:.1f} evictions for each insert in the bursts (one by one: "
@@ -173,15 +173,15 @@ def displaced(keys: float, clients: float) -> Claim:
 
     def check(run: Run) -> Finding:
         found = read_run(run)
-        if not found.there:
-            return Finding(False, found.few)
+        if not found.enough_cycles:
+            return Finding(False, found.cycles_in_words)
         lost, ratio, words = [], [], ""
         for cycle in found.cycles:
             full = cycle.healthy[-1]
             each_mb = (full.used_mb - full.clients_mb) / full.keys
-            after = min(look.keys for look in cycle.burst)
+            after = min(sample.keys for sample in cycle.burst)
             gone_mb = (full.keys - after) * each_mb
-            grown = max(look.clients_mb for look in (*cycle.burst, *cycle.recovery)) - full.clients_mb
+            grown = max(sample.clients_mb for sample in (*cycle.burst, *cycle.recovery)) - full.clients_mb
             lost.append(1 - after / full.keys)
             ratio.append(grown / gone_mb if gone_mb > 0 else 0.0)
             if lost[-1] >= max(lost):
@@ -215,22 +215,22 @@ def gone(
     def check(run: Run) -> Finding:
         found = read_run(run)
         phase = need_phase(run, phase_id)
-        looks = samples_of(run, phase)
-        values = pool(v for a, b, v in run.intervals(phase) if looks[0].start <= a and b <= looks[-1].t)
-        waits, number = p99_ms(values), len(cycles(looks))
-        evicted = sum(look.evicted for look in looks)
-        first = next((i for i, look in enumerate(looks) if look.evicted), None)
-        per_insert = evicted_per_insert(looks[first:]) if first is not None else 0.0
+        samples = samples_of(run, phase)
+        values = pool(v for a, b, v in run.intervals(phase) if samples[0].start <= a and b <= samples[-1].t)
+        waits, number = p99_ms(values), len(cycles(samples))
+        evicted = sum(sample.evicted for sample in samples)
+        first = next((i for i, sample in enumerate(samples) if sample.evicted), None)
+        per_insert = evicted_per_insert(samples[first:]) if first is not None else 0.0
         fits = evicted == 0 if no_eviction else per_insert < NEEDED
         if at_limit:
             fits = fits and evicted > 0
         measured = (
             f"{what}: {number} cycles, a bystander's p99 beside the crowd {waits:.1f} ms, "
             + (f"{per_insert:.2f} evictions for each insert" if evicted else "nothing evicted")
-            + f", {rate(looks) / looks[0].offered_per_s:.0%} of the offered requests answered"
+            + f", {rate(samples) / samples[0].offered_per_s:.0%} of the offered requests answered"
         )
-        if not found.there:
-            return Finding(False, f"{measured}; but there is no cycle to end: {found.few}")
+        if not found.enough_cycles:
+            return Finding(False, f"{measured}; but there is no cycle to end: {found.cycles_in_words}")
         burst = p99_ms(found.bursting)
         return Finding(
             number == 0 and fits and waits * bound <= burst,

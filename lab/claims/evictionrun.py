@@ -26,12 +26,14 @@ def samples_of(run: Run, phase: PhaseRecord) -> list[Sample]:
     """The crowd's samples of the server in a phase. Raises `Missing` when there are none, or one cannot be read."""
     try:
         found = [
-            look for line in run.loads if line["phase"] == phase.id and (look := sample_of(line)) is not None
+            sample
+            for line in run.loads
+            if line["phase"] == phase.id and (sample := sample_of(line)) is not None
         ]
     except ValueError as error:
-        raise Missing(f"a look at the server in phase {phase.id!r} cannot be read: {error}") from None
+        raise Missing(f"a sample of the server in phase {phase.id!r} cannot be read: {error}") from None
     if not found:
-        raise Missing(f"nothing looked at the server in phase {phase.id!r}")
+        raise Missing(f"there is no sample of the server in phase {phase.id!r}")
     return found
 
 
@@ -43,7 +45,7 @@ class EvictionRun:
     `elsewhere` the rest of the phase.
     """
 
-    looks: list[Sample]
+    samples: list[Sample]
     cycles: list[Cycle]
     healthy: Latencies | None
     bursting: Latencies | None
@@ -51,14 +53,14 @@ class EvictionRun:
     elsewhere: Latencies
 
     @property
-    def there(self) -> bool:
+    def enough_cycles(self) -> bool:
         """True if there were enough whole cycles for the claims."""
         return len(self.cycles) >= FEWEST
 
     @property
-    def few(self) -> str:
+    def cycles_in_words(self) -> str:
         """How many whole cycles there were in how many seconds, in words."""
-        return f"{len(self.cycles)} whole cycles in {seconds(self.looks):.0f} s"
+        return f"{len(self.cycles)} whole cycles in {seconds(self.samples):.0f} s"
 
 
 def pool(parts: Iterable[Latencies]) -> Latencies | None:
@@ -69,21 +71,21 @@ def pool(parts: Iterable[Latencies]) -> Latencies | None:
 def p99_ms(values: Latencies | None) -> float:
     """p99 of latencies in µs, in milliseconds. Raises `Missing` where there are none."""
     if values is None or not len(values):
-        raise Missing("the main probe recorded nothing there")
+        raise Missing("the main probe recorded nothing in a part of the phase")
     return float(np.percentile(values, 99)) / 1000
 
 
 def read_run(run: Run) -> EvictionRun:
     """Read the phase with the cycles. Raises `Missing` when it, its samples or its latencies are missing."""
     phase = need_phase(run, INCIDENT)
-    looks = samples_of(run, phase)
-    found = cycles(looks)
-    began, ended = looks[0].start, looks[-1].t
+    samples = samples_of(run, phase)
+    found = cycles(samples)
+    began, ended = samples[0].start, samples[-1].t
     intervals = [i for i in run.intervals(phase) if began <= i[0] and i[1] <= ended]
     if not intervals:
         raise Missing("the main probe recorded nothing beside the crowd")
     whole = [(cycle.burst[0].start, cycle.burst[-1].t + SETTLED_S) for cycle in found]
-    every = [(looks[first].start, looks[last].t + SETTLED_S) for first, last in bursts_at(looks)]
+    every = [(samples[first].start, samples[last].t + SETTLED_S) for first, last in bursts_at(samples)]
     calm = [(cycle.healthy[0].start, cycle.healthy[-1].t) for cycle in found]
 
     def touches(start: float, end: float, stretches: list[tuple[float, float]]) -> bool:
@@ -91,7 +93,7 @@ def read_run(run: Run) -> EvictionRun:
 
     nothing = np.empty(0)
     return EvictionRun(
-        looks,
+        samples,
         found,
         pool(v for a, b, v in intervals if any(first <= a and b <= last for first, last in calm)),
         pool(v for a, b, v in intervals if touches(a, b, whole)),

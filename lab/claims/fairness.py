@@ -37,7 +37,7 @@ def why_unfair(phase: PhaseRecord) -> list[str]:
             found.append(f"the machine stood still for {1000 * probe['stalled_s']:.0f} ms")
     asked, due = phase.events.get("asked_per_s", 0.0), phase.events.get("due_per_s")
     if due is not None and asked - due > max(DUE_WITHIN * asked, 2 / phase.seconds):
-        found.append(f"the load came to {due:.1f} of {asked:.1f} events a second")
+        found.append(f"the load generator reached {due:.1f} of {asked:.1f} events a second")
     return found
 
 

@@ -22,11 +22,17 @@ def _sizes(run: Run, arm: str) -> list[PhaseRecord]:
     return sorted(need_arm(run, arm, 3), key=lambda phase: need_param(phase, "entries"))
 
 
-def _work_ms(phase: PhaseRecord) -> float:
-    """Execution time on the server of one invalidation."""
+def _rounds(phase: PhaseRecord) -> float:
+    """How often the load of a phase invalidated the giant. Raises `Missing` if it never did."""
     rounds = phase.figures.get("rounds", 0.0)
     if not rounds:
         raise Missing(f"the load of {phase.id!r} finished no round")
+    return rounds
+
+
+def _work_ms(phase: PhaseRecord) -> float:
+    """Execution time on the server of one invalidation."""
+    rounds = _rounds(phase)
     return sum(phase.commands.get(name, {}).get("usec", 0.0) for name in DELETING) / rounds / 1000
 
 
@@ -101,7 +107,7 @@ def slowlog_names_them(share: float) -> Claim:
     """
 
     def check(run: Run) -> Finding:
-        rounds = _sizes(run, "naive")[-1].figures.get("rounds", 0.0)
+        rounds = _rounds(_sizes(run, "naive")[-1])
         entries = Counter(row["command"] for row in run.slowlog)
         many, few = (sum(entries[name] for name in names) for names in (AT_ONCE, IN_CHUNKS))
         named = ", ".join(f"{entries[name]} {name}" for name in (*AT_ONCE, *IN_CHUNKS))

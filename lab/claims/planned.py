@@ -77,7 +77,9 @@ def phases_as_planned(run: Run) -> Check:
     wanted, seen = [phase.id for phase in run.facts.plan], [phase.id for phase in run.phases]
     wrong = [f"{missing} was not measured" for missing in wanted if missing not in seen]
     wrong += [f"{one} was measured though it was not planned" for one in seen if one not in wanted]
-    wrong += [f"{one} is there {seen.count(one)} times" for one in dict.fromkeys(seen) if seen.count(one) > 1]
+    wrong += [
+        f"{one} was measured {seen.count(one)} times" for one in dict.fromkeys(seen) if seen.count(one) > 1
+    ]
     if not wrong and seen != wanted:
         wrong.append("the phases are in another order")
     wrong += [
@@ -91,12 +93,12 @@ def phases_as_planned(run: Run) -> Check:
         if phase.id in plan and not phase.seconds > SHORTEST * plan[phase.id].seconds
     ]
     wrong += [
-        f"{phase.id} was to be {plan[phase.id].strategy}, and is called {phase.strategy}"
+        f"{phase.id} was planned with {plan[phase.id].strategy}, and recorded with {phase.strategy}"
         for phase in run.phases
         if phase.id in plan and phase.strategy != plan[phase.id].strategy
     ]
     wrong += [
-        f"{record.id} was planned with {phase.params}, and says {record.params}"
+        f"{record.id} was planned with {phase.params}, and recorded with {record.params}"
         for record, phase in _both(run)
         if record.params != phase.params
     ]
@@ -119,7 +121,7 @@ def keys_as_planned(run: Run, terms: Terms) -> Check:
     An event takes a user's entries away until they are read again. Reads of users who were not warmed add keys: the
     more, the longer a plateau lasts until it has seen enough events.
     """
-    wrong, farthest = [], 0.0
+    wrong, largest = [], 0.0
     since, before = math.nan, math.inf
     for record, phase in _both(run):
         wanted = phase.keys
@@ -132,10 +134,10 @@ def keys_as_planned(run: Run, terms: Terms) -> Check:
         cold = max(0.0, 1 - wanted / run.facts.keys)
         slack = keys_beside(wanted)
         come = KEYS_A_READ * run.facts.load.get("reads_per_second", 0.0) * (record.t1 - since) * cold
-        farthest = max(farthest, abs(record.keys / wanted - 1))
+        largest = max(largest, abs(record.keys / wanted - 1))
         if not -slack - gone <= record.keys - wanted <= slack + come:
             wrong.append(f"{record.id} had {record.keys:,.0f} keys where {wanted:,.0f} were planned")
-    return verdict_of("the server held the keys that were planned", wrong, f"farthest from it {farthest:.0%}")
+    return verdict_of("the server held the keys that were planned", wrong, f"largest deviation {largest:.0%}")
 
 
 def strategy_in_force(run: Run) -> Check:
@@ -247,12 +249,12 @@ def figures_complete(run: Run) -> Check:
 def nothing_exempted(run: Run, terms: Terms) -> Check:
     """No process is exempt from having CPU to spare, and no claim from being judged, without a known reason."""
     wrong = [
-        f"{name} may not take what CPU it gets: it is no load of the scenario's"
+        f"{name} is exempt from having CPU to spare, but is not a load of the scenario"
         for name in run.facts.cpu_bound
         if not name.startswith("load-")
     ]
     wrong += [
-        f"nothing exempts {claim}: {run.facts.server or 'this server'} can answer it"
+        f"{claim} is exempt without a reason: {run.facts.server or 'this server'} can answer it"
         for claim in run.facts.cannot
         if claim not in terms.may_exempt
     ]
@@ -278,7 +280,7 @@ def latencies_complete(run: Run) -> Check:
                     )
                 elif (gap := _gap(found, record)) > GAP_S:
                     wrong.append(
-                        f"{record.id}: {gap:.2f} s of probe {probe} are missing from probe.hlog, or there twice"
+                        f"{record.id}: {gap:.2f} s of probe {probe} are missing from probe.hlog, or are in it twice"
                     )
             if not received > 0:
                 wrong.append(f"{record.id}: probe {probe} had no reply at all")
@@ -293,14 +295,14 @@ def loads_once(run: Run) -> Check:
         moment, whose = line.get("t"), (line["phase"], line["load"])
         if isinstance(moment, (int, float)):
             if moment <= last.get(whose, -math.inf):
-                wrong.append(f"{whose[0]}: load {whose[1]} said the same twice, or went back in time")
+                wrong.append(f"{whose[0]}: load {whose[1]} has a line twice, or its time goes back")
             last[whose] = moment
     wrong += [
         f"{record.id} has no figures of its loads"
         for record, phase in _both(run)
         if phase.loads and not record.figures
     ]
-    return verdict_of("what the loads said is whole", list(dict.fromkeys(wrong)), f"{len(run.loads)} lines")
+    return verdict_of("the loads' lines are complete", list(dict.fromkeys(wrong)), f"{len(run.loads)} lines")
 
 
 def _gap(tiles: list[Interval], record: PhaseRecord) -> float:

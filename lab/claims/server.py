@@ -62,7 +62,7 @@ def victims_never_slow(times: float) -> Claim:
         was_read = bool(entries) or (top.execution_us("SCAN") or 0.0) < run.facts.slowlog_threshold_us
         return Finding(
             victims * ONE_IN <= sum(entries.values()) and client >= times and was_read,
-            f"on the plateaus the slow log took in {named}; the client's p99 rose {client:.1f} ×"
+            f"on the plateaus the slow log recorded {named}; the client's p99 rose {client:.1f} ×"
             + ("" if was_read else "; but SCAN was slow enough to be in it"),
             {"victims": float(victims), "client_ratio": client},
         )
@@ -83,8 +83,8 @@ def knee_predicted(within: float) -> Claim:
     """
 
     def check(run: Run) -> Finding:
-        looks = [operational.predicted_demand(phase, run.facts) for phase in run.arm("grow")]
-        predicted_demand = [look for look in looks if look is not None]
+        found = [operational.predicted_demand(phase, run.facts) for phase in run.arm("grow")]
+        predicted_demand = [demand for demand in found if demand is not None]
         if not predicted_demand:
             raise Missing("no demand was predicted")
         predicted = operational.predicted_knee(run)

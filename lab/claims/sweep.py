@@ -142,7 +142,7 @@ def _thousands(rates: list[float]) -> str:
 def _tool(run: Run) -> str:
     """The tool that made the bystander load."""
     notes = [str(line["note"]) for line in run.loads if line.get("load") == "bystanders" and "note" in line]
-    return notes[-1] if notes else "bystander load: not told by what"
+    return notes[-1] if notes else "the tool of the bystander load was not recorded"
 
 
 def waits_grow(times: float) -> Claim:

@@ -56,7 +56,7 @@ def _delivered(run: Run) -> Check:
     low, high = f"{min(rates):.1f}", f"{max(rates):.1f}"
     asked = low if low == high else f"{low} to {high}"
     return Check(
-        "the offered load was delivered", ok, f"{asked} events/s asked; farthest from it {worst:.1%}"
+        "the offered load was delivered", ok, f"{asked} events/s asked; largest deviation {worst:.1%}"
     )
 
 
@@ -92,17 +92,17 @@ def _enough(run: Run) -> Check:
 
 def _probed(run: Run) -> Check:
     asked = run.facts.load.get("probe_per_second", 0.0)
-    errors, farthest, ok = 0.0, 0.0, bool(compared(run))
+    errors, largest, ok = 0.0, 0.0, bool(compared(run))
     for phase in compared(run):
         for probe in phase.probes.values():
             errors += probe["errors"]
             off = abs(probe["rate"] - asked)
-            farthest = max(farthest, off / asked if asked else 1.0)
+            largest = max(largest, off / asked if asked else 1.0)
             ok = ok and off <= PROBE_WITHIN * asked + 2 / phase.seconds
     return Check(
         "the probes sent their GETs, and none failed",
         ok and errors == 0,
-        f"{asked:g}/s asked; farthest from it {farthest:.1%}; {errors:.0f} errors",
+        f"{asked:g}/s asked; largest deviation {largest:.1%}; {errors:.0f} errors",
     )
 
 
@@ -171,13 +171,13 @@ def _steady(run: Run) -> Check:
     found = run.facts.calibration
     planned, base = found.get("planned_knee_keys", 0.0), found.get("base_utilisation", 0.0)
     near = [p for p in run.arm("grow") if p.rate("SCAN") and p.keys >= NEAR_KNEE * planned]
-    looks = [(p.keys, p.predicted_demand) for p in near if p.predicted_demand is not None]
-    if not looks or not planned:
+    demands = [(p.keys, p.predicted_demand) for p in near if p.predicted_demand is not None]
+    if not demands or not planned:
         return Check(
             "the machine kept its speed", True, "not asked: no plateau was laid out by what a search costs"
         )
-    expected = sum(base + (1 - base) * keys / planned for keys, _ in looks)
-    drift = sum(demand for _, demand in looks) / expected - 1
+    expected = sum(base + (1 - base) * keys / planned for keys, _ in demands)
+    drift = sum(demand for _, demand in demands) / expected - 1
     return Check(
         "the machine kept its speed",
         -CHEAPER_MOST <= drift <= DEARER_MOST,

@@ -46,7 +46,7 @@ def short(result: Mapping[str, Any] | None) -> str:
     """A run's verdict in a word or two, from the content of result.json; None: the run was never judged."""
     if result is None:
         return PARTIAL
-    return {True: "as promised", False: "not so", None: NOT_VALID}[result["holds"]]
+    return {True: "as promised", False: "not as promised", None: NOT_VALID}[result["holds"]]
 
 
 def sentence(result: Mapping[str, Any]) -> str:

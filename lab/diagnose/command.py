@@ -22,7 +22,7 @@ from lab.address import (
 from lab.diagnose import questions
 from lab.diagnose.diagnosis import Diagnosis, changes, read
 from lab.diagnose.findings import judge
-from lab.diagnose.watch import Tell, watch
+from lab.diagnose.watch import Progress, watch
 from lab.diagnose.window import Window
 from lab.errors import Interrupted, StackError, UsageError
 from lab.results import numbers
@@ -33,7 +33,7 @@ WATCHED_S = 10.0
 LEAST_FREE_BYTES = 200_000_000
 
 
-class _Told(Tell):
+class _ShownProgress(Progress):
     """Shows on stderr what will be done, and how far it is."""
 
     def __init__(self, console: Console, seconds: float, per_second: float) -> None:
@@ -42,7 +42,7 @@ class _Told(Tell):
     def begins(self, what: str) -> None:
         """Say what will be done."""
         self._console.print(
-            f"{what}\nFor {self._seconds:g} s: INFO once a second, PING and GET of a key that nobody has, "
+            f"{what}\nFor {self._seconds:g} s: INFO once a second, PING and GET of a key that does not exist, "
             f"{self._per_second:g} a second together; before and after, the slow log, latency events, settings, "
             "connections. Nothing is written."
         )
@@ -57,12 +57,15 @@ def diagnose(
     url: Annotated[
         str, typer.Argument(help="redis[s]://[user:password@]host:port[/db], or unix:///path.", metavar="URL")
     ],
-    seconds: Annotated[float, typer.Option(help="How long to look.")] = 30.0,
+    seconds: Annotated[float, typer.Option(help="Seconds to watch the server.")] = 30.0,
     rate: Annotated[
         float, typer.Option(help=f"Requests of the probe a second, {questions.MOST_PROBES_PER_S:g} at most.")
     ] = questions.PROBES_PER_S,
     compare: Annotated[
-        Path | None, typer.Option(help="A diagnosis of a better day: what changed?", metavar="FILE")
+        Path | None,
+        typer.Option(
+            help="An earlier diagnosis, such as one of a better day: show what changed since.", metavar="FILE"
+        ),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print diagnosis.json, and nothing else, on stdout.")
@@ -77,27 +80,31 @@ def diagnose(
         ),
     ] = False,
     watched: Annotated[
-        bool, typer.Option("--watch", help=f"Look again and again, {WATCHED_S:g} s each, until Ctrl-C.")
+        bool, typer.Option("--watch", help=f"Diagnose again and again, {WATCHED_S:g} s each, until Ctrl-C.")
     ] = False,
     above: Annotated[
         float | None,
-        typer.Option(help="With --watch: keep a diagnosis whenever p99 is above so many ms.", metavar="MS"),
+        typer.Option(
+            help="With --watch: keep every diagnosis whose p99 is above this many ms.", metavar="MS"
+        ),
     ] = None,
-    keep: Annotated[int, typer.Option(help="With --above: keep the newest so many.", min=1, max=1000)] = 20,
+    keep: Annotated[
+        int, typer.Option(help="With --above: number of diagnoses to keep, the newest ones.", min=1, max=1000)
+    ] = 20,
     ca: CertificateAuthority = None,
     cert: Certificate = None,
     key: CertificateKey = None,
     insecure: Insecure = False,
 ) -> None:
-    """Look at a server that runs, read-only, and say who has its time. Exit code 0 also where something is wrong."""
+    """Watch a running server, read-only, and say what takes its time. The exit code is 0 even if something is wrong."""
     if not 1 <= seconds <= LONGEST_S:
         raise UsageError(f"--seconds must be from 1 to {LONGEST_S:g}.")
     if not 1 <= rate <= questions.MOST_PROBES_PER_S:
         raise UsageError(f"--rate must be from 1 to {questions.MOST_PROBES_PER_S:g}.")
     if above is not None and not watched:
-        raise UsageError("--above is for --watch.")
+        raise UsageError("--above needs --watch.")
     if watched and (as_json or compare):
-        raise UsageError("--watch shows what it sees as it goes: leave out --json and --compare.")
+        raise UsageError("--watch prints a line for each diagnosis: leave out --json and --compare.")
     address = read_address(url, Tls(ca, cert, key, insecure))
     before = read(compare) if compare else None
     progress, console = (
@@ -105,12 +112,15 @@ def diagnose(
         Console(highlight=False, soft_wrap=True),
     )
     if insecure:
-        progress.print("--insecure: whoever answers is believed, and gets the password.", markup=False)
-    progress.print(f"The least that a user of its own needs: {questions.ACL}", markup=False)
+        progress.print(
+            "--insecure: the certificate is not checked, so any server that answers gets the password.",
+            markup=False,
+        )
+    progress.print(f"A user for it needs no more rights than these: {questions.ACL}", markup=False)
     if watched:
         _watch(address, rate, above, keep, out or Path("runs/diagnose"), console)
         return
-    window, sent = watch(address, seconds, rate, _Told(progress, seconds, rate), show_arguments)
+    window, sent = watch(address, seconds, rate, _ShownProgress(progress, seconds, rate), show_arguments)
     diagnosis = Diagnosis.of(window, judge(window), sent)
     page = diagnosis.write(out) if out else None
     if as_json:
@@ -142,7 +152,7 @@ def show(console: Console, it: Diagnosis, window: Window | None = None) -> None:
         f"{command.mean_us:,.1f} µs"
         for command in it.commands[:5]
     ]
-    lines.append(f"looked at, and not so: {', '.join(other.id for other in it.refuted)}")
+    lines.append(f"no evidence for: {', '.join(other.id for other in it.refuted)}")
     lines += [f"not seen: {what}" for what in it.unseen]
     if window:
         lines += [f"slow: {words}" for words in window.arguments]
@@ -152,7 +162,9 @@ def show(console: Console, it: Diagnosis, window: Window | None = None) -> None:
 def _show_changes(console: Console, before: Diagnosis, now: Diagnosis) -> None:
     said = changes(before, now)
     console.print(f"\nsince {before.at}:", markup=False)
-    console.print("\n".join(f"  {line}" for line in said) or "  no figure moved by a fifth", markup=False)
+    console.print(
+        "\n".join(f"  {line}" for line in said) or "  no figure changed by a fifth or more", markup=False
+    )
 
 
 def _watch(
@@ -182,14 +194,14 @@ def _watch(
                 markup=False,
             )
     except KeyboardInterrupt:
-        raise Interrupted("the watch was ended; what was kept stays.") from None
+        raise Interrupted("the watch was ended; the diagnoses that were kept stay.") from None
 
 
 def keep_one(it: Diagnosis, folder: Path, keep: int) -> str:
     """Write a diagnosis to its own folder, remove the oldest beyond `keep`; return the path, or why it is not kept."""
     folder.mkdir(parents=True, exist_ok=True)
     if shutil.disk_usage(folder).free < LEAST_FREE_BYTES:
-        return f"not, the disk of {folder} is nearly full"
+        return f"nothing, because the disk of {folder} is nearly full"
     place = folder / f"seen-{it.at.replace(':', '').replace('+0000', 'Z')}"
     it.write(place)
     for old in sorted(folder.glob("seen-*"))[:-keep]:

@@ -29,7 +29,11 @@ class _Strict(BaseModel):
 
 
 class Finding(_Strict):
-    """A cause that was looked at. `figures`: what was measured; `against`: what would refute it."""
+    """A cause that was looked for, found or refuted.
+
+    `line` is the cause in words, `figures` what was measured, `against` what would refute it. `next` is the next
+    experiment to type, `chapter` the guide's page on it.
+    """
 
     id: str
     line: str
@@ -40,7 +44,7 @@ class Finding(_Strict):
 
 
 class Command(_Strict):
-    """What one command cost: calls a second, µs a call, share of the thread's time."""
+    """What one command cost: calls a second, mean time of a call in µs, share of the main thread's time (0 to 1)."""
 
     name: str
     per_s: float
@@ -49,7 +53,15 @@ class Command(_Strict):
 
 
 class Figures(_Strict):
-    """What was measured. Times in ms; shares of one; `parts_ms`: of p99, by where the time went."""
+    """The figures of the server and of the probe. Shares are from 0 to 1.
+
+    `p50_ms`, `p99_ms` and the 95 % interval of p99 (`p99_low_ms` to `p99_high_ms`) are the probe's waits. `floor_ms` is
+    a round trip with nothing in its way. `parts_ms` divides p99 into execution, round trip and waiting. `busy` is the
+    utilisation of the main thread, `memory` the largest share of maxmemory in use, `output_bytes` the memory of replies
+    that clients have not read. A stall is a stretch in which the probe got no reply; `period_s` is the time from one to
+    the next. `without_a_core` is the share of the time that the main thread was ready but had no core, `others_cores`
+    the cores that other programs used. null: unknown.
+    """
 
     p50_ms: float
     p99_ms: float
@@ -71,7 +83,14 @@ class Figures(_Strict):
 
 
 class Diagnosis(_Strict):
-    """The whole of it. `at`: when it began, UTC; `sent`: how often what was sent; `unseen`: what was not told."""
+    """A whole diagnosis.
+
+    `at` is when it began (UTC), `seconds` how long it took. `outcome`: `named` (a cause is found), `nothing` (nothing
+    is wrong) or `unknown` (GETs are slow, no cause is found); `sentence` says it in words. `found` and `refuted` are
+    the causes with and without evidence. `commands` are those that took the most time. `waits_ms` is, for each request
+    of the probe, when it was due (s) and how long it waited (ms). `sent` counts the commands that were sent. `unseen`
+    lists what could not be read, and why.
+    """
 
     schema_version: Literal[1] = 1
     at: str

@@ -15,7 +15,7 @@ import jinja2
 import typer
 
 from lab.blind import evidence
-from lab.diagnose.findings import FULL
+from lab.diagnose.findings import CONNECTIONS_SHARE
 from lab.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +24,7 @@ LATE_S = 0.1
 """A scrape that takes this long waits for the server. On an idle Redis 7.0 it takes 4 ms. Beside clients with long
 calls it takes about three turns of the server's loop, each as long as all their calls together (measured: 60 ms beside
 18 ms of KEYS a turn, 340 ms beside 108 ms)."""
-TAKEN = 0.8
+BUSY_SHARE = 0.8
 """Utilisation from which the wait in a queue is a multiple of the work: four times at 0.8 (M/M/1)."""
 SCRAPES = 4
 """Scrapes in the window of a rate: if one fails, two are left to compare, and one to spare."""
@@ -61,7 +61,7 @@ class Names:
             raise UsageError(f"--job {job!r}: letters, digits and . / : @ _ - only.")
         if not LABEL.fullmatch(label) or label in TAKEN_LABELS:
             raise UsageError(
-                f"--label {label!r} cannot tell servers apart: letters, digits and _, no digit first."
+                f"--label {label!r}: letters, digits and _ only, no digit first, and neither job nor cmd."
             )
         found = EVERY.fullmatch(every)
         seconds = int(found[1]) * UNITS[found[2]] if found else 0
@@ -79,7 +79,7 @@ class Names:
             "hold": f"{SCRAPES * self.every_s}s",
             "later": f"{SAMPLES // 2 * self.every_s}s",
             "late_s": LATE_S,
-            "taken": TAKEN,
+            "taken": BUSY_SHARE,
             "scans_share": evidence.SCANS_SHARE,
             "scans_per_s": evidence.SCANS_PER_S,
             "long_share": evidence.LONG_SHARE,
@@ -88,7 +88,7 @@ class Names:
             "memory_share": evidence.MEMORY_SHARE,
             "removed_per_s": evidence.REMOVED_PER_S,
             "removed_s": evidence.REMOVED_US / 1e6,
-            "connected_share": FULL,
+            "connected_share": CONNECTIONS_SHARE,
             "cases": self.cases(),
         }
 
@@ -106,7 +106,7 @@ class Names:
                 | self._rate("redis_evicted_keys_total", 0.99 * evidence.EVICTED_PER_S)
                 | self._level("redis_memory_used_bytes", 96)
                 | self._level("redis_memory_max_bytes", 100)
-                | self._level("redis_connected_clients", 0.99 * FULL * 10_000)
+                | self._level("redis_connected_clients", 0.99 * CONNECTIONS_SHARE * 10_000)
                 | self._level("redis_config_maxclients", 10_000)
             ),
             "a server with room and many evictions": Case(
@@ -125,7 +125,7 @@ class Names:
                 self._fires("RedisMakesItsExporterWait", "page", job=self.job),
             ),
             "short commands take the thread": Case(
-                self._command("get", 200_000, 1.01 * TAKEN), self._fires("RedisThreadTaken", "page")
+                self._command("get", 200_000, 1.01 * BUSY_SHARE), self._fires("RedisThreadTaken", "page")
             ),
             "short scans": Case(
                 self._command("scan", 1000, 1.01 * evidence.SCANS_SHARE),
@@ -147,7 +147,7 @@ class Names:
             ),
             "deletes of large things": Case(self._command("del", removals * 2, 0.3)),
             "too many connections": Case(
-                self._level("redis_connected_clients", 1.01 * FULL * 1000)
+                self._level("redis_connected_clients", 1.01 * CONNECTIONS_SHARE * 1000)
                 | self._level("redis_config_maxclients", 1000),
                 self._fires("RedisConnectionsAtTheLimit", "ticket"),
             ),
@@ -187,7 +187,7 @@ def board(names: Names, datasource: str | None) -> dict[str, Any]:
 
 
 def export(
-    folder: Annotated[Path, typer.Argument(help="A folder that is empty or not there.", metavar="DIR")],
+    folder: Annotated[Path, typer.Argument(help="Folder for the files, new or empty.", metavar="DIR")],
     job: Annotated[str, typer.Option(help="redis_exporter's job in your Prometheus.")] = "redis",
     label: Annotated[str, typer.Option(help="The label that tells your servers apart.")] = "instance",
     every: Annotated[str, typer.Option(help="How often that job is scraped.", metavar="15s")] = "15s",
@@ -203,7 +203,7 @@ def export(
     if datasource is not None and not NAME.fullmatch(datasource):
         raise UsageError(f"--datasource {datasource!r}: a uid has letters, digits, - and _ only.")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{folder} is there already: choose another, nothing is overwritten.")
+        raise UsageError(f"{folder} is not an empty folder: choose another, nothing is overwritten.")
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(RULES),
         variable_start_string="<<",

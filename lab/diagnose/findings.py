@@ -17,7 +17,7 @@ SATURATED = 0.9
 """Utilisation from which the wait in a queue is a multiple of the work: nine times at 0.9 (M/M/1)."""
 FAR_MS = 5.0
 """A round trip that is too long for one data centre, with nothing in its way."""
-FULL = 0.95
+CONNECTIONS_SHARE = 0.95
 """Share of maxclients from which a server is at the limit of its connections."""
 PIPELINED = 1.5
 """Commands per read of a socket from which clients count as pipelining."""
@@ -115,14 +115,14 @@ def _keys(of: Window) -> Evidence:
 def _long(names: tuple[str, ...]) -> Callable[[Window], Evidence]:
     """Make the function that looks for long calls of these commands and reports on the one that takes most time."""
 
-    def look(of: Window) -> Evidence:
+    def evidence_of_longest(of: Window) -> Evidence:
         found = [name for name in names if evidence.long_calls(of, name)]
         dearest = max(found or names, key=lambda name: of.spent(name).share)
         logged, longest = of.slow.get(dearest, (0, 0.0))
         said = f"; the slow log got {logged}, the longest {longest:.0f} ms" if logged else ""
         return Evidence(bool(found), f"{_spent(of, dearest)}{said}; {_p99(of)}.")
 
-    return look
+    return evidence_of_longest
 
 
 def _share(*names: str) -> Callable[[Window], float]:
@@ -150,11 +150,7 @@ def _other(of: Window) -> Evidence:
     """Evidence of long calls of a command that is in none of the lists."""
     listed = {"SCAN", "KEYS", *WHOLE, *SCRIPTS, *MANY}
     others = tuple(name for name, _ in of.dearest if name not in listed)
-    return (
-        _long(others)(of)
-        if others
-        else Evidence(False, "every command that was called has a line of its own.")
-    )
+    return _long(others)(of) if others else Evidence(False, "no other command was called.")
 
 
 def _collection(of: Window) -> Evidence:
@@ -222,10 +218,10 @@ def _one_by_one(of: Window) -> Evidence:
 
 def _connections(of: Window) -> Evidence:
     limit = of.last.number("maxclients") or float(of.settings.get("maxclients") or 0)
-    most = max(look.number("connected_clients") for look in of.snapshots)
+    most = max(snapshot.number("connected_clients") for snapshot in of.snapshots)
     refused = of.per_s("rejected_connections")
     return Evidence(
-        bool(refused) or (limit > 0 and most / limit >= FULL),
+        bool(refused) or (limit > 0 and most / limit >= CONNECTIONS_SHARE),
         f"{most:,.0f} connections of {limit:,.0f} that are admitted, {refused:.1f} a second refused.",
     )
 
@@ -251,17 +247,17 @@ def _disk(of: Window) -> Evidence:
     return Evidence(
         of.slow_gets and not _blocked(of) and (delayed > 0 or held),
         f"{delayed:.1f} writes a second waited for an earlier fsync{said}; appendfsync is "
-        f"{'always' if always else of.settings.get('appendfsync', 'not told')}; {_p99(of)}.",
+        f"{'always' if always else of.settings.get('appendfsync', 'unknown')}; {_p99(of)}.",
     )
 
 
 def _full_sync(of: Window) -> Evidence:
     started = of.last.number("sync_full") - of.first.number("sync_full")
     fork_ms = of.last.number("latest_fork_usec") / 1000
-    saving = any(look.number("rdb_bgsave_in_progress") for look in of.snapshots)
+    saving = any(snapshot.number("rdb_bgsave_in_progress") for snapshot in of.snapshots)
     return Evidence(
         of.slow_gets and started > 0 and not _blocked(of),
-        f"{started:.0f} replicas began to copy everything{', a snapshot was being written' if saving else ''}; "
+        f"{started:.0f} replicas began a full copy{', a snapshot was being written' if saving else ''}; "
         f"the last fork took {fork_ms:.1f} ms; {_p99(of)}.",
     )
 
@@ -378,7 +374,7 @@ def judge(of: Window) -> Judgement:
         return Judgement(
             "unknown",
             f"I cannot tell: this machine itself was late by {of.lag_ms:.1f} ms (p99), so the {of.get_ms:.1f} ms that "
-            "a bystander waits may be its own. Look from a quieter one.",
+            "a bystander waits may be its own. Diagnose from a quieter machine.",
             (),
             refuted,
         )
@@ -393,7 +389,7 @@ def judge(of: Window) -> Judgement:
     return Judgement(
         "nothing",
         f"Nothing is wrong with the server: a bystander's p99 is {of.get_ms:.1f} ms, {of.floor_ms:.2f} ms of it the "
-        f"way, and the main thread is busy {percent(of.busy)}.",
+        f"round trip, and the main thread is busy {percent(of.busy)}.",
         (),
         refuted,
     )

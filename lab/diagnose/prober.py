@@ -45,7 +45,7 @@ class Prober(threading.Thread):
         super().__init__(daemon=True, name="prober")
         self._every = 1 / per_second
         self._questions = Questions(address, per_second=None)
-        self._commands = [words for words in COMMANDS if self._may(words)]
+        self._commands = [words for words in COMMANDS if self._is_allowed(words)]
         if not self._commands:
             raise Refused("neither PING nor GET is allowed")
         self.probed: list[Probed] = []
@@ -54,7 +54,7 @@ class Prober(threading.Thread):
         self._began = 0.0
         self._out_since: float | None = None
 
-    def _may(self, words: tuple[str, ...]) -> bool:
+    def _is_allowed(self, words: tuple[str, ...]) -> bool:
         time.sleep(self._every)
         try:
             self._questions.ask(*words)

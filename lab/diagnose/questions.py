@@ -113,16 +113,16 @@ class Questions:
             self._line.send_command(*words)
             return self._line.read_response(timeout=ANSWER_S)
         except (redis.AuthenticationError, redis.exceptions.AuthenticationWrongNumberOfArgsError) as error:
-            raise Gone(self._says("does not let us in", error)) from None
+            raise Gone(self._says("refuses the login", error)) from None
         except redis.exceptions.NoPermissionError:
             raise Refused("no right to it") from None
         except redis.BusyLoadingError:
             raise Gone(
-                f"the server at {self.address.shown} is loading its data: try again when it has."
+                f"the server at {self.address.shown} is loading its data: try again when it is done."
             ) from None
         except redis.ResponseError as error:
             if str(error).startswith(("NOAUTH", "WRONGPASS")):
-                raise Gone(self._says("does not let us in", error)) from None
+                raise Gone(self._says("refuses the login", error)) from None
             if str(error).startswith("BUSY "):
                 raise Gone(
                     f"the server at {self.address.shown} answers nobody: a script or function has been running for "
@@ -153,8 +153,8 @@ class Questions:
             return f"what answers at {self.address.shown} does not speak the Redis protocol: another service's port?"
         if "CERTIFICATE_VERIFY_FAILED" in said:
             return (
-                f"nobody whom this machine knows has signed the certificate of {self.address.shown}: name the "
-                "authority with --ca FILE, or trust anybody who answers with --insecure."
+                f"this machine does not know the authority that signed the certificate of {self.address.shown}: name "
+                "it with --ca FILE, or leave the certificate unchecked with --insecure."
             )
         if self.address.tls and any(word in said for word in ("SSL", "EOF", "Timeout connecting")):
             return f"{self.address.shown} does not answer in TLS: is it a plain port (redis://)? {said}"

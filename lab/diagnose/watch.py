@@ -32,7 +32,7 @@ MOST_CLIENTS = 1000
 COMMANDLOGS = ("slow", "large-request", "large-reply")
 
 
-class Tell:
+class Progress:
     """Receives the progress of a watch; this class ignores it."""
 
     def begins(self, what: str) -> None:
@@ -46,7 +46,7 @@ def watch(
     address: Address,
     seconds: float,
     per_second: float = PROBES_PER_S,
-    tell: Tell | None = None,
+    progress: Progress | None = None,
     show_arguments: bool = False,
 ) -> tuple[Window, Counter[str]]:
     """Watch a server for `seconds`; return what was seen, and how often each command was sent.
@@ -54,10 +54,10 @@ def watch(
     Raises `StackError` with one line when the server cannot be reached or goes away meanwhile, and `UsageError` when it
     is a Sentinel, which has no data.
     """
-    tell, questions = tell or Tell(), Questions(address)
+    progress, questions = progress or Progress(), Questions(address)
     try:
-        look = _Look(questions, address, show_arguments)
-        tell.begins(look.who)
+        gathering = _Gathering(questions, address, show_arguments)
+        progress.begins(gathering.who)
         prober = _prober(address, per_second)
         prober.start()
         try:
@@ -66,16 +66,16 @@ def watch(
                 time.sleep(min(EVERY_S, seconds - gone))
                 if prober.lost:
                     raise prober.lost
-                look.snapshot()
-                tell.goes_on(min(time.monotonic() - began, seconds), seconds)
-                if held := look.held():
-                    look.unseen.append(held)
+                gathering.snapshot()
+                progress.goes_on(min(time.monotonic() - began, seconds), seconds)
+                if stall := gathering.own_stall():
+                    gathering.unseen.append(stall)
                     break
         finally:
             prober.stop()
         if prober.lost:
             raise prober.lost
-        window = look.finish(prober)
+        window = gathering.finish(prober)
         return window, questions.sent + Counter(prober.sent)
     finally:
         questions.close()
@@ -99,7 +99,7 @@ class _Local:
     at: float = field(default_factory=time.monotonic)
 
 
-class _Look:
+class _Gathering:
     """Gathers the contents of a window."""
 
     def __init__(self, questions: Questions, address: Address, show_arguments: bool) -> None:
@@ -110,7 +110,7 @@ class _Look:
             self.snapshot()
         except Refused as error:
             raise StackError(
-                f"the server at {address.shown} does not let us read INFO ({error}), and nothing can be said without."
+                f"the server at {address.shown} refuses INFO ({error}), and a diagnosis needs it."
             ) from None
         told = self.snapshots[0].fields
         _refuse(told, address)
@@ -138,19 +138,20 @@ class _Look:
         micros = found.get("server_time_usec")
         self.snapshots.append(Snapshot(float(micros) / 1e6 if micros else time.time(), found))
 
-    def held(self) -> str | None:
+    def own_stall(self) -> str | None:
         """Return a sentence if one of our own commands held the server since the snapshot before, else None."""
-        before, after = (info.counters(look.fields) for look in self.snapshots[-2:])
+        before, after = (info.counters(snapshot.fields) for snapshot in self.snapshots[-2:])
         for name in OWN - {"PING"}:
             calls, usec = (
                 now - then
                 for now, then in zip(after.get(name, (0.0, 0.0)), before.get(name, (0.0, 0.0)), strict=True)
             )
             if calls > 0 and usec / calls / 1e6 > STALL_S:
-                return f"the look ended early: {name.replace('|', ' ')} held the server for {usec / calls / 1e6:.1f} s"
+                command, seconds = name.replace("|", " "), usec / calls / 1e6
+                return f"the diagnosis ended early: {command} held the server for {seconds:.1f} s"
         return None
 
-    def _may(self, what: str, *words: str | int) -> Any:
+    def _ask_if_allowed(self, what: str, *words: str | int) -> Any:
         """Return a reply, or None if the server refuses the command; a refusal is noted once."""
         try:
             return self._questions.ask(*words)
@@ -165,7 +166,7 @@ class _Look:
     def _read_settings(self) -> dict[str, str]:
         found: dict[str, str] = {}
         for name in SETTINGS:
-            reply = self._may("CONFIG GET", "CONFIG", "GET", name)
+            reply = self._ask_if_allowed("CONFIG GET", "CONFIG", "GET", name)
             if reply is None:
                 break  # managed servers refuse all of it
             if len(reply) >= 2:
@@ -177,10 +178,10 @@ class _Look:
         entries: dict[str, Sequence[Any]] = {}
         if self.product == "valkey" and _at_least(self.version, (8, 1)):
             for log in COMMANDLOGS:
-                reply = self._may("COMMANDLOG GET", "COMMANDLOG", "GET", NEWEST, log)
+                reply = self._ask_if_allowed("COMMANDLOG GET", "COMMANDLOG", "GET", NEWEST, log)
                 entries |= {f"{log} {entry[0]}": entry for entry in reply or ()}
         if not any(name.startswith("slow ") for name in entries):
-            reply = self._may("SLOWLOG GET", "SLOWLOG", "GET", NEWEST)
+            reply = self._ask_if_allowed("SLOWLOG GET", "SLOWLOG", "GET", NEWEST)
             entries |= {f"slow {_number(entry)}": _as_list(entry) for entry in reply or ()}
         return {
             identity: (
@@ -193,7 +194,7 @@ class _Look:
 
     def _histograms(self) -> dict[str, tuple[int, int]]:
         """Command → executions since the server started, and how many of them took longer than `TORN_US`."""
-        reply = self._may("LATENCY HISTOGRAM", "LATENCY", "HISTOGRAM") or []
+        reply = self._ask_if_allowed("LATENCY HISTOGRAM", "LATENCY", "HISTOGRAM") or []
         found = {}
         for name, told in zip(reply[::2], reply[1::2], strict=False):
             facts = dict(zip(told[::2], told[1::2], strict=False))
@@ -207,9 +208,11 @@ class _Look:
     def _clients(self) -> Clients | None:
         total = int(self.snapshots[-1].number("connected_clients"))
         if total > MOST_CLIENTS:
-            self._note(f"CLIENT LIST: left out, for {total:,} connections it would take the server too long")
+            self._note(
+                f"CLIENT LIST: left out, because with {total:,} connections it would hold the server too long"
+            )
             return None
-        reply = self._may("CLIENT LIST", "CLIENT", "LIST")
+        reply = self._ask_if_allowed("CLIENT LIST", "CLIENT", "LIST")
         if reply is None:
             return None
         rows = [dict(word.partition("=")[::2] for word in line.split()) for line in str(reply).splitlines()]
@@ -219,7 +222,7 @@ class _Look:
     def _events(self) -> dict[str, float]:
         """Events of the latency monitor within this window → duration of the latest, in ms."""
         began = int(self.snapshots[0].at)
-        reply = self._may("LATENCY LATEST", "LATENCY", "LATEST") or []
+        reply = self._ask_if_allowed("LATENCY LATEST", "LATENCY", "LATEST") or []
         return {str(event[0]): float(event[2]) for event in reply if int(event[1]) >= began}
 
     def finish(self, prober: Prober) -> Window:
@@ -251,7 +254,7 @@ class _Look:
             unseen=tuple(self.unseen),
             arguments=tuple(arguments) if self._show_arguments else (),
         )
-        return _beside(window, self._local)
+        return _with_local_figures(window, self._local)
 
 
 def _refuse(told: info.Fields, address: Address) -> None:
@@ -260,9 +263,11 @@ def _refuse(told: info.Fields, address: Address) -> None:
             f"{address.shown} is a Sentinel, which holds no data: name the server that it watches."
         )
     if told.get("loading") == "1":
-        raise StackError(f"the server at {address.shown} is loading its data: try again when it has.")
+        raise StackError(f"the server at {address.shown} is loading its data: try again when it is done.")
     if "uptime_in_seconds" not in told:
-        raise StackError(f"what answers at {address.shown} tells nothing of itself by INFO.")
+        raise StackError(
+            f"what answers at {address.shown} is no known server: its INFO lacks uptime_in_seconds."
+        )
 
 
 def _identity(told: info.Fields) -> tuple[str, str]:
@@ -329,7 +334,7 @@ def _waited_s(pid: int) -> float | None:
         return None
 
 
-def _beside(window: Window, before: _Local | None) -> Window:
+def _with_local_figures(window: Window, before: _Local | None) -> Window:
     """Return the window with `waited` and `others` filled in, if the server runs on this machine."""
     if before is None:
         return window

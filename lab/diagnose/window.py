@@ -126,7 +126,7 @@ class Window:
         """Utilisation of the thread that executes commands, from each snapshot of INFO to the next."""
         found = []
         for before, after in pairwise(self.snapshots):
-            used = [info.busy_seconds(look.fields) for look in (before, after)]
+            used = [info.busy_seconds(snapshot.fields) for snapshot in (before, after)]
             if after.at > before.at and used[0] is not None and used[1] is not None:
                 found.append(max(0.0, used[1] - used[0]) / (after.at - before.at))
         return found
@@ -134,7 +134,7 @@ class Window:
     @property
     def busy(self) -> float:
         """Utilisation of the thread that executes commands, 0 to 1; by its CPU seconds, else by its commands' times."""
-        used = [info.busy_seconds(look.fields) for look in (self.first, self.last)]
+        used = [info.busy_seconds(snapshot.fields) for snapshot in (self.first, self.last)]
         if used[0] is None or used[1] is None or used[1] < used[0]:
             return min(1.0, sum(spent.share for spent in self.commands.values()))
         return (used[1] - used[0]) / self.seconds
@@ -148,7 +148,7 @@ class Window:
     def memory(self) -> float:
         """The largest share of maxmemory in use; 0 without a limit."""
         limit = self.last.number("maxmemory") or float(self.settings.get("maxmemory") or 0)
-        return max(look.number("used_memory") for look in self.snapshots) / limit if limit else 0.0
+        return max(snapshot.number("used_memory") for snapshot in self.snapshots) / limit if limit else 0.0
 
     @property
     def evicted_per_s(self) -> float:

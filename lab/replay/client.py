@@ -39,6 +39,6 @@ class Client:
             raise NoAnswer(f"{self.name} does not answer at {self.url} ({why}).") from error
 
 
-def said(answer: httpx.Response) -> str:
+def refusal(answer: httpx.Response) -> str:
     """Why a server refused: its own words on one line, or the status code if it gave none."""
     return " ".join(answer.text.split())[:200] or str(answer.status_code)

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 
 def record(
-    folder: Annotated[Path, typer.Argument(help="Where to; a new folder.", metavar="DIR")],
+    folder: Annotated[Path, typer.Argument(help="New folder for the recording.", metavar="DIR")],
     minutes: Annotated[
-        float, typer.Option(help="How much of the past.", min=1, max=120, metavar="MINUTES")
+        float, typer.Option(help="Minutes to record, up to now.", min=1, max=120, metavar="MINUTES")
     ] = 15.0,
     max_mb: Annotated[
-        float, typer.Option("--max-mb", help="Most megabytes; traces are left out first.", min=0.1)
+        float,
+        typer.Option("--max-mb", help="Megabytes that it may take; traces are left out first.", min=0.1),
     ] = 5.0,
 ) -> None:
     """Record the last minutes of the running scene: metrics and traces, into a folder that `lab replay` serves."""
@@ -57,7 +58,7 @@ def replay(
     folder: Annotated[
         Path | None, typer.Argument(help="A recording.", metavar="DIR", show_default=False)
     ] = None,
-    down: Annotated[bool, typer.Option("--down", help="End what is being served; nothing is left.")] = False,
+    down: Annotated[bool, typer.Option("--down", help="End the replay; nothing is left.")] = False,
 ) -> None:
     """Serve a recording in Prometheus, Tempo and Grafana, as if it had ended just now; no load, no stores."""
     from lab.replay import replay as served
@@ -65,12 +66,12 @@ def replay(
     from lab.stacks.docker import Docker
 
     if down == (folder is not None):
-        raise UsageError("name a recording to serve, or say --down to end what is being served.")
+        raise UsageError("name a recording to serve, or give --down to end the replay.")
     docker = Docker()
     if folder is None:
         there = served.running(docker)
         served.down(docker)
-        print("ended; nothing is left." if there else "no replay was being served.")
+        print("ended; nothing is left." if there else "no replay was running.")
         return
     with _saying() as say:
         say("reading the recording")

@@ -11,7 +11,7 @@ from typing import Any
 
 from lab.errors import StackError
 from lab.replay import NoAnswer
-from lab.replay.client import Client, said
+from lab.replay.client import Client, refusal
 from lab.replay.recording import Exemplar, Series
 from lab.replay.remotewrite import HEADERS, STALE, Batch, body
 
@@ -86,7 +86,7 @@ class Prometheus(Client):
         """Write samples by remote write."""
         answer = self.send("POST", "/api/v1/write", content=body(batches), headers=HEADERS)
         if not answer.is_success:
-            raise StackError(f"Prometheus at {self.url} does not take the samples: {said(answer)}.")
+            raise StackError(f"Prometheus at {self.url} does not take the samples: {refusal(answer)}.")
 
 
 def key(labels: dict[str, str]) -> tuple[tuple[str, str], ...]:

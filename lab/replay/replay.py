@@ -63,9 +63,9 @@ def replay(recording: Recording, docker: Docker, say: Say) -> tuple[Served, dict
     Raises `UsageError` when a replay is being served already. After any other error, Ctrl-C included, they are taken
     down again.
     """
-    say("looking at Docker")
+    say("asking Docker whether a replay runs")
     if running(docker):
-        raise UsageError("a replay is being served already: `bin/lab replay --down` ends it.")
+        raise UsageError("a replay is running already: `bin/lab replay --down` ends it.")
     try:
         say("starting Prometheus, Tempo and Grafana")
         docker.ask(

@@ -10,7 +10,7 @@ from google.protobuf import json_format  # type: ignore[import-untyped] # the pa
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, TracesData
 
 from lab.errors import StackError
-from lab.replay.client import Client, said
+from lab.replay.client import Client, refusal
 
 PROTOBUF = "application/protobuf"
 """The media type. Tempo's own message of a trace has the same format as OTLP's `TracesData`."""
@@ -80,7 +80,9 @@ class Tempo(Client):
                 {"resourceSpans": batches}, TracesData(), ignore_unknown_fields=True
             )
         except (ValueError, AttributeError, json_format.ParseError):
-            raise StackError(f"what Tempo at {self.url} says of trace {trace_id} cannot be read.") from None
+            raise StackError(
+                f"the answer of Tempo at {self.url} about trace {trace_id} cannot be read."
+            ) from None
         return bytes(message.SerializeToString()) if message.resource_spans else None
 
     def _ask(
@@ -114,7 +116,7 @@ class Receiver(Client):
             headers={"Content-Type": "application/x-protobuf"},
         )
         if not answer.is_success:
-            raise StackError(f"Tempo at {self.url} does not take the traces: {said(answer)}.")
+            raise StackError(f"Tempo at {self.url} does not take the traces: {refusal(answer)}.")
 
 
 def padded(trace_id: str) -> str:

@@ -15,7 +15,7 @@ from lab.results.folder import PhaseRecord
 
 STEP = 30
 FONT = 15
-EYES = (
+OBSERVERS = (
     ("probe, from the intended time", "circle", style.CAUSE),
     ("probe, from the send time", "cross", style.INK),
     ("the application's histogram", "square", style.CURE),
@@ -141,8 +141,8 @@ def where_time_went(view: RunView) -> Chart:
     return both
 
 
-def eyes(view: RunView, phase: PhaseRecord) -> list[float | None]:
-    """p99 (ms) of a phase as each of `EYES` saw it."""
+def p99_by_observer(view: RunView, phase: PhaseRecord) -> list[float | None]:
+    """p99 (ms) of a phase as each of `OBSERVERS` saw it."""
     seen = phase.client_p99_ms
     return [view.p99(phase), view.p99(phase, kind="service"), seen.get("app"), seen.get("locust")]
 
@@ -151,13 +151,13 @@ def three_p99s(view: RunView) -> Chart:
     """One row for each phase, one symbol for each observer."""
     names = _names(view)
     rows: list[Row] = [
-        {"phase": name, "eye": eye, "ms": value}
+        {"phase": name, "observer": observer, "ms": value}
         for phase, name in zip(view.run.phases, names, strict=True)
-        for (eye, _, _), value in zip(EYES, eyes(view, phase), strict=True)
+        for (observer, _, _), value in zip(OBSERVERS, p99_by_observer(view, phase), strict=True)
         if value is not None and value > 0
     ]
     scale = style.log_scale([row["ms"] for row in rows])
-    seen = [eye for eye, _, _ in EYES]
+    seen = [observer for observer, _, _ in OBSERVERS]
     drawn: Chart = (
         style.chart(rows)
         .mark_point(opacity=1, strokeWidth=2.5)
@@ -165,19 +165,21 @@ def three_p99s(view: RunView) -> Chart:
             x=alt.X("ms:Q", scale=scale, axis=style.latency_axis("p99, log scale", scale)),
             y=_rows(names, grid=True),
             shape=alt.Shape(
-                "eye:N",
-                scale=alt.Scale(domain=seen, range=[s for _, s, _ in EYES]),
+                "observer:N",
+                scale=alt.Scale(domain=seen, range=[s for _, s, _ in OBSERVERS]),
                 legend=alt.Legend(columns=2),
             ),
             color=alt.Color(
-                "eye:N",
-                scale=alt.Scale(domain=seen, range=[c for _, _, c in EYES]),
+                "observer:N",
+                scale=alt.Scale(domain=seen, range=[c for _, _, c in OBSERVERS]),
                 legend=alt.Legend(columns=2),
             ),
             size=alt.Size(
-                "eye:N", scale=alt.Scale(type="ordinal", domain=seen, range=[330, 60, 130, 130]), legend=None
+                "observer:N",
+                scale=alt.Scale(type="ordinal", domain=seen, range=[330, 60, 130, 130]),
+                legend=None,
             ),
-            tooltip=["phase:N", "eye:N", alt.Tooltip("ms:Q", format=",.3~r")],
+            tooltip=["phase:N", "observer:N", alt.Tooltip("ms:Q", format=",.3~r")],
         )
         .properties(width=style.WIDTH - 30 - style.label_room(names, FONT), height=STEP * max(len(names), 1))
     )

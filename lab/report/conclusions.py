@@ -122,7 +122,7 @@ def _claims(number: int) -> str:
 def cannot_tell(view: RunView, judged: Judged) -> Section:
     """Failed checks of validity, claims that were not tested, and what no single run can say."""
     points = [
-        f"Not valid: {check['check']} was not so ({check['detail']})."
+        f"Not valid: “{check['check']}” is not fulfilled ({check['detail']})."
         for check in judged.validity
         if not check["ok"]
     ]

@@ -20,7 +20,7 @@ from lab.templates import templates
 HERE = Path(__file__).parent
 VEGA_LITE = "6.4"
 PARTS = "The p99 of each phase split into execution, round trip, the probe's own lateness and waiting."
-EYES = "The p99 of each phase as seen by the probe, the application and Locust."
+BY_OBSERVER = "The p99 of each phase as seen by the probe, the application and Locust."
 SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 
@@ -91,7 +91,7 @@ def pictures(view: RunView) -> list[tuple[str, Callable[[RunView], style.Chart],
         ("stalls", breakdown.stalls, "The p99 and the longest wait of a bystander's GET in each phase."),
         ("rates", timeline.rates, "Calls a second of each command over time."),
         ("parts", breakdown.where_time_went, PARTS),
-        ("eyes", breakdown.three_p99s, EYES),
+        ("eyes", breakdown.three_p99s, BY_OBSERVER),
         *own,
     ]
 

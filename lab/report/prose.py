@@ -172,11 +172,7 @@ def slow_log(view: RunView) -> Section:
     named = ", ".join(
         f"{count(n)} × {name}" for name, n in sorted(entries.items(), key=lambda item: -item[1])[:5]
     )
-    lines = [
-        f"In the phases that were measured it took in {named} ({at})."
-        if entries
-        else f"It stayed empty ({at})."
-    ]
+    lines = [f"In the measured phases it recorded {named} ({at})." if entries else f"It stayed empty ({at})."]
     worst = view.worst
     executed = worst.execution_us("GET") if worst else None
     reason = view.facts.cannot.get(SLOW_LOG)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lab.claims import wording
-from lab.report.breakdown import eyes
+from lab.report.breakdown import p99_by_observer
 from lab.report.quantities import Quantity, quantity
 from lab.report.tables import Table
 from lab.report.view import RunView
@@ -92,7 +92,7 @@ def observers(view: RunView) -> list[str]:
     said = []
     for phase, where in ((view.best, "at its best"), (view.worst, "at its worst")):
         if phase and (phase is view.worst or view.best is not view.worst):
-            probe, sent, app, locust = (ms(value) for value in eyes(view, phase))
+            probe, sent, app, locust = (ms(value) for value in p99_by_observer(view, phase))
             said.append(
                 f"A bystander {where} (“{view.name(phase)}”): probe {probe} from the intended time and {sent} from "
                 f"the send time, application {app}, Locust {locust}."
@@ -105,7 +105,7 @@ def clocks(view: RunView) -> list[str]:
     apart = [
         (due - sent, phase)
         for phase in view.run.phases
-        for due, sent in [eyes(view, phase)[:2]]
+        for due, sent in [p99_by_observer(view, phase)[:2]]
         if due is not None and sent is not None
     ]
     if not apart:

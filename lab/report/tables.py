@@ -9,7 +9,7 @@ from datetime import datetime
 import numpy as np
 
 from lab.claims.wording import sign
-from lab.report.breakdown import eyes, parts
+from lab.report.breakdown import p99_by_observer, parts
 from lab.report.view import RunView
 from lab.results.numbers import UNKNOWN, count, ms, number, percent, share, sig, us
 from lab.results.numbers import setting as setting_of
@@ -65,7 +65,7 @@ def observers(view: RunView) -> Table:
     rows = [
         [
             view.name(phase),
-            *(ms(value) for value in eyes(view, phase)),
+            *(ms(value) for value in p99_by_observer(view, phase)),
             count(len(view.latencies.phase(phase))),
         ]
         for phase in view.run.phases

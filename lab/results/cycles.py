@@ -69,65 +69,65 @@ def sample_of(line: dict[str, Any]) -> Sample | None:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise ValueError(f"{name} is no number")
     if not (found["interval_s"] > 0 and found["limit_mb"] > 0):
-        raise ValueError("interval_s and limit_mb are above 0")
+        raise ValueError("interval_s and limit_mb should be above 0")
     return Sample(**found)
 
 
-def seconds(looks: Sequence[Sample]) -> float:
+def seconds(samples: Sequence[Sample]) -> float:
     """Total length of the samples, in seconds."""
-    return sum(look.interval_s for look in looks)
+    return sum(sample.interval_s for sample in samples)
 
 
-def rate(looks: Sequence[Sample]) -> float:
+def rate(samples: Sequence[Sample]) -> float:
     """Answers per second."""
-    return sum(look.answered for look in looks) / max(seconds(looks), 1e-9)
+    return sum(sample.answered for sample in samples) / max(seconds(samples), 1e-9)
 
 
-def cost_us(looks: Sequence[Sample]) -> float:
+def cost_us(samples: Sequence[Sample]) -> float:
     """CPU time of the main thread per answer, in µs."""
     return (
-        sum(look.busy * look.interval_s for look in looks)
-        / max(sum(look.answered for look in looks), 1)
+        sum(sample.busy * sample.interval_s for sample in samples)
+        / max(sum(sample.answered for sample in samples), 1)
         * 1e6
     )
 
 
-def evicted_per_insert(looks: Sequence[Sample]) -> float:
+def evicted_per_insert(samples: Sequence[Sample]) -> float:
     """Entries evicted per entry inserted. All entries have one size, so inserts alone need 1."""
-    return sum(look.evicted for look in looks) / max(sum(look.inserted for look in looks), 1)
+    return sum(sample.evicted for sample in samples) / max(sum(sample.inserted for sample in samples), 1)
 
 
-def bursts_at(looks: Sequence[Sample]) -> list[tuple[int, int]]:
+def bursts_at(samples: Sequence[Sample]) -> list[tuple[int, int]]:
     """Indices of the first and last sample of each burst of evictions, inside a whole cycle or not."""
-    evicting = [i for i, look in enumerate(looks) if look.evicted]
+    evicting = [i for i, sample in enumerate(samples) if sample.evicted]
     found: list[tuple[int, int]] = []
     for i in evicting:
-        between = looks[found[-1][1] + 1 : i] if found else ()
-        if found and all(look.used_mb > ROOM * look.limit_mb for look in between):
+        between = samples[found[-1][1] + 1 : i] if found else ()
+        if found and all(sample.used_mb > ROOM * sample.limit_mb for sample in between):
             found[-1] = (found[-1][0], i)
         else:
             found.append((i, i))
     return found
 
 
-def cycles(looks: Sequence[Sample]) -> list[Cycle]:
+def cycles(samples: Sequence[Sample]) -> list[Cycle]:
     """All whole cycles in the samples, in order.
 
     A cycle is whole if memory first climbed to its limit, was full while keys were evicted, and then fell without
     evictions. A server that steadily evicts as much as is inserted has no cycle.
     """
-    bursts = bursts_at(looks)
-    nexts = [*(first for first, _ in bursts[1:]), len(looks)]
+    bursts = bursts_at(samples)
+    nexts = [*(first for first, _ in bursts[1:]), len(samples)]
     lows = [
-        min(range(last, after), key=lambda i: looks[i].used_mb)
+        min(range(last, after), key=lambda i: samples[i].used_mb)
         for (_, last), after in zip(bursts, nexts, strict=False)
     ]
     found = []
     for begin, (first, last), low in zip([-1, *lows], bursts, lows, strict=False):
         cycle = Cycle(
-            tuple(looks[begin + 1 : first]),
-            tuple(looks[first : last + 1]),
-            tuple(looks[last + 1 : low + 1]),
+            tuple(samples[begin + 1 : first]),
+            tuple(samples[first : last + 1]),
+            tuple(samples[last + 1 : low + 1]),
         )
         if _whole(cycle):
             found.append(cycle)
@@ -139,19 +139,19 @@ def _whole(cycle: Cycle) -> bool:
         return False
     limit = cycle.burst[0].limit_mb
     climbed = cycle.healthy[0].used_mb <= ROOM * limit
-    full = max(look.used_mb for look in (cycle.healthy[-1], *cycle.burst)) >= FULL * limit
+    full = max(sample.used_mb for sample in (cycle.healthy[-1], *cycle.burst)) >= FULL * limit
     freed = cycle.burst[-1].used_mb - cycle.recovery[-1].used_mb >= FREED * limit
     return climbed and full and freed
 
 
-def below_limit(looks: Sequence[Sample]) -> int:
+def below_limit(samples: Sequence[Sample]) -> int:
     """Entries evicted in bursts that began below the limit: memory was full neither before nor after the first sample.
 
     Only the start of a burst is tested. A sample reads memory at its end. While the server evicts, reads requests and
     frees buffers, a sample can last a second, without an answer, and may well end below the limit.
     """
     early, evicting, full = 0, False, False
-    for before, now in pairwise(looks):
+    for before, now in pairwise(samples):
         if now.evicted and not evicting:
             full = max(before.used_mb / before.limit_mb, now.used_mb / now.limit_mb) >= FULL
         evicting = bool(now.evicted)

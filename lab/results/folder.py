@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.errors import StackError, UsageError
+from lab.results import stats
 from lab.results.histograms import values_of
 from lab.results.schema import (
     SAMPLES,
@@ -318,7 +319,7 @@ class Run:
     def p99_ms(self, phase: PhaseRecord, probe: str = "main", kind: str = "intended") -> float | None:
         """p99 of a phase in ms, by default from the intended send time (`kind`); None if the probe recorded nothing."""
         parts = self.latencies(phase, probe, kind)
-        return float(np.percentile(np.concatenate(parts), 99)) / 1000 if parts else None
+        return stats.p99_ms(parts) if parts else None
 
     @cached_property
     def samples(self) -> list[dict[str, str]]:
@@ -341,7 +342,7 @@ class Run:
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror}") from error
         except UnicodeDecodeError:
-            raise UsageError(f"{path} is no text: was another file put in its place?") from None
+            raise UsageError(f"{path} is not a text file. Was another file put in its place?") from None
         found, counts = [], {phase.id: phase.attempt for phase in self.phases}
         for number, raw in enumerate(lines, start=1):
             try:
@@ -349,7 +350,7 @@ class Run:
             except ValueError:
                 if self.facts.interrupted and number == len(lines):
                     continue  # the last line of an interrupted run may be cut
-                raise UsageError(f"{path}, line {number}: is no JSON, or was cut off.") from None
+                raise UsageError(f"{path}, line {number} is not JSON, or was cut off.") from None
             if line.get("attempt", 1) == counts.get(line["phase"], 1):
                 found.append(dict(line))
         return found
@@ -363,7 +364,7 @@ class Run:
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror}") from error
         except (UnicodeDecodeError, csv.Error):
-            raise UsageError(f"{path} is no table of text: was another file put in its place?") from None
+            raise UsageError(f"{path} is not a CSV file. Was another file put in its place?") from None
         check_table(path, columns, rows, list(table.fieldnames or ()), whole=not self.facts.interrupted)
         return rows
 

@@ -21,7 +21,7 @@ def values_of(encoded: str) -> NDArray[np.float64]:
     """
     histogram = Histogram.decode(encoded)
     if histogram.total > MOST:
-        raise BadHistogram(f"it holds {histogram.total} latencies, and no interval has as many")
+        raise BadHistogram(f"it holds {histogram.total} latencies, more than an interval of a probe can have")
     buckets = histogram.buckets()
     values = np.array([value for value, _ in buckets], dtype=np.float64)
     return np.repeat(values, [count for _, count in buckets])

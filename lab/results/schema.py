@@ -205,7 +205,7 @@ def _first(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     if first["type"] == "json_invalid":
-        return f"it is no JSON, or was cut off ({first['msg'].removeprefix('Invalid JSON: ')})"
+        return f"it is not JSON, or was cut off ({first['msg'].removeprefix('Invalid JSON: ')})"
     if first["type"] == "unexpected_keyword_argument" or first["type"] == "extra_forbidden":
         return f"{where} is a field that this version of the lab does not know; another one wrote it"
     if first["type"] in ("missing", "missing_argument"):
@@ -213,7 +213,7 @@ def _first(error: ValidationError) -> str:
     if where == "schema":
         return f"schema is {first['input']!r:.20}, and this version of the lab reads {SCHEMA}"
     said = first["msg"].removeprefix("Value error, ")
-    return f"{where or 'the whole'}: {said[0].lower()}{said[1:]}, not {first['input']!r:.40}"
+    return f"{where or 'its content'}: {said[0].lower()}{said[1:]}, not {first['input']!r:.40}"
 
 
 # -- the files beside run.json -----------------------------------------------------------------------------------------
@@ -344,9 +344,11 @@ def _of_commands(head: Iterable[str]) -> set[str]:
 def _wrong_cell(column: Column, cell: object) -> str | None:
     """What a wrong cell should be instead, as the end of a sentence; None if the cell is right."""
     if not isinstance(cell, str):
-        return f"{'a number' if column.kind == NUMBER else 'text'}, and the line ends before it"
+        return f"{'a number' if column.kind == NUMBER else 'text'}, but the line ends before this column"
     if not cell:
-        return None if column.may_be_empty else "there"
+        return (
+            None if column.may_be_empty else f"{'a number' if column.kind == NUMBER else 'text'}, not empty"
+        )
     if column.kind == NUMBER and _number(cell) is None:
         return f"a number, not {cell!r:.40}"
     return None

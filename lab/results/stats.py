@@ -39,7 +39,7 @@ def theil_sen_slope(x: Sequence[float], y: NDArray[np.float64]) -> NDArray[np.fl
 
 
 def p99_ms(intervals: Plateau) -> float:
-    """p99 in ms over all intervals of a plateau, whose latencies are in µs."""
+    """p99 in ms over all intervals of a plateau, whose latencies are in µs; for a phase of a run: `Run.p99_ms`."""
     return float(np.percentile(np.concatenate(list(intervals)), 99)) / 1000
 
 

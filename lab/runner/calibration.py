@@ -35,8 +35,9 @@ from lab.stacks.base import Stack
 from lab.stacks.server_stats import Snapshot
 
 BUSY_SHARE = 0.5
-LOOK_SHARE = 0.75
-NOBODY = 10**9
+SAMPLE_SHARE = 0.75
+ABSENT_USER = 10**9
+"""A user id that no user has: a scan for this user's pages visits every key and finds none."""
 STRAGGLER_S = 0.1
 """Seconds until a request that was on its way when the load stopped has become an event."""
 
@@ -102,7 +103,7 @@ class Calibrator:
         self._pause(max(0.8, window_s / 3))
         idle = stack.store.snapshot()
         self._base = _busy(quiet, idle)
-        pattern = f"{stack.key_prefix}:*:{NOBODY}:page-*"
+        pattern = f"{stack.key_prefix}:*:{ABSENT_USER}:page-*"
         one_scan_us = stack.store.scan_cost_us(pattern, scenario.scan_count, 0.3)
         first_guess = BUSY_SHARE * idle.threads / (PATTERNS_PER_EVENT * one_scan_us / 1e6)
         say(f"calibrating: {first_guess:.1f} events a second for {window_s:g} s")
@@ -123,12 +124,12 @@ class Calibrator:
         )
 
     def predict(self, events_per_second: float, window_s: float) -> float:
-        """The demand (1 is all the server can do) of an event rate at the keys held now, measured at LOOK_SHARE of it.
+        """The demand (1 is all the server can do) of an event rate at the keys held now, measured at `SAMPLE_SHARE`.
 
         If nothing is scanned, the events' work is so small that it may drown in the base load. The demand can then come
         out slightly below that load.
         """
-        cost, held = self._cost(LOOK_SHARE * events_per_second, window_s)
+        cost, held = self._cost(SAMPLE_SHARE * events_per_second, window_s)
         return demand(self._base, events_per_second, held, cost)
 
     def _cost(self, events_per_second: float, window_s: float) -> tuple[float, int]:
@@ -158,7 +159,7 @@ class Calibrator:
         finished = after.finished - before.finished
         if finished <= 0:
             raise StackError(
-                "calibration saw no event finish: they do not reach the server. Look at logs/ in the run folder."
+                "calibration saw no event finish: events do not reach the server. Look at logs/ in the run folder."
             )
         elapsed = after.store.at - before.store.at
         return cost_of_each(_busy(before.store, after.store) * elapsed, self._base, elapsed, finished)

@@ -9,8 +9,8 @@ from lab.claims.verdict import Verdict
 from lab.results.folder import Run
 from lab.stacks.servers import SERVERS
 
-NO_REPLICA = ("replica-unharmed",)
-NOT_OURS = ("restart-restores", "victims-not-slow")
+NEED_REPLICA = ("replica-unharmed",)
+NEED_OWN_SERVER = ("restart-restores", "victims-not-slow")
 """Claims that some stacks cannot answer, whatever the server: without a replica, and on somebody else's server."""
 
 
@@ -21,12 +21,12 @@ def terms_of(run: Run) -> Terms:
     if pace:
         scenario = scenario.at(pace)
     server = SERVERS.get(run.facts.server)
-    not_ours = NOT_OURS if "--url" in run.facts.command else ()
+    needs_own = NEED_OWN_SERVER if "--url" in run.facts.command else ()
     return Terms(
         plan=scenario.plan(pace, run.facts.keys) if pace else None,
         load_share=None if scenario.knee_at is None else scenario.load_share,
         entries_per_user=scenario.fragments_per_user,
-        may_exempt=frozenset([*(server.cannot if server else ()), *NO_REPLICA, *not_ours]),
+        may_exempt=frozenset([*(server.cannot if server else ()), *NEED_REPLICA, *needs_own]),
     )
 
 

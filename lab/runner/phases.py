@@ -23,8 +23,8 @@ from lab.stacks.http import Metrics, bucket_quantile
 from lab.stacks.server_stats import Snapshot
 
 FILL_S = 600.0
-SHORTEST_LOOK_S = 0.8
-SOUND_S = 10.0
+SHORTEST_SAMPLE_S = 0.8
+READY_S = 10.0
 """Seconds for probes to find a restarted store (if they do not, the run ends), and for loads to get under way."""
 OTHERS_S = 0.5
 """Seconds for which other clients' GETs are counted before the run sends any."""
@@ -82,7 +82,7 @@ class Conductor:
         self._population = max(1, facts.keys // scenario.fragments_per_user)
         self._calibrator = Calibrator(stack, scenario, self._population, self._pause, self._drain)
         self._loads: list[RunningLoad] = []
-        self._probed: tuple[float, list[str]] | None = None  # since when these probes must have no trouble
+        self._probed: tuple[float, list[str]] | None = None  # since when these probes must have no errors
 
     def run(self) -> None:
         """Calibrate, then walk the phases. Raises `StackError` when the stack breaks."""
@@ -138,7 +138,7 @@ class Conductor:
         self._empty("calibration ends")
 
     def _predict(self) -> float:
-        window = max(SHORTEST_LOOK_S, min(self._pace.plateau_s / 4, 4.0))
+        window = max(SHORTEST_SAMPLE_S, min(self._pace.plateau_s / 4, 4.0))
         return self._calibrator.predict(self._facts.load["events_per_second"], window)
 
     def _events_of(self, phase: Phase) -> float:
@@ -200,10 +200,13 @@ class Conductor:
         self._start_loads(phase, seconds, self_terminating=False)
         self._events(full)
         self._pause(self._pace.settle_s)
-        end = time.monotonic() + SOUND_S
+        end = time.monotonic() + READY_S
         names = ["main", *(spec.name for spec, _ in extra)]
         while (
-            not (all(recorder.sound(name) for name in names) and all(load.begun for load in self._loads))
+            not (
+                all(recorder.without_errors(name) for name in names)
+                and all(load.begun for load in self._loads)
+            )
             and time.monotonic() < end
         ):
             self._pause(0.05)
@@ -224,7 +227,7 @@ class Conductor:
         stack, recorder = self._stack, self._recorder
         names = ["main", *(spec.name for spec, _ in extra)]
         cpu = stack.meter()
-        cpu.look()
+        cpu.sample()
         stack.locust.reset()
         before = self._mark()
         self._probed = before.store.at, names
@@ -234,7 +237,7 @@ class Conductor:
             while (left := end - time.time()) > 0:
                 self._pause(min(left, 0.25))
         tallies = stack.locust.tallies()
-        shares, machine = cpu.look()
+        shares, machine = cpu.sample()
         after = self._mark()
         figures = self._end_loads()
         self._events(0.0)
@@ -359,5 +362,5 @@ class Conductor:
         self._recorder.raise_if_broken()
         since, names = self._probed or (0.0, [])
         for name in names:
-            if text := self._recorder.trouble(name, since):
-                raise StackError(f"the server fails probe {name} while it is measured: {text}.")
+            if text := self._recorder.first_error(name, since):
+                raise StackError(f"probe {name} failed during the measurement: {text}.")

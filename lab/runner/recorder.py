@@ -78,12 +78,12 @@ class Recorder:
         with self._lock:
             self._writer.load(self.phase, name, line, self.attempt)
 
-    def sound(self, name: str) -> bool:
+    def without_errors(self, name: str) -> bool:
         """True if a probe's latest interval has no errors. After a restart it must first find the store again."""
         with self._lock:
             return name in self._lines and not self._lines[name][-1]["errors"]
 
-    def trouble(self, name: str, since: float) -> str | None:
+    def first_error(self, name: str, since: float) -> str | None:
         """The first error of a probe since a moment (a lost connection, or an error as answer), or None."""
         lines = self._between(name, since, float("inf"))
         return next((str(line["last_error"]) for line in lines if line["last_error"]), None)
@@ -177,7 +177,7 @@ class Recorder:
             raise _Refused(f"the server at {self._stack.store.shown} refuses writes: {reason}")
         self._read_slowlog(now.run_id, keep=True)
         metrics = self._stack.observe()
-        shares, machine = self._cpu.look()
+        shares, machine = self._cpu.sample()
         with self._lock:
             probe = self._lines["main"][-1] if "main" in self._lines else {}
         row: Row = {**self._blank(), "t": now.at, **self._label()}

@@ -13,7 +13,7 @@ from lab.errors import NotFair
 from lab.results.folder import PhaseRecord
 from lab.stacks.processes import CpuMeter
 
-LOOKS, LOOK_S, HOPELESS = 5, 1.0, 2.0
+SAMPLES, SAMPLE_S, HOPELESS = 5, 1.0, 2.0
 """Before a run: most samples of the machine, seconds of each, and the multiple of the fair shares that is hopeless."""
 
 
@@ -45,7 +45,7 @@ class Repetition:
             discarded.append(record)
 
 
-def look_at_machine(
+def check_machine(
     shares: Callable[[], dict[str, float]] | None = None, wait: Callable[[float], None] = time.sleep
 ) -> None:
     """Check that this machine can give a fair phase at all. Takes one second, up to five if the first sample is bad.
@@ -56,8 +56,8 @@ def look_at_machine(
     meter = CpuMeter()
     shares = shares or (lambda: meter.shares({})[1])
     reasons: list[str] = []
-    for _ in range(LOOKS):
-        wait(LOOK_S)
+    for _ in range(SAMPLES):
+        wait(SAMPLE_S)
         machine = shares()
         reasons = machine_unfair(machine["steal"], machine["others"], HOPELESS)
         if not reasons:
@@ -68,6 +68,6 @@ def look_at_machine(
         else "Take another machine, or a calmer hour"
     )
     raise NotFair(
-        f"nothing can be measured on this machine now: {' and '.join(reasons)} for {LOOKS * LOOK_S:g} s on end "
+        f"nothing can be measured on this machine now: {' and '.join(reasons)} for {SAMPLES * SAMPLE_S:g} s "
         f"(at most {STEAL_MOST:.0%} and {OTHERS_MOST:.0%} are fair). {cure}, and run it again."
     )

@@ -20,15 +20,15 @@ from lab.results.folder import Run, RunFacts, RunWriter, check_folder, make_fold
 from lab.results.schema import StackName
 from lab.runner.judging import reach
 from lab.runner.phases import Conductor, Display
-from lab.runner.repetition import look_at_machine
+from lab.runner.repetition import check_machine
 from lab.scenarios.model import Scenario
 from lab.stacks.base import Stack
 from lab.stacks.compose import ComposeStack
 from lab.stacks.containers import ServerContainers, find_containers
-from lab.stacks.memory import held_bytes, tell_compose, tell_native
+from lab.stacks.memory import held_bytes, require_compose_memory, require_native_memory
 from lab.stacks.native import NativeStack
 from lab.stacks.processes import port_taken, uninterrupted
-from lab.stacks.rights import look_first
+from lab.stacks.rights import check_server
 from lab.stacks.servers import SERVERS
 from lab.stacks.tunnel import Way
 
@@ -115,13 +115,13 @@ def _memory(request: Request, keys: int, scene: ServerContainers | None) -> str:
         # The kind of server does not matter here: assume the largest entry of all servers that the lab knows.
         largest = max(SERVERS.values(), key=lambda each: each.key_bytes)
         needed = held_bytes(pace, largest, keys) + pace.loads_mb * 1e6
-        return look_first(request.way, needed, f"{keys:,} keys, with what the loads write,")
+        return check_server(request.way, needed, f"{keys:,} keys, with what the loads write,")
     if scene:
-        return tell_compose(scenario, pace, server, keys, scene)
-    return tell_native(scenario, pace, server, keys)
+        return require_compose_memory(scenario, pace, server, keys, scene)
+    return require_native_memory(scenario, pace, server, keys)
 
 
-def _look_first(request: Request) -> ServerContainers | None:
+def _check_request(request: Request) -> ServerContainers | None:
     """Check the request before anything is created. Returns the compose stack's scene, or None for the native stack.
 
     Raises `UsageError`, or `StackError` when something is missing.
@@ -143,7 +143,7 @@ def _look_first(request: Request) -> ServerContainers | None:
     if request.way is not None:
         if request.scenario.own_server:
             raise UsageError(
-                f"{request.scenario.id} changes settings that are not the lab's to change there: leave --url out."
+                f"{request.scenario.id} changes the server's settings, which no run does at a --url: leave --url out."
             )
     else:
         server.require()
@@ -170,10 +170,10 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
         raise UsageError(f"--keys must be between {FEWEST_KEYS:,} and {MOST_KEYS:,}, not {keys:,}.")
     if request.out:
         check_folder(request.out)
-    scene = _look_first(request)
+    scene = _check_request(request)
     memory = _memory(request, keys, scene)
     if request.stack == "native" and request.way is None:
-        look_at_machine()
+        check_machine()
     started = datetime.now(UTC)
     folder = make_folder(request.out) if request.out else new_folder(f"{started:%Y%m%d-%H%M%S}-{scenario.id}")
     folder = folder.resolve()  # processes of the run work in another directory
@@ -182,7 +182,7 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
     if memory:
         display.say(memory)
     if request.way and request.way.tunnel:
-        display.say("by a tunnel of the lab's own, on this machine: it is a part of each latency")
+        display.say("through a tunnel of the lab on this machine, which adds to each latency")
     stack: Stack | None = None
     facts = RunFacts(
         scenario=scenario.id,
@@ -192,7 +192,7 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
         refutes=scenario.refutes,
         server="",
         server_version="",
-        stack=cast(StackName, request.stack),  # one of STACKS: see _look_first
+        stack=cast(StackName, request.stack),  # one of STACKS: see _check_request
         pace=request.pace,
         seed=request.seed,
         keys=keys,

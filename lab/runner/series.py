@@ -162,7 +162,7 @@ def run_series(
     """
     first = [request(scenario, Path(scenario.id)) for scenario in wanted]
     for one in first:
-        _look_first(one)
+        _check_names(one)
     server = SERVERS[first[0].server_name]
     unfit = {scenario.id: server.unfit_for(scenario.server_settings) for scenario in wanted}
     left_out = {name: why for name, why in unfit.items() if why}
@@ -247,7 +247,7 @@ def _entry(scenario: Scenario, exit_code: int, error: str = "") -> Entry:
     )
 
 
-def _look_first(request: Request) -> None:
+def _check_names(request: Request) -> None:
     if request.pace not in request.scenario.paces:
         raise UsageError(
             f"there is no pace {request.pace!r}; {request.scenario.id} knows {', '.join(request.scenario.paces)}."

@@ -38,7 +38,7 @@ BUSY = 1.15
 
 It exceeds 1 by the possible error of calibration, and by the few clients still away when memory is full again.
 """
-LESS = 0.12
+PART_OF_LOAD = 0.12
 """Share of that load in the phase in which the main thread is to have time to spare.
 
 A stalled client needs hundreds of evictions, a few milliseconds. Few requests arrive meanwhile, so a hiccup dies away.
@@ -94,7 +94,7 @@ def phases(short: bool) -> tuple[Phase, ...]:
         ),
         measured("few-clients", "few clients", 0.5, "cycle", "--clients", str(FEW), *ttl, fill=full),
         measured(
-            "spare-cpu", "CPU to spare", 0.6, "few-clients", "--share", str(LESS), *SETTLED, *ttl,
+            "spare-cpu", "CPU to spare", 0.6, "few-clients", "--share", str(PART_OF_LOAD), *SETTLED, *ttl,
             fill="0.55" if short else "0.99",
         ),
         measured(
@@ -115,7 +115,7 @@ CLAIMS = (
     eviction.gone(
         "needs-many-clients", "few-clients", f"{FEW} clients with the same load", 10, at_limit=True
     ),
-    eviction.gone("needs-cpu", "spare-cpu", f"{LESS:.0%} of the load", 10, at_limit=True),
+    eviction.gone("needs-cpu", "spare-cpu", f"{PART_OF_LOAD:.0%} of the load", 10, at_limit=True),
     eviction.gone("needs-full-memory", "spare-memory", "twice the memory", 10, no_eviction=True),
     eviction.gone("ttl-cures", "short-ttl", "a shorter time to live, and nothing else", 10, no_eviction=True),
 )

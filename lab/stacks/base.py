@@ -62,7 +62,7 @@ class LoadProcess(Protocol):
 class Meter(Protocol):
     """Measures CPU time by part of the scene. A sample counts from the one before, so each user needs its own meter."""
 
-    def look(self) -> tuple[dict[str, float], dict[str, float]]:
+    def sample(self) -> tuple[dict[str, float], dict[str, float]]:
         """Shares of one core since the last sample: by part (``store``, ``web``, ``lab``, …), and of the machine.
 
         The machine's are ``busy``, ``steal`` and ``others`` (busy with none of the parts). In the first sample every

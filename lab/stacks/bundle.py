@@ -71,7 +71,7 @@ def this_system() -> str:
     return name
 
 
-def served(system: str) -> list[str]:
+def pythons_with_wheels(system: str) -> list[str]:
     """The Python versions for which every package has a wheel on a system (docs/wheels.json)."""
     missing = json.loads((ROOT / "docs" / "wheels.json").read_text())["missing"][LOCK]
     return [python for python, packages in missing[SYSTEMS[system].machine].items() if not packages]
@@ -140,7 +140,7 @@ def save_images(system: str, place: Path) -> None:
     missing = [name for name in names if ask("docker", "image", "inspect", name)[0]]
     if missing:
         raise StackError(
-            f"not on this machine yet: {', '.join(missing)}. Try again after make up, make down."
+            f"these images are not on this machine: {', '.join(missing)}. Run make up and make down, then try again."
         )
     with tempfile.TemporaryFile() as said_last, gzip.open(place, "wb", compresslevel=1) as packed:
         with subprocess.Popen(["docker", "save", *names], stdout=subprocess.PIPE, stderr=said_last) as saving:
@@ -197,13 +197,22 @@ def bundle(system: str, pythons: Sequence[str], out: Path, with_images: bool) ->
 
 def read_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Parse the arguments. Bad arguments end the process with exit code 2."""
-    parser = argparse.ArgumentParser(prog="lab.stacks.bundle", description="A room without a network.")
+    parser = argparse.ArgumentParser(
+        prog="lab.stacks.bundle", description="Pack what a room without a network needs."
+    )
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the archives (runs/bundle)")
     parser.add_argument(
-        "--system", action="append", choices=SYSTEMS, help="this machine's own where left out"
+        "--system",
+        action="append",
+        choices=SYSTEMS,
+        help="system to pack for; may be repeated (this machine's)",
     )
-    parser.add_argument("--python", action="append", help="each that is served where left out")
-    parser.add_argument("--no-images", action="store_true", help="without the images of the scene")
+    parser.add_argument(
+        "--python",
+        action="append",
+        help="Python version to pack for; may be repeated (all that have every wheel)",
+    )
+    parser.add_argument("--no-images", action="store_true", help="leave out the images of the scene")
     return parser.parse_args(arguments)
 
 
@@ -212,7 +221,7 @@ def main(arguments: list[str] | None = None) -> int:
     asked = read_arguments(arguments)
     try:
         for system in asked.system or [this_system()]:
-            known = served(system)
+            known = pythons_with_wheels(system)
             pythons = asked.python or known
             if unknown := [python for python in pythons if python not in known]:
                 raise UsageError(

@@ -183,12 +183,12 @@ def carry_out(line: Line, words: list[str], write: bool) -> object:
     """
     name = words[0].upper()
     if name in ENDLESS:
-        raise UsageError(f"{name} goes on without an end: redis-cli shows it, until Ctrl-C.")
+        raise UsageError(f"{name} never ends: use redis-cli, which shows it until Ctrl-C.")
     labs = line.is_the_labs()
     if not (labs or write or harmless(words)):
         raise UsageError(
-            f"{name} may change this server, or cost it much, and no scene of the lab runs there: say --write first "
-            "if you mean it."
+            f"{name} may change this server or load it heavily, and no scene of the lab runs there. To send it all the "
+            "same: bin/lab redis --write COMMAND."
         )
     if name == "MONITOR" and len(words) == 1:
         return list(line.monitored())
@@ -263,7 +263,7 @@ def redis(
 ) -> None:
     """Give the server one command, and show its raw answer, as redis-cli would."""
     if put_back == bool(words):
-        raise UsageError("say a command, as in bin/lab redis INFO memory, or --restore alone.")
+        raise UsageError("name a command, as in bin/lab redis INFO memory, or --restore alone.")
     with contextlib.closing(Line(url)) as line:
         if not words:
             for name, value in restore(line).items():

@@ -60,7 +60,7 @@ class Row:
         figures = asdict(self)
         cells += [f"{figures[name.replace(' ', '_')]:>{width},}" for name, width in COLUMNS]
         cells += [f"{numbers.ms(figures[name]):>9}" for name in WAITS]
-        waits = f"  one waits for {numbers.ms(self.oldest_ms)}" if self.oldest_ms > 1000 else ""
+        waits = f"  the oldest waits for {numbers.ms(self.oldest_ms)}" if self.oldest_ms > 1000 else ""
         return " ".join(cells) + waits
 
 
@@ -121,7 +121,7 @@ def starting(server: str | None) -> tuple[list[str], dict[str, str], str]:
     url = server or os.environ.get(ADDRESS, "")
     if not url:
         raise UsageError(
-            f"say which server: bin/lab probe redis://127.0.0.1:6379, or the export of {ADDRESS} that a scene prints."
+            f"name a server, as in bin/lab probe redis://127.0.0.1:6379, or set {ADDRESS} as a scene prints it."
         )
     try:
         where = Server.from_url(url)
@@ -158,16 +158,16 @@ def probe(
     server: Annotated[
         str | None,
         typer.Argument(
-            help=f"redis://[user:password@]host:port, or the name of a server of the stack on Docker; else {ADDRESS}.",
+            help=f"redis://[user:password@]host:port, or a server of the compose stack by name (else {ADDRESS}).",
             metavar="[URL]",
         ),
     ] = None,
-    seconds: Annotated[float, typer.Option(help="How long to ask.", min=1, max=86_400)] = 30.0,
-    every: Annotated[float, typer.Option(help="Seconds that a row stands for.", min=0.1, max=60)] = 1.0,
+    seconds: Annotated[float, typer.Option(help="Seconds to send requests for.", min=1, max=86_400)] = 30.0,
+    every: Annotated[float, typer.Option(help="Seconds that a row covers.", min=0.1, max=60)] = 1.0,
     rate: Annotated[float, typer.Option(help="Requests a second.", min=1, max=20_000)] = 200.0,
-    connections: Annotated[int, typer.Option(help="Connections to take turns on.", min=1, max=500)] = 1,
+    connections: Annotated[int, typer.Option(help="Connections, used in turn.", min=1, max=500)] = 1,
     reconnect: Annotated[
-        float | None, typer.Option(help="Replace each connection every so many seconds.", min=0.05)
+        float | None, typer.Option(help="Seconds after which each connection is replaced.", min=0.05)
     ] = None,
     ping: Annotated[
         bool, typer.Option("--ping", help="Ask PING, which needs no key, in place of GET.")
@@ -176,7 +176,7 @@ def probe(
         bool, typer.Option("--json", help="Print rows and total as JSON, and nothing else, on stdout.")
     ] = False,
 ) -> None:
-    """What does a bystander of a server wait? An open loop: GETs at an even rate, from the moment each was due.
+    """Show how long a bystander of a server waits: GETs at an even rate, each timed from the moment it was due.
 
     It writes a hundred keys of its own (latency-lab:probe:*), which are gone after an hour; with --ping none.
     """
@@ -201,9 +201,9 @@ def probe(
                 break
             except KeyboardInterrupt:
                 interrupted = True
-                child.hush()
+                child.finish()
         if child.exit_code():
-            raise StackError(child.end_told())
+            raise StackError(child.end_message())
     whole = total.row("all")
     if as_json:
         print(
@@ -216,6 +216,6 @@ def probe(
         if total.error:
             print(f"the last failure: {total.error}")
     if interrupted:
-        raise Interrupted("ended early; the figures are of what was asked until then.")
+        raise Interrupted("ended early; the figures cover the requests sent until then.")
     if not whole.answered:
-        raise StackError(f"{where} gave no answer: {total.error or 'each request still waits'}.")
+        raise StackError(f"{where} gave no answer: {total.error or 'every request still waits'}.")

@@ -96,7 +96,7 @@ class ComposeStack:
             self._pause = AutopilotPause(self._control)
             self._undo.append(self._pause.end)
         for other in scene.others():
-            say(f"holding {other} still")
+            say(f"holding the load and the growth of {other}")
             self._undo.append(hold_growth(scene, other))
             self._undo.append(hold_load(scene, other))
         self.web.wait("/readyz", READY_S, self.check)
@@ -177,7 +177,7 @@ class ComposeStack:
     def end_load(self, load: LoadProcess) -> None:
         """Tell a load to end, and wait for it."""
         for child in [child for child in self._loads if child is load]:
-            child.hush()
+            child.finish()
             self._loads.remove(child)
 
     def forget(self, probe: Probe) -> None:

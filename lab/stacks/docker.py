@@ -29,7 +29,8 @@ NO_COMPOSE = (
 NOT_UP = "docker compose is not up: make up"
 DOCKER_S = 60.0
 CONNECT_S = 0.5
-AGAIN_S = 60
+HEALTHY_S = 60
+"""Seconds for containers that are started again to become healthy."""
 
 
 @dataclass(frozen=True)
@@ -136,10 +137,10 @@ class Docker:
                 "--no-deps",
                 "--wait",
                 "--wait-timeout",
-                str(AGAIN_S),
+                str(HEALTHY_S),
                 *services,
             ]
-            self.ask("compose", *named, *words, seconds=2 * AGAIN_S)
+            self.ask("compose", *named, *words, seconds=2 * HEALTHY_S)
 
     def inspect(self, *ids: str) -> list[Container]:
         """These containers as `docker inspect` describes them."""
@@ -167,7 +168,7 @@ def _complaint(words: tuple[str, ...], said: str) -> str:
         return NO_COMPOSE
     if re.search(r"Cannot connect to the Docker daemon|permission denied|error during connect", said):
         return f"docker does not answer: {lines[0]}"
-    return f"docker {' '.join(words[:2])}: {lines[-1] if lines else 'failed without a word'}"
+    return f"docker {' '.join(words[:2])}: {lines[-1] if lines else 'failed without a message'}"
 
 
 def _container(raw: dict[str, Any]) -> Container:

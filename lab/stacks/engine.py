@@ -46,7 +46,7 @@ class Engine:
         return f"{self.kind} {self.version}{', rootless' if self.rootless else ''}"
 
 
-def look() -> Engine | None:
+def detect() -> Engine | None:
     """The engine that `docker` talks to, or None if `docker info` fails or cannot be read."""
     code, said = ask("docker", "info", "--format", "{{json .}}")
     try:
@@ -122,8 +122,8 @@ def _masquerade(engine: Engine) -> list[Finding]:
     if not engine.is_podman:
         return []
     said = (
-        "Podman does not know the option that keeps containers from it, and would ask only the name server that "
-        "compose.yaml names: both are left out, and containers could reach the outside"
+        "Podman lacks the option that keeps containers off the outside network, and would ask only the name server "
+        "that compose.yaml names. Both are left out, so containers could reach the outside"
     )
     return [Finding("network without a way out", True, said)]
 
@@ -180,7 +180,7 @@ def overlay(engine: Engine, services: dict[str, dict[str, Any]]) -> str:
         lines += ["networks:", "  default: {driver_opts: !reset null}"]
     if not lines:
         return ""
-    return "\n".join([f"{MARK} ({engine.name}), which cannot do what it leaves out.", *lines]) + "\n"
+    return "\n".join([f"{MARK} ({engine.name}), which cannot do what is left out here.", *lines]) + "\n"
 
 
 def adapt(root: Path, engine: Engine) -> str | None:
@@ -197,7 +197,7 @@ def adapt(root: Path, engine: Engine) -> str | None:
     text = overlay(engine, json.loads(said)["services"]) if code == 0 else ""
     if text and not mine:
         return (
-            f"{place} is yours, and this engine needs in it: "
+            f"the lab did not write {place}, and leaves it alone. Add what this engine needs: "
             + re.sub(r"\s+", " ", text.partition("\n")[2]).strip()
         )
     if text:

@@ -1,9 +1,9 @@
 """Somebody else's server, named by --url: one run at a time, and what a run changes is put back, however the run ends.
 
 During a run the server itself holds two keys: a lock, which expires, and a note of the settings before the run, which
-does not. A process of its own, the keeper (`python -m lab.stacks.foreign`), waits for the end of its stdin, which comes
-when the run ends or is killed. Then it puts the settings back and removes the lab's keys. `bin/lab clean --url` does
-the same where the keeper was killed too, or the machine lost its power.
+does not. A process of its own, the restorer (`python -m lab.stacks.foreign`), waits for the end of its stdin, which
+comes when the run ends or is killed. Then it puts the settings back and removes the lab's keys. `bin/lab clean --url`
+does the same where the restorer was killed too, or the machine lost its power.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ BEFORE_KEY = f"{KEY_PREFIX}-settings-before"
 SLOWLOG = ("slowlog-log-slower-than", "slowlog-max-len")
 ADDRESS, SHOWN = "PROBE_URL", "LAB_SHOWN_URL"
 IN_ORDER = b"."
-"""A run that ends in order writes this before it closes the keeper's stdin: none of its processes is left, so one pass
-is enough."""
+"""A run that ends in order writes this before it closes the restorer's stdin: none of its processes is left, so one
+pass is enough."""
 PAUSE_S, QUIET_PASSES = 1.0, 2
 """Seconds between passes, and passes in a row that must find no keys after a killed run: its processes end within
 seconds, and write until then."""
@@ -94,7 +94,7 @@ def _noted(server: ServerObserver) -> dict[str, str]:
         return {}
 
 
-class Keeper:
+class Restorer:
     """The process that puts a server back when the run has ended. A run that ends in order calls `end`."""
 
     def __init__(self, way: Way, settings: dict[str, str], log: Path) -> None:
@@ -102,7 +102,7 @@ class Keeper:
         root = Path(__file__).resolve().parents[2]
         # The address by the environment: on the command line everybody could read a password.
         self._child = Child(
-            "keeper", words, log, {ADDRESS: way.url, SHOWN: way.shown}, root,
+            "restorer", words, log, {ADDRESS: way.url, SHOWN: way.shown}, root,
             pipe=True, stdin_open=True,
         )  # fmt: skip
         if not next(self._child.lines(), b""):
@@ -115,7 +115,7 @@ class Keeper:
             try:
                 stdin.write(IN_ORDER)
                 stdin.close()
-            except BrokenPipeError:  # the keeper was killed: its exit code below tells
+            except BrokenPipeError:  # the restorer was killed: its exit code below tells
                 pass
         code = self._child.process.wait()
         said = self._child.last_words() or f"the process that was to do it ended with {code}"
@@ -124,7 +124,7 @@ class Keeper:
 
 
 def main() -> int:
-    """The keeper's process: wait for the end of stdin, then put the server back.
+    """The restorer's process: wait for the end of stdin, then put the server back.
 
     Returns exit code 0; 3, with one line on stderr, if the server could not be put back.
     """
@@ -186,8 +186,8 @@ def _clean(server: ServerObserver, may: Callable[[], bool]) -> None:
 
 def _agreed() -> bool:
     if not sys.stdin.isatty():
-        raise UsageError("say --yes if that is to be done; nothing was done.")
-    return typer.confirm("Do it?", err=True)
+        raise UsageError("nothing was done: there is no terminal to ask at. To agree beforehand, add --yes.")
+    return typer.confirm("Remove and put back?", err=True)
 
 
 if __name__ == "__main__":

@@ -24,12 +24,12 @@ kernel=$(uname -s)
 case $kernel in Linux) kernel=linux ;; Darwin) kernel=macos ;; esac
 made_for=$(cat "$here/system")
 [ "$kernel-$(uname -m)" = "$made_for" ] ||
-    stop "this bundle is for $made_for, and this machine is $kernel-$(uname -m): ask for that one."
+    stop "this bundle is for $made_for, and this machine is $kernel-$(uname -m): ask for the bundle of that system."
 command -v "$python" >/dev/null 2>&1 || stop "there is no $python: install Python ($(paste -s -d ' ' "$here/pythons")) first."
 has=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 grep -qxF "$has" "$here/pythons" ||
     stop "this bundle has packages for Python $(paste -s -d ' ' "$here/pythons"), and $python is $has: name another with PYTHON=python3.13."
-[ ! -e "$folder" ] || stop "$folder is there already: name another folder, as in sh $0 FOLDER."
+[ ! -e "$folder" ] || stop "$folder exists already: name another folder, as in sh $0 FOLDER."
 
 mkdir -p "$folder"
 tar xzf "$here/lab.tar.gz" -C "$folder" || stop "lab.tar.gz cannot be unpacked: see the message above."

@@ -30,7 +30,7 @@ def native_bytes(scenario: Scenario, pace: Pace, server: Server, keys: int) -> f
     return BASE_BYTES + held_bytes(pace, server, keys) * servers + pace.loads_mb * 1e6
 
 
-def told(what: str, needed: float, room: float, where: str, remedy: str) -> str:
+def require_memory(what: str, needed: float, room: float, where: str, remedy: str) -> str:
     """A sentence on the memory `needed` and the memory there (`room`), both in bytes.
 
     Raises `UsageError`, with the remedy, when there is too little.
@@ -41,9 +41,9 @@ def told(what: str, needed: float, room: float, where: str, remedy: str) -> str:
     return f"{what} need about {needed / 1e9:.1f} GB of memory, {there}"
 
 
-def tell_native(scenario: Scenario, pace: Pace, server: Server, keys: int) -> str:
+def require_native_memory(scenario: Scenario, pace: Pace, server: Server, keys: int) -> str:
     """A sentence on the memory that a native run needs, and what is free. Raises `UsageError` if too little is."""
-    return told(
+    return require_memory(
         f"{keys:,} keys on {server.name}, with all that the run starts,",
         native_bytes(scenario, pace, server, keys),
         psutil.virtual_memory().available,
@@ -52,7 +52,9 @@ def tell_native(scenario: Scenario, pace: Pace, server: Server, keys: int) -> st
     )
 
 
-def tell_compose(scenario: Scenario, pace: Pace, server: Server, keys: int, scene: ServerContainers) -> str:
+def require_compose_memory(
+    scenario: Scenario, pace: Pace, server: Server, keys: int, scene: ServerContainers
+) -> str:
     """A sentence on the memory that the server's container needs, and its limit. Raises `UsageError` beyond the limit.
 
     The limit is the smaller of the container's and the server's own maxmemory. For a scenario that sets maxmemory
@@ -69,7 +71,7 @@ def tell_compose(scenario: Scenario, pace: Pace, server: Server, keys: int, scen
     room = min(limits, default=math.inf)
     if math.isinf(room):
         return ""
-    return told(
+    return require_memory(
         f"{keys:,} keys on {server.name}",
         held_bytes(pace, server, keys) + pace.loads_mb * 1e6,
         room,

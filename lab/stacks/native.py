@@ -42,7 +42,7 @@ class ProcessMeter:
         self._seconds, self._elsewhere = seconds, elsewhere
         self._meter = CpuMeter()
 
-    def look(self) -> tuple[dict[str, float], dict[str, float]]:
+    def sample(self) -> tuple[dict[str, float], dict[str, float]]:
         """See `lab.stacks.base.Meter`."""
         return self._meter.shares(self._seconds(), self._elsewhere())
 
@@ -76,7 +76,7 @@ class NativeStack:
         self._store_child: Child | None = None
         self._replica: Child | None = None
         self._before: dict[str, str] | None = None
-        self._keeper: foreign.Keeper | None = None
+        self._restorer: foreign.Restorer | None = None
         self.cannot = dict(server.cannot)
         self.has_replica = scenario.replica and way is None
         if scenario.replica and not self.has_replica:
@@ -113,10 +113,10 @@ class NativeStack:
         self._start_service()
 
     def _take_over(self, way: Way) -> None:
-        """Lock somebody else's server for this run, and start the keeper, which puts the changed settings back."""
+        """Lock somebody else's server for this run, and start the restorer, which puts the changed settings back."""
         self.store.wait(5.0)
         self._before = foreign.take_over(self.store, way)
-        self._keeper = foreign.Keeper(way, self._before, self._folder / "logs" / "keeper.log")
+        self._restorer = foreign.Restorer(way, self._before, self._folder / "logs" / "restorer.log")
         self.cannot["restart-restores"] = "the lab does not restart a server that it did not start"
         try:
             self.store.configure_slowlog(self._scenario.slowlog_threshold_us)
@@ -249,7 +249,7 @@ class NativeStack:
     def end_load(self, load: LoadProcess) -> None:
         """Tell a load to end, and wait for it."""
         for child in [child for child in self._loads if child is load]:
-            child.hush()
+            child.finish()
             self._loads.remove(child)
 
     def empty(self) -> None:
@@ -292,10 +292,10 @@ class NativeStack:
         if self._external is None:
             return ProcessMeter(seconds)
         if self._external.is_here:
-            return ProcessMeter(lambda: seconds() | self._theirs())
-        return ProcessMeter(seconds, self._theirs)
+            return ProcessMeter(lambda: seconds() | self._foreign_server_seconds())
+        return ProcessMeter(seconds, self._foreign_server_seconds)
 
-    def _theirs(self) -> dict[str, float]:
+    def _foreign_server_seconds(self) -> dict[str, float]:
         """CPU seconds of somebody else's server, as it reports them; empty if it reports none."""
         told = self.store.cpu_seconds()
         return {} if told is None else {"store": told}
@@ -313,9 +313,9 @@ class NativeStack:
     def _put_back(self, before: dict[str, str]) -> None:
         """Put somebody else's server back as it was. If that fails, a line on stderr says why and what to do."""
         why = None
-        if self._keeper:
-            why = self._keeper.end()
-        else:  # the keeper was never started
+        if self._restorer:
+            why = self._restorer.end()
+        else:  # the restorer was never started
             try:
                 foreign.put_back(self.store, before)
             except StackError as error:
@@ -323,7 +323,7 @@ class NativeStack:
         self._before = None
         if why:
             again = foreign.cleaning(self._external) if self._external else ""
-            print(f"could not clean up: {why} When the server answers: {again}", file=sys.stderr)
+            print(f"could not clean up: {why} When the server answers, run: {again}", file=sys.stderr)
 
     def down(self) -> None:
         """End every process; on somebody else's server also remove the lab's keys and restore its settings."""

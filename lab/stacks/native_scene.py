@@ -25,7 +25,7 @@ from lab.scenarios.model import Phase, Scenario
 from lab.stacks import native_prometheus as prometheus
 from lab.stacks.base import Say
 from lab.stacks.http import Http
-from lab.stacks.memory import BASE_BYTES, told
+from lab.stacks.memory import BASE_BYTES, require_memory
 from lab.stacks.native import READY_S, NativeStack
 from lab.stacks.processes import Child, port_taken, ports_after, uninterrupted
 from lab.stacks.servers import SERVERS, Server
@@ -178,7 +178,7 @@ class NativeScene(NativeStack):
     def _start_prometheus(self, say: Say) -> None:
         binary, exporter = prometheus.find_prometheus(), prometheus.find_exporter()
         if binary is None:
-            say("There is no prometheus on the PATH: the scene goes without its graphs, rules and alerts.")
+            say("There is no prometheus on the PATH: the scene has no graphs, rules and alerts.")
             return
         jobs = ("invalidator", "warmer", "probe", "locust")
         targets = {name: self._address(name) for name in jobs} | {"web": self._address(OPERATIONS)}
@@ -192,7 +192,7 @@ class NativeScene(NativeStack):
             targets["redis"] = self._address(EXPORTER)
             self._add(EXPORTER, prometheus.exporter_command(exporter, self._port(EXPORTER)), {})
         else:
-            say("There is no redis_exporter on the PATH: Prometheus lacks what the store says of itself.")
+            say("There is no redis_exporter on the PATH: Prometheus has no metrics of the store itself.")
         text = prometheus.configuration(self.server_name, targets, f"redis://127.0.0.1:{self.store_port}")
         (self._folder / "prometheus.yml").write_text(text)
         assert self._prometheus_port is not None
@@ -216,15 +216,15 @@ class NativeScene(NativeStack):
         if not shut_down and self._ends_too_often(child.name):
             often = f"That was {MOST_ENDS} times within {WITHIN_S:g} s"
             if child.name not in OPTIONAL:
-                raise StackError(f"{child.end_told()} {often}: the scene is given up.")
+                raise StackError(f"{child.end_message()} {often}: the scene is given up.")
             del self._children[place]
-            say(f"{child.end_told()} {often}: the scene goes on without it.")
+            say(f"{child.end_message()} {often}: the scene goes on without it.")
             return
         time.sleep(PAUSE_S)
-        again = self._children[place] = child.again()
+        again = self._children[place] = child.start_again()
         if child is self._store_child:
             self._store_child = again
-        told = f"{child.name} was shut down." if shut_down else child.end_told()
+        told = f"{child.name} was shut down." if shut_down else child.end_message()
         say(f"{told} It was started again.")
 
     def _ends_too_often(self, name: str) -> bool:
@@ -276,7 +276,7 @@ class NativeScene(NativeStack):
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def look_first(server: str, port: int, keys: int | None, prometheus_port: int | None) -> Server:
+def check_arguments(server: str, port: int, keys: int | None, prometheus_port: int | None) -> Server:
     """Check the arguments before anything is created. Returns the server.
 
     Raises `UsageError` when they cannot be carried out, `StackError` when the server's binary is missing.
@@ -293,7 +293,7 @@ def look_first(server: str, port: int, keys: int | None, prometheus_port: int | 
     if keys is not None:
         needed = BASE_BYTES + keys * known.key_bytes
         free = psutil.virtual_memory().available
-        told(
+        require_memory(
             f"{keys:,} keys on {known.name}, with the whole scene,",
             needed,
             free,
@@ -321,7 +321,7 @@ def play(
         StackError: a part did not start, or ended too often.
         KeyboardInterrupt: Ctrl-C was pressed; the scene was taken down.
     """
-    known = look_first(server, port, keys, prometheus_port)
+    known = check_arguments(server, port, keys, prometheus_port)
     folder = Path(tempfile.mkdtemp(prefix="lab-scene-"))
     scene = NativeScene(known, folder, port, keys, healthy, prometheus_port)
     try:
@@ -342,17 +342,18 @@ def announce(scene: NativeScene, healthy: bool, say: Say) -> None:
     for name, (address, why) in scene.shown().items():
         say(f"  {name:<14} {address:<27} {why}".rstrip())
     say("")
-    say("In a second terminal, so that the commands of the guide find all that:")
+    say("In a second terminal, so that the commands of the guide find the scene:")
     say("")
     for line in scene.exports():
         say(f"  {line}")
     say("")
     if healthy:
         say(
-            "All is well: a full cache, and every event by index. The control page has the levers that change it."
+            "All is well: the cache is full, and events invalidate by index. "
+            "The control page has the levers to change that."
         )
     else:
         say(
             "Open the control page: it measures this machine first; then keys grow, and p99 with them. Find out why."
         )
-    say("There: bin/lab blind look. Ctrl-C here ends everything.")
+    say("In the second terminal, bin/lab blind look shows figures of the scene. Ctrl-C here ends everything.")

@@ -59,7 +59,7 @@ def digest(image: str) -> str:
     except (OSError, ValueError, KeyError) as error:
         raise NotResolved(" ".join(str(error).split())) from error
     if not DIGEST.fullmatch(said):
-        raise NotResolved("the registry tells no digest")
+        raise NotResolved("the registry gives no digest")
     return said
 
 

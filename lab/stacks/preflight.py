@@ -36,7 +36,7 @@ def examine(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> list[
         findings.append(_compose())
         if answers.ok:
             ours = ports_of_lab(environ)
-            found = engine.look()
+            found = engine.detect()
             findings.append(replace(answers, detail=found.name) if found else answers)
             findings.append(_memory(found, running=bool(ours)))
             findings += engine.findings(found) if found else []

@@ -155,19 +155,19 @@ class Child:
         """CPU seconds of it and its children so far; in all, once `exit_code` has waited for its end."""
         return tree_seconds(self.pid) if self._spent is None else self._spent
 
-    def ask(self) -> None:
+    def terminate(self) -> None:
         """Send SIGTERM to it and its children, once: a second one would kill Python while it is ending."""
         if self.alive() and not self._asked:
             self._asked = True
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGTERM)
 
-    def hush(self, timeout_s: float = 10.0) -> None:
+    def finish(self, timeout_s: float = 10.0) -> None:
         """Tell it to end (close its stdin, else SIGTERM) and wait; then SIGKILL. Its output can still be read."""
         if self.process.stdin and not self.process.stdin.closed:
             self.process.stdin.close()
         else:
-            self.ask()
+            self.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout_s)
             return
@@ -184,7 +184,7 @@ class Child:
             return ""
         return lines[-1][-300:] if lines else ""
 
-    def end_told(self) -> str:
+    def end_message(self) -> str:
         """A sentence saying that it ended unexpectedly, with its exit code and the last line of its log."""
         words = self.last_words()
         told = f"{self.name} ended unexpectedly (exit code {self.process.returncode})"
@@ -193,9 +193,9 @@ class Child:
     def check(self) -> None:
         """Raise `StackError` if it has ended."""
         if not self.alive():
-            raise StackError(self.end_told())
+            raise StackError(self.end_message())
 
-    def again(self) -> Child:
+    def start_again(self) -> Child:
         """Start the same command again, and append to the same log. Raises `StackError` when it cannot be started.
 
         Call it in the main thread: when the thread that started a child ends, the kernel ends the child, as if the lab
@@ -210,7 +210,7 @@ class Child:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(timeout_s)
         if self.alive():
-            self.ask()
+            self.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(timeout_s)
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -223,7 +223,7 @@ class Child:
 def stop_all(children: list[Child]) -> None:
     """Ask all to end at once, then wait for each."""
     for child in children:
-        child.ask()
+        child.terminate()
     for child in children:
         child.stop()
 

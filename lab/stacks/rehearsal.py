@@ -29,7 +29,8 @@ from lab.templates import templates
 SHOWN_S = 900
 """The dashboards' time range in seconds: the last quarter of an hour."""
 STEP_MS = 2_000
-AGAIN_S = 2.0
+RETRY_S = 2.0
+"""Seconds between two attempts at a check."""
 FILLING_S = 90.0
 """Seconds for which a check, or all dashboards together, may be retried: a new scene has not had every phase yet."""
 TRACE_S = 40.0
@@ -71,7 +72,7 @@ def rehearse(folder: Path, say: Callable[[Finding], None]) -> Rehearsal:
     grafana = Http("Grafana", _address(settings, "GRAFANA_PORT"), timeout_s=30)
     control = Http("control", _address(settings, "CONTROL_PORT"), timeout_s=30)
     try:
-        for look in (
+        for findings in (
             _containers(),
             _targets(grafana),
             _dashboards(grafana),
@@ -79,7 +80,7 @@ def rehearse(folder: Path, say: Callable[[Finding], None]) -> Rehearsal:
             _actions(control),
             _locusts(settings),
         ):
-            for finding in look:
+            for finding in findings:
                 note(finding)
         folder.mkdir(parents=True, exist_ok=True)
         for finding in _pictures(grafana, folder, found.pictures):
@@ -98,21 +99,21 @@ def _address(settings: dict[str, str], port: str) -> str:
     return f"http://127.0.0.1:{settings[port]}"
 
 
-def _guarded(what: str, look: Callable[[], Finding]) -> Finding:
+def _guarded(what: str, check: Callable[[], Finding]) -> Finding:
     """Run a check. If it gets no answer, or one that cannot be read, the finding says so and is not ok."""
     try:
-        return look()
+        return check()
     except StackError as error:
         return Finding(what, False, str(error))
     except (OSError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         return Finding(what, False, f"an answer that cannot be read: {error!r}")
 
 
-def _patiently(what: str, look: Callable[[], Finding]) -> Finding:
+def _patiently(what: str, check: Callable[[], Finding]) -> Finding:
     """Repeat a check until it is ok, for at most `FILLING_S`: a scene that has just begun is not yet complete."""
     end = time.monotonic() + FILLING_S
-    while not (finding := _guarded(what, look)).ok and time.monotonic() < end:
-        time.sleep(AGAIN_S)
+    while not (finding := _guarded(what, check)).ok and time.monotonic() < end:
+        time.sleep(RETRY_S)
     return finding
 
 
@@ -120,14 +121,14 @@ def _patiently(what: str, look: Callable[[], Finding]) -> Finding:
 
 
 def _containers() -> Iterator[Finding]:
-    def look() -> Finding:
+    def check() -> Finding:
         count = len(containers())
         ill = complaints()
         if not count:
             return Finding("containers", False, "none runs: make up")
         return Finding("containers", not ill, "; ".join(ill) or f"all {count} healthy")
 
-    yield _guarded("containers", look)
+    yield _guarded("containers", check)
 
 
 def _prometheus(grafana: Http, path: str, **parameters: str) -> Any:
@@ -137,7 +138,7 @@ def _prometheus(grafana: Http, path: str, **parameters: str) -> Any:
 
 
 def _targets(grafana: Http) -> Iterator[Finding]:
-    def look() -> Finding:
+    def check() -> Finding:
         rows = _prometheus(grafana, "query", query="up")["result"]
         down = [
             f"{row['metric']['job']} {row['metric']['instance']}" for row in rows if row["value"][1] != "1"
@@ -146,7 +147,7 @@ def _targets(grafana: Http) -> Iterator[Finding]:
             "scrapes", bool(rows) and not down, f"down: {', '.join(down)}" if down else f"all {len(rows)} up"
         )
 
-    yield _patiently("scrapes", look)
+    yield _patiently("scrapes", check)
 
 
 # --- dashboards
@@ -204,17 +205,17 @@ def _panels(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 def _board(grafana: Http, board: dict[str, Any], server: str, what: str, end: float) -> Finding:
     """Check every panel of a dashboard. Those without data are retried until `end`, on the monotonic clock."""
     panels = list(_panels(board["panels"]))
-    faults = {number: _fault(grafana, panel, server) for number, panel in enumerate(panels)}
+    faults = {number: _panel_fault(grafana, panel, server) for number, panel in enumerate(panels)}
     while any(faults.values()) and time.monotonic() < end:
-        time.sleep(AGAIN_S)
+        time.sleep(RETRY_S)
         faults |= {
-            number: _fault(grafana, panels[number], server) for number, fault in faults.items() if fault
+            number: _panel_fault(grafana, panels[number], server) for number, fault in faults.items() if fault
         }
     wrong = [f"{panels[number]['title']}: {fault}" for number, fault in faults.items() if fault]
     return Finding(what, not wrong, "; ".join(wrong) or f"{len(panels)} panels have data")
 
 
-def _fault(grafana: Http, panel: dict[str, Any], server: str) -> str:
+def _panel_fault(grafana: Http, panel: dict[str, Any], server: str) -> str:
     """What a participant would see instead of data; empty if there is data, or the panel has a text for having none."""
     says_none = panel.get("fieldConfig", {}).get("defaults", {}).get("noValue")
     targets = [
@@ -302,10 +303,10 @@ def _actions(control: Http) -> Iterator[Finding]:
         yield Finding("control page", False, "it has no server yet")
     for server in servers:
         what = f"control page, {server.get('name')}"
-        yield _patiently(what, partial(_pulled, control, server, what))
+        yield _patiently(what, partial(_pull_levers, control, server, what))
 
 
-def _pulled(control: Http, server: dict[str, Any], what: str) -> Finding:
+def _pull_levers(control: Http, server: dict[str, Any], what: str) -> Finding:
     """Switch the strategy and the growth, and back again."""
     place = f"/api/servers/{server['name']}"
     own = server["strategy"]
@@ -317,7 +318,7 @@ def _pulled(control: Http, server: dict[str, Any], what: str) -> Finding:
         answer = control.ask("POST", f"{place}/{lever}", body)
         failed += [f"{lever}: {part['part']} {part['said']}" for part in answer["parts"] if not part["done"]]
     return Finding(
-        what, not failed, "; ".join(failed) or f"{other} and back to {own}, growth turned and turned back"
+        what, not failed, "; ".join(failed) or f"{other} and back to {own}, growth switched over and back"
     )
 
 

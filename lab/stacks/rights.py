@@ -12,11 +12,11 @@ import contextlib
 from lab.errors import UsageError
 from lab.stacks.by_hand import Line
 from lab.stacks.foreign import KEY_PREFIX
-from lab.stacks.memory import told
+from lab.stacks.memory import require_memory
 from lab.stacks.tunnel import Way
 from loadtest import info
 
-KEY = f"{KEY_PREFIX}:looked-first"
+KEY = f"{KEY_PREFIX}:rights-check"
 NEEDED: tuple[tuple[str, ...], ...] = (
     # What the storefront and its strategies do.
     ("GET", KEY), ("MGET", KEY), ("SET", KEY, "1", "PX", "1"), ("MSET", KEY, "1"), ("DEL", KEY), ("UNLINK", KEY),
@@ -44,7 +44,7 @@ ACL = (
 Without them it reads the log as it is, and the claims about the log do not apply."""
 
 
-def look_first(way: Way, needed_bytes: float, what: str) -> str:
+def check_server(way: Way, needed_bytes: float, what: str) -> str:
     """Check that a run can succeed on the server, before anything is written.
 
     Returns a sentence on the server's memory; empty if the memory has no limit. Raises `UsageError`, with one line,
@@ -66,17 +66,19 @@ def look_first(way: Way, needed_bytes: float, what: str) -> str:
         names = ", ".join(refused)
         first = next(iter(refused.values()))
         if first.startswith("NOPERM"):
-            raise UsageError(f"{way.shown}: this user may not do {names}. The least that suffices: {ACL}")
+            raise UsageError(
+                f"{way.shown}: this user may not run {names}. The fewest rights that suffice: {ACL}"
+            )
         raise UsageError(f"{way.shown} refuses {names}: {first}")
     limit, used = int(facts.get("maxmemory", 0)), int(facts.get("used_memory", 0))
     if not limit:
         return ""
-    return told(
+    return require_memory(
         what,
         needed_bytes,
         max(0, limit - used),
         f"left of maxmemory on {way.shown}",
-        "It would evict keys of yours, or refuse ours. Choose fewer with --keys.",
+        "The server would evict your keys, or refuse the lab's. Choose fewer with --keys.",
     )
 
 

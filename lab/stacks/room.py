@@ -60,7 +60,7 @@ def serve(folder: Path, port: int) -> http.server.ThreadingHTTPServer:
     except (OSError, OverflowError) as error:
         why = error.strerror if isinstance(error, OSError) else "there is no such port"
         raise UsageError(
-            f"port {port} cannot be had ({why}): try PORT={port % 60000 + 1} make room."
+            f"port {port} cannot be opened ({why}): try PORT={port % 60000 + 1} make room."
         ) from error
 
 
@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Serve until Ctrl-C. Returns the exit code; after an error one line on stderr says what is wrong."""
     parser = argparse.ArgumentParser(prog="lab.stacks.room", description="Hand out what make bundle made.")
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the archives (runs/bundle)")
-    parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--port", type=int, default=8000, help="port to serve at; 0 takes a free one (8000)")
     asked = parser.parse_args(arguments)
     try:
         with serve(asked.out, asked.port) as server:

@@ -22,7 +22,7 @@ REFUSALS = ("OOM", "READONLY", "MISCONF", "NOREPLICAS")
 """First words of errors with which a server refuses every write, but answers reads as if nothing were wrong."""
 CANARY = "latency-lab-canary"
 """A key that never exists: see `ServerObserver.refusal`."""
-MUCH = 3.0
+INCOMPLETE_BEYOND = 3.0
 """CPU time beyond this multiple of the execution time means that the execution time is incomplete: what a call costs
 besides its execution (reading, answering, waking up) is less."""
 
@@ -114,7 +114,7 @@ class ServerObserver:
         """CPU seconds of the whole server since its start; None if it does not tell them."""
         return info.process_seconds(self._ask("INFO", self._client.info, "cpu"))
 
-    def life(self) -> tuple[str, int]:
+    def run_id_and_uptime(self) -> tuple[str, int]:
         """(run id, uptime in s). Another id or a smaller uptime means a restart. Dragonfly has no run id."""
         told = self._ask("INFO", self._client.info, "server")
         return told.get("run_id", ""), int(told["uptime_in_seconds"])
@@ -269,8 +269,8 @@ class ServerObserver:
     def scan_cost_us(self, pattern: str, count: int, seconds: float) -> float:
         """Execution time on the server of one full SCAN for a pattern, in µs: the mean over `seconds` of them.
 
-        If the server's CPU time is much more (`MUCH`), that is returned instead: KeyDB's `cmdstat_scan` counts the time
-        to take a snapshot, but not the walk, which its main thread does afterwards.
+        If the server's CPU time is much more (`INCOMPLETE_BEYOND`), that is returned instead: KeyDB's `cmdstat_scan`
+        counts the time to take a snapshot, but not the walk, which its main thread does afterwards.
         """
         before, iterations, end = self.snapshot(), 0, time.monotonic() + seconds
         while iterations == 0 or time.monotonic() < end:
@@ -283,7 +283,7 @@ class ServerObserver:
         after = self.snapshot()
         told = after.commands["SCAN"][1] - before.commands.get("SCAN", (0.0, 0.0))[1]
         worked = 1e6 * ((after.main_thread_s or 0.0) - (before.main_thread_s or 0.0))
-        return (worked if worked > MUCH * told else told) / iterations
+        return (worked if worked > INCOMPLETE_BEYOND * told else told) / iterations
 
     def own_keys(self, prefixes: tuple[str, ...]) -> Iterator[list[str]]:
         """Yield the lab's own keys, by prefix, page by page. It scans, so use it only when nothing is measured."""

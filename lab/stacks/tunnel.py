@@ -24,7 +24,7 @@ from lab.errors import STACK_BROKE, StackError, UsageError
 from lab.stacks.processes import Child, ignore_interruptions
 
 CONNECT_S, GRACE_S = 3.0, 10.0
-"""Seconds to reach the server, and seconds that a tunnel whose run was killed waits for the keeper's connection."""
+"""Seconds to reach the server, and seconds that a tunnel whose run was killed waits for the restorer's connection."""
 CHUNK = 65_536
 IN_ORDER = b"."
 """A run that ends in order writes this before it closes the tunnel's stdin: no further connection will come."""
@@ -52,7 +52,7 @@ def way_to(address: Address) -> Iterator[Way]:
 
     Raises `StackError` when the tunnel does not start or cannot reach the server.
     """
-    words = ("--url", address.again, *(address.tls.words if address.tls else ()))
+    words = ("--url", address.url_without_password, *(address.tls.words if address.tls else ()))
     if not (address.socket or address.tls):
         yield Way(address.plain(address.host, address.port), address.shown, words, address.is_here)
         return
@@ -73,7 +73,7 @@ def way_to(address: Address) -> Iterator[Way]:
     try:
         said = next(child.lines(), b"").decode(errors="replace").strip()
         if not said.isdigit():
-            raise StackError(said or "the tunnel to the server ended as it began.")
+            raise StackError(said or "the tunnel to the server ended at its start.")
         yield Way(address.plain("127.0.0.1", int(said)), address.shown, words, address.is_here, child)
     finally:
         stdin = child.process.stdin
@@ -166,7 +166,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 def main() -> int:
     """The tunnel's process. Returns exit code 0; 3, with one line on stdout, if the server cannot be reached."""
-    ignore_interruptions()  # a keeper may need it after the run
+    ignore_interruptions()  # a restorer may need it after the run
     told = json.loads(sys.argv[1])
     shown = told["socket"] or f"{told['host']}:{told['port']}"
     try:
@@ -188,7 +188,7 @@ def reason(error: Exception, encrypted: bool) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted ({error.verify_message}). Name who signed it: --ca FILE."
     if isinstance(error, ssl.SSLError):
-        return f"no TLS connection comes about ({error.reason or error}). Is it a TLS port?"
+        return f"the TLS handshake failed ({error.reason or error}). Is it a TLS port?"
     if isinstance(error, TimeoutError):
         return f"no answer within {CONNECT_S:g} s.{' Is it a TLS port?' if encrypted else ''}"
     number = getattr(error, "errno", None)

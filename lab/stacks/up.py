@@ -23,7 +23,7 @@ from lab.stacks.servers import IN_COMPOSE
 
 STACK_BROKE, INTERRUPTED = 3, 130
 WAIT_SECONDS = 300
-LOOKS = 3
+SAMPLES = 3
 BUDGET = ROOT / "docs" / "scene.json"
 """Figures of `python -m bench.scene --write docs/scene.json`."""
 FROM_BUNDLE = ROOT / ".from-bundle"
@@ -89,11 +89,11 @@ def memory() -> dict[str, int]:
 
 def cores() -> float:
     """Processor cores that all containers use together: the mean of a few samples."""
-    looks = []
-    for _ in range(LOOKS):
+    samples = []
+    for _ in range(SAMPLES):
         _, said = ask("docker", "stats", "--no-stream", "--format", "{{.CPUPerc}}", *names(), seconds=60)
-        looks.append(sum(float(share) for share in re.findall(r"^([\d.]+)%", said, re.MULTILINE)) / 100)
-    return sum(looks) / len(looks)
+        samples.append(sum(float(share) for share in re.findall(r"^([\d.]+)%", said, re.MULTILINE)) / 100)
+    return sum(samples) / len(samples)
 
 
 def names() -> list[str]:
@@ -101,13 +101,14 @@ def names() -> list[str]:
     return [container["Name"] for container in containers()]
 
 
-def at_the_edge() -> str:
+def incident_budget() -> str:
     """What the scene needs in the middle of the incident, as recorded in `BUDGET`; empty if that cannot be read."""
     try:
         kept = json.loads(BUDGET.read_text(encoding="utf-8"))
         return (
-            f"\nat the edge (measured {kept['date']} on {kept['cores']} cores): {kept['edge_cores']:.2f} cores, "
-            f"of which the observers {kept['edge_watchers_cores']:.2f}; {kept['edge_gb']:.2f} GB of memory; "
+            f"\nin the middle of the incident (measured {kept['date']} on {kept['cores']} cores): "
+            f"{kept['edge_cores']:.2f} cores, of which the observers {kept['edge_watchers_cores']:.2f}; "
+            f"{kept['edge_gb']:.2f} GB of memory; "
             f"{kept['disk_gb_per_hour']:.2f} GB of disk an hour for traces and metrics, until make down"
         )
     except (OSError, ValueError, KeyError):
@@ -128,7 +129,7 @@ def addresses(settings: dict[str, str]) -> list[str]:
     return [f"  {what:<18} http://127.0.0.1:{settings[name]:<6} {why}" for name, what, why in rows]
 
 
-def failed_to_create() -> int:
+def create() -> int:
     """Build or fetch the images and create the containers, without starting them. Returns Compose's exit code.
 
     After an installation from a bundle the images are loaded already, and none is built or fetched.
@@ -146,7 +147,7 @@ def start() -> int:
     if not all(finding.ok for finding in findings):
         print("lab: nothing was started.", file=sys.stderr)
         return STACK_BROKE
-    if (found := engine.look()) and (mend := engine.adapt(ROOT, found)):
+    if (found := engine.detect()) and (mend := engine.adapt(ROOT, found)):
         print(f"lab: nothing was started: {mend}", file=sys.stderr)
         return STACK_BROKE
     if (
@@ -154,8 +155,8 @@ def start() -> int:
     ):  # then Compose does not look for the overlay by itself
         os.environ["COMPOSE_FILE"] += os.pathsep + engine.OVERLAY
     # Images are fetched and built first, so that the time printed is the stack's own.
-    if failed_to_create():
-        print("lab: the images could not be had; see the message above.", file=sys.stderr)
+    if create():
+        print("lab: the images could not be built or fetched; see the message above.", file=sys.stderr)
         return STACK_BROKE
     began = time.monotonic()
     failed = compose("up", "--detach", "--wait", "--wait-timeout", str(WAIT_SECONDS))
@@ -174,7 +175,7 @@ def start() -> int:
     print(
         f"\nidle: {cores():.2f} of a core, {sum(used.values()) / 1e9:.2f} GB of memory; most of it "
         + ", ".join(f"{name} {size / 1e6:.0f} MB" for name, size in largest)
-        + at_the_edge()
+        + incident_budget()
     )
     print("make down stops everything and leaves nothing behind.")
     return 0

@@ -206,6 +206,6 @@ class ContainerMeter:
         self._seconds = seconds
         self._meter = CpuMeter()
 
-    def look(self) -> tuple[dict[str, float], dict[str, float]]:
+    def sample(self) -> tuple[dict[str, float], dict[str, float]]:
         """Shares by part and of the machine since the last sample."""
         return self._meter.shares(self._seconds())

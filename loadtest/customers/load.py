@@ -147,17 +147,17 @@ class Load:
         (self.read_tally if kind == READS_NAME else self.event_tally).add(response_ms, failed)
         self.counts[kind].add(response_ms / 1000, failed)
 
-    def someone(self) -> int:
+    def random_user(self) -> int:
         """A user id, uniform over the population."""
         return random.randint(1, max(1, round(self._asked[POPULATION] * self._share)))
 
     @staticmethod
-    def something() -> str:
+    def random_fragment() -> str:
         """The name of one of a user's fragments, at random."""
         return fragment_name(random.randrange(FRAGMENTS_PER_USER))
 
     @staticmethod
-    def some_event() -> str:
+    def random_event_type() -> str:
         """The type of an event, at random: mostly orders."""
         return random.choices(EVENTS, weights=(8, 1, 1))[0]
 

@@ -84,7 +84,7 @@ class Master:
         self._answered = Event()
         self._asking = BoundedSemaphore()
         self._reports: dict[str, Mapping[str, Any]] = {}
-        runner.register_message(REPORT, self._hear)
+        runner.register_message(REPORT, self._receive_report)
         load.on_change = self._tell
         gevent.spawn(self._keep_telling)
 
@@ -153,7 +153,7 @@ class Master:
         except RPCError:  # Locust repairs the connection, and the master sends the same again later
             self._awaited.discard(name)
 
-    def _hear(self, environment: object, msg: Any) -> None:
+    def _receive_report(self, environment: object, msg: Any) -> None:
         self._reports[msg.node_id] = msg.data
         if msg.data["ticket"] == self._ticket:
             self._awaited.discard(msg.node_id)

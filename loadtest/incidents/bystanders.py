@@ -29,7 +29,7 @@ from multiprocessing.process import BaseProcess
 from typing import Protocol
 
 from loadtest.arguments import Parser, number, word
-from loadtest.process import Ending, run_load, say
+from loadtest.process import Stop, run_load, say
 from loadtest.resp import ConnectionLost, LoadFailed, Server, ask, command, connect
 
 TOOL = "redis-benchmark"
@@ -37,7 +37,7 @@ VALUE_BYTES = 200
 """The same size as the storefront's entries."""
 MOST_PER_SECOND = 5_000_000
 """More GETs a second than a server of one thread reaches: bounds the tool's requests in case it is never ended."""
-LOOK_S = 0.05
+CHECK_EVERY_S = 0.05
 ENDING_S = 5.0
 
 
@@ -107,7 +107,7 @@ class Generator:
     def failure(self) -> str | None:
         """See `Tool`."""
         ended = [process for process in self._processes if process.exitcode not in (None, -signal.SIGTERM)]
-        return f"a generator ended (exit code {ended[0].exitcode})" if ended else None
+        return f"a process of the generator ended (exit code {ended[0].exitcode})" if ended else None
 
     def end(self) -> None:
         """See `Tool`."""
@@ -142,10 +142,10 @@ def generate(server: Server, key: str, keys: int, connections: int, pipeline: in
             selector.register(fd, selectors.EVENT_READ)
             line.sendall(batches[0])
         while time.monotonic() < end:
-            for fd in (key.fd for key, _ in selector.select(LOOK_S)):
+            for fd in (key.fd for key, _ in selector.select(CHECK_EVERY_S)):
                 data = lines[fd].recv(left[fd])
                 if not data:
-                    raise ConnectionLost("closed by the server")
+                    raise ConnectionLost("the server closed the connection")
                 if left[fd] == whole and not data.startswith(head[: len(data)]):
                     raise LoadFailed(f"the server refuses: {data[:80].decode(errors='replace').strip()}")
                 left[fd] -= len(data)
@@ -199,14 +199,20 @@ def version_of_tool() -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Run the load; returns the exit code."""
     parser = Parser("bystanders", "Pipelined GETs in a closed loop, by redis-benchmark where there is one.")
-    parser.add_argument("--connections", type=number(1, 500, int), default=4, help="kept busy (4)")
+    parser.add_argument(
+        "--connections", type=number(1, 500, int), default=4, help="connections kept busy (4)"
+    )
     parser.add_argument("--pipeline", type=number(1, 1_000, int), default=16, help="GETs sent together (16)")
     parser.add_argument("--keys", type=number(1, 100_000, int), default=1_000, help="own keys to GET (1000)")
-    parser.add_argument("--prefix", type=word, default="lab", help="own keys begin with it")
-    parser.add_argument("--tool", choices=("auto", "own"), default="auto", help="own: never redis-benchmark")
-    parser.add_argument("--processes", type=number(1, 16, int), default=2, help="of the own generator (2)")
+    parser.add_argument("--prefix", type=word, default="lab", help="prefix of its own keys (lab)")
     parser.add_argument(
-        "--seconds", type=number(0.1, 86_400), default=3_600.0, help="end after so long (3600)"
+        "--tool", choices=("auto", "own"), default="auto", help="own: never redis-benchmark (auto)"
+    )
+    parser.add_argument(
+        "--processes", type=number(1, 16, int), default=2, help="processes of the lab's own generator (2)"
+    )
+    parser.add_argument(
+        "--seconds", type=number(0.1, 86_400), default=3_600.0, help="seconds until the load ends (3600)"
     )
     options = parser.read(arguments)
     server, keys = options.url, options.keys
@@ -214,12 +220,12 @@ def main(arguments: list[str] | None = None) -> int:
     names = [f"{key}:{number:012d}" for number in range(keys)]
     real = options.tool == "auto" and not server.password and shutil.which(TOOL) is not None
 
-    def work(ending: Ending) -> dict[str, float]:
+    def work(stop: Stop) -> dict[str, float]:
         life = int(options.seconds) + 60
         with connect(server) as line:
             ask(line, *(command("SET", name, "b" * VALUE_BYTES, "EX", life) for name in names))
         try:
-            press(ending)
+            press(stop)
         finally:
             with connect(server) as line:
                 ask(line, command("UNLINK", *names))
@@ -229,7 +235,7 @@ def main(arguments: list[str] | None = None) -> int:
             "redis_benchmark": float(real),
         }
 
-    def press(ending: Ending) -> None:
+    def press(stop: Stop) -> None:
         tool: Tool
         presence = Presence(server)
         if real:
@@ -252,11 +258,11 @@ def main(arguments: list[str] | None = None) -> int:
         )
         end = time.monotonic() + options.seconds
         try:
-            while not ending.asked and time.monotonic() < end:
-                time.sleep(LOOK_S)
-                if (failure := tool.failure()) and not ending.asked:
+            while not stop.requested and time.monotonic() < end:
+                time.sleep(CHECK_EVERY_S)
+                if (failure := tool.failure()) and not stop.requested:
                     raise LoadFailed(failure)
-                if not ending.asked:
+                if not stop.requested:
                     presence.check()
         finally:
             presence.close()

@@ -35,7 +35,7 @@ from loadtest.arguments import Parser, number, word
 from loadtest.incidents.crowd_model import Crowd, Plan, Stretch
 from loadtest.incidents.pages import MOST_PAGES, Layout, Pages, fill
 from loadtest.info import ServerInfo
-from loadtest.process import Ending, run_load
+from loadtest.process import Stop, run_load
 from loadtest.resp import LoadFailed, ask, command, connect
 
 FIRST_RATE = 500.0
@@ -53,33 +53,33 @@ SHORT_S = 3600.0
 """
 
 
-def wait(seconds: float, ending: Ending) -> None:
+def wait(seconds: float, stop: Stop) -> None:
     """Wait for `seconds`, or until the load is told to end."""
     end = time.monotonic() + seconds
-    while time.monotonic() < end and not ending.asked:
+    while time.monotonic() < end and not stop.requested:
         time.sleep(0.05)
 
 
 def cost_s(stretch: Stretch) -> float:
     """CPU seconds of the main thread for one request. Raises `LoadFailed` if the server does not report them."""
     if stretch.busy <= 0 or not stretch.answered:
-        raise LoadFailed("the server does not say how busy its main thread is, or answers nothing")
+        raise LoadFailed("the server does not report its main thread's CPU time, or answered no request")
     return stretch.busy * stretch.seconds / stretch.answered
 
 
-def find_rate(crowd: Crowd, wanted: float, seconds: float, ending: Ending) -> tuple[float, Stretch]:
+def find_rate(crowd: Crowd, wanted: float, seconds: float, stop: Stop) -> tuple[float, Stretch]:
     """The rate at which the main thread is busy to the share `wanted`, and the last step. Raises `LoadFailed`."""
-    stretch = crowd.run(FIRST_RATE, seconds * FIRST_PART, ending)
+    stretch = crowd.run(FIRST_RATE, seconds * FIRST_PART, stop)
     for share, part in STEPS:
-        if ending.asked:
+        if stop.requested:
             break
-        stretch = crowd.run(min(share * wanted, MOST_BUSY) / cost_s(stretch), seconds * part, ending)
+        stretch = crowd.run(min(share * wanted, MOST_BUSY) / cost_s(stretch), seconds * part, stop)
     return wanted / cost_s(stretch), stretch
 
 
-def fitting_ttl(look: ServerInfo, room: float, entries_per_s: float) -> float:
+def fitting_ttl(sample: ServerInfo, room: float, entries_per_s: float) -> float:
     """The time to live, in seconds, at which the entries that are alive fill `room` bytes."""
-    each = (look.used - look.clients) / max(look.keys, 1)
+    each = (sample.used - sample.clients) / max(sample.keys, 1)
     return room / each / entries_per_s
 
 
@@ -106,56 +106,82 @@ def figures(stretch: Stretch, rate: float, next_page: int, fitting_ttl_s: float)
 
 def read_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """The crowd's arguments. Bad arguments end the process: one line on stderr, exit code 2."""
-    parser = Parser("crowd", "A crowd of clients on a cache that evicts; one JSON line a look at the server.")
+    parser = Parser(
+        "crowd", "A crowd of clients on a cache that evicts; one JSON line for each sample of the server."
+    )
     add = parser.add_argument
-    add("--rate", type=number(1, 200_000), help="requests a second of the whole crowd when nobody waits")
-    add("--share", type=number(0.01, 10), default=1.0, help="offer so much of --rate (1)")
+    add("--rate", type=number(1, 200_000), help="requests a second of the whole crowd when no client waits")
+    add("--share", type=number(0.01, 10), default=1.0, help="share of --rate to offer (1)")
     add(
         "--find-utilisation",
         type=number(0.1, 5),
         help="find the rate instead: busy share of the main thread, above 1 more than it can do",
     )
-    add("--seconds", type=number(0.5, 3600), required=True, help="how long, without the filling")
-    add("--clients", type=number(1, 20_000, int), default=1000, help="in the crowd (1000)")
+    add("--seconds", type=number(0.5, 3600), required=True, help="seconds of load, without the filling")
+    add("--clients", type=number(1, 20_000, int), default=1000, help="clients in the crowd (1000)")
     add(
         "--asks-every",
         type=number(0.01, 3600),
-        help="fewer where --rate is low: each asks once in this many seconds (--clients, whatever the rate)",
+        help="seconds between a client's requests: with a low --rate there are fewer clients (always --clients)",
     )
-    add("--connections", type=number(1, 20_000, int), help="that they share (one for each client)")
+    add(
+        "--connections",
+        type=number(1, 20_000, int),
+        help="connections that the clients share (one for each client)",
+    )
     add(
         "--write-every",
         type=number(1, 10_000, int),
         default=10,
         help="one request of this many writes a page (10)",
     )
-    add("--patience-seconds", type=number(0, 3600), default=0.25, help="who waits longer goes away (0.25)")
-    add("--away-seconds", type=number(0, 3600), default=1.0, help="and returns after about so long (1)")
+    add(
+        "--patience-seconds",
+        type=number(0, 3600),
+        default=0.25,
+        help="seconds after which a waiting client goes away (0.25)",
+    )
+    add(
+        "--away-seconds",
+        type=number(0, 3600),
+        default=1.0,
+        help="seconds, about, until such a client returns (1)",
+    )
     add(
         "--fill",
         type=number(0, 0.99),
         default=0.0,
-        help="first up to this share of maxmemory (0: not at all)",
+        help="share of maxmemory to fill first (0)",
     )
-    add("--limit-mb", type=number(8, 10**6), help="set the server's maxmemory first (leave it)")
+    add("--limit-mb", type=number(8, 10**6), help="maxmemory to set on the server first, in MB (unchanged)")
     add(
         "--settle-seconds",
         type=number(0, 60),
         default=0.0,
-        help="after connecting, for the server to shrink buffers of idle connections (0)",
+        help="seconds after connecting in which the server shrinks buffers of idle connections (0)",
     )
-    add("--ttl-seconds", type=number(0.1, 10**8), default=1_209_600.0, help="of all entries (two weeks)")
+    add(
+        "--ttl-seconds",
+        type=number(0.1, 10**8),
+        default=1_209_600.0,
+        help="time to live of all entries (two weeks)",
+    )
     add("--fits", type=number(0.01, 1), default=0.7, help="share of maxmemory for fitting_ttl_s (0.7)")
     add("--first-page", type=number(1, MOST_PAGES // 2, int), default=1, help="number of the first page (1)")
-    add("--entries", type=number(1, 999, int), default=150, help="of a page (150)")
-    add("--pages-read", type=number(1, 8, int), default=2, help="by one request (2)")
+    add("--entries", type=number(1, 999, int), default=150, help="entries of a page (150)")
+    add("--pages-read", type=number(1, 8, int), default=2, help="pages read by one request (2)")
     add(
         "--key-bytes", type=number(24, 500, int), default=48, help="length of a key, the prefix included (48)"
     )
     add("--value-bytes", type=number(1, 10_000, int), default=16, help="length of a value (16)")
-    add("--interval-seconds", type=number(0.02, 10), default=0.1, help="between looks at the server (0.1)")
+    add(
+        "--interval-seconds",
+        type=number(0.02, 10),
+        default=0.1,
+        help="seconds between samples of the server (0.1)",
+    )
     add("--prefix", type=word, default="crowd", help="own keys are PREFIX:PAGE:ENTRY (crowd)")
-    add("--seed", type=number(0, 2**63, int), default=0, help="of what is drawn (0)")
+    add("--seed", type=number(0, 2**63, int), default=0, help="seed of the random numbers (0)")
     options = parser.read(arguments)
     if (options.rate is None) == (options.find_utilisation is None):
         parser.error("either --rate or --find-utilisation is needed")
@@ -173,7 +199,7 @@ def crowd_size(options: argparse.Namespace) -> int:
     return clients
 
 
-def offer(options: argparse.Namespace, ending: Ending) -> dict[str, float]:
+def offer(options: argparse.Namespace, stop: Stop) -> dict[str, float]:
     """Connect, fill and offer the load; returns the figures. Raises `LoadFailed`, `ConnectionLost`."""
     sizes = (options.entries, options.pages_read, options.key_bytes, options.value_bytes)
     pages = Pages(Layout(options.prefix, *sizes), options.ttl_seconds)
@@ -185,18 +211,18 @@ def offer(options: argparse.Namespace, ending: Ending) -> dict[str, float]:
         if options.limit_mb:
             ask(line, command("CONFIG", "SET", "maxmemory", round(options.limit_mb * 1e6)))
         crowd = Crowd(options.url, plan, pages, options.seed)
-        wait(options.settle_seconds, ending)
+        wait(options.settle_seconds, stop)
         spread = options.ttl_seconds < SHORT_S
-        crowd.next_page, look = fill(line, pages, options.first_page, options.fill, spread, ending)
-        crowd.readable = max(1, look.keys // options.entries)
+        crowd.next_page, sample = fill(line, pages, options.first_page, options.fill, spread, stop)
+        crowd.readable = max(1, sample.keys // options.entries)
     try:
         gc.freeze()  # a collection would come in the middle of the measurement; nothing here makes cycles
         gc.disable()
         if options.find_utilisation:
-            rate, stretch = find_rate(crowd, options.find_utilisation, options.seconds, ending)
+            rate, stretch = find_rate(crowd, options.find_utilisation, options.seconds, stop)
         else:
             rate = options.rate * options.share
-            stretch = crowd.run(rate, options.seconds, ending)
+            stretch = crowd.run(rate, options.seconds, stop)
         entries_per_s = rate * options.entries / options.write_every
         ttl_s = fitting_ttl(stretch.last, options.fits * stretch.last.limit, entries_per_s)
         return figures(stretch, rate, crowd.next_page, ttl_s) | {"clients": clients}
@@ -207,7 +233,7 @@ def offer(options: argparse.Namespace, ending: Ending) -> dict[str, float]:
 def main(arguments: list[str] | None = None) -> int:
     """Run the load; returns the exit code."""
     options = read_arguments(arguments)
-    return run_load("crowd", lambda ending: offer(options, ending), options.until_stdin_ends)
+    return run_load("crowd", lambda stop: offer(options, stop), options.until_stdin_ends)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ import hiredis
 from loadtest.incidents.pages import Pages
 from loadtest.info import INFO, ServerInfo, read_info
 from loadtest.probe.connection import Connection, Sent
-from loadtest.process import Ending, say
+from loadtest.process import Stop, say
 from loadtest.resp import LoadFailed, Server, command, resolve
 
 SECOND = 1_000_000_000
@@ -122,7 +122,7 @@ class Crowd:
         self._waiting = self._requests = self._asked_at = 0
         self._asking = False
         self._tally = Tally()
-        self._look: ServerInfo | None = None
+        self._last_sample: ServerInfo | None = None
 
     def _open(self) -> Connection:
         """Open a connection, sign in and wait for the answer. (A server accepts a few connections a turn of its loop,
@@ -155,13 +155,13 @@ class Crowd:
             if isinstance(reply, hiredis.ReplyError):
                 raise LoadFailed(f"the server refuses: {reply}")
 
-    def run(self, rate: float, seconds: float, ending: Ending) -> Stretch:
+    def run(self, rate: float, seconds: float, stop: Stop) -> Stretch:
         """Offer `rate` requests a second for `seconds`. Raises `LoadFailed` for a refusal, `ConnectionLost`."""
         began = monotonic_ns()
         end, slots = began + round(seconds * SECOND), 0
-        looks: list[ServerInfo] = []
+        samples: list[ServerInfo] = []
         total, most_in_flight, most_clients = Tally(), 0, 0.0
-        while (now := monotonic_ns()) < end and not ending.asked:
+        while (now := monotonic_ns()) < end and not stop.requested:
             while self._away and self._away[0] <= now:
                 heapq.heappop(self._away)
             due = int((now - began) * rate / SECOND)
@@ -182,25 +182,25 @@ class Crowd:
                     continue
                 if line is not self._observer:
                     self._take(line)
-                elif look := self._observe():
+                elif sample := self._observe():
                     most_in_flight = max(most_in_flight, self._waiting)
-                    most_clients = max(most_clients, look.clients)
-                    if looks:
-                        self._write_line(looks[-1], look, rate)
+                    most_clients = max(most_clients, sample.clients)
+                    if samples:
+                        self._write_line(samples[-1], sample, rate)
                         total.answered += self._tally.answered
                         total.inserted += self._tally.inserted
                         total.latencies += self._tally.latencies
-                    looks.append(look)
+                    samples.append(sample)
                     self._tally = Tally()
-        if len(looks) < 2:
-            if ending.asked and self._look:
-                looks = [self._look, self._look]
+        if len(samples) < 2:
+            if stop.requested and self._last_sample:
+                samples = [self._last_sample, self._last_sample]
             else:
-                raise LoadFailed("the server hardly answers INFO: take a longer time")
+                raise LoadFailed("the server answered INFO fewer than twice: give more --seconds")
         return Stretch(
             rate,
-            looks[0],
-            looks[-1],
+            samples[0],
+            samples[-1],
             total.answered,
             total.inserted,
             most_in_flight,
@@ -266,10 +266,10 @@ class Crowd:
             self._asking = False
             if not isinstance(reply, bytes):
                 raise LoadFailed(f"the server refuses INFO: {reply!r}")
-            self._look = read_info(reply)
+            self._last_sample = read_info(reply)
             # Only pages that are still cached can be read; those evicted or expired are roughly the oldest.
-            self.readable = max(1, min(self.readable, self._look.keys // self._pages.layout.entries))
-            return self._look
+            self.readable = max(1, min(self.readable, self._last_sample.keys // self._pages.layout.entries))
+            return self._last_sample
         return None
 
     def _write_line(self, old: ServerInfo, new: ServerInfo, rate: float) -> None:

@@ -58,11 +58,11 @@ def _accept(listener: socket.socket, server: Server, delay: Delay) -> None:
         for source, sink in ((near, far), (far, near)):
             source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             held: Held = SimpleQueue()
-            threading.Thread(target=_take, args=(source, held, delay), daemon=True).start()
-            threading.Thread(target=_give, args=(held, sink), daemon=True).start()
+            threading.Thread(target=_receive, args=(source, held, delay), daemon=True).start()
+            threading.Thread(target=_send_when_due, args=(held, sink), daemon=True).start()
 
 
-def _take(source: socket.socket, held: Held, delay: Delay) -> None:
+def _receive(source: socket.socket, held: Held, delay: Delay) -> None:
     """Queue what arrives, each piece with the time it is due at the other end; b"" marks the end of the stream."""
     data = b"."
     while data:
@@ -73,7 +73,7 @@ def _take(source: socket.socket, held: Held, delay: Delay) -> None:
         held.put((time.monotonic() + delay.half_s, data))
 
 
-def _give(held: Held, sink: socket.socket) -> None:
+def _send_when_due(held: Held, sink: socket.socket) -> None:
     while True:
         due, data = held.get()
         if (left := due - time.monotonic()) > 0:

@@ -38,7 +38,7 @@ from dataclasses import replace
 from time import monotonic, perf_counter, time
 
 from loadtest.arguments import Parser, number, word
-from loadtest.process import Ending, run_load, say
+from loadtest.process import Stop, run_load, say
 from loadtest.resp import LoadFailed, Server, ask, command, connect
 
 WAYS = ("one_by_one", "pipelined", "transaction", "variadic")
@@ -80,7 +80,7 @@ def delayed(server: Server, rtt_ms: float) -> Iterator[Server]:
         try:
             line = relay.stdout.readline()
             if not line:
-                raise LoadFailed("the relay that delays did not start")
+                raise LoadFailed("the relay for --rtt-ms (loadtest.incidents.delay) did not start")
             yield replace(server, host="127.0.0.1", port=int(json.loads(line)["port"]))
         finally:
             relay.stdin.close()  # at the end of its stdin it ends
@@ -96,9 +96,7 @@ class Deletes:
         self._rates: dict[str, list[float]] = {way: [] for way in ways}
         self._times: dict[str, list[float]] = {way: [] for way in ways}
 
-    def run(
-        self, server: Server, rtt_ms: float, rounds: int, seconds: float, ending: Ending
-    ) -> dict[str, float]:
+    def run(self, server: Server, rtt_ms: float, rounds: int, seconds: float, stop: Stop) -> dict[str, float]:
         """Run at least `rounds` rounds, for at least `seconds` seconds; returns the figures."""
         with delayed(server, rtt_ms) as far, connect(server) as direct, connect(far) as line:
             trips = []
@@ -107,16 +105,16 @@ class Deletes:
                 ask(line, command("PING"))
                 trips.append(perf_counter() - began)
             end, done = monotonic() + seconds, 0
-            while not ending.asked and (done < rounds or monotonic() < end):
+            while not stop.requested and (done < rounds or monotonic() < end):
                 done += 1
                 for way in self._ways:
-                    self._measure(way, done, direct, line, ending)
-                    if ending.asked:
+                    self._measure(way, done, direct, line, stop)
+                    if stop.requested:
                         break
         return self._figures(done, statistics.median(trips))
 
     def _measure(
-        self, way: str, round_number: int, direct: socket.socket, line: socket.socket, ending: Ending
+        self, way: str, round_number: int, direct: socket.socket, line: socket.socket, stop: Stop
     ) -> None:
         count = self._few if way == "one_by_one" else self._keys
         keys = [f"{self._prefix}:{number}" for number in range(count)]
@@ -127,10 +125,10 @@ class Deletes:
         gone, began = 0, perf_counter()
         for start in range(0, count, chunk):
             gone += deleted(way, ask(line, *requests(way, keys[start : start + chunk])))
-            if ending.asked:
+            if stop.requested:
                 break
         took = perf_counter() - began
-        if ending.asked:  # a measurement that was broken off does not count
+        if stop.requested:  # a measurement that was broken off does not count
             self._remove(keys, direct)
             return
         if gone != count:
@@ -187,33 +185,36 @@ def main(arguments: list[str] | None = None) -> int:
         "--ways",
         type=_ways,
         default=["one_by_one", "pipelined", "variadic"],
-        help="one_by_one, pipelined, transaction, variadic: some, with commas (all but transaction)",
+        help="ways to delete, with commas: one_by_one, pipelined, transaction, variadic (all but transaction)",
     )
     parser.add_argument(
-        "--keys", type=number(1, MOST_KEYS, int), default=100_000, help="to delete in each round (100000)"
+        "--keys",
+        type=number(1, MOST_KEYS, int),
+        default=100_000,
+        help="keys to delete in each round (100000)",
     )
     parser.add_argument(
         "--one-by-one-keys",
         type=number(1, MOST_KEYS, int),
         default=10_000,
-        help="fewer for one_by_one, which takes a round trip each: its rate is what counts (10000)",
+        help="keys for one_by_one, which needs a round trip for each (10000)",
     )
     parser.add_argument(
-        "--chunk", type=number(0, MOST_KEYS, int), default=0, help="keys to a chunk; 0: all in one (0)"
+        "--chunk", type=number(0, MOST_KEYS, int), default=0, help="keys in one chunk; 0: all (0)"
     )
     parser.add_argument(
         "--rtt-ms", type=number(0, 1_000), default=0.0, help="round-trip time to add, in ms; 0: direct (0)"
     )
-    parser.add_argument("--rounds", type=number(1, 10_000, int), default=3, help="at least (3)")
-    parser.add_argument("--seconds", type=number(0, 86_400), default=0.0, help="go on for so long (0)")
+    parser.add_argument("--rounds", type=number(1, 10_000, int), default=3, help="least number of rounds (3)")
+    parser.add_argument("--seconds", type=number(0, 86_400), default=0.0, help="least number of seconds (0)")
     parser.add_argument(
         "--prefix", type=word, default="deletes", help="own keys are PREFIX:0, PREFIX:1 ... (deletes)"
     )
     options = parser.read(arguments)
 
-    def work(ending: Ending) -> dict[str, float]:
+    def work(stop: Stop) -> dict[str, float]:
         load = Deletes(options.ways, options.keys, options.one_by_one_keys, options.chunk, options.prefix)
-        return load.run(options.url, options.rtt_ms, options.rounds, options.seconds, ending)
+        return load.run(options.url, options.rtt_ms, options.rounds, options.seconds, stop)
 
     return run_load(parser.prog, work, options.until_stdin_ends)
 

@@ -41,7 +41,7 @@ from loadtest import info
 from loadtest.arguments import Parser, number
 from loadtest.customers.load import AREAS, fragment_name
 from loadtest.incidents.storefront import Storefront, address
-from loadtest.process import Ending, run_load, say
+from loadtest.process import Stop, run_load, say
 from loadtest.resp import ANSWER_S, LoadFailed, Server, ask, command, connect
 
 PAUSE_S = 0.002
@@ -102,16 +102,16 @@ class Plan:
         return [fragment_name(i) for i in range(self.each)]
 
 
-def work(plan: Plan, front: Storefront, line: socket.socket, ending: Ending) -> dict[str, float]:
+def work(plan: Plan, front: Storefront, line: socket.socket, stop: Stop) -> dict[str, float]:
     """Run all rounds of all users; returns the figures."""
     end = monotonic() + plan.seconds
-    figures = _measure(plan, front, line, ending)
-    while monotonic() < end and not ending.asked:
+    figures = _measure(plan, front, line, stop)
+    while monotonic() < end and not stop.requested:
         sleep(0.02)
     return figures
 
 
-def _measure(plan: Plan, front: Storefront, line: socket.socket, ending: Ending) -> dict[str, float]:
+def _measure(plan: Plan, front: Storefront, line: socket.socket, stop: Stop) -> dict[str, float]:
     first = Sample.at(line, plan.commands)
     figures = {"memory_mb": first.memory / 1e6}
     if plan.entries:
@@ -122,7 +122,7 @@ def _measure(plan: Plan, front: Storefront, line: socket.socket, ending: Ending)
     before, tally = Sample.at(line, plan.commands), Tally()
     for _ in range(plan.rounds):
         for user in users:
-            if ending.asked:
+            if stop.requested:
                 break
             _watch(plan, front, user, tally)
             _count(plan, front, line, user, tally)
@@ -146,7 +146,9 @@ def _cache(plan: Plan, front: Storefront, user: int) -> None:
         front.cached(user, name)
     missing = [name for name in plan.names if not front.cached(user, name)]
     if missing:
-        raise LoadFailed(f"the store keeps nothing: {missing[0]} of user {user} was missed twice in a row")
+        raise LoadFailed(
+            f"the store does not keep entries: {missing[0]} of user {user} is gone right after it was cached"
+        )
 
 
 def _watch(plan: Plan, front: Storefront, user: int, tally: Tally) -> None:
@@ -156,7 +158,7 @@ def _watch(plan: Plan, front: Storefront, user: int, tally: Tally) -> None:
     """
     names = plan.names
     watched, others = names[: len(AREAS)], names[len(AREAS) :]
-    event = front.tell(user)
+    event = front.send_event(user)
     accepted = gone = monotonic()
     while watched:
         for name in list(watched):
@@ -179,7 +181,7 @@ def _watch(plan: Plan, front: Storefront, user: int, tally: Tally) -> None:
 def _count(plan: Plan, front: Storefront, line: socket.socket, user: int, tally: Tally) -> None:
     """Send an event of the second kind, and count what it costs the server. Then cache all again."""
     before = Sample.at(line, plan.commands)
-    front.await_end(user, front.tell(user))
+    front.await_end(user, front.send_event(user))
     after = Sample.at(line, plan.commands)
     tally.silent += 1
     tally.calls += after.calls - before.calls
@@ -195,24 +197,26 @@ def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, Server, tu
     """
     parser = Parser("freshness", "What an invalidation costs, and for how long old values are served.")
     parser.add_argument(
-        "--storefront", type=address, required=True, help="its base URL: http://127.0.0.1:8000"
+        "--storefront", type=address, required=True, help="the storefront's base URL: http://127.0.0.1:8000"
     )
     parser.add_argument("--first-user", type=number(1, 10**9 - MOST_USERS, int), required=True,
-                        help="its own users have this id and the following: nobody else reads them")  # fmt: skip
-    parser.add_argument("--users", type=number(0, MOST_USERS, int), default=4, help="how many of them (4)")
+                        help="id of the first of its own users, whom no other client reads")  # fmt: skip
     parser.add_argument(
-        "--rounds", type=number(1, 10_000, int), default=2, help="times that all have their events (2)"
+        "--users", type=number(0, MOST_USERS, int), default=4, help="number of its own users (4)"
     )
     parser.add_argument(
-        "--each", type=number(len(AREAS), 1000, int), default=20, help="fragments of each (20)"
+        "--rounds", type=number(1, 10_000, int), default=2, help="rounds of events for all users (2)"
+    )
+    parser.add_argument(
+        "--each", type=number(len(AREAS), 1000, int), default=20, help="fragments of each user (20)"
     )
     parser.add_argument("--entries", type=number(0, 10**9, int), default=0, help="entries cached already (0)")
-    parser.add_argument("--base-mb", type=number(0, 10**6), default=0.0, help="memory without them (0)")
+    parser.add_argument(
+        "--base-mb", type=number(0, 10**6), default=0.0, help="memory without --entries, in MB (0)"
+    )
     parser.add_argument("--commands", type=lambda text: tuple(text.upper().split(",")), default=(),
                         help="commands that only invalidations use, with commas between them")  # fmt: skip
-    parser.add_argument(
-        "--seconds", type=number(0, 10**6), default=0.0, help="go on for so long at least (0)"
-    )
+    parser.add_argument("--seconds", type=number(0, 10**6), default=0.0, help="least number of seconds (0)")
     options = parser.read(arguments)
     plan = Plan(options.first_user, options.users, options.rounds, options.each, options.entries,
                 options.base_mb, options.commands, options.seconds)  # fmt: skip
@@ -223,9 +227,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the load; returns the exit code."""
     plan, server, where, until_stdin_ends = read_arguments(arguments)
 
-    def whole(ending: Ending) -> dict[str, float]:
+    def whole(stop: Stop) -> dict[str, float]:
         with contextlib.closing(Storefront(*where)) as front, connect(server) as line:
-            return work(plan, front, line, ending)
+            return work(plan, front, line, stop)
 
     return run_load("freshness", whole, until_stdin_ends)
 

@@ -23,7 +23,7 @@ from time import monotonic, perf_counter, sleep, time
 
 from loadtest.arguments import Parser, number
 from loadtest.incidents.storefront import Storefront, address
-from loadtest.process import Ending, run_load, say
+from loadtest.process import Stop, run_load, say
 
 USER = 999_999_999
 """The default user: an id beyond those that the rest of the load asks about."""
@@ -38,13 +38,13 @@ class Giant:
         self._fills: list[float] = []
         self._invalidations: list[float] = []
 
-    def run(self, rounds: int, seconds: float, every: float, ending: Ending) -> dict[str, float]:
+    def run(self, rounds: int, seconds: float, every: float, stop: Stop) -> dict[str, float]:
         """Run at least `rounds` rounds, for at least `seconds` seconds; returns the figures."""
         end = monotonic() + seconds
-        while not ending.asked and (len(self._fills) < rounds or monotonic() < end):
+        while not stop.requested and (len(self._fills) < rounds or monotonic() < end):
             due = monotonic() + every
             self._round()
-            while (left := due - monotonic()) > 0 and not ending.asked:
+            while (left := due - monotonic()) > 0 and not stop.requested:
                 sleep(min(left, 0.05))
         figures: dict[str, float] = {"entries": self._entries, "rounds": len(self._fills)}
         if self._fills:
@@ -56,7 +56,7 @@ class Giant:
         began = perf_counter()
         self._storefront.ask("PUT", f"/users/{self._user}/fragments", {"count": self._entries})
         filled = perf_counter()
-        self._storefront.await_end(self._user, self._storefront.tell(self._user))
+        self._storefront.await_end(self._user, self._storefront.send_event(self._user))
         self._fills.append(filled - began)
         self._invalidations.append(perf_counter() - filled)
         say(
@@ -74,20 +74,27 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the load; returns the exit code."""
     parser = Parser("giant", "One user with very much cached; one JSON line a round.")
     parser.add_argument(
-        "--storefront", type=address, required=True, help="its base URL: http://127.0.0.1:8000"
+        "--storefront", type=address, required=True, help="the storefront's base URL: http://127.0.0.1:8000"
     )
-    parser.add_argument("--user", type=number(1, 10**9, int), default=USER, help=f"whose entries ({USER})")
     parser.add_argument(
-        "--entries", type=number(1, MOST_ENTRIES, int), default=100_000, help="of the user (100000)"
+        "--user", type=number(1, 10**9, int), default=USER, help=f"user whose entries are cached ({USER})"
     )
-    parser.add_argument("--rounds", type=number(1, 10_000, int), default=3, help="at least (3)")
-    parser.add_argument("--seconds", type=number(0, 86_400), default=0.0, help="go on for so long (0)")
-    parser.add_argument("--every", type=number(0, 3_600), default=0.0, help="a round so often, in s (0)")
+    parser.add_argument(
+        "--entries", type=number(1, MOST_ENTRIES, int), default=100_000, help="entries of the user (100000)"
+    )
+    parser.add_argument("--rounds", type=number(1, 10_000, int), default=3, help="least number of rounds (3)")
+    parser.add_argument("--seconds", type=number(0, 86_400), default=0.0, help="least number of seconds (0)")
+    parser.add_argument(
+        "--every",
+        type=number(0, 3_600),
+        default=0.0,
+        help="seconds from the start of one round to the next (0)",
+    )
     options = parser.parse_args(arguments)
 
-    def work(ending: Ending) -> dict[str, float]:
+    def work(stop: Stop) -> dict[str, float]:
         giant = Giant(Storefront(*options.storefront), options.user, options.entries)
-        return giant.run(options.rounds, options.seconds, options.every, ending)
+        return giant.run(options.rounds, options.seconds, options.every, stop)
 
     return run_load(parser.prog, work, options.until_stdin_ends)
 

@@ -38,7 +38,7 @@ from time import perf_counter_ns as clock
 import hiredis
 
 from loadtest.arguments import Parser, number
-from loadtest.process import Ending, run_load, say
+from loadtest.process import Stop, run_load, say
 from loadtest.resp import LoadFailed, Server, Stream, ask, command, connect
 
 MOST_CLIENTS = 5_000
@@ -84,7 +84,7 @@ class Iterations:
         self._resting: deque[tuple[int, Client]] = deque()
         self._began = 0
 
-    def run(self, ending: Ending, seconds: float) -> dict[str, float]:
+    def run(self, stop: Stop, seconds: float) -> dict[str, float]:
         """Iterate until it is time to end; returns the figures."""
         selector = selectors.DefaultSelector()
         end, due = monotonic() + seconds, monotonic() + 1.0
@@ -93,7 +93,7 @@ class Iterations:
             selector.register(client.fd, selectors.EVENT_READ)
             self._begin(client)
         say(self._so_far())
-        while not ending.asked and monotonic() < end:
+        while not stop.requested and monotonic() < end:
             for key, _ in selector.select(self._until_one_has_rested()):
                 client = self._clients[key.fd]
                 for reply in client.receive():
@@ -192,17 +192,20 @@ def main(arguments: list[str] | None = None) -> int:
         "--command", choices=("scan", "ping"), default="scan", help="ping: for controls, nothing is walked"
     )
     parser.add_argument(
-        "--rest-ms", type=number(0, 60_000), default=0.0, help="of a client after each iteration (0)"
+        "--rest-ms",
+        type=number(0, 60_000),
+        default=0.0,
+        help="rest of a client after each iteration, in ms (0)",
     )
     parser.add_argument(
-        "--seconds", type=number(0.1, 86_400), default=3_600.0, help="end after so long (3600)"
+        "--seconds", type=number(0.1, 86_400), default=3_600.0, help="seconds until the load ends (3600)"
     )
     options = parser.read(arguments)
 
-    def work(ending: Ending) -> dict[str, float]:
+    def work(stop: Stop) -> dict[str, float]:
         pings, rest_s = options.command == "ping", options.rest_ms / 1000
         return Iterations(options.url, options.count, options.concurrent, pings, rest_s).run(
-            ending, options.seconds
+            stop, options.seconds
         )
 
     return run_load(parser.prog, work, options.until_stdin_ends)

@@ -13,7 +13,7 @@ import socket
 from dataclasses import dataclass
 
 from loadtest.info import ServerInfo, ask_info
-from loadtest.process import Ending
+from loadtest.process import Stop
 from loadtest.resp import ask, command
 
 DIGITS = 8
@@ -72,7 +72,7 @@ class Pages:
 
 
 def fill(
-    line: socket.socket, pages: Pages, first: int, share: float, spread: bool, ending: Ending
+    line: socket.socket, pages: Pages, first: int, share: float, spread: bool, stop: Stop
 ) -> tuple[int, ServerInfo]:
     """Write pages from `first` on until that share of the server's memory limit is used.
 
@@ -82,7 +82,7 @@ def fill(
     draw = random.Random(first)
     while True:
         now = ask_info(line)
-        if now.used >= share * now.limit or ending.asked:
+        if now.used >= share * now.limit or stop.requested:
             return first, now
         for _ in range(4):  # a sample costs as much as a few entries
             requests = [pages.write(first + i, draw.random() if spread else 0.0) for i in range(FILL_AT_ONCE)]

@@ -40,7 +40,7 @@ from time import time
 
 from loadtest.arguments import Parser, number
 from loadtest.probe.openloop import due_times
-from loadtest.process import Ending, run_load, say
+from loadtest.process import Stop, run_load, say
 from loadtest.resp import LoadFailed, Server, Stream, command, connect
 
 SECOND = 1_000_000_000
@@ -103,7 +103,7 @@ class Scanners:
         self._full: tuple[int, int] | None = None
         self._arrived = self._begun = self._finished = self._calls = self._calls_of_finished = 0
 
-    def run(self, ending: Ending) -> dict[str, float]:
+    def run(self, stop: Stop) -> dict[str, float]:
         """Start events and answer calls until it is time to end; returns the figures."""
         options = self._options
         began = now = clock()
@@ -112,7 +112,7 @@ class Scanners:
             due_times(began, options.rate, options.seed, None) if options.rate else itertools.repeat(end)
         )
         due = next(schedule)
-        while not ending.asked and now < end:
+        while not stop.requested and now < end:
             while due <= now:
                 self._arrived += 1
                 due = next(schedule)
@@ -209,19 +209,23 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--users", type=number(1, 10**9, int), default=1000, help="users 1 to N (1000)")
     parser.add_argument("--count", type=number(1, 10**9, int), default=10, help="COUNT of each call (10)")
-    parser.add_argument("--rate", type=number(0.001, 1e6), help="events a second; without: --most at once")
+    parser.add_argument(
+        "--rate", type=number(0.001, 1e6), help="events a second (without it: always --most at once)"
+    )
     parser.add_argument(
         "--most", type=number(1, 100_000, int), default=1000, help="events under way at once (1000)"
     )
     parser.add_argument(
-        "--lines", type=number(1, 100, int), default=8, help="connections that they share (8)"
+        "--lines", type=number(1, 100, int), default=8, help="connections that all events share (8)"
     )
-    parser.add_argument("--seed", type=number(0, 2**63, int), default=0, help="of users and arrivals (0)")
     parser.add_argument(
-        "--seconds", type=number(0.1, 86_400), default=3_600.0, help="end after so long (3600)"
+        "--seed", type=number(0, 2**63, int), default=0, help="seed of the random users and arrivals (0)"
+    )
+    parser.add_argument(
+        "--seconds", type=number(0.1, 86_400), default=3_600.0, help="seconds until the load ends (3600)"
     )
     options = parser.read(arguments)
-    return run_load(parser.prog, lambda ending: Scanners(options).run(ending), options.until_stdin_ends)
+    return run_load(parser.prog, lambda stop: Scanners(options).run(stop), options.until_stdin_ends)
 
 
 if __name__ == "__main__":

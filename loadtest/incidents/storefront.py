@@ -44,7 +44,7 @@ class Storefront:
             raise LoadFailed(f"{self._name} cannot use its store ({self._cache_status or 'no Cache-Status'})")
         return self._cache_status == HIT
 
-    def tell(self, user: int) -> object:
+    def send_event(self, user: int) -> object:
         """Send an order event; returns the event's number. The event is then accepted, not yet done."""
         return self.ask("POST", f"/users/{user}/events", {"type": "order"})["event"]
 

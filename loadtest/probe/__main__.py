@@ -46,14 +46,20 @@ def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, tuple[str,
         "--connections",
         type=number(1, MOST_CONNECTIONS, int),
         default=1,
-        help="connections to take turns on (1)",
+        help="connections that take turns (1)",
     )
     parser.add_argument(
-        "--reconnect-seconds", type=number(0.05, 86_400), help="replace each connection every so often"
+        "--reconnect-seconds",
+        type=number(0.05, 86_400),
+        help="seconds after which a connection is replaced (never)",
     )
-    parser.add_argument("--duration", type=number(0.1, 10**7), help="seconds; without it until SIGTERM")
-    parser.add_argument("--name", type=word, default="main", help="appears in every line and in CLIENT LIST")
-    parser.add_argument("--command", choices=("get", "ping"), default="get", help="what to ask (get)")
+    parser.add_argument(
+        "--duration", type=number(0.1, 10**7), help="seconds until the probe ends (on SIGTERM)"
+    )
+    parser.add_argument(
+        "--name", type=word, default="main", help="name in every line and in CLIENT LIST (main)"
+    )
+    parser.add_argument("--command", choices=("get", "ping"), default="get", help="command to send (get)")
     parser.add_argument(
         "--keys", type=number(1, 100_000, int), default=100, help="own keys to write and GET in turn (100)"
     )
@@ -61,7 +67,7 @@ def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, tuple[str,
         "--key-prefix", type=word, default="bystander", help="own keys are PREFIX:0, PREFIX:1 ..."
     )
     parser.add_argument(
-        "--read-only", action="store_true", help="write no keys: on a replica another probe's are there"
+        "--read-only", action="store_true", help="write no keys: on a replica, another probe has written them"
     )
     parser.add_argument(
         "--interval-seconds",
@@ -75,9 +81,11 @@ def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, tuple[str,
         default="even",
         help="each request at the beginning of its slot, or at a random moment of it (even)",
     )
-    parser.add_argument("--seed", type=number(0, 2**63, int), default=0, help="for --arrivals jittered (0)")
     parser.add_argument(
-        "--metrics-port", type=number(1, 65_535, int), help="also serve Prometheus metrics here"
+        "--seed", type=number(0, 2**63, int), default=0, help="seed of --arrivals jittered (0)"
+    )
+    parser.add_argument(
+        "--metrics-port", type=number(1, 65_535, int), help="port for Prometheus metrics (none)"
     )
     parser.add_argument("--metrics-host", default="127.0.0.1", help="address for --metrics-port (127.0.0.1)")
     options = parser.read(arguments)

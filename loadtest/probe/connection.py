@@ -53,5 +53,5 @@ class Connection(Stream):
         """The replies that have come, each with its request. Raises `ConnectionLost`, as `receive()` does."""
         replies = self.receive()
         if len(replies) > len(self.waiting):
-            raise ConnectionLost("a reply that nobody asked for")
+            raise ConnectionLost("the server sent a reply without a request")
         return [(self.waiting.popleft(), reply) for reply in replies]

@@ -180,7 +180,7 @@ class LayoutMachine(RuleBasedStateMachine):
         cache, evictions = self.layouts.at(mode), self.evictions
         known = self.certain.get((user, name))
         with self._interrupted(user, when):
-            text, since = cache.look(user, name)
+            text, since = cache.get_with_since(user, name)
         if text is None:
             assert known is None or known[0].epoch != mode.epoch or (user, name) not in self.certain
             self.readers.append(Reader(cache, self._new(user, name), since, evictions))

@@ -191,7 +191,7 @@ def test_costs_are_those_of_the_docstrings(
     raw.config_resetstat()
     assert cache.get(7, "page-0")
     assert calls(raw) == read
-    _, since = cache.look(7, "page-0")
+    _, since = cache.get_with_since(7, "page-0")
     raw.config_resetstat()
     cache.put(7, "page-0", "x", since)
     assert calls(raw) == put
@@ -266,7 +266,7 @@ def test_generation_lives_as_long_as_its_entries(settings: Settings, store: Stor
     """A put extends the life of the generation number to that of the entry, which is out of reach without it."""
     now = FAR
     cache, raw = cache_of(settings, "generation", lambda: now), store.client()
-    _, since = cache.look(3, "page-0")
+    _, since = cache.get_with_since(3, "page-0")
     now = FAR + 100
     cache.put(3, "page-0", "x", since)
     ends = {raw.pexpiretime(key) for key in raw.keys("*")}
@@ -355,3 +355,12 @@ def test_warmer_follows_a_switch_and_counts_entries(
     gone = raw.keys("shop-e4:r1:user:7:*")
     raw.delete(*gone)
     eventually(lambda: service.get("/settings/warming").json["keys"] == 2380)
+
+
+@pytest.mark.parametrize("strategy", sorted({layout_of(name): name for name in STRATEGY_NAMES}.values()))
+def test_a_layout_counts_what_it_fills(settings: Settings, store: StoreServer, strategy: str) -> None:
+    """Each layout knows how many keys a fill makes, and how many entries those keys hold."""
+    cache, raw = cache_of(settings, strategy), store.client()
+    written = cache.put_users([1, 2, 3])
+    assert cache.keys(3) == raw.dbsize()
+    assert cache.entries(raw.dbsize(), 3) == written

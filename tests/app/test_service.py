@@ -291,7 +291,7 @@ SLOW_PAGES = 10
 """A COUNT of SCAN so small that a search takes seconds."""
 
 
-def searching(service: Service, store: StoreServer, events: int) -> None:
+def start_searches(service: Service, store: StoreServer, events: int) -> None:
     """Start that many events, which search a large keyspace page by page, and wait until all are in flight."""
     client = store.client()
     client.mset({f"other:{number}": "x" for number in range(60_000)})
@@ -310,7 +310,7 @@ def scans_done(store: StoreServer) -> int:
 def test_a_deploy_ends_the_searches_under_way(new_service: NewService, own_store: StoreServer) -> None:
     """Every event is done under the new strategy, and no search goes on in the store."""
     service = new_service(own_store).start("web", "invalidator")
-    searching(service, own_store, 20)
+    start_searches(service, own_store, 20)
     assert service.put("/settings/invalidation", {"strategy": "index"}).status == 200
     done = 'cache_invalidation_events_total{outcome="done",strategy="index"}'
     eventually(partial(service.shows, done, 20))
@@ -322,7 +322,7 @@ def test_a_deploy_ends_the_searches_under_way(new_service: NewService, own_store
 def test_a_late_switch_leaves_the_searches_alone(new_service: NewService, own_store: StoreServer) -> None:
     """With `under_way: finish`, events under way continue under the old strategy; later events use the new one."""
     service = new_service(own_store).start("web", "invalidator")
-    searching(service, own_store, 5)
+    start_searches(service, own_store, 5)
     answer = service.put("/settings/invalidation", {"strategy": "index", "under_way": "finish"})
     assert answer.json["strategy"] == "index"
     eventually(partial(service.shows, 'cache_invalidation_strategy{strategy="index"}', 1))
@@ -336,7 +336,7 @@ def test_a_late_switch_leaves_the_searches_alone(new_service: NewService, own_st
 def test_searches_at_once_are_bounded(new_service: NewService, own_store: StoreServer) -> None:
     """With a bound, no more SCAN calls wait at the store than it allows, whatever the number of events."""
     service = new_service(own_store, APP_SEARCHES_AT_ONCE="4").start("web", "invalidator")
-    searching(service, own_store, 30)
+    start_searches(service, own_store, 30)
     own_store.pause(True)
     try:
         time.sleep(0.5)

@@ -235,7 +235,7 @@ def compose_is_new_enough() -> bool:
 def install(*packages: str) -> None:
     """Install Debian packages."""
     if os.geteuid() != 0 or not shutil.which("apt-get"):
-        raise NotPossible(f"missing and not to be had without root and apt: {', '.join(packages)}")
+        raise NotPossible(f"missing, and only root can install them, with apt: {', '.join(packages)}")
     say(f"installing {', '.join(packages)}")
     # Installing a server on Debian starts it if there is an init; RUNLEVEL=1 prevents it.
     quiet: dict[str, Any] = {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}

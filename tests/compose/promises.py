@@ -190,7 +190,7 @@ NO_PROXY = {f"{way}_PROXY": "" for way in ("HTTP", "HTTPS", "ALL")} | {"NO_PROXY
 NO_PROXY |= {name.lower(): value for name, value in NO_PROXY.items()}
 
 
-def nobody_is_behind_a_proxy(model: Model) -> list[str]:
+def no_service_uses_a_proxy(model: Model) -> list[str]:
     """No service uses the proxies of a person's Docker configuration: all it talks to is in the stack."""
     return [
         f"{name}: {variable}"
@@ -313,7 +313,7 @@ RULES: dict[str, Rule] = {
         only_named_volumes,
         everything_is_confined,
         nothing_phones_home,
-        nobody_is_behind_a_proxy,
+        no_service_uses_a_proxy,
         waiting_is_for_health,
         profiles_are_whole,
         addresses_exist,

@@ -52,7 +52,7 @@ def check(*arguments: str) -> tuple[int, str]:
         check=False,
     )
     assert done.stderr == ""
-    assert len(done.stdout.splitlines()) == 1, "Docker keeps the line"
+    assert len(done.stdout.splitlines()) == 1, "Docker keeps the output: it must be one line"
     return done.returncode, done.stdout
 
 
@@ -69,7 +69,7 @@ def test_any_other_answer_is_not(status: int, serve: Serve) -> None:
     assert str(status) in said
 
 
-def test_nobody_there_is_unhealthy() -> None:
+def test_a_port_without_a_listener_is_unhealthy() -> None:
     """A port that nothing listens on is unhealthy."""
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]

@@ -110,7 +110,7 @@ def test_machine_that_has_everything_passes(machine: Machine) -> None:
     """On a complete machine nothing is reported missing; `up` goes on to the images, which the fake does not have."""
     answer = machine()
     assert "MISS" not in answer.stdout
-    assert "the images could not be had" in answer.stderr
+    assert "the images could not be built or fetched" in answer.stderr
 
 
 def test_port_in_use_is_named_with_its_setting(machine: Machine) -> None:
@@ -257,7 +257,7 @@ PODMAN: dict[str, Any] = {
         ),
         (
             json.dumps(PODMAN | {"host": PODMAN["host"] | {"security": {"rootless": False}}}),
-            "Podman 4.3.1", "Podman does not know the option",
+            "Podman 4.3.1", "Podman lacks the option",
             "services:\n  redis: {dns: !reset null}\nnetworks:\n  default: {driver_opts: !reset null}\n",
         ),
         ("no JSON", "28.2.2", "memory for containers: ", None),
@@ -287,7 +287,7 @@ def test_an_overlay_of_somebodys_own_is_left_alone(machine: Machine, tmp_path: P
     """A person's own overlay is never changed. If the engine needs one, a line says what to add, and nothing starts."""
     own = tmp_path / "tree" / "compose.override.yaml"
     own.write_text("services: {}\n")
-    assert "the images could not be had" in machine().stderr
+    assert "the images could not be built or fetched" in machine().stderr
     answer = machine(FAKE_INFO=usual(16 * 10**9, NCPU=1))
     assert answer.returncode == 3
     assert answer.stderr.splitlines()[-1].endswith("services: redis: {cpus: 1.0}")

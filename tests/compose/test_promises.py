@@ -129,12 +129,12 @@ DOCTORED: dict[str, tuple[str, Callable[[Model], None]]] = {
         "nothing_phones_home",
         lambda model: model["networks"]["default"].__setitem__("driver_opts", {}),
     ),
-    "a proxy": ("nobody_is_behind_a_proxy", _environment("grafana", "HTTP_PROXY", None)),
+    "a proxy": ("no_service_uses_a_proxy", _environment("grafana", "HTTP_PROXY", None)),
     "a proxy for one's neighbours": (
-        "nobody_is_behind_a_proxy",
+        "no_service_uses_a_proxy",
         _environment("tempo", "no_proxy", "localhost"),
     ),
-    "no environment": ("nobody_is_behind_a_proxy", _drop("redis-exporter", "environment")),
+    "no environment": ("no_service_uses_a_proxy", _drop("redis-exporter", "environment")),
     "waiting for a start only": (
         "waiting_is_for_health",
         _set("web-redis", "depends_on", {"redis": {"condition": "service_started"}}),

@@ -44,7 +44,7 @@ def new_control(standins: StandIns, store_server: StoreServer) -> Iterator[Calla
         config = standins.config(store_server.url, **settings)
         control = ServerControl(config.servers[0], config, ControlMetrics(["one"]))
         control.phase = "running"
-        control.tell_up(True, 1)
+        control.record_up(True, 1)
         made.append(control)
         return control
 

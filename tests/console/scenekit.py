@@ -17,7 +17,7 @@ from tests.app.servicekit import ROOT, Reply, Service, StoreServer, end, eventua
 NAME = "valkey"
 
 
-class Watched:
+class SupervisedStore:
     """A store under a supervisor that starts it again when it ends, as Docker does with `restart`."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class ControlledScene:
         self.base = f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> "ControlledScene":
-        self.store = Watched()
+        self.store = SupervisedStore()
         self.service = Service(
             self.folder, self.store.server.url,
             APP_SERVER_NAME=NAME, APP_STORE_TIMEOUT_SECONDS="30", APP_METRICS_HOST="127.0.0.1", OMP_NUM_THREADS="1",

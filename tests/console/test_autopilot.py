@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from console import view
-from console.autopilot import Autopilot, Company
+from console.autopilot import AllAutopilots, Autopilot
 from console.metrics import ControlMetrics
 from tests.app.servicekit import StoreServer, eventually
 from tests.console.standins import StandIns
@@ -57,7 +57,7 @@ def new_autopilot(standins: StandIns) -> Iterator[Callable[..., Autopilot]]:
     """Return a function that makes an autopilot with a short story and starts it."""
     made: list[Autopilot] = []
 
-    def make(url: str, company: Company | None = None, **settings: Any) -> Autopilot:
+    def make(url: str, all_autopilots: AllAutopilots | None = None, **settings: Any) -> Autopilot:
         short = {
             "story": "on",
             "keys": 4000,
@@ -66,9 +66,9 @@ def new_autopilot(standins: StandIns) -> Iterator[Callable[..., Autopilot]]:
             "healthy_seconds": 1,
         }
         config = standins.config(url, **{**short, **settings})
-        company = company or Company()
-        autopilot = Autopilot(config.servers[0], config, ControlMetrics(["one"]), company)
-        company.add([autopilot])
+        all_autopilots = all_autopilots or AllAutopilots()
+        autopilot = Autopilot(config.servers[0], config, ControlMetrics(["one"]), all_autopilots)
+        all_autopilots.add([autopilot])
         made.append(autopilot)
         autopilot.start()
         return autopilot
@@ -101,13 +101,13 @@ def test_story_waits_for_its_turn(
     new_autopilot: Callable[..., Autopilot], filled: StoreServer, standins: StandIns
 ) -> None:
     """While another server calibrates, the autopilot changes nothing; then its story begins."""
-    company = Company()
-    company.turn.acquire()
-    control = new_autopilot(filled.url, company=company).control
+    all_autopilots = AllAutopilots()
+    all_autopilots.turn.acquire()
+    control = new_autopilot(filled.url, all_autopilots=all_autopilots).control
     eventually(lambda: control.phase == "queued")
     time.sleep(0.3)
     assert standins.load["events_per_second"] == 0 and "turn" in view.status(control)
-    company.turn.release()
+    all_autopilots.turn.release()
     eventually(lambda: control.phase == "calibrating")
 
 
@@ -147,7 +147,7 @@ def test_lease_interrupts_the_story(
     control = autopilot.control
     eventually(lambda: standins.load["events_per_second"] > 0, seconds=30)
     autopilot.lease(60)
-    autopilot.await_stillness(10)
+    autopilot.await_hands_off(10)
     assert standins.load["events_per_second"] == 0 and control.phase == "leased"
     told = len(standins.told)
     time.sleep(1.2)

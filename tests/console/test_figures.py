@@ -15,13 +15,13 @@ from lab.results.knee import PATTERNS_PER_EVENT, cost_of_each, saturating_events
 from loadtest.info import cpu_seconds
 
 INF = float("inf")
-LOOK = Sample("scan", {}, 1000, 0, 0, False, None, 0.0, 0.0, {0.001: 0.0, 0.1: 0.0, INF: 0.0})
+EMPTY_SAMPLE = Sample("scan", {}, 1000, 0, 0, False, None, 0.0, 0.0, {0.001: 0.0, 0.1: 0.0, INF: 0.0})
 
 
-def with_probe(fast: float, slow: float, endless: float = 0.0, **more: float) -> Sample:
-    """A sample whose probe has counted `fast` replies below 1 ms, `slow` below 100 ms, and `endless` above."""
-    look = replace(LOOK, probe={0.001: fast, 0.1: fast + slow, INF: fast + slow + endless})
-    return replace(look, **more)  # type: ignore[arg-type] # numbers only
+def with_probe(fast: float, slow: float, beyond: float = 0.0, **more: float) -> Sample:
+    """A sample whose probe has counted `fast` replies below 1 ms, `slow` below 100 ms, and `beyond` above."""
+    sample = replace(EMPTY_SAMPLE, probe={0.001: fast, 0.1: fast + slow, INF: fast + slow + beyond})
+    return replace(sample, **more)  # type: ignore[arg-type] # numbers only
 
 
 def test_samples_by_whole_name() -> None:
@@ -40,7 +40,7 @@ def test_probe_counts_from_the_intended_time() -> None:
     assert probe_buckets(text) == {0.1: 5.0, INF: 6.0}
 
 
-def test_nothing_is_known_from_one_look() -> None:
+def test_nothing_is_known_from_one_sample() -> None:
     """One sample is no interval, so there is no p99 and no rate."""
     figures = History().add(0.0, with_probe(1000, 0))
     assert figures.p99_ms is None and figures.finished_per_second is None
@@ -71,7 +71,7 @@ def test_beyond_the_last_bucket() -> None:
     """A p99 above the probe's last bound is reported as at least that bound."""
     history = History()
     history.add(0.0, with_probe(0, 0))
-    figures = history.add(1.0, with_probe(10, 0, endless=90))
+    figures = history.add(1.0, with_probe(10, 0, beyond=90))
     assert figures.p99_ms == pytest.approx(100) and figures.beyond
 
 

@@ -7,7 +7,7 @@ import pytest
 from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from console.autopilot import Autopilot, Company
+from console.autopilot import AllAutopilots, Autopilot
 from console.config import ServerAddresses
 from console.metrics import ControlMetrics
 from console.web import create_app
@@ -23,9 +23,11 @@ class Page:
         self.config = standins.config(store_url, **settings)
         names = [server.name for server in self.config.servers]
         metrics = ControlMetrics(names)
-        company = Company()
-        self.autopilots = {s.name: Autopilot(s, self.config, metrics, company) for s in self.config.servers}
-        company.add(self.autopilots.values())
+        all_autopilots = AllAutopilots()
+        self.autopilots = {
+            s.name: Autopilot(s, self.config, metrics, all_autopilots) for s in self.config.servers
+        }
+        all_autopilots.add(self.autopilots.values())
         for autopilot in self.autopilots.values():
             autopilot.start()
         self.client: FlaskClient = create_app(self.autopilots, self.config, metrics).test_client()

@@ -14,9 +14,9 @@ def broken() -> None:
 
 def test_each_part_is_told() -> None:
     """Each part is reported in the order asked: done, done with its own words, or refused."""
-    done = pull({"load": lambda: None, "store": lambda: "It ends.", "warmer": broken})
+    done = pull({"load": lambda: None, "store": lambda: "The store is shutting down.", "warmer": broken})
     assert [(one.part, one.done) for one in done] == [("load", True), ("store", True), ("warmer", False)]
-    assert done[1].said == "It ends." and done[2].said.startswith("it refuses.")
+    assert done[1].said == "The store is shutting down." and done[2].said.startswith("it refuses.")
 
 
 def test_one_that_hangs_holds_up_no_other() -> None:

@@ -97,7 +97,7 @@ def test_nothing_is_filled_up_while_the_store_is_down(new_control: NewControl, s
     """A store that does not answer is not filled."""
     control = new_control(keys=1000)
     control.grow(True)
-    control.tell_up(False, 1)
+    control.record_up(False, 1)
     before = len(standins.fills())
     control.keep_within_bounds()
     assert len(standins.fills()) == before
@@ -216,12 +216,12 @@ def test_phase_on_the_dashboards(
 def test_a_lever_that_finds_no_answer_is_pulled_again(
     new_control: NewControl, standins: StandIns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A part that is out of order does not make the lever fail; it is told again once it works."""
+    """A part that is out of order does not make the lever fail; it is asked again once it works."""
     control = new_control()
     control.keep_within_bounds()
     standins.broken |= {"web", "locust"}
     said, parts = control.switch("index")
-    assert [part.done for part in parts] == [False] and "asked again" in said
+    assert [part.done for part in parts] == [False] and "asks again" in said
     said, parts = control.rate(12)
     assert [part.done for part in parts] == [False]
     control.keep_within_bounds()
@@ -306,10 +306,10 @@ def test_restart_is_told_until_the_store_is_back(
     assert view.status(control) == "Restarting the store." and counted(control, "restart") == 1
     with pytest.raises(Refused):
         control.restart()
-    control.tell_up(True, 1)  # the old process, which has not ended yet
+    control.record_up(True, 1)  # the old process, which has not ended yet
     assert control.restarting
-    control.tell_up(False, 1)
-    control.tell_up(True, 2)
+    control.record_up(False, 1)
+    control.record_up(True, 2)
     assert not control.restarting
     assert standins.fills()[-1]["target_keys"] == 0  # nothing grew, so nothing comes back
 
@@ -323,8 +323,8 @@ def test_restart_while_growing_keeps_growing(
     control.grow(True)
     control.restart()
     assert standins.fills()[-1]["target_keys"] == 0
-    control.tell_up(False, 1)
-    control.tell_up(True, 2)
+    control.record_up(False, 1)
+    control.record_up(True, 2)
     control.keep_within_bounds()
     assert standins.fills()[-1]["target_keys"] == 0
     assert "Some twenty seconds later keys grow again." in view.status(control)
@@ -339,12 +339,12 @@ def test_growth_by_hand_ends_the_wait_of_a_restarted_store(
     """Growth that is started by hand after a restart begins at once; growth that is stopped does not begin later."""
     control = new_control(keys=1000)
     monkeypatch.setattr(control.clients.store, "shutdown", lambda: None)
-    for lives in (2, 3):
+    for starts in (2, 3):
         control.grow(True)
         control.restart()
-        control.tell_up(True, lives)
-        control.grow(lives == 2)
-        assert standins.fills()[-1]["target_keys"] == (1000 if lives == 2 else 0)
+        control.record_up(True, starts)
+        control.grow(starts == 2)
+        assert standins.fills()[-1]["target_keys"] == (1000 if starts == 2 else 0)
     monkeypatch.setattr(time, "monotonic", lambda: clock() + EMPTY_S)
     control.keep_within_bounds()
     assert standins.fills()[-1]["target_keys"] == 0
@@ -374,7 +374,7 @@ def test_store_that_stays_away_is_told(new_control: NewControl, monkeypatch: pyt
     monkeypatch.setattr(control.clients.store, "shutdown", lambda: None)
     monkeypatch.setattr("console.server_control.BACK_S", -1.0)
     control.restart()
-    control.tell_up(False, 1)
+    control.record_up(False, 1)
     for _ in range(2):
         control.keep_within_bounds()
         assert "has not come back" in view.status(control)

@@ -21,7 +21,7 @@ class Log:
         self.alive = ("run-1", 10)
         self.configured = 0
 
-    def life(self) -> tuple[str, int]:
+    def run_id_and_uptime(self) -> tuple[str, int]:
         """Run id and uptime."""
         return self.alive
 
@@ -78,17 +78,17 @@ def test_same_id_in_a_new_life_is_new(log: Log, reader: SlowlogReader) -> None:
     log.entries, log.alive = [], ("", 0)
     log.add("0@200")
     assert len(reader.new_entries()) == 1
-    assert (reader.lives, log.configured) == (2, 2)
+    assert (reader.starts, log.configured) == (2, 2)
 
 
 def test_life_by_uptime_where_there_is_no_run_id(log: Log) -> None:
     """Without a run id (Dragonfly) a smaller uptime is a new life, a greater one is not."""
     log.alive = ("", 10)
     reader = SlowlogReader(log, 10_000)  # type: ignore[arg-type] # has what the reader uses
-    for uptime, lives in ((10, 1), (11, 1), (3, 2), (4, 2)):
+    for uptime, starts in ((10, 1), (11, 1), (3, 2), (4, 2)):
         log.alive = ("", uptime)
         reader.new_entries()
-        assert reader.lives == lives
+        assert reader.starts == starts
 
 
 def test_settings_are_left_alone_when_asked(log: Log) -> None:

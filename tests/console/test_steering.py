@@ -59,7 +59,7 @@ def run(store: Store, steering: Steering, seconds: range, noise: random.Random) 
     for at in seconds:
         seen = store.seen(float(at), noise)
         asked = steering.events(store.planned, seen)
-        growth = steering.look(store.planned, asked, seen)
+        growth = steering.steer(store.planned, asked, seen)
         store.second(asked, growth)
         rows.append((store.p99_ms, store.backlog))
     return rows
@@ -128,7 +128,7 @@ def held() -> Steering:
     """A steering that has found its edge, after twenty seconds."""
     steering = steered()
     for at in range(20):
-        growth = steering.look(6.0, 6.0, Seen(float(at), 1.0, 6.0, 20 * HEALTHY_MS, 1.0))
+        growth = steering.steer(6.0, 6.0, Seen(float(at), 1.0, 6.0, 20 * HEALTHY_MS, 1.0))
     assert growth is Growth.HELD
     return steering
 
@@ -137,12 +137,12 @@ def test_far_above_plain_fewer_events_are_sent() -> None:
     """If p99 is a hundred times the healthy one even at the least backlog, fewer events are sent, down to a floor."""
     steering = held()
     for at in range(20, 200):
-        steering.look(6.0, 6.0, Seen(float(at), 1.0, 6.0, 100 * HEALTHY_MS, 1.0))
+        steering.steer(6.0, 6.0, Seen(float(at), 1.0, 6.0, 100 * HEALTHY_MS, 1.0))
     assert steering.aim == LEAST_AIM and steering.events(6.0, Seen(0.0, 0.0, 6.0, 1.0, 0.7)) == pytest.approx(
         4.2
     )
     for at in range(200, 260):
-        steering.look(6.0, 4.2, Seen(float(at), 0.0, 4.2, 5 * HEALTHY_MS, 0.7))
+        steering.steer(6.0, 4.2, Seen(float(at), 0.0, 4.2, 5 * HEALTHY_MS, 0.7))
     assert steering.events(6.0, Seen(0.0, 0.0, 6.0, 1.0, 0.7)) >= 6.0
 
 
@@ -150,7 +150,7 @@ def test_where_no_backlog_comes_about_more_is_sent_to_held_keys() -> None:
     """If a machine became faster and does all planned events, up to 30 % more are sent, and the keys stay held."""
     steering = held()
     for at in range(20, 45):
-        growth = steering.look(6.0, 6.0, Seen(float(at), 1.0, 6.0, 5 * HEALTHY_MS, 0.95))
+        growth = steering.steer(6.0, 6.0, Seen(float(at), 1.0, 6.0, 5 * HEALTHY_MS, 0.95))
     assert growth is Growth.HELD
     assert steering.events(6.0, Seen(0.0, 1.0, 6.0, 1.0, 0.95)) == pytest.approx(7.8)
     steering.begin()
@@ -161,17 +161,17 @@ def test_held_only_where_it_is_plain() -> None:
     """A store at its limit whose p99 is not plain yet gets more keys, slowly; once p99 is plain, the keys are held."""
     steering = steered()
     for at in range(10):
-        slowly = steering.look(6.0, 6.0, Seen(float(at), 1.0, 6.0, (PLAIN - 1) * HEALTHY_MS, 1.0))
+        slowly = steering.steer(6.0, 6.0, Seen(float(at), 1.0, 6.0, (PLAIN - 1) * HEALTHY_MS, 1.0))
     assert slowly is Growth.SLOWLY
     plain = Seen(11.0, 1.0, 6.0, PLAIN * HEALTHY_MS, 0.95)
-    assert steering.look(6.0, 6.0, plain) is Growth.HELD
+    assert steering.steer(6.0, 6.0, plain) is Growth.HELD
 
 
 def test_growth_goes_on_where_it_has_faded() -> None:
     """If p99 stays below twelve times the healthy one although more events are sent, the keys grow on, slowly."""
     steering = held()
     faded = [
-        steering.look(6.0, 7.8, Seen(float(at), 1.0, 6.0, (FADING - 1) * HEALTHY_MS, 0.9))
+        steering.steer(6.0, 7.8, Seen(float(at), 1.0, 6.0, (FADING - 1) * HEALTHY_MS, 0.9))
         for at in range(20, 100)
     ]
     assert faded[30] is Growth.HELD and faded[-1] is Growth.SLOWLY
@@ -180,7 +180,9 @@ def test_growth_goes_on_where_it_has_faded() -> None:
 def test_growth_goes_on_where_the_machine_became_quieter() -> None:
     """Keys held while neighbours used the machine grow on at full pace once it is quiet, though p99 is plain."""
     steering = held()
-    quiet = [steering.look(6.0, 6.0, Seen(float(at), 1.0, 6.0, 30 * HEALTHY_MS, 0.5)) for at in range(20, 60)]
+    quiet = [
+        steering.steer(6.0, 6.0, Seen(float(at), 1.0, 6.0, 30 * HEALTHY_MS, 0.5)) for at in range(20, 60)
+    ]
     assert quiet[5] is Growth.HELD and quiet[-1] is Growth.ON
 
 
@@ -188,8 +190,8 @@ def test_a_hiccup_is_no_edge() -> None:
     """Two seconds in which fewer events are sent do not hold the keys."""
     steering = steered()
     for at in range(2):
-        assert steering.look(6.0, 1.0, Seen(float(at), 9.0, 6.0, 100.0, 0.4)) is Growth.ON
-    assert steering.look(6.0, 6.0, Seen(3.0, 0.0, 6.0, 100.0, 0.4)) is Growth.ON
+        assert steering.steer(6.0, 1.0, Seen(float(at), 9.0, 6.0, 100.0, 0.4)) is Growth.ON
+    assert steering.steer(6.0, 6.0, Seen(3.0, 0.0, 6.0, 100.0, 0.4)) is Growth.ON
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -88,10 +88,10 @@ def gone(page: Page, root: Path = ROOT) -> list[str]:
 
 
 def wrong_line(snippet: str) -> Iterator[str]:
-    """Yield what is wrong with a command or an option: an unknown verb of make, command, scenario or option."""
+    """Yield what is wrong with a command or an option: an unknown target of make, command, scenario or option."""
     for target in re.findall(r"(?:^|[\s;&|])make ([a-z][a-z-]*)", f" {snippet}"):
         if target not in fromcode.targets(ROOT):
-            yield f"there is no verb make {target}"
+            yield f"there is no target make {target}"
     call = re.search(r"(?:^|[\s;&|(])(?:bin/)?lab ((?:\"[^\"]*\"|[^;&|)<>])*)", f" {snippet}")
     if call:
         yield from wrong_call(call[1])
@@ -152,7 +152,7 @@ def _wrong_value(option: str, value: str) -> Iterator[str]:
     paces = {pace for scenario in scenarios.catalogue().values() for pace in scenario.paces}
     known = {"--pace": paces, "--server": {*SERVERS, "embedded"}, "--stack": {"native", "compose"}}
     if value and option in known and value not in known[option] and not PLACEHOLDER.fullmatch(value):
-        yield f"{option} takes none of the kind {value}"
+        yield f"{option} cannot be {value}"
 
 
 def _names(snippet: str, root: Path) -> Iterator[str]:

@@ -50,9 +50,9 @@ def misplaced(page: Page) -> list[str]:
                 f"{typed.where}: {words}" for line in typed.commands for words in names.wrong_line(line)
             ]
         if typed.needs and typed.needs not in KINDS:
-            found.append(f"{typed.where}: nobody knows how to have {typed.needs!r}")
+            found.append(f"{typed.where}: there is no need {typed.needs!r}; there are {', '.join(KINDS)}")
         if not typed.needs and "/tmp/" in typed.text:
-            found.append(f"{typed.where}: it leaves something in /tmp, and so works once only")
+            found.append(f"{typed.where}: it leaves something in /tmp, so it works only the first time")
         if typed.needs == "person" and not typed.why:
             found.append(f"{typed.where}: why can only a person do this?")
         if typed.needs == "scene" and not typed.cause:
@@ -179,7 +179,7 @@ def test_a_promise_is_of_shapes(promised: str, came: str) -> None:
     ("text", "said"),
     [
         ("```bash\nls\n```\n", "commands are ```sh"),
-        ("<!-- needs: luck -->\n```sh\nls\n```\n", "nobody knows how to have 'luck'"),
+        ("<!-- needs: luck -->\n```sh\nls\n```\n", "there is no need 'luck'"),
         ("<!-- needs: person -->\n```sh\nls\n```\n", "why can only a person"),
         ("<!-- needs: scene -->\n```sh\nls\n```\n", "of which cause"),
         ("<!-- needs: slow -->\n\nwords\n\n```sh\nls\n```\n", "1 needs, but 0 blocks"),
@@ -196,7 +196,7 @@ def test_a_block_that_no_test_would_find_is_found(text: str, said: str) -> None:
         ("bin/lab run key-grwth", "there is no scenario key-grwth"),
         ("bin/lab run all --pce quick", "bin/lab run has no option --pce"),
         ("make lock", "no test does make lock"),
-        ("make tea", "there is no verb make tea"),
+        ("make tea", "there is no target make tea"),
         ("bin/lab list", "only runs and verbs of make are slow"),
     ],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from docs.pages.__main__ import main, renew
-from docs.pages.pages import PLOTS, ought, stale
+from docs.pages.pages import PLOTS, expected_files, stale
 from docs.pages.records import FOLDER, KEPT, LOADS, Records, name_of
 from lab import scenarios
 from lab.results.folder import RunFacts
@@ -22,7 +22,7 @@ SIZE_MOST = 2_000_000
 @pytest.fixture(scope="module")
 def expected() -> dict[Path, str]:
     """All pages and plots as they ought to be."""
-    return ought(ROOT)
+    return expected_files(ROOT)
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def test_a_figure_in_a_sentence(book: Path) -> None:
         ("run: key-growth phases p98", "there is no figure 'p98'; did you mean 'p99'?"),
         ("run: key-growth phases p99 only=gro", "key-growth has no phase or arm 'gro'; did you mean 'grow'?"),
         ("run: key-growth phases rate:SCNA", "key-growth ran no 'rate:SCNA'; did you mean 'rate:SCAN'?"),
-        ("run: key-growth", "a run names a record and one of facts, claims, phases, explain, plot."),
+        ("run: key-growth", "a mark `run` needs a record and one of facts, claims, phases, explain, plot."),
         (
             "run: key-growth explain where-the-tme",
             "no part is called 'where-the-tme'; did you mean 'Where the time went'?",
@@ -195,7 +195,7 @@ def test_a_mark_that_says_nothing_is_an_error(
         ("<!-- /run -->", "README.md:2: <!-- /run --> ends a block never begun."),
         (
             "a\n<!-- fig: key-growth p99-rises -->x",
-            "README.md:3: a fig without its end, or an end without its fig.",
+            "README.md:3: a mark `fig` without its end, or an end without its mark.",
         ),
     ],
 )

@@ -20,11 +20,11 @@ STEP_S = 5
 KEYS = [150_000] * 6 + list(range(5_000, 75_000, 5_000)) + [75_000] * 40
 P99 = [0.02] * 6 + [0.001] * 14 + [0.2] * 20 + [0.002] * 20
 INDEX = [0] * 40 + [1] * 20
-LOOKED_AT_S = STEP_S * len(KEYS) + 400
+EVALUATED_AT_S = STEP_S * len(KEYS) + 400
 """When the panels are read: some minutes after the last sample, as in a replay. They still compare with its end."""
 
 
-def seen(tmp_path: Path, strategy: str, p99: float) -> subprocess.CompletedProcess[str]:
+def run_promtool(tmp_path: Path, strategy: str, p99: float) -> subprocess.CompletedProcess[str]:
     """Let Prometheus compute the typical p99 under a strategy at the end of the story; exit code 0 if it is `p99`."""
     program = shutil.which("promtool")
     if program is None:
@@ -44,7 +44,7 @@ def seen(tmp_path: Path, strategy: str, p99: float) -> subprocess.CompletedProce
         "promql_expr_test": [
             {
                 "expr": filled(before_after.typical(strategy)),
-                "eval_time": f"{LOOKED_AT_S}s",
+                "eval_time": f"{EVALUATED_AT_S}s",
                 "exp_samples": [{"labels": f"{{{SERVER}}}", "value": p99}],
             }
         ],
@@ -59,10 +59,10 @@ def test_only_moments_with_as_many_keys_as_now_are_compared(
     strategy: str, p99: float, tmp_path: Path
 ) -> None:
     """Moments with the calibration's keys or with few keys do not count, so the difference is that of the switch."""
-    done = seen(tmp_path, strategy, p99)
+    done = run_promtool(tmp_path, strategy, p99)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_another_result_would_be_noticed(tmp_path: Path) -> None:
     """Expecting another figure fails: the calibration's p99 is not the typical one under scan."""
-    assert seen(tmp_path, "scan", 0.02).returncode != 0
+    assert run_promtool(tmp_path, "scan", 0.02).returncode != 0

@@ -143,8 +143,10 @@ def test_only_moments_of_the_story_are_points(tmp_path: Path) -> None:
     assert not faults(tmp_path, series | phase_series("dragonfly", "growing"), expr, {growing: 0.2}, 4)
     assert not faults(tmp_path, series | phase_series("dragonfly", "calibrating"), expr, {}, 4)
     assert faults(tmp_path, series | phase_series("dragonfly", "growing"), expr, {}, 4)
-    untold = 'p99{phase="any phase", server="dragonfly"}'
-    assert not faults(tmp_path, series, expr, {untold: 0.2}, 4), "a recording without phases is shown whole"
+    without_phases = 'p99{phase="any phase", server="dragonfly"}'
+    assert not faults(tmp_path, series, expr, {without_phases: 0.2}, 4), (
+        "a recording without phases is shown whole"
+    )
 
 
 # --- the first dashboard

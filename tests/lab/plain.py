@@ -147,7 +147,7 @@ class Plain:
 
 
 @dataclass(frozen=True)
-class Wrong:
+class Change:
     """One change to a run: it must refute a claim (`Proofs.refuting`) or stay just inside it (`Proofs.bearing`)."""
 
     what: str
@@ -166,5 +166,5 @@ class Proofs:
 
     healthy: Callable[[], Plain]
     control: Callable[[], Plain]
-    refuting: dict[str, list[Wrong]] = field(default_factory=dict)
-    bearing: dict[str, list[Wrong]] = field(default_factory=dict)
+    refuting: dict[str, list[Change]] = field(default_factory=dict)
+    bearing: dict[str, list[Change]] = field(default_factory=dict)

@@ -95,7 +95,7 @@ class Probe:
             stderr=subprocess.PIPE,
         )
 
-    def first_line(self) -> dict[str, Any]:
+    def next_line(self) -> dict[str, Any]:
         """Wait for the next interval to end, and return its line."""
         assert self.process.stdout
         line: dict[str, Any] = json.loads(self.process.stdout.readline())

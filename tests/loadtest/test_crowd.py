@@ -16,7 +16,7 @@ import pytest
 
 from loadtest.incidents.pages import Layout, Pages, fill
 from loadtest.info import ask_info, read_info
-from loadtest.process import Ending
+from loadtest.process import Stop
 from loadtest.resp import LoadFailed, ask, connect
 from loadtest.resp import Server as Address
 from tests.loadtest.conftest import ROOT, Server
@@ -49,8 +49,8 @@ def lines_of(crowd: subprocess.Popen[str]) -> tuple[list[dict[str, Any]], dict[s
     """Wait until a crowd ends with 0; return its samples and its figures."""
     output, complaints = crowd.communicate(timeout=60)
     assert crowd.returncode == 0, complaints
-    *looks, last = [json.loads(line) for line in output.splitlines()]
-    return looks, last["figures"]
+    *samples, last = [json.loads(line) for line in output.splitlines()]
+    return samples, last["figures"]
 
 
 def end_of(crowd: subprocess.Popen[str]) -> tuple[int, str]:
@@ -86,29 +86,31 @@ def test_filling_stops_at_the_share_of_the_limit(cache: Server) -> None:
     """Filling stops at the share of the limit or a few pages above it, and returns the next page's number."""
     pages = Pages(Layout("crowd", 50, 2, 48, 16), ttl_s=1000.0)
     with connect(Address.from_url(cache.url)) as line:
-        following, seen = fill(line, pages, 5, 0.6, False, Ending())
+        following, seen = fill(line, pages, 5, 0.6, False, Stop())
     assert 0.6 <= seen.used / seen.limit < 0.7
     assert seen.keys == (following - 5) * 50
 
 
 def test_what_is_counted_adds_up(cache: Server) -> None:
     """The inserted entries are the server's keys, and the samples' counts agree with the figures."""
-    looks, figures = lines_of(start(cache, "--rate", "400", "--seconds", "1.5", *SMALL))
-    assert sum(look["inserted"] for look in looks) == figures["inserted"]
-    assert sum(look["answered"] for look in looks) == pytest.approx(figures["answered_per_s"] * 1.5, rel=0.3)
+    samples, figures = lines_of(start(cache, "--rate", "400", "--seconds", "1.5", *SMALL))
+    assert sum(sample["inserted"] for sample in samples) == figures["inserted"]
+    assert sum(sample["answered"] for sample in samples) == pytest.approx(
+        figures["answered_per_s"] * 1.5, rel=0.3
+    )
     assert figures["answered_per_s"] == pytest.approx(400, rel=0.2)
     assert (figures["next_page"] - 1) * 10 == cache.client().dbsize()
     assert figures["evicted"] == figures["expired"] == 0
-    assert all(look["limit_mb"] == pytest.approx(16.777216) for look in looks)
+    assert all(sample["limit_mb"] == pytest.approx(16.777216) for sample in samples)
 
 
 def test_a_full_cache_evicts_what_is_inserted(cache: Server) -> None:
     """At the limit there are evictions, and the server's memory stays at it."""
-    looks, figures = lines_of(  # a tenth of these writes would do: a busy machine may do no more
+    samples, figures = lines_of(  # a tenth of these writes would do: a busy machine may do no more
         start(cache, "--rate", "2000", "--seconds", "1", "--fill", "0.99", *SMALL, "--write-every", "1")
     )
     assert figures["evicted"] > 0
-    assert max(look["used_mb"] for look in looks) < 1.05 * looks[0]["limit_mb"]
+    assert max(sample["used_mb"] for sample in samples) < 1.05 * samples[0]["limit_mb"]
 
 
 def test_a_limit_can_be_set_first(server: Server) -> None:
@@ -123,12 +125,12 @@ def test_clients_that_wait_ask_nothing(cache: Server) -> None:
     time.sleep(1.0)
     stall = threading.Thread(target=cache.client().execute_command, args=("DEBUG", "SLEEP", "1"))
     stall.start()
-    looks, figures = lines_of(crowd)
+    samples, figures = lines_of(crowd)
     stall.join()
-    assert max(look["in_flight"] for look in looks) <= figures["most_in_flight"] <= 20
-    assert sum(look["stalled"] for look in looks) > 100
-    assert max(look["away"] for look in looks) > 10
-    assert max(look["p99_ms"] or 0.0 for look in looks) > 300
+    assert max(sample["in_flight"] for sample in samples) <= figures["most_in_flight"] <= 20
+    assert sum(sample["stalled"] for sample in samples) > 100
+    assert max(sample["away"] for sample in samples) > 10
+    assert max(sample["p99_ms"] or 0.0 for sample in samples) > 300
 
 
 def test_few_connections_are_shared(cache: Server) -> None:
@@ -149,12 +151,12 @@ def test_a_rate_is_found(cache: Server) -> None:
 
 def test_a_rate_above_what_the_server_can_do_is_found_below_it(cache: Server) -> None:
     """A rate that needs more than the main thread is computed from a request's cost, and is never sent."""
-    looks, figures = lines_of(
+    samples, figures = lines_of(
         start(cache, "--find-utilisation", "5", "--seconds", "3", *SMALL, "--entries", "150")
     )
     assert figures["rate"] == pytest.approx(5e6 / figures["busy_us"])
     # A sixth of the rate if a request costs the same at every step; on a busy machine it may cost twice as much.
-    assert max(look["offered_per_s"] for look in looks) < 0.8 * figures["rate"]
+    assert max(sample["offered_per_s"] for sample in samples) < 0.8 * figures["rate"]
 
 
 def test_fewer_clients_where_the_rate_is_low(cache: Server) -> None:

@@ -23,7 +23,7 @@ LOADS = {
 PATH = os.pathsep.join([str(ROOT / "tests" / "elsewhere"), str(ROOT)])
 
 
-def test_the_machine_is_another_one() -> None:
+def test_the_environment_lacks_epoll_affinity_and_proc() -> None:
     """In these tests' environment there is no epoll, no affinity and no /proc."""
     program = "import os, pathlib, select; print(hasattr(select, 'epoll'), hasattr(os, 'sched_getaffinity'),"
     program += " end=' ')\ntry: pathlib.Path('/proc/self/stat').read_text()\nexcept OSError: print('no proc')"

@@ -195,7 +195,7 @@ def test_a_store_that_refuses_writes_is_one_line_and_exit_3(store: StoreServer, 
         service.stop()
     assert code == 3
     assert is_one_line(err)
-    assert "keeps nothing" in err
+    assert "does not keep entries" in err
     assert lines == []
 
 

@@ -120,7 +120,9 @@ def test_a_refusal_is_one_line(server: Any, real_storefront: Any, run: Run, unus
     server.client().config_set("maxmemory", "1")
     assert "OOM" in refused(run("--storefront", real_storefront.url, "--entries", "10"))
     server.kill()
-    assert "does not take them" in refused(run("--storefront", real_storefront.url, "--entries", "10"))
+    assert "did not take the fragments" in refused(
+        run("--storefront", real_storefront.url, "--entries", "10")
+    )
     assert refused(run("--storefront", f"http://127.0.0.1:{unused_port}"))
 
 

@@ -75,12 +75,12 @@ def test_a_share_scales_the_load_and_keeps_what_was_asked() -> None:
     load = Load({"reads_per_second": 40, "events_per_second": 10, "users_population": 10})
     load.share = 0.5
     assert (load.reads.per_second, load.events.per_second) == (20, 5)
-    assert {load.someone() for _ in range(500)} == set(range(1, 6))
+    assert {load.random_user() for _ in range(500)} == set(range(1, 6))
     load.change({"events_per_second": 20})
     assert load.events.per_second == 10
     load.end()
     assert (load.reads.per_second, load.events.per_second) == (40, 20)
-    assert {load.someone() for _ in range(500)} == set(range(1, 11))
+    assert {load.random_user() for _ in range(500)} == set(range(1, 11))
 
 
 def test_tallies_count_failures_and_percentiles() -> None:

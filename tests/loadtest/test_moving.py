@@ -82,7 +82,7 @@ def test_intervals_end_on_the_wall_clock(only_the_first: OnlyTheFirst) -> None:
     assert all(min(end, 0.25 - end) < 0.06 for end in ends)
 
 
-def test_jitter_keeps_the_rate_and_follows_its_seed(only_the_first: OnlyTheFirst) -> None:
+def test_jitter_keeps_the_rate(only_the_first: OnlyTheFirst) -> None:
     """Jittered arrivals are as many as even ones, and all are answered."""
     lines = probe(
         "--url",

@@ -52,9 +52,9 @@ def test_a_stall_is_seen_by_each_request_that_was_due_in_it(server: Any, start_p
     """A stall of S seconds at rate R yields R x S latencies, spread evenly over 0..S: none is omitted."""
     rate = 200
     probe = start_probe("--url", server.url, "--rate", str(rate))
-    lines = [probe.first_line()]
+    lines = [probe.next_line()]
     server.client().execute_command("DEBUG", "SLEEP", str(STALL))
-    lines += [probe.first_line(), probe.first_line(), *probe.end()]
+    lines += [probe.next_line(), probe.next_line(), *probe.end()]
     assert_nothing_is_lost(lines)
     low_us = 50_000
     late = values_above(merged(lines, "intended"), low_us)
@@ -71,11 +71,11 @@ def test_a_stall_is_seen_by_each_request_that_was_due_in_it(server: Any, start_p
 def test_a_stall_of_the_probe_itself_shows_in_intended_and_lag_only(server: Any, start_probe: Any) -> None:
     """Requests that the probe itself sent late are late from the intended time only, and lag shows its stall."""
     probe = start_probe("--url", server.url, "--rate", "200")
-    lines = [probe.first_line()]
+    lines = [probe.next_line()]
     probe.process.send_signal(signal.SIGSTOP)
     time.sleep(STALL)
     probe.process.send_signal(signal.SIGCONT)
-    lines += [probe.first_line(), *probe.end()]
+    lines += [probe.next_line(), *probe.end()]
     late = values_above(merged(lines, "intended"), 50_000)
     late_from_send = values_above(merged(lines, "service"), 50_000)
     assert len(late) >= 0.8 * 200 * (STALL - 0.05)
@@ -86,13 +86,13 @@ def test_a_stall_of_the_probe_itself_shows_in_intended_and_lag_only(server: Any,
 def test_the_server_may_die_and_come_back(server: Any, start_probe: Any) -> None:
     """While the server is gone each request is an error; afterwards replies come, for keys that exist."""
     probe = start_probe("--url", server.url, "--keys", "7")
-    lines = [probe.first_line()]
+    lines = [probe.next_line()]
     server.kill()
     while lines[-1]["received"]:
-        lines.append(probe.first_line())
+        lines.append(probe.next_line())
     server.start()
     while not lines[-1]["received"]:
-        lines.append(probe.first_line())
+        lines.append(probe.next_line())
     assert server.client().dbsize() == 7
     lines += probe.end()
     assert_nothing_is_lost(lines)
@@ -105,13 +105,13 @@ def test_the_server_may_die_and_come_back(server: Any, start_probe: Any) -> None
 def test_what_was_in_flight_when_the_server_died_is_an_error(server: Any, start_probe: Any) -> None:
     """Requests that a frozen server held when it was killed are counted as errors."""
     probe = start_probe("--url", server.url, "--connections", "3")
-    lines = [probe.first_line()]
+    lines = [probe.next_line()]
     server.freeze()
     while lines[-1]["in_flight"] < 100:
-        lines.append(probe.first_line())
+        lines.append(probe.next_line())
     server.kill()
     while lines[-1]["in_flight"]:
-        lines.append(probe.first_line())
+        lines.append(probe.next_line())
     lines += probe.end()
     assert sum(line["errors"] for line in lines) >= 100
     assert_nothing_is_lost(lines)
@@ -121,11 +121,11 @@ def test_a_server_that_comes_later_is_waited_for(server: Any, start_probe: Any) 
     """The probe may be started before the server."""
     server.kill()
     probe = start_probe("--url", server.url)
-    lines = [probe.first_line()]
+    lines = [probe.next_line()]
     assert lines[0]["errors"] == lines[0]["sent"] > 0
     server.start()
     while not lines[-1]["received"]:
-        lines.append(probe.first_line())
+        lines.append(probe.next_line())
     assert_nothing_is_lost(lines + probe.end())
 
 
@@ -134,7 +134,7 @@ def test_moving_over_to_fresh_connections_loses_nothing(server: Any, start_probe
     probe = start_probe(
         "--url", server.url, "--connections", "4", "--reconnect-seconds", "0.2", "--duration", "2"
     )
-    lines = [probe.first_line()]
+    lines = [probe.next_line()]
     clients = server.client().client_list()
     lines += probe.end(None)
     assert sum(line["errors"] for line in lines) == 0
@@ -147,7 +147,7 @@ def test_moving_over_to_fresh_connections_loses_nothing(server: Any, start_probe
 def test_moving_over_during_a_stall_loses_nothing(server: Any, start_probe: Any) -> None:
     """A connection that is replaced while replies are due on it stays until they have come."""
     probe = start_probe("--url", server.url, "--reconnect-seconds", "0.1", "--duration", "3")
-    lines = [probe.first_line()]
+    lines = [probe.next_line()]
     server.client().execute_command("DEBUG", "SLEEP", str(STALL))
     lines += probe.end(None)
     assert sum(line["received"] for line in lines) == 600
@@ -158,7 +158,7 @@ def test_moving_over_during_a_stall_loses_nothing(server: Any, start_probe: Any)
 def test_it_takes_turns_on_all_its_connections(server: Any, start_probe: Any) -> None:
     """Each of the connections carries its share of the requests."""
     probe = start_probe("--url", server.url, "--connections", "50", "--name", "pool", "--rate", "500")
-    lines = [probe.first_line()]
+    lines = [probe.next_line()]
 
     def last_commands() -> list[str]:
         return [one["cmd"] for one in server.client().client_list() if one["name"] == "probe:pool"]
@@ -166,7 +166,7 @@ def test_it_takes_turns_on_all_its_connections(server: Any, start_probe: Any) ->
     while set(last_commands()) != {
         "get"
     }:  # on a busy machine the last connections are made after the first line
-        lines.append(probe.first_line())
+        lines.append(probe.next_line())
         assert len(lines) < 10, last_commands()
     assert lines[-1]["connected"] == len(last_commands()) == 50
     assert_nothing_is_lost([*lines, *probe.end()])
@@ -175,10 +175,10 @@ def test_it_takes_turns_on_all_its_connections(server: Any, start_probe: Any) ->
 def test_keys_that_vanish_are_written_again(server: Any, start_probe: Any) -> None:
     """After a FLUSHALL the probe's keys come back, with a time to live, and no others."""
     probe = start_probe("--url", server.url, "--keys", "5", "--key-prefix", "mine")
-    probe.first_line()
+    probe.next_line()
     server.client().flushall()
-    probe.first_line()
-    probe.first_line()
+    probe.next_line()
+    probe.next_line()
     assert sorted(server.client().keys()) == [f"mine:{number}" for number in range(5)]
     assert 0 < server.client().ttl("mine:0") <= 3600
     probe.end()
@@ -228,10 +228,10 @@ def test_a_password_is_used_and_its_absence_is_an_error(guarded_server: Any, sta
 def test_what_the_server_never_answered_is_in_flight_at_the_end(server: Any, start_probe: Any) -> None:
     """On SIGINT during a stall the probe ends at once, and reports how many requests are in flight and since when."""
     probe = start_probe("--url", server.url)
-    lines = [probe.first_line()]
+    lines = [probe.next_line()]
     server.freeze()
     while lines[-1]["in_flight"] <= 100:
-        lines.append(probe.first_line())
+        lines.append(probe.next_line())
     lines += probe.end(signal.SIGINT)
     assert lines[-1]["in_flight"] > 100
     assert lines[-1]["oldest_in_flight_us"] >= 1e6 * lines[-1]["in_flight"] / 200 * 0.9
@@ -284,7 +284,7 @@ def test_metrics_are_served_on_request(server: Any, start_probe: Any, unused_por
     from urllib.request import urlopen
 
     probe = start_probe("--url", server.url, "--metrics-port", str(unused_port), "--duration", "3")
-    received = probe.first_line()["received"]
+    received = probe.next_line()["received"]
     with urlopen(f"http://127.0.0.1:{unused_port}/metrics") as answer:
         text = answer.read().decode()
     for origin in ("intended", "send"):

@@ -17,8 +17,8 @@ PATIENCE = 60.0
 Start = Callable[..., subprocess.Popen[str]]
 
 
-def first(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """Read one line of a load: the first says that it is under way."""
+def next_line(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """Read the next line of a load. The first one says that it is under way."""
     assert process.stdout
     line: dict[str, Any] = json.loads(process.stdout.readline())
     return line
@@ -62,9 +62,9 @@ def test_every_iteration_brings_every_key_once(server: Any, load: Start, count: 
     """The keys visited are all keys times the iterations, and a call brings about COUNT keys."""
     fill(server, 3_000)
     clients = load("iterations", "--url", server.url, "--count", str(count), "--concurrent", str(concurrent))
-    lines = [first(clients)]
+    lines = [next_line(clients)]
     while lines[-1]["iterations"] < 2 * concurrent:
-        lines.append(first(clients))
+        lines.append(next_line(clients))
     clients.terminate()
     lines += ended(clients)
     found, last = lines[-1]["figures"], lines[-2]
@@ -108,7 +108,7 @@ def test_it_ends_with_its_stdin(server: Any, load: Start, module: str) -> None:
     """With --until-stdin-ends a load ends when its stdin does, for callers that cannot send signals."""
     fill(server, 100)
     process = load(module, "--url", server.url, "--until-stdin-ends")
-    first(process)
+    next_line(process)
     assert process.stdin
     process.stdin.close()
     process.stdin = None
@@ -130,7 +130,7 @@ def test_bystanders_get_until_they_are_told_to_end(server: Any, load: Start, too
     server.client().set("not-mine", "stays")
     process = load("bystanders", "--url", server.url, "--prefix", "mine", "--connections", "3", "--pipeline", "5",
                  "--keys", "50", "--tool", tool)  # fmt: skip
-    note = first(process)["note"]
+    note = next_line(process)["note"]
     assert "3 connections, pipeline 5" in note
     assert ("redis-benchmark" in note) == (tool == "auto")
     before = calls(server, "get")
@@ -154,7 +154,7 @@ def test_a_password_is_shown_to_nobody(guarded_server: Any, load: Start) -> None
     """redis-benchmark would show it in the process list: the lab's own generator signs in by itself."""
     url = guarded_server.url.replace("redis://", "redis://:open%20sesame@")
     process = load("bystanders", PROBE_URL=url)
-    assert "own" in first(process)["note"]
+    assert "own" in next_line(process)["note"]
     process.terminate()
     assert figures(process)["redis_benchmark"] == 0
 
@@ -166,7 +166,7 @@ def test_a_server_that_goes_away_is_one_line_and_exit_code_3(
     """If the server goes away, a load exits with code 3 and a message without a traceback."""
     fill(server, 1_000)
     process = load(*arguments, "--url", server.url)
-    first(process)
+    next_line(process)
     server.kill()
     _, complaints = process.communicate(timeout=PATIENCE)
     assert process.returncode == 3
@@ -183,7 +183,7 @@ def test_a_tool_that_goes_on_without_a_server_is_ended(server: Any, load: Start,
     tool.write_text('#!/bin/sh\n[ "$1" = --version ] || exec sleep 600\n')
     tool.chmod(0o755)
     process = load("bystanders", "--url", server.url, PATH=f"{tmp_path}:{os.environ['PATH']}")
-    first(process)
+    next_line(process)
     eventually(lambda: len(server.client().client_list()) >= 2)
     server.client().client_kill_filter(_type="normal", skipme=True)
     time.sleep(0.3)

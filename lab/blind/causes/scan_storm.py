@@ -16,7 +16,7 @@ from loadtest.resp import ConnectionLost, Server, Stream, command, connect
 
 WAIT_MS = 60.0
 """How long a bystander should wait for one round of all searches."""
-LOOK_MS = 250
+POLL_MS = 250
 
 
 def evidence(of: Readings) -> Finding:
@@ -56,7 +56,7 @@ def disturb(order: Order, inbox: Inbox, store: Server) -> None:
         for stream in streams.values():
             stream.send(scan(b"0"))
         while not inbox.news:
-            for fd, _ in poll.poll(LOOK_MS):
+            for fd, _ in poll.poll(POLL_MS):
                 for reply in streams[fd].receive():
                     if not isinstance(reply, list):
                         raise ConnectionLost("refused")

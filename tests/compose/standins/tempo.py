@@ -185,7 +185,7 @@ def main(path: str) -> None:
     if unknown:
         sys.exit(f"failed parsing config: field {', '.join(sorted(unknown))} not found in type app.Config")
     if config["usage_report"]["reporting_enabled"]:
-        sys.exit("this would phone home")
+        sys.exit("usage_report.reporting_enabled must be false: this would report usage to Grafana Labs")
     for folder in (config["storage"]["trace"]["wal"]["path"], config["storage"]["trace"]["local"]["path"]):
         Path(folder).mkdir(parents=True, exist_ok=True)
     made = config.get("metrics_generator", {})  # a cold case has none, and then no metrics are written

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab.blind import diagnostics
-from lab.blind.diagnostics import longest_us, look
+from lab.blind.diagnostics import longest_us, raw_reading
 from lab.errors import UsageError
 from lab.stacks.by_hand import Line
 from lab.stacks.server_stats import ServerObserver
@@ -81,9 +81,9 @@ def rows(text: str) -> dict[str, list[str]]:
 
 def test_a_scene_without_a_session_has_no_history(target: Target) -> None:
     """`look history` is refused without a session, with a line that says where to look instead."""
-    with pytest.raises(UsageError, match="keeps no history"):
-        look("history", target, str)
-    assert look("history", target, str, history=lambda: "since noon") == "since noon"
+    with pytest.raises(UsageError, match="works in a blind session only"):
+        raw_reading("history", target, str)
+    assert raw_reading("history", target, str, history=lambda: "since noon") == "since noon"
 
 
 def test_one_long_call_among_many_short_ones_is_seen(
@@ -93,7 +93,7 @@ def test_one_long_call_among_many_short_ones_is_seen(
     beside(lambda line: line.ask("GET", "a"))
     sleeper = threading.Timer(0.3, lambda: Line(target.store.url).ask("DEBUG", "SLEEP", "0.1"))
     sleeper.start()
-    table = rows(look("commands", target, str))
+    table = rows(raw_reading("commands", target, str))
     sleeper.join()
     assert table["command"] == ["calls/s", "µs a call", "longest, µs", "% of a core"]
     assert int(table["debug"][2].removeprefix("≤ ").replace(",", "")) >= 100_000
@@ -105,7 +105,7 @@ def test_shares_add_up_to_the_threads(
 ) -> None:
     """The shares add up to the thread's; reading, parsing and answering have a row, the larger part for short calls."""
     beside(lambda line: line.ask("GET", "a"))
-    table = rows(look("commands", target, str))
+    table = rows(raw_reading("commands", target, str))
     whole = float(table.pop("(the thread in all)")[-1])
     beside_it = float(table["(reading, parsing, answering)"][-1])
     parts = sum(float(cells[-1]) for name, cells in table.items() if name != "command")
@@ -127,28 +127,28 @@ def test_a_slow_command_has_a_client(server: Server, target: Target) -> None:
     line = Line(server.url)
     line.ask("CLIENT", "SETNAME", "accounting")
     line.ask("DEBUG", "SLEEP", "0.02")
-    text = look("slowlog", target, str)
+    text = raw_reading("slowlog", target, str)
     (row,) = [row for row in text.splitlines() if "DEBUG" in row]
     assert "127.0.0.1:" in row
     assert "accounting" in row
     address = row.split()[2]
-    assert address in look("clients", target, str)
+    assert address in raw_reading("clients", target, str)
     line.close()
 
 
 def test_users_are_asked_elsewhere_and_unknown_readings_are_named(target: Target) -> None:
     """The caller gives what users see; an unknown reading is refused in one line that lists those there are."""
-    assert look("users", target, lambda: "all is well") == "all is well"
+    assert raw_reading("users", target, lambda: "all is well") == "all is well"
     with pytest.raises(
-        UsageError, match="there are users, history, slowlog, commands, clients, memory, ping, processes, key"
+        UsageError, match="choose users, history, slowlog, commands, clients, memory, ping, processes or key"
     ):
-        look("moon", target, str)
+        raw_reading("moon", target, str)
 
 
 def test_memory_is_read_four_times(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """`look memory` shows four samples of each figure, as the server gives it."""
     monkeypatch.setattr(diagnostics, "WINDOW_S", 0.03)
-    table = rows(look("memory", target, str))
+    table = rows(raw_reading("memory", target, str))
     assert len(table["used_memory"]) == 4
     assert table["maxmemory_policy"] == ["noeviction"] * 4
     assert table["DBSIZE"] == ["0"] * 4
@@ -159,9 +159,9 @@ def test_a_key_is_looked_at_without_its_value(server: Server, target: Target) ->
     client = server.client()
     client.sadd("index", *range(1000))
     client.set("cart:7", "x" * 50, ex=100)
-    assert rows(look("key", target, str, "index"))["SCARD"] == ["1000"]
-    assert rows("\n" + look("key", target, str, "index"))["PTTL"] == ["none: it stays"]
-    cart = rows("\n" + look("key", target, str, "cart:7"))
+    assert rows(raw_reading("key", target, str, "index"))["SCARD"] == ["1000"]
+    assert rows("\n" + raw_reading("key", target, str, "index"))["PTTL"] == ["none: the key does not expire"]
+    cart = rows("\n" + raw_reading("key", target, str, "cart:7"))
     assert (cart["TYPE"], cart["STRLEN"]) == (["string"], ["50"])
     assert cart["MEMORY USAGE"][0].endswith(" bytes")
 
@@ -169,12 +169,12 @@ def test_a_key_is_looked_at_without_its_value(server: Server, target: Target) ->
 @pytest.mark.parametrize(
     ("what", "name", "said"),
     [
-        ("key", "", "look key needs the key's name"),
-        ("memory", "cart:7", "no other look takes one"),
+        ("key", "", "look key needs the name of a key"),
+        ("memory", "cart:7", "the other readings take no name"),
         ("key", "gone", "there is no key 'gone' now"),
     ],
 )
-def test_a_look_at_no_key_is_one_sentence(what: str, name: str, said: str, target: Target) -> None:
+def test_a_bad_key_name_is_refused_in_one_sentence(what: str, name: str, said: str, target: Target) -> None:
     """A key name that is missing, not wanted or unknown is refused in one sentence."""
     with pytest.raises(UsageError, match=said):
-        look(what, target, str, name)
+        raw_reading(what, target, str, name)

@@ -79,7 +79,7 @@ def test_wrong_figures_cost_and_prove_nothing(healthy: Readings) -> None:
     found = judged("slow-network", "link.p50 = 400 ms; server.p50 = 30 ms", healthy)
     assert [figure.true for figure in found.figures] == [False, False]
     assert found.is_a_guess and found.points == GUESS - 2 * UNTRUE_COSTS
-    assert "not so, the lab measured 40 ms" in found.figures[0].text
+    assert "not true, the lab measured 40 ms" in found.figures[0].text
 
 
 def test_figures_that_show_it_and_leave_a_look_alike_say_which(healthy: Readings) -> None:
@@ -95,11 +95,11 @@ def test_shares_of_one_thread_rule_each_other_out(healthy: Readings) -> None:
     assert "keys-command" in judged("scan-storm", "scan.share = 60 %", healthy).possible
 
 
-def test_what_the_machine_does_not_tell_is_believed(healthy: Readings) -> None:
+def test_a_figure_that_the_lab_cannot_measure_counts_as_true(healthy: Readings) -> None:
     """A figure that the machine does not tell, as on macOS how long a thread waited for a core, counts as true."""
     here = replace(scene("noisy-neighbour", healthy), waited=None)
     found = judging.judge(CAUSES["noisy-neighbour"], "server.waited = 30 %", [here], here)
-    assert [figure.true for figure in found.figures] == [True] and "does not tell" in found.figures[0].text
+    assert [figure.true for figure in found.figures] == [True] and "counts as true" in found.figures[0].text
 
 
 def test_a_figure_is_true_where_any_stretch_of_these_minutes_had_it(healthy: Readings) -> None:
@@ -176,7 +176,7 @@ def test_hypotheses_before_the_answer_are_worth_points(tmp_path: Path, healthy: 
     held, said = answered(
         tmp_path, healthy, GOOD["slow-network"], "exhausted-pool", "slow-network", "nothing"
     )
-    assert held.score == journal.FULL == 100 and "hypotheses" not in said
+    assert held.score == journal.MOST_POINTS == 100 and "hypotheses" not in said
     held, said = answered(tmp_path, healthy, GOOD["slow-network"], "slow-network", "slow-network")
     assert held.score == 95 and "1 of 2 hypotheses" in said
     held.note("after all", "exhausted-pool")
@@ -193,7 +193,7 @@ def test_time_costs_little_and_late(tmp_path: Path, healthy: Readings) -> None:
         assert held.score == left
 
 
-def test_a_guess_is_told_so(tmp_path: Path, healthy: Readings) -> None:
+def test_a_guess_is_called_a_guess(tmp_path: Path, healthy: Readings) -> None:
     """The reply calls a guess a guess, and names the experiment that would have ruled out a look-alike."""
     held, said = answered(tmp_path, healthy, "I had a strong feeling about it")
     assert f"the {GUESS} points of a guess" in said and held.score == GUESS

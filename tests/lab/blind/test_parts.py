@@ -22,7 +22,7 @@ from lab.blind.journal import HINT_COSTS, WRONG_COSTS, Journal
 from lab.blind.judging import GUESS, HURT, judge
 from lab.blind.readings import RESTLESS_GET_MS, Readings, Seen, plainly_slower
 from lab.blind.scene import tell
-from lab.blind.session import HEALTHY_LOOKS, health
+from lab.blind.session import HEALTHY_SAMPLES, health
 from lab.errors import UsageError
 from lab.stacks.native import ROOT
 from lab.stacks.processes import Child
@@ -34,7 +34,7 @@ MEASURED = sizing.Measured(
 BECAUSE = "a ping through the link took 40 ms"
 
 
-def test_causes_are_nine_at_least_nothing_among_them() -> None:
+def test_there_are_nine_causes_or_more_and_nothing_is_one_of_them() -> None:
     """There are at least nine causes, `nothing` among them, and every look-alike of a cause is itself a cause."""
     assert len(CAUSES) >= 9
     assert "nothing" in CAUSES
@@ -95,15 +95,15 @@ def test_orders_follow_what_was_measured() -> None:
     """Orders are sized to cause the same wait on fast and slow servers; only `nothing` leaves them unchanged."""
     slow = replace(MEASURED, key_us=1.0)
     for measured in (MEASURED, slow):
-        order = CAUSES["scan-storm"].told(measured)[sizing.SECOND]
+        order = CAUSES["scan-storm"].all_orders(measured)[sizing.SECOND]
         wait_ms = order["connections"] * order["count"] * measured.key_us / 1000
         assert scan_storm.WAIT_MS <= wait_ms <= 1.1 * scan_storm.WAIT_MS
-        every_s = CAUSES["keys-command"].told(measured)[sizing.SECOND]["every_s"]
+        every_s = CAUSES["keys-command"].all_orders(measured)[sizing.SECOND]["every_s"]
         assert measured.walk_ms / 1000 / every_s == pytest.approx(keys_command.BUSY)
         assert measured.slow_us < 1000 * measured.walk_ms
         assert order["count"] * measured.key_us < measured.slow_us
-    assert CAUSES["nothing"].told(MEASURED) == sizing.WELL
-    assert {cause.id for cause in CAUSES.values() if cause.told(MEASURED) == sizing.WELL} == {"nothing"}
+    assert CAUSES["nothing"].all_orders(MEASURED) == sizing.WELL
+    assert {cause.id for cause in CAUSES.values() if cause.all_orders(MEASURED) == sizing.WELL} == {"nothing"}
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_hints_and_wrong_answers_cost_and_only_the_right_one_scores(journal: Jou
     assert journal.score == 0
     assert journal.answer("slow-network", BECAUSE).startswith("right")
     assert journal.score == GUESS - HINT_COSTS[0] - WRONG_COSTS
-    with pytest.raises(UsageError, match="answered rightly already"):
+    with pytest.raises(UsageError, match="your answer was right already"):
         journal.answer("nothing", BECAUSE)
     with pytest.raises(UsageError, match="you have the answer"):
         journal.hint()
@@ -221,7 +221,7 @@ def test_what_a_program_is_told_shows_neither_in_arguments_nor_environment(tmp_p
         assert child.alive(), child.last_words()
         assert "a-secret" not in " ".join(process.cmdline())
         assert "a-secret" not in repr(process.environ())
-        child.hush()
+        child.finish()
         assert child.exit_code() == 0, child.last_words()
     finally:
         child.stop()
@@ -266,18 +266,20 @@ def test_the_pool_follows_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("waits", "best", "looks"),
+    ("waits", "best", "samples"),
     [
         ([2.0, 1.0], 2.0, 1),
         ([40.0, 3.0, 1.0], 3.0, 2),
-        ([25.0, 12.0, *[30.0] * HEALTHY_LOOKS], 12.0, HEALTHY_LOOKS),
+        ([25.0, 12.0, *[30.0] * HEALTHY_SAMPLES], 12.0, HEALTHY_SAMPLES),
     ],
 )
-def test_health_is_looked_for_on_a_restless_machine(waits: list[float], best: float, looks: int) -> None:
-    """Sampling stops at the first calm sample; if none is calm, the best of `HEALTHY_LOOKS` samples counts."""
+def test_health_on_a_restless_machine_is_the_best_sample(
+    waits: list[float], best: float, samples: int
+) -> None:
+    """Sampling stops at the first calm sample; if none is calm, the best of `HEALTHY_SAMPLES` samples counts."""
     left = iter(waits)
     assert health(lambda: Seen(50.0, next(left), 0.2)).get_ms == best
-    assert len(list(left)) == len(waits) - looks
+    assert len(list(left)) == len(waits) - samples
 
 
 @pytest.mark.parametrize(

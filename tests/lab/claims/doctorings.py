@@ -72,7 +72,7 @@ def prediction(times: float) -> dict[str, Any]:
     return {"doctor": each(change)}
 
 
-def bored(phase: PhaseRecord) -> None:
+def hardly_busy(phase: PhaseRecord) -> None:
     """Let the server be hardly busy."""
     phase.utilisation = 0.2
 
@@ -215,12 +215,12 @@ DOCTORINGS: dict[str, list[Doctoring]] = {
     "knee-predicted": [
         Doctoring("predicted 20 % too high", prediction(1.2), lambda f: 0.15 < f["error"] < 0.25),
         Doctoring("predicted 20 % too low", prediction(0.8), lambda f: -0.25 < f["error"] < -0.15),
-        Doctoring("no knee", {"doctor": each(bored)}, lambda f: "observed" not in f),
+        Doctoring("no knee", {"doctor": each(hardly_busy)}, lambda f: "observed" not in f),
     ],
 }
 """Claim id → what refutes it. A test goes through the catalogue and demands a row for each claim."""
 
-STILL: dict[str, list[Doctoring]] = {
+WITHSTOOD: dict[str, list[Doctoring]] = {
     "p99-follows-keys": [
         Doctoring("two middle plateaus in the wrong order", plateaus(5, 10, 20, 60, 55, 120, 300)),
         Doctoring("two pairs of neighbours in the wrong order", plateaus(5, 10, 20, 60, 55, 300, 290)),

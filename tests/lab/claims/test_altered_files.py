@@ -87,10 +87,10 @@ def spoil(path: Path, change: Callable[[bytes], bytes]) -> None:
 
 
 FILES: list[tuple[str, str, str, str, Callable[[bytes], bytes]]] = [
-    ("run.json cut in half", "key-growth", "run.json", "no JSON", lambda data: data[: len(data) // 2]),
+    ("run.json cut in half", "key-growth", "run.json", "not JSON", lambda data: data[: len(data) // 2]),
     ("run.json is null", "key-growth", "run.json", "not None", lambda _: b"null"),
-    ("run.json is UTF-16", "key-growth", "run.json", "no JSON", lambda data: data.decode().encode("utf-16")),
-    ("run.json is empty", "key-growth", "run.json", "no JSON", lambda _: b""),
+    ("run.json is UTF-16", "key-growth", "run.json", "not JSON", lambda data: data.decode().encode("utf-16")),
+    ("run.json is empty", "key-growth", "run.json", "not JSON", lambda _: b""),
     ("samples are binary", "key-growth", "samples.csv", "samples.csv", lambda _: bytes(range(256)) * 9),
     (
         "a sample's time is a text",
@@ -110,7 +110,7 @@ FILES: list[tuple[str, str, str, str, Callable[[bytes], bytes]]] = [
         "samples cut in the middle",
         "key-growth",
         "samples.csv",
-        "the line ends before it",
+        "the line ends before this column",
         lambda data: data[: len(data) - 60],
     ),
     (
@@ -143,7 +143,7 @@ FILES: list[tuple[str, str, str, str, Callable[[bytes], bytes]]] = [
         "the slow log is cut in the middle",
         "key-growth",
         "slowlog.csv",
-        "the line ends before it",
+        "the line ends before this column",
         lambda data: data[: data.rindex(b",")],
     ),
     (
@@ -157,7 +157,7 @@ FILES: list[tuple[str, str, str, str, Callable[[bytes], bytes]]] = [
         "the loads' lines are cut",
         "eviction-cycle",
         "loads.jsonl",
-        "no JSON",
+        "not JSON",
         lambda data: data[: len(data) - 40],
     ),
     (
@@ -174,7 +174,13 @@ FILES: list[tuple[str, str, str, str, Callable[[bytes], bytes]]] = [
         "should be a number",
         lambda data: data + b'{"phase":"cycle","load":"crowd","t":Infinity}\n',
     ),
-    ("the loads' lines are binary", "eviction-cycle", "loads.jsonl", "no text", lambda _: bytes(range(256))),
+    (
+        "the loads' lines are binary",
+        "eviction-cycle",
+        "loads.jsonl",
+        "not a text file",
+        lambda _: bytes(range(256)),
+    ),
 ]
 
 HLOG: list[tuple[str, Callable[[list[str]], list[str]]]] = [

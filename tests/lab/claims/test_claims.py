@@ -14,7 +14,7 @@ from lab.scenarios import control as no_cause
 from lab.scenarios import key_growth
 from lab.scenarios.model import Scenario
 from lab.stacks.servers import SERVERS
-from tests.lab.claims.doctorings import DOCTORINGS, STILL, Doctoring
+from tests.lab.claims.doctorings import DOCTORINGS, WITHSTOOD, Doctoring
 from tests.lab.doctored import build_run
 
 CLAIMS = {claim.id: claim for claim in key_growth.CLAIMS}
@@ -31,7 +31,9 @@ def cases(table: dict[str, list[Doctoring]]) -> list[object]:
 
 def unproved(scenario: Scenario) -> list[str]:
     """Return the claims without a doctoring that refutes them, or without one after which they still hold."""
-    return [claim.id for claim in scenario.claims if not DOCTORINGS.get(claim.id) or not STILL.get(claim.id)]
+    return [
+        claim.id for claim in scenario.claims if not DOCTORINGS.get(claim.id) or not WITHSTOOD.get(claim.id)
+    ]
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
@@ -50,7 +52,7 @@ def test_claim_fails_on_a_doctored_run(claim: str, doctoring: Doctoring, folder:
     assert not outcome.measured.startswith("not measured")
 
 
-@pytest.mark.parametrize(("claim", "doctoring"), cases(STILL))
+@pytest.mark.parametrize(("claim", "doctoring"), cases(WITHSTOOD))
 def test_claim_bears_what_its_bound_allows(claim: str, doctoring: Doctoring, folder: Path) -> None:
     """Just inside its bound a claim holds: the bound is where its text says it is."""
     (outcome,) = judge(build_run(folder, **doctoring.build), [CLAIMS[claim]])
@@ -69,7 +71,7 @@ def test_a_new_claim_without_a_doctoring_is_noticed() -> None:
     new = Claim("new", "nobody tested this", "none", lambda _run: Finding(True, "always"))
     assert unproved(replace(key_growth.SCENARIO, claims=(*key_growth.CLAIMS, new))) == ["new"]
     known = {claim.id for claim in key_growth.CLAIMS}
-    assert set(DOCTORINGS) | set(STILL) <= known
+    assert set(DOCTORINGS) | set(WITHSTOOD) <= known
 
 
 @pytest.mark.parametrize("scenario", scenarios.catalogue().values(), ids=lambda s: s.id)

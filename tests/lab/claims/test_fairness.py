@@ -23,7 +23,7 @@ from lab.claims.verdict import as_result
 from lab.errors import NOT_VALID, NotFair
 from lab.results.folder import PhaseRecord, Run
 from lab.runner.judging import reach, validate
-from lab.runner.repetition import LOOKS, Repetition, look_at_machine
+from lab.runner.repetition import SAMPLES, Repetition, check_machine
 from tests.lab.doctored import build_run
 
 ASKED = 10.0
@@ -66,8 +66,8 @@ def measured(**changes: float) -> PhaseRecord:
         ({"stalled_s": 0.030}, "the machine stood still for 30 ms"),
         ({"lag_ms": LATE_MS + 0.01}, "probe main sent 20 ms late"),
         ({"stalled_s": 0.600}, "the machine stood still for 600 ms"),
-        ({"due_per_s": 8.0}, "the load came to 8.0 of 10.0 events a second"),
-        ({"due_per_s": 9.2}, "the load came to 9.2 of 10.0 events a second"),
+        ({"due_per_s": 8.0}, "the load generator reached 8.0 of 10.0 events a second"),
+        ({"due_per_s": 9.2}, "the load generator reached 9.2 of 10.0 events a second"),
     ],
 )
 def test_what_the_machine_took_makes_a_phase_unfair(changes: dict[str, float], said: str) -> None:
@@ -178,9 +178,9 @@ def looks(*shares: tuple[float, float]) -> Callable[[], dict[str, float]]:
 def test_quiet_machine_is_looked_at_once() -> None:
     """A quiet machine is sampled once, a machine that is busy for a moment again."""
     waited: list[float] = []
-    look_at_machine(looks((0.02, 0.1)), waited.append)
-    look_at_machine(looks((0.4, 0.1), (0.0, 0.9), (0.0, 0.0)), waited.append)
-    look_at_machine(looks((0.15, 0.5)), waited.append)  # beyond what is fair, but not hopeless
+    check_machine(looks((0.02, 0.1)), waited.append)
+    check_machine(looks((0.4, 0.1), (0.0, 0.9), (0.0, 0.0)), waited.append)
+    check_machine(looks((0.15, 0.5)), waited.append)  # beyond what is fair, but not hopeless
     assert len(waited) == 5
 
 
@@ -192,7 +192,7 @@ def test_machine_that_stays_busy_is_told_of_in_seconds(look: tuple[float, float]
     """A machine that stays busy is refused within ten seconds, in one line, with the exit code of an invalid run."""
     waited: list[float] = []
     with pytest.raises(NotFair, match=said) as caught:
-        look_at_machine(looks(*[look] * LOOKS), waited.append)
+        check_machine(looks(*[look] * SAMPLES), waited.append)
     assert caught.value.exit_code == NOT_VALID
     assert "\n" not in str(caught.value)
     assert sum(waited) <= 10

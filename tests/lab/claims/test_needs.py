@@ -62,7 +62,7 @@ def test_elevation_is_the_last_plateau_over_the_first() -> None:
     assert base.elevation(cast(Run, run)) == 4.0
 
 
-def test_a_reference_to_a_figure_that_is_not_there_is_no_number() -> None:
+def test_a_reference_to_a_missing_figure_is_nan() -> None:
     """A reference to a missing figure is NaN, so that every comparison with it fails."""
     figures = {"look": {"capacityX": 7.0}}
     assert _figure(figures, "look[capacityX]") == 7.0

@@ -11,7 +11,7 @@ from lab import scenarios
 from lab.claims import judge
 from lab.runner.judging import reach
 from lab.scenarios.model import Scenario
-from tests.lab.plain import Plain, Wrong
+from tests.lab.plain import Change, Plain
 from tests.lab.scenarios import proofs
 
 PROOFS = proofs()
@@ -30,10 +30,10 @@ def scenario_of(module: str) -> Scenario:
 def cases(kind: str) -> list[object]:
     """Return one parameter set for each claim and change."""
     return [
-        pytest.param(module, claim, wrong, id=f"{module} {claim}: {wrong.what}")
+        pytest.param(module, claim, change, id=f"{module} {claim}: {change.what}")
         for module, proof in PROOFS.items()
-        for claim, wrongs in getattr(proof, kind).items()
-        for wrong in wrongs
+        for claim, changes in getattr(proof, kind).items()
+        for change in changes
     ]
 
 
@@ -79,21 +79,21 @@ def test_a_control_refutes_every_claim(module: str, folder: Path) -> None:
     assert verdict.exit_code == 0
 
 
-@pytest.mark.parametrize(("module", "claim", "wrong"), cases("refuting"))
-def test_a_claim_fails_on_a_doctored_run(module: str, claim: str, wrong: Wrong, folder: Path) -> None:
+@pytest.mark.parametrize(("module", "claim", "change"), cases("refuting"))
+def test_a_claim_fails_on_a_doctored_run(module: str, claim: str, change: Change, folder: Path) -> None:
     """One change refutes the claim, by measurement."""
     plain = PROOFS[module].healthy()
-    wrong.change(plain)
+    change.change(plain)
     holds, measured = outcome(plain, claim, folder)
     assert holds is False, measured
     assert not measured.startswith("not ")
 
 
-@pytest.mark.parametrize(("module", "claim", "wrong"), cases("bearing"))
-def test_a_claim_bears_what_its_bound_allows(module: str, claim: str, wrong: Wrong, folder: Path) -> None:
+@pytest.mark.parametrize(("module", "claim", "change"), cases("bearing"))
+def test_a_claim_bears_what_its_bound_allows(module: str, claim: str, change: Change, folder: Path) -> None:
     """Just inside its bound the claim holds."""
     plain = PROOFS[module].healthy()
-    wrong.change(plain)
+    change.change(plain)
     holds, measured = outcome(plain, claim, folder)
     assert holds is True, measured
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lab.results.folder import Run
-from tests.lab.claims import verdicts
+from tests.lab.claims import incomplete, verdicts
 from tests.lab.claims.altered import RECORDS
 
 TOLERANCE = 1e-6
@@ -41,3 +41,9 @@ def test_a_committed_run_is_judged_as_before(record: str) -> None:
 def test_a_synthetic_run_is_judged_as_before(run: str, folder: Path) -> None:
     """The same for the healthy run and the control of each scenario."""
     assert verdicts.told(verdicts.synthetic()[run](folder)) == rounded(verdicts.kept()[run])
+
+
+@pytest.mark.parametrize("run", incomplete.RUNS)
+def test_what_is_missing_is_told_as_before(run: str, folder: Path) -> None:
+    """Without one phase, figure, command or load, each claim says what is missing, or that it does not need it."""
+    assert incomplete.told(run, folder) == incomplete.kept()[run]

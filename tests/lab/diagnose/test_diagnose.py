@@ -158,7 +158,7 @@ def test_nothing_else_can_be_sent(server: Server) -> None:
     assert [words for _, words in tap.commands] == [["PING"]]
 
 
-def test_an_idle_server_is_well(server: Server, diagnose: Run, tmp_path: Path) -> None:
+def test_nothing_is_wrong_with_an_idle_server(server: Server, diagnose: Run, tmp_path: Path) -> None:
     """On an idle server nothing is found; a page and a file that can be read again are written all the same."""
     code, said, announced = diagnose(server.url, "--seconds", "3", "--out", str(tmp_path / "out"))
     assert code == 0
@@ -184,7 +184,7 @@ def test_the_commands_that_hold_a_server_are_named(server: Server, diagnose: Run
     assert told["figures"]["stalls"] >= 5
 
 
-def test_arguments_are_shown_to_who_asks_and_kept_nowhere(
+def test_arguments_are_shown_on_request_and_never_kept(
     server: Server, diagnose: Run, beside: Any, tmp_path: Path
 ) -> None:
     """Names of keys are written to no file, and shown on the terminal only with --show-arguments."""
@@ -198,7 +198,7 @@ def test_arguments_are_shown_to_who_asks_and_kept_nowhere(
     assert "slow: GET secret:customer:7" in shown
 
 
-def test_since_a_better_day(server: Server, diagnose: Run, beside: Any, tmp_path: Path) -> None:
+def test_compare_shows_what_changed(server: Server, diagnose: Run, beside: Any, tmp_path: Path) -> None:
     """--compare tells what changed, such as commands that were not there before, with figures."""
     diagnose(server.url, "--seconds", "2", "--out", str(tmp_path))
     beside(lambda client: client.incr("n"), 0.01)
@@ -212,7 +212,7 @@ def acl(server: Server, line: str) -> None:
     client.execute_command(*line.split())
 
 
-def test_with_less_it_says_what_it_could_not_see(server: Server, diagnose: Run) -> None:
+def test_with_fewer_rights_it_says_what_it_could_not_see(server: Server, diagnose: Run) -> None:
     """What the user's rights hide is told; the user of the printed ACL lacks only the command log."""
     acl(server, "ACL SETUSER little on >pw +info +ping +select")
     url = f"redis://little:pw@127.0.0.1:{server.port}"
@@ -240,7 +240,7 @@ def one_line(found: tuple[int, str, str], code: int, said: str) -> None:
     [
         (("--seconds", "0"), "--seconds must be from 1 to 3600"),
         (("--rate", "100"), "--rate must be from 1 to 50"),
-        (("--above", "5"), "--above is for --watch"),
+        (("--above", "5"), "--above needs --watch"),
         (("--watch", "--json"), "leave out --json"),
         (("--compare", "/nowhere.json"), "/nowhere.json cannot be read: No such file"),
         (("--ca", "/nowhere.pem"), "there is no file /nowhere.pem"),
@@ -266,16 +266,14 @@ def test_a_file_that_is_no_diagnosis_is_one_line(diagnose: Run, tmp_path: Path) 
     )
 
 
-def test_who_may_not_is_told(server: Server, diagnose: Run) -> None:
+def test_a_user_without_password_or_rights_gets_one_line(server: Server, diagnose: Run) -> None:
     """A wrong password, a missing password and no right to INFO are told in one line each, with exit code 3."""
     acl(server, "ACL SETUSER blind on >pw +ping")
     url = f"127.0.0.1:{server.port}"
-    one_line(diagnose(f"redis://blind:no@{url}", "--seconds", "1"), 3, "does not let us in: ")
-    one_line(
-        diagnose(f"redis://blind:pw@{url}", "--seconds", "1"), 3, "does not let us read INFO (no right to it)"
-    )
+    one_line(diagnose(f"redis://blind:no@{url}", "--seconds", "1"), 3, "refuses the login: ")
+    one_line(diagnose(f"redis://blind:pw@{url}", "--seconds", "1"), 3, "refuses INFO (no right to it)")
     server.client().config_set("requirepass", "pw")
-    one_line(diagnose(f"redis://{url}", "--seconds", "1"), 3, "does not let us in: ")
+    one_line(diagnose(f"redis://{url}", "--seconds", "1"), 3, "refuses the login: ")
 
 
 class Other(socketserver.ThreadingTCPServer):
@@ -327,7 +325,7 @@ def test_a_socket_and_a_replica(tmp_path: Path, server: Server, diagnose: Run) -
     assert f"at unix://{tmp_path}/r.sock, a replica" in announced
 
 
-def test_nobody_there_and_a_server_that_goes_away(server: Server, diagnose: Run) -> None:
+def test_a_server_that_is_not_there_or_goes_away_is_one_line(server: Server, diagnose: Run) -> None:
     """A server that is not there, or goes away midway, is one line and exit code 3."""
     one_line(diagnose(f"redis://127.0.0.1:{free_port()}", "--seconds", "1"), 3, "no server answers at")
     threading.Timer(1.0, server.kill).start()
@@ -370,7 +368,7 @@ class Fake(socketserver.ThreadingTCPServer):
         return b"$0\r\n\r\n" if name == "CLIENT" else b"*0\r\n"
 
 
-def test_a_look_that_holds_the_server_ends_by_itself(diagnose: Run) -> None:
+def test_a_diagnosis_that_holds_the_server_ends_by_itself(diagnose: Run) -> None:
     """If INFO takes the server two seconds, the diagnosis ends early and says why."""
     with Fake(info_s=2.0) as fake:
         began = time.monotonic()
@@ -378,10 +376,10 @@ def test_a_look_that_holds_the_server_ends_by_itself(diagnose: Run) -> None:
         fake.shutdown()
     assert code == 0
     assert time.monotonic() - began < 30
-    assert "not seen: the look ended early: INFO held the server for 2.0 s" in said
+    assert "not seen: the diagnosis ended early: INFO held the server for 2.0 s" in said
 
 
-def test_a_reply_that_is_still_out_has_waited(diagnose: Run) -> None:
+def test_a_request_without_a_reply_counts_with_its_wait(diagnose: Run) -> None:
     """A request without a reply at the end counts with the time it has waited so far."""
     with Fake(ping_s=8.0) as fake:
         code, said, _ = diagnose(f"redis://127.0.0.1:{fake.server_address[1]}", "--seconds", "3", "--json")
@@ -399,8 +397,8 @@ def test_tls(encrypted: tuple[int, Path], server: Server, diagnose: Run) -> None
     assert code == 0, complaints
     code, _, announced = diagnose(url, *own, "--insecure")
     assert code == 0
-    assert "--insecure: whoever answers is believed" in announced
-    one_line(diagnose(url, *own), 3, "nobody whom this machine knows has signed the certificate")
+    assert "--insecure: the certificate is not checked" in announced
+    one_line(diagnose(url, *own), 3, "this machine does not know the authority that signed the certificate")
     one_line(diagnose(f"redis://127.0.0.1:{port}", "--seconds", "1"), 3, "is it a TLS port (rediss://)")
     one_line(
         diagnose(f"rediss://127.0.0.1:{server.port}", "--seconds", "1"), 3, "is it a plain port (redis://)?"

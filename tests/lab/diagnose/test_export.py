@@ -131,7 +131,7 @@ def test_bad_names_are_one_line(
     assert not (tmp_path / "mine").exists()
 
 
-def test_what_is_there_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Neither a folder with something in it nor a file is written over."""
     (tmp_path / "full").mkdir()
     (tmp_path / "full/mine").write_text("x")

@@ -123,7 +123,7 @@ def test_without_the_kernels_record_interrupted_commands_show_a_neighbour(make: 
     assert answer_of(judge(make(**remote, tails={"SORT": (10_000, 100)}))) == "unknown"
 
 
-def test_where_a_search_leads(make: Make) -> None:
+def test_a_search_tells_at_how_many_keys_it_fills_the_server(make: Make) -> None:
     """KEYS takes a fifth of the time at 200,000 keys, others a tenth: 4.5 times as many keys fill the server."""
     of = make(**ILL | {"busy": 0.3, "commands": {"KEYS": (5, 40_000)}})
     limit = saturates_at(of, 0.2)

@@ -67,7 +67,7 @@ class Told:
         return ""
 
 
-def test_nothing_to_record_from(
+def test_recording_without_a_scene_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Without a scene, recording ends with exit code 3 and a line that says what to do; no folder is left."""
@@ -79,7 +79,7 @@ def test_nothing_to_record_from(
     assert not (tmp_path / "case").exists()
 
 
-def test_somebody_else_at_the_port(
+def test_another_service_at_the_port_is_recognised(
     tmp_path: Path, tempo: TempoStandin, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A service at Prometheus's port that is not Prometheus is recognised."""
@@ -164,8 +164,8 @@ def test_a_recording_overwrites_nothing(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("replay",), "name a recording to serve, or say --down"),
-        (("replay", "DIR", "--down"), "name a recording to serve, or say --down"),
+        (("replay",), "name a recording to serve, or give --down"),
+        (("replay", "DIR", "--down"), "name a recording to serve, or give --down"),
         (("replay", "DIR/nowhere"), "is not a recording of `bin/lab record`"),
         (("record", "DIR/new", "--minutes", "0"), "--minutes"),
         (("record", "DIR/new", "--max-mb", "0"), "--max-mb"),
@@ -217,7 +217,7 @@ BREAKING = [
 
 
 @pytest.mark.parametrize(("broken", "said"), BREAKING)
-def test_what_fails_is_taken_down(broken: BaseException, said: str) -> None:
+def test_a_start_that_fails_is_taken_down(broken: BaseException, said: str) -> None:
     """Whatever ends the start, even Ctrl-C, the containers, volumes and the network are removed."""
     docker = Told(("up", broken))
     with pytest.raises(LabError, match=said):
@@ -226,14 +226,14 @@ def test_what_fails_is_taken_down(broken: BaseException, said: str) -> None:
 
 
 @pytest.mark.parametrize(("broken", "said"), BREAKING)
-def test_what_cannot_be_taken_down_is_told(broken: BaseException, said: str) -> None:
+def test_a_failure_to_take_down_is_reported(broken: BaseException, said: str) -> None:
     """If taking down fails too, both faults are told, after Ctrl-C too: something may still be there."""
     docker = Told(("up", broken), ("down", StackError("docker is away")))
     with pytest.raises(StackError, match=f"{said} And it could not be taken down: docker is away"):
         replay.replay(empty_recording(), docker, lambda _: None)  # type: ignore[arg-type]
 
 
-def test_the_scene_has_the_ports() -> None:
+def test_taken_ports_are_blamed_on_the_scene() -> None:
     """If ports are taken the message names the likely reason."""
     docker = Told(("up", StackError("Bind for 127.0.0.1:9090 failed: port is already allocated")))
     with pytest.raises(StackError, match="make down"):

@@ -17,7 +17,7 @@ def parsed(name: str) -> dict[str, Any]:
     return found
 
 
-def test_only_those_who_watch() -> None:
+def test_a_replay_starts_only_prometheus_tempo_and_grafana() -> None:
     """The replay has three of compose.yaml's services, its own project name, and ports on 127.0.0.1 only."""
     replay, scene = parsed("compose.replay.yaml"), parsed("compose.yaml")
     assert tuple(replay["services"]) == SERVICES
@@ -42,7 +42,7 @@ def test_mounts_replace_those_of_the_scene() -> None:
             assert (ROOT / mount.split(":")[0]).is_file()
 
 
-def test_prometheus_asks_nobody() -> None:
+def test_prometheus_scrapes_nothing() -> None:
     """Prometheus has no targets and no rules, so nothing is computed twice; it has the scene's room for exemplars."""
     replay, scene = parsed("prometheus/prometheus.replay.yml"), parsed("prometheus/prometheus.yml")
     assert not {"scrape_configs", "rule_files"} & set(replay)

@@ -79,7 +79,7 @@ def test_it_waits_for_what_is_late(tempo: TempoStandin) -> None:
     assert heard == ["traces: 1 are sent", "traces: 0 of 1 found", "traces: 1 of 1 found"]
 
 
-def test_a_refusal_is_told(tempo: TempoStandin) -> None:
+def test_a_refusal_is_passed_on(tempo: TempoStandin) -> None:
     """What the receiver says when it takes nothing is passed on."""
     with (
         Tempo(tempo.url) as asked,

@@ -85,7 +85,7 @@ def test_an_outcome_with_its_sign(holds: bool | None, control: bool, said: str) 
         (None, "partial"),
         (result(None), "not valid"),
         (result(True, True), "as promised"),
-        (result(False, False), "not so"),
+        (result(False, False), "not as promised"),
     ],
 )
 def test_a_verdict_in_a_word(judged: dict[str, Any] | None, said: str) -> None:

@@ -7,38 +7,47 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.results.cycles import Sample, below_limit, cycles, evicted_per_insert, rate, sample_of, seconds
-from tests.lab.scenarios.eviction_cycle import BURST, CYCLE, HEALTHY, LIMIT_MB, LOOK_S, RECOVERY, cycle, look
+from tests.lab.scenarios.eviction_cycle import (
+    BURST,
+    CYCLE,
+    HEALTHY,
+    LIMIT_MB,
+    RECOVERY,
+    SAMPLE_S,
+    cycle,
+    sample,
+)
 
 levels = st.lists(
     st.tuples(st.floats(0.5, 1.02), st.integers(0, 2) | st.integers(1000, 50_000)), min_size=1, max_size=60
 )
 
 
-def looks(count: int = 3) -> list[Sample]:
+def samples(count: int = 3) -> list[Sample]:
     """Return the samples of `count` cycles, one after the other."""
-    lines = [line for i in range(count) for line in cycle(i * CYCLE * LOOK_S)]
+    lines = [line for i in range(count) for line in cycle(i * CYCLE * SAMPLE_S)]
     return [found for line in lines if (found := sample_of(line))]
 
 
 def flat(**changes: float) -> list[Sample]:
     """Return fifty samples of a server that does not change."""
-    return [Sample(**look(i * LOOK_S, **changes)) for i in range(1, 51)]
+    return [Sample(**sample(i * SAMPLE_S, **changes)) for i in range(1, 51)]
 
 
 def test_each_phase_of_each_cycle_is_found() -> None:
     """The beginning and end of each phase of each cycle are found, exact to the sample."""
-    found = cycles(looks())
+    found = cycles(samples())
     assert len(found) == 3
     for i, each in enumerate(found):
         assert len(each.healthy) == HEALTHY
         assert len(each.burst) == BURST
         assert len(each.recovery) == RECOVERY
-        assert each.healthy[0].start == i * CYCLE * LOOK_S
+        assert each.healthy[0].start == i * CYCLE * SAMPLE_S
 
 
 def test_a_cycle_that_is_cut_off_does_not_count() -> None:
     """A cycle in which the samples end, or in which they begin with memory full, does not count."""
-    whole = looks()
+    whole = samples()
     assert len(cycles(whole[: -RECOVERY - 1])) == 2
     assert len(cycles(whole[HEALTHY:])) == 2
 
@@ -64,7 +73,7 @@ def test_a_pause_at_the_limit_does_not_end_a_burst() -> None:
 
 def test_evictions_with_room_are_told() -> None:
     """Evictions of a stretch count as early if memory was full neither before nor after its first sample."""
-    quiet = looks(1)
+    quiet = samples(1)
     assert below_limit(quiet) == 0
     assert below_limit(flat(evicted=7, used_mb=0.8 * LIMIT_MB)) == 7 * 49
 
@@ -82,7 +91,7 @@ def test_evictions_with_room_are_told() -> None:
 def test_how_a_stretch_begins_decides(levels: list[float], evicted: list[int], early: int) -> None:
     """Only the first sample of a burst decides: later ones may end after buffers were freed, below the limit."""
     pairs = enumerate(zip(levels, evicted, strict=True))
-    stretch = [Sample(**look(i * LOOK_S, used_mb=share * LIMIT_MB, evicted=n)) for i, (share, n) in pairs]
+    stretch = [Sample(**sample(i * SAMPLE_S, used_mb=share * LIMIT_MB, evicted=n)) for i, (share, n) in pairs]
     assert below_limit(stretch) == early
 
 
@@ -91,10 +100,10 @@ def test_ratios() -> None:
     stretch = flat(evicted=15_000)
     assert evicted_per_insert(stretch) == 1.5
     assert rate(stretch) == 2000
-    assert seconds(stretch) == 50 * LOOK_S
+    assert seconds(stretch) == 50 * SAMPLE_S
 
 
-def test_other_lines_are_no_looks() -> None:
+def test_other_lines_are_no_samples() -> None:
     """A load's last line, which has its figures, is no sample."""
     assert sample_of({"figures": {"rate": 1.0}}) is None
 
@@ -103,16 +112,16 @@ def test_other_lines_are_no_looks() -> None:
 def test_phases_never_overlap_and_cover_no_foreign_evictions(found: list[tuple[float, int]]) -> None:
     """Whatever memory and evictions do, phases are in order, only bursts evict, and recoveries end below bursts."""
     stretch = [
-        Sample(**look(i * LOOK_S, used_mb=share * LIMIT_MB, evicted=evicted))
+        Sample(**sample(i * SAMPLE_S, used_mb=share * LIMIT_MB, evicted=evicted))
         for i, (share, evicted) in enumerate(found, start=1)
     ]
     last = -1.0
     for each in cycles(stretch):
-        times = [look.t for part in (each.healthy, each.burst, each.recovery) for look in part]
+        times = [sample.t for part in (each.healthy, each.burst, each.recovery) for sample in part]
         assert times == sorted(times)
         assert times[0] > last
         last = times[-1]
-        assert not any(look.evicted for look in (*each.healthy, *each.recovery))
+        assert not any(sample.evicted for sample in (*each.healthy, *each.recovery))
         assert each.burst[0].evicted
         assert each.burst[-1].evicted
         assert each.recovery[-1].used_mb < each.burst[-1].used_mb

@@ -34,6 +34,6 @@ def test_a_run_begins_with_what_people_saw(scenario_id: str) -> None:
 @pytest.mark.parametrize("cause", CAUSES.values(), ids=lambda cause: cause.id)
 def test_a_scene_begins_without_what_its_cause_does(cause: Cause) -> None:
     """A scene opened by the name of its cause does not say what the cause does, unless it is asked to."""
-    said = cause.told_openly(False)
+    said = cause.opening_line(False)
     assert cause.line not in said
-    assert cause.line in cause.told_openly(True)
+    assert cause.line in cause.opening_line(True)

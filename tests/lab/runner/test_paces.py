@@ -37,7 +37,7 @@ def test_a_run_is_made_with_the_changes(
         told.append(scenario)
         raise StackError("that is all we want to know")
 
-    monkeypatch.setattr(experiment, "look_at_machine", lambda: None)
+    monkeypatch.setattr(experiment, "check_machine", lambda: None)
     monkeypatch.setattr(experiment, "NativeStack", stack)
     request = Request(scenarios.find("key-growth"), None, pace, 10_000, 1, tmp_path / "run")
     with pytest.raises(StackError, match="all we want"):
@@ -54,7 +54,7 @@ def test_a_folder_that_cannot_be_is_refused_before_the_machine_is_looked_at(
     def look() -> None:
         raise AssertionError("looked at the machine")
 
-    monkeypatch.setattr(experiment, "look_at_machine", look)
+    monkeypatch.setattr(experiment, "check_machine", look)
     (tmp_path / "file").write_text("mine")
     request = Request(scenarios.find("key-growth"), None, "quick", 10_000, 1, tmp_path / "file" / "below")
     with pytest.raises(UsageError, match="cannot be written"):

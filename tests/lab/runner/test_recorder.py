@@ -92,15 +92,15 @@ def test_a_probes_complaint_is_trouble_where_it_is_measured(tmp_path: Path) -> N
     """A probe's error is trouble only in intervals since the given moment: a restart may have caused earlier ones."""
     stack = cast(Any, SimpleNamespace(meter=lambda: None))
     recorder = Recorder(stack, RunWriter(tmp_path), lambda row: None)
-    assert recorder.trouble("main", 0.0) is None
+    assert recorder.first_error("main", 0.0) is None
     recorder.follow("main", cast(Any, Complaining()))
     until = time.monotonic() + 10
-    while recorder.trouble("main", 0.0) is None and time.monotonic() < until:
+    while recorder.first_error("main", 0.0) is None and time.monotonic() < until:
         time.sleep(0.01)
-    assert recorder.trouble("main", 0.0) == "closed by the server"
-    assert recorder.trouble("main", INTERVAL_S) == "closed by the server"
-    assert recorder.trouble("main", 2 * INTERVAL_S) is None
-    assert recorder.trouble("other", 0.0) is None
+    assert recorder.first_error("main", 0.0) == "closed by the server"
+    assert recorder.first_error("main", INTERVAL_S) == "closed by the server"
+    assert recorder.first_error("main", 2 * INTERVAL_S) is None
+    assert recorder.first_error("other", 0.0) is None
 
 
 class AtTheEdge:
@@ -149,7 +149,7 @@ def test_every_command_that_is_called_is_sampled(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = []
     server = SimpleNamespace(snapshot=snapshot, refusal=lambda: None, slowlog=list)
     stack = SimpleNamespace(
-        meter=lambda: SimpleNamespace(look=lambda: ({}, {"busy": 0.0, "steal": 0.0, "others": 0.0})),
+        meter=lambda: SimpleNamespace(sample=lambda: ({}, {"busy": 0.0, "steal": 0.0, "others": 0.0})),
         store=server, observe=lambda: Metrics({}, 0.0, 0.0, 0.0),
     )  # fmt: skip
     writer = RunWriter(tmp_path)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from lab.claims.cures import CAUSE, CURES, WAYS
 from lab.scenarios.cures import CONTROL, SCENARIO
-from tests.lab.plain import Plain, Proofs, Wrong
+from tests.lab.plain import Change, Plain, Proofs
 
 P99_MS = {"scan": 180.0, "keys": 120.0, "index": 2.0, "hash": 2.5, "generation": 3.0}
 FIGURES = {
@@ -82,61 +82,61 @@ PROOFS = Proofs(
     refuting={
         **{
             f"{way}-relieves": [
-                Wrong(f"bystanders wait a third as long under {way}", waits(way, 60.0)),
-                Wrong(f"{way} had it easier", less_load(way)),
-                Wrong("nobody waits under SCAN", waits(CAUSE, 4.0)),
+                Change(f"bystanders wait a third as long under {way}", waits(way, 60.0)),
+                Change(f"{way} had it easier", less_load(way)),
+                Change("nobody waits under SCAN", waits(CAUSE, 4.0)),
             ]
             for way in CURES
         },
         "keys-relieves-not": [
-            Wrong("KEYS helps", waits("keys", 6.0)),
-            Wrong("the index does no better", waits("index", 60.0)),
-            Wrong("KEYS had more to do", less_load("index")),
+            Change("KEYS helps", waits("keys", 6.0)),
+            Change("the index does no better", waits("index", 60.0)),
+            Change("KEYS had more to do", less_load("index")),
         ],
         "work-ranked": [
-            Wrong("a SCAN is cheap", figure("scan", "execution_per_event_us", 3_000.0)),
-            Wrong("KEYS is cheap", figure("keys", "execution_per_event_us", 3_000.0)),
-            Wrong("the hash costs what the index does", figure("hash", "execution_per_event_us", 60.0)),
-            Wrong("a number costs more", figure("generation", "execution_per_event_us", 90.0)),
+            Change("a SCAN is cheap", figure("scan", "execution_per_event_us", 3_000.0)),
+            Change("KEYS is cheap", figure("keys", "execution_per_event_us", 3_000.0)),
+            Change("the hash costs what the index does", figure("hash", "execution_per_event_us", 60.0)),
+            Change("a number costs more", figure("generation", "execution_per_event_us", 90.0)),
         ],
         "sooner-fresh": [
-            Wrong("SCAN is as quick", figure("scan", "stale_for_ms", 30.0)),
-            Wrong("the index takes long", figure("index", "stale_for_ms", 100.0)),
-            Wrong("an old value under hash", figure("hash", "stale_entries", 1.0)),
-            Wrong("an old value under KEYS", figure("keys", "stale_entries", 1.0)),
+            Change("SCAN is as quick", figure("scan", "stale_for_ms", 30.0)),
+            Change("the index takes long", figure("index", "stale_for_ms", 100.0)),
+            Change("an old value under hash", figure("hash", "stale_entries", 1.0)),
+            Change("an old value under KEYS", figure("keys", "stale_entries", 1.0)),
         ],
         "generation-leaves": [
-            Wrong("generation deletes", figure("generation", "left_per_event", 0.0)),
-            Wrong("a part of them stays", figure("generation", "left_per_event", 17.0)),
-            Wrong("the hash leaves some too", figure("hash", "left_per_event", 3.0)),
-            Wrong("the index takes more than there is", figure("index", "left_per_event", -3.0)),
+            Change("generation deletes", figure("generation", "left_per_event", 0.0)),
+            Change("a part of them stays", figure("generation", "left_per_event", 17.0)),
+            Change("the hash leaves some too", figure("hash", "left_per_event", 3.0)),
+            Change("the index takes more than there is", figure("index", "left_per_event", -3.0)),
         ],
         "generation-reads-twice": [
-            Wrong("one GET is enough", read("generation", 242.0)),
-            Wrong("the index reads twice too", read("index", 282.0)),
+            Change("one GET is enough", read("generation", 242.0)),
+            Change("the index reads twice too", read("index", 282.0)),
         ],
         "hash-leaner": [
-            Wrong("a hash takes as much", figure("hash", "memory_per_entry_bytes", 330.0)),
-            Wrong("keys of their own take little", figure("index", "memory_per_entry_bytes", 290.0)),
+            Change("a hash takes as much", figure("hash", "memory_per_entry_bytes", 330.0)),
+            Change("keys of their own take little", figure("index", "memory_per_entry_bytes", 290.0)),
         ],
     },
     bearing={
-        **{f"{way}-relieves": [Wrong("a stall of the machine's own", waits(way, 44.0))] for way in CURES},
-        "keys-relieves-not": [Wrong("KEYS is half as bad", waits("keys", 9.0))],
+        **{f"{way}-relieves": [Change("a stall of the machine's own", waits(way, 44.0))] for way in CURES},
+        "keys-relieves-not": [Change("KEYS is half as bad", waits("keys", 9.0))],
         "work-ranked": [
-            Wrong("cheap keys", figure("keys", "execution_per_event_us", 4_000.0)),
-            Wrong("a dear hash", figure("hash", "execution_per_event_us", 42.0)),
-            Wrong("a number costs as much as a hash", figure("generation", "execution_per_event_us", 22.0)),
+            Change("cheap keys", figure("keys", "execution_per_event_us", 4_000.0)),
+            Change("a dear hash", figure("hash", "execution_per_event_us", 42.0)),
+            Change("a number costs as much as a hash", figure("generation", "execution_per_event_us", 22.0)),
         ],
         "sooner-fresh": [
-            Wrong("a slow cure", figure("generation", "stale_for_ms", 90.0)),
-            Wrong("cures quicker than can be seen", figure("index", "stale_for_ms", 0.0)),
+            Change("a slow cure", figure("generation", "stale_for_ms", 90.0)),
+            Change("cures quicker than can be seen", figure("index", "stale_for_ms", 0.0)),
         ],
         "generation-leaves": [
-            Wrong("a read met an expiry", figure("generation", "left_per_event", 18.5)),
-            Wrong("somebody else's read", figure("keys", "left_per_event", 0.3)),
+            Change("a read met an expiry", figure("generation", "left_per_event", 18.5)),
+            Change("somebody else's read", figure("keys", "left_per_event", 0.3)),
         ],
-        "generation-reads-twice": [Wrong("a probe that lags", read("index", 248.0))],
-        "hash-leaner": [Wrong("larger fields", figure("hash", "memory_per_entry_bytes", 305.0))],
+        "generation-reads-twice": [Change("a probe that lags", read("index", 248.0))],
+        "hash-leaner": [Change("larger fields", figure("hash", "memory_per_entry_bytes", 305.0))],
     },
 )

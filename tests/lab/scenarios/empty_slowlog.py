@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lab.scenarios.empty_slowlog import CONTROL, SCENARIO
-from tests.lab.plain import EVENTS_PER_S, Plain, Proofs, Wrong
+from tests.lab.plain import EVENTS_PER_S, Change, Plain, Proofs
 
 CALLS_PER_S, CALL_US = 25_000.0, 32.0
 """SCANs a second, and µs each, of a server that does nothing else; at the fewest keys it finishes EVENTS_PER_S."""
@@ -86,43 +86,43 @@ PROOFS = Proofs(
     control,
     refuting={
         "server-drowns": [
-            Wrong("a third of its time to spare", record("storm", utilisation=0.66)),
-            Wrong("most events get done", measured("storm", finished_per_s=0.7 * EVENTS_PER_S)),
-            Wrong("nobody waits", waits("storm", 1.8)),
+            Change("a third of its time to spare", record("storm", utilisation=0.66)),
+            Change("most events get done", measured("storm", finished_per_s=0.7 * EVENTS_PER_S)),
+            Change("nobody waits", waits("storm", 1.8)),
         ],
         "slow-log-empty": [
-            Wrong("more slow SCANs than chance puts there", entries(ALLOWED + 1)),
-            Wrong("an idle server", record("storm", utilisation=0.3)),
+            Change("more slow SCANs than chance puts there", entries(ALLOWED + 1)),
+            Change("an idle server", record("storm", utilisation=0.3)),
         ],
-        "calls-are-short": [Wrong("a fiftieth of the threshold", scans(1_000, 200.0))],
+        "calls-are-short": [Change("a fiftieth of the threshold", scans(1_000, 200.0))],
         "calls-per-event": [
-            Wrong(
+            Change(
                 "few",
                 lambda plain: [p.figures.update(calls_per_event=p.keys / 200) for p in plain.arm("look")],
             ),
-            Wrong("the same at all keys", measured("look-3", calls_per_event=0.25 * 25_000)),
-            Wrong("growing much faster than the keys", measured("look-3", calls_per_event=0.35 * 100_000)),
+            Change("the same at all keys", measured("look-3", calls_per_event=0.25 * 25_000)),
+            Change("growing much faster than the keys", measured("look-3", calls_per_event=0.35 * 100_000)),
         ],
-        "time-goes-to-scan": [Wrong("most of it elsewhere", scans(100.0, CALL_US))],
+        "time-goes-to-scan": [Change("most of it elsewhere", scans(100.0, CALL_US))],
         "index-cures": [
-            Wrong("half as busy", record("cure", utilisation=0.48)),
-            Wrong("as long a wait", waits("cure", 4.5)),
-            Wrong("events left undone", cure(finished_per_s=0.7 * EVENTS_PER_S)),
-            Wrong("fewer events", cure(offered_per_s=0.8 * EVENTS_PER_S, finished_per_s=0.8 * EVENTS_PER_S)),
-            Wrong("fewer keys", record("cure", keys=70_000.0)),
+            Change("half as busy", record("cure", utilisation=0.48)),
+            Change("as long a wait", waits("cure", 4.5)),
+            Change("events left undone", cure(finished_per_s=0.7 * EVENTS_PER_S)),
+            Change("fewer events", cure(offered_per_s=0.8 * EVENTS_PER_S, finished_per_s=0.8 * EVENTS_PER_S)),
+            Change("fewer keys", record("cure", keys=70_000.0)),
         ],
     },
     bearing={
-        "server-drowns": [Wrong("a quarter of its time to spare", record("storm", utilisation=0.75))],
-        "slow-log-empty": [Wrong("a few calls that the machine interrupted", entries(ALLOWED - 1))],
-        "calls-are-short": [Wrong("slow calls, but far from the threshold", scans(1_000, 90.0))],
+        "server-drowns": [Change("a quarter of its time to spare", record("storm", utilisation=0.75))],
+        "slow-log-empty": [Change("a few calls that the machine interrupted", entries(ALLOWED - 1))],
+        "calls-are-short": [Change("slow calls, but far from the threshold", scans(1_000, 90.0))],
         "calls-per-event": [
-            Wrong("buckets of another size", measured("look-3", calls_per_event=0.3 * 100_000))
+            Change("buckets of another size", measured("look-3", calls_per_event=0.3 * 100_000))
         ],
-        "time-goes-to-scan": [Wrong("another command now and then", scans(100_000.0, CALL_US))],
+        "time-goes-to-scan": [Change("another command now and then", scans(100_000.0, CALL_US))],
         "index-cures": [
-            Wrong("deleted faster than refilled", record("cure", keys=82_000.0)),
-            Wrong("some events still under way", cure(finished_per_s=0.85 * EVENTS_PER_S)),
+            Change("deleted faster than refilled", record("cure", keys=82_000.0)),
+            Change("some events still under way", cure(finished_per_s=0.85 * EVENTS_PER_S)),
         ],
     },
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from lab.results.folder import PhaseRecord
 from lab.scenarios.giant_index import CONTROL, ORDINARY, SCENARIO, SIZES
-from tests.lab.plain import Plain, Proofs, Wrong
+from tests.lab.plain import Change, Plain, Proofs
 
 NAIVE, CHUNKED = "naive-100000", "chunked-100000"
 NAIVE_P99 = {ORDINARY: 1.0, 1_000: 3.0, 10_000: 15.0, 100_000: 150.0}
@@ -73,38 +73,38 @@ PROOFS = Proofs(
     control,
     refuting={
         "giant-stalls": [
-            Wrong("chunks that stall a quarter as much", waits(CHUNKED, 38.0)),
-            Wrong("a giant that stalls little", waits(NAIVE, 7.0)),
+            Change("chunks that stall a quarter as much", waits(CHUNKED, 38.0)),
+            Change("a giant that stalls little", waits(NAIVE, 7.0)),
         ],
         "ordinary-harmless": [
-            Wrong("an ordinary user who stalls as well", waits("naive-20", 40.0)),
-            Wrong("a giant that stalls little", waits(NAIVE, 4.5)),
+            Change("an ordinary user who stalls as well", waits("naive-20", 40.0)),
+            Change("a giant that stalls little", waits(NAIVE, 4.5)),
         ],
         "stall-follows-size": [
-            Wrong("a tenth of the entries that stalls half as much", waits("naive-10000", 75.0)),
-            Wrong("a giant that stalls little", waits(NAIVE, 40.0)),
+            Change("a tenth of the entries that stalls half as much", waits("naive-10000", 75.0)),
+            Change("a giant that stalls little", waits(NAIVE, 40.0)),
         ],
         "slowlog-names": [
-            Wrong("an empty slow log", logged()),
-            Wrong("a slow log that holds others only", logged(GET=9, SCAN=9, SREM=9)),
-            Wrong("a slow log that missed some rounds", logged(DEL=ROUNDS - 1)),
-            Wrong("chunks in the slow log", logged(DEL=ROUNDS, SMEMBERS=ROUNDS, UNLINK=3)),
+            Change("an empty slow log", logged()),
+            Change("a slow log that holds others only", logged(GET=9, SCAN=9, SREM=9)),
+            Change("a slow log that missed some rounds", logged(DEL=ROUNDS - 1)),
+            Change("chunks in the slow log", logged(DEL=ROUNDS, SMEMBERS=ROUNDS, UNLINK=3)),
         ],
         "same-work": [
-            Wrong("chunks at 2.1 times the work", costs(CHUNKED, 2.1)),
-            Wrong("work that was never trouble", waits(NAIVE, 7.0)),
+            Change("chunks at 2.1 times the work", costs(CHUNKED, 2.1)),
+            Change("work that was never trouble", waits(NAIVE, 7.0)),
         ],
     },
     bearing={
-        "giant-stalls": [Wrong("5.3 times", waits(NAIVE, 8.0))],
-        "ordinary-harmless": [Wrong("5.3 times", waits("naive-20", 28.0))],
-        "stall-follows-size": [Wrong("3.2 times", waits("naive-10000", 47.0))],
+        "giant-stalls": [Change("5.3 times", waits(NAIVE, 8.0))],
+        "ordinary-harmless": [Change("5.3 times", waits("naive-20", 28.0))],
+        "stall-follows-size": [Change("3.2 times", waits("naive-10000", 47.0))],
         "slowlog-names": [
-            Wrong("one entry a round", logged(DEL=ROUNDS)),
-            Wrong(
+            Change("one entry a round", logged(DEL=ROUNDS)),
+            Change(
                 "two chunks that the machine held up", logged(DEL=ROUNDS, SMEMBERS=ROUNDS, UNLINK=1, SSCAN=1)
             ),
         ],
-        "same-work": [Wrong("chunks at 1.9 times the work", costs(CHUNKED, 1.9))],
+        "same-work": [Change("chunks at 1.9 times the work", costs(CHUNKED, 1.9))],
     },
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lab.scenarios.keys_command import CONTROL, SCENARIO
-from tests.lab.plain import EVENTS_PER_S, Plain, Proofs, Wrong
+from tests.lab.plain import EVENTS_PER_S, Change, Plain, Proofs
 
 US_PER_KEY = 0.25
 P99_MS = {"grow-1": 15.0, "grow-2": 25.0, "grow-3": 40.0, "grow-4": 60.0, "exact": 1.0, "scan": 3.0}
@@ -93,53 +93,53 @@ PROOFS = Proofs(
     control,
     refuting={
         "keys-fill-slowlog": [
-            Wrong("nine in ten", entries("SET", 10)),
-            Wrong("a log with hardly an entry", lambda plain: plain.slowlog.__delitem__(slice(9, None))),
+            Change("nine in ten", entries("SET", 10)),
+            Change("a log with hardly an entry", lambda plain: plain.slowlog.__delitem__(slice(9, None))),
         ],
         "exact-cures": [
-            Wrong("hardly half", waits(exact=31.0)),
-            Wrong("fewer keys", others(keys=0.9)),
-            Wrong("fewer events", others(events=0.8)),
+            Change("hardly half", waits(exact=31.0)),
+            Change("fewer keys", others(keys=0.9)),
+            Change("fewer events", others(events=0.8)),
         ],
         "keys-follow-keyspace": [
-            Wrong("1.9 times", waits(grow_1=20.0, grow_4=38.0, grow_3=36.0)),
-            Wrong("in no order", waits(grow_1=25.0, grow_2=12.0, grow_3=70.0, grow_4=60.0)),
-            Wrong("flat", waits(grow_1=20.0, grow_2=20.0, grow_3=20.0, grow_4=20.0)),
+            Change("1.9 times", waits(grow_1=20.0, grow_4=38.0, grow_3=36.0)),
+            Change("in no order", waits(grow_1=25.0, grow_2=12.0, grow_3=70.0, grow_4=60.0)),
+            Change("flat", waits(grow_1=20.0, grow_2=20.0, grow_3=20.0, grow_4=20.0)),
         ],
         "replica-unharmed": [
-            Wrong(
+            Change(
                 "a quarter of the primary's stall",
                 lambda plain: plain.p99_ms.update({"grow-4:replica": 15.6}),
             ),
         ],
         "scan-stalls-less": [
-            Wrong("bystanders wait as long", waits(scan=31.0)),
-            Wrong("calls a ninth as long", scan(calls_us=2_800.0)),
-            Wrong("nothing scanned", lambda plain: plain.phase("scan").commands.pop("SCAN")),
+            Change("bystanders wait as long", waits(scan=31.0)),
+            Change("calls a ninth as long", scan(calls_us=2_800.0)),
+            Change("nothing scanned", lambda plain: plain.phase("scan").commands.pop("SCAN")),
         ],
         "scan-works-more": [
-            Wrong("the same work", scan(busy=0.03 + KEYS_BUSY, asking=0.02)),
-            Wrong("1.4 times for both", scan(busy=0.03 + KEYS_BUSY, asking=0.02 + 0.4 * KEYS_BUSY)),
-            Wrong("nothing scanned", lambda plain: plain.phase("scan").commands.pop("SCAN")),
+            Change("the same work", scan(busy=0.03 + KEYS_BUSY, asking=0.02)),
+            Change("1.4 times for both", scan(busy=0.03 + KEYS_BUSY, asking=0.02 + 0.4 * KEYS_BUSY)),
+            Change("nothing scanned", lambda plain: plain.phase("scan").commands.pop("SCAN")),
         ],
     },
     bearing={
-        "keys-fill-slowlog": [Wrong("just above nine in ten", entries("SET", 9))],
+        "keys-fill-slowlog": [Change("just above nine in ten", entries("SET", 9))],
         "exact-cures": [
-            Wrong("a bit more than half", waits(exact=29.0)),
-            Wrong("a few keys and events fewer", others(keys=0.96, events=0.87)),
+            Change("a bit more than half", waits(exact=29.0)),
+            Change("a few keys and events fewer", others(keys=0.96, events=0.87)),
         ],
         "keys-follow-keyspace": [
-            Wrong("two neighbours changed places", waits(grow_2=28.0, grow_3=26.0)),
-            Wrong("2.1 times", waits(grow_1=20.0, grow_2=26.0, grow_3=34.0, grow_4=42.0)),
+            Change("two neighbours changed places", waits(grow_2=28.0, grow_3=26.0)),
+            Change("2.1 times", waits(grow_1=20.0, grow_2=26.0, grow_3=34.0, grow_4=42.0)),
         ],
         "replica-unharmed": [
-            Wrong("just below a quarter", lambda plain: plain.p99_ms.update({"grow-4:replica": 14.4})),
+            Change("just below a quarter", lambda plain: plain.p99_ms.update({"grow-4:replica": 14.4})),
         ],
-        "scan-stalls-less": [Wrong("bystanders wait almost half as long", waits(scan=28.0))],
+        "scan-stalls-less": [Change("bystanders wait almost half as long", waits(scan=28.0))],
         "scan-works-more": [
-            Wrong("the invalidator's alone", scan(busy=0.03 + KEYS_BUSY, asking=0.02 + 0.6 * KEYS_BUSY)),
-            Wrong("the server's alone", scan(busy=0.03 + 1.6 * KEYS_BUSY, asking=0.02)),
+            Change("the invalidator's alone", scan(busy=0.03 + KEYS_BUSY, asking=0.02 + 0.6 * KEYS_BUSY)),
+            Change("the server's alone", scan(busy=0.03 + 1.6 * KEYS_BUSY, asking=0.02)),
         ],
     },
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lab.scenarios.pipelined_delete import CONTROL, RTTS_MS, SCENARIO
-from tests.lab.plain import Plain, Proofs, Wrong
+from tests.lab.plain import Change, Plain, Proofs
 
 ONE_BY_ONE, PIPELINED, VARIADIC = (
     {"rtt-0": 40_000.0, "rtt-half": 1_400.0, "rtt-1": 760.0, "rtt-5": 180.0},
@@ -70,38 +70,38 @@ PROOFS = Proofs(
     control,
     refuting={
         "pipeline-pays": [
-            Wrong("a pipeline 4.9 times as fast", at("rtt-0", 40_000, 196_000, 900_000)),
+            Change("a pipeline 4.9 times as fast", at("rtt-0", 40_000, 196_000, 900_000)),
         ],
         "gain-grows": [
-            Wrong("no more gained at 1 ms than at 0.5", at("rtt-1", 1_400, 600_000, 900_000)),
-            Wrong("less gained at 5 ms than at 1", at("rtt-5", 800, 600_000, 900_000)),
+            Change("no more gained at 1 ms than at 0.5", at("rtt-1", 1_400, 600_000, 900_000)),
+            Change("less gained at 5 ms than at 1", at("rtt-5", 800, 600_000, 900_000)),
         ],
         "variadic-first": [
-            Wrong("behind the pipeline at 5 ms", at("rtt-5", 180, 600_000, 590_000)),
-            Wrong("level with the pipeline on loopback", at("rtt-0", 40_000, 600_000, 630_000)),
+            Change("behind the pipeline at 5 ms", at("rtt-5", 180, 600_000, 590_000)),
+            Change("level with the pipeline on loopback", at("rtt-0", 40_000, 600_000, 630_000)),
         ],
         "whole-stalls": [
-            Wrong("one UNLINK of everything that stalls little", waits("variadic-all", 3.5)),
-            Wrong("chunks that stall as much", waits("variadic-1000", 40.0)),
+            Change("one UNLINK of everything that stalls little", waits("variadic-all", 3.5)),
+            Change("chunks that stall as much", waits("variadic-1000", 40.0)),
         ],
         "transaction-stalls": [
-            Wrong("a transaction that stalls little", waits("transaction-all", 3.5)),
-            Wrong("a plain pipeline that stalls as much", waits("pipelined-all", 60.0)),
+            Change("a transaction that stalls little", waits("transaction-all", 3.5)),
+            Change("a plain pipeline that stalls as much", waits("pipelined-all", 60.0)),
         ],
         "chunks-keep-speed": [
-            Wrong("chunks at half the speed", speed("variadic-1000", 0.49 * 950_000)),
-            Wrong("chunks hardly faster than one by one", speed("variadic-1000", 190_000)),
-            Wrong("nothing to keep", at("rtt-0", 200_000, 600_000, 900_000)),
+            Change("chunks at half the speed", speed("variadic-1000", 0.49 * 950_000)),
+            Change("chunks hardly faster than one by one", speed("variadic-1000", 190_000)),
+            Change("nothing to keep", at("rtt-0", 200_000, 600_000, 900_000)),
         ],
     },
     bearing={
-        "pipeline-pays": [Wrong("5.1 times as fast", at("rtt-0", 40_000, 204_000, 900_000))],
+        "pipeline-pays": [Change("5.1 times as fast", at("rtt-0", 40_000, 204_000, 900_000))],
         "gain-grows": [
-            Wrong("1.25 times as much at 1 ms as at 0.5", at("rtt-1", 1_120, 600_000, 900_000)),
+            Change("1.25 times as much at 1 ms as at 0.5", at("rtt-1", 1_120, 600_000, 900_000)),
         ],
-        "variadic-first": [Wrong("1.12 times at one", at("rtt-1", 760, 600_000, 672_000))],
-        "whole-stalls": [Wrong("about 8 times", waits("variadic-all", 8.0))],
-        "transaction-stalls": [Wrong("about 8 times", waits("transaction-all", 8.0))],
-        "chunks-keep-speed": [Wrong("just enough of the speed", speed("variadic-1000", 0.52 * 950_000))],
+        "variadic-first": [Change("1.12 times at one", at("rtt-1", 760, 600_000, 672_000))],
+        "whole-stalls": [Change("about 8 times", waits("variadic-all", 8.0))],
+        "transaction-stalls": [Change("about 8 times", waits("transaction-all", 8.0))],
+        "chunks-keep-speed": [Change("just enough of the speed", speed("variadic-1000", 0.52 * 950_000))],
     },
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lab.scenarios.scan_count import CONTROL, COUNTS, SCENARIO
-from tests.lab.plain import PHASE_S, Plain, Proofs, Wrong
+from tests.lab.plain import PHASE_S, Change, Plain, Proofs
 
 CLIENTS = {"one": 1, "several": 4, "many": 16}
 ALONE_PER_S = 600_000.0
@@ -106,41 +106,41 @@ PROOFS = Proofs(
     control,
     refuting={
         "iteration-time-falls": [
-            Wrong("COUNT 10 takes hardly longer than 1 000", takes_longer("one-10", 0.3)),
-            Wrong("COUNT 10 000 saves as much again", takes_longer("one-10000", 0.02)),
+            Change("COUNT 10 takes hardly longer than 1 000", takes_longer("one-10", 0.3)),
+            Change("COUNT 10 000 saves as much again", takes_longer("one-10000", 0.02)),
         ],
         "stall-grows": [
-            Wrong("a call of COUNT 10 000 takes hardly longer", stalls("one-10000", 110.0)),
-            Wrong("a call of COUNT 1 000 takes longer than one of 10 000", stalls("one-1000", 3_000.0)),
+            Change("a call of COUNT 10 000 takes hardly longer", stalls("one-10000", 110.0)),
+            Change("a call of COUNT 1 000 takes longer than one of 10 000", stalls("one-1000", 3_000.0)),
         ],
         "throughput-falls": [
-            Wrong("one iteration costs nothing", all_leave("one", ALONE_PER_S)),
-            Wrong("several cost no more than one", all_leave("several", 145_000.0)),
-            Wrong("many cost hardly more than several", all_leave("many", 75_000.0)),
-            Wrong("many of COUNT 100 leave two thirds", leaves("many-100", 400_000.0)),
+            Change("one iteration costs nothing", all_leave("one", ALONE_PER_S)),
+            Change("several cost no more than one", all_leave("several", 145_000.0)),
+            Change("many cost hardly more than several", all_leave("many", 75_000.0)),
+            Change("many of COUNT 100 leave two thirds", leaves("many-100", 400_000.0)),
         ],
         "waits-grow": [
-            Wrong("COUNT 10 000 makes wait hardly longer than 100", waits(many_10000=6.0)),
-            Wrong("without any iteration it waits as long", waits(alone=30.0, alone_again=30.0)),
+            Change("COUNT 10 000 makes wait hardly longer than 100", waits(many_10000=6.0)),
+            Change("without any iteration it waits as long", waits(alone=30.0, alone_again=30.0)),
         ],
     },
     bearing={
         "iteration-time-falls": [
-            Wrong("COUNT 10 takes six times as long", takes_longer("one-10", 0.42)),
-            Wrong("COUNT 10 000 takes longer than 1 000", takes_longer("one-10000", 0.09)),
-            Wrong("COUNT 10 000 takes not much less", takes_longer("one-10000", 0.04)),
+            Change("COUNT 10 takes six times as long", takes_longer("one-10", 0.42)),
+            Change("COUNT 10 000 takes longer than 1 000", takes_longer("one-10000", 0.09)),
+            Change("COUNT 10 000 takes not much less", takes_longer("one-10000", 0.04)),
         ],
-        "stall-grows": [Wrong("a call of COUNT 10 000 takes 500 µs", stalls("one-10000", 500.0))],
+        "stall-grows": [Change("a call of COUNT 10 000 takes 500 µs", stalls("one-10000", 500.0))],
         "throughput-falls": [
-            Wrong("at one COUNT several cost a little less than one", leaves("several-1000", 130_000.0)),
-            Wrong("at one COUNT many cost no more than several", leaves("many-100", 200_000.0)),
-            Wrong("many leave a third less than several", all_leave("many", 55_000.0)),
+            Change("at one COUNT several cost a little less than one", leaves("several-1000", 130_000.0)),
+            Change("at one COUNT many cost no more than several", leaves("many-100", 200_000.0)),
+            Change("many leave a third less than several", all_leave("many", 55_000.0)),
         ],
         "waits-grow": [
-            Wrong(
+            Change(
                 "the machine waits by itself as long as beside COUNT 100", waits(alone=10.0, alone_again=10.0)
             ),
-            Wrong("waits beside many are a fifth", waits(many_10000=10.0)),
+            Change("waits beside many are a fifth", waits(many_10000=10.0)),
         ],
     },
 )

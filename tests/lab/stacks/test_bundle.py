@@ -123,10 +123,11 @@ def test_a_machine_that_does_not_fit_is_told_what_does(folder: Path, tool: Tool)
     refused(install(folder), f"packages for Python {PYTHON}, and python3 is 3.9: name another with PYTHON=")
     tool("python3", f"echo {PYTHON}")
     (folder.parent / "mine").mkdir()
-    refused(install(folder, "mine"), "mine is there already: name another folder, as in sh ")
+    refused(install(folder, "mine"), "mine exists already: name another folder, as in sh ")
     tool("uname", '[ "$1" = -s ] && echo Linux || echo riscv64')
     refused(
-        install(folder), f"this bundle is for {OWN}, and this machine is linux-riscv64: ask for that one."
+        install(folder),
+        f"this bundle is for {OWN}, and this machine is linux-riscv64: ask for the bundle of that system.",
     )
     assert list((folder.parent / "mine").iterdir()) == []
     assert not (folder.parent / "redis-latency-lab").exists()
@@ -172,9 +173,9 @@ def test_make_up_of_a_bundle_neither_builds_nor_fetches(
 
     monkeypatch.setattr(up, "compose", compose)
     monkeypatch.setattr(up, "FROM_BUNDLE", tmp_path / "mark")
-    assert up.failed_to_create() == 0
+    assert up.create() == 0
     (tmp_path / "mark").touch()
-    assert up.failed_to_create() == 0
+    assert up.create() == 0
     assert asked == [("build",), ("create",), ("create", "--no-build", "--pull", "never")]
 
 
@@ -182,7 +183,7 @@ def test_make_up_of_a_bundle_neither_builds_nor_fetches(
 def test_requirements_are_those_of_the_other_machine(system: str) -> None:
     """Conditions are decided for the other machine, none is left to pip; hashes stay; a package has one version."""
     lock = (ROOT / "requirements.lock").read_text()
-    for python in bundles.served(system):
+    for python in bundles.pythons_with_wheels(system):
         found = bundles.requirements(lock, system, python)
         names = re.findall(r"^([\w.-]+)==", found, re.MULTILINE)
         assert " ; " not in found
@@ -194,8 +195,8 @@ def test_requirements_are_those_of_the_other_machine(system: str) -> None:
 
 def test_pythons_are_those_that_have_every_wheel() -> None:
     """A system's Pythons are those with every wheel in the table that make lock writes."""
-    assert bundles.served("linux-x86_64") == ["3.11", "3.12", "3.13", "3.14"]
-    assert bundles.served("macos-arm64") == ["3.12", "3.13", "3.14"]
+    assert bundles.pythons_with_wheels("linux-x86_64") == ["3.11", "3.12", "3.13", "3.14"]
+    assert bundles.pythons_with_wheels("macos-arm64") == ["3.12", "3.13", "3.14"]
 
 
 @pytest.mark.parametrize(
@@ -247,7 +248,7 @@ def test_images_are_the_engines_own(tool: Tool, tmp_path: Path) -> None:
     says("amd64", 1, 0)
     with pytest.raises(StackError, match="has images for amd64, and linux-aarch64 needs arm64"):
         bundles.save_images("linux-aarch64", place)
-    with pytest.raises(StackError, match="not on this machine yet: a:1, b:2"):
+    with pytest.raises(StackError, match="these images are not on this machine: a:1, b:2"):
         bundles.save_images("linux-x86_64", place)
     says("amd64", 0, 1)
     with pytest.raises(StackError, match="could not be saved: is the docker daemon running"):
@@ -280,9 +281,9 @@ def test_a_room_without_a_bundle_or_a_port_is_one_line(archive: Path, tmp_path: 
         room.serve(tmp_path, 0)
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
-        with pytest.raises(UsageError, match=rf"port {port} cannot be had \(.*in use\): try PORT="):
+        with pytest.raises(UsageError, match=rf"port {port} cannot be opened \(.*in use\): try PORT="):
             room.serve(archive.parent, port)
-    with pytest.raises(UsageError, match=r"port 70000 cannot be had \(there is no such port\)"):
+    with pytest.raises(UsageError, match=r"port 70000 cannot be opened \(there is no such port\)"):
         room.serve(archive.parent, 70000)
 
 

@@ -73,7 +73,7 @@ def test_a_row_counts_what_was_sent_late_and_what_came_back() -> None:
     assert "waits" not in row.line()
     later = read(a_line([], [10] * 100, oldest_us=2_500_000), total)
     assert (later.answered, later.p99) == (0, None)
-    assert later.line().endswith("–  one waits for 2.50 s")
+    assert later.line().endswith("–  the oldest waits for 2.50 s")
     whole = total.row("all")
     assert (whole.sent, whole.late, whole.failed, whole.answered) == (200, 3, 1, 100)
     assert total.error == "gone"
@@ -147,13 +147,13 @@ def test_a_server_that_dies_meanwhile_is_no_answer_for_ever(server: Server, run:
         (["probe", "--rate", "inf"], 2, "--rate"),
         (["redis", "--url", "redis://127.0.0.1:PORT", "PING"], 3, "127.0.0.1:"),
         (["redis", "--url", "nowhere", "PING"], 2, "not a redis://host:port address"),
-        (["redis"], 2, "say a command"),
-        (["redis", "--restore", "PING"], 2, "say a command"),
-        (["redis", "SUBSCRIBE", "a"], 2, "SUBSCRIBE goes on without an end"),
-        (["redis", "MONITOR"], 2, "MONITOR may change this server, or cost it much"),
-        (["redis", "FLUSHALL"], 2, "say --write first"),
-        (["redis", "keys", "*"], 2, "KEYS may change this server, or cost it much"),
-        (["redis", "CONFIG", "SET", THRESHOLD, "-1"], 2, "say --write first"),
+        (["redis"], 2, "name a command"),
+        (["redis", "--restore", "PING"], 2, "name a command"),
+        (["redis", "SUBSCRIBE", "a"], 2, "SUBSCRIBE never ends"),
+        (["redis", "MONITOR"], 2, "MONITOR may change this server or load it heavily"),
+        (["redis", "FLUSHALL"], 2, "bin/lab redis --write COMMAND"),
+        (["redis", "keys", "*"], 2, "KEYS may change this server or load it heavily"),
+        (["redis", "CONFIG", "SET", THRESHOLD, "-1"], 2, "bin/lab redis --write COMMAND"),
         (["redis", "OBJECT", "NOTHING", "a"], 2, "OBJECT may change this server"),
         (["redis", "TYPE"], 2, "the server refuses: ERR wrong number of arguments"),
     ],
@@ -174,7 +174,7 @@ def test_a_probe_needs_an_address(monkeypatch: pytest.MonkeyPatch, run: Run) -> 
     monkeypatch.delenv("PROBE_URL", raising=False)
     answer = run("probe")
     assert answer.is_one_line(2), answer
-    assert "say which server" in answer.err
+    assert "name a server" in answer.err
 
 
 def test_a_probe_of_the_stack_needs_the_stack(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:

@@ -98,8 +98,8 @@ def test_what_a_session_changed_is_put_back_even_when_it_is_killed(
 ) -> None:
     """The restorer runs its commands when stdin ends, even after SIGTERM, and says which of them failed."""
     docker.fails("start", "Error response from daemon: no such engine")
-    keeper = Child(
-        "keeper",
+    restorer = Child(
+        "restorer",
         [sys.executable, "-m", "lab.blind.restorer"],
         tmp_path / "log",
         cwd=ROOT,
@@ -107,14 +107,14 @@ def test_what_a_session_changed_is_put_back_even_when_it_is_killed(
         stdin_open=True,
     )
     commands = [["rm", "--force", "a"], ["start", "b"], ["update", "--cpuset-cpus", "0-1", "c"]]
-    tell(keeper, {"commands": commands, "orphaned": [["rm", "d"]]})
-    assert next(keeper.lines()) == b"ready\n"
-    os.kill(keeper.pid, signal.SIGTERM)
+    tell(restorer, {"commands": commands, "orphaned": [["rm", "d"]]})
+    assert next(restorer.lines()) == b"ready\n"
+    os.kill(restorer.pid, signal.SIGTERM)
     time.sleep(0.1)
-    assert keeper.alive()
+    assert restorer.alive()
     if not killed:
-        tell(keeper, {})
-    keeper.hush()
-    assert keeper.exit_code() == STACK_BROKE
-    assert keeper.last_words() == "docker start b: Error response from daemon: no such engine"
+        tell(restorer, {})
+    restorer.finish()
+    assert restorer.exit_code() == STACK_BROKE
+    assert restorer.last_words() == "docker start b: Error response from daemon: no such engine"
     assert docker.calls == commands + ([["rm", "d"]] if killed else [])

@@ -161,9 +161,9 @@ def test_meter_and_memory_name_the_parts(running: Running, stack: ComposeStack) 
     """CPU and memory are told by part; the names are those of the records."""
     stack.up(lambda text: None)
     meter = stack.meter()
-    meter.look()
+    meter.sample()
     shares, machine = eventually(
-        lambda: (found := meter.look())[0]["store"] > 0 and found, seconds=20, every=0.5
+        lambda: (found := meter.sample())[0]["store"] > 0 and found, seconds=20, every=0.5
     )
     assert {"store", "web", "invalidator", "locust", "warmer", "tempo", "other servers", "lab"} <= set(shares)
     assert [name for name in shares if name.startswith("probe-")] == ["probe-containers"]

@@ -64,7 +64,7 @@ def test_containers_are_found_with_all_they_tell(docker: Any, make: Callable[...
             "warning\nno configuration file provided: not found",
             "docker compose ps: no configuration file",
         ),
-        ("inspect", "", "failed without a word"),
+        ("inspect", "", "failed without a message"),
     ],
 )
 def test_complaints_of_docker_become_one_line(

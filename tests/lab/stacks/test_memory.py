@@ -15,7 +15,7 @@ from lab.runner import run as experiment
 from lab.runner.run import Request
 from lab.stacks.containers import ServerContainers
 from lab.stacks.docker import Container, Docker
-from lab.stacks.memory import native_bytes, tell_compose
+from lab.stacks.memory import native_bytes, require_compose_memory
 from lab.stacks.servers import SERVERS
 from lab.stacks.tunnel import Way
 from tests.app.servicekit import StoreServer
@@ -55,7 +55,7 @@ def test_it_is_announced_or_refused_before_anything_is_created(
     assert not (tmp_path / "run").exists()
 
 
-def test_somebody_elses_server_needs_room_for_the_largest_entry_that_is_known(server: StoreServer) -> None:
+def test_the_memory_of_somebody_elses_server_is_told_only_where_it_has_a_limit(server: StoreServer) -> None:
     """On somebody else's server the memory needed and left is told if the server has a limit, else nothing."""
     request = Request(MAIN, None, "quick", 50_000, 1, None, way=Way(server.url, server.url))
     assert experiment._memory(request, 50_000, None) == ""
@@ -105,7 +105,7 @@ def test_what_a_container_may_hold_counts(server: StoreServer, case: str, own: b
         with pytest.raises(
             UsageError, match=r"0.4 GB are allowed .* raise mem_limit and --maxmemory of valkey"
         ):
-            tell_compose(scenario, FULL, row, keys, scene)
+            require_compose_memory(scenario, FULL, row, keys, scene)
     else:
-        answer = tell_compose(scenario, FULL, row, keys, scene)
+        answer = require_compose_memory(scenario, FULL, row, keys, scene)
         assert said in answer if said else answer == ""

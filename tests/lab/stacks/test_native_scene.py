@@ -362,6 +362,6 @@ def test_missing_server_is_one_line_and_exit_3(tmp_path: Path) -> None:
 def test_too_many_keys_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Too many keys are refused before anything starts, with the memory they need and the memory that is free."""
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=2e9))
-    assert native_scene.look_first("embedded", free_port(), 1_000_000, None).name == "embedded"
+    assert native_scene.check_arguments("embedded", free_port(), 1_000_000, None).name == "embedded"
     with pytest.raises(UsageError, match=r"need about 4\.1 GB of memory, and 2\.0 GB are free. Choose fewer"):
-        native_scene.look_first("embedded", free_port(), 10_000_000, None)
+        native_scene.check_arguments("embedded", free_port(), 10_000_000, None)

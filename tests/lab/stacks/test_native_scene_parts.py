@@ -30,10 +30,10 @@ class Dying:
     def stop(self) -> None:
         """Do nothing: it has ended."""
 
-    def end_told(self) -> str:
+    def end_message(self) -> str:
         return f"{self.name} ended unexpectedly (exit code 7): no."
 
-    def again(self) -> Dying:
+    def start_again(self) -> Dying:
         self.started += 1
         return self
 
@@ -86,7 +86,7 @@ ALL = dict.fromkeys(
 
 
 @pytest.mark.parametrize(("server", "job"), [("valkey", "redis"), ("dragonfly", "dragonfly")])
-def test_configuration_is_that_of_docker_elsewhere(server: str, job: str) -> None:
+def test_prometheus_is_configured_as_on_docker(server: str, job: str) -> None:
     """The configuration has the jobs with a target, with the labels, times and rules of the scene on Docker."""
     text = native_prometheus.configuration(server, {**ALL, job: "127.0.0.1:2"}, "redis://127.0.0.1:3")
     made = yaml.safe_load(text)

@@ -183,9 +183,9 @@ def test_a_child_is_asked_once(tmp_path: Path, children: list[Child]) -> None:
     child = python(tmp_path, "counting", code)
     children.append(child)
     eventually(lambda: child.last_words() == "up")
-    child.ask()
+    child.terminate()
     eventually(lambda: child.last_words() == "asked")
-    child.ask()
+    child.terminate()
     child.stop(timeout_s=0.3)
     assert child.log.read_text().split() == ["up", "asked"]
 

@@ -112,7 +112,7 @@ def scene(
     for name in ("CONTROL_PORT", "GRAFANA_PORT", "LOCUST_REDIS_PORT"):
         monkeypatch.setenv(name, str(found.server.server_address[1]))
     monkeypatch.setattr(rehearsal, "CHROMIUM", ())
-    for name, seconds in {"TRACE_S": 0.1, "FILLING_S": 0.3, "AGAIN_S": 0.05}.items():
+    for name, seconds in {"TRACE_S": 0.1, "FILLING_S": 0.3, "RETRY_S": 0.05}.items():
         monkeypatch.setattr(rehearsal, name, seconds)
     yield found
     found.server.shutdown()

@@ -29,7 +29,7 @@ def look(server: StoreServer, user: str = "", needed: float = 1e6) -> str:
     """Check the server as this user; return the sentence on its memory."""
     signed = f"{user}:secret@" if user else ""
     url = f"redis://{signed}127.0.0.1:{server.port}/0"
-    return rights.look_first(Way(url, f"127.0.0.1:{server.port}"), needed, "10 keys")
+    return rights.check_server(Way(url, f"127.0.0.1:{server.port}"), needed, "10 keys")
 
 
 def let(server: StoreServer, acl: str) -> None:
@@ -54,17 +54,17 @@ def test_the_least_rights_that_are_printed_suffice_and_each_is_needed(server: St
     for words in (("MULTI",), *rights.NEEDED):
         name = rights._name(words)
         server.client().execute_command("ACL", "SETUSER", "lab", f"-{name}")
-        with pytest.raises(UsageError, match="may not do") as caught:
+        with pytest.raises(UsageError, match="may not run") as caught:
             look(server, "lab")
         said = str(caught.value)
-        assert f"may not do {name}." in said and rights.ACL in said and "\n" not in said
+        assert f"may not run {name}." in said and rights.ACL in said and "\n" not in said
         server.client().execute_command("ACL", "SETUSER", "lab", f"+{name}")
 
 
 def test_keys_of_its_own_are_a_right_too(server: StoreServer) -> None:
     """A user who may write only under another prefix is refused at once."""
     let(server, rights.ACL.replace("~latency-lab*", "~other:*"))
-    with pytest.raises(UsageError, match="may not do get, mget, set"):
+    with pytest.raises(UsageError, match="may not run get, mget, set"):
         look(server, "lab")
 
 
@@ -104,6 +104,6 @@ def test_too_little_memory_is_refused_and_enough_is_told(server: StoreServer) ->
     used = int(client.info("memory")["used_memory"])
     assert "left of maxmemory on 127.0.0.1" in look(server, needed=40e6)
     with pytest.raises(
-        UsageError, match=r"It would evict keys of yours, or refuse ours\. Choose fewer with --keys"
+        UsageError, match=r"The server would evict your keys, or refuse the lab's\. Choose fewer with --keys"
     ):
         look(server, needed=50e6 - used + 1e5)

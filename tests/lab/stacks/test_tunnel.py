@@ -111,7 +111,7 @@ def test_each_wrong_way_is_a_line(
         assert "\n" not in str(caught.value)
 
 
-def test_it_is_there_for_the_keeper_after_a_kill_and_then_ends(
+def test_it_serves_the_restorer_after_a_kill_and_then_ends(
     on_socket: tuple[StoreServer, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After stdin ends without a word, the tunnel serves clients that come within `GRACE_S`; it ends with the last."""
@@ -119,15 +119,15 @@ def test_it_is_there_for_the_keeper_after_a_kill_and_then_ends(
     monkeypatch.setattr(tunnel, "GRACE_S", 1.0)
     with way_to(read_address(f"unix://{place}")) as way:
         assert way.tunnel and way.tunnel.process.stdin
-        keeper = client(way)
-        keeper.ping()
+        restorer = client(way)
+        restorer.ping()
         way.tunnel.process.stdin.close()
         for _ in range(3):
             time.sleep(0.2)
-            assert keeper.ping()
+            assert restorer.ping()
         late = client(way)
         assert late.ping()
-        keeper.close()
+        restorer.close()
         late.close()
         process = way.tunnel.process
         eventually(lambda: process.poll() == 0, seconds=30)

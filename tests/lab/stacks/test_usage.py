@@ -70,11 +70,11 @@ def test_books_that_are_gone_for_a_moment_are_no_error(version_2: tuple[Path, Pa
     proc, groups, folder = version_2
     usage = CgroupUsage({"store": [container()]}, proc, groups)
     meter = ContainerMeter(usage.cpu_seconds)
-    meter.look()
+    meter.sample()
     for file in folder.iterdir():
         file.unlink()
     assert usage.cpu_seconds() == {"store": 0.0}
-    assert meter.look()[0]["store"] == 0.0
+    assert meter.sample()[0]["store"] == 0.0
 
 
 def test_process_number_of_another_machine_is_not_believed(version_2: tuple[Path, Path, Path]) -> None:

@@ -1,0 +1,120 @@
+"""How far verdicts can be trusted, as the benchmarks measured it: tables from docs/trust.json."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from docs.pages.fromruns import table
+from lab.errors import UsageError
+
+FILE = Path("docs/trust.json")
+REASONS = Path("docs/pages/unnoticed.toml")
+"""Why some changes of the judging code make no difference, by hand."""
+VERDICTS = {0: "every claim holds", 1: "a claim failed", 4: "not valid"}
+
+
+def _kept(root: Path, part: str) -> dict[str, Any]:
+    """One part of the file. Raises `UsageError` where no benchmark has written it."""
+    kept: dict[str, Any] = json.loads((root / FILE).read_text(encoding="utf-8"))
+    if part not in kept:
+        raise UsageError(f"{FILE} has no part {part!r}: run its benchmark with --write {FILE}.")
+    return dict(kept[part])
+
+
+def _by(kept: dict[str, Any]) -> str:
+    return f"`{kept['command']}` on {kept['machine']}, {kept['date']}: "
+
+
+def _ended(code: int) -> str:
+    return VERDICTS.get(code, f"exit code {code}")
+
+
+def _rows(kept: dict[str, Any]) -> str:
+    """A row a run: how it ended, what disturbed it, and what it says of phases measured again."""
+    rows = [
+        [
+            str(number),
+            _ended(row["code"]),
+            str(row["seconds"]),
+            "; ".join(row["done"]) or "nothing",
+            " ".join(row["told"]) or "nothing",
+        ]
+        for number, row in enumerate(kept["rows"], start=1)
+    ]
+    return table(["run", "verdict", "seconds", "disturbed by", "measured again"], rows)
+
+
+def disturbed(part: str) -> Callable[[Path], str]:
+    """The block about runs beside disturbances, for one part of the file."""
+
+    def block(root: Path) -> str:
+        kept = _kept(root, part)
+        runs = len(kept["rows"])
+        said = f"{kept['verdicts']} of {runs} runs ended in a verdict; in {kept['held']} of those every claim held."
+        return f"{_by(kept)}{said}\n\n{_rows(kept)}"
+
+    return block
+
+
+def demos(root: Path) -> str:
+    """The block about `make demo` from fresh clones."""
+    kept = _kept(root, "demos")
+    said = f"{kept['good']} of {len(kept['rows'])} ended with every claim held, within {kept['within_s']:g} seconds."
+    return f"{_by(kept)}{said}\n\n{_rows(kept)}"
+
+
+def suite(root: Path) -> str:
+    """The block about `make test` in a row."""
+    kept = _kept(root, "suite")
+    rows = [
+        [
+            str(number),
+            "a program that takes half a core" if row["hogged"] else "nothing",
+            str(row["seconds"]),
+            row["closing"],
+            " ".join(row["failed"]) or "none",
+        ]
+        for number, row in enumerate(kept["rows"], start=1)
+    ]
+    green = sum(row["code"] == 0 for row in kept["rows"])
+    said = f"{green} of {len(rows)} ended without a failure."
+    return f"{_by(kept)}{said}\n\n{table(['time', 'beside it', 'seconds', 'tests', 'failed'], rows)}"
+
+
+def mutations(root: Path) -> str:
+    """The block about small changes of the judging code: a row a file, and the changes that no test noticed."""
+    kept = _kept(root, "mutations")
+    tried, noticed = kept["tried"], kept["noticed"]
+    sampled = f"of {kept['changes']:,} changes {tried:,} were tried, and "
+    interval = f" (95 % interval {kept['low']:.1%} to {kept['high']:.1%})"
+    said = f"{sampled if tried < kept['changes'] else ''}{noticed:,} of {tried:,} were noticed: {noticed / tried:.1%}"
+    rows = [[f"`{file}`", f"{of:,}", f"{seen:,}"] for file, (of, seen) in kept["files"].items()]
+    files = table(["file", "tried", "noticed"], rows, (1, 2))
+    return f"{_by(kept)}{said}{interval if tried < kept['changes'] else ''}.\n\n{files}\n\n{_unnoticed(root, kept)}"
+
+
+def _unnoticed(root: Path, kept: dict[str, Any]) -> str:
+    """The changes that no test noticed, each with the reason why it makes no difference, where it is known."""
+    known = tomllib.loads((root / REASONS).read_text(encoding="utf-8"))["change"]
+    reasons = {(each["in"], *each["lines"]): each["why"] for each in known}
+    rows = [
+        [
+            f"`{survivor['in']}`",
+            "<br>".join(f"`{line}`" for line in survivor["change"]),
+            reasons.get((survivor["in"], *survivor["change"]), "not examined"),
+        ]
+        for survivor in kept["survivors"]
+    ]
+    return table(["in", "not noticed", "why"], rows)
+
+
+LISTS: dict[str, Callable[[Path], str]] = {
+    "disturbed": disturbed("disturbed 3 a minute, hog 0, embedded"),
+    "demos": demos,
+    "mutations": mutations,
+    "suite": suite,
+}
