@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from lab.errors import UsageError
 FILE = Path("docs/trust.json")
 REASONS = Path("docs/pages/unnoticed.toml")
 """Why some changes of the judging code make no difference, by hand."""
+STRICT = re.compile("[<>]=?")
 VERDICTS = {0: "every claim holds", 1: "a claim failed", 4: "not valid"}
 
 
@@ -99,17 +101,25 @@ def mutations(root: Path) -> str:
 
 def _unnoticed(root: Path, kept: dict[str, Any]) -> str:
     """The changes that no test noticed, each with the reason why it makes no difference, where it is known."""
-    known = tomllib.loads((root / REASONS).read_text(encoding="utf-8"))["change"]
-    reasons = {(each["in"], *each["lines"]): each["why"] for each in known}
+    by_hand = tomllib.loads((root / REASONS).read_text(encoding="utf-8"))["change"]
+    known = {(each["in"], *each["lines"]): each["why"] for each in by_hand}
     rows = [
         [
             f"`{survivor['in']}`",
             "<br>".join(f"`{line}`" for line in survivor["change"]),
-            reasons.get((survivor["in"], *survivor["change"]), "not examined"),
+            known.get((survivor["in"], *survivor["change"])) or _reason(survivor["change"]) or "not examined",
         ]
         for survivor in kept["survivors"]
     ]
     return table(["in", "not noticed", "why"], rows)
+
+
+def _reason(change: Sequence[str]) -> str:
+    """The reason that is the same for all changes of a kind, else an empty text."""
+    before, after = ("".join(line[1:] for line in change if line[0] == sign) for sign in "-+")
+    if before != after and STRICT.sub("=", before) == STRICT.sub("=", after):
+        return "Differs only if a measured figure equals its bound to the last digit."
+    return ""
 
 
 LISTS: dict[str, Callable[[Path], str]] = {

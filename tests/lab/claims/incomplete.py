@@ -1,4 +1,4 @@
-"""Runs from which one thing is missing, and what each claim then says.
+"""Runs from which one thing is missing, and what each claim and each check of validity then says.
 
 Begins with the healthy synthetic run of a scenario, and takes away one phase, one figure, one command, one kind of
 load, or sets one figure to 0. A claim that needs what is gone must say so; no claim may end in a fault.
@@ -19,12 +19,13 @@ from typing import Any
 from lab import scenarios
 from lab.claims import judge
 from lab.results.folder import Run
+from lab.runner.judging import validate
 from tests.lab.claims.verdicts import synthetic
 
 KEPT = Path(__file__).with_name("incomplete.json")
 RUNS = [name for name in synthetic() if not name.endswith("control")]
 Said = dict[str, list[Any]]
-"""Claim id → whether it holds, and what was measured."""
+"""Claim id → whether it holds, and what was measured; check of validity → whether it is met, and its detail."""
 
 
 class Whole(Run):
@@ -41,9 +42,10 @@ class Whole(Run):
 
     @cached_property
     def said(self) -> Said:
-        """What each claim of the scenario says."""
-        claims = scenarios.find(self.facts.scenario).claims
-        return {outcome.claim.id: [outcome.holds, outcome.measured] for outcome in judge(self, claims)}
+        """What each claim of the scenario says, and each check."""
+        outcomes = judge(self, scenarios.find(self.facts.scenario).claims)
+        claims = {outcome.claim.id: [outcome.holds, outcome.measured] for outcome in outcomes}
+        return claims | {check.check: [check.ok, check.detail] for check in validate(self)}
 
 
 def alterations(run: Whole) -> Iterator[tuple[str, Callable[[Whole], object]]]:
@@ -78,7 +80,7 @@ def _silence(run: Run, name: str) -> None:
 
 
 def told(name: str, folder: Path) -> dict[str, Said]:
-    """Return what the claims say of each incomplete run, without those that say the same as of the whole run."""
+    """Return what claims and checks say of each incomplete run, without those that say the same as of the whole run."""
     synthetic()[name](folder)
     whole = Whole(folder)
     found = {}
