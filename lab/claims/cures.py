@@ -184,7 +184,7 @@ def generation_reads_twice(times: float) -> Claim:
         return Finding(
             generation >= times * index,
             f"{index:.2f} commands for each read under the index, {generation:.2f} under generation",
-            {"ratio": generation / index if index else 0.0},
+            {"ratio": generation / index},
         )
 
     return Claim(
@@ -208,6 +208,13 @@ def reading(run: Run, phase: PhaseRecord) -> float:
     return asked / reads
 
 
+def _reading_if_known(run: Run, phase: PhaseRecord | None) -> float | None:
+    try:
+        return reading(run, phase) if phase else None
+    except Missing:
+        return None
+
+
 HEADINGS = (
     "p99 of a bystander",
     "main thread busy",
@@ -225,28 +232,22 @@ def side_by_side(run: Run) -> list[list[str]]:
     rows = []
     for way in WAYS:
         load, cost = run.phase(f"{way}-load"), run.phase(f"{way}-cost")
-        if load is None and cost is None:
+        first = load or cost
+        if first is None:
             continue
         found = cost.figures if cost else {}
-        bytes_each = found.get("memory_per_entry_bytes")
-        left = found.get("left_per_event")
         rows.append(
             [
-                _row_name(way, load or cost),
+                # In a control another strategy takes the place of most ways.
+                way if first.strategy == way else f"{first.strategy}, in place of {way}",
                 ms(run.p99_ms(load)) if load else UNKNOWN,
                 percent(load.utilisation) if load else UNKNOWN,
                 short(found.get("commands_per_event")),
                 us(found.get("execution_per_event_us")),
-                sig(reading(run, load), 2) if load else UNKNOWN,
-                size(bytes_each),
-                count(left) if left is not None else UNKNOWN,
+                sig(_reading_if_known(run, load), 2),
+                size(found.get("memory_per_entry_bytes")),
+                count(found.get("left_per_event")),
                 ms(found.get("stale_for_ms")),
             ]
         )
     return rows
-
-
-def _row_name(way: str, phase: PhaseRecord | None) -> str:
-    """The name of a way; in a control also the strategy that takes its place."""
-    strategy = phase.strategy if phase else way
-    return way if strategy == way else f"{strategy}, in place of {way}"

@@ -27,19 +27,20 @@ def three_phases() -> Claim:
     def check(run: Run) -> Finding:
         found = read_run(run)
         early = below_limit(found.samples) / max(sum(sample.evicted for sample in found.samples), 1)
-        parts = [np.median([seconds(getattr(c, name)) for c in found.cycles]) if found.cycles else 0.0
-                 for name in ("healthy", "burst", "recovery")]  # fmt: skip
-        freed = [c.burst[-1].used_mb - c.recovery[-1].used_mb for c in found.cycles]
+        said = found.cycles_in_words
+        if found.cycles:
+            climbing, evicting, calm = (
+                np.median([seconds(getattr(cycle, part)) for cycle in found.cycles])
+                for part in ("healthy", "burst", "recovery")
+            )
+            freed = np.median([c.burst[-1].used_mb - c.recovery[-1].used_mb for c in found.cycles])
+            said += (
+                f": {climbing:.1f} s climbing, {evicting:.1f} s evicting, {calm:.1f} s in which {freed:.0f} MB are "
+                f"freed without an eviction (medians); {early:.1%} of the evictions began below the limit"
+            )
         return Finding(
             found.enough_cycles and early <= 0.01,
-            found.cycles_in_words
-            + (
-                f": {parts[0]:.1f} s climbing, {parts[1]:.1f} s evicting, {parts[2]:.1f} s in which "
-                f"{float(np.median(freed)):.0f} MB are freed without an eviction (medians); {early:.1%} of the "
-                "evictions began below the limit"
-                if found.cycles
-                else ""
-            ),
+            said,
             {"cycles": float(len(found.cycles)), "early_share": early},
         )
 

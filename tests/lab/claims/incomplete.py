@@ -57,10 +57,12 @@ def alterations(run: Whole) -> Iterator[tuple[str, Callable[[Whole], object]]]:
             yield f"{part} {name}", lambda other, part=part, name=name: _drop(other, part, name)  # type: ignore[misc]
     for name in sorted({name for phase in run.phases for name in phase.figures}):
         yield f"figures {name} = 0", lambda other, name=name: _zero(other, name)  # type: ignore[misc]
-    for name in sorted(run.facts.load):
-        yield f"load {name}", lambda other, name=name: other.facts.load.pop(name)  # type: ignore[misc]
+    for part in ("load", "calibration"):
+        for name in sorted(getattr(run.facts, part)):
+            yield f"{part} {name}", lambda other, part=part, name=name: getattr(other.facts, part).pop(name)  # type: ignore[misc]
     for name in sorted({str(line["load"]) for line in run.loads}):
         yield f"lines of {name}", lambda other, name=name: _silence(other, name)  # type: ignore[misc]
+    yield "forecasts", _foresee_nothing
     yield "slow log", lambda other: other.slowlog.clear()
 
 
@@ -73,6 +75,11 @@ def _zero(run: Run, name: str) -> None:
     for phase in run.phases:
         if name in phase.figures:
             phase.figures[name] = 0.0
+
+
+def _foresee_nothing(run: Run) -> None:
+    for phase in run.phases:
+        phase.forecasts = []
 
 
 def _silence(run: Run, name: str) -> None:

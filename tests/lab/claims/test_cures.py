@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from lab.claims import cures
+from lab.claims.base import Missing
 from lab.results.folder import Run
 from lab.results.numbers import UNKNOWN
 from lab.scenarios.cures import COMMANDS, SCENARIO, STALE
@@ -71,6 +72,22 @@ def test_a_partial_run_has_dashes(kept: int, folder: Path) -> None:
     assert [row for row in rows[:-1] if UNKNOWN in row] == []
     if rows:
         assert (UNKNOWN in rows[-1]) is (kept % 2 == 0)
+
+
+@pytest.mark.parametrize("gone", ["reads", "GETs"])
+def test_a_run_without_reads_has_a_dash_and_no_verdict(gone: str, folder: Path) -> None:
+    """Where no read was asked for, or the server counted none, the table has a dash and the claim does not hold."""
+    plain = PROOFS.healthy()
+    if gone == "reads":
+        plain.facts.load["reads_per_second"] = 0.0
+    else:
+        for phase in plain.facts.phases:
+            phase.commands = {}
+    run = plain.write(folder)
+    column = 1 + cures.HEADINGS.index("commands a read")
+    assert {row[column] for row in cures.side_by_side(run)} == {UNKNOWN}
+    with pytest.raises(Missing):
+        cures.generation_reads_twice(1.5).check(run)
 
 
 def test_a_stall_of_the_machine_is_no_cure(folder: Path) -> None:
