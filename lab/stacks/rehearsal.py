@@ -31,6 +31,9 @@ SHOWN_S = 900
 STEP_MS = 2_000
 RETRY_S = 2.0
 """Seconds between two attempts at a check."""
+STARTING, STARTING_S = ": starting", 45.0
+"""A container whose health is not known yet, such as a store that was just restarted, and the seconds to wait for it:
+its start period and one more health check (compose.yaml)."""
 FILLING_S = 90.0
 """Seconds for which a check, or all dashboards together, may be retried: a new scene has not had every phase yet."""
 TRACE_S = 40.0
@@ -109,12 +112,22 @@ def _guarded(what: str, check: Callable[[], Finding]) -> Finding:
         return Finding(what, False, f"an answer that cannot be read: {error!r}")
 
 
-def _patiently(what: str, check: Callable[[], Finding]) -> Finding:
-    """Repeat a check until it is ok, for at most `FILLING_S`: a scene that has just begun is not yet complete."""
-    end = time.monotonic() + FILLING_S
-    while not (finding := _guarded(what, check)).ok and time.monotonic() < end:
+def _patiently(
+    what: str,
+    check: Callable[[], Finding],
+    seconds: float | None = None,
+    may_mend: Callable[[Finding], bool] = lambda _: True,
+) -> Finding:
+    """Repeat a check until it is ok, for at most `seconds` (else `FILLING_S`): a scene may have just begun.
+
+    A finding that cannot mend by itself, by `may_mend`, is returned at once.
+    """
+    end = time.monotonic() + (FILLING_S if seconds is None else seconds)
+    while True:
+        finding = _guarded(what, check)
+        if finding.ok or not may_mend(finding) or time.monotonic() >= end:
+            return finding
         time.sleep(RETRY_S)
-    return finding
 
 
 # --- containers and scrapes
@@ -128,7 +141,7 @@ def _containers() -> Iterator[Finding]:
             return Finding("containers", False, "none runs: make up")
         return Finding("containers", not ill, "; ".join(ill) or f"all {count} healthy")
 
-    yield _guarded("containers", check)
+    yield _patiently("containers", check, STARTING_S, lambda finding: STARTING in finding.detail)
 
 
 def _prometheus(grafana: Http, path: str, **parameters: str) -> Any:

@@ -149,7 +149,16 @@ def main(words: list[str]) -> int:
             return int(fail["code"])
     if words[:2] == ["compose", "ps"]:
         found = [container for container in containers() if not container.get("stopped")]
-        listed = [{"ID": c["id"][:12], "Service": c["service"], "State": "running"} for c in found]
+        listed = [
+            {
+                "ID": c["id"][:12],
+                "Name": f"lab-{c['service']}-1",
+                "Service": c["service"],
+                "State": "running",
+                "Health": c.get("health", "healthy"),
+            }
+            for c in found
+        ]
         print(json.dumps(listed) if (FOLDER / "array").exists() else "\n".join(map(json.dumps, listed)))
     elif words[0] == "compose" and "up" in words:
         publish(words)

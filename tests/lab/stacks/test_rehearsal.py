@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -205,12 +206,37 @@ def test_what_is_missing_is_said_and_the_rest_looked_at(case: str, scene: Everyt
     assert len(found) >= len(whole) - 1
 
 
-def test_an_ill_container_is_named(
-    scene: Everything, docker: Any, make_server: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_no_container_is_told_with_the_command(scene: Everything, docker: Any, tmp_path: Path) -> None:
     """If no container runs, the finding says so and how to start them."""
     docker.has([])
     assert look(tmp_path)["containers"].detail == "none runs: make up"
+
+
+def test_an_ill_container_is_named_at_once(
+    scene: Everything, docker: Any, make_server: Callable[..., Any], tmp_path: Path
+) -> None:
+    """An unhealthy container is named, and not waited for: it does not mend by itself."""
+    docker.has(make_server("redis", health="unhealthy"))
+    began = time.monotonic()
+    [container, *_] = rehearsal._containers()
+    assert time.monotonic() - began < rehearsal.STARTING_S / 2
+    assert not container.ok and "redis: unhealthy" in container.detail
+
+
+@pytest.mark.parametrize("becomes", ["healthy", "starting"])
+def test_a_starting_container_is_waited_for(
+    becomes: str,
+    scene: Everything,
+    docker: Any,
+    make_server: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A store that was restarted a moment ago is no fault, unless it is still starting when the wait ends."""
+    monkeypatch.setattr(rehearsal, "STARTING_S", 5.0 if becomes == "healthy" else 0.3)
+    docker.has(make_server("redis", health="starting"))
+    threading.Timer(0.4, docker.has, (make_server("redis", health=becomes),)).start()
+    [container] = rehearsal._containers()
+    assert container.ok == (becomes == "healthy"), container
 
 
 @pytest.mark.parametrize("works", [True, False])
