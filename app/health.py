@@ -67,7 +67,7 @@ def trouble(url: str, option: str = "", value: str = "") -> str | None:
         if option == "--contains" and value not in "".join(body.split()):
             return f"the answer of {url} does not contain {value}"
         if option == "--fresh" and (seconds := age(body, value)) > STALE_SECONDS:
-            return f"{value} is {seconds:.0f} s old, older than {STALE_SECONDS:.0f} s: the process hangs"
+            return f"{value} is missing or too old ({seconds:.0f} s, above {STALE_SECONDS:.0f} s): the process may hang"
     except (OSError, ValueError, IndexError) as error:
         return f"{url}: {error or type(error).__name__}"
     return None

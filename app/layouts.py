@@ -36,8 +36,8 @@ class HashCache(Cache):
 
     Servers expire keys; few of them expire fields (HEXPIRE: Redis 7.4, Valkey 9). So the hash expires one TTL after
     the last put into it, and each value begins with its own expiry in unix milliseconds, which the reader checks. The
-    cost: 13 bytes per entry, and an expired field takes memory until its user had no put for one TTL or is invalidated.
-    An entry's expiry depends on the reader's clock; in the other layouts it depends on the server's.
+    cost: 13 bytes per entry, and an expired field takes memory until its user has had no put for one TTL, or is
+    invalidated. An entry's expiry depends on the reader's clock; in the other layouts it depends on the server's.
     """
 
     def get(self, user: int, name: str) -> bytes | None:

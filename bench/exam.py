@@ -72,7 +72,7 @@ class Row:
 
 
 def is_right(expected: str, judgement: Judgement) -> bool:
-    """True if the one expected cause is named first, if both of two are named, or if none is named where none is."""
+    """True if the expected cause is named first, if both of two are named, or if none is where none is expected."""
     named = [each.cause.id for each in judgement.found]
     wanted = expected.split(" + ")
     if len(wanted) > 1:

@@ -10,7 +10,7 @@ twice):
 - ratio_expiring: SETs with an expiry, as ours are, over 50 connections.
 - ratio_one_connection: plain SETs over one connection, as ours has one.
 - ratio_indexed: how much longer ours takes under the strategies that search or index: twenty entries are a
-  transaction with their index set. `indexed_work` is their CPU time on the server, as a multiple.
+  transaction with their index set. `indexed_work` is their CPU time on the server, as a multiple of that under `ttl`.
 
 A second line compares the memory that the server took for the keys with what `lab run` announces before it starts.
 Goal: within 15 %.

@@ -8,8 +8,9 @@ three loops, each slower than the one before it:
    of the aim, but never above the ceiling (loop 2). Below the knee the backlog stays small, and the planned rate is
    sent.
 2. The *aim*, every ten seconds or sooner: raised while p99 is not plainly above the healthy one, lowered while it is
-   far above. The *ceiling*, the most events that are sent, is moved instead in two cases: it is lowered if p99 is far
-   above even with the smallest aim, and raised if no backlog builds up near the edge.
+   far above. The *ceiling*, the most events that are sent, is moved instead in three cases: it is lowered if p99 is far
+   above even with the smallest aim, raised again once p99 is not plainly above any more, and raised beyond the plan if
+   no backlog builds up near the edge.
 3. The *keys*: they stop growing when not all planned events can be sent, or when the store is near its limit and p99
    is plainly above the healthy one. Near the limit they grow slowly.
 

@@ -57,7 +57,7 @@ class Tuning:
 def planned_events(
     base: float, cost_s: float, keys: int, threads: int, storefront_s: float, fair_cores: float
 ) -> float:
-    """Events a second that saturate a store at `keys` keys: those that its threads or its cores allow, if fewer.
+    """Events a second that saturate a store at `keys` keys: what its threads or its cores allow, the lesser of both.
 
     `fair_cores`: cores that the store and its storefront can have together, above what the idle scene uses.
     """

@@ -21,7 +21,8 @@ VERDICTS = {0: "every claim holds", 1: "a claim failed", 4: "not valid"}
 
 def _kept(root: Path, part: str) -> dict[str, Any]:
     """One part of the file. Raises `UsageError` where no benchmark has written it."""
-    kept: dict[str, Any] = json.loads((root / FILE).read_text(encoding="utf-8"))
+    path = root / FILE
+    kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     if part not in kept:
         raise UsageError(f"{FILE} has no part {part!r}: run its benchmark with --write {FILE}.")
     return dict(kept[part])

@@ -70,7 +70,8 @@ def raw_reading(
     if what == HISTORY:
         if history is None:
             raise UsageError(
-                "look history works in a blind session only. A scene with Prometheus shows its past on its dashboards."
+                "look history works in a blind session only. The curves of the control page show the last minutes of "
+                "this scene; its Prometheus, if there is one, shows more."
             )
         return history()
     if what not in KINDS and what != KEY:

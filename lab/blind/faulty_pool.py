@@ -31,7 +31,9 @@ class Pool(_Plain):  # type: ignore[misc] # redis-py's classes have no types wor
         self._wait_s = self._hold_s = 0.0
         self._late: list[tuple[float, int, Any]] = []
         self._given = threading.Condition()
-        self._owing: set[int] = set()
+        self._owing: dict[
+            int, threading.Semaphore
+        ] = {}  # by the connection's id: the limit under which it was taken
         Inbox(self._hear)  # runs in the worker that serves, because gunicorn's master has already forked it
         threading.Thread(target=self._give_back, name="pool", daemon=True).start()
 
@@ -54,7 +56,7 @@ class Pool(_Plain):  # type: ignore[misc] # redis-py's classes have no types wor
         except BaseException:
             places.release()
             raise
-        self._owing.add(id(connection))
+        self._owing[id(connection)] = places
         return connection
 
     def release(self, connection: Any) -> None:
@@ -76,10 +78,9 @@ class Pool(_Plain):  # type: ignore[misc] # redis-py's classes have no types wor
                     self._given.wait(left)
                     continue
                 connection = heappop(self._late)[2]
-            self._owing.discard(id(connection))
+            places = self._owing.pop(id(connection))
             super().release(connection)
-            if self._places:
-                self._places.release()
+            places.release()
 
 
 def main() -> None:

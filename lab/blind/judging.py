@@ -26,7 +26,7 @@ HURT = Seen(60.0, 60.0, 5.0)
 
 @dataclass(frozen=True)
 class Judged:
-    """A figure of an answer, the range that the lab measured (None: unknown on this machine), and if it is true."""
+    """A figure of an answer, the range that the lab measured (None: unknown here), and whether it is true."""
 
     named: Named
     range: tuple[float, float] | None

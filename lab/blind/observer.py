@@ -101,7 +101,7 @@ class _Since:
 
 
 class Observer:
-    """Gathers figures in threads of its own; each call of `take_sample` makes one of those since the last."""
+    """Gathers figures in threads of its own; each call of `take_sample` makes a sample of those since the last call."""
 
     def __init__(self, scene: SessionTarget, probe: Probe) -> None:
         self._scene = scene

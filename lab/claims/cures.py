@@ -15,7 +15,7 @@ from lab.results.numbers import UNKNOWN, count, ms, percent, short, sig, size, u
 CAUSE, SEARCH, CURES = "scan", "keys", ("index", "hash", "generation")
 WAYS = (CAUSE, SEARCH, *CURES)
 NO_TIME_MS = 5.0
-"""Staleness is sampled in steps. A shorter one says no more than that it is short, and counts as this much."""
+"""Staleness is sampled in steps: a time shorter than this says no more than that it is short, and counts as this."""
 
 
 def _load(run: Run, way: str) -> PhaseRecord:

@@ -14,7 +14,7 @@ from lab.results.folder import PhaseRecord, Run
 AT_ONCE, IN_CHUNKS = ("SMEMBERS", "DEL"), ("SSCAN", "UNLINK")
 """Commands by which the two ways to invalidate can be told apart."""
 DELETING = (*AT_ONCE, *IN_CHUNKS, "SREM")
-"""All commands of an invalidation but EXEC, whose time repeats that of the commands in it."""
+"""All commands of an invalidation but MULTI, which does no work, and EXEC, whose time repeats that of the others."""
 
 
 def _sizes(run: Run, arm: str) -> list[PhaseRecord]:

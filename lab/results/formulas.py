@@ -15,8 +15,8 @@ def wait_of_absences(length: float, share: float, percentile: float = 99.0) -> f
     `length`.
 
     Assumes that absences have one length, never overlap, and are all there is to wait for. With different lengths the
-    result is too small, because the longest ones make the percentile. It is smaller still the more of the time is
-    taken, because absences that begin at irregular moments then overlap. So it is a lower bound. The guide uses it
+    result is too small, because the longest ones make the percentile. The error grows with the share of the time that
+    is taken, because absences that begin at irregular moments then overlap. So it is a lower bound. The guide uses it
     while the server has time to spare.
     """
     rest = 1 - percentile / 100

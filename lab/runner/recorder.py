@@ -92,13 +92,16 @@ class Recorder:
         """What a probe did between two moments: sent, received, errors, rate of sending, p99 of its lateness (µs).
 
         ``stalled_s`` is how long it stood still, in seconds: the sum of each line's longest delay, if that is a stall.
+        The line before the first counts too: requests that were sent late at its end are answered in the next one.
         """
         lines = self._between(name, t0, t1)
         found = {key: float(sum(line[key] for line in lines)) for key in ("sent", "received", "errors")}
         seconds = sum(line["interval_s"] for line in lines)
         late = [values_of(line["lag"]) for line in lines]
         lags = [value for values in late for value in values]
-        longest = [max(values, default=0.0) / 1e6 for values in late]
+        longest = [
+            max(values_of(line["lag"]), default=0.0) / 1e6 for line in self._between(name, t0, t1, before=1)
+        ]
         return {
             **found,
             "rate": found["sent"] / seconds if seconds else 0.0,
@@ -111,13 +114,17 @@ class Recorder:
         values = [value for line in self._between(name, t0, t1) for value in values_of(line["intended"])]
         return float(np.percentile(values, 99)) / 1000 if values else None
 
-    def _between(self, name: str, t0: float, t1: float) -> list[dict[str, Any]]:
+    def _between(self, name: str, t0: float, t1: float, before: int = 0) -> list[dict[str, Any]]:
+        """The lines of a probe whose middle lies between two moments, and so many more before the first of them."""
+
         def middle(line: dict[str, Any]) -> float:
             start, length = interval_of(line)
             return (start + (start + length)) / 2  # computed as in `Run.tiles`
 
         with self._lock:
-            return [line for line in self._lines.get(name, ()) if t0 <= middle(line) < t1]
+            lines = list(self._lines.get(name, ()))
+        inside = [number for number, line in enumerate(lines) if t0 <= middle(line) < t1]
+        return lines[max(0, inside[0] - before) : inside[-1] + 1] if inside else []
 
     def slow_since(self, t: float) -> dict[str, dict[str, float]]:
         """Entries of the slow log since a moment: command → count and longest duration."""

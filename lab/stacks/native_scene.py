@@ -201,7 +201,7 @@ class NativeScene(NativeStack):
     # -- while it lasts
 
     def mend(self, say: Say) -> None:
-        """Start every process that has ended again, and tell each in a line.
+        """Start again every process that has ended, with a line about each.
 
         Raises:
             StackError: a part that the scene cannot do without ended too often.

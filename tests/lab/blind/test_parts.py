@@ -265,6 +265,23 @@ def test_the_pool_follows_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pool.get_connection() is not None
 
 
+def test_a_connection_taken_under_a_former_order_does_not_loosen_the_new_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A connection frees a place of the order under which it was taken, not one of a later order."""
+    monkeypatch.setattr(faulty_pool, "Inbox", lambda hear: None)
+    pool = faulty_pool.Pool(connection_class=Line)
+    order = {"size": 1, "hold_s": 0.0, "wait_s": 0.05}
+    pool._hear(order)
+    former = pool.get_connection()
+    pool._hear(order)
+    pool.release(former)
+    eventually(lambda: not pool._owing)
+    pool.get_connection()
+    with pytest.raises(redis.ConnectionError, match="No connection"):
+        pool.get_connection()
+
+
 @pytest.mark.parametrize(
     ("waits", "best", "samples"),
     [

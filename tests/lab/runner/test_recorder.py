@@ -41,14 +41,16 @@ class Printed:
             yield json.dumps(line | {"t": number * INTERVAL_S, "interval_s": INTERVAL_S})
 
 
-def lateness(tmp_path: Path, printed: list[list[float]]) -> tuple[float, float]:
-    """Return the lag that a recorder finds in these lines: its p99 and the sum of stalls, in milliseconds."""
+def lateness(tmp_path: Path, printed: list[list[float]], since: int = 0) -> tuple[float, float]:
+    """Return the lag that a recorder finds from a line on: its p99 and the sum of stalls, in milliseconds."""
+    tmp_path.mkdir(exist_ok=True)
     stack = cast(Any, SimpleNamespace(meter=lambda: None))
     recorder = Recorder(stack, RunWriter(tmp_path), lambda row: None)
     recorder.follow("main", cast(Any, Printed(printed)))
     until, found = time.monotonic() + 10, {"sent": 0.0}
     while found["sent"] < sum(map(len, printed)) and time.monotonic() < until:
         found = recorder.probed("main", 0, len(printed) * INTERVAL_S)
+    found = recorder.probed("main", since * INTERVAL_S, len(printed) * INTERVAL_S)
     return found["lag_p99_us"] / 1000, found["stalled_s"] * 1000
 
 
@@ -64,6 +66,14 @@ def test_one_late_wake_up_is_a_stall_and_not_the_probes_lateness(tmp_path: Path)
     p99, stalled = lateness(tmp_path, lags)
     assert p99 < 1
     assert 50 < stalled < 52
+
+
+def test_a_stall_that_ends_as_a_phase_begins_counts_for_the_phase(tmp_path: Path) -> None:
+    """Requests that a stall sent late before the phase are answered in it, and would decide its p99."""
+    lags = plateau()
+    lags[3][-4:] = [185.0, 140.0, 90.0, 40.0]
+    assert lateness(tmp_path / "after", lags, since=4)[1] > 184
+    assert lateness(tmp_path / "later", lags, since=5)[1] == 0
 
 
 def test_a_probe_that_is_late_every_second_is_late(tmp_path: Path) -> None:
