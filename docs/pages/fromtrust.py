@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from docs.pages.fromruns import table
-from lab.errors import UsageError
 
 FILE = Path("docs/trust.json")
 REASONS = Path("docs/pages/unnoticed.toml")
@@ -19,17 +18,20 @@ STRICT = re.compile("[<>]=?")
 VERDICTS = {0: "every claim holds", 1: "a claim failed", 4: "not valid"}
 
 
-def _kept(root: Path, part: str) -> dict[str, Any]:
-    """One part of the file. Raises `UsageError` where no benchmark has written it."""
-    path = root / FILE
-    kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    if part not in kept:
-        raise UsageError(f"{FILE} has no part {part!r}: run its benchmark with --write {FILE}.")
-    return dict(kept[part])
+def block(part: str, command: str, told: Callable[[dict[str, Any], Path], str]) -> Callable[[Path], str]:
+    """Return the block about one part of the file: who measured it, where and when, and what `told` makes of it.
 
+    Where the part is missing, the block says that it was not measured, and by which command it would be.
+    """
 
-def _by(kept: dict[str, Any]) -> str:
-    return f"`{kept['command']}` on {kept['machine']}, {kept['date']}: "
+    def text(root: Path) -> str:
+        path = root / FILE
+        kept = json.loads(path.read_text(encoding="utf-8")).get(part) if path.exists() else None
+        if kept is None:
+            return f"Not measured yet: `.venv/bin/python -m {command} --write {FILE}`."
+        return f"`{kept['command']}` on {kept['machine']}, {kept['date']}: {told(kept, root)}"
+
+    return text
 
 
 def _ended(code: int) -> str:
@@ -51,28 +53,23 @@ def _rows(kept: dict[str, Any]) -> str:
     return table(["run", "verdict", "seconds", "disturbed by", "measured again"], rows)
 
 
-def disturbed(part: str) -> Callable[[Path], str]:
-    """The block about runs beside disturbances, for one part of the file."""
-
-    def block(root: Path) -> str:
-        kept = _kept(root, part)
-        runs = len(kept["rows"])
-        said = f"{kept['verdicts']} of {runs} runs ended in a verdict; in {kept['held']} of those every claim held."
-        return f"{_by(kept)}{said}\n\n{_rows(kept)}"
-
-    return block
+def _disturbed(kept: dict[str, Any], _: Path) -> str:
+    """Runs beside disturbances."""
+    runs = len(kept["rows"])
+    said = (
+        f"{kept['verdicts']} of {runs} runs ended in a verdict; in {kept['held']} of those every claim held."
+    )
+    return f"{said}\n\n{_rows(kept)}"
 
 
-def demos(root: Path) -> str:
-    """The block about `make demo` from fresh clones."""
-    kept = _kept(root, "demos")
+def _demos(kept: dict[str, Any], _: Path) -> str:
+    """`make demo` from fresh clones."""
     said = f"{kept['good']} of {len(kept['rows'])} ended with every claim held, within {kept['within_s']:g} seconds."
-    return f"{_by(kept)}{said}\n\n{_rows(kept)}"
+    return f"{said}\n\n{_rows(kept)}"
 
 
-def suite(root: Path) -> str:
-    """The block about `make test` in a row."""
-    kept = _kept(root, "suite")
+def _suite(kept: dict[str, Any], _: Path) -> str:
+    """`make test` in a row."""
     rows = [
         [
             str(number),
@@ -84,20 +81,19 @@ def suite(root: Path) -> str:
         for number, row in enumerate(kept["rows"], start=1)
     ]
     green = sum(row["code"] == 0 for row in kept["rows"])
-    said = f"{green} of {len(rows)} ended without a failure."
-    return f"{_by(kept)}{said}\n\n{table(['time', 'beside it', 'seconds', 'tests', 'failed'], rows)}"
+    runs = table(["time", "beside it", "seconds", "tests", "failed"], rows)
+    return f"{green} of {len(rows)} ended without a failure.\n\n{runs}"
 
 
-def mutations(root: Path) -> str:
-    """The block about small changes of the judging code: a row a file, and the changes that no test noticed."""
-    kept = _kept(root, "mutations")
+def _mutations(kept: dict[str, Any], root: Path) -> str:
+    """Small changes of the judging code: a row a file, and the changes that no test noticed."""
     tried, noticed = kept["tried"], kept["noticed"]
     sampled = f"of {kept['changes']:,} changes {tried:,} were tried, and "
     interval = f" (95 % interval {kept['low']:.1%} to {kept['high']:.1%})"
     said = f"{sampled if tried < kept['changes'] else ''}{noticed:,} of {tried:,} were noticed: {noticed / tried:.1%}"
     rows = [[f"`{file}`", f"{of:,}", f"{seen:,}"] for file, (of, seen) in kept["files"].items()]
     files = table(["file", "tried", "noticed"], rows, (1, 2))
-    return f"{_by(kept)}{said}{interval if tried < kept['changes'] else ''}.\n\n{files}\n\n{_unnoticed(root, kept)}"
+    return f"{said}{interval if tried < kept['changes'] else ''}.\n\n{files}\n\n{_unnoticed(root, kept)}"
 
 
 def _unnoticed(root: Path, kept: dict[str, Any]) -> str:
@@ -124,8 +120,8 @@ def _reason(change: Sequence[str]) -> str:
 
 
 LISTS: dict[str, Callable[[Path], str]] = {
-    "disturbed": disturbed("disturbed 3 a minute, hog 0, embedded"),
-    "demos": demos,
-    "mutations": mutations,
-    "suite": suite,
+    "disturbed": block("disturbed 3 a minute, hog 0, embedded", "bench.disturb --per-minute 3", _disturbed),
+    "demos": block("demos", "bench.demos", _demos),
+    "mutations": block("mutations", "bench.mutants --one-in 8", _mutations),
+    "suite": block("suite", "bench.suite", _suite),
 }
