@@ -1,7 +1,7 @@
 """Is each small change of the judging code noticed by a test? `python -m bench.mutants [--one-in N] [--write FILE]`.
 
-`make mutate` makes every change (mutmut; pyproject.toml says of which files) and tries each, in about two hours on two
-cores. `--one-in N` tries a sample of them, chosen by a hash of the change's name, so that it is the same everywhere.
+`make mutate` makes every change (mutmut; pyproject.toml says of which files) and tries each, which takes hours.
+`--one-in N` tries a sample of them, chosen by a hash of the change's name, so that it is the same everywhere.
 It prints a row a file: changes tried and noticed, and at the end the share that was noticed, with its 95 % interval
 (Wilson) for a sample. The changes that no test noticed are printed as differences. `--write FILE` keeps all of it for
 the pages. Exit code 0 when at least 90 % were noticed.
