@@ -32,6 +32,10 @@ TRIMMED = 0.9
 """A store also counts as being at its limit if less than this share of the planned events is sent to it ..."""
 TRIMMED_S = 5.0
 """... for this time, seconds: a shorter shortfall is a hiccup of the machine."""
+EARLY_S = 15.0
+"""The same where the demand is below `EDGE_SHARE`: a store that stood still for some seconds, because the machine did,
+does its backlog for ten seconds more. A store that is at its limit all the same, because a key costs more than was
+estimated, is found after this time."""
 NEAR_S = 8.0
 """Seconds at `EDGE_SHARE` or above before it counts: another program may have taken the machine for a moment."""
 FAR_SHARE = 0.7
@@ -97,7 +101,9 @@ class Steering:
     def steer(self, planned: float, asked: float, seen: Seen) -> Growth:
         """Once a second, while events search the keyspace: move the aim, and return how keys are to grow."""
         at, share = seen.at, seen.share
-        self.trimmed = trimmed = self._lasts("trimmed", asked < TRIMMED * planned, at, TRIMMED_S)
+        early = share is not None and share < EDGE_SHARE
+        shortfall = asked < TRIMMED * planned
+        self.trimmed = trimmed = self._lasts("trimmed", shortfall, at, EARLY_S if early else TRIMMED_S)
         near = self._lasts("near", share is not None and share >= EDGE_SHARE, at, NEAR_S)
         far = self._lasts("far", share is not None and share < FAR_SHARE and not trimmed, at, FADED_S)
         if not seen.p99_ms or not self.healthy_ms:

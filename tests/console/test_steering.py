@@ -194,6 +194,26 @@ def test_a_hiccup_is_no_edge() -> None:
     assert steering.steer(6.0, 6.0, Seen(3.0, 0.0, 6.0, 100.0, 0.4)) is Growth.ON
 
 
+@pytest.mark.parametrize("interleaves", [False, True])
+@pytest.mark.parametrize("still_s", [2, 4, 6])
+def test_a_store_that_stood_still_goes_on_to_its_edge(still_s: int, interleaves: bool) -> None:
+    """Some seconds without processor time, at four fifths of the knee, do not hold the keys there."""
+    store, steering, noise = Store(150_000.0, interleaves), steered(), random.Random(1)
+    run(store, steering, range(120), noise)
+    store.capacity = 1e-9
+    run(store, steering, range(120, 120 + still_s), noise)
+    store.capacity = 1.0
+    run(store, steering, range(120 + still_s, 600), noise)
+    assert store.keys > 0.9 * store.knee
+
+
+def test_an_edge_that_comes_early_is_found() -> None:
+    """A store that cannot finish its events at four fifths of the estimated demand is held after fifteen seconds."""
+    steering = steered()
+    grown = [steering.steer(6.0, 4.5, Seen(float(at), 9.0, 4.5, 20 * HEALTHY_MS, 0.8)) for at in range(20)]
+    assert grown[14] is Growth.ON and grown[15] is Growth.HELD
+
+
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("interleaves", [False, True])
 def test_a_machine_whose_speed_wanders_stays_ill(interleaves: bool, seed: int) -> None:
