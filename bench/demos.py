@@ -2,8 +2,8 @@
 
 Each clone holds the last commit and makes its own environment; it is removed afterwards. The last `--disturbed` demos
 run beside disturbances, `--per-minute` of them on average (see `bench.disturb`). It prints a row for each demo: exit
-code, seconds, the disturbances and when they came, which phases were measured again. Exit code 0 when each demo ended
-within `--within` seconds with every claim held.
+code, seconds, the disturbances and when they came, which phases were measured again; of a demo that failed also what
+its run said at last. Exit code 0 when each demo ended within `--within` seconds with every claim held.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from typing import Any
 from bench.disturb import disturbed, repetitions
 from bench.kit import ROOT, keep
 from lab.errors import HOLDS
+
+LAST_LINES = 30
+"""Lines of a failed demo that are shown: the verdict, claim by claim."""
 
 
 def main() -> int:
@@ -43,6 +46,7 @@ def main() -> int:
             code, seconds, done = disturbed(
                 ["make", "demo"], clone, per_minute, options.seed + number, Path(place) / "demo.log"
             )
+            said = (Path(place) / "demo.log").read_text(encoding="utf-8").splitlines()
             told = [text for out in clone.glob("runs/*") for text in repetitions(out)]
         good += code == HOLDS and seconds <= options.within
         rows.append({"code": code, "seconds": round(seconds), "done": done, "told": told})
@@ -50,6 +54,8 @@ def main() -> int:
             f"| {number} | {code} | {seconds:.0f} | {'; '.join(done) or 'none'} | {' '.join(told) or 'nothing'} |",
             flush=True,
         )
+        if code != HOLDS:
+            print(*said[-LAST_LINES:], sep="\n", flush=True)
     print(f"\n{good} of {options.times} ended with every claim held, within {options.within:g} s.")
     keep(options.write, "demos", "bench.demos", rows=rows, within_s=options.within, good=good)
     return 0 if good == options.times else 1

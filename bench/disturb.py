@@ -113,9 +113,7 @@ def disturbed(
     """Run a command beside disturbances; return its exit code, the seconds that it took, and what was done to it."""
     began = time.monotonic()
     with log.open("wb") as said:
-        process = subprocess.Popen(
-            command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said
-        )
+        process = subprocess.Popen(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
     disturbances = Disturbances(process, per_minute, random.Random(seed))
     thread = threading.Thread(target=disturbances.keep_on)
     if per_minute:

@@ -31,12 +31,12 @@ import redis
 
 from bench.blind_trial import Trial
 from bench.kit import server
-from lab.address import read_address
 from lab.blind.causes import CAUSES
 from lab.blind.scene import BlindStack
 from lab.diagnose.findings import Judgement, answer_of, judge
 from lab.diagnose.watch import watch
 from lab.errors import LabError
+from lab.stacks.address import read_address
 from lab.stacks.processes import Child
 
 ROOT = Path(__file__).resolve().parents[1]

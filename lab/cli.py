@@ -17,7 +17,14 @@ import typer
 from rich.console import Console
 
 from lab import __version__, errors, scenarios
-from lab.address import (
+from lab.blind.commands import app as blind
+from lab.diagnose.command import diagnose
+from lab.diagnose.export import export
+from lab.errors import Interrupted, LabError, UsageError
+from lab.replay.command import record, replay
+from lab.report import terminal
+from lab.runner.explain import explain
+from lab.stacks.address import (
     ADDRESS_HELP,
     Certificate,
     CertificateAuthority,
@@ -26,13 +33,6 @@ from lab.address import (
     Tls,
     read_address,
 )
-from lab.blind.commands import app as blind
-from lab.diagnose.command import diagnose
-from lab.diagnose.export import export
-from lab.errors import Interrupted, LabError, UsageError
-from lab.replay.command import record, replay
-from lab.report import terminal
-from lab.runner.explain import explain
 from lab.stacks.asking import Finding
 from lab.stacks.by_hand import redis
 from lab.stacks.bystander import probe

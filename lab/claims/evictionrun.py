@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lab.claims.base import Missing, need_phase
+from lab.results import stats
 from lab.results.cycles import Cycle, Sample, bursts_at, cycles, sample_of, seconds
 from lab.results.folder import Latencies, PhaseRecord, Run
 
@@ -72,7 +73,7 @@ def p99_ms(values: Latencies | None) -> float:
     """p99 of latencies in µs, in milliseconds. Raises `Missing` where there are none."""
     if values is None or not len(values):
         raise Missing("the main probe recorded nothing in a part of the phase")
-    return float(np.percentile(values, 99)) / 1000
+    return stats.p99_ms([values])
 
 
 def read_run(run: Run) -> EvictionRun:

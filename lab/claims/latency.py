@@ -110,7 +110,7 @@ def is_one_search(low: float, high: float) -> Claim:
 
 def _wait_of_searches(phase: PhaseRecord) -> float | None:
     """The p99 (ms) that the searches of single events make; None if they take too little of the time, or none."""
-    call_us, rate = phase.execution_us("SCAN"), phase.events.get("offered_per_s", 0.0)
+    call_us, rate = phase.execution_us("SCAN"), phase.events["offered_per_s"]
     event_ms = PATTERNS_PER_EVENT * (call_us or 0.0) / 1000
     share = rate * event_ms / 1000
     return formulas.wait_of_absences(event_ms, share) if share >= SHARE else None

@@ -10,7 +10,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from lab.address import (
+from lab.diagnose import questions
+from lab.diagnose.diagnosis import Diagnosis, changes, read
+from lab.diagnose.findings import judge
+from lab.diagnose.watch import Progress, watch
+from lab.diagnose.window import Window
+from lab.errors import Interrupted, StackError, UsageError
+from lab.results import numbers
+from lab.stacks.address import (
     Address,
     Certificate,
     CertificateAuthority,
@@ -19,13 +26,6 @@ from lab.address import (
     Tls,
     read_address,
 )
-from lab.diagnose import questions
-from lab.diagnose.diagnosis import Diagnosis, changes, read
-from lab.diagnose.findings import judge
-from lab.diagnose.watch import Progress, watch
-from lab.diagnose.window import Window
-from lab.errors import Interrupted, StackError, UsageError
-from lab.results import numbers
 
 LONGEST_S = 3600.0
 WATCHED_S = 10.0

@@ -14,8 +14,8 @@ import threading
 import time
 from dataclasses import dataclass
 
-from lab.address import Address
 from lab.diagnose.questions import ABSENT, Gone, Questions, Refused
+from lab.stacks.address import Address
 
 COMMANDS = (("GET", ABSENT), ("PING",))
 SEED = 7

@@ -15,8 +15,8 @@ from redis.backoff import NoBackoff
 from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.retry import Retry
 
-from lab.address import Address
 from lab.errors import LabError, StackError
+from lab.stacks.address import Address
 
 ABSENT = "latency-lab:diagnose:absent"
 """The key that the probe asks for. It does not exist, so no value is read."""

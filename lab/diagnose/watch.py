@@ -16,11 +16,11 @@ from typing import Any
 
 import psutil
 
-from lab.address import Address
 from lab.diagnose.prober import Prober
 from lab.diagnose.questions import PROBES_PER_S, SETTINGS, Questions, Refused
 from lab.diagnose.window import OWN, TORN_US, Clients, Snapshot, Window
 from lab.errors import StackError, UsageError
+from lab.stacks.address import Address
 from loadtest import info
 
 EVERY_S = 1.0

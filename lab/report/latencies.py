@@ -49,11 +49,14 @@ class LatencyView:
         """p99 over consecutive windows. A hole in the record (no server to probe) is a second without a value."""
         seconds: list[Second] = []
         pending: list[Interval] = []
+        ended = float("inf")
         for interval in self.run.recorded(probe):
-            if pending and interval.start - pending[-1].end > window_s / 2:
-                seconds += [_merge(pending), Second(pending[-1].end + ROUNDING_S, None, 0)]
+            if interval.start - ended > window_s / 2:
+                seconds += [_merge(pending)] if pending else []
+                seconds.append(Second(ended + ROUNDING_S, None, 0))
                 pending = []
             pending.append(interval)
+            ended = interval.end
             if pending[-1].end - pending[0].start >= window_s - ROUNDING_S:
                 seconds.append(_merge(pending))
                 pending = []

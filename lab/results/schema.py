@@ -45,7 +45,7 @@ Events = Annotated[
 ]
 Probed = Annotated[dict[str, Amount], _has("sent", "received", "errors", "rate", "lag_p99_us")]
 StackName = Literal["native", "compose"]
-STRICT = ConfigDict(extra="forbid", strict=True)
+STRICT = ConfigDict(extra="forbid", strict=True, validate_default=True)
 
 
 @dataclass

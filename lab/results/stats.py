@@ -31,9 +31,11 @@ def theil_sen(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
 
 
 def theil_sen_slope(x: Sequence[float], y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The slope alone, for each column of `y`, which has one row for each of the `x`."""
+    """The slope alone, for each column of `y`, which has one row for each of the `x`; NaN if all `x` are the same."""
     xs = np.asarray(x, dtype=np.float64)
     right, left = np.nonzero(np.subtract.outer(xs, xs) > 0)
+    if not right.size:
+        return np.full(y.shape[1:], np.nan)
     slopes = (y[right] - y[left]).T / (xs[right] - xs[left])
     return np.asarray(np.median(slopes, axis=-1))
 

@@ -19,7 +19,8 @@ from typing import Annotated
 
 import typer
 
-from lab.address import (
+from lab.errors import LabError, StackError, UsageError
+from lab.stacks.address import (
     ADDRESS_HELP,
     Certificate,
     CertificateAuthority,
@@ -28,7 +29,6 @@ from lab.address import (
     Tls,
     read_address,
 )
-from lab.errors import LabError, StackError, UsageError
 from lab.stacks.base import BYSTANDER_PREFIX, LOAD_PREFIX
 from lab.stacks.by_hand import Line
 from lab.stacks.processes import Child, ignore_interruptions

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.address import Address, Tls
 from lab.errors import STACK_BROKE, StackError, UsageError
+from lab.stacks.address import Address, Tls
 from lab.stacks.processes import Child, ignore_interruptions
 
 CONNECT_S, GRACE_S = 3.0, 10.0

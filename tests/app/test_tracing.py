@@ -33,7 +33,7 @@ def test_an_event_is_one_trace_from_web_to_scan(
     """The POST, the invalidator's span and each SCAN page share a trace; SCAN spans show pattern, COUNT and
     page.
     """
-    service = new_service(store, **traced(collector.endpoint), APP_SCAN_COUNT="10")
+    service = new_service(store, **traced(collector.url), APP_SCAN_COUNT="10")
     service.start("web", "invalidator", "warmer")
     service.put("/settings/warming", {"target_keys": 200})
     eventually(lambda: service.get("/settings/warming").json["state"] == "idle")
@@ -71,7 +71,7 @@ def test_reads_are_traced_with_exemplars(
     """A read's trace holds its store calls; /metrics names that trace as an exemplar; health checks make no
     spans.
     """
-    service = new_service(store, **traced(collector.endpoint)).start("web")
+    service = new_service(store, **traced(collector.url)).start("web")
     for path in ("/users/1/fragments/page-0", "/users/1/fragments/page-0", "/healthz", "/readyz", "/metrics"):
         assert service.get(path).status == 200
     page = http(
@@ -92,7 +92,7 @@ def test_unsampled_requests_make_no_spans(
     new_service: NewService, store: StoreServer, collector: Collector
 ) -> None:
     """The standard sampler variables are obeyed, in both processes."""
-    environment = {**traced(collector.endpoint), "OTEL_TRACES_SAMPLER": "always_off"}
+    environment = {**traced(collector.url), "OTEL_TRACES_SAMPLER": "always_off"}
     service = new_service(store, **environment).start("web", "invalidator")
     service.get("/users/1/fragments/page-0")
     service.event(1)

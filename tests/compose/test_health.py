@@ -8,39 +8,33 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
 
 import pytest
 
 from lab.stacks.preflight import ROOT
+from tests.httpkit import Answer, HttpStandIn, Request
 
 Serve = Callable[[int, str], str]
+
+
+class Fixed(HttpStandIn):
+    """Gives every request the same answer."""
+
+    def __init__(self, reply: Answer) -> None:
+        self.reply = reply
+        super().__init__()
+
+    def answer(self, request: Request) -> Answer:
+        """The one answer."""
+        return self.reply
 
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
     """Return a function that starts a server with one fixed answer and returns its URL."""
-    servers: list[ThreadingHTTPServer] = []
-
-    def start(status: int, body: str) -> str:
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self.send_response(status)
-                self.end_headers()
-                self.wfile.write(body.encode())
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        servers.append(server)
-        return f"http://127.0.0.1:{server.server_port}/metrics"
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+    with ExitStack() as servers:
+        yield lambda status, body: f"{servers.enter_context(Fixed(Answer(body, status))).url}/metrics"
 
 
 def check(*arguments: str) -> tuple[int, str]:

@@ -1,14 +1,12 @@
 """Stand-ins for the processes around a store: one HTTP server that plays web, invalidator, Locust and probe."""
 
-import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from console.config import Config, ServerAddresses
+from tests.httpkit import Answer, HttpStandIn, Request
 
 
-class StandIns:
+class StandIns(HttpStandIn):
     """The four processes' answers are plain attributes; what they are told is recorded in `told`."""
 
     def __init__(self) -> None:
@@ -24,65 +22,34 @@ class StandIns:
         self.probe = {0.001: 0.0, 0.01: 0.0, 1.0: 0.0, float("inf"): 0.0}
         self.broken: set[str] = set()
         self.told: list[tuple[str, dict[str, Any]]] = []
-        standins = self
+        super().__init__()
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                self._answer(*standins.get(self.path))
-
-            def do_PUT(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                self._answer(*standins.put(self.path, body))
-
-            def _answer(self, status: int, text: str) -> None:
-                data = text.encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_args: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.base = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-        ).start()
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._server.shutdown()
-        self._server.server_close()
+    def answer(self, request: Request) -> Answer:
+        """What the process that the path begins with answers."""
+        if request.path.split("/")[1] in self.broken:
+            return Answer({"detail": "out of order"}, 503)
+        return self.put(request.path, request.body) if request.method == "PUT" else self.get(request.path)
 
     def config(self, store_url: str, **settings: Any) -> Config:
         """Settings of a console whose only server, ``one``, has these stand-ins around its store."""
-        roles = (f"{self.base}/{role}" for role in ("web", "invalidator", "locust", "probe"))
+        roles = (f"{self.url}/{role}" for role in ("web", "invalidator", "locust", "probe"))
         values: dict[str, Any] = {"servers": (ServerAddresses("one", store_url, *roles),), "story": "off"}
         return Config(**{**values, **settings})
 
-    def get(self, path: str) -> tuple[int, str]:
+    def get(self, path: str) -> Answer:
         """The answer to a GET."""
-        role = path.split("/")[1]
-        if role in self.broken:
-            return 503, json.dumps({"detail": "out of order"})
         if path.endswith("/metrics"):
-            return 200, self._invalidator() if role == "invalidator" else self._probe()
+            return Answer(self._invalidator() if path.startswith("/invalidator/") else self._probe())
         answers = {
             "/web/readyz": {},
             "/web/settings/invalidation": {**self.invalidation, "strategies": self.strategies},
             "/web/settings/warming": self.warming,
             "/locust/load": self.load,
         }
-        return (200, json.dumps(answers[path])) if path in answers else (404, "{}")
+        return Answer(answers[path]) if path in answers else Answer({}, 404)
 
-    def put(self, path: str, body: dict[str, Any]) -> tuple[int, str]:
+    def put(self, path: str, body: dict[str, Any]) -> Answer:
         """The answer to a PUT; a fill is done at once."""
-        if path.split("/")[1] in self.broken:
-            return 503, json.dumps({"detail": "out of order"})
         self.told.append((path, body))
         if path == "/web/settings/invalidation":
             self.invalidation.update(body)
@@ -90,7 +57,7 @@ class StandIns:
             self.warming.update({key: body[key] for key in ("target_keys", "keys_per_second") if key in body})
         else:
             self.load.update(body)
-        return 200, "{}"
+        return Answer({})
 
     def fills(self) -> list[dict[str, Any]]:
         """The requests to the warmer, in order."""

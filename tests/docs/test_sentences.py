@@ -53,7 +53,7 @@ def test_what_is_true_is_green(condition: str, view: RunView) -> None:
 @pytest.mark.parametrize(
     ("condition", "told"),
     [
-        ('busy("grow[0]") > 0.5', "0.0383 against 0.5"),
+        ('busy("grow[0]") > 0.5', "0.03817 against 0.5"),
         ('p99("grow[-1]") < 2 * p99("grow[0]")', " against "),
         ('busy("grow[0]") < 0.5 and busy("grow[-1]") < 0.5', "; "),
     ],

@@ -6,6 +6,9 @@
     plain.p99_ms["keys-4:replica"] = 0.4                   # a second probe, PHASE:PROBE
     plain.each_p99_ms["burst"] = [2.0, 2.0, 900.0]         # interval by interval
     plain.slowlog.append(("KEYS", 25_000))                 # an entry of the slow log, µs
+    plain.slow_at.append((plain.phase("burst").t0, "GET", 25_000))      # the same, at a time
+    plain.between.append((START - 6, 6.0, 0.4))            # outside the phases: time, seconds, p99 in ms
+    plain.samples.append({"t": START, "keys": 10})         # rows of samples.csv; without any there is one a phase
     plain.lines.append({"phase": "burst", "load": "crowd", "t": 1.0})   # a line of loads.jsonl
     run = plain.write(tmp_path / "run")
 
@@ -23,12 +26,14 @@ from typing import Any
 import numpy as np
 
 from lab.claims.planned import ASKS_FOR, PARTS
-from lab.results.folder import PhaseRecord, Run, RunWriter
+from lab.results.folder import Latencies, PhaseRecord, Run, RunFacts, RunWriter
 from lab.results.schema import SAMPLES
 from lab.scenarios.model import Scenario
 from tests.lab.synthetic import INTERVAL_S, PROBES_PER_S, START, encode, facts_of, heavy_tail
 
 PHASE_S, GAP_S, EVENTS_PER_S = 3.0, 1.0, 8.0
+EACH = round(PROBES_PER_S * INTERVAL_S)
+"""Requests of a probe in an interval."""
 
 
 class Plain:
@@ -39,6 +44,9 @@ class Plain:
         self.p99_ms: dict[str, float] = {}
         self.each_p99_ms: dict[str, list[float]] = {}
         self.slowlog: list[tuple[str, int]] = []
+        self.slow_at: list[tuple[float, str, int]] = []
+        self.between: list[tuple[float, float, float]] = []
+        self.samples: list[dict[str, float | str | None]] = []
         self.lines: list[dict[str, Any]] = []
         events = EVENTS_PER_S if scenario.knee_at is not None or scenario.events_per_second else 0.0
         self.facts = facts_of(scenario, keys, events)
@@ -108,42 +116,61 @@ class Plain:
         """Remove a phase, as if it had never been measured."""
         self.facts.phases.remove(self.phase(phase_id))
 
-    def write(self, folder: Path) -> Run:
-        """Write the folder and read it back."""
+    def write(self, folder: Path, doctor: Callable[[RunFacts], object] | None = None) -> Run:
+        """Write the folder and read it back. `doctor` alters run.json alone, after all other files are written."""
         folder.mkdir(parents=True, exist_ok=True)
         writer, rng = RunWriter(folder), np.random.default_rng(7)
-        for phase in self.facts.phases:
+        stretches: list[tuple[float, float, PhaseRecord | None]] = [
+            *((at, p99_ms, None) for at, _, p99_ms in self.between),
+            *((phase.t0, 0.0, phase) for phase in self.facts.phases),
+        ]
+        lengths = {at: seconds for at, seconds, _ in self.between}
+        for at, p99_ms, phase in sorted(stretches, key=lambda stretch: stretch[0]):
+            if phase is None:
+                self._probe(
+                    writer, "main", at, heavy_tail(rng, p99_ms, round(lengths[at] / INTERVAL_S), EACH)
+                )
+                continue
             for probe in phase.probes:
                 name = phase.id if probe == "main" else f"{phase.id}:{probe}"
-                at, each = phase.t0, round(PROBES_PER_S * INTERVAL_S)
-                count, p99_ms = round(phase.seconds / INTERVAL_S), self.p99_ms.get(name, 1.0)
-                latencies = heavy_tail(rng, p99_ms, count, each)
+                latencies = heavy_tail(
+                    rng, self.p99_ms.get(name, 1.0), round(phase.seconds / INTERVAL_S), EACH
+                )
                 if name in self.each_p99_ms:
-                    latencies = [heavy_tail(rng, p99, 1, each)[0] for p99 in self.each_p99_ms[name]]
-                phase.probes[probe]["sent"] = phase.probes[probe]["received"] = float(each * len(latencies))
-                for values in latencies:
-                    at += INTERVAL_S
-                    writer.probe(
-                        probe,
-                        {
-                            "t": at,
-                            "interval_s": INTERVAL_S,
-                            "max_us": float(values.max()),
-                            "intended": encode(values),
-                            "service": encode(values),
-                        },
-                    )
-            writer.sample(
-                dict.fromkeys(column.name for column in SAMPLES)
-                | {"t": phase.t0 + 1, "phase": phase.id, "strategy": phase.strategy, "keys": phase.keys}
-            )
+                    latencies = [heavy_tail(rng, p99, 1, EACH)[0] for p99 in self.each_p99_ms[name]]
+                phase.probes[probe]["sent"] = phase.probes[probe]["received"] = float(EACH * len(latencies))
+                self._probe(writer, probe, at, latencies)
+        for row in self.samples or [
+            {"t": phase.t0 + 1, "phase": phase.id, "strategy": phase.strategy, "keys": phase.keys}
+            for phase in self.facts.phases
+        ]:
+            writer.sample(dict.fromkeys(column.name for column in SAMPLES) | row)
         for command, duration in self.slowlog:
             writer.slow(START + 2, command, duration)
+        for at, command, duration in self.slow_at:
+            writer.slow(at, command, duration)
         for line in self.lines:
             writer.load(str(line.pop("phase")), str(line.pop("load")), line)
+        if doctor:
+            doctor(self.facts)
         writer.facts(self.facts)
         writer.close()
         return Run(folder)
+
+    @staticmethod
+    def _probe(writer: RunWriter, probe: str, at: float, latencies: list[Latencies]) -> None:
+        for values in latencies:
+            at += INTERVAL_S
+            writer.probe(
+                probe,
+                {
+                    "t": at,
+                    "interval_s": INTERVAL_S,
+                    "max_us": float(values.max()),
+                    "intended": encode(values),
+                    "service": encode(values * 0.97),
+                },
+            )
 
 
 @dataclass(frozen=True)

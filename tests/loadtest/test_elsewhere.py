@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.loadtest.conftest import ROOT, Server, eventually
+from tests.app.servicekit import eventually
+from tests.loadtest.conftest import ROOT, Server
 
 LOADS = {
     "iterations": ["--count", "100", "--concurrent", "3"],
@@ -61,7 +62,7 @@ def test_a_load_runs_with_any_selector(
         assert process.poll() is None, process.communicate()
         return bool(client.info("commandstats").get(f"cmdstat_{wanted}", {"calls": 0})["calls"] > 10)
 
-    eventually(delivers, f"{module} delivers")
+    eventually(delivers)
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (0, "")

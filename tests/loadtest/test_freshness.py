@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 from lab.scenarios.cures import COMMANDS
 from tests.app.servicekit import ROOT, Service, StoreServer, eventually
+from tests.httpkit import Answer, HttpStandIn, Request
 
 WEB = ["--storefront", "http://127.0.0.1:1"]
 
@@ -110,46 +109,30 @@ def test_memory_of_an_entry_is_what_was_added(store: StoreServer) -> None:
     assert 500 < after["figures"]["memory_per_entry_bytes"] < 700
 
 
-class Stale(http.server.BaseHTTPRequestHandler):
+class Stale(HttpStandIn):
     """A storefront whose events delete one fragment of each area and leave the others."""
 
-    protocol_version = "HTTP/1.1"
-    cached: ClassVar[set[str]] = set()
+    def __init__(self) -> None:
+        self.cached: set[str] = set()
+        super().__init__()
 
-    def do_GET(self) -> None:
-        """Everything is cached by its first read."""
-        if "/events/" in self.path:
-            self._say(b'{"state": "done"}')
-            return
-        hit = self.path in self.cached
-        self.cached.add(self.path)
-        self._say(b"{}", "shop; hit" if hit else "shop; fwd=miss")
-
-    def do_POST(self) -> None:
-        """An event deletes the fragments numbered 0."""
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.cached.difference_update([path for path in self.cached if path.endswith("-0")])
-        self._say(b'{"event": 1}')
-
-    def _say(self, body: bytes, status: str = "") -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Cache-Status", status)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Log nothing."""
+    def answer(self, request: Request) -> Answer:
+        """Everything is cached by its first read. An event deletes the fragments numbered 0."""
+        if request.method == "POST":
+            self.cached.difference_update([path for path in self.cached if path.endswith("-0")])
+            return Answer({"event": 1})
+        if "/events/" in request.path:
+            return Answer({"state": "done"})
+        hit = request.target in self.cached
+        self.cached.add(request.target)
+        return Answer({}, headers={"Cache-Status": "shop; hit" if hit else "shop; fwd=miss"})
 
 
 @pytest.fixture
 def stale_front() -> Iterator[str]:
     """The address of a `Stale` storefront."""
-    Stale.cached = set()
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stale)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
+    with Stale() as storefront:
+        yield storefront.url
 
 
 def test_old_values_are_counted(stale_front: str, store: StoreServer) -> None:

@@ -16,6 +16,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from tests.app.servicekit import eventually
+
 PATIENCE = 60.0
 Run = Callable[..., "subprocess.Popen[str]"]
 
@@ -52,14 +54,6 @@ def invalidator(repository: Path, real_storefront: Any, server: Any, tmp_path: P
     yield process
     process.terminate()
     process.wait(timeout=PATIENCE)
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    """Wait until `holds` is true."""
-    end = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def calls(server: Any, name: str) -> int:

@@ -7,12 +7,13 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
+
+from tests.app.servicekit import eventually
 
 PATIENCE = 60.0
 KEYS, USERS = 2_000, 100
@@ -51,14 +52,6 @@ def calls_of_a_walk(server: Any) -> int:
     before = scans(server)
     assert len(list(server.client().scan_iter(count=10))) == KEYS
     return scans(server) - before
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    """Wait until `holds` is true."""
-    end = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_an_event_walks_the_whole_keyspace_for_each_pattern(filled: Any, run: Any) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.app.servicekit import eventually
+
 PATIENCE = 60.0
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -42,14 +44,6 @@ def calls(server: Any, command: str) -> int:
     """How often the server executed a command."""
     found: int = server.client().info("commandstats").get(f"cmdstat_{command}", {}).get("calls", 0)
     return found
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    """Wait until `holds` is true."""
-    end = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def fill(server: Any, keys: int) -> None:

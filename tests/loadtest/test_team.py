@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from loadtest.customers.load import Load
 from loadtest.customers.metrics import BUCKETS, Counts, exposition
+from tests.app.servicekit import eventually
 
 WITHIN = 0.15
 """The tolerance of rates: a process that was stopped for half a second catches up at once. Twice or half is far off."""
@@ -23,14 +24,6 @@ def rate(moments: list[tuple[float, str]]) -> float:
     return (len(moments) - 1) / (moments[-1][0] - moments[0][0])
 
 
-def eventually(holds: Callable[[], object], what: str, seconds: float = 60) -> None:
-    """Wait until `holds` is true."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(0.05)
-
-
 def steady(storefront: Any, per_second: float, seconds: float = 3.0) -> list[tuple[float, str]]:
     """Wait for that rate, then return the events of some seconds at it."""
 
@@ -39,7 +32,7 @@ def steady(storefront: Any, per_second: float, seconds: float = 3.0) -> list[tup
         time.sleep(1.0)
         return abs(len(storefront.events) - per_second) <= max(2, 0.15 * per_second)
 
-    eventually(arrived, f"{per_second} events a second")
+    eventually(arrived, 60)
     storefront.events.clear()
     time.sleep(seconds)
     return list(storefront.events)
@@ -126,9 +119,9 @@ def test_shape_on_the_master_shapes_every_worker(storefront: Any, start_team: Ca
         storefront.url, 2, LOADTEST_SHAPE="growth", LOADTEST_STEP_SECONDS="2", LOADTEST_EVENTS_PER_SECOND="50",
         LOADTEST_READS_PER_SECOND="0",
     )  # fmt: skip
-    eventually(lambda: len(storefront.events) > 3, "events")
+    eventually(lambda: len(storefront.events) > 3, 60)
     first = storefront.events[0][0]
-    eventually(lambda: storefront.events[-1][0] > first + 12, "the last step")
+    eventually(lambda: storefront.events[-1][0] > first + 12, 60)
     early = [at for at, _ in storefront.events if at < first + 1.5]
     late = [at for at, _ in storefront.events if first + 9.5 <= at < first + 11.5]
     assert len(early) < 1.5 * 50 * 0.5
@@ -140,10 +133,10 @@ def test_metrics_of_one_process_count_what_was_asked(
 ) -> None:
     """Requests by outcome, durations and users are exported, equal what the storefront saw, and survive a reset."""
     locust = start_locust(storefront.url, LOADTEST_READS_PER_SECOND="0", LOADTEST_EVENTS_PER_SECOND="40")
-    eventually(lambda: len(storefront.events) >= 20, "events")
+    eventually(lambda: len(storefront.events) >= 20, 60)
     storefront.broken = True
     locust.ask("POST", "/load/reset")
-    eventually(lambda: len(storefront.events) >= 60, "more events")
+    eventually(lambda: len(storefront.events) >= 60, 60)
     locust.change(events_per_second=0)
     time.sleep(0.7)
     seen = samples(locust.text("/metrics"))

@@ -1,7 +1,8 @@
 """Runs from which one thing is missing, and what each claim and each check of validity then says.
 
 Begins with the healthy synthetic run of a scenario, and takes away one phase, one figure, one command, one kind of
-load, or sets one figure to 0. A claim that needs what is gone must say so; no claim may end in a fault.
+load, or all of a kind. Or it sets one figure to 0, or makes what differs between phases the same, and the reverse. A
+claim that needs what is gone must say so; no claim may end in a fault.
 `python -m tests.lab.claims.incomplete` writes the file anew, after a claim was changed on purpose.
 """
 
@@ -62,8 +63,15 @@ def alterations(run: Whole) -> Iterator[tuple[str, Callable[[Whole], object]]]:
             yield f"{part} {name}", lambda other, part=part, name=name: getattr(other.facts, part).pop(name)  # type: ignore[misc]
     for name in sorted({str(line["load"]) for line in run.loads}):
         yield f"lines of {name}", lambda other, name=name: _silence(other, name)  # type: ignore[misc]
+    for part in ("commands", "processes"):
+        yield f"all {part}", lambda other, part=part: _clear(other, part)  # type: ignore[misc]
+    for name in sorted({name for phase in run.phases for name in phase.params}):
+        yield f"params {name} of no two phases alike", lambda other, name=name: _number(other, name)  # type: ignore[misc]
+    for arm in sorted({phase.arm for phase in run.phases if len(run.arm(phase.arm)) > 1}):
+        yield f"each {arm} the last one", lambda other, arm=arm: _repeat(other, arm)  # type: ignore[misc]
     yield "forecasts", _foresee_nothing
     yield "slow log", lambda other: other.slowlog.clear()
+    yield "slow log, with a threshold just below the longest calls", _silent_above
 
 
 def _drop(run: Run, part: str, name: str) -> None:
@@ -75,6 +83,28 @@ def _zero(run: Run, name: str) -> None:
     for phase in run.phases:
         if name in phase.figures:
             phase.figures[name] = 0.0
+
+
+def _clear(run: Run, part: str) -> None:
+    for phase in run.phases:
+        getattr(phase, part).clear()
+
+
+def _number(run: Run, name: str) -> None:
+    for number, phase in enumerate(run.phases, start=1):
+        if name in phase.params:
+            phase.params[name] = float(number)
+
+
+def _repeat(run: Whole, arm: str) -> None:
+    last = next(phase for phase in reversed(run.phases) if phase.arm == arm)
+    run.phases[:] = [last if phase.arm == arm else phase for phase in run.phases]
+
+
+def _silent_above(run: Run) -> None:
+    run.slowlog.clear()
+    took = (phase.execution_us(command) or 0.0 for phase in run.phases for command in phase.commands)
+    run.facts.slowlog_threshold_us = int(0.999 * max(took))
 
 
 def _foresee_nothing(run: Run) -> None:

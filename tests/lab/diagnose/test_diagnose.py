@@ -18,11 +18,11 @@ from typing import Any
 import hiredis
 import pytest
 
-from lab.address import read_address
 from lab.cli import run_command
 from lab.diagnose import questions
 from lab.diagnose.diagnosis import Diagnosis, read
 from lab.diagnose.questions import ALLOWED, SETTINGS, NotAllowed, Questions
+from lab.stacks.address import read_address
 from lab.stacks.preflight import ROOT
 from tests.app.servicekit import free_port
 from tests.loadtest.conftest import Server

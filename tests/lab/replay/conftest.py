@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import socket
 import subprocess
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -21,14 +16,10 @@ from google.protobuf import json_format  # type: ignore[import-untyped] # no typ
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from lab.stacks.preflight import ROOT
+from tests.app.servicekit import free_port
+from tests.httpkit import Answer, HttpStandIn, Request
 
 READY_S = 30.0
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        return int(held.getsockname()[1])
 
 
 @pytest.fixture(scope="session")
@@ -64,7 +55,7 @@ def prometheus_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             process.wait(10)
 
 
-class TempoStandin:
+class TempoStandin(HttpStandIn):
     """Takes spans over OTLP and gives traces back as Tempo does: by search, by id, as protobuf or as JSON."""
 
     def __init__(self, protobuf: bool = True) -> None:
@@ -75,41 +66,16 @@ class TempoStandin:
         self.searchable = True
         self.asked: list[str] = []
         self._arrived: Counter[str] = Counter()
-        standin = self
+        super().__init__()
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                content = self.rfile.read(int(self.headers["Content-Length"]))
-                if self.path != "/v1/traces":
-                    self.answer(429, "text/plain", b"ingestion rate limit exceeded")
-                    return
-                standin.take(content)
-                self.answer(200, "application/x-protobuf", b"")
-
-            def do_GET(self) -> None:
-                self.answer(*standin.give(urlsplit(self.path).path))
-
-            def answer(self, status: int, kind: str, content: bytes) -> None:
-                self.send_response(status)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-        ).start()
-
-    def close(self) -> None:
-        """Stop answering."""
-        self._server.shutdown()
-        self._server.server_close()
+    def answer(self, request: Request) -> Answer:
+        """Take spans, or give traces."""
+        if request.method != "POST":
+            return self.give(request.path)
+        if request.path != "/v1/traces":
+            return Answer("ingestion rate limit exceeded", 429)
+        self.take(request.content)
+        return Answer()
 
     def take(self, content: bytes) -> None:
         """Keep the spans of an export request, trace by trace."""
@@ -120,32 +86,34 @@ class TempoStandin:
                 continue
             self.traces.setdefault(trace_id, TracesData()).resource_spans.append(resource)
 
-    def give(self, path: str) -> tuple[int, str, bytes]:
-        """Return status, content type and content of an answer."""
+    def give(self, path: str) -> Answer:
+        """The answer to a GET."""
         self.asked.append(path)
         if path == "/api/status/buildinfo":
-            return 200, "application/json", b'{"version": "stand-in"}'
+            return _as_json({"version": "stand-in"})
         if path == "/api/search":
             rows = [
                 {"traceID": trace_id.lstrip("0"), "durationMs": number}
                 for number, trace_id in enumerate(self.traces if self.searchable else ())
             ]
-            return 200, "application/json", json.dumps({"traces": rows}).encode()
+            return _as_json({"traces": rows})
         found = self.traces.get(path.removeprefix("/api/traces/"))
         if found is None:
-            return 404, "text/plain", b"trace not found"
+            return Answer("trace not found", 404)
         if self.protobuf:
-            return 200, "application/protobuf", found.SerializeToString()
-        batches: Any = json_format.MessageToDict(found).get("resourceSpans", [])
-        return 200, "application/json", json.dumps({"batches": batches}).encode()
+            return Answer(found.SerializeToString(), headers={"Content-Type": "application/protobuf"})
+        return _as_json({"batches": json_format.MessageToDict(found).get("resourceSpans", [])})
+
+
+def _as_json(content: Any) -> Answer:
+    return Answer(content, headers={"Content-Type": "application/json"})
 
 
 @pytest.fixture
 def tempo() -> Iterator[TempoStandin]:
     """An empty stand-in for Tempo."""
-    standin = TempoStandin()
-    yield standin
-    standin.close()
+    with TempoStandin() as standin:
+        yield standin
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,8 @@ from lab.replay.prometheus import Prometheus
 from lab.replay.record import record
 from lab.replay.recording import METRICS, TRACES, Meta, Recording, Series, pack_metrics, pack_traces, write
 from lab.replay.tempo import Tempo
-from tests.lab.replay.conftest import TempoStandin, free_port
+from tests.app.servicekit import free_port
+from tests.lab.replay.conftest import TempoStandin
 from tests.lab.replay.test_choice import OnePrometheus, T, WeakTempo
 
 START = 1_795_000_000.0

@@ -176,6 +176,9 @@ def test_work_of_events_that_interleave_is_their_cpu_time() -> None:
         STEADY, events={"offered_per_s": 10.0, "finished_per_s": 1.0, "in_flight_end": 0.0, "server_s": 0.12}
     )
     assert demand(late, interleaving([late])) == pytest.approx(0.1 + 10 * 0.12)
+    assert demand(late, replace(interleaving([late]), calibration={})) == pytest.approx(10 * 0.12), (
+        "no load but that of the events was calibrated"
+    )
 
 
 def test_capacity_is_what_the_thread_has_when_events_are_left_over() -> None:

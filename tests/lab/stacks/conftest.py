@@ -7,9 +7,7 @@ import json
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,6 +18,7 @@ from lab.stacks.foreign import KEY_PREFIX
 from lab.stacks.native import NativeStack
 from lab.stacks.servers import SERVERS
 from tests.app.servicekit import free_port
+from tests.httpkit import Answer, HttpStandIn, Request
 from tests.lab.stacks.running import GUNICORN, SCENARIO, Neighbour, Running
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -83,44 +82,25 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeDocker:
     return FakeDocker(folder)
 
 
-class FakeControl:
+class FakeControl(HttpStandIn):
     """Answers POSTs like the control page, and records them as (path, body)."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Any]] = []
         self.status = 200
-        control = self
+        super().__init__()
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                control.asked.append((self.path, body))
-                answer = json.dumps({"said": "ok", "detail": "no such page"}).encode()
-                self.send_response(control.status)
-                self.send_header("Content-Length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
-
-            def log_message(self, format: str, *arguments: object) -> None:
-                pass
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.port = self._http.server_port
-        self.url = f"http://127.0.0.1:{self.port}"
-        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-
-    def close(self) -> None:
-        """Stop answering."""
-        self._http.shutdown()
-        self._http.server_close()
+    def answer(self, request: Request) -> Answer:
+        """Record the request."""
+        self.asked.append((request.path, request.body))
+        return Answer({"said": "ok", "detail": "no such page"}, self.status)
 
 
 @pytest.fixture
 def control() -> Iterator[FakeControl]:
     """A running stand-in for the control page."""
-    control = FakeControl()
-    yield control
-    control.close()
+    with FakeControl() as control:
+        yield control
 
 
 @pytest.fixture

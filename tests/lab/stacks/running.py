@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import threading
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from lab.scenarios import catalogue
 from lab.stacks.native import NativeStack
+from tests.httpkit import Answer, HttpStandIn, Request
 
 SCENARIO = catalogue()["key-growth"]
 GUNICORN = ["gunicorn", "-c", "app/gunicorn_conf.py", "app.web:application"]
 
 
-class Neighbour:
+class Neighbour(HttpStandIn):
     """Another server's storefront and load generator, as far as the lab speaks to them. It records every PUT."""
 
     def __init__(self) -> None:
@@ -29,36 +28,14 @@ class Neighbour:
             "/load": {"reads_per_second": 5.0, "events_per_second": 12.5, "users_population": 10_000},
         }
         self.puts: list[tuple[str, dict[str, Any]]] = []
-        neighbour = self
+        super().__init__()
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self._answer(neighbour.state[self.path])
-
-            def do_PUT(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                neighbour.puts.append((self.path, body))
-                neighbour.state[self.path].update(body)
-                self._answer(neighbour.state[self.path])
-
-            def _answer(self, content: object) -> None:
-                text = json.dumps(content).encode()
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text)
-
-            def log_message(self, format: str, *arguments: object) -> None:
-                pass
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.port = self._http.server_port
-        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-
-    def close(self) -> None:
-        """Stop answering."""
-        self._http.shutdown()
-        self._http.server_close()
+    def answer(self, request: Request) -> Answer:
+        """The state of that path, after a PUT the new one."""
+        if request.method == "PUT":
+            self.puts.append((request.path, request.body))
+            self.state[request.path].update(request.body)
+        return Answer(self.state[request.path])
 
 
 @dataclass

@@ -3,67 +3,48 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from lab.stacks import pins
 from tests.app.servicekit import free_port
+from tests.httpkit import Answer, HttpStandIn, Request
 
 
-class Registry:
+class Registry(HttpStandIn):
     """Speaks the part of the distribution API that resolves a tag, with anonymous tokens."""
 
     def __init__(self) -> None:
         self.manifests = {"lab/redis:8.10.2": b"{}"}
         self.asked: list[tuple[str, str]] = []
         self.tells = True
-        outer = self
+        super().__init__()
+        self.host = f"127.0.0.1:{self.port}"
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_HEAD(self) -> None:
-                name, _, tag = self.path.removeprefix("/v2/").partition("/manifests/")
-                outer.asked.append((self.path, self.headers["Accept"]))
-                if self.headers["Authorization"] != "Bearer for a stranger":
-                    self.send_response(401)
-                    realm = f'Bearer realm="{outer.url}/token",service="here",scope="repository:{name}:pull"'
-                    self.send_header("WWW-Authenticate", realm)
-                elif (manifest := outer.manifests.get(f"{name}:{tag}")) is None:
-                    self.send_response(404)
-                else:
-                    self.send_response(200)
-                    if outer.tells:
-                        self.send_header(
-                            "Docker-Content-Digest", f"sha256:{hashlib.sha256(manifest).hexdigest()}"
-                        )
-                self.end_headers()
-
-            def do_GET(self) -> None:
-                assert self.path == "/token?service=here&scope=repository%3Alab%2Fredis%3Apull"
-                self.send_response(200)
-                self.end_headers()
-                self.wfile.write(json.dumps({"token": "for a stranger"}).encode())
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.host = f"127.0.0.1:{self.server.server_address[1]}"
-        self.url = f"http://{self.host}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+    def answer(self, request: Request) -> Answer:
+        """A token to a GET, and a manifest's digest to a HEAD with that token."""
+        if request.method == "GET":
+            known = request.target == "/token?service=here&scope=repository%3Alab%2Fredis%3Apull"
+            return Answer({"token": "for a stranger"} if known else {}, 200 if known else 400)
+        name, _, tag = request.path.removeprefix("/v2/").partition("/manifests/")
+        self.asked.append((request.path, request.headers["accept"]))
+        if request.headers.get("authorization") != "Bearer for a stranger":
+            realm = f'Bearer realm="{self.url}/token",service="here",scope="repository:{name}:pull"'
+            return Answer(status=401, headers={"WWW-Authenticate": realm})
+        manifest = self.manifests.get(f"{name}:{tag}")
+        if manifest is None:
+            return Answer(status=404)
+        digest = hashlib.sha256(manifest).hexdigest()
+        return Answer(headers={"Docker-Content-Digest": f"sha256:{digest}"} if self.tells else {})
 
 
 @pytest.fixture
 def registry() -> Iterator[Registry]:
     """A registry on this machine."""
-    found = Registry()
-    yield found
-    found.server.shutdown()
-    found.server.server_close()
+    with Registry() as found:
+        yield found
 
 
 def digest_of(manifest: bytes) -> str:

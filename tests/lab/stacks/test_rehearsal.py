@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
 from lab.stacks import rehearsal
 from lab.stacks.asking import Finding
+from tests.httpkit import Answer, HttpStandIn, Request
 
 BOARD = {
     "uid": "incident",
@@ -74,33 +72,20 @@ def usual() -> dict[str, Any]:
     }
 
 
-class Everything:
-    """One HTTP server that gives these answers, and 404 for any other path."""
+class Everything(HttpStandIn):
+    """One HTTP server that gives these answers, and 404 for any other path and for None."""
 
     def __init__(self) -> None:
         self.answers = usual()
         self.asked: list[tuple[str, str, Any]] = []
-        outer = self
+        super().__init__()
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                path = urlsplit(self.path).path
-                ends = [end for end in outer.answers if self.path.endswith(end) or path.endswith(end)]
-                answer = outer.answers[max(ends, key=len)] if ends else None
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                outer.asked.append((self.command, path, json.loads(body) if body else None))
-                text = answer if isinstance(answer, str) else json.dumps(answer)
-                self.send_response(404 if answer is None else 200)
-                self.end_headers()
-                self.wfile.write(text.encode())
-
-            do_POST = do_GET
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+    def answer(self, request: Request) -> Answer:
+        """The answer whose path is the longest end of the request's."""
+        found = [end for end in self.answers if request.target.endswith(end) or request.path.endswith(end)]
+        self.asked.append((request.method, request.path, request.body))
+        said = self.answers[max(found, key=len)] if found else None
+        return Answer(said, 404 if said is None else 200)
 
 
 @pytest.fixture
@@ -111,13 +96,12 @@ def scene(
     docker.has(make_server("redis"))
     found = Everything()
     for name in ("CONTROL_PORT", "GRAFANA_PORT", "LOCUST_REDIS_PORT"):
-        monkeypatch.setenv(name, str(found.server.server_address[1]))
+        monkeypatch.setenv(name, str(found.port))
     monkeypatch.setattr(rehearsal, "CHROMIUM", ())
     for name, seconds in {"TRACE_S": 0.1, "FILLING_S": 0.3, "RETRY_S": 0.05}.items():
         monkeypatch.setattr(rehearsal, name, seconds)
     yield found
-    found.server.shutdown()
-    found.server.server_close()
+    found.close()
 
 
 def look(folder: Path) -> dict[str, Finding]:

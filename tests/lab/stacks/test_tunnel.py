@@ -12,9 +12,9 @@ import psutil
 import pytest
 import redis
 
-from lab.address import Tls, read_address
 from lab.errors import StackError, UsageError
 from lab.stacks import tunnel
+from lab.stacks.address import Tls, read_address
 from lab.stacks.tunnel import Way, way_to
 from tests.app.servicekit import StoreServer, eventually, free_port
 from tests.lab.labkit import lab

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.address import Tls, read_address
 from lab.errors import UsageError
+from lab.stacks.address import Tls, read_address
 
 
 @pytest.mark.parametrize(
