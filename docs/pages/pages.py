@@ -24,8 +24,9 @@ LOOSE = re.compile(r"<!-- (?:fig:|/fig)")
 
 
 def pages(root: Path) -> list[Path]:
-    """The README, CONTRIBUTING.md, the hand-written pages in docs/, and the guide."""
-    found = [root / "README.md", root / "CONTRIBUTING.md", *((root / "docs" / name) for name in HAND_WRITTEN)]
+    """The README, CONTRIBUTING.md, SECURITY.md, the hand-written pages in docs/, and the guide."""
+    found = [root / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
+    found += [root / "docs" / name for name in HAND_WRITTEN]
     return [*(path for path in found if path.is_file()), *sorted((root / "workshop").rglob("*.md"))]
 
 

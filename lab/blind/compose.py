@@ -8,7 +8,8 @@ the server, runs in a container of its own, and so does each program of other te
 The server is kept on one core in every session, because one of the causes is that other programs crowd it out there.
 The kernel divides a core between containers, whatever their number of threads. So the server has four times the usual
 share; otherwise the rest of the scene would crowd it out all the time. The two programs that crowd it out have four
-times the server's share; under any other cause they do nothing.
+times the server's share; under any other cause they do nothing. An engine that cannot limit CPU time cannot do this:
+there all containers share all cores.
 
 However the session ends, the containers end with their stdin. The restorer (`lab.blind.restorer`) waits for the same
 end; it starts the stack's own storefront again and gives the server its cores back. A killed session leaves the server
@@ -25,15 +26,17 @@ from pathlib import Path
 
 import redis
 
+from lab import ROOT
 from lab.blind.inbox import Order
 from lab.blind.prices import CHANGES, PRICES
 from lab.blind.scene import SCENARIO, tell
 from lab.blind.sizing import LINK, PROGRAMS, WEB
 from lab.errors import StackError
+from lab.stacks import engine
 from lab.stacks.base import Say
 from lab.stacks.compose import READY_S, ComposeStack
 from lab.stacks.containers import PORTS, find_containers
-from lab.stacks.docker import ROOT, Container
+from lab.stacks.docker import Container
 from lab.stacks.http import Http, Storefront
 from lab.stacks.processes import Child, stop_all
 from lab.stacks.usage import Usage, usage_of
@@ -42,11 +45,8 @@ SERVER = "redis"
 DASHBOARDS, DASHBOARDS_PORT = "grafana", 3000
 LINK_PORT = 6379
 WORKER = ("python", "-m", "lab.blind.launcher")
-LIMITS = (
-    "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges:true", "--dns=127.0.0.1", "--memory=192m",
-    "--cpus=1",
-)  # fmt: skip
-"""Confines each container as compose.yaml confines its services."""
+LIMITS = ("--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges:true", "--memory=192m")
+"""Confines each container as compose.yaml confines its services; `_docker_run` adds what not every engine can do."""
 USUAL_SHARES, STORE_SHARES, NEIGHBOURS_SHARES = 1024, 4096, 16_384
 SHARES = dict.fromkeys(PROGRAMS[2:], NEIGHBOURS_SHARES)
 Env = dict[str, str]
@@ -56,7 +56,12 @@ class ComposeBlindStack(ComposeStack):
     """One server of the running compose stack, with a replaced storefront and programs that follow orders."""
 
     def __init__(self, folder: Path, server: str = SERVER) -> None:
-        super().__init__(SCENARIO, find_containers(server), folder, seed=1)
+        scene = find_containers(server)
+        found = engine.detect()
+        if found is None or not found.cpus:
+            raise StackError("docker does not say what its engine can do: see docker info")
+        super().__init__(SCENARIO, scene, folder, seed=1)
+        self._engine = found
         self.core: int | None = None
         self._original = self._scene.of(WEB)
         self._restorer: Child | None = None
@@ -69,14 +74,15 @@ class ComposeBlindStack(ComposeStack):
         super().up(say)
         self.web.use("index", SCENARIO.scan_count)
         say("starting the programs of other teams")
+        if not self._engine.cpu_limits:
+            say("this engine cannot limit CPU time: the server is not kept on one core")
         self._start_restorer()
         self._pin_store()
         store = {"PROBE_URL": self._inner_url}
         link = self._docker_run(LINK, f"--publish=127.0.0.1::{LINK_PORT}")
         self._start(LINK, link, "lab.blind.latency_proxy", ["0.0.0.0", str(LINK_PORT)], store)
         for name in PROGRAMS:
-            words = self._docker_run(name, f"--cpu-shares={SHARES.get(name, USUAL_SHARES)}")
-            self._start(name, words, "lab.blind.tenants", [], store)
+            self._start(name, self._docker_run(name), "lab.blind.tenants", [name], store)
         say("putting the storefront behind its link")
         self._replace_web(self._find_link())
         self._others = usage_of(self._docker, {"others": [self._await(name) for name in PROGRAMS[1:]]})
@@ -85,12 +91,7 @@ class ComposeBlindStack(ComposeStack):
     def _start_restorer(self) -> None:
         """Start the restorer: a process that outlives this one and puts everything back."""
         store = self._scene.of("store").id
-        cores = int(self._docker.ask("info", "--format", "{{.NCPU}}"))
-        self.core = cores - 1
-        settings = self._docker.ask(
-            "inspect", "--format", "{{.HostConfig.CpuShares}} {{.HostConfig.CpusetCpus}}", store
-        )
-        shares, _, pinned = settings.strip().partition(" ")  # 0 and nothing if they were never set
+        unpin = self._unpin(store)
         self._restorer = Child(
             "restorer",
             [sys.executable, "-m", "lab.blind.restorer"],
@@ -103,17 +104,31 @@ class ComposeBlindStack(ComposeStack):
         # Containers that remain from a session during which docker went away; usually there are none.
         with contextlib.suppress(StackError):
             self._docker.ask(*remove)
-        usual = shares if shares.strip("0") else str(USUAL_SHARES)
-        back = [
-            remove,
-            ["start", self._original.id],
-            ["update", "--cpuset-cpus", pinned or f"0-{self.core}", "--cpu-shares", usual, store],
-        ]
+        back = [remove, ["start", self._original.id], *unpin]
         tell(self._restorer, {"commands": back, "orphaned": [["restart", store]]})
         if not next(self._restorer.lines(), b""):
             self._restorer.check()
 
+    def _unpin(self, store: str) -> list[list[str]]:
+        """The command for docker that gives the server the cores and the share of CPU time that it has now.
+
+        None where the engine cannot limit CPU time.
+        """
+        if not self._engine.cpu_limits:
+            return []
+        settings = self._docker.ask(
+            "inspect", "--format", "{{.HostConfig.CpuShares}} {{.HostConfig.CpusetCpus}}", store
+        )
+        shares, _, pinned = settings.strip().partition(" ")  # 0 and nothing if they were never set
+        usual = shares if shares.strip("0") else str(USUAL_SHARES)
+        every = f"0-{self._engine.cpus - 1}"
+        return [["update", "--cpuset-cpus", pinned or every, "--cpu-shares", usual, store]]
+
     def _pin_store(self) -> None:
+        """Keep the server on the engine's last core, with a larger share, where the engine can do that."""
+        if not self._engine.cpu_limits:
+            return
+        self.core = self._engine.cpus - 1
         store = self._scene.of("store").id
         self._docker.ask("update", "--cpuset-cpus", str(self.core), "--cpu-shares", str(STORE_SHARES), store)
 
@@ -121,11 +136,19 @@ class ComposeBlindStack(ComposeStack):
         return f"{self._original.project}-blind-{part}"
 
     def _docker_run(self, part: str, *more: str) -> list[str]:
-        """Arguments for docker that run a container of the lab's own image in the stack's network."""
+        """Arguments for docker that run a container of the lab's own image in the stack's network.
+
+        An engine that cannot limit CPU time refuses the options for it. Podman would ask only the name server that
+        `--dns` names, and not find the stack's services.
+        """
         of = self._original
         labels = {"project": of.project, "service": part}
         options = [f"--label=com.docker.compose.{name}={value}" for name, value in labels.items()]
         options += [f"--name={self._name(part)}", f"--network={of.network}", *LIMITS, *more]
+        if self._engine.cpu_limits:
+            options += ["--cpus=1", f"--cpu-shares={SHARES.get(part, USUAL_SHARES)}"]
+        if not self._engine.is_podman:
+            options.append("--dns=127.0.0.1")
         return ["run", "--rm", "--interactive", *options, of.image]
 
     def _start(self, part: str, words: list[str], module: str, arguments: list[str], env: Env) -> None:

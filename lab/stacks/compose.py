@@ -87,6 +87,8 @@ class ComposeStack:
     def up(self, say: Say) -> None:
         """Pause all other load and empty the server. Raises `StackError` naming what does not answer."""
         scene = self._scene
+        if scene.replaced:
+            say(f"started again with ports on 127.0.0.1, to be within reach: {', '.join(scene.replaced)}")
         self._watch = Watch(self._docker, [scene.of(role) for role in ("store", *ROLES)], self._logs)
         self._usage = usage_of(self._docker, scene.by_part())
         self._undo.append(self._usage.close)

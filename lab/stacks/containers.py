@@ -15,6 +15,7 @@ from lab.errors import StackError
 from lab.stacks.docker import Container, Docker
 from lab.stacks.http import Http, Locust, Storefront
 from lab.stacks.processes import Child
+from lab.stacks.servers import SERVERS
 
 ROLES = ("web", "invalidator", "warmer", "locust", "probe")
 PORTS = {"store": 6379, "web": 8000, "invalidator": 9102, "locust": 8089, "control": 8080}
@@ -23,11 +24,15 @@ LEASE_S = 60.0
 
 @dataclass(frozen=True)
 class ServerContainers:
-    """The part of the running stack that belongs to one server, and the rest of it."""
+    """The part of the running stack that belongs to one server, and the rest of it.
+
+    `replaced`: the services that were started again, because this machine could not reach their containers.
+    """
 
     docker: Docker
     server: str
     running: tuple[Container, ...]
+    replaced: tuple[str, ...] = ()
 
     @cached_property
     def containers(self) -> dict[str, Container]:
@@ -81,8 +86,9 @@ def find_containers(server: str, docker: Docker | None = None) -> ServerContaine
     docker = docker or Docker()
     scene = ServerContainers(docker, server, tuple(docker.containers()))
     if server not in scene.containers:
-        profile = "" if server in ("dragonfly", "redis") else f" --profile {server}"
-        raise StackError(f"{server} is not part of the running stack: docker compose{profile} up -d")
+        profile = SERVERS[server].profile
+        option = f" --profile {profile}" if profile else ""
+        raise StackError(f"{server} is not part of the running stack: docker compose{option} up -d")
     for service in (server, *(f"{role}-{server}" for role in ROLES)):
         if service not in scene.containers:
             raise StackError(f"{service} does not run: docker compose up -d {service}")
@@ -102,7 +108,7 @@ def _within_reach(scene: ServerContainers) -> ServerContainers:
     if not cut_off:
         return scene
     scene.docker.publish(cut_off, scene.of("store").files)
-    found = ServerContainers(scene.docker, scene.server, tuple(scene.docker.containers()))
+    found = ServerContainers(scene.docker, scene.server, tuple(scene.docker.containers()), tuple(cut_off))
     for service, port in asked.items():
         found.containers[service].reach(port)
     return found

@@ -25,7 +25,10 @@ MARK = "# Written by `make up` for this engine"
 
 @dataclass(frozen=True)
 class Engine:
-    """A container engine. `cpu_limits`: it can limit a container's CPU time. `root`: where it keeps its images."""
+    """A container engine. `cpu_limits`: it can limit a container's CPU time. `root`: where it keeps its images.
+
+    `processor`: the kind of processor, as `docker info` names it (x86_64, aarch64); empty if that is not known.
+    """
 
     kind: str
     version: str
@@ -34,6 +37,7 @@ class Engine:
     memory_bytes: int = 0
     cpu_limits: bool = True
     root: str = ""
+    processor: str = ""
 
     @property
     def is_podman(self) -> bool:
@@ -69,6 +73,7 @@ def _of_podman(told: dict[str, Any]) -> Engine:
         # Without root, limits are ignored on cgroups v1 (with a warning), and refused on v2 without the cpu controller.
         cpu_limits=not rootless or host["cgroupVersion"] == "v1" or "cpu" in host["cgroupControllers"],
         root=str(told["store"]["graphRoot"]),
+        processor=_processor(host.get("arch")),
     )
 
 
@@ -91,7 +96,14 @@ def _of_docker(told: dict[str, Any]) -> Engine:
         memory_bytes=int(told.get("MemTotal") or 0),
         cpu_limits=bool(told.get("CpuCfsQuota", told.get("CPUCfsQuota", True))),
         root=str(told.get("DockerRootDir") or ""),
+        processor=_processor(told.get("Architecture")),
     )
+
+
+def _processor(told: object) -> str:
+    """The kind of processor by Docker's name. Podman uses Go's names."""
+    name = str(told or "")
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
 
 
 def findings(engine: Engine) -> list[Finding]:
@@ -132,7 +144,8 @@ def _disk(engine: Engine) -> list[Finding]:
     try:
         free = shutil.disk_usage(engine.root).free / 1e9
     except OSError:  # the engine runs in a virtual machine, with a disk of its own
-        return []
+        said = f"unknown: {DISK_GB:g} GB needed; docker system df shows what is taken"
+        return [Finding("disk for containers", True, said)]
     if free >= DISK_GB:
         return [Finding("disk for containers", True, f"{free:.0f} GB")]
     return [
@@ -171,6 +184,8 @@ def overlay(engine: Engine, services: dict[str, dict[str, Any]]) -> str:
             changes.append("cpus: !reset null")
         elif engine.cpus and wanted > engine.cpus:
             changes.append(f"cpus: {engine.cpus}.0")
+        if service.get("cpu_shares") and not engine.cpu_limits:
+            changes.append("cpu_shares: !reset null")
         if engine.is_podman and service.get("dns"):
             changes.append("dns: !reset null")
         if changes:

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from lab import ROOT
 from lab.stacks import engine
 from lab.stacks.asking import Finding, ask
 from lab.stacks.servers import IN_COMPOSE, PROFILES
 
-ROOT = Path(__file__).resolve().parents[2]
 PROJECT = "redis-latency-lab"
 OLDEST_COMPOSE = (2, 20)
 MEMORY_GB = 3.0
@@ -40,6 +40,7 @@ def examine(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> list[
             findings.append(replace(answers, detail=found.name) if found else answers)
             findings.append(_memory(found, running=bool(ours)))
             findings += engine.findings(found) if found else []
+            findings += _images(found, wanted_profiles({**(settings or {}), **environ}))
         else:
             findings.append(answers)
     if settings is not None:
@@ -161,6 +162,22 @@ def _memory(found: engine.Engine | None, *, running: bool) -> Finding:
         f"{free:.1f} GB available, {MEMORY_GB:g} GB needed: close programs, or give the engine's machine more "
         "(Docker Desktop: Settings, Resources; Colima: colima start --memory 6)",
     )
+
+
+def _images(found: engine.Engine | None, profiles: set[str]) -> list[Finding]:
+    """One finding for each wanted server whose image is not published for the engine's kind of processor."""
+    if found is None or not found.processor:
+        return []
+    return [
+        Finding(
+            f"image of {server.title}",
+            False,
+            f"for {', '.join(server.image_for)} only, and this engine is {found.processor}: "
+            f"leave {server.profile} out of COMPOSE_PROFILES",
+        )
+        for server in IN_COMPOSE
+        if server.profile in profiles and found.processor not in server.image_for
+    ]
 
 
 def _ports(settings: Mapping[str, str], ours: set[int]) -> Finding:

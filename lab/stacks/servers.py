@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from lab.errors import StackError
+from lab.errors import StackError, UsageError
 
 REDIS_LIKE = (
     "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--protected-mode", "yes",
@@ -52,6 +52,7 @@ class Server:
     (measured at up to 5 million keys for Valkey 9.1 and Redis 7.0, see bench/fill_millions.py; the larger of both for
     the others). `in_compose`: the compose stack has it, as the services NAME, web-NAME, invalidator-NAME and so on
     (`PARTS`). They start with every `make up`, or, if the server has a `profile`, only with that profile.
+    `image_for`: the processors that its image is published for, as `docker info` names them.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Server:
     whole_scans: bool = True
     in_compose: bool = True
     profile: str = ""
+    image_for: tuple[str, ...] = ("x86_64", "aarch64")
     key_bytes: int = 470
 
     @property
@@ -164,6 +166,7 @@ SERVERS = {
             (*REDIS_LIKE, "--server-threads", "1"),
             "Put a keydb-server on PATH, or use --stack compose.",
             profile="keydb",
+            image_for=("x86_64",),
         ),
     )
 }
@@ -172,6 +175,21 @@ IN_COMPOSE = [server for server in SERVERS.values() if server.in_compose]
 PROFILES = [server.profile for server in IN_COMPOSE if server.profile]
 PARTS = ("web", "invalidator", "warmer", "locust", "probe")
 """The services that each server has beside itself in the compose stack, named PART-NAME."""
+STACKS = {"native": "embedded", "compose": "redis"}
+"""Stack → the server that it uses if none is named."""
+
+
+def check_stack(name: str) -> None:
+    """Raise `UsageError` if there is no such stack."""
+    if name not in STACKS:
+        raise UsageError(f"there is no stack {name!r}; the lab knows {', '.join(STACKS)}.")
+
+
+def find_server(name: str) -> Server:
+    """The row of a server. Raises `UsageError` if there is no such server."""
+    if name not in SERVERS:
+        raise UsageError(f"there is no server {name!r}; the lab knows {', '.join(SERVERS)}.")
+    return SERVERS[name]
 
 
 def version_of(binary: str) -> str:

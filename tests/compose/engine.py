@@ -27,8 +27,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from lab import ROOT
 from lab.stacks.asking import ask
-from lab.stacks.preflight import OLDEST_COMPOSE, ROOT, read_env_file
+from lab.stacks.preflight import OLDEST_COMPOSE, read_env_file
 
 COMPOSE_MODULE = "github.com/docker/compose/v2"
 COMPOSE_VERSION = "v2.40.3"

@@ -9,9 +9,10 @@ from typing import Any
 
 import yaml
 
+from lab import ROOT
 from lab.stacks import servers
-from lab.stacks.preflight import ROOT, read_env_file
-from lab.stacks.servers import PROFILES
+from lab.stacks.preflight import read_env_file
+from lab.stacks.servers import IN_COMPOSE
 
 Model = dict[str, Any]
 Rule = Callable[[Model], list[str]]
@@ -19,9 +20,25 @@ Rule = Callable[[Model], list[str]]
 OWN_IMAGE = "LAB_IMAGE"
 WATCHERS = {"prometheus", "tempo", "grafana", "redis-exporter"}
 PARTS = ("", *(f"{part}-" for part in servers.PARTS))
+NAMES = [server.name for server in IN_COMPOSE]
+ALWAYS = [server.name for server in IN_COMPOSE if not server.profile]
+SPEAK_PROMETHEUS = ["dragonfly"]
+"""Servers with a job of their own: Prometheus asks them itself. redis_exporter asks the others for it."""
 
 NOT_CONFINED: dict[str, set[str]] = {}
 """Exceptions from confinement: service -> what it lacks. Each needs a comment at the service that says why."""
+
+UNLIMITED = ("ghcr.io", "quay.io")
+"""Registries that do not count what a network address pulls."""
+FROM_DOCKER_HUB = {
+    "REDIS_IMAGE": "one of Docker's official images, whose home is Docker Hub",
+    "KEYDB_IMAGE": "its maker publishes on Docker Hub only",
+    "TEMPO_IMAGE": "its maker publishes on Docker Hub only",
+    "GRAFANA_IMAGE": "its maker publishes on Docker Hub only",
+    "PYTHON_IMAGE": "one of Docker's official images, whose home is Docker Hub",
+}
+"""Exceptions: variable of .env -> why its image comes from Docker Hub, which counts pulls by network address. A
+room has one address."""
 
 SILENCED = {
     "dragonfly": ["--version_check=false"],
@@ -82,7 +99,7 @@ def ports_differ(model: Model) -> list[str]:
 
 def stores_are_not_published(model: Model) -> list[str]:
     """No store publishes a port."""
-    return [name for name in ("dragonfly", "redis", *PROFILES) if model["services"][name].get("ports")]
+    return [name for name in NAMES if model["services"][name].get("ports")]
 
 
 def images_are_pinned(model: Model) -> list[str]:
@@ -102,6 +119,17 @@ def images_are_pinned(model: Model) -> list[str]:
 def _exact(image: str) -> bool:
     tag = image.rpartition("/")[2].partition(":")[2]
     return "latest" not in tag and re.search(r"\d+\.\d+\.\d+", tag) is not None
+
+
+def few_images_come_from_docker_hub(model: Model) -> list[str]:
+    """Images come from registries without a limit of pulls, with the exceptions in `FROM_DOCKER_HUB`."""
+    wrong = []
+    for name, image in model["env"].items():
+        if name.endswith("_IMAGE") and name != OWN_IMAGE:
+            host = image.partition("/")[0]
+            if host not in (("docker.io",) if name in FROM_DOCKER_HUB else UNLIMITED):
+                wrong.append(f"{name}={image}")
+    return wrong
 
 
 def everything_is_limited(model: Model) -> list[str]:
@@ -221,8 +249,8 @@ def profiles_are_whole(model: Model) -> list[str]:
     """A server's profile holds the store and its whole storefront, `distributed` Locust's workers; all other services
     start by default.
     """
-    wanted = {part + profile: [profile] for profile in PROFILES for part in PARTS}
-    wanted |= {f"locust-worker-{server}": ["distributed"] for server in ("dragonfly", "redis")}
+    wanted = {part + s.name: [s.profile] for s in IN_COMPOSE if s.profile for part in PARTS}
+    wanted |= {f"locust-worker-{server}": ["distributed"] for server in ALWAYS}
     return [
         f"{name}: {service.get('profiles', [])}"
         for name, service in _services(model)
@@ -246,7 +274,7 @@ def storefronts_know_their_store(model: Model) -> list[str]:
     """Each process of a storefront has its store's name and address, and a state folder on a volume."""
     wrong = []
     for part in ("web-", "invalidator-", "warmer-"):
-        for server in ("dragonfly", "redis", *PROFILES):
+        for server in NAMES:
             told = model["services"][part + server].get("environment", {})
             mounts = [
                 str(mount).partition(":")[2] for mount in model["services"][part + server].get("volumes", ())
@@ -283,7 +311,7 @@ def servers_are_alike(model: Model) -> list[str]:
     wrong = []
     for part in PARTS[1:]:
         forms = {}
-        for server in ("dragonfly", "redis", *PROFILES):
+        for server in NAMES:
             said = {
                 k: v for k, v in model["services"][part + server].items() if k not in ("profiles", "image")
             }
@@ -294,10 +322,35 @@ def servers_are_alike(model: Model) -> list[str]:
             text = str(said).replace("redis://", "store://").replace(server, "SERVER")
             forms[server] = re.sub(r"127\.0\.0\.1:\d+", "PORT", text)
         wrong += [part + server for server, form in forms.items() if form != forms["valkey"]]
-    limits = {
-        str({k: model["services"][s].get(k) for k in ("mem_limit", "cpus")}) for s in ("dragonfly", "redis")
-    }
+    limits = {str({k: model["services"][s].get(k) for k in ("mem_limit", "cpus")}) for s in NAMES}
     return wrong + (["the stores' limits differ"] if len(limits) > 1 else [])
+
+
+def the_control_page_knows_each_server(model: Model) -> list[str]:
+    """The control page has each server with its own addresses, and the link to its Locust with the port of .env."""
+    told = model["services"]["control"]["environment"]
+    rows = [row.strip().partition("=")[::2] for row in told["CONTROL_SERVERS"].split(",")]
+    names = [name for name, _ in rows]
+    wrong = [] if sorted(names) == sorted(NAMES) else [f"CONTROL_SERVERS: {names} is not {NAMES}"]
+    for name, addresses in rows:
+        hosts = re.findall(r"//([\w-]+):\d+", addresses)
+        wanted = [part + name for part in ("", "web-", "invalidator-", "locust-", "probe-")]
+        wrong += [] if hosts == wanted else [f"CONTROL_SERVERS: {name}={addresses}"]
+    links = [f"{s.name}=http://127.0.0.1:{model['env'].get(s.locust_port)}" for s in IN_COMPOSE]
+    found = [link.strip() for link in told["CONTROL_LOCUST_URLS"].split(",")]
+    return wrong + [f"CONTROL_LOCUST_URLS: {link}" for link in sorted(set(links) ^ set(found))]
+
+
+def each_store_is_scraped(model: Model) -> list[str]:
+    """Prometheus asks redis_exporter for each store that does not speak Prometheus itself, under the store's name."""
+    jobs = {job["job_name"]: job for job in model["scrape"]["scrape_configs"]}
+    wrong = [f"no job {name}" for name in SPEAK_PROMETHEUS if name not in jobs]
+    (by_name,) = jobs["redis"]["dns_sd_configs"]
+    static = {config["labels"]["server"]: config["targets"] for config in jobs["redis"]["static_configs"]}
+    wanted = {name: [f"{name}:{by_name['port']}"] for name in ALWAYS if name not in SPEAK_PROMETHEUS}
+    optional = {name for name in NAMES if name not in (*ALWAYS, *SPEAK_PROMETHEUS)}
+    wrong += [] if static == wanted else [f"{static} is not {wanted}"]
+    return wrong + ([] if set(by_name["names"]) == optional else [f"{by_name['names']} is not {optional}"])
 
 
 RULES: dict[str, Rule] = {
@@ -307,6 +360,7 @@ RULES: dict[str, Rule] = {
         ports_differ,
         stores_are_not_published,
         images_are_pinned,
+        few_images_come_from_docker_hub,
         everything_is_limited,
         everything_has_a_healthcheck,
         no_container_names,
@@ -320,5 +374,7 @@ RULES: dict[str, Rule] = {
         storefronts_know_their_store,
         pages_answer_to_their_names,
         servers_are_alike,
+        the_control_page_knows_each_server,
+        each_store_is_scraped,
     )
 }

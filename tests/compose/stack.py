@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lab.stacks.preflight import ROOT
+from lab import ROOT
 from lab.stacks.servers import IN_COMPOSE, PROFILES
 from tests.compose import evidence
 

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from lab.stacks.preflight import ROOT
+from lab import ROOT
 from tests.httpkit import Answer, HttpStandIn, Request
 
 Serve = Callable[[int, str], str]

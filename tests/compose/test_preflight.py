@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from lab import ROOT
 from lab.stacks import engine
-from lab.stacks.preflight import ROOT
 from tests.compose.stack import PORTS, free_ports
 
 Machine = Callable[..., subprocess.CompletedProcess[str]]
@@ -75,7 +75,7 @@ def machine(tmp_path: Path) -> Machine:
                 {
                     "services": {
                         "redis": {"cpus": 1.5, "dns": ["127.0.0.1"]},
-                        "control": {"cpus": 1.0},
+                        "control": {"cpus": 1.0, "cpu_shares": 8192},
                         "x": {},
                     }
                 }
@@ -238,7 +238,7 @@ PODMAN: dict[str, Any] = {
         (usual(16 * 10**9), "Docker Engine 28.2.2", "ok   CPUs for containers: 2", None),
         (
             usual(16 * 10**9, OperatingSystem="Docker Desktop", DockerRootDir="/not/here"),
-            "Docker Desktop 28.2.2", "CPUs for containers", None,
+            "Docker Desktop 28.2.2", "ok   disk for containers: unknown: 5 GB needed; docker system df shows", None,
         ),
         (usual(16 * 10**9, Name="colima"), "Colima 28.2.2", "CPUs for containers", None),
         (
@@ -248,11 +248,12 @@ PODMAN: dict[str, Any] = {
         (
             usual(16 * 10**9, SecurityOptions=["name=rootless"], CpuCfsQuota=False),
             "Docker Engine 28.2.2, rootless", "CPU limits: not possible here",
-            "services:\n  redis: {cpus: !reset null}\n  control: {cpus: !reset null}\n",
+            "services:\n  redis: {cpus: !reset null}\n  control: {cpus: !reset null, cpu_shares: !reset null}\n",
         ),
         (
             json.dumps(PODMAN), "Podman 4.3.1, rootless", "network without a way out: Podman",
-            "services:\n  redis: {cpus: !reset null, dns: !reset null}\n  control: {cpus: !reset null}\n"
+            "services:\n  redis: {cpus: !reset null, dns: !reset null}\n"
+            "  control: {cpus: !reset null, cpu_shares: !reset null}\n"
             "networks:\n  default: {driver_opts: !reset null}\n",
         ),
         (
@@ -310,7 +311,33 @@ def test_too_little_disk_is_noticed(
     assert not finding.ok
     assert "2.0 GB free" in finding.detail
     monkeypatch.undo()
-    assert engine._disk(engine.Engine("Docker Desktop", "28", root="/not/here")) == []
+    [finding] = engine._disk(engine.Engine("Docker Desktop", "28", root="/not/here"))
+    assert finding.ok
+    assert finding.detail.startswith("unknown: 5 GB needed")
+
+
+@pytest.mark.parametrize(
+    ("said", "profiles", "refuses"),
+    [
+        (usual(16 * 10**9, Architecture="aarch64"), "keydb", True),
+        (usual(16 * 10**9, Architecture="aarch64"), "*", True),
+        (json.dumps(PODMAN | {"host": PODMAN["host"] | {"arch": "arm64"}}), "valkey,keydb", True),
+        (json.dumps(PODMAN | {"host": PODMAN["host"] | {"arch": "amd64"}}), "keydb", False),
+        (usual(16 * 10**9, Architecture="aarch64"), "valkey", False),
+        (usual(16 * 10**9, Architecture="x86_64"), "keydb", False),
+        (usual(16 * 10**9), "keydb", False),
+    ],
+    ids=["arm64", "every profile", "podman", "podman on x86-64", "not wanted", "x86-64", "not known"],
+)
+def test_image_for_other_processors_is_noticed(
+    machine: Machine, said: str, profiles: str, refuses: bool
+) -> None:
+    """KeyDB's image is for x86-64 only: where it is wanted and the engine's processor is another, a line says so."""
+    answer = machine(FAKE_INFO=said, COMPOSE_PROFILES=profiles)
+    if refuses:
+        refused(answer, "image of KeyDB: for x86_64 only", "leave keydb out of COMPOSE_PROFILES")
+    else:
+        assert "MISS" not in answer.stdout
 
 
 def test_preflight_needs_the_standard_library_only() -> None:

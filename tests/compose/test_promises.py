@@ -7,13 +7,14 @@ import copy
 import importlib.metadata
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 import yaml
 
-from lab.stacks.preflight import ROOT
+from lab import ROOT
+from lab.stacks.servers import DRAGONFLY
 from tests.compose.promises import RULES, Model, load
 
 
@@ -63,6 +64,20 @@ def _env(name: str, value: str) -> Callable[[Model], None]:
     return change
 
 
+def _edit(variable: str, old: str, new: str) -> Callable[[Model], None]:
+    def change(model: Model) -> None:
+        environment = model["services"]["control"]["environment"]
+        assert old in environment[variable], variable
+        environment[variable] = environment[variable].replace(old, new)
+
+    return change
+
+
+def _job(model: Model, name: str) -> Model:
+    jobs: list[Model] = model["scrape"]["scrape_configs"]
+    return next(job for job in jobs if job["job_name"] == name)
+
+
 DOCTORED: dict[str, tuple[str, Callable[[Model], None]]] = {
     "a port on every interface": ("ports_on_loopback", _set("grafana", "ports", ["3000:3000"])),
     "a random port": ("ports_on_loopback", _set("grafana", "ports", ["127.0.0.1::3000"])),
@@ -79,6 +94,22 @@ DOCTORED: dict[str, tuple[str, Callable[[Model], None]]] = {
     "a version in compose.yaml": (
         "images_are_pinned",
         lambda model: model.__setitem__("text", model["text"] + "    image: redis:8.10.2\n"),
+    ),
+    "an image of Docker Hub that is elsewhere, too": (
+        "few_images_come_from_docker_hub",
+        _env("VALKEY_IMAGE", "docker.io/valkey/valkey:9.1.3-alpine"),
+    ),
+    "an image of a registry that nobody looked at": (
+        "few_images_come_from_docker_hub",
+        _env("PROMETHEUS_IMAGE", "registry.example/prometheus/prometheus:v3.13.5"),
+    ),
+    "an image of Docker Hub by its short name": (
+        "few_images_come_from_docker_hub",
+        _env("DRAGONFLY_IMAGE", "dragonflydb/dragonfly:v1.40.1"),
+    ),
+    "an exception that is none any more": (
+        "few_images_come_from_docker_hub",
+        _env("TEMPO_IMAGE", "ghcr.io/grafana/tempo:3.0.3"),
     ),
     "no memory limit": ("everything_is_limited", _drop("tempo", "mem_limit")),
     "no CPU limit": ("everything_is_limited", _drop("control", "cpus")),
@@ -184,6 +215,39 @@ DOCTORED: dict[str, tuple[str, Callable[[Model], None]]] = {
     ),
     "an advantage for one server": ("servers_are_alike", _set("web-redis", "cpus", 2.0)),
     "more memory for one store": ("servers_are_alike", _set("redis", "mem_limit", "4096m")),
+    "more memory for an optional store": ("servers_are_alike", _set("keydb", "mem_limit", "4096m")),
+    "a server that the control page does not know": (
+        "the_control_page_knows_each_server",
+        _edit("CONTROL_SERVERS", ", keydb=", ", keydb2="),
+    ),
+    "a server with another's addresses": (
+        "the_control_page_knows_each_server",
+        _edit("CONTROL_SERVERS", "//web-redis:", "//web-valkey:"),
+    ),
+    "a server without a link to its Locust": (
+        "the_control_page_knows_each_server",
+        _edit("CONTROL_LOCUST_URLS", "valkey=", "valkey2="),
+    ),
+    "a link to another's Locust": (
+        "the_control_page_knows_each_server",
+        _env_only("LOCUST_REDIS_PORT", "8099"),
+    ),
+    "a store that redis_exporter is not asked for": (
+        "each_store_is_scraped",
+        lambda model: _job(model, "redis")["static_configs"].clear(),
+    ),
+    "an optional store that redis_exporter is not asked for": (
+        "each_store_is_scraped",
+        lambda model: _job(model, "redis")["dns_sd_configs"][0]["names"].remove("keydb"),
+    ),
+    "a store under another's name": (
+        "each_store_is_scraped",
+        lambda model: _job(model, "redis")["static_configs"][0]["labels"].update(server="valkey"),
+    ),
+    "a store that nobody asks": (
+        "each_store_is_scraped",
+        lambda model: _job(model, "dragonfly").update(job_name="other"),
+    ),
 }
 
 
@@ -214,6 +278,27 @@ def test_image_is_built_from_the_lock_as_nobody() -> None:
     assert "--mount" not in text, "older builders do not know it"
 
 
+def test_a_company_can_build_the_image() -> None:
+    """compose.yaml passes on what the Dockerfile asks for; the step that runs pip has the mirror and the certificate.
+
+    A build argument is a variable of the steps that follow it in its stage, and pip reads PIP_INDEX_URL and
+    PIP_TRUSTED_HOST.
+    """
+    company = ("PIP_INDEX_URL", "PIP_TRUSTED_HOST", "CA_BUNDLE")
+    passed = load()["services"]["control"]["build"]["args"]
+    dockerfile = (ROOT / "app" / "Dockerfile").read_text(encoding="utf-8")
+    assert set(passed) == set(re.findall(r"^ARG (\w+)", dockerfile, re.MULTILINE)) == {"BASE_IMAGE", *company}
+    assert {name: passed[name] for name in company} == {name: f"${{{name}:-}}" for name in company}
+    stage = next(
+        part for part in re.split(r"^FROM ", dockerfile, flags=re.MULTILINE) if "pip install" in part
+    )
+    before, step = re.split(r"^(?=RUN .*(?:\\\n.*)*pip install)", stage, flags=re.MULTILINE)
+    assert [name for name in company if f'ARG {name}=""' in before] == list(company)
+    written, exported = re.findall(r'"\$CA_BUNDLE" >(\S+) && export PIP_CERT=([^\s;]+)', step)[0]
+    assert written == exported
+    assert step.index("export PIP_CERT") < step.index("pip install")
+
+
 def test_build_context_holds_what_is_copied_and_no_more() -> None:
     """.dockerignore lets through exactly what the Dockerfile copies: no .git, no .venv, no runs."""
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
@@ -240,6 +325,16 @@ def test_all_that_the_containers_import_is_in_their_lock() -> None:
         name for name in wanted if not {o.replace("_", "-").lower() for o in owners[name]} & locked
     } == set()
     assert not {"numpy", "altair", "vl-convert-python", "mypy"} & locked
+
+
+def test_the_tools_for_checks_are_not_in_the_labs_lock() -> None:
+    """Who runs the lab does not fetch what only tests and checks need; these are in a lock of their own."""
+    tools = {"scipy", "hdrhistogram", "mypy", "ruff", "selenium"}
+    locked = {
+        lock: set(re.findall(r"^([\w.-]+)==", (ROOT / f"{lock}.lock").read_text(), re.MULTILINE)) & tools
+        for lock in ("requirements", "requirements-checks")
+    }
+    assert locked == {"requirements": set(), "requirements-checks": tools}
 
 
 def packages_of(files: list[Path]) -> set[str]:
@@ -284,6 +379,19 @@ def test_tempo_does_not_report_usage() -> None:
     """Tempo's configuration switches its usage report off."""
     config = yaml.safe_load((ROOT / "tempo" / "tempo.yaml").read_text(encoding="utf-8"))
     assert config["usage_report"] == {"reporting_enabled": False}
+
+
+def test_dragonfly_is_the_same_with_and_without_docker() -> None:
+    """Options that both Dragonflys have are equal, except threads and memory, which follow the machine."""
+
+    def options(words: Iterable[str]) -> dict[str, str]:
+        pairs = [word.partition("=") for word in words if word.startswith("--")]
+        return {name: value for name, _, value in pairs}
+
+    composed, native = options(load()["services"]["dragonfly"]["command"]), options(DRAGONFLY)
+    shared = (composed.keys() & native.keys()) - {"--proactor_threads", "--maxmemory"}
+    assert {"--dbfilename", "--version_check", "--slowlog_max_len", "--max_multi_bulk_len"} <= shared
+    assert {name: composed[name] for name in shared} == {name: native[name] for name in shared}
 
 
 def test_standins_change_images_only() -> None:

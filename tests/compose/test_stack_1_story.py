@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from lab.stacks.preflight import ROOT
+from lab import ROOT
 from tests.compose.stack import EVERYTHING, Stack, until
 
 SERVERS = ("dragonfly", "redis")

@@ -16,12 +16,12 @@ import pytest
 
 from bench import blind_docker, blind_seal
 from bench.blind_trial import Trial
+from lab import ROOT
 from lab.blind.causes import CAUSES
 from lab.blind.compose import USUAL_SHARES, ComposeBlindStack
 from lab.blind.readings import Readings
 from lab.errors import INTERRUPTED
 from lab.stacks.docker import Docker
-from lab.stacks.preflight import ROOT
 from tests.compose.stack import Stack, until
 
 CAUSES_NEAR_THE_STORE = ("exhausted-pool", "slow-network", "noisy-neighbour")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import Any
 
-from lab.stacks.preflight import ROOT
+from lab import ROOT
 from tests.compose.stack import Stack
 
 PROGRAM = """

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
+from lab import ROOT
 from lab.replay.recording import read
 from lab.replay.replay import PROJECT
 from lab.replay.tempo import shifted
-from lab.stacks.preflight import ROOT
 from tests.compose.stack import EVERYTHING, Stack
 
 CASE = ROOT / "workshop" / "cold-case"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import subprocess
@@ -11,7 +12,8 @@ from typing import Any
 import yaml
 
 from docs.pages.wheels import PYTHONS
-from lab.stacks.preflight import ROOT, read_env_file, wanted_ports
+from lab import ROOT, cli
+from lab.stacks.preflight import read_env_file, wanted_ports
 
 WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
 
@@ -43,6 +45,14 @@ def test_the_workflow_has_machines_and_pythons_that_are_served() -> None:
     assert {"ubuntu-24.04", "ubuntu-24.04-arm", "macos-15"} <= set(matrix["os"])
     pythons = {*matrix["python"], *(row["python"] for row in matrix["include"])}
     assert {"3.11", "3.14"} <= pythons < set(PYTHONS)
+
+
+def test_the_workflow_keeps_the_page_that_doctor_writes() -> None:
+    """What the job of the scene uploads is the folder that `bin/lab doctor --scene` writes by default."""
+    steps = yaml.safe_load(WORKFLOW.read_text())["jobs"]["stack"]["steps"]
+    [kept] = [step["with"] for step in steps if "upload-artifact" in step.get("uses", "")]
+    assert Path(kept["path"]) == inspect.signature(cli.doctor).parameters["out"].default
+    assert "if-no-files-found" not in kept, "GitHub warns where there is nothing to upload"
 
 
 def test_the_devcontainer_shows_the_ports_of_the_scene() -> None:

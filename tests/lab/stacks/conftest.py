@@ -36,6 +36,11 @@ class FakeDocker:
         """Set the containers that run."""
         (self.folder / "containers.json").write_text(json.dumps(containers))
 
+    def is_engine(self, components: object, **info: Any) -> None:
+        """Set what `docker version` says of the engine's parts, and what differs in the answer of `docker info`."""
+        (self.folder / "components").write_text(json.dumps(components))
+        (self.folder / "info.json").write_text(json.dumps(info))
+
     def fails(self, words: str, said: str, code: int = 1) -> None:
         """Let commands that begin with these words fail with this text on stderr and this exit code."""
         (self.folder / "fail.json").write_text(json.dumps({"words": words, "said": said, "code": code}))

@@ -9,6 +9,8 @@ FAKE_DOCKER names the folder:
     events.log        what `docker events` prints; `restart` appends the end of the container it restarts
     fail.json         {"words": "compose ps", "said": "text on stderr", "code": 1}: that call fails
     array             if it exists, `compose ps` answers as before Compose 2.21
+    info.json         if it exists, what differs in the answer of `docker info`
+    components        if it exists, what `docker version` says of the parts of the engine
 """
 
 import json
@@ -132,6 +134,13 @@ def follow_events() -> None:
                 time.sleep(0.05)
 
 
+def info() -> dict[str, Any]:
+    """What Docker's own engine says of itself on this machine."""
+    said = {"ServerVersion": "28.2.2", "NCPU": os.cpu_count(), "MemTotal": 8 * 10**9, "CpuCfsQuota": True}
+    more = FOLDER / "info.json"
+    return said | (json.loads(more.read_text()) if more.exists() else {})
+
+
 def stats(words: list[str]) -> None:
     for container in containers():
         if container["id"] in words:
@@ -167,7 +176,9 @@ def main(words: list[str]) -> int:
     elif words[0] in ("stop", "start"):
         stop(words[-1], words[0] == "stop")
     elif words[0] == "info":
-        print(os.cpu_count())
+        print(json.dumps(info()))
+    elif words[0] == "version":
+        print((FOLDER / "components").read_text() if (FOLDER / "components").exists() else "null")
     elif words[:2] == ["inspect", "--format"]:
         print("0 ")
     elif words[0] in ("update", "rm"):

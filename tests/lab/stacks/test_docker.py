@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from lab.errors import StackError
+from lab.stacks.compose import ComposeStack
 from lab.stacks.containers import ServerContainers, Watch, find_containers
 from lab.stacks.docker import NO_COMPOSE, NO_DOCKER, NOT_UP, Container, Docker, rows
 from tests.app.servicekit import eventually, free_port
+from tests.lab.stacks.running import SCENARIO
 
 LINES = '{"ID": "a", "Service": "web"}\n{"ID": "b", "Service": "redis"}\n'
 
@@ -154,10 +156,33 @@ def test_a_scene_that_cannot_be_reached_gets_ports_on_loopback(
     assert up.count("--file") == 2
     assert up[-4:] == ["redis", "web-redis", "invalidator-redis", "web-dragonfly"]
     assert {"--no-deps", "--wait", "--no-build"} < set(up)
-    find_containers("redis")
+    assert scene.replaced == tuple(up[-4:])
+    assert find_containers("redis").replaced == ()
     assert len([call for call in docker.calls if "up" in call]) == 1
     for listener in listeners.values():
         listener.close()
+
+
+def test_containers_that_were_started_again_are_named(
+    docker: Any, make: Callable[..., Any], make_server: Callable[..., Any], tmp_path: Path
+) -> None:
+    """The first line of a run names the services that were started again, because the scene is not as it was."""
+
+    def say(text: str) -> None:
+        raise StackError(text)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        there = make_server("redis", listens=dict.fromkeys(("6379", "8000", "9102"), port))
+        docker.has(
+            [
+                *(each for each in there if each["service"] != "locust-redis"),
+                make("locust-redis", {8089: port}),
+            ]
+        )
+        stack = ComposeStack(SCENARIO, find_containers("redis"), tmp_path, seed=1)
+        with pytest.raises(StackError, match=r"127\.0\.0\.1.*: redis, web-redis, invalidator-redis$"):
+            stack.up(say)
 
 
 def test_a_scene_that_stays_out_of_reach_is_one_line(docker: Any, make_server: Callable[..., Any]) -> None:
