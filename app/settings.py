@@ -13,20 +13,26 @@ class StrategyRow(NamedTuple):
     """A way to invalidate, implemented in module `app.strategies.NAME`.
 
     `costs`: what an event costs, in one line. `layout`: how entries are written; `app.layouts` describes the layouts.
+    `searches`: an event walks over all keys, so that its cost grows with their number.
     """
 
     costs: str
     layout: str = "entries"
+    searches: bool = False
 
 
 STRATEGY_ROWS = {
-    "scan": StrategyRow("SCAN the whole keyspace for each event"),
-    "keys": StrategyRow("KEYS over the whole keyspace for each event"),
+    "scan": StrategyRow("SCAN the whole keyspace for each event", searches=True),
+    "keys": StrategyRow("KEYS over the whole keyspace for each event", searches=True),
     "exact": StrategyRow("delete by name, from the list of a page's fragments"),
     "index": StrategyRow("look up the user's own index"),
     "index-naive": StrategyRow("read the user's index whole, delete all it names at once"),
-    "hash": StrategyRow("delete the user's one hash", layout="hash"),
-    "generation": StrategyRow("give the user's keys a new number, delete nothing", layout="generation"),
+    "hash": StrategyRow(
+        "delete the user's one hash; after a switch the old entries stay one TTL", layout="hash"
+    ),
+    "generation": StrategyRow(
+        "give the user's keys a new number; what is old stays one TTL", layout="generation"
+    ),
     "ttl": StrategyRow("do nothing: entries live until their time ends", layout="plain"),
 }
 """All strategies. This is the only list: the control page gets it from the storefront."""

@@ -21,6 +21,8 @@ from app.settings import SCAN_COUNT_MAX, STRATEGY_NAMES, STRATEGY_ROWS, Settings
 from app.state import State, StateError
 
 BODY_MAX = 4096
+BODY_S = 5.0
+"""Seconds without a byte of a body that was announced; then the request is a 400, and its thread free again."""
 UNDER_WAY = ("redo", "finish")
 """What becomes of events under way when the strategy changes: done again under the new one, or finished as begun."""
 EVENT_TYPES = ("order", "profile", "price")
@@ -81,6 +83,9 @@ def _json(body: dict[str, Any], status: int = 200) -> Response:
 
 def _body() -> dict[str, Any]:
     """The request's JSON object; 413, 415 or 400 otherwise."""
+    connection = request.environ.get("gunicorn.socket")
+    if connection:  # a client that announces a body and sends none must not keep a thread
+        connection.settimeout(BODY_S)
     try:
         data = request.get_data(cache=False)
     except (
@@ -213,8 +218,12 @@ def _add_invalidation_settings(app: Flask, state: State) -> None:
 
     @app.get("/settings/invalidation")
     def read_invalidation() -> Response:
-        """The strategy in force, and all strategies with a line on what each costs."""
-        return _json(answer() | {"strategies": {name: row.costs for name, row in STRATEGY_ROWS.items()}})
+        """The strategy in force, all strategies with a line on what each costs, and those that search all keys."""
+        rows = STRATEGY_ROWS.items()
+        costs = {name: row.costs for name, row in rows}
+        return _json(
+            answer() | {"strategies": costs, "searching": [name for name, row in rows if row.searches]}
+        )
 
     @app.put("/settings/invalidation")
     def write_invalidation() -> Response:

@@ -43,7 +43,8 @@ def create_app(autopilots: dict[str, Autopilot], config: Config, metrics: Contro
     hosts.guard(app)
     _answer_problems(app)
     _add_reading(app, autopilots, config, metrics)
-    _add_acting(app, autopilots)
+    _add_levers(app, autopilots)
+    _add_for_all(app, autopilots)
 
     @app.after_request
     def _guard(response: Response) -> Response:
@@ -114,7 +115,9 @@ def _add_reading(
         return _json({"status": "ok"})
 
 
-def _add_acting(app: Flask, autopilots: dict[str, Autopilot]) -> None:
+def _add_levers(app: Flask, autopilots: dict[str, Autopilot]) -> None:
+    """What changes one server's scene."""
+
     def found(name: str) -> Autopilot:
         autopilot = autopilots.get(name)
         if autopilot is None or autopilot.control.phase == "absent":
@@ -171,6 +174,10 @@ def _add_acting(app: Flask, autopilots: dict[str, Autopilot]) -> None:
         autopilot = found(name)
         _body()
         return done(autopilot, autopilot.control.restart())
+
+
+def _add_for_all(app: Flask, autopilots: dict[str, Autopilot]) -> None:
+    """What changes the scenes of all servers at once."""
 
     @app.post("/api/stop")
     def stop() -> Response:
@@ -248,6 +255,8 @@ def _body(*fields: str, optional: tuple[str, ...] = ()) -> dict[str, Any]:
         body = request.get_json(silent=True)
     except OSError:  # malformed chunks
         raise BadRequest("the body ends too soon, or its chunks are malformed") from None
+    except RecursionError:  # thousands of brackets in brackets
+        raise BadRequest("the body is not JSON") from None
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object")
     if set(body) - set(optional) != set(fields):

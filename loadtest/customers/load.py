@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import random
 import sys
@@ -21,6 +20,8 @@ EVENTS = ("order", "profile", "price")
 
 MOST_PER_SECOND = 10_000
 MOST_PEOPLE = 1_000_000_000
+LONGEST_SHOWN = 1e300
+"""Larger numbers are not repeated in a message: a whole number of any length may come in."""
 
 READS, EVENTS_RATE, POPULATION = "reads_per_second", "events_per_second", "users_population"
 READS_NAME, EVENTS_NAME = "reads", "events"
@@ -219,11 +220,11 @@ def check(values: Mapping[str, object]) -> dict[str, float]:
         if dial not in DEFAULTS:
             raise BadLoad(f"no such dial: {dial} (there are {', '.join(DEFAULTS)})")
         low, high = (1, MOST_PEOPLE) if dial == POPULATION else (0, MOST_PER_SECOND)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float):
             raise BadLoad(f"not a number: {value}")
+        checked[dial] = check_range(value, low, high)
         if dial == POPULATION and value != int(value):
             raise BadLoad(f"must be a whole number: {value:g}")
-        checked[dial] = check_range(value, low, high)
     return checked
 
 
@@ -234,7 +235,8 @@ def check_range(value: float, low: float, high: float) -> float:
         BadLoad: it is outside the range, or no number at all (NaN).
     """
     if not low <= value <= high:
-        raise BadLoad(f"must be between {low:.10g} and {high:.10g}: {value:.10g}")
+        shown = f": {value:.10g}" if abs(value) < LONGEST_SHOWN else ""
+        raise BadLoad(f"must be between {low:.10g} and {high:.10g}{shown}")
     return value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from typing import Any
@@ -82,8 +83,8 @@ class Controls:
             return jsonify(self._load.describe(users(), team.results()))
 
         def change() -> Response:
-            values = request.get_json(silent=True) if (request.content_length or 0) <= LONGEST_BODY else None
-            if not isinstance(values, dict):
+            values = _small_object()
+            if values is None:
                 return _problem("the body must be a small JSON object")
             try:
                 self._load.change(values)
@@ -107,6 +108,16 @@ class Controls:
         routes.add_url_rule("/load/reset", "reset", guarded(reset), methods=["POST"])
         routes.add_url_rule("/metrics", "metrics", metrics, methods=["GET"])  # Prometheus does not sign in
         return routes
+
+
+def _small_object() -> dict[str, Any] | None:
+    """The request's JSON object; None for anything else, and for a body longer than `LONGEST_BODY`, chunked or not."""
+    try:
+        data = request.stream.read(LONGEST_BODY + 1)
+        value = json.loads(data) if request.is_json and len(data) <= LONGEST_BODY else None
+    except (OSError, ValueError, RecursionError):  # malformed chunks; no JSON; brackets in brackets
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _check_host(host: str | None, *, starts_now: bool) -> None:

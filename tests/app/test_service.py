@@ -4,6 +4,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -257,6 +258,25 @@ def test_malformed_chunks_are_a_400(new_service: NewService, store: StoreServer,
     assert answer.startswith(b"HTTP/1.1 400") and answer.count(b"HTTP/1.1 ") == 1, answer
     assert "Traceback" not in service.log("web")
     assert service.event(1).status == 202
+
+
+def test_announced_bodies_that_never_come_keep_no_thread(new_service: NewService, store: StoreServer) -> None:
+    """More clients than threads announce a body and send none: each gets a 400, and others are served after seconds."""
+    service = new_service(store).start("web")
+    head = (
+        b"POST /users/1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Content-Length: 10\r\n\r\n"
+    )
+    with ExitStack() as silent:
+        clients = [
+            silent.enter_context(socket.create_connection(("127.0.0.1", service.port), 20))
+            for _ in range(140)
+        ]
+        for client in clients:
+            client.sendall(head)
+        assert service.get("/healthz").status == 200
+        assert clients[0].recv(1024).startswith(b"HTTP/1.1 400")
+    assert "Traceback" not in service.log("web")
 
 
 @pytest.mark.parametrize("role", ["invalidator", "warmer"])

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,6 +15,7 @@ from app.fragments import AREAS, Keyspace, fragment_names, render
 from app.metrics import BUCKETS
 from app.settings import STRATEGY_NAMES, Settings, layout_of
 from app.strategies import STRATEGIES
+from app.strategies import index as index_strategy
 from tests.app.servicekit import StoreServer, free_port
 
 OF_ENTRIES = [name for name in STRATEGY_NAMES if layout_of(name) == "entries"]
@@ -45,6 +46,25 @@ def calls(raw: Any) -> dict[str, int]:
     """Commands the server has executed, by name."""
     stats = raw.info("commandstats")
     return {name.removeprefix("cmdstat_"): value["calls"] for name, value in stats.items()}
+
+
+def test_an_empty_page_of_the_index_is_not_its_end() -> None:
+    """SSCAN may give an empty page with a cursor to go on with; what comes after it is deleted too."""
+    keyspace = Keyspace("shop", 60)
+    pages = [(7, []), (0, [keyspace.member("page-0").encode()])]
+
+    class Paged:
+        def __init__(self) -> None:
+            self.keyspace, self.clock = keyspace, lambda: 0.0
+
+        async def sscan(self, index: bytes, cursor: int, count: int) -> tuple[int, list[bytes]]:
+            return pages.pop(0)
+
+        async def unlink_indexed(self, user: int, index: bytes, members: list[bytes]) -> int:
+            return len(members)
+
+    assert asyncio.run(index_strategy._sweep(cast(Any, Paged()), 1, 0, (b"page-",))) == 1
+    assert pages == []
 
 
 @pytest.mark.parametrize("strategy", OF_ENTRIES)

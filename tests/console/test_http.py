@@ -146,6 +146,12 @@ def test_not_a_number_is_refused(page: Page) -> None:
         assert is_problem(answer, 400)
 
 
+def test_brackets_in_brackets_are_refused(page: Page) -> None:
+    """JSON too deep to be read is a 400 problem."""
+    answer = page.client.post("/api/servers/one/rate", data=b"[" * 4000, content_type="application/json")
+    assert is_problem(answer, 400)
+
+
 def test_other_problems(page: Page) -> None:
     """Unknown servers, pages and methods, foreign content types, long bodies and refusals have their statuses."""
     assert is_problem(page.post("/api/servers/two/growth", {"on": True}), 404)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from docs.pages import wheels
-from lab.stacks.preflight import ROOT
+from lab import ROOT
+from tests.app.servicekit import eventually
 
 
 def test_an_environment_behind_a_link_is_left_alone(tmp_path: Path) -> None:
@@ -67,6 +69,31 @@ def test_tools_are_added_to_the_environment_that_is_there(tmp_path: Path) -> Non
     python.write_text('#!/bin/sh\n[ "$1" = -c ]\n')
     checks.write_text("what nobody has\n")
     assert bootstrap() == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_before_the_lab_has_begun_is_an_interruption(tmp_path: Path, number: signal.Signals) -> None:
+    """While bin/lab looks at its environment a signal ends it with one line and exit code 130."""
+    tree = tmp_path / "tree"
+    (tree / "bin").mkdir(parents=True)
+    (tree / ".venv" / "bin").mkdir(parents=True)
+    shutil.copy(ROOT / "bin" / "lab", tree / "bin" / "lab")
+    (tree / "requirements.lock").write_text("nothing\n")
+    stamp = subprocess.run(["cksum"], input="nothing\n", capture_output=True, text=True, check=True).stdout
+    (tree / ".venv" / ".made-from").write_text(stamp)
+    python = tree / ".venv" / "bin" / "python"
+    python.write_text(f"#!/bin/sh\ntouch {tree}/looked\nsleep 1\n")
+    python.chmod(0o755)
+    process = subprocess.Popen(
+        [str(tree / "bin" / "lab"), "list"],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    eventually((tree / "looked").exists)
+    process.send_signal(number)
+    assert process.communicate(timeout=30)[1] == "lab: interrupted; nothing was started.\n"
+    assert process.returncode == 130
 
 
 @pytest.mark.parametrize("uv", ["exit 0", "exit 2", None])

@@ -106,6 +106,8 @@ def test_failures_are_counted(storefront: Any, start_locust: Callable[..., Any])
         "[1]",
         "no json",
         " " * 5000 + "{}",
+        "[" * 4000,
+        '{"events_per_second": 1' + "0" * 400 + "}",
     ],
 )
 def test_a_bad_change_is_a_problem_and_changes_nothing(quiet_locust: Any, body: str) -> None:
