@@ -25,12 +25,9 @@ def fills_slowlog(share: float) -> Claim:
 
     def check(run: Run) -> Finding:
         plateaus = need_arm(run, "grow", 2)
-        entries: dict[str, int] = {}
-        for row in run.slowlog:  # the log counts whole seconds, rounded down
-            if any(phase.t0 <= float(row["t"]) <= phase.t1 for phase in plateaus):
-                entries[row["command"]] = entries.get(row["command"], 0) + 1
-        total, keys = sum(entries.values()), entries.get("KEYS", 0)
-        named = ", ".join(f"{count} {name}" for name, count in sorted(entries.items(), key=_by_count))
+        entries = run.slow_commands(plateaus)
+        total, keys = entries.total(), entries["KEYS"]
+        named = ", ".join(f"{count} {name}" for name, count in entries.most_common())
         return Finding(
             keys >= FEWEST_ENTRIES and keys > share * total,
             f"of {total} entries {keys / max(1.0, total):.0%} are KEYS ({named or 'there are none'})",
@@ -43,10 +40,6 @@ def fills_slowlog(share: float) -> Claim:
         f"> {share:.0%} of its entries, of at least {FEWEST_ENTRIES}",
         check,
     )
-
-
-def _by_count(entry: tuple[str, int]) -> int:
-    return -entry[1]
 
 
 def replica_unharmed(share: float) -> Claim:

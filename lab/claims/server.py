@@ -49,19 +49,13 @@ def victims_never_slow(times: float) -> Claim:
 
     def check(run: Run) -> Finding:
         top = need_arm(run, "grow", 2)[-1]
-        entries: dict[str, int] = {}
-        for row in run.slowlog:  # the log counts whole seconds, rounded down
-            if any(phase.t0 <= float(row["t"]) <= phase.t1 for phase in run.phases):
-                command = row["command"].upper()
-                entries[command] = entries.get(command, 0) + 1
-        victims = sum(entries.get(command, 0) for command in VICTIMS)
+        entries = run.slow_commands(run.phases)
+        victims = sum(entries[command] for command in VICTIMS)
         client = elevation(run)
-        named = (
-            ", ".join(f"{n} {c}" for c, n in sorted(entries.items(), key=lambda item: -item[1])) or "nothing"
-        )
+        named = ", ".join(f"{n} {c}" for c, n in entries.most_common()) or "nothing"
         was_read = bool(entries) or (top.execution_us("SCAN") or 0.0) < run.facts.slowlog_threshold_us
         return Finding(
-            victims * ONE_IN <= sum(entries.values()) and client >= times and was_read,
+            victims * ONE_IN <= entries.total() and client >= times and was_read,
             f"on the plateaus the slow log recorded {named}; the client's p99 rose {client:.1f} ×"
             + ("" if was_read else "; but SCAN was slow enough to be in it"),
             {"victims": float(victims), "client_ratio": client},

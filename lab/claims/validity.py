@@ -159,7 +159,9 @@ def _spare(run: Run) -> Check:
             if name != "store" and name not in run.facts.cpu_bound and used > share:
                 busiest, share = name, used
     return Check(
-        "the clients had CPU to spare", share <= CLIENT_CPU_MOST, f"busiest: {busiest}, {share:.0%} of a core"
+        "the clients had CPU to spare",
+        share <= CLIENT_CPU_MOST,
+        f"busiest: {busiest}, {share:.0%} of a core (at most {CLIENT_CPU_MOST:.0%})",
     )
 
 

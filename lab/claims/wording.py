@@ -6,6 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 PARTIAL, NOT_VALID = "partial", "not valid"
+OF_THE_MACHINE = frozenset(
+    (
+        "the machine was quiet",
+        "the probes were on time",
+        "the clients had CPU to spare",
+        "the machine kept its speed",
+    )
+)
+"""Checks of validity that fail because of the machine and what else runs on it."""
 
 
 def outcome(holds: bool | None, control: bool = False) -> str:
@@ -52,11 +61,13 @@ def short(result: Mapping[str, Any] | None) -> str:
 def sentence(result: Mapping[str, Any]) -> str:
     """A judged run's verdict in a sentence, from the content of result.json."""
     if result["holds"] is None:
-        failed = "; ".join(check["check"] for check in result["validity"] if not check["ok"])
-        return (
-            f"No verdict: the run is not valid. Not fulfilled: {failed}. Close other programs, or take a calmer "
-            "machine, and run it again."
+        failed = [check["check"] for check in result["validity"] if not check["ok"]]
+        advice = (
+            "Close other programs, or take a calmer machine, and run it again."
+            if set(failed) <= OF_THE_MACHINE
+            else "The report says beside each check what was found."
         )
+        return f"No verdict: the run is not valid. Not fulfilled: {'; '.join(failed)}. {advice}"
     judged = [claim["holds"] for claim in result["claims"] if claim["holds"] is not None]
     held, total = sum(judged), len(judged)
     if result["refutes"]:
@@ -71,6 +82,13 @@ def sentence(result: Mapping[str, Any]) -> str:
     return (
         "Every claim holds." if not left else f"Every claim that applies holds ({total} of {total + left})."
     )
+
+
+def series(good: int, done: int, planned: int, interrupted: bool) -> str:
+    """A series' verdict in a sentence: `good` of the runs that were done, or of those planned, are as promised."""
+    if interrupted:
+        return f"Interrupted: {good} of {planned} runs were as promised until then."
+    return f"All {done} runs are as promised." if good == done else f"{good} of {done} runs are as promised."
 
 
 def unjudged(phases: int, interrupted: bool) -> str:

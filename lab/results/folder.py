@@ -18,7 +18,8 @@ import csv
 import json
 import math
 import tempfile
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -328,8 +329,18 @@ class Run:
 
     @cached_property
     def slowlog(self) -> list[dict[str, str]]:
-        """Rows of slowlog.csv."""
-        return self._rows("slowlog.csv", SLOWLOG)
+        """Rows of slowlog.csv, with their commands in capitals: servers differ in how they write them."""
+        rows = self._rows("slowlog.csv", SLOWLOG)
+        return [{**row, "command": (row["command"] or "").upper()} for row in rows]
+
+    def slow_commands(self, phases: Iterable[PhaseRecord]) -> Counter[str]:
+        """Entries of the slow log in these phases, by command. (The log counts whole seconds, rounded down.)"""
+        spans = [(phase.t0, phase.t1) for phase in phases]
+        return Counter(
+            row["command"]
+            for row in self.slowlog
+            if row["command"] and any(t0 <= float(row["t"]) <= t1 for t0, t1 in spans)
+        )
 
     @cached_property
     def loads(self) -> list[dict[str, Any]]:

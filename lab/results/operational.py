@@ -92,6 +92,6 @@ def knee(run: Run) -> float | None:
 
 def _knee(run: Run, asked: Callable[[PhaseRecord, RunFacts], float | None]) -> float | None:
     grow = [(phase.keys, asked(phase, run.facts)) for phase in run.arm("grow")]
-    known = [(keys, load) for keys, load in grow if load is not None]
+    known = [(keys, load) for keys, load in grow if load is not None and keys > 0]
     base = run.facts.calibration.get("base_utilisation", 0.0) / capacity(run.facts)
     return stats.saturation([keys for keys, _ in known], [load for _, load in known], base, NEAR)

@@ -21,12 +21,15 @@ def terms_of(run: Run) -> Terms:
     if pace:
         scenario = scenario.at(pace)
     server = SERVERS.get(run.facts.server)
-    needs_own = NEED_OWN_SERVER if "--url" in run.facts.command else ()
+    native = run.facts.stack == "native"
+    foreign = "--url" in run.facts.command
+    beyond = (*(NEED_OWN_SERVER if foreign else ()), *(NEED_REPLICA if foreign or not native else ()))
     return Terms(
         plan=scenario.plan(pace, run.facts.keys) if pace else None,
         load_share=None if scenario.knee_at is None else scenario.load_share,
+        events_per_second=scenario.events_per_second,
         entries_per_user=scenario.fragments_per_user,
-        may_exempt=frozenset([*(server.cannot if server else ()), *NEED_REPLICA, *needs_own]),
+        may_exempt=frozenset([*(server.cannot if server else ()), *beyond]),
     )
 
 

@@ -48,7 +48,7 @@ class Plain:
         self.between: list[tuple[float, float, float]] = []
         self.samples: list[dict[str, float | str | None]] = []
         self.lines: list[dict[str, Any]] = []
-        events = EVENTS_PER_S if scenario.knee_at is not None or scenario.events_per_second else 0.0
+        events = EVENTS_PER_S if scenario.knee_at is not None else scenario.events_per_second
         self.facts = facts_of(scenario, keys, events)
         if scenario.knee_at is not None:
             self.facts.calibration["events_per_second"] = events / scenario.load_share
@@ -60,7 +60,7 @@ class Plain:
             self_terminating = any(load.self_terminating for load in phase.loads)
             wanted = PHASE_S if self_terminating else max(PHASE_S, plateau_s * phase.weight)
             seconds = math.ceil(wanted / INTERVAL_S) * INTERVAL_S
-            command, each = ASKS_FOR.get(phase.strategy, ("PING", 0))
+            command, each = ("", 0) if phase.strategy == "ttl" else ASKS_FOR[phase.strategy]
             asking = each * asked * seconds
             self.facts.phases.append(
                 PhaseRecord(

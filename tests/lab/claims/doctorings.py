@@ -146,6 +146,16 @@ DOCTORINGS: dict[str, list[Doctoring]] = {
             lambda f: 0 < f["index_high_ms"] < 0.1 * f["cause_low_ms"],
         ),
         Doctoring(
+            "p99 rises by less than a tenth, but perhaps by more",
+            {"p99_ms": {"index-1": 2.0, "index-2": 3.8, "index-3": 5.6, "index-4": 7.4}},
+            lambda f: f["index_high_ms"] > 0.1 * f["cause_low_ms"],
+        ),
+        Doctoring(
+            "only the last plateau stands out",
+            {"p99_ms": {**{f"grow-{i}": 0.04 for i in range(1, 7)}, "grow-7": 0.4, "index": 0.04}},
+            lambda f: f["cause_low_ms"] == f["index_high_ms"] == 0,
+        ),
+        Doctoring(
             "the same p99 always and everywhere",
             {"p99_ms": {"grow": 0.04, "index": 0.04}},
             lambda f: f["cause_low_ms"] == f["index_high_ms"] == 0,

@@ -13,7 +13,9 @@ import pytest
 
 from lab import scenarios
 from lab.claims import judge
-from lab.claims.verdict import as_result
+from lab.claims.verdict import as_result, write_result
+from lab.claims.wording import sentence
+from lab.report import write_report
 from lab.results.folder import Run
 from lab.runner.judging import reach, validate
 from tests.lab.claims.altered import (
@@ -73,7 +75,23 @@ NOT_VALID: list[tuple[str, str, str, Change]] = [
         DONE,
         event("finished_per_s", lambda _: 0.0, "index-4"),
     ),
+    (
+        "no event carried out under the index, by a server that does not tell its CPU time",
+        "key-growth",
+        DONE,
+        all_of(
+            event("finished_per_s", lambda _: 0.0, "index"),
+            in_phases(lambda one: one.update(utilisation=None), "index"),
+        ),
+    ),
     ("no events at all, as asked", "key-growth", CALIBRATED, no_events),
+    ("no events at all where none are calibrated", "giant-index", CALIBRATED, no_events),
+    (
+        "a replica exempted in a run that has one",
+        "keys-command",
+        EXEMPTED,
+        put("cannot", {"replica-unharmed": "no replica"}),
+    ),
     ("thousands of requests failed", "key-growth", FAILED, event("failures", lambda _: 3000.0)),
     ("one request failed", "key-growth", FAILED, event("failures", lambda _: 1.0, "index-2")),
     ("no probe counted anything", "key-growth", FIGURES, without("probes")),
@@ -276,13 +294,32 @@ def test_plateau_without_a_reply_is_told(name: str, tmp_path: Path) -> None:
     run = Run(altered.folder)
     verdict = reach(run)
     assert verdict.holds is None
+    assert "Close other programs" not in sentence(as_result(run, verdict)), "the machine is not to blame"
     assert {"index-flat"} <= {outcome.claim.id for outcome in verdict.outcomes if outcome.holds is False}
+
+
+def test_a_plateau_without_keys_has_no_part_in_the_knee(tmp_path: Path) -> None:
+    """A plateau near the knee that holds no key makes the run not valid, and its report can be drawn."""
+    altered = copy_of("key-growth", tmp_path)
+    altered.facts(lambda raw: phase(raw, "grow-5").update(keys=0.0))
+    run = Run(altered.folder)
+    assert KEYS in {one.check for one in validate(run) if not one.ok}
+    write_result(run, reach(run))
+    write_report(Run(altered.folder))
 
 
 def lower_case(lines: list[str]) -> list[str]:
     """Add GETs in small letters, from the top plateau, to the slow log."""
     raw = json.loads((RECORDS / "key-growth" / "run.json").read_text())
     return [*lines, *[f"{math.ceil(phase(raw, 'grow-7')['t0'])},get,20000\n"] * len(lines)]
+
+
+def test_a_machine_that_is_busy_is_to_blame(tmp_path: Path) -> None:
+    """Where only the machine was in the way, the verdict says what to do about it."""
+    altered = copy_of("key-growth", tmp_path)
+    altered.facts(in_phases(lambda one: one["machine"].update(others=0.9), "grow-7"))
+    run = Run(altered.folder)
+    assert "Close other programs" in sentence(as_result(run, reach(run)))
 
 
 def test_victim_in_small_letters_is_a_victim(tmp_path: Path) -> None:

@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
+from app.settings import STRATEGY_ROWS
+from lab.claims.planned import ASKS_FOR, OWN_LAYOUT, SEARCHES
 from lab.claims.verdict import write_result
+from lab.claims.wording import OF_THE_MACHINE
 from lab.results.folder import PhaseRecord, Run, RunFacts
+from lab.results.schema import PlannedPhase
 from lab.runner.judging import reach, validate
 from tests.lab.claims.checknames import (
     ASKED,
@@ -215,6 +219,11 @@ def test_check_fails_alone_on_a_doctored_run(check: str, build: dict[str, Any], 
     assert [v["check"] for v in result["validity"] if not v["ok"]] == [check]
 
 
+def test_what_the_machine_is_to_blame_for_is_a_check() -> None:
+    """The checks after which a verdict advises a calmer machine are checks of validity."""
+    assert set(ALL) > OF_THE_MACHINE
+
+
 def test_every_check_is_doctored(healthy: Run) -> None:
     """Every check is seen to fail here."""
     names = [found.check for found in validate(healthy)]
@@ -258,6 +267,48 @@ def test_load_that_nobody_asked_for_was_not_delivered(folder: Path) -> None:
 def test_rounding_is_no_shortfall(times: float, folder: Path) -> None:
     """An event more or less in a short phase passes: 3 % of some fifty events is one and a half."""
     assert all(check.ok for check in validate(build_run(folder, **offered(times, "grow-4"))))
+
+
+def test_more_than_rounding_is_a_shortfall(folder: Path) -> None:
+    """A tenth of the events of a short phase is more than an event at its begin and one at its end."""
+    found = {check.check: check.ok for check in validate(build_run(folder, **offered(0.92, "grow-4")))}
+    assert not found[DELIVERED]
+
+
+@pytest.mark.parametrize(("missing", "ok"), [(0.5, True), (0.8, False)])
+def test_two_events_may_be_missing_in_a_phase(missing: float, ok: bool, folder: Path) -> None:
+    """With few events the bound is two events a phase: 0.67 a second in three seconds."""
+
+    def doctor(facts: RunFacts) -> None:
+        facts.load["events_per_second"] = facts.calibration["events_per_second"] = 8.0
+        for phase in facts.phases:
+            offered = 8.0 - missing if phase.id == "grow-4" else 8.0
+            phase.events |= {"asked_per_s": 8.0, "offered_per_s": offered, "finished_per_s": 8.0}
+
+    found = {check.check: check.ok for check in validate(build_run(folder, doctor=doctor))}
+    assert found[DELIVERED] == ok
+
+
+@pytest.mark.parametrize(("apart", "ok"), [(0.5, True), (0.8, False)])
+def test_both_sides_may_differ_by_two_events_of_the_shorter_one(apart: float, ok: bool, folder: Path) -> None:
+    """Two events of three seconds are 0.67 a second, however long the other side lasted."""
+
+    def doctor(facts: RunFacts) -> None:
+        for phase in facts.phases:
+            phase.events["offered_per_s"] = 2.0 + (apart if phase.arm == "index" else 0.0)
+        top = next(phase for phase in facts.phases if phase.id == "grow-7")
+        top.t0 = top.t1 - 30.0
+
+    found = {check.check: check.ok for check in validate(build_run(folder, doctor=doctor))}
+    assert found[EQUAL] == ok
+
+
+@pytest.mark.parametrize(("share", "ok"), [(0.2, True), (0.3, False)])
+def test_a_probe_may_be_late_by_a_quarter_of_what_it_measures(share: float, ok: bool, folder: Path) -> None:
+    """Where p99 is long, lateness up to a quarter of it is allowed, and no more."""
+    late = probe("lag_p99_us", share * 400_000.0, "grow-7")
+    run = build_run(folder, p99_ms={"grow-7": 400.0}, **late)
+    assert {check.check: check.ok for check in validate(run)}[ON_TIME] == ok
 
 
 def test_only_phases_that_claims_use_are_judged(folder: Path) -> None:
@@ -307,3 +358,36 @@ def test_reads_bring_keys_where_not_all_users_were_warmed(
 
     found = {check.check: check.ok for check in validate(build_run(folder, doctor=doctor))}
     assert found[KEYS] == ok
+
+
+def test_the_checks_know_every_strategy() -> None:
+    """Each strategy of the storefront has its command here, but `ttl`, which sends none; searches and layouts agree."""
+    assert {*ASKS_FOR, "ttl"} == set(STRATEGY_ROWS)
+    searching = {strategy for strategy, (command, _) in ASKS_FOR.items() if command in SEARCHES}
+    assert searching == {strategy for strategy, row in STRATEGY_ROWS.items() if row.searches}
+    entries_are_keys = {
+        strategy for strategy, row in STRATEGY_ROWS.items() if row.layout in ("entries", "plain")
+    }
+    assert set(STRATEGY_ROWS) - set(OWN_LAYOUT) == entries_are_keys
+
+
+@pytest.mark.parametrize(
+    ("asks_for", "wrong"),
+    [("SCAN", set()), ("KEYS", {FORCE}), ("SSCAN", {FORCE, DONE})],
+)
+def test_only_a_strategy_that_asks_for_a_search_may_search(
+    asks_for: str, wrong: set[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new strategy may SCAN, and fall behind at half utilisation, only if SCAN is what it asks for."""
+
+    def doctor(facts: RunFacts) -> None:
+        phases: list[PlannedPhase | PhaseRecord] = [*facts.plan, *facts.phases]
+        for phase in phases:
+            phase.strategy = "new" if phase.strategy == "scan" else phase.strategy
+        late = next(phase for phase in facts.phases if phase.id == "grow-2")
+        late.utilisation = 0.6
+        late.events["finished_per_s"] *= 0.7
+
+    monkeypatch.setitem(ASKS_FOR, "new", (asks_for, 3))
+    found = validate(build_run(folder, doctor=doctor))
+    assert {check.check for check in found if check.check in (FORCE, DONE) and not check.ok} == wrong

@@ -47,7 +47,7 @@ def test_the_main_story(tmp_path: Path) -> None:
     for words in (
         "key-growth (SCAN invalidation over a growing keyspace) on valkey 9.1.2",
         "by scan, then by index",
-        "“keys grow under scan”, keys raised",
+        "“keys grow”, keys raised",
         "p99 of a GET rose",
         "The time went into a queue, not into the GET.",
         "of the execution time went to SCAN",
@@ -152,6 +152,7 @@ def test_not_valid_concludes_nothing(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_what_does_not_apply(tmp_path: Path) -> None:
     """A claim that the server cannot answer is told as not tested, with the reason."""
     plain = PROOFS["keys_command"].healthy()
+    plain.facts.stack = "compose"
     plain.facts.cannot["replica-unharmed"] = "this server has no replica"
     story = told(plain.write(tmp_path / "run").folder)
     assert (

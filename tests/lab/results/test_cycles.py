@@ -34,6 +34,13 @@ def flat(**changes: float) -> list[Sample]:
     return [Sample(**sample(i * SAMPLE_S, **changes)) for i in range(1, 51)]
 
 
+@pytest.mark.parametrize("field", ["interval_s", "limit_mb"])
+def test_a_sample_of_no_length_is_refused(field: str) -> None:
+    """A sample of no length, or without a limit of memory, is unusable: figures are divided by both."""
+    with pytest.raises(ValueError, match="above 0"):
+        sample_of(sample(1.0, **{field: 0}))
+
+
 def test_each_phase_of_each_cycle_is_found() -> None:
     """The beginning and end of each phase of each cycle are found, exact to the sample."""
     found = cycles(samples())

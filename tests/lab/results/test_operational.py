@@ -125,11 +125,11 @@ STEADY = PhaseRecord(
 
 
 def test_a_knee_beyond_the_largest_plateau_was_not_observed(folder: Path) -> None:
-    """A knee up to a tenth beyond the largest plateau is observed; one at 1.5 times its keys is a guess, so None."""
+    """A knee up to a tenth beyond the largest plateau is observed; one at 1.3 times its keys is a guess, so None."""
     run = build_run(folder)
     largest = max(record.keys for record in run.arm("grow"))
     assert knee(with_demand(run, 1 / (1.09 * largest))) == pytest.approx(1.09 * largest)
-    assert knee(with_demand(run, 1 / (1.5 * largest))) is None
+    assert knee(with_demand(run, 1 / (1.3 * largest))) is None
 
 
 def test_no_knee_without_growth(folder: Path) -> None:

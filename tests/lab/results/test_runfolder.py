@@ -133,6 +133,16 @@ def test_run_reads_back_what_was_written(folder: Path) -> None:
     assert again.result() is None
 
 
+def test_the_slow_log_is_counted_by_command_and_phase(folder: Path) -> None:
+    """Entries count in the phase in which they lie; a command in small letters is the same command."""
+    run = build_run(folder, slowlog=["GET", "get", "keys"])
+    *earlier, last = run.phases
+    assert run.slow_commands([last]) == {"GET": 2, "KEYS": 1}
+    assert run.slow_commands(earlier).keys().isdisjoint({"GET", "KEYS", "get", "keys"})
+    assert run.slow_commands(run.phases) == run.slow_commands(earlier) + run.slow_commands([last])
+    assert {row["command"] for row in run.slowlog} == set(run.slow_commands(run.phases))
+
+
 def test_a_command_that_came_late_has_columns_that_are_empty_before(folder: Path) -> None:
     """A command that came late has empty cells before; a column that is no command's is refused."""
     build_run(folder)

@@ -204,7 +204,9 @@ def test_one_point_that_is_off_moves_saturation_little() -> None:
     assert (1 - intercept) / slope / 200 > 1.15
 
 
-@pytest.mark.parametrize(("y", "base"), [([0.1, 0.2, 0.9], 0.0), ([0.5, 0.6, 0.7], 0.6), ([], 0.0)])
+@pytest.mark.parametrize(
+    ("y", "base"), [([0.1, 0.2, 0.9], 0.0), ([0.1, 0.5, 0.9], 0.0), ([0.5, 0.6, 0.7], 0.6), ([], 0.0)]
+)
 def test_no_saturation(y: list[float], base: float) -> None:
     """Fewer than three points in the window and above the base load give None."""
     assert stats.saturation([1.0, 2.0, 3.0][: len(y)], y, base, (0.4, 1.6)) is None

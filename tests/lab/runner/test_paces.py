@@ -26,6 +26,13 @@ def test_changes_are_of_numbers_that_a_scenario_has(scenario: Scenario, pace: st
     assert {name: getattr(changed, name) for name in changes} == changes
 
 
+@pytest.mark.parametrize(("scenario", "pace"), ALL, ids=lambda each: getattr(each, "id", each))
+def test_every_pace_measures_an_unfair_phase_again(scenario: Scenario, pace: str) -> None:
+    """A phase may be measured three times, and all repetitions of a run may take as long as several plateaus."""
+    assert scenario.paces[pace].attempts >= 3
+    assert scenario.paces[pace].repeats >= 8
+
+
 @pytest.mark.parametrize(("pace", "rate", "patience"), [("quick", 200.0, 30.0), ("full", 10.0, 300.0)])
 def test_a_run_is_made_with_the_changes(
     pace: str, rate: float, patience: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

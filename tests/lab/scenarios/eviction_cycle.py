@@ -209,6 +209,7 @@ PROOFS = Proofs(
         ],
         "responses-drop": [
             Change("nine tenths are answered", _in_cycles(BURSTS, answered=0.9 * RATE * SAMPLE_S)),
+            Change("no better while memory climbs", _in_cycles(range(HEALTHY), answered=50)),
             TWO_ONLY,
         ],
         "evicts-more-than-inserts-need": [
