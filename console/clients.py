@@ -28,11 +28,13 @@ ANSWER_S = 3.0
 class Sample:
     """What the processes around one server report at about the same moment.
 
-    `strategies`: the storefront's strategies, each with a line on what it costs.
+    `strategies`: the storefront's strategies, each with a line on what it costs. `searching`: those whose events walk
+    over all keys.
     """
 
     strategy: str
     strategies: dict[str, str]
+    searching: list[str]
     scan_count: int
     keys: int
     target_keys: int
@@ -43,7 +45,7 @@ class Sample:
     probe: Buckets
 
 
-UNSEEN = Sample("", {}, 0, 0, 0, False, None, 0.0, 0.0, {})
+UNSEEN = Sample("", {}, [], 0, 0, 0, False, None, 0.0, 0.0, {})
 
 
 class Clients:
@@ -101,6 +103,7 @@ class Clients:
             sample,
             strategy=str(mode["strategy"]),
             strategies=mode["strategies"],
+            searching=mode["searching"],
             scan_count=int(mode["scan_count"]),
         )
 

@@ -17,8 +17,6 @@ from console.tuning import Tuning
 from lab.results.knee import saturating_keys
 from lab.stacks.server_stats import Snapshot
 
-SEARCHING = ("scan", "keys")
-"""Strategies whose cost grows with the keyspace: under any other the scene is cured."""
 EMPTY_S = 2 * WINDOW_S
 """Seconds that a restarted store stays empty: until p99 covers only the time since, and for one window more."""
 FOLLOW_STEPS = 40
@@ -115,8 +113,9 @@ class Observed:
 
     @property
     def searching(self) -> bool:
-        """True if events search the keyspace, as far as is known."""
-        return (self.strategy or (self.sample.strategy if self.sample else "")) in SEARCHING
+        """True if events search the keyspace, as far as is known. Under any other strategy the scene is cured."""
+        sample = self.sample
+        return sample is not None and (self.strategy or sample.strategy) in sample.searching
 
     @property
     def strategies(self) -> dict[str, str]:

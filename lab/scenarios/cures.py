@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lab.claims import cures
+from lab.claims import cures, planned
 from lab.results.folder import Run
 from lab.scenarios.model import Chart, Listing, LoadSpec, Pace, Phase, Scenario
 
@@ -27,7 +27,6 @@ COMMANDS = {
 """Strategy → the commands of an event. Nothing else sends these commands while no entries are put."""
 LOADS_MB = 90.0
 """Memory of the program that invalidates user by user, and of the one that looks for old values."""
-OWN_LAYOUT = ("hash", "generation")
 LATE_PUT = "a value computed before an event and put after it"
 STALE = {
     "scan": (LATE_PUT, "one TTL", "members in the index sets, until one TTL after their entries'"),
@@ -69,7 +68,7 @@ def phases(ways: dict[str, str]) -> tuple[Phase, ...]:
         found += [
             Phase(
                 f"{way}-cost", "cost", f"{name}: event by event", strategy, 1.0,
-                empty=way in OWN_LAYOUT, events=0.0, loads=(single_events(strategy),),
+                empty=way in planned.OWN_LAYOUT, events=0.0, loads=(single_events(strategy),),
             ),
             Phase(f"{way}-load", "load", f"{name}: under load", strategy, 1.0),
         ]  # fmt: skip

@@ -12,6 +12,7 @@ class StandIns(HttpStandIn):
     def __init__(self) -> None:
         self.invalidation: dict[str, Any] = {"strategy": "scan", "scan_count": 1000}
         self.strategies = {"scan": "walk over every key", "index": "look it up"}
+        self.searching = ["scan"]
         self.warming: dict[str, Any] = {
             "target_keys": 0, "keys_per_second": None, "keys": 0, "users": 0, "state": "idle", "error": None,
         }  # fmt: skip
@@ -42,7 +43,11 @@ class StandIns(HttpStandIn):
             return Answer(self._invalidator() if path.startswith("/invalidator/") else self._probe())
         answers = {
             "/web/readyz": {},
-            "/web/settings/invalidation": {**self.invalidation, "strategies": self.strategies},
+            "/web/settings/invalidation": {
+                **self.invalidation,
+                "strategies": self.strategies,
+                "searching": self.searching,
+            },
             "/web/settings/warming": self.warming,
             "/locust/load": self.load,
         }

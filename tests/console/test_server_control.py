@@ -198,14 +198,20 @@ def test_over_the_edge_and_back(new_control: NewControl, standins: StandIns) -> 
         (0.0, "scan", False, "stopped"),
         (5.0, "scan", True, "growing"),
         (5.0, "scan", False, "held"),
+        (5.0, "another-search", True, "growing"),
         (5.0, "index", True, "cured"),
     ],
 )
 def test_phase_on_the_dashboards(
-    new_control: NewControl, planned: float, strategy: str, growing: bool, shown: str
+    new_control: NewControl, standins: StandIns, planned: float, strategy: str, growing: bool, shown: str
 ) -> None:
-    """The phase follows from what is wanted, and exactly one phase is exported as in force."""
+    """The phase follows from what is wanted, and exactly one phase is exported as in force.
+
+    The storefront says which strategies search, so that a new one is not taken for a cure.
+    """
     control = new_control()
+    standins.searching.append("another-search")
+    control.observe()
     control.planned, control.growing = planned, growing
     control.want(strategy)
     sample = control.metrics.registry.get_sample_value

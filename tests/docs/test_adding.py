@@ -6,14 +6,17 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from lab import errors
 from tests.docs.pagekit import ROOT
 from tests.docs.shell import Answer, execute
+from tests.lab.claims.checknames import FORCE
 
 PAGE = (ROOT / "docs" / "adding.md").read_text()
 FENCE = re.compile(
@@ -21,7 +24,7 @@ FENCE = re.compile(
     r"```(?P<language>\w+)\n(?P<text>.*?)```",
     re.DOTALL,
 )
-pytestmark = pytest.mark.whole
+BLOCKS = list(FENCE.finditer(PAGE))
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +40,12 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, tree / name)
     (tree / ".venv").symlink_to(ROOT / ".venv")
-    for block in FENCE.finditer(PAGE):
+    for block in BLOCKS:
         if block["how"] == "new":
             assert not (tree / block["path"]).exists(), f"{block['path']} is there already"
             (tree / block["path"]).write_text(block["text"])
         elif block["how"] == "in":
             before = (tree / block["path"]).read_text()
-            assert before.count(block["anchor"] + "\n") == 1, block["anchor"]
             after = before.replace(block["anchor"] + "\n", block["anchor"] + "\n" + block["text"])
             (tree / block["path"]).write_text(after)
     yield tree
@@ -55,12 +57,35 @@ def typed(tree: Path, line: str) -> Answer:
     return execute(line, tree, {"PYTHONPATH": str(tree)})
 
 
-COMMANDS = [
-    line for block in FENCE.finditer(PAGE) if block["language"] == "sh" for line in block["text"].splitlines()
-]
+COMMANDS = [line for block in BLOCKS if block["language"] == "sh" for line in block["text"].splitlines()]
 """The page's commands. A run may end with any verdict: it depends on the machine, and the page does not promise it."""
 
 
+def test_every_line_that_the_page_adds_has_its_place() -> None:
+    """The line after which a block is put in is in the file, once; the page shows such blocks."""
+    places = [(block["path"], block["anchor"]) for block in BLOCKS if block["how"] == "in"]
+    assert places
+    for path, anchor in places:
+        found = (ROOT / path).read_text().count(anchor + "\n")
+        assert found == 1, f"{path} has {anchor!r} {found} times"
+
+
+def test_the_modules_of_the_page_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each new module is executed, in the page's order: its imports exist, and what it makes has all its fields.
+
+    What the page adds to other files is not there. The modules need it only when their functions are called.
+    """
+    made: dict[str, object] = {}
+    for block in BLOCKS:
+        if block["how"] == "new" and block["language"] == "python":
+            module = ModuleType(block["path"].removesuffix(".py").replace("/", "."))
+            monkeypatch.setitem(sys.modules, module.__name__, module)
+            exec(compile(block["text"], block["path"], "exec"), module.__dict__)
+            made |= vars(module)
+    assert {"invalidate", "waits_less", "SCENARIO", "PROOFS", "CAUSE"} <= set(made)
+
+
+@pytest.mark.whole
 @pytest.mark.parametrize("line", COMMANDS)
 def test_what_the_page_has_typed_works(line: str, tree: Path) -> None:
     """Every command works: tests pass and are not all skipped, incident and cause are listed, the run has a verdict."""
@@ -73,6 +98,8 @@ def test_what_the_page_has_typed_works(line: str, tree: Path) -> None:
         assert [claim["id"] for claim in result["claims"]] == ["turns-wait-less"]
         assert not result["claims"][0]["measured"].startswith("not measured")
         assert [phase["strategy"] for phase in result["phases"]] == ["scan", "scan-in-turn"]
+        (force,) = [check for check in result["validity"] if check["check"] == FORCE]
+        assert force["ok"], force["detail"]
         return
     assert answer.code == 0, answer.output
     if "pytest" in line:
@@ -83,6 +110,7 @@ def test_what_the_page_has_typed_works(line: str, tree: Path) -> None:
         assert "sorted-lists" in answer.output
 
 
+@pytest.mark.whole
 def test_the_copy_is_in_order(tree: Path) -> None:
     """What the page adds passes the linter, the type checker and the import rules, as in `make check`."""
     programs = ROOT / ".venv" / "bin"
