@@ -19,6 +19,20 @@ def fields(text: str | bytes) -> dict[str, str]:
     return dict(line.partition(":")[::2] for line in whole.splitlines() if ":" in line)
 
 
+def product(info: Fields) -> tuple[str, str] | None:
+    """(product, version), for instance ('valkey', '9.1.2'), from the section server; None if it is not a known one."""
+    if "keydb" in info.get("executable", "").rpartition("/")[2]:  # its version is in redis_version
+        return "keydb", info.get("redis_version", "")
+    for name in (
+        "dragonfly",
+        "valkey",
+        "redis",
+    ):  # the other two also have a redis_version, for their clients
+        if f"{name}_version" in info:
+            return name, info[f"{name}_version"].removeprefix("df-v")
+    return None
+
+
 def counters(info: Fields) -> Counters:
     """The counters of commandstats. Raises `KeyError` or `ValueError` if an entry lacks its figures."""
     found: Counters = {}

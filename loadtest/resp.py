@@ -23,13 +23,14 @@ class LoadFailed(Exception):
 
 @dataclass(frozen=True)
 class Server:
-    """Where the server is and how to sign in."""
+    """Where the server is and how to sign in. With a `client_name` connections bear it in the server's lists."""
 
     host: str
     port: int
     database: int = 0
     username: str = ""
     password: str = ""
+    client_name: str = ""
 
     @classmethod
     def from_url(cls, url: str) -> Server:
@@ -56,12 +57,14 @@ class Server:
         return f"{self.host}:{self.port}"
 
     def greeting(self) -> list[bytes]:
-        """The commands that sign in and choose the database."""
+        """The commands that sign in, choose the database and name the connection."""
         words: list[bytes] = []
         if self.password:
             words.append(command("AUTH", *((self.username,) if self.username else ()), self.password))
         if self.database:
             words.append(command("SELECT", self.database))
+        if self.client_name:
+            words.append(command("CLIENT", "SETNAME", self.client_name))
         return words
 
 

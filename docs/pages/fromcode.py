@@ -18,7 +18,7 @@ from docs.pages import fromtrust, wheels
 from docs.pages.fromruns import machine, table
 from docs.pages.records import Records, nearest
 from lab import scenarios
-from lab.claims.wording import tally
+from lab.claims.wording import outcome, tally
 from lab.errors import UsageError
 from lab.report.view import RunView
 from lab.stacks.rights import ACL
@@ -91,13 +91,14 @@ def _incident(view: RunView) -> list[str]:
     found, headline = scenarios.find(view.facts.scenario), view.headline
     if headline is None:
         raise UsageError(f"{found.id} names no claim of its own as its headline.")
+    not_so = headline["holds"] is view.control  # a control's claim should not hold
     return [
         f"`{found.id}`",
         found.symptom,
         found.cause,
         f"{headline['statement']}: {headline['bound']}",
-        headline["measured"] + (" (refuted)" if headline["holds"] is False else ""),
-        tally((view.result or {})["claims"]),
+        headline["measured"] + (f" ({outcome(headline['holds'], view.control)})" if not_so else ""),
+        tally((view.result or {})["claims"], view.control),
     ]
 
 

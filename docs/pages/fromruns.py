@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
@@ -61,17 +62,19 @@ TYPED = re.compile(r"^(?!Measured by|You will wait).*?bin/lab run ([a-z-]+)(?: -
 def waiting(text: str, records: Records) -> str:
     """A sentence on how long the runs of a page take, by their records. A control takes as long as its scenario.
 
-    Raises `UsageError` when the page asks for a run that has no record.
+    A run counts as often as the page asks for it. Raises `UsageError` when the page asks for one that has no record.
     """
-    asked = dict.fromkeys((name, pace or "standard") for name, pace in TYPED.findall(text))
-    seconds = {}
-    for name, pace in asked:
+    asked = Counter((name, pace or "standard") for name, pace in TYPED.findall(text))
+    parts, whole_s = [], 0.0
+    for (name, pace), often in asked.items():
         whole = "key-growth" if name == "control" else name.removesuffix("-control")
         about = records.view(whole if pace == USUAL_PACE else f"{whole}-{pace}").facts
-        seconds[name, pace] = about.phases[-1].t1 - datetime.fromisoformat(about.started).timestamp()
-    parts = [f"`bin/lab run {name} --pace {pace}` {_minutes(took)}" for (name, pace), took in seconds.items()]
-    each = f" ({', '.join(parts)})" if len(parts) > 1 else ""
-    return f"You will wait about {_minutes(sum(seconds.values()))} for runs{each}; the rest is yours."
+        seconds = about.phases[-1].t1 - datetime.fromisoformat(about.started).timestamp()
+        whole_s += often * seconds
+        took = _minutes(seconds) if often == 1 else f"{often} times {_minutes(seconds)}"
+        parts.append(f"`bin/lab run {name} --pace {pace}` {took}")
+    each = f" ({', '.join(parts)})" if asked.total() > 1 else ""
+    return f"You will wait about {_minutes(whole_s)} for runs{each}; the rest is yours."
 
 
 def _minutes(seconds: float) -> str:

@@ -13,6 +13,7 @@ from lab.blind.causes import CAUSES, choose, find
 from lab.blind.figures import FIXED, OF_COMMANDS, named_in
 from lab.blind.session_socket import ask, home
 from lab.errors import UsageError
+from lab.stacks.servers import check_stack
 
 LARGEST_SEED = 2**31
 app = typer.Typer(
@@ -20,7 +21,6 @@ app = typer.Typer(
     help="Find a hidden cause by experiment: start it in one terminal, investigate in another, then reveal.",
     rich_markup_mode=None,
 )
-STACKS = ("native", "compose")
 StackName = Annotated[
     str,
     typer.Option(
@@ -47,7 +47,7 @@ def start(
     minutes: Minutes = 60.0,
 ) -> None:
     """Start the scene with a sealed cause, and show what users see until Ctrl-C, the reveal, or time is up."""
-    _play(None, secrets.randbelow(LARGEST_SEED) if seed is None else seed, stack, minutes)
+    _play(None, random_seed(home()) if seed is None else seed, stack, minutes)
 
 
 @app.command("open")
@@ -137,9 +137,19 @@ def causes() -> None:
         print(f"{cause.id:<20}  {cause.line}")
 
 
+def random_seed(folder: Path) -> int:
+    """A seed of another cause than that of the session in this folder that was revealed last."""
+    from lab.blind.session import LAST_REVEALED
+
+    last = folder / LAST_REVEALED
+    known = last.read_text(errors="replace") if last.is_file() else ""
+    while choose(seed := secrets.randbelow(LARGEST_SEED)).id == known:
+        pass
+    return seed
+
+
 def _play(name: str | None, seed: int, stack: str, minutes: float, spoilers: bool = False) -> None:
-    if stack not in STACKS:
-        raise UsageError(f"there is no stack {stack!r}; this lab knows {', '.join(STACKS)}.")
+    check_stack(stack)
     cause = choose(seed) if name is None else find(name)
     from lab.blind.compose import ComposeBlindStack
     from lab.blind.scene import BlindStack, SceneStack

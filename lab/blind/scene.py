@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any, Protocol
 
+from lab import ROOT
 from lab.blind.inbox import Order
 from lab.blind.observer import cpu_seconds, waited_s
 from lab.blind.sizing import LINK, PROGRAMS, WEB
@@ -20,7 +21,7 @@ from lab.errors import StackError
 from lab.scenarios.model import Phase, Scenario
 from lab.stacks.base import Stack
 from lab.stacks.http import Storefront
-from lab.stacks.native import ROOT, NativeStack
+from lab.stacks.native import NativeStack
 from lab.stacks.processes import Child
 from lab.stacks.servers import SERVERS
 
@@ -106,7 +107,7 @@ class BlindStack(NativeStack):
             raise StackError("the link does not say where it listens.") from None
         super()._start_service()
         for name in PROGRAMS:
-            self._sealed(name, "lab.blind.tenants", [], {"PROBE_URL": self.store_url})
+            self._sealed(name, "lab.blind.tenants", [name], {"PROBE_URL": self.store_url})
 
     def _add(self, name: str, command: list[str], env: dict[str, str]) -> Child:
         if name != WEB:

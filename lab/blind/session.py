@@ -41,6 +41,8 @@ HEALTHY_SAMPLES = 6
 STRONGER = 2.0
 FILL_S = 60.0
 HISTORY_ROWS = 120
+LAST_REVEALED = "last-revealed"
+"""File beside the session folders: the cause of the sealed session that was revealed last."""
 REVEALED_SAMPLES = 12
 """How many of the latest samples the reveal reports on."""
 Say = Callable[[str], None]
@@ -322,6 +324,8 @@ class Session:
             self.journal,
         )
         self.page = page.write(facts, self.folder / "page.html")
+        if self.sealed:
+            (self.folder.parent / LAST_REVEALED).write_text(self.cause.id)
         self._ended.set()
         return "\n".join([*reveal.lines(facts), f"page: {self.page}"])
 

@@ -17,9 +17,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from lab import ROOT
 from lab.errors import USAGE, LabError, StackError, UsageError
 
-ROOT = Path(__file__).resolve().parents[2]
 LONGEST_PATH = 100
 """Bytes; a little less than a Unix socket's address holds on Linux (108) and macOS (104)."""
 LONGEST = 100_000

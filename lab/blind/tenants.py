@@ -1,8 +1,9 @@
 """The tenants: programs of other teams on the shared server. Orders on stdin say what each does, and how much.
 
 Every such program runs this module and idles until an order comes. The order's `kind` is `rest`, `changes`, or the id
-of a cause, whose `disturb` is then run; a newer order ends the older one. PROBE_URL is the server's URL. The end of
-stdin ends the program.
+of a cause, whose `disturb` is then run; a newer order ends the older one. PROBE_URL is the server's URL. The argument,
+if there is one, is the program's name: its connections bear it, the same under every cause, so that the slow log and
+the list of connections say who asked. The end of stdin ends the program.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 from lab.blind.causes import CAUSES
 from lab.blind.inbox import Inbox, Order
@@ -32,7 +34,7 @@ KINDS: dict[str, Callable[[Order, Inbox, Server], None]] = {
 
 def main() -> int:
     """Carry out orders until stdin ends; return the exit code."""
-    store = server(os.environ["PROBE_URL"])
+    store = replace(server(os.environ["PROBE_URL"]), client_name="".join(sys.argv[1:]))
     inbox = Inbox()
     while (order := inbox.take()) is not None:
         while not inbox.news:

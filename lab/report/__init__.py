@@ -1,4 +1,4 @@
-"""Pages about runs: each one HTML file that needs nothing else, drawn from run folders alone."""
+"""Pages about runs: each one HTML file that needs nothing else, whose figures come from run folders alone."""
 
 from __future__ import annotations
 

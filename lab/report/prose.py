@@ -164,27 +164,22 @@ def where_time_went(view: RunView) -> Section:
 def slow_log(view: RunView) -> Section:
     """The commands in the slow log, and whether it could have named the commands that waited."""
     threshold = view.facts.slowlog_threshold_us
-    entries: dict[str, int] = {}
-    for row in view.run.slowlog:
-        if any(phase.t0 <= float(row["t"]) <= phase.t1 for phase in view.run.phases):
-            entries[row["command"]] = entries.get(row["command"], 0) + 1
+    entries = view.run.slow_commands(view.run.phases)
     at = f"threshold {setting(threshold)}"
-    named = ", ".join(
-        f"{count(n)} × {name}" for name, n in sorted(entries.items(), key=lambda item: -item[1])[:5]
-    )
+    named = ", ".join(f"{count(n)} × {name}" for name, n in entries.most_common(5))
     lines = [f"In the measured phases it recorded {named} ({at})." if entries else f"It stayed empty ({at})."]
     worst = view.worst
     executed = worst.execution_us("GET") if worst else None
     reason = view.facts.cannot.get(SLOW_LOG)
-    few = entries.get(BYSTANDER, 0) * ONE_IN <= sum(entries.values())
+    few = entries[BYSTANDER] * ONE_IN <= entries.total()
     if (victims := entries.get(BYSTANDER)) and few and not reason:
         lines.append(
-            f"{count(victims)} of {count(sum(entries.values()))} entries are {BYSTANDER}: so few may be calls that the "
+            f"{count(victims)} of {count(entries.total())} entries are {BYSTANDER}: so few may be calls that the "
             "machine took off their core half-way, since the log times by the wall clock."
         )
     elif victims:
         lines.append(
-            f"{count(victims)} of {count(sum(entries.values()))} entries are {BYSTANDER}, all that a bystander sends: "
+            f"{count(victims)} of {count(entries.total())} entries are {BYSTANDER}, all that a bystander sends: "
             + (f"{reason.rstrip('.')}." if reason else "those took long to execute, not only to wait.")
         )
     elif reason:

@@ -16,6 +16,8 @@ SHORT_CELL = 14
 """A cell with more characters counts as words, and is not set to the right."""
 WIDEST = 7
 """The most columns of figures in one table; further columns make another table."""
+SEARCHING = ("SCAN", "KEYS")
+"""Commands that visit every key: the guide works out the busy share from their execution time."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,13 @@ class Claimed:
     bound: str
     outcome: str
     measured: str
+
+
+def heading(view: RunView) -> str:
+    """What people saw; the title of a control, and of a scenario that the lab no longer knows."""
+    if view.scenario is None or view.facts.refutes or not view.scenario.symptom:
+        return view.facts.title
+    return f"What people saw: {view.scenario.symptom}"
 
 
 def verdict(view: RunView) -> str:
@@ -72,18 +81,23 @@ def paragraph(view: RunView) -> str:
     )
 
 
-def figures(view: RunView) -> list[Figure]:
-    """The headline claim's ratio, and the bystander's p99 at its worst and at its best."""
-    found = []
-    if headline := view.headline:
-        value = headline["figures"].get("ratio") if headline["figures"] else None
-        if value is not None:
-            found.append(Figure(times(value), headline["statement"], f"claimed: {headline['bound']}"))
+def headline(view: RunView) -> list[Figure]:
+    """The headline claim's ratio; none before the run was judged."""
+    claim = view.headline
+    value = claim["figures"].get("ratio") if claim and claim["figures"] else None
+    if claim is None or value is None:
+        return []
+    return [Figure(times(value), claim["statement"], f"claimed: {claim['bound']}")]
+
+
+def extremes(view: RunView) -> list[Figure]:
+    """The bystander's p99 at its worst and at its best. Phases are not named: some titles tell the cause."""
     worst, best = view.worst, view.best
+    found = []
     if worst:
-        found.append(Figure(ms(view.p99(worst)), "p99 of a bystander at its worst", view.name(worst)))
+        found.append(Figure(ms(view.p99(worst)), "p99 of a bystander at its worst", ""))
     if best and best is not worst:
-        found.append(Figure(ms(view.p99(best)), "p99 of a bystander at its best", view.name(best)))
+        found.append(Figure(ms(view.p99(best)), "p99 of a bystander at its best", ""))
     return found
 
 
@@ -129,16 +143,26 @@ def listings(view: RunView) -> list[Table]:
 
 
 def figures_by_phase(view: RunView) -> list[Table]:
-    """What tells the phases apart, the p99 in each, and what its loads measured."""
+    """What tells the phases apart, the p99 in each, how long a search took there, and what its loads measured."""
     params = _columns(view, "param", [name for phase in view.run.phases for name in phase.params])
     found = _columns(view, "figure", [name for phase in view.run.phases for name in phase.figures])
-    fixed = [*params, quantity("keys"), quantity("p99"), quantity("utilisation")]
+    fixed = [*params, quantity("keys"), *_search(view), quantity("utilisation"), quantity("p99")]
     tables = [_table("Each phase, and what a bystander met in it", view, fixed)]
     for start in range(0, len(found), WIDEST):
         caption = "What the loads measured" + (f" ({start // WIDEST + 1})" if len(found) > WIDEST else "")
         some = found[start : start + WIDEST]
         tables.append(_table(caption, view, [*params, *some], must=some))
     return tables
+
+
+def _search(view: RunView) -> list[Quantity]:
+    """The mean execution time of the searching command that took most of the server's time; none if none did."""
+    spent = {
+        name: sum(phase.commands.get(name, {}).get("usec", 0.0) for phase in view.run.phases)
+        for name in SEARCHING
+    }
+    busiest = max(SEARCHING, key=lambda name: spent[name])
+    return [quantity(f"exec:{busiest}")] if spent[busiest] else []
 
 
 def _columns(view: RunView, kind: str, names: Sequence[str]) -> list[Quantity]:

@@ -43,7 +43,10 @@ class Fit:
 
 
 class RunView:
-    """Reads nothing but the run folder. Whatever a partial run lacks is None or an empty list."""
+    """Every figure comes from the run folder; whatever a partial run lacks is None or an empty list.
+
+    Charts, tables, symptom and headline are chosen by the scenario, as the lab knows it now.
+    """
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -71,9 +74,9 @@ class RunView:
 
     @cached_property
     def cause(self) -> str:
-        """The strategy before the fix."""
-        grow = self.run.arm(BEFORE)
-        return grow[0].strategy if grow else ("index" if self.facts.refutes else "scan")
+        """The strategy before the fix: that of the first plateau planned, or else of the first phase."""
+        planned = [phase for phase in self.facts.plan if phase.arm == BEFORE] or self.facts.plan
+        return planned[0].strategy if planned else ""
 
     @property
     def control(self) -> bool:

@@ -16,7 +16,10 @@ from lab.scenarios.model import Phase
 
 
 class LiveDisplay:
-    """Use as a context manager around a run. Writes to stderr, so that stdout stays free for results."""
+    """Use as a context manager around a run. Writes to stderr, so that stdout stays free for results.
+
+    It names neither the strategy nor the command that it uses: who looks for the cause reads along.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -76,7 +79,7 @@ class LiveDisplay:
             f"{record.keys:,.0f}",
             _figure(p99_ms["main"], ".2f", ""),
             f"{record.utilisation:.0%}" if record.utilisation is not None else "",
-            f"{record.rate('SCAN'):.0f}",
+            f"{sum(map(record.rate, record.commands)):,.0f}",
         )
         self._table.add_row(*cells)
         beside = [(f"  at the same moments: {name}", each) for name, each in p99_ms.items() if name != "main"]
@@ -85,7 +88,7 @@ class LiveDisplay:
         if not self._live:
             self._console.print(
                 f"  {cells[0]:<42} {cells[1]:>9} keys   p99 {cells[2]:>8} ms   "
-                f"server busy {cells[3]:>4}   {cells[4]:>3} SCAN/s",
+                f"server busy {cells[3]:>4}   {cells[4]:>6} commands/s",
                 highlight=False,
             )
             for name, each in beside:
@@ -103,7 +106,6 @@ class LiveDisplay:
             f"p99 of a GET {_figure(row.get('probe_p99_ms'), '.2f')} ms",
             f"server busy {_figure(row.get('utilisation'), '.0%')}",
             f"events in flight {_figure(row.get('events_in_flight'), '.0f')}",
-            f"strategy {row.get('strategy') or '-'}",
         )
         return Group(self._table, now, self._progress)
 
@@ -111,7 +113,7 @@ class LiveDisplay:
 def _phase_table() -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("phase", min_width=42)
-    for heading in ("keys", "p99 ms", "server busy", "SCAN/s"):
+    for heading in ("keys", "p99 ms", "server busy", "commands/s"):
         table.add_column(heading, justify="right")
     return table
 

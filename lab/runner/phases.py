@@ -132,8 +132,8 @@ class Conductor:
         facts.calibration = found.as_dict()
         facts.load["events_per_second"] = found.events_per_second * self._scenario.load_share
         self._display.say(
-            f"a scanned key costs {found.cost_us_per_key:.3f} µs; {found.events_per_second:.1f} events "
-            f"a second saturate the server at {found.planned_knee_keys:,.0f} keys"
+            f"calibrated: {found.events_per_second:.1f} events a second saturate the server at "
+            f"{found.planned_knee_keys:,.0f} keys"
         )
         self._empty("calibration ends")
 

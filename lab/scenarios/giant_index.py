@@ -1,9 +1,9 @@
 """`giant-index`: the cure's second act. One user has a hundred thousand entries, and one event stalls everybody.
 
-The index made invalidation independent of the keyspace. But with one SMEMBERS and one DEL, an invalidation takes as
-long as the user's set is large. So one user (of a kind that no test has: a crawler, an agency, a health check) is
-enough. The same set in chunks of 500, by SSCAN and UNLINK, costs the server rather more work, and bystanders next to
-nothing.
+The index made invalidation independent of the keyspace. But with one SMEMBERS, one DEL and one SREM, an invalidation
+takes as long as the user's set is large. So one user (of a kind that no test has: a crawler, an agency, a health
+check) is enough. The same set in chunks of 500, by SSCAN and UNLINK, costs the server rather more work, and bystanders
+next to nothing.
 
 Ordinary events go on in all phases. Beside them one user is cached and invalidated again and again, with the number of
 entries that the phase names; the smallest is that of an ordinary user.
@@ -66,7 +66,7 @@ SCENARIO = Scenario(
     id="giant-index",
     title="One user's index set is a giant",
     story="Under the index every invalidation is cheap, until it meets the one user with a hundred thousand entries: "
-    "one SMEMBERS and one DEL stall everybody, and chunks of 500 do not.",
+    "one SMEMBERS, one DEL and one SREM stall everybody, and chunks of 500 do not.",
     source="public reports of the incident's second act: an index set whose one call blocked for 40 ms",
     phases=phases(),
     claims=CLAIMS,

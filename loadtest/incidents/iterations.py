@@ -18,10 +18,12 @@ as it begins and one a second (t, calls, visited, iterations, longest_call_ms: s
                             which something else held up this machine does not decide it. With no iteration finished:
                             longest_call_ms
 
-Each client sends its next call when the reply has come (closed loop), over a connection of its own, and rests for
---rest-ms after each iteration (0). `--command ping` is for controls, in which nothing is walked: an iteration is then a
-few PINGs, whatever COUNT is. Ends on SIGTERM, after --seconds, or with `--until-stdin-ends` at the end of stdin: exit
-code 0. Bad arguments: 2. A server that refuses or is gone: 3.
+Each client sends its next call when the reply has come (closed loop), over a connection of its own. It rests for
+--rest-ms after each iteration (0), and for --rest-between after each call (0), as a share of that call's time: 1 is as
+long as the call. The system lets it rest for whole milliseconds: a rest that was too long shortens the next ones, so
+that they add up. `--command ping` is for controls, in which nothing is walked: an iteration is then a few PINGs,
+whatever COUNT is. Ends on SIGTERM, after --seconds, or with `--until-stdin-ends` at the end of stdin: exit code 0. Bad
+arguments: 2. A server that refuses or is gone: 3.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ import selectors
 import statistics
 import sys
 from collections import deque
+from heapq import heappop, heappush
 from time import monotonic, time
 from time import perf_counter_ns as clock
 
@@ -47,17 +50,24 @@ TURN_S = 0.25
 SPARE_FILES = 64
 KEPT = 100_000
 """Number of the latest iterations over which medians are taken."""
+MOST_SLACK_NS = 2_000_000
+"""The most by which earlier rests that were too long shorten the next ones: a stall of the machine is no rest."""
 PINGS = 10
 """PINGs of an iteration in a control."""
 
 
 class Client(Stream):
-    """One client: its connection, and the figures of its iteration under way. Times in ns."""
+    """One client: its connection, and the figures of its iteration under way. Times in ns.
+
+    `calls`: 0 where an iteration begins. `cursor`: where it goes on. `owed`: for how long it still has to rest; below 0
+    where it has rested too long.
+    """
 
     def __init__(self, server: Server) -> None:
         """Connect and sign in. Raises `LoadFailed` or `ConnectionLost`."""
         super().__init__(connect(server), READ_BYTES)
-        self.began = self.sent = self.calls = self.longest = 0
+        self.began = self.sent = self.calls = self.longest = self.owed = self.resting_since = 0
+        self.cursor = b""
 
     def call(self, request: bytes) -> None:
         """Send a call, and note when."""
@@ -68,20 +78,23 @@ class Client(Stream):
 class Iterations:
     """All clients, in one loop."""
 
-    def __init__(self, server: Server, count: int, concurrent: int, pings: bool, rest_s: float) -> None:
+    def __init__(
+        self, server: Server, count: int, concurrent: int, pings: bool, rest_s: float, rest_between: float
+    ) -> None:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = concurrent + SPARE_FILES
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard == -1 else min(hard, wanted), hard))
         with connect(server) as line:
             self._keys = max(1, int(str(ask(line, command("DBSIZE"))[0])))
-        self._count, self._pings, self._rest_ns = count, pings, round(rest_s * 1e9)
+        self._count, self._pings = count, pings
+        self._rest_ns, self._rest_between = round(rest_s * 1e9), rest_between
         self._nominal = PINGS if pings else math.ceil(self._keys / count)
         self._clients = {client.fd: client for client in (Client(server) for _ in range(concurrent))}
         self.calls = self.visited = self.iterations = 0
         self._call_ns = self._longest = 0
         self._took_each = deque[int](maxlen=KEPT)
         self._longest_each = deque[int](maxlen=KEPT)
-        self._resting: deque[tuple[int, Client]] = deque()
+        self._resting: list[tuple[int, int]] = []  # a heap: when a rest ends, and its client's fd
         self._began = 0
 
     def run(self, stop: Stop, seconds: float) -> dict[str, float]:
@@ -91,7 +104,7 @@ class Iterations:
         self._began = clock()
         for client in self._clients.values():
             selector.register(client.fd, selectors.EVENT_READ)
-            self._begin(client)
+            self._go_on(client)
         say(self._so_far())
         while not stop.requested and monotonic() < end:
             for key, _ in selector.select(self._until_one_has_rested()):
@@ -110,15 +123,16 @@ class Iterations:
         """Restart clients whose rest is over; returns how long the next one still rests, in s (`TURN_S` at most)."""
         now = clock()
         while self._resting and self._resting[0][0] <= now:
-            self._begin(self._resting.popleft()[1])
+            client = self._clients[heappop(self._resting)[1]]
+            client.owed = max(client.owed - (now - client.resting_since), -MOST_SLACK_NS)
+            self._go_on(client)
         return min(TURN_S, (self._resting[0][0] - now) / 1e9) if self._resting else TURN_S
 
-    def _begin(self, client: Client) -> None:
-        client.began, client.calls, client.longest = clock(), 0, 0
-        self._call(client, b"0")
-
-    def _call(self, client: Client, cursor: bytes) -> None:
-        client.call(command("PING") if self._pings else command("SCAN", cursor, "COUNT", self._count))
+    def _go_on(self, client: Client) -> None:
+        """Send a client's next call, or the first of a new iteration."""
+        if not client.calls:
+            client.began, client.longest, client.cursor = clock(), 0, b"0"
+        client.call(command("PING") if self._pings else command("SCAN", client.cursor, "COUNT", self._count))
 
     def _take(self, client: Client, reply: object) -> None:
         now = clock()
@@ -130,24 +144,25 @@ class Iterations:
         self._longest = max(self._longest, took)
         if isinstance(reply, hiredis.ReplyError):
             raise LoadFailed(f"the server refuses: {reply}")
-        cursor = b""
         if self._pings:
             over = client.calls >= self._nominal
         elif isinstance(reply, list):
-            cursor, over = reply[0], reply[0] == b"0"
+            client.cursor, over = reply[0], reply[0] == b"0"
             self.visited += len(reply[1])
         else:
             raise LoadFailed(f"that is no reply to SCAN: {reply!r}")
-        if not over:
-            self._call(client, cursor)
-            return
-        self.iterations += 1
-        self._took_each.append(now - client.began)
-        self._longest_each.append(client.longest)
-        if self._rest_ns:
-            self._resting.append((now + self._rest_ns, client))
+        client.owed += round(self._rest_between * took)
+        if over:
+            self.iterations += 1
+            self._took_each.append(now - client.began)
+            self._longest_each.append(client.longest)
+            client.owed += self._rest_ns
+            client.calls = 0
+        if client.owed > 0:
+            client.resting_since = now
+            heappush(self._resting, (now + client.owed, client.fd))
         else:
-            self._begin(client)
+            self._go_on(client)
 
     def _so_far(self) -> dict[str, object]:
         return {
@@ -198,15 +213,23 @@ def main(arguments: list[str] | None = None) -> int:
         help="rest of a client after each iteration, in ms (0)",
     )
     parser.add_argument(
+        "--rest-between",
+        type=number(0, 1_000),
+        default=0.0,
+        help="rest of a client after each call, as a share of the call's time (0)",
+        metavar="SHARE",
+    )
+    parser.add_argument(
         "--seconds", type=number(0.1, 86_400), default=3_600.0, help="seconds until the load ends (3600)"
     )
     options = parser.read(arguments)
 
     def work(stop: Stop) -> dict[str, float]:
         pings, rest_s = options.command == "ping", options.rest_ms / 1000
-        return Iterations(options.url, options.count, options.concurrent, pings, rest_s).run(
-            stop, options.seconds
+        iterations = Iterations(
+            options.url, options.count, options.concurrent, pings, rest_s, options.rest_between
         )
+        return iterations.run(stop, options.seconds)
 
     return run_load(parser.prog, work, options.until_stdin_ends)
 

@@ -18,9 +18,11 @@ A JSON line a second (t, arrived, finished, calls: so far), and a last one that 
 
     arrived_per_s, finished_per_s, calls_per_s      events that came due, events done, and calls, each second
     in_flight               events that have come due and are not done, at the end
-    calls_per_event         mean calls of the events done; if none is done, the most calls of one event so far
+    calls_per_event         mean calls of the events done; if none is done, the most calls of one event so far, which
+                            is fewer than an event needs
     capacity_per_s          events a second that the server can carry: calls a second / calls_per_event. Counted from
-                            the moment when --most events were under way for the first time, if they ever were
+                            the moment when --most events were under way for the first time, if they ever were. Left
+                            out if no event is done
 
 Events that find --most others under way wait for their turn. Ends on SIGTERM, after --seconds, or with
 `--until-stdin-ends` at the end of stdin: exit code 0. Bad arguments: 2. A server that refuses or is gone: 3.
@@ -189,16 +191,18 @@ class Scanners:
     def _figures(self, began: int, now: int) -> dict[str, float]:
         seconds = (now - began) / SECOND
         full_at, calls_then = self._full or (began, 0)
-        most = max((event.calls for event in self._under_way), default=0)
-        each = self._calls_of_finished / self._finished if self._finished else float(most)
-        return {
+        figures = {
             "arrived_per_s": self._arrived / seconds,
             "finished_per_s": self._finished / seconds,
             "in_flight": self._arrived - self._finished,
             "calls_per_s": self._calls / seconds,
-            "calls_per_event": each,
-            "capacity_per_s": (self._calls - calls_then) * SECOND / (now - full_at) / each if each else 0.0,
+            "calls_per_event": float(max((event.calls for event in self._under_way), default=0)),
         }
+        if self._finished:
+            each = self._calls_of_finished / self._finished
+            capacity = (self._calls - calls_then) * SECOND / (now - full_at) / each
+            figures |= {"calls_per_event": each, "capacity_per_s": capacity}
+        return figures
 
 
 def main(arguments: list[str] | None = None) -> int:

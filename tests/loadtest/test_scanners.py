@@ -125,7 +125,7 @@ def test_as_many_at_once_as_told(filled: Any, run: Any) -> None:
 
 @pytest.mark.parametrize("how", ["SIGTERM", "end of stdin"])
 def test_told_to_end_it_says_its_figures(filled: Any, run: Any, how: str) -> None:
-    """Told to end, the load prints its figures; if no event is finished, the calls so far count as those of one."""
+    """Told to end, the load prints its figures; if no event is done, no capacity is said."""
     process = run("--url", filled.url, *PATTERNS, "--rate", "1000", "--count", "1", "--until-stdin-ends")
     eventually(lambda: scans(filled) > 0)
     if how == "SIGTERM":
@@ -135,7 +135,9 @@ def test_told_to_end_it_says_its_figures(filled: Any, run: Any, how: str) -> Non
         process.stdin = None
     said = lines(process)
     assert set(said[-1]) == {"figures"}
+    assert said[-1]["figures"]["finished_per_s"] == 0
     assert said[-1]["figures"]["calls_per_event"] > 0
+    assert "capacity_per_s" not in said[-1]["figures"]
 
 
 def refused(process: subprocess.Popen[str]) -> str:

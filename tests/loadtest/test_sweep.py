@@ -81,6 +81,20 @@ def test_an_iteration_that_is_not_finished_is_told_from_what_was_visited(server:
     assert found["iteration_s"] == pytest.approx(2 * 300_000 / found["visited_per_s"], rel=0.01)
 
 
+@pytest.mark.parametrize(("rest", "least", "most"), [("0", 0.8, 1.0), ("1", 0.4, 0.6), ("3", 0.2, 0.35)])
+def test_rests_between_calls_are_a_share_of_their_time(
+    server: Any, load: Start, rest: str, least: float, most: float
+) -> None:
+    """A rest after each call that is as long as the call halves the share of time in calls, and so the calls."""
+    fill(server, 30_000)
+    found = figures(
+        load("iterations", "--url", server.url, "--count", "1000", "--rest-between", rest, "--seconds", "1")
+    )
+    in_calls = found["calls_per_s"] * found["mean_call_ms"] / 1000
+    assert least <= in_calls <= most, found
+    assert found["iterations"] >= 1
+
+
 def test_a_control_walks_nothing(server: Any, load: Start) -> None:
     """The control sends PINGs with rests in between; their number in an iteration does not depend on COUNT."""
     fill(server, 1_000)
@@ -206,6 +220,7 @@ def test_a_server_that_takes_no_writes_is_one_line_and_exit_code_3(server: Any, 
         ("iterations", "--concurrent", "5001"),
         ("iterations", "--command", "flushall"),
         ("iterations", "--rest-ms", "-1"),
+        ("iterations", "--rest-between", "-1"),
         ("bystanders", "--pipeline", "many"),
         ("bystanders", "--prefix", "a b"),
         ("bystanders", "--tool", "memtier"),

@@ -8,6 +8,7 @@ import stat
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -15,16 +16,17 @@ import pytest
 import redis
 
 from bench.blind_seal import leaks
+from lab import ROOT
 from lab.blind import faulty_pool, session_socket, sizing
 from lab.blind.causes import CAUSES, choose, find, keys_command, scan_storm
+from lab.blind.commands import random_seed
 from lab.blind.evidence import LEAST_GET_MS
 from lab.blind.journal import HINT_COSTS, WRONG_COSTS, Journal
 from lab.blind.judging import GUESS, HURT, judge
 from lab.blind.readings import RESTLESS_GET_MS, Readings, Seen, plainly_slower
 from lab.blind.scene import tell
-from lab.blind.session import HEALTHY_SAMPLES, health
+from lab.blind.session import HEALTHY_SAMPLES, Session, health
 from lab.errors import UsageError
-from lab.stacks.native import ROOT
 from lab.stacks.processes import Child
 from tests.app.servicekit import eventually
 
@@ -280,6 +282,46 @@ def test_a_connection_taken_under_a_former_order_does_not_loosen_the_new_one(
     pool.get_connection()
     with pytest.raises(redis.ConnectionError, match="No connection"):
         pool.get_connection()
+
+
+@pytest.fixture
+def revealing(tmp_path: Path, healthy: Readings, monkeypatch: pytest.MonkeyPatch) -> Session:
+    """A session of `slow-network` without a scene, which can be revealed."""
+    session = Session(CAUSES["slow-network"], 1, 1.0, tmp_path / "blind" / "now", lambda _: None)
+    session.begun_at = 1.0
+    session.observer = SimpleNamespace(samples=[object()])  # type: ignore[assignment]
+    session.journal = SimpleNamespace()  # type: ignore[assignment]
+    monkeypatch.setattr(session, "readings", lambda: healthy)
+    monkeypatch.setattr(session, "samples_since", list)
+    monkeypatch.setattr("lab.blind.page.write", lambda _, path: path)
+    monkeypatch.setattr("lab.blind.reveal.lines", lambda _: ["it was slow-network"])
+    session.folder.mkdir(parents=True)
+    return session
+
+
+def test_a_reveal_is_told_in_the_first_terminal_too(revealing: Session) -> None:
+    """The terminal of the scene says that it was revealed in the other one, names the cause, and that it ends."""
+    said: list[str] = []
+    revealing._say = said.append
+    assert revealing.reply({"verb": "reveal"}).startswith("it was slow-network")
+    assert said == ["Revealed in the second terminal: it was slow-network. The scene is taken down."]
+
+
+def test_a_random_cause_is_not_the_one_that_was_revealed_last(
+    revealing: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A seed of the cause that was revealed last is drawn again; before the first reveal any seed will do."""
+    again = next(seed for seed in range(100) if choose(seed).id == "slow-network")
+    other = next(seed for seed in range(100) if choose(seed).id != "slow-network")
+
+    def drawn() -> int:
+        left = iter([again, again, other])
+        monkeypatch.setattr("secrets.randbelow", lambda _: next(left))
+        return random_seed(revealing.folder.parent)
+
+    assert drawn() == again
+    revealing.reply({"verb": "reveal"})
+    assert drawn() == other
 
 
 @pytest.mark.parametrize(

@@ -217,11 +217,15 @@ def test_titles_that_come_twice_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_a_scenario_that_is_gone_can_still_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run whose scenario is gone still has a report, only without the scenario's own charts."""
+    """A run whose scenario is gone still has a report, which says that the scenario's own charts are missing."""
     run = judged(sweep(), tmp_path / "run")
+    missing = "This lab does not know the scenario sweep: its own charts and tables are missing here."
+    assert missing not in words(page_of(run))
     with_catalogue(monkeypatch)
 
-    assert "pictures" not in page_of(run).ids
+    page = page_of(run)
+    assert "pictures" not in page.ids
+    assert missing in words(page)
 
 
 @pytest.mark.parametrize("name", ["figure", "p98", "figure:", "keys:x", "", "title:x"])

@@ -11,12 +11,16 @@ from pathlib import Path
 import pytest
 
 from lab.errors import StackError, UsageError
-from lab.report import style, write_report
+from lab.report import story, style, write_report
 from lab.report.page import pictures
 from lab.report.picture import named
 from lab.report.view import RunView
 from lab.results.folder import PhaseRecord, Run, RunFacts
+from lab.results.numbers import ms, percent
 from tests.lab.doctored import build_run
+from tests.lab.invented import judged
+from tests.lab.runner.test_opening import TELLING
+from tests.lab.scenarios import proofs
 
 SECTIONS = [
     "story",
@@ -144,6 +148,56 @@ def test_charts_are_valid_vega_lite(healthy: Run) -> None:
     ]  # fmt: skip
 
 
+PROOFS = proofs()
+
+
+def unfolded_head(run: Run) -> str:
+    """Return what a reader sees of a report before anything is unfolded, down to the claims."""
+    html = write_report(run).read_text()
+    head = html[html.index("<body>") : html.index("</section>")]
+    seen = re.sub(r"(<details>.*?</summary>).*?</details>", r"\1", head, flags=re.DOTALL)
+    assert seen.count("<details>") == 2
+    return words(Page(seen)).replace(run.facts.scenario, "")
+
+
+@pytest.mark.usefixtures("words_only")
+@pytest.mark.parametrize("module", ["key_growth", *PROOFS])
+def test_the_head_tells_what_people_saw_and_folds_the_cause(module: str, tmp_path: Path) -> None:
+    """A report begins with the symptom; story, claims and titles, which give the cause away, are folded."""
+    folder = tmp_path / "run"
+    run = (
+        build_run(folder, judged=True) if module == "key_growth" else judged(PROOFS[module].healthy(), folder)
+    )
+    scenario = RunView(run).scenario
+    assert scenario
+    head = unfolded_head(run)
+
+    assert f"What people saw: {scenario.symptom}" in head
+    assert TELLING.search(head) is None, head
+    assert run.facts.story in words(page_of(run))
+
+
+def test_what_is_folded_is_printed(healthy_page: Page, healthy: Run) -> None:
+    """On paper nothing can be unfolded, so the style for print shows it."""
+    html = (healthy.folder / "report.html").read_text()
+    printed = html[html.index("@media print") : html.index("</style>")]
+
+    assert "details::details-content { content-visibility: visible; }" in printed
+
+
+def test_the_arithmetic_of_a_plateau_stands_in_one_row(tmp_path: Path) -> None:
+    """*Phase by phase* has a search's mean execution time beside keys, busy share and p99; a control has no search."""
+    run = build_run(tmp_path / "run")
+    table, plateau = story.figures_by_phase(RunView(run))[0], run.arm("grow")[3]
+    row = dict(zip(table.headings, table.rows[run.phases.index(plateau)], strict=True))
+
+    assert row["execution of a SCAN"] == ms((plateau.execution_us("SCAN") or 0.0) / 1000)
+    assert row["main thread busy"] == percent(plateau.utilisation)
+    assert row["p99 of a GET"] == ms(run.p99_ms(plateau))
+    control = build_run(tmp_path / "control", cause="index")
+    assert not any("SCAN" in heading for heading in story.figures_by_phase(RunView(control))[0].headings)
+
+
 @pytest.mark.usefixtures("words_only")
 def test_a_control_reads_as_it_should(tmp_path: Path) -> None:
     """In a control a refuted claim is told to be as it should be."""
@@ -229,6 +283,13 @@ def test_missing_figures_are_dashes_and_never_zeros(tmp_path: Path) -> None:
     assert '\\"part\\"' not in documents["parts"]
     assert "Locust, the whole" not in documents["eyes"].split('"domain"')[0]
     assert '\\"demand\\": 0' not in documents["picture-utilisation"]
+
+
+def test_a_run_without_phases_names_the_strategy_that_it_planned(tmp_path: Path) -> None:
+    """Before any plateau is measured, the side before the fix is called after the first strategy planned."""
+    plain = PROOFS["keys_command"].healthy()
+    plain.facts.phases.clear()
+    assert RunView(plain.write(tmp_path / "run")).sides == ["keys", "index"]
 
 
 def test_a_hole_in_the_samples_is_a_gap(tmp_path: Path) -> None:

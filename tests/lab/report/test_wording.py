@@ -64,6 +64,19 @@ def test_a_tally(claims: list[bool | None], control: bool, said: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("good", "done", "planned", "interrupted", "said"),
+    [
+        (3, 3, 3, False, "All 3 runs are as promised."),
+        (2, 3, 4, False, "2 of 3 runs are as promised."),
+        (2, 2, 4, True, "Interrupted: 2 of 4 runs were as promised until then."),
+    ],
+)
+def test_a_series_in_a_sentence(good: int, done: int, planned: int, interrupted: bool, said: str) -> None:
+    """A series counts the runs that were done; one that was interrupted, those that were planned."""
+    assert wording.series(good, done, planned, interrupted) == said
+
+
+@pytest.mark.parametrize(
     ("holds", "control", "said"),
     [
         (True, False, "✓ holds"),
