@@ -34,10 +34,10 @@ from typing import Any
 
 import numpy as np
 
+from lab import ROOT
 from lab.errors import StackError
 from lab.stacks.docker import Docker
 from lab.stacks.http import Http
-from lab.stacks.preflight import ROOT
 from lab.stacks.usage import Usage, usage_of
 
 UNTOUCHED_S, HELD_S, HELD_WITHIN_S = 300.0, 600.0, 420.0

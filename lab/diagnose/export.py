@@ -14,11 +14,11 @@ from typing import Annotated, Any
 import jinja2
 import typer
 
+from lab import ROOT
 from lab.blind import evidence
 from lab.diagnose.findings import CONNECTIONS_SHARE
 from lab.errors import UsageError
 
-ROOT = Path(__file__).parents[2]
 RULES, BOARD = ROOT / "prometheus/export", ROOT / "grafana/export/dashboard.json"
 LATE_S = 0.1
 """A scrape that takes this long waits for the server. On an idle Redis 7.0 it takes 4 ms. Beside clients with long

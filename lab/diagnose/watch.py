@@ -114,7 +114,7 @@ class _Gathering:
             ) from None
         told = self.snapshots[0].fields
         _refuse(told, address)
-        self.product, self.version = _identity(told)
+        self.product, self.version = info.product(told) or ("a server", "")
         self._settings = self._read_settings()
         self._logged = self._slow_entries()
         self._tails = self._histograms()
@@ -268,15 +268,6 @@ def _refuse(told: info.Fields, address: Address) -> None:
         raise StackError(
             f"what answers at {address.shown} is no known server: its INFO lacks uptime_in_seconds."
         )
-
-
-def _identity(told: info.Fields) -> tuple[str, str]:
-    if "keydb" in told.get("executable", "").rpartition("/")[2]:
-        return "keydb", told.get("redis_version", "")
-    for product in ("dragonfly", "valkey", "redis"):
-        if f"{product}_version" in told:
-            return product, told[f"{product}_version"].removeprefix("df-v")
-    return "a server", ""
 
 
 def _at_least(version: str, wanted: tuple[int, int]) -> bool:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab import ROOT
 from lab.errors import Interrupted, UsageError
 from lab.replay import NoAnswer
 from lab.replay.prometheus import Prometheus, key, usual_step_ms
 from lab.replay.recording import Exemplar, Meta, Series, discard, pack_metrics, pack_traces, write
 from lab.replay.tempo import Tempo, padded
-from lab.stacks.preflight import ROOT
 
 MB = 1_000_000
 SLOT_MS = 10_000

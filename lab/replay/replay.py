@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab import ROOT
 from lab.errors import Interrupted, LabError, StackError, UsageError
 from lab.replay import prometheus as metrics
 from lab.replay.deliver import deliver
 from lab.replay.prometheus import Prometheus
 from lab.replay.recording import Recording
 from lab.replay.tempo import Receiver, Tempo, shifted, spans
+from lab.stacks.asking import MEMORY, memory_by_name
 from lab.stacks.docker import Docker, rows
-from lab.stacks.preflight import ROOT, read_env_file
+from lab.stacks.preflight import read_env_file
 
 PROJECT = "redis-latency-lab-replay"
 FILES = ("--project-name", PROJECT, "--file", "compose.replay.yaml")
@@ -27,7 +28,6 @@ HEALTHY_S = 120
 AGO_S = 5.0
 OTLP_PORT = 4318
 MARGIN_S = 10.0
-UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 Say = Callable[[str], None]
 
@@ -136,9 +136,8 @@ def memory(docker: Docker) -> dict[str, int]:
         str(row["Name"]): str(row["Service"])
         for row in rows(docker.ask("compose", *FILES, "ps", "--format", "json"))
     }
-    said = docker.ask("stats", "--no-stream", "--format", "{{.Name}}\t{{.MemUsage}}", *names)
-    found = re.findall(r"^(\S+)\t([\d.]+)(\w+) /", said, re.MULTILINE)
-    return {names[name]: int(float(number) * UNITS.get(unit, 1)) for name, number, unit in found}
+    said = docker.ask("stats", "--no-stream", "--format", MEMORY, *names)
+    return {names[name]: taken for name, taken in memory_by_name(said).items()}
 
 
 def dashboards(served: Served, root: Path = ROOT) -> list[tuple[str, str]]:

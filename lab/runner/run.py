@@ -29,12 +29,10 @@ from lab.stacks.memory import held_bytes, require_compose_memory, require_native
 from lab.stacks.native import NativeStack
 from lab.stacks.processes import port_taken, uninterrupted
 from lab.stacks.rights import check_server
-from lab.stacks.servers import SERVERS
+from lab.stacks.servers import IN_COMPOSE, SERVERS, STACKS, Server, check_stack, find_server
 from lab.stacks.tunnel import Way
 
 FEWEST_KEYS, MOST_KEYS = 10_000, 50_000_000
-STACKS = {"native": "embedded", "compose": "redis"}
-"""Stack → the server that it uses if none is named."""
 
 
 @dataclass(frozen=True)
@@ -121,24 +119,31 @@ def _memory(request: Request, keys: int, scene: ServerContainers | None) -> str:
     return require_native_memory(scenario, pace, server, keys)
 
 
-def _check_request(request: Request) -> ServerContainers | None:
+def check_names(request: Request) -> Server:
+    """The server of a request. Raises `UsageError` for a pace or stack that there is not, or a server not in it."""
+    paces = request.scenario.paces
+    if request.pace not in paces:
+        raise UsageError(
+            f"there is no pace {request.pace!r}; {request.scenario.id} knows {', '.join(paces)}."
+        )
+    check_stack(request.stack)
+    server = find_server(request.server_name)
+    if request.stack == "compose" and not server.in_compose:
+        known = ", ".join(row.name for row in IN_COMPOSE)
+        raise UsageError(f"the compose stack has no {server.name} server; it knows {known}.")
+    return server
+
+
+def _check_request(request: Request, server: Server) -> ServerContainers | None:
     """Check the request before anything is created. Returns the compose stack's scene, or None for the native stack.
 
     Raises `UsageError`, or `StackError` when something is missing.
     """
-    if request.stack not in STACKS:
-        raise UsageError(f"there is no stack {request.stack!r}; this lab knows {', '.join(STACKS)}.")
-    server = SERVERS.get(request.server_name)
-    if server is None:
-        raise UsageError(f"there is no server {request.server!r}; the lab knows {', '.join(SERVERS)}.")
     if request.way is None and (unfit := server.unfit_for(request.scenario.server_settings)):
         raise UsageError(f"{request.scenario.id} cannot be run on {server.name}. {unfit}.")
     if request.stack == "compose":
         if request.port:
             raise UsageError("--port is for the native stack: leave --stack compose out.")
-        if not server.in_compose:
-            known = ", ".join(name for name, row in SERVERS.items() if row.in_compose)
-            raise UsageError(f"the compose stack has no {server.name} server; it knows {known}.")
         return find_containers(server.name)
     if request.way is not None:
         if request.scenario.own_server:
@@ -159,10 +164,7 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
     so within seconds, before anything is started.
     """
     scenario = request.scenario
-    if request.pace not in scenario.paces:
-        raise UsageError(
-            f"there is no pace {request.pace!r}; {scenario.id} knows {', '.join(scenario.paces)}."
-        )
+    server = check_names(request)
     pace = scenario.paces[request.pace]
     scenario = scenario.at(pace)
     keys = request.keys if request.keys is not None else pace.keys
@@ -170,7 +172,7 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
         raise UsageError(f"--keys must be between {FEWEST_KEYS:,} and {MOST_KEYS:,}, not {keys:,}.")
     if request.out:
         check_folder(request.out)
-    scene = _check_request(request)
+    scene = _check_request(request, server)
     memory = _memory(request, keys, scene)
     if request.stack == "native" and request.way is None:
         check_machine()
@@ -192,7 +194,7 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
         refutes=scenario.refutes,
         server="",
         server_version="",
-        stack=cast(StackName, request.stack),  # one of STACKS: see _check_request
+        stack=cast(StackName, request.stack),  # one of STACKS: see check_names
         pace=request.pace,
         seed=request.seed,
         keys=keys,
@@ -212,7 +214,6 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
         if scene:
             stack = ComposeStack(scenario, scene, folder, request.seed)
         else:
-            server = SERVERS[request.server_name]
             stack = NativeStack(scenario, server, folder, request.seed, request.way, request.port)
         stack.up(display.say)
         facts.server, facts.server_version = stack.store.identity()

@@ -17,12 +17,12 @@ from typing import Any
 
 from lab import errors, scenarios
 from lab.claims import wording
-from lab.errors import LabError, UsageError
+from lab.errors import LabError
 from lab.results.folder import Run, make_folder, new_folder, write_json
 from lab.runner.phases import Display
-from lab.runner.run import STACKS, Request, conduct
+from lab.runner.run import Request, check_names, conduct
 from lab.scenarios.model import Scenario
-from lab.stacks.servers import SERVERS
+from lab.stacks.servers import STACKS
 
 ALL = "all"
 """The word that stands for every scenario on the command line."""
@@ -107,12 +107,8 @@ class Series:
     @property
     def verdict(self) -> str:
         """The verdict in a sentence."""
-        done, good = len(self.entries), sum(entry.exit_code == errors.HOLDS for entry in self.entries)
-        if self.interrupted:
-            return f"Interrupted: {good} of {len(self.planned)} runs were as promised until then."
-        return (
-            f"All {done} runs are as promised." if good == done else f"{good} of {done} runs are as promised."
-        )
+        good = sum(entry.exit_code == errors.HOLDS for entry in self.entries)
+        return wording.series(good, len(self.entries), len(self.planned), self.interrupted)
 
     def summary(self) -> dict[str, Any]:
         """The content of summary.json."""
@@ -161,9 +157,9 @@ def run_series(
     or `StackError`, before anything is created, when a request cannot be carried out.
     """
     first = [request(scenario, Path(scenario.id)) for scenario in wanted]
-    for one in first:
-        _check_names(one)
-    server = SERVERS[first[0].server_name]
+    server, *_ = [check_names(one) for one in first]
+    if first[0].stack == "native":
+        server.require()
     unfit = {scenario.id: server.unfit_for(scenario.server_settings) for scenario in wanted}
     left_out = {name: why for name, why in unfit.items() if why}
     for name, why in left_out.items():
@@ -245,19 +241,6 @@ def _entry(scenario: Scenario, exit_code: int, error: str = "") -> Entry:
         0.0,
         error=error,
     )
-
-
-def _check_names(request: Request) -> None:
-    if request.pace not in request.scenario.paces:
-        raise UsageError(
-            f"there is no pace {request.pace!r}; {request.scenario.id} knows {', '.join(request.scenario.paces)}."
-        )
-    if request.stack not in STACKS:
-        raise UsageError(f"there is no stack {request.stack!r}; this lab knows {', '.join(STACKS)}.")
-    if request.server_name not in SERVERS:
-        raise UsageError(f"there is no server {request.server!r}; the lab knows {', '.join(SERVERS)}.")
-    if request.stack == "native":
-        SERVERS[request.server_name].require()
 
 
 def _command(request: Request, controls: bool) -> str:

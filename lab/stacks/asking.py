@@ -1,11 +1,19 @@
-"""Findings about the machine, and a way to ask other programs. Needs only the standard library."""
+"""Findings about the machine, and a way to ask other programs and to read sizes that they print.
+
+Needs only the standard library.
+"""
 
 from __future__ import annotations
 
+import re
 import subprocess
 from dataclasses import dataclass
 
 SECONDS_TO_ANSWER = 20.0
+UNITS = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+"""Docker counts memory in the binary units, Podman in the decimal ones."""
+MEMORY = "{{.Name}}\t{{.MemUsage}}"
+"""The format of `docker stats` that `memory_by_name` reads."""
 
 
 @dataclass(frozen=True)
@@ -30,3 +38,17 @@ def ask(*command: str, seconds: float = SECONDS_TO_ANSWER) -> tuple[int, str]:
     except subprocess.TimeoutExpired:
         return 124, f"no answer within {seconds:g} s"
     return done.returncode, (done.stdout if done.returncode == 0 else done.stderr or done.stdout).strip()
+
+
+def in_bytes(size: str) -> float:
+    """The bytes of a size such as 1.5GiB. Raises `ValueError` for anything else."""
+    found = re.fullmatch(r"\s*([\d.]+)\s*([A-Za-z]+)\s*", size)
+    if not found or found[2].upper() not in UNITS:
+        raise ValueError(size)
+    return float(found[1]) * UNITS[found[2].upper()]
+
+
+def memory_by_name(said: str) -> dict[str, int]:
+    """Bytes of memory in use by a container's name, from `docker stats` in the format `MEMORY`."""
+    rows = re.findall(rf"(?i)^(\S+)\t([\d.]+(?:{'|'.join(UNITS)})) /", said, re.MULTILINE)
+    return {name: int(in_bytes(size)) for name, size in rows}

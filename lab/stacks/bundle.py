@@ -26,10 +26,9 @@ from pathlib import Path
 
 from packaging.markers import Marker
 
-from lab import __version__
+from lab import ROOT, __version__
 from lab.errors import LabError, StackError, UsageError
 from lab.stacks.asking import ask
-from lab.stacks.preflight import ROOT
 
 NAME = "redis-latency-lab"
 FOLDER = ROOT / "runs" / "bundle"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import socket
 import sys
 import time
@@ -20,8 +21,8 @@ from typing import Annotated
 import hiredis
 import typer
 
+from lab import ROOT
 from lab.errors import StackError, UsageError
-from lab.stacks.docker import ROOT
 from loadtest import resp
 
 ADDRESS = "PROBE_URL"
@@ -104,21 +105,22 @@ class Line:
         except resp.ConnectionLost as error:
             raise StackError(f"{self._server}: {error}.") from None
 
-    def monitored(self) -> Iterator[str]:
-        """Yield MONITOR's lines, for two seconds or up to a thousand lines."""
-        end, told, reader = time.monotonic() + MONITORED_S, 0, hiredis.Reader()
-        self.ask("MONITOR")
-        while told < MONITORED_LINES and (left := end - time.monotonic()) > 0:
-            self._socket.settimeout(left)
-            try:
-                reader.feed(self._socket.recv(65536))
-            except TimeoutError:
-                return
-            except OSError as error:
-                raise StackError(f"{self._server}: {error.strerror or error}.") from None
-            while told < MONITORED_LINES and (line := reader.gets()) is not False:
-                told += 1
-                yield _text(line)
+    def monitored(self) -> list[str]:
+        """MONITOR's lines, for two seconds or up to a thousand lines. It is the connection's last command."""
+        stream, end = resp.Stream(self._socket), time.monotonic() + MONITORED_S
+        replies: list[object] = []
+        try:
+            stream.send(resp.command("MONITOR"))
+            while len(replies) <= MONITORED_LINES and (left := end - time.monotonic()) > 0:
+                if select.select([stream.fd], [], [], left)[0]:
+                    replies += stream.receive()
+                if replies and isinstance(replies[0], hiredis.ReplyError):
+                    raise UsageError(f"the server refuses: {replies[0]}.")
+        except resp.ConnectionLost as error:
+            raise StackError(f"{self._server}: {error}.") from None
+        if not replies:
+            raise StackError(f"{self._server}: the server does not answer.")
+        return [_text(line) for line in replies[1 : MONITORED_LINES + 1]]  # the first is OK
 
     def close(self) -> None:
         """Close the connection."""
@@ -191,7 +193,7 @@ def carry_out(line: Line, words: list[str], write: bool) -> object:
             "same: bin/lab redis --write COMMAND."
         )
     if name == "MONITOR" and len(words) == 1:
-        return list(line.monitored())
+        return line.monitored()
     if [word.upper() for word in words[:2]] != ["CONFIG", "SET"]:
         return line.ask(*words)
     found = noted()  # read first: if it raises, no change is made that could not be put back

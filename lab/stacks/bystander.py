@@ -18,9 +18,10 @@ from typing import Annotated, Any
 
 import typer
 
+from lab import ROOT
 from lab.errors import Interrupted, StackError, UsageError
 from lab.results import numbers
-from lab.stacks.docker import ROOT, Docker
+from lab.stacks.docker import Docker
 from lab.stacks.processes import Child
 from lab.stacks.servers import IN_COMPOSE
 from loadtest.histogram import Histogram

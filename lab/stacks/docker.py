@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lab import ROOT
 from lab.errors import StackError
 
-ROOT = Path(__file__).resolve().parents[2]
 NO_DOCKER = (
     "there is no docker on this machine. Install Docker; what runs natively (`bin/lab run ID`) needs none."
 )

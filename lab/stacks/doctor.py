@@ -15,9 +15,9 @@ from pathlib import Path
 
 import psutil
 
+from lab import ROOT
 from lab.stacks import preflight
 from lab.stacks.asking import Finding
-from lab.stacks.preflight import ROOT
 from lab.stacks.servers import SERVERS, version_of
 
 WANTED = ("requirements-stack.in", "requirements.in")

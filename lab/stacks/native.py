@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from lab import ROOT
 from lab.errors import StackError, UsageError
 from lab.scenarios.model import LoadSpec, ProbeSpec, Scenario
 from lab.stacks import foreign
@@ -21,7 +22,6 @@ from lab.stacks.server_stats import ServerObserver
 from lab.stacks.servers import Server
 from lab.stacks.tunnel import Way
 
-ROOT = Path(__file__).resolve().parents[2]
 CACHED_PREFIXES = (
     f"{KEY_PREFIX}:",
     *(f"{KEY_PREFIX}-{rest}" for rest in ("index:", "hash:", "generation:", "warmed", "e")),

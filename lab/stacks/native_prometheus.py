@@ -8,7 +8,8 @@ from typing import Any
 
 import yaml
 
-ROOT = Path(__file__).resolve().parents[2]
+from lab import ROOT
+
 FOLDER = ROOT / "prometheus"
 EXPORTERS = ("redis_exporter", "prometheus-redis-exporter")
 """Names of the exporter's program: its own, and Debian's."""

@@ -28,7 +28,7 @@ from lab.stacks.http import Http
 from lab.stacks.memory import BASE_BYTES, require_memory
 from lab.stacks.native import READY_S, NativeStack
 from lab.stacks.processes import Child, port_taken, ports_after, uninterrupted
-from lab.stacks.servers import SERVERS, Server
+from lab.stacks.servers import Server, find_server
 
 SCENE = Scenario(
     id="scene",
@@ -281,9 +281,7 @@ def check_arguments(server: str, port: int, keys: int | None, prometheus_port: i
 
     Raises `UsageError` when they cannot be carried out, `StackError` when the server's binary is missing.
     """
-    known = SERVERS.get(server)
-    if known is None:
-        raise UsageError(f"there is no server {server!r}; the lab knows {', '.join(SERVERS)}.")
+    known = find_server(server)
     for option, wanted in (("--port", port), ("--prometheus-port", prometheus_port)):
         if wanted is not None and port_taken(wanted):
             raise UsageError(f"port {wanted} is taken. Choose another with {option}.")

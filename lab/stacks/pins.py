@@ -15,7 +15,8 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from lab import ROOT
+
 OWN = "LAB_IMAGE"
 LISTS = (
     "application/vnd.oci.image.index.v1+json",

@@ -18,10 +18,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from lab import ROOT
 from lab.errors import StackError
 from lab.stacks.asking import Finding
 from lab.stacks.http import Http
-from lab.stacks.preflight import ROOT, read_env_file
+from lab.stacks.preflight import read_env_file
 from lab.stacks.servers import IN_COMPOSE
 from lab.stacks.up import complaints, containers
 from lab.templates import templates

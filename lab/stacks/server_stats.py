@@ -101,14 +101,8 @@ class ServerObserver:
             time.sleep(0.05)
 
     def identity(self) -> tuple[str, str]:
-        """(product, version), for instance ('valkey', '9.1.2')."""
-        told = self._ask("INFO", self._client.info, "server")
-        if "keydb" in told.get("executable", "").rpartition("/")[2]:  # its version is in redis_version
-            return "keydb", told["redis_version"]
-        for product in ("dragonfly", "valkey", "redis"):
-            if f"{product}_version" in told:
-                return product, told[f"{product}_version"].removeprefix("df-v")
-        return "unknown", "unknown"
+        """(product, version), for instance ('valkey', '9.1.2'); ('unknown', 'unknown') if it does not say."""
+        return info.product(self._ask("INFO", self._client.info, "server")) or ("unknown", "unknown")
 
     def cpu_seconds(self) -> float | None:
         """CPU seconds of the whole server since its start; None if it does not tell them."""

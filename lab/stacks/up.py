@@ -16,9 +16,10 @@ import sys
 import time
 from typing import Any
 
+from lab import ROOT
 from lab.stacks import engine
-from lab.stacks.asking import ask
-from lab.stacks.preflight import ROOT, examine, read_env_file, wanted_profiles
+from lab.stacks.asking import MEMORY, ask, memory_by_name
+from lab.stacks.preflight import examine, read_env_file, wanted_profiles
 from lab.stacks.servers import IN_COMPOSE
 
 STACK_BROKE, INTERRUPTED = 3, 130
@@ -28,7 +29,6 @@ BUDGET = ROOT / "docs" / "scene.json"
 """Figures of `python -m bench.scene --write docs/scene.json`."""
 FROM_BUNDLE = ROOT / ".from-bundle"
 """A file that install.sh leaves: no image is built or fetched here."""
-UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 ADDRESSES = (
     ("CONTROL_PORT", "control page", "begin here"),
@@ -78,12 +78,10 @@ def memory() -> dict[str, int]:
     service = {container["Name"]: container["Service"] for container in containers()}
     if not service:
         return {}
-    _, said = ask(
-        "docker", "stats", "--no-stream", "--format", "{{.Name}}\t{{.MemUsage}}", *service, seconds=60
-    )
+    _, said = ask("docker", "stats", "--no-stream", "--format", MEMORY, *service, seconds=60)
     used: dict[str, int] = {}
-    for name, number, unit in re.findall(r"^(\S+)\t([\d.]+)(\w+) /", said, re.MULTILINE):
-        used[service[name]] = used.get(service[name], 0) + int(float(number) * UNITS.get(unit, 1))
+    for name, taken in memory_by_name(said).items():
+        used[service[name]] = used.get(service[name], 0) + taken
     return used
 
 

@@ -7,7 +7,6 @@ Desktop); there a thread asks `docker stats`, and its percentages are summed up 
 from __future__ import annotations
 
 import json
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -15,13 +14,13 @@ from pathlib import Path
 from typing import Protocol
 
 from lab.errors import StackError
+from lab.stacks.asking import in_bytes
 from lab.stacks.docker import Container, Docker
 from lab.stacks.processes import CpuMeter
 
 CGROUPS = Path("/sys/fs/cgroup")
 PROC = Path("/proc")
 STATS_EVERY_S = 2.0
-UNITS = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
 class Usage(Protocol):
@@ -178,17 +177,10 @@ def read_stats(text: str, parts: Mapping[str, str]) -> tuple[dict[str, float], d
             if whole is None:
                 continue
             shares[whole] = shares.get(whole, 0.0) + float(row["CPUPerc"].rstrip("%")) / 100
-            memory[whole] = memory.get(whole, 0.0) + _bytes(row["MemUsage"].partition("/")[0]) / 1e6
+            memory[whole] = memory.get(whole, 0.0) + in_bytes(row["MemUsage"].partition("/")[0]) / 1e6
         except (ValueError, KeyError, AttributeError) as error:
             raise StackError(f"docker stats says something unexpected: {error!r}") from error
     return shares, memory
-
-
-def _bytes(text: str) -> float:
-    found = re.fullmatch(r"\s*([\d.]+)\s*([A-Za-z]+)\s*", text)
-    if not found or found[2].upper() not in UNITS:
-        raise ValueError(text)
-    return float(found[1]) * UNITS[found[2].upper()]
 
 
 def usage_of(docker: Docker, by_part: Mapping[str, list[Container]]) -> Usage:

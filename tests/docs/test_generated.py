@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from docs.pages import fromcode, fromruns
 from docs.pages.__main__ import main, renew
 from docs.pages.pages import PLOTS, expected_files, stale
 from docs.pages.records import FOLDER, KEPT, LOADS, Records, name_of
@@ -55,6 +58,24 @@ def test_there_is_a_valid_record_of_every_incident() -> None:
     assert {s.id for s in scenarios.catalogue().values() if not s.refutes} <= set(records.names)
     assert all(records.view(name).result["holds"] is not None for name in records.names)  # type: ignore[index]
     assert sum(path.stat().st_size for path in (ROOT / FOLDER).rglob("*")) < SIZE_MOST
+
+
+@pytest.mark.parametrize(
+    ("holds", "control", "said"),
+    [
+        (True, False, ""),
+        (False, False, " (refuted)"),
+        (False, True, ""),
+        (True, True, " (holds, as it should not)"),
+    ],
+)
+def test_a_headline_that_is_not_as_promised_says_so(holds: bool, control: bool, said: str) -> None:
+    """In the table of incidents the measured figure says if the headline claim is not as promised."""
+    view = Records(ROOT / FOLDER).view("scan-count")
+    view.facts.refutes, view.result = control, deepcopy(view.result)
+    assert view.headline is not None
+    view.headline["holds"] = holds
+    assert fromcode._incident(view)[4] == view.headline["measured"] + said
 
 
 def test_no_record_names_its_machine() -> None:
@@ -129,6 +150,22 @@ def test_figures_by_phase_have_their_unit_in_the_head(book: Path) -> None:
     )
     assert len(lines) == 2 + 4
     assert all(cell.strip().replace(",", "").replace(".", "").isdigit() for cell in lines[2].split("|")[2:-1])
+
+
+def test_a_run_that_a_page_asks_for_twice_is_waited_for_twice() -> None:
+    """The waiting that a page announces counts every run that it has people type."""
+    records = Records(ROOT / FOLDER)
+    record = records.view("giant-index").facts
+    seconds = record.phases[-1].t1 - datetime.fromisoformat(record.started).timestamp()
+    once, twice = (fromruns._minutes(times * seconds) for times in (1, 2))
+    typed = "bin/lab run giant-index --pace quick\n"
+
+    assert once != twice
+    assert fromruns.waiting(typed, records) == f"You will wait about {once} for runs; the rest is yours."
+    assert fromruns.waiting(typed * 2, records) == (
+        f"You will wait about {twice} for runs (`bin/lab run giant-index --pace quick` 2 times {once}); "
+        "the rest is yours."
+    )
 
 
 def test_a_run_is_explained(book: Path) -> None:

@@ -90,6 +90,30 @@ def test_bad_usage_is_one_line_and_exit_2(
     assert tree(tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    ("option", "commands"),
+    [
+        (("--pace", "warp"), ("run key-growth", "run all")),
+        (("--stack", "cloud"), ("run key-growth", "run all", "blind start", "blind open nothing")),
+        (("--server", "memcached"), ("run key-growth", "run all", "scene")),
+        (("--stack", "compose", "--server", "embedded"), ("run key-growth", "run all")),
+    ],
+)
+def test_commands_refuse_the_same_in_the_same_words(
+    option: tuple[str, ...],
+    commands: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A pace, stack or server that there is not is refused by every command alike, before anything is created."""
+    monkeypatch.chdir(tmp_path)
+    answers = [Answer(run_command([*words.split(), *option]), *capsys.readouterr()) for words in commands]
+    assert all(answer.is_one_line(2) for answer in answers), answers
+    assert len({answer.err for answer in answers}) == 1, answers
+    assert tree(tmp_path) == []
+
+
 def test_compare_of_no_run_folders_is_one_line_and_exit_2(tmp_path: Path) -> None:
     """`lab compare` of folders that are no run folders is refused in one line."""
     answer = lab("compare", "one", "two", cwd=tmp_path)

@@ -18,12 +18,12 @@ from typing import Any
 import hiredis
 import pytest
 
+from lab import ROOT
 from lab.cli import run_command
 from lab.diagnose import questions
 from lab.diagnose.diagnosis import Diagnosis, read
 from lab.diagnose.questions import ALLOWED, SETTINGS, NotAllowed, Questions
 from lab.stacks.address import read_address
-from lab.stacks.preflight import ROOT
 from tests.app.servicekit import free_port
 from tests.loadtest.conftest import Server
 
@@ -337,7 +337,7 @@ class Fake(socketserver.ThreadingTCPServer):
 
     daemon_threads = True
 
-    def __init__(self, info_s: float = 0.0, ping_s: float = 0.0) -> None:
+    def __init__(self, info_s: float = 0.0, ping_s: float = 0.0, product: str = "valkey") -> None:
         fake = self
         self.infos = 0
 
@@ -350,7 +350,7 @@ class Fake(socketserver.ThreadingTCPServer):
                         self.request.sendall(fake.reply(words[0].decode()))
 
         super().__init__(("127.0.0.1", 0), Handler)
-        self.info_s, self.ping_s = info_s, ping_s
+        self.info_s, self.ping_s, self.product = info_s, ping_s, product
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def reply(self, name: str) -> bytes:
@@ -358,7 +358,8 @@ class Fake(socketserver.ThreadingTCPServer):
         if name == "INFO":
             self.infos += 1
             usec = round(1e6 * self.info_s * self.infos)
-            text = "valkey_version:9.1.2\r\nuptime_in_seconds:9\r\nused_cpu_user:0.1\r\nused_cpu_sys:0.0\r\n"
+            text = f"{self.product}_version:9.1.2\r\nuptime_in_seconds:9\r\n"
+            text += "used_cpu_user:0.1\r\nused_cpu_sys:0.0\r\n"
             text += f"cmdstat_info:calls={self.infos},usec={usec}\r\n"
             return f"${len(text)}\r\n{text}\r\n".encode()
         if name in ("PING", "GET"):
@@ -377,6 +378,15 @@ def test_a_diagnosis_that_holds_the_server_ends_by_itself(diagnose: Run) -> None
     assert code == 0
     assert time.monotonic() - began < 30
     assert "not seen: the diagnosis ended early: INFO held the server for 2.0 s" in said
+
+
+def test_a_product_that_is_unknown_is_a_server(diagnose: Run) -> None:
+    """A server whose INFO names no product that is known is watched all the same, and called a server."""
+    with Fake(product="other") as fake:
+        code, said, _ = diagnose(f"redis://127.0.0.1:{fake.server_address[1]}", "--seconds", "1", "--json")
+        fake.shutdown()
+    told = json.loads(said)
+    assert (code, told["product"], told["version"]) == (0, "a server", "")
 
 
 def test_a_request_without_a_reply_counts_with_its_wait(diagnose: Run) -> None:

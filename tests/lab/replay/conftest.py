@@ -15,7 +15,7 @@ import pytest
 from google.protobuf import json_format  # type: ignore[import-untyped] # no types
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
-from lab.stacks.preflight import ROOT
+from lab import ROOT
 from tests.app.servicekit import free_port
 from tests.httpkit import Answer, HttpStandIn, Request
 

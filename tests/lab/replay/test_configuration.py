@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from lab.stacks.preflight import ROOT
+from lab import ROOT
 
 SERVICES = ("prometheus", "tempo", "grafana")
 

@@ -17,11 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from lab import __version__
+from lab import ROOT, __version__
 from lab.errors import StackError, UsageError
 from lab.stacks import bundle as bundles
 from lab.stacks import room, up
-from lab.stacks.preflight import ROOT
 
 OWN = bundles.this_system()
 PYTHON = "{}.{}".format(*sys.version_info)

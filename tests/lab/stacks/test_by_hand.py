@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from lab.cli import run_command
+from lab.errors import LabError, StackError, UsageError
 from lab.stacks import by_hand, bystander
 from lab.stacks.bystander import Counted, read
 from loadtest.histogram import Histogram
@@ -231,6 +235,67 @@ def test_monitor_is_overheard_for_a_moment(
         "key:2",
     ]
     assert run("redis", "MONITOR").code == 0
+
+
+@pytest.fixture
+def says() -> Iterator[Callable[..., by_hand.Line]]:
+    """A function that connects to a server which says these bytes, piece by piece, and then closes the connection."""
+    with contextlib.ExitStack() as stack:
+
+        def connect(*pieces: bytes) -> by_hand.Line:
+            listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+
+            def serve() -> None:
+                with listening.accept()[0] as there:
+                    there.recv(1000)
+                    for piece in pieces:
+                        there.sendall(piece)
+                        time.sleep(0.1)
+
+            serving = threading.Thread(target=serve)
+            line = by_hand.Line(f"redis://127.0.0.1:{listening.getsockname()[1]}")
+            serving.start()
+            stack.callback(serving.join)
+            return stack.enter_context(contextlib.closing(line))
+
+        yield connect
+
+
+def test_monitor_reads_lines_that_come_in_pieces(
+    says: Callable[..., by_hand.Line], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line that comes together with OK is kept, and a line in two pieces is put together."""
+    monkeypatch.setattr(by_hand, "MONITORED_LINES", 2)
+    line = says(b'+OK\r\n+1.0 "GET" "a"\r\n+2.0 "G', b'ET" "b"\r\n+3.0 "GET" "c"\r\n')
+    assert line.monitored() == ['1.0 "GET" "a"', '2.0 "GET" "b"']
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "said"),
+    [
+        (b'+OK\r\n+1.0 "GET" "a"\r\n', StackError, "the server closed the connection"),
+        (b"HTTP/1.1 400\r\n", StackError, "not a Redis-compatible server"),
+        (b"-NOPERM no permissions\r\n", UsageError, "the server refuses: NOPERM no permissions"),
+    ],
+)
+def test_monitor_that_cannot_go_on_says_so_at_once(
+    words: bytes, error: type[LabError], said: str, says: Callable[..., by_hand.Line]
+) -> None:
+    """MONITOR ends with one line and no wait when the server refuses it, closes the connection, or is no Redis."""
+    began = time.monotonic()
+    with pytest.raises(error, match=said) as raised:
+        says(words).monitored()
+    assert "\n" not in str(raised.value)
+    assert time.monotonic() - began < by_hand.MONITORED_S / 2
+
+
+def test_monitor_without_an_answer_says_so(
+    says: Callable[..., by_hand.Line], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that is too busy even to begin is not taken for one that nobody asks anything."""
+    monkeypatch.setattr(by_hand, "MONITORED_S", 0.05)
+    with pytest.raises(StackError, match="the server does not answer"):
+        says(b"").monitored()
 
 
 def test_settings_are_listed_and_put_back(observed: Server, run: Run) -> None:

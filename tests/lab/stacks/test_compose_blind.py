@@ -16,13 +16,13 @@ import redis
 
 from bench.blind_seal import leaks
 from bench.blind_trial import Trial
+from lab import ROOT
 from lab.blind.causes import CAUSES
 from lab.blind.compose import ComposeBlindStack
 from lab.blind.observer import pings_ms
 from lab.blind.scene import tell
 from lab.errors import STACK_BROKE
 from lab.stacks.containers import find_containers
-from lab.stacks.native import ROOT
 from lab.stacks.processes import Child
 from tests.app.servicekit import free_port
 from tests.lab.stacks.running import Running

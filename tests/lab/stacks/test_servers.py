@@ -15,12 +15,20 @@ from lab.errors import StackError
 from lab.scenarios import catalogue
 from lab.stacks.processes import Child
 from lab.stacks.server_stats import ServerObserver, Snapshot
-from lab.stacks.servers import SERVERS, Server, version_of
+from lab.stacks.servers import IN_COMPOSE, SERVERS, Server, version_of
 from loadtest import info
 from tests.app.servicekit import free_port
 from tests.lab.labkit import lab
 
 FOUND = [name for name, server in SERVERS.items() if server.find()]
+TOLD = {
+    "redis": ("8.4.0", "redis_version:8.4.0\r\nexecutable:/usr/local/bin/redis-server\r\n"),
+    "valkey": ("9.1.2", "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\n"),
+    "keydb": ("6.3.4", "redis_version:6.3.4\r\nexecutable:/opt/bin/keydb-server\r\n"),
+    "dragonfly": ("1.40.1", "redis_version:7.4.0\r\ndragonfly_version:df-v1.40.1\r\n"),
+}
+"""Product → its version and what its INFO says of it."""
+NOT_TOLD = "nothing_version:1.0\r\nexecutable:/home/keydb/bin/nothing\r\n"
 
 
 def raw(store: ServerObserver) -> Any:
@@ -146,6 +154,16 @@ def test_identity_is_product_and_version(store: ServerObserver) -> None:
     path = info.get("executable", "dragonfly")
     assert product == next(kind for kind in ("keydb", "redis", "valkey", "dragonfly") if kind in path)
     assert version[0].isdigit()
+
+
+def test_a_product_has_the_name_of_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """INFO of each product gives the name of its row and the version; of an unknown product, 'unknown'."""
+    for name, (version, text) in TOLD.items():
+        assert info.product(info.fields(text)) == (name, version)
+    assert set(TOLD) == {server.name for server in IN_COMPOSE}
+    view = ServerObserver("redis://127.0.0.1:1/0")
+    monkeypatch.setattr(view, "_ask", lambda *_: info.fields(NOT_TOLD))
+    assert view.identity() == ("unknown", "unknown")
 
 
 def test_snapshot_counts_calls_and_their_time(store: ServerObserver) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lab.errors import StackError
+from lab.stacks.asking import memory_by_name
 from lab.stacks.docker import Container, Docker
 from lab.stacks.usage import CgroupUsage, ContainerMeter, StatsUsage, read_stats, usage_of
 from tests.app.servicekit import eventually
@@ -99,6 +100,12 @@ def test_docker_stats_are_read_in_every_unit() -> None:
     for wrong in ('{"ID": "aaaa"}', "ID CPU", '{"ID": "aaaa", "CPUPerc": "--", "MemUsage": "-- / --"}'):
         with pytest.raises(StackError, match="docker stats says something unexpected"):
             read_stats(wrong, {"aaaa11": "store"})
+
+
+def test_memory_is_read_in_the_units_of_either_engine() -> None:
+    """Docker prints memory in binary units and Podman in decimal ones; a container without a figure is left out."""
+    said = "redis-1\t1.5GiB / 2GiB\nweb-1\t20.5kB / 1.2GB\nprobe-1\t0B / 0B\nkeydb-1\t-- / --\n"
+    assert memory_by_name(said) == {"redis-1": 1.5 * 2**30, "web-1": 20_500, "probe-1": 0}
 
 
 def test_where_books_are_out_of_sight_stats_are_asked(docker: Any, make: Callable[..., Any]) -> None:
