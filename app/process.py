@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from prometheus_client import Gauge, start_http_server
-from werkzeug.serving import make_server
+from werkzeug.serving import WSGIRequestHandler, make_server
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -66,6 +66,14 @@ def listen(host: str, port: int) -> socket.socket:
         raise fail(f"web: cannot listen on {host}:{port}: {error.strerror or error}") from None
 
 
+BODY_S = 5.0
+"""Seconds without a byte of a body that was announced; then the request is a 400, and its thread free again."""
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = BODY_S
+
+
 def serve_operations(app: "WSGIApplication", host: str, port: int) -> None:
     """Serve ``app`` from a background thread, each request in a thread of its own; port 0 takes a free port.
 
@@ -73,7 +81,7 @@ def serve_operations(app: "WSGIApplication", host: str, port: int) -> None:
     """
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # no line for each request
     listener = listen(host, port)
-    server = make_server(host, port, app, threaded=True, fd=listener.detach())
+    server = make_server(host, port, app, threaded=True, request_handler=_Handler, fd=listener.detach())
     threading.Thread(target=server.serve_forever, name="operations", daemon=True).start()
     print(f"web: settings, health and metrics on http://{host}:{server.port}/", flush=True)
 

@@ -28,10 +28,10 @@ STRATEGY_ROWS = {
     "index": StrategyRow("look up the user's own index"),
     "index-naive": StrategyRow("read the user's index whole, delete all it names at once"),
     "hash": StrategyRow(
-        "delete the user's one hash; after a switch the old entries stay one TTL", layout="hash"
+        "delete the user's one hash; after a switch old entries stay for one TTL", layout="hash"
     ),
     "generation": StrategyRow(
-        "give the user's keys a new number; what is old stays one TTL", layout="generation"
+        "give the user's keys a new number; old entries stay for one TTL", layout="generation"
     ),
     "ttl": StrategyRow("do nothing: entries live until their time ends", layout="plain"),
 }

@@ -17,12 +17,11 @@ from app.fragments import is_fragment_name, parse_user, render
 from app.layouts import Layouts
 from app.metrics import CACHE_REQUESTS, HTTP_DURATION, exemplar, show_strategy
 from app.problems import Problem, problem
+from app.process import BODY_S
 from app.settings import SCAN_COUNT_MAX, STRATEGY_NAMES, STRATEGY_ROWS, Settings
 from app.state import State, StateError
 
 BODY_MAX = 4096
-BODY_S = 5.0
-"""Seconds without a byte of a body that was announced; then the request is a 400, and its thread free again."""
 UNDER_WAY = ("redo", "finish")
 """What becomes of events under way when the strategy changes: done again under the new one, or finished as begun."""
 EVENT_TYPES = ("order", "profile", "price")

@@ -34,8 +34,8 @@ TRIMMED_S = 5.0
 """... for this time, seconds: a shorter shortfall is a hiccup of the machine."""
 EARLY_S = 15.0
 """The same where the demand is below `EDGE_SHARE`: a store that stood still for some seconds, because the machine did,
-does its backlog for ten seconds more. A store that is at its limit all the same, because a key costs more than was
-estimated, is found after this time."""
+works off its backlog for some seconds more. A store that is at its limit all the same, because a key costs more than
+was estimated, is found after this time."""
 NEAR_S = 8.0
 """Seconds at `EDGE_SHARE` or above before it counts: another program may have taken the machine for a moment."""
 FAR_SHARE = 0.7

@@ -37,8 +37,8 @@ def start(
     seed: Annotated[
         int | None,
         typer.Option(
-            help="Number that chooses the cause, the same one each time, so whoever knows it can find out the cause; "
-            "left out: at random.",
+            help="Number that chooses the cause, the same one each time. A person who knows the number can find the "
+            "cause. Left out: at random.",
             min=0,
             max=LARGEST_SEED,
         ),

@@ -8,8 +8,8 @@ the server, runs in a container of its own, and so does each program of other te
 The server is kept on one core in every session, because one of the causes is that other programs crowd it out there.
 The kernel divides a core between containers, whatever their number of threads. So the server has four times the usual
 share; otherwise the rest of the scene would crowd it out all the time. The two programs that crowd it out have four
-times the server's share; under any other cause they do nothing. An engine that cannot limit CPU time cannot do this:
-there all containers share all cores.
+times the server's share; under any other cause they do nothing. An engine that cannot limit CPU time, or keep a
+container on a core, cannot do this: there all containers share all cores.
 
 However the session ends, the containers end with their stdin. The restorer (`lab.blind.restorer`) waits for the same
 end; it starts the stack's own storefront again and gives the server its cores back. A killed session leaves the server
@@ -74,8 +74,8 @@ class ComposeBlindStack(ComposeStack):
         super().up(say)
         self.web.use("index", SCENARIO.scan_count)
         say("starting the programs of other teams")
-        if not self._engine.cpu_limits:
-            say("this engine cannot limit CPU time: the server is not kept on one core")
+        if not self._pins:
+            say("this engine cannot keep a container on one core: the server roams")
         self._start_restorer()
         self._pin_store()
         store = {"PROBE_URL": self._inner_url}
@@ -112,9 +112,9 @@ class ComposeBlindStack(ComposeStack):
     def _unpin(self, store: str) -> list[list[str]]:
         """The command for docker that gives the server the cores and the share of CPU time that it has now.
 
-        None where the engine cannot limit CPU time.
+        No command where the engine cannot limit CPU time, or cannot keep a container on a core.
         """
-        if not self._engine.cpu_limits:
+        if not self._pins:
             return []
         settings = self._docker.ask(
             "inspect", "--format", "{{.HostConfig.CpuShares}} {{.HostConfig.CpusetCpus}}", store
@@ -124,9 +124,14 @@ class ComposeBlindStack(ComposeStack):
         every = f"0-{self._engine.cpus - 1}"
         return [["update", "--cpuset-cpus", pinned or every, "--cpu-shares", usual, store]]
 
+    @property
+    def _pins(self) -> bool:
+        """True if the engine can keep the server on one core, with a larger share of it."""
+        return self._engine.cpu_limits and self._engine.cpu_sets
+
     def _pin_store(self) -> None:
         """Keep the server on the engine's last core, with a larger share, where the engine can do that."""
-        if not self._engine.cpu_limits:
+        if not self._pins:
             return
         self.core = self._engine.cpus - 1
         store = self._scene.of("store").id

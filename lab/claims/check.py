@@ -26,9 +26,8 @@ class Terms:
 
     `plan`: the scenario's phases at the run's pace and for its keys; None where it has no such pace. `load_share`: the
     offered share of the calibrated rate; None where nothing is calibrated, and `events_per_second` are offered instead.
-    `entries_per_user`: the cached entries that
-    one event invalidates. `may_exempt`: ids of the claims that need not be judged, because the server or the stack
-    cannot answer them.
+    `entries_per_user`: the cached entries that one event invalidates. `may_exempt`: ids of the claims that need not be
+    judged, because the server or the stack cannot answer them.
     """
 
     plan: list[PlannedPhase] | None

@@ -62,12 +62,10 @@ def sentence(result: Mapping[str, Any]) -> str:
     """A judged run's verdict in a sentence, from the content of result.json."""
     if result["holds"] is None:
         failed = [check["check"] for check in result["validity"] if not check["ok"]]
-        advice = (
-            "Close other programs, or take a calmer machine, and run it again."
-            if set(failed) <= OF_THE_MACHINE
-            else "The report says beside each check what was found."
-        )
-        return f"No verdict: the run is not valid. Not fulfilled: {'; '.join(failed)}. {advice}"
+        said = f"No verdict: the run is not valid. Not fulfilled: {'; '.join(failed)}."
+        if OF_THE_MACHINE & set(failed):
+            return f"{said} Close other programs, or take a calmer machine, and run it again."
+        return f"{said} The report says beside each check what was found."
     judged = [claim["holds"] for claim in result["claims"] if claim["holds"] is not None]
     held, total = sum(judged), len(judged)
     if result["refutes"]:

@@ -18,7 +18,7 @@ from lab.scenarios.model import Phase
 class LiveDisplay:
     """Use as a context manager around a run. Writes to stderr, so that stdout stays free for results.
 
-    It names neither the strategy nor the command that it uses: who looks for the cause reads along.
+    Its own words name neither the strategy nor its command, because a learner who still looks for the cause reads them.
     """
 
     def __init__(self, console: Console) -> None:

@@ -31,7 +31,9 @@ def _filled_in(text: str, values: Mapping[str, object], where: str) -> str:
     try:
         return text.format_map(values)
     except (KeyError, IndexError, ValueError) as error:
-        raise StackError(f"{where}: there is no value for {error} in {text}") from error
+        raise StackError(
+            f"{where} needs {text.strip('{}')}, which was not measured: take fewer keys (--keys) or a longer --pace."
+        ) from error
 
 
 class RunningLoad:

@@ -106,14 +106,20 @@ class Line:
             raise StackError(f"{self._server}: {error}.") from None
 
     def monitored(self) -> list[str]:
-        """MONITOR's lines, for two seconds or up to a thousand lines. It is the connection's last command."""
-        stream, end = resp.Stream(self._socket), time.monotonic() + MONITORED_S
+        """MONITOR's lines, for two seconds or up to a thousand lines. It is the connection's last command.
+
+        The two seconds begin with the server's OK, which may take as long as any other answer.
+        """
+        stream, end = resp.Stream(self._socket), time.monotonic() + resp.ANSWER_S
         replies: list[object] = []
         try:
             stream.send(resp.command("MONITOR"))
             while len(replies) <= MONITORED_LINES and (left := end - time.monotonic()) > 0:
+                waits = not replies
                 if select.select([stream.fd], [], [], left)[0]:
                     replies += stream.receive()
+                if waits and replies:
+                    end = time.monotonic() + MONITORED_S
                 if replies and isinstance(replies[0], hiredis.ReplyError):
                     raise UsageError(f"the server refuses: {replies[0]}.")
         except resp.ConnectionLost as error:

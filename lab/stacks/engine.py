@@ -27,6 +27,7 @@ MARK = "# Written by `make up` for this engine"
 class Engine:
     """A container engine. `cpu_limits`: it can limit a container's CPU time. `root`: where it keeps its images.
 
+    `cpu_sets`: it can keep a container on some of the cores.
     `processor`: the kind of processor, as `docker info` names it (x86_64, aarch64); empty if that is not known.
     """
 
@@ -36,6 +37,7 @@ class Engine:
     cpus: int = 0
     memory_bytes: int = 0
     cpu_limits: bool = True
+    cpu_sets: bool = True
     root: str = ""
     processor: str = ""
 
@@ -64,14 +66,16 @@ def _of_podman(told: dict[str, Any]) -> Engine:
     """The engine that `podman info` describes, where `docker` is another name for podman."""
     host = told["host"]
     rootless = bool(host["security"]["rootless"])
+    # Without root, limits are ignored on cgroups v1 (with a warning), and refused on v2 without their controllers.
+    able = set(host["cgroupControllers"]) if rootless and host["cgroupVersion"] != "v1" else {"cpu", "cpuset"}
     return Engine(
         kind="Podman",
         version=str(told["version"]["Version"]),
         rootless=rootless,
         cpus=int(host["cpus"]),
         memory_bytes=int(host["memTotal"]),
-        # Without root, limits are ignored on cgroups v1 (with a warning), and refused on v2 without the cpu controller.
-        cpu_limits=not rootless or host["cgroupVersion"] == "v1" or "cpu" in host["cgroupControllers"],
+        cpu_limits="cpu" in able,
+        cpu_sets="cpuset" in able,
         root=str(told["store"]["graphRoot"]),
         processor=_processor(host.get("arch")),
     )
@@ -95,6 +99,7 @@ def _of_docker(told: dict[str, Any]) -> Engine:
         cpus=int(told.get("NCPU") or 0),
         memory_bytes=int(told.get("MemTotal") or 0),
         cpu_limits=bool(told.get("CpuCfsQuota", told.get("CPUCfsQuota", True))),
+        cpu_sets=bool(told.get("CPUSet", True)),
         root=str(told.get("DockerRootDir") or ""),
         processor=_processor(told.get("Architecture")),
     )
@@ -124,7 +129,7 @@ def _cpus(engine: Engine) -> list[Finding]:
     if not engine.cpu_limits:
         said = (
             "not possible here, and left out: a busy container slows the others down. Delegate the cpu controller "
-            "(systemd: Delegate=cpu memory pids), or use an engine that root runs"
+            "(systemd: Delegate=cpu cpuset memory pids), or use an engine that root runs"
         )
         found.append(Finding("CPU limits", True, said))
     return found

@@ -22,6 +22,8 @@ from lab.stacks.servers import IN_COMPOSE, PROFILES
 PROJECT = "redis-latency-lab"
 OLDEST_COMPOSE = (2, 20)
 MEMORY_GB = 3.0
+PLATFORM = "DOCKER_DEFAULT_PLATFORM"
+"""With this variable Docker takes images for another processor, which the engine then emulates."""
 
 
 def examine(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> list[Finding]:
@@ -166,14 +168,14 @@ def _memory(found: engine.Engine | None, *, running: bool) -> Finding:
 
 def _images(found: engine.Engine | None, profiles: set[str]) -> list[Finding]:
     """One finding for each wanted server whose image is not published for the engine's kind of processor."""
-    if found is None or not found.processor:
+    if found is None or not found.processor or os.environ.get(PLATFORM):
         return []
     return [
         Finding(
             f"image of {server.title}",
             False,
             f"for {', '.join(server.image_for)} only, and this engine is {found.processor}: "
-            f"leave {server.profile} out of COMPOSE_PROFILES",
+            f"leave {server.profile} out of COMPOSE_PROFILES, or set {PLATFORM}=linux/amd64 where it emulates that",
         )
         for server in IN_COMPOSE
         if server.profile in profiles and found.processor not in server.image_for

@@ -75,6 +75,8 @@ def test_words_are_those_of_a_run_with_the_cause_unless_said_otherwise() -> None
     assert wording.tally([{"holds": True}, {"holds": None}]) == "all 1 hold"
     checks = [{"check": "one", "ok": False}, {"check": "two", "ok": False}, {"check": "three", "ok": True}]
     assert "Not fulfilled: one; two. The report" in wording.sentence({"holds": None, "validity": checks})
+    checks.append({"check": "the machine was quiet", "ok": False})
+    assert "the machine was quiet. Close" in wording.sentence({"holds": None, "validity": checks})
 
 
 def test_the_result_has_all_of_the_run_and_of_the_verdict(healthy: Run) -> None:

@@ -61,7 +61,13 @@ def test_containers_get_only_the_options_that_the_engine_knows(
 
 
 @pytest.mark.parametrize(
-    ("engine", "core"), [(DOCKER | {"NCPU": 6}, 5), (PODMANS_OWN, None)], ids=["docker", "podman"]
+    ("engine", "core"),
+    [
+        (DOCKER | {"NCPU": 6}, 5),
+        (PODMANS_OWN, None),
+        (ROOTLESS | {"CpuCfsQuota": True, "CPUSet": False}, None),
+    ],
+    ids=["docker", "podman", "rootless with CPU limits alone"],
 )
 def test_the_server_is_kept_on_a_core_where_the_engine_can_do_that(
     docker: Any, session: Callable[..., ComposeBlindStack], engine: dict[str, Any], core: int | None

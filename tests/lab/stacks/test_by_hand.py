@@ -293,7 +293,7 @@ def test_monitor_without_an_answer_says_so(
     says: Callable[..., by_hand.Line], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that is too busy even to begin is not taken for one that nobody asks anything."""
-    monkeypatch.setattr(by_hand, "MONITORED_S", 0.05)
+    monkeypatch.setattr(by_hand.resp, "ANSWER_S", 0.05)
     with pytest.raises(StackError, match="the server does not answer"):
         says(b"").monitored()
 
