@@ -17,6 +17,7 @@ from lab.cli import run_command
 from lab.errors import LabError, StackError, UsageError
 from lab.stacks import by_hand, bystander
 from lab.stacks.bystander import Counted, read
+from loadtest import resp
 from loadtest.histogram import Histogram
 from tests.app.servicekit import free_port
 from tests.lab.labkit import Answer, Running
@@ -293,7 +294,7 @@ def test_monitor_without_an_answer_says_so(
     says: Callable[..., by_hand.Line], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that is too busy even to begin is not taken for one that nobody asks anything."""
-    monkeypatch.setattr(by_hand.resp, "ANSWER_S", 0.05)
+    monkeypatch.setattr(resp, "ANSWER_S", 0.05)
     with pytest.raises(StackError, match="the server does not answer"):
         says(b"").monitored()
 
