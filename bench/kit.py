@@ -19,6 +19,8 @@ from lab.runner.run import host_facts
 from lab.stacks.servers import SERVERS
 
 ROOT = Path(__file__).resolve().parents[1]
+ELSEWHERE = ("--out", "--write")
+"""Options with a place of this machine: it changes nothing that is measured, and is not kept."""
 
 
 @contextmanager
@@ -65,8 +67,10 @@ def keep(path: Path | None, part: str, module: str, **figures: Any) -> None:
         return
     kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     machine = host_facts()
+    words = iter(sys.argv[1:])
+    typed = [word for word in words if not (word in ELSEWHERE and next(words, ""))]
     kept[part] = {
-        "command": shlex.join(["python", "-m", module, *sys.argv[1:]]),
+        "command": shlex.join(["python", "-m", module, *typed]),
         "date": date.today().isoformat(),
         "machine": f"{machine['cores']} cores of {machine['processor']}",
         **figures,

@@ -65,20 +65,21 @@ def waiting(text: str, records: Records) -> str:
     A run counts as often as the page asks for it. Raises `UsageError` when the page asks for one that has no record.
     """
     asked = Counter((name, pace or "standard") for name, pace in TYPED.findall(text))
-    parts, whole_s = [], 0.0
+    parts, halves = [], 0
     for (name, pace), often in asked.items():
         whole = "key-growth" if name == "control" else name.removesuffix("-control")
         about = records.view(whole if pace == USUAL_PACE else f"{whole}-{pace}").facts
         seconds = about.phases[-1].t1 - datetime.fromisoformat(about.started).timestamp()
-        whole_s += often * seconds
-        took = _minutes(seconds) if often == 1 else f"{often} times {_minutes(seconds)}"
+        each = max(1, math.ceil(seconds / 30))
+        halves += often * each
+        took = _minutes(each) if often == 1 else f"{often} times {_minutes(each)}"
         parts.append(f"`bin/lab run {name} --pace {pace}` {took}")
-    each = f" ({', '.join(parts)})" if asked.total() > 1 else ""
-    return f"You will wait about {_minutes(whole_s)} for runs{each}; the rest is yours."
+    runs = f" ({', '.join(parts)})" if asked.total() > 1 else ""
+    return f"You will wait about {_minutes(halves)} for runs{runs}; the rest is yours."
 
 
-def _minutes(seconds: float) -> str:
-    halves = max(1, math.ceil(seconds / 30))
+def _minutes(halves: int) -> str:
+    """A number of half minutes in words."""
     whole, half = divmod(halves, 2)
     said = f"{whole or ''}{'½' if half else ''}"
     return f"{said} minute{'s' if halves > 2 else ''}"

@@ -88,10 +88,9 @@ CHARTS = (
         "Does p99 follow the key count?",
         "plateaus",
         note="Each point is one phase; filled points are plateaus of growing keys, hollow ones the other phases. "
-        "Lines: Theil–Sen fits through the plateaus below the knee (demand up to 90 % of the server's capacity). Under "
-        "SCAN a bystander waits below the knee for the calls before it, and each is as long as the keyspace is large: "
-        "a line. Past the knee more work arrives than the server can do, the queue grows as long as that lasts, and no "
-        "line describes it.",
+        "Lines: Theil–Sen fits through the plateaus below the knee (demand up to 90 % of the server's capacity). A "
+        "line below the knee: what a bystander waits for grows in step with the keys. Past the knee more work arrives "
+        "than the server can do, the queue grows as long as that lasts, and no line describes it.",
     ),
     Chart(
         "percentiles",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from copy import deepcopy
 from datetime import datetime
 from pathlib import Path
@@ -157,7 +158,8 @@ def test_a_run_that_a_page_asks_for_twice_is_waited_for_twice() -> None:
     records = Records(ROOT / FOLDER)
     record = records.view("giant-index").facts
     seconds = record.phases[-1].t1 - datetime.fromisoformat(record.started).timestamp()
-    once, twice = (fromruns._minutes(times * seconds) for times in (1, 2))
+    halves = math.ceil(seconds / 30)
+    once, twice = fromruns._minutes(halves), fromruns._minutes(2 * halves)
     typed = "bin/lab run giant-index --pace quick\n"
 
     assert once != twice
