@@ -13,9 +13,8 @@ import pytest
 
 from lab import scenarios
 from lab.claims import judge
-from lab.claims.verdict import as_result, write_result
+from lab.claims.verdict import as_result
 from lab.claims.wording import sentence
-from lab.report import write_report
 from lab.results.folder import Run
 from lab.runner.judging import reach, validate
 from tests.lab.claims.altered import (
@@ -296,16 +295,6 @@ def test_plateau_without_a_reply_is_told(name: str, tmp_path: Path) -> None:
     assert verdict.holds is None
     assert "Close other programs" not in sentence(as_result(run, verdict)), "the machine is not to blame"
     assert {"index-flat"} <= {outcome.claim.id for outcome in verdict.outcomes if outcome.holds is False}
-
-
-def test_a_plateau_without_keys_has_no_part_in_the_knee(tmp_path: Path) -> None:
-    """A plateau near the knee that holds no key makes the run not valid, and its report can be drawn."""
-    altered = copy_of("key-growth", tmp_path)
-    altered.facts(lambda raw: phase(raw, "grow-5").update(keys=0.0))
-    run = Run(altered.folder)
-    assert KEYS in {one.check for one in validate(run) if not one.ok}
-    write_result(run, reach(run))
-    write_report(Run(altered.folder))
 
 
 def lower_case(lines: list[str]) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.claims.verdict import write_result
 from lab.errors import StackError, UsageError
 from lab.report import story, style, write_report
 from lab.report.page import pictures
@@ -17,6 +18,8 @@ from lab.report.picture import named
 from lab.report.view import RunView
 from lab.results.folder import PhaseRecord, Run, RunFacts
 from lab.results.numbers import ms, percent
+from lab.runner.judging import reach, validate
+from tests.lab.claims import altered
 from tests.lab.doctored import build_run
 from tests.lab.invented import judged
 from tests.lab.runner.test_opening import TELLING
@@ -366,3 +369,13 @@ def test_the_timeline_alone_is_a_picture(healthy: Run) -> None:
     assert said
     with pytest.raises(UsageError, match="did you mean 'timeline'"):
         named(RunView(healthy), "timelime")
+
+
+def test_a_plateau_without_keys_has_no_part_in_the_knee(tmp_path: Path) -> None:
+    """A plateau near the knee that holds no key makes the run not valid, and its report can be drawn."""
+    copy = altered.copy_of("key-growth", tmp_path)
+    copy.facts(lambda raw: altered.phase(raw, "grow-5").update(keys=0.0))
+    run = Run(copy.folder)
+    assert "the server held the keys that were planned" in {one.check for one in validate(run) if not one.ok}
+    write_result(run, reach(run))
+    write_report(Run(copy.folder))
