@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lab.claims import wording
+from lab.claims.planned import SEARCHES
 from lab.report.breakdown import p99_by_observer
 from lab.report.quantities import Quantity, quantity
 from lab.report.tables import Table
@@ -16,8 +17,6 @@ SHORT_CELL = 14
 """A cell with more characters counts as words, and is not set to the right."""
 WIDEST = 7
 """The most columns of figures in one table; further columns make another table."""
-SEARCHING = ("SCAN", "KEYS")
-"""Commands that visit every key: the guide works out the busy share from their execution time."""
 
 
 @dataclass(frozen=True)
@@ -159,9 +158,9 @@ def _search(view: RunView) -> list[Quantity]:
     """The mean execution time of the searching command that took most of the server's time; none if none did."""
     spent = {
         name: sum(phase.commands.get(name, {}).get("usec", 0.0) for phase in view.run.phases)
-        for name in SEARCHING
+        for name in SEARCHES
     }
-    busiest = max(SEARCHING, key=lambda name: spent[name])
+    busiest = max(SEARCHES, key=lambda name: spent[name])
     return [quantity(f"exec:{busiest}")] if spent[busiest] else []
 
 

@@ -1,9 +1,9 @@
-"""Fixtures: the real scene of each cause, brought up at most once, and the readings of a healthy storefront."""
+"""Fixtures: the real scene of each cause, brought up at most once; the readings of a healthy storefront; a server."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from bench.blind_seal import Sources, gather, outline
 from bench.blind_trial import Trial
 from lab.blind.causes import CAUSES
 from lab.blind.readings import Readings, Seen
+from tests.loadtest.conftest import Server
 
 WELL = Seen(page_ms=5.0, get_ms=1.0, oldest_s=0.3)
 
@@ -60,3 +61,12 @@ def _record(cause: str, folder: Path) -> Recorded:
     finally:
         os.environ["PYTEST_CURRENT_TEST"] = test  # pytest removes it at the end
     return Recorded(trial.outcome(), *seen[0])
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A real server, started for this test."""
+    found = Server(tmp_path)
+    found.start()
+    yield found
+    found.kill()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -30,15 +29,6 @@ class Target:
     def link_url(self) -> str:
         """Return the server's own URL: no latency proxy is in between."""
         return self.store.url
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    """A real server, started for this test."""
-    found = Server(tmp_path)
-    found.start()
-    yield found
-    found.kill()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +24,6 @@ ORDERS = {
     "scan-storm": (SECOND, CAUSES["scan-storm"].all_orders(MEASURED)[SECOND]),
 }
 """Order → the program that gets it, and its words."""
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    """A real server, started for this test."""
-    found = Server(tmp_path)
-    found.start()
-    yield found
-    found.kill()
 
 
 @pytest.mark.parametrize("kind", ORDERS)
