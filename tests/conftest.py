@@ -13,10 +13,12 @@ from __future__ import annotations
 import fcntl
 import signal
 from collections.abc import Generator, Iterator
+from functools import cached_property
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
+from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from lab.stacks.processes import INTERRUPTIONS
 
@@ -49,6 +51,34 @@ class Turns:
 TURNS = pytest.StashKey[Turns]()
 
 
+class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives a worker all tests of a file, except those that must run alone: they are one group, the last.
+
+    A worker that reached such a test in the middle would wait until all others have nothing left to do.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        """Return the group of a test."""
+        return "alone" if nodeid in self._alone else nodeid.split("::")[0]
+
+    @cached_property
+    def _alone(self) -> frozenset[str]:
+        """The ids of the tests that must run alone: the workers, who know the marks, have written them by now."""
+        return frozenset(noted(self.config).read_text().splitlines())
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile | None:
+    """Distribute by file under `--dist loadfile`."""
+    return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def noted(config: pytest.Config) -> Path:
+    """Return the file with the ids of the tests that must run alone."""
+    place = config.rootpath / ".pytest_cache"
+    place.mkdir(exist_ok=True)
+    return place / "alone.txt"
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Handle interruption signals where they are ignored, because pytest was started in the background or by nohup:
     tests send them. In a worker, also open the lock of the turns.
@@ -57,14 +87,16 @@ def pytest_configure(config: pytest.Config) -> None:
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler)
     if hasattr(config, "workerinput"):
-        place = config.rootpath / ".pytest_cache"
-        place.mkdir(exist_ok=True)
-        config.stash[TURNS] = Turns(place / "turns.lock")
+        config.stash[TURNS] = Turns(noted(config).with_name("turns.lock"))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests that must run alone last, when no other worker has anything left to run beside them."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the tests that must run alone last. A worker also writes their ids; all workers write the same."""
     items.sort(key=apart)
+    if hasattr(config, "workerinput"):
+        own = noted(config).with_suffix(f".{config.workerinput['workerid']}")
+        own.write_text("\n".join(item.nodeid for item in items if apart(item)))
+        own.replace(noted(config))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
