@@ -289,20 +289,19 @@ def test_what_began_and_ended_between_two_looks_is_counted(tmp_path: Path, child
     """A child between two samples counts with its own child's CPU time; the next of its name starts from zero."""
     work = "import time\nwhile time.process_time() < 0.2: pass"
     meter = CpuMeter()
-    meter.shares({})
     for _ in range(2):
+        meter.shares({})
+        began = time.monotonic()
         child = python(
             tmp_path,
             "brief",
             f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {work!r}])\n{work}",
         )
         children.append(child)
-        began = time.monotonic()
         assert child.exit_code() == child.exit_code() == 0
         assert child.cpu_seconds() >= 0.4
         share = meter.shares({"brief": child.cpu_seconds()})[0]["brief"]
         assert share * (time.monotonic() - began) >= 0.35
-        meter.shares({})
 
 
 def test_memory_is_that_of_the_whole_tree(tmp_path: Path, children: list[Child]) -> None:
