@@ -1,0 +1,118 @@
+"""The fault matrix in short: three cells on real processes, planted bugs that it must find, and its command line."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bench import faults
+from bench.fault_cell import STRATEGIES, SWITCH, Plan, run_cell
+from bench.fault_kinds import FAULTS, Fault
+from bench.fault_scene import Scene
+from lab import ROOT
+from tests.bench.planted import ONE_IN
+
+SHORT = Plan(events=60, before_s=0.2, fault_s=0.5, turn_s=0.3)
+NOTHING = Fault("nothing", lambda _, seconds: time.sleep(seconds))
+
+
+def test_three_faults_lose_nothing(tmp_path: Path) -> None:
+    """The short form: a killed server, a killed invalidator, and killed connections while the strategy is switched."""
+    scene = Scene(tmp_path)
+    try:
+        scene.up()
+        for number, (fault, strategy) in enumerate(
+            (("server-killed", "scan"), ("invalidator-killed", "index"), ("connections-killed", SWITCH))
+        ):
+            row = run_cell(scene, FAULTS[fault], strategy, SHORT, 1_000_000 + 1_000 * number)
+            assert row["red"] == [], row
+            assert row["accepted"] == SHORT.events and row["reads"] > 3 * SHORT.events
+        assert " times, " in row["said"] and " switches, " in row["said"]
+    finally:
+        scene.down()
+
+
+def test_planted_bugs_are_found(tmp_path: Path) -> None:
+    """An invalidator loses one event in ten, and a storefront serves entries that it kept: both are counted."""
+    planted = [sys.executable, "-m", "tests.bench.planted"]
+    instead = {"invalidator": [*planted, "forgetful"], "web": [*planted, "stubborn"]}
+    scene = Scene(tmp_path, instead=instead)
+    try:
+        scene.up()
+        row = run_cell(scene, NOTHING, "index", Plan(events=90, before_s=0.2, fault_s=0.2), 1_000_000)
+    finally:
+        scene.down()
+    lost = 90 // ONE_IN
+    # The entries of a lost event are read three times at the end, and some once before. The rest is what was kept.
+    assert row["lost"] == lost and row["stale"] > 4 * lost - lost // 2, row
+    assert row["red"] == [f"{lost} lost", f"{row['stale']} stale"]
+
+
+def family(pid: int) -> list[psutil.Process]:
+    """A process and all that it started."""
+    process = psutil.Process(pid)
+    return [process, *process.children(recursive=True)]
+
+
+def test_an_interruption_ends_every_process() -> None:
+    """Ctrl-C in the middle of a fault, with the server frozen: exit code 130, one line, and no process is left."""
+    command = [sys.executable, "-m", "bench.faults", "--faults", "server-stopped", "--strategies", "scan"]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        end = time.monotonic() + 30
+        members: list[psutil.Process] = []
+        while not any(member.status() == psutil.STATUS_STOPPED for member in members):
+            assert time.monotonic() < end and process.poll() is None
+            time.sleep(0.1)
+            members = family(process.pid)
+        process.send_signal(signal.SIGINT)
+        said, errors = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert errors.splitlines() == ["bench.faults: interrupted; every process has ended"]
+    assert said.splitlines()[0].startswith("1 cells, about ")
+    assert not [member for member in members if member.is_running()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--faults", "flood"], "there is no fault 'flood'; known are server-killed, "),
+        (["--strategies", "hope"], "there is no strategy 'hope'; known are scan, "),
+        (["--strategies", "scan", "--write", "x.json"], "--write keeps whole rows: leave --strategies out"),
+        (["--server", "memcached"], "invalid choice: 'memcached'"),
+    ],
+)
+def test_bad_arguments_are_one_line(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2, and a line that says what is wrong."""
+    with pytest.raises(SystemExit) as ended:
+        faults.main(arguments)
+    assert ended.value.code == 2
+    errors = capsys.readouterr().err
+    assert said in errors and len(errors.splitlines()) == 1
+
+
+def test_the_time_is_told_by_arithmetic() -> None:
+    """A row that is not applicable takes none; a slower load takes longer."""
+    plan = Plan()
+    here, slower = Fault("x", NOTHING.act), Fault("x", NOTHING.act, slower=0.5)
+    missing = Fault("x", NOTHING.act, not_here="no")
+    cells = len(STRATEGIES)
+    assert faults.expected_s([missing], cells, plan) == 0
+    assert faults.expected_s([here, missing], cells, plan) == faults.START_S + cells * plan.seconds
+    assert faults.expected_s([slower], cells, plan) > faults.expected_s([here], cells, plan)
+
+
+def test_titles_tell_the_faults_apart() -> None:
+    """No two rows have the same title."""
+    titles = [fault.title for fault in FAULTS.values()]
+    assert len(set(titles)) == len(titles)
