@@ -1,0 +1,505 @@
+"""Random requests to the storefront and to the control page: `python -m bench.fuzz [--requests N] [--only NAME]`.
+
+About half are made by Schemathesis from docs/openapi: valid ones, and ones with something wrong. The others are bytes:
+odd paths, methods, headers and bodies, wrong lengths, broken chunks, pipelined requests. The storefront runs alone on
+an embedded server; the control page steers a whole scene of few keys. Each answer has at most `HANG_S` seconds.
+
+Faults: a status of 500 or above, no answer in time, a status that the description does not have, a traceback in the
+output of a process, memory that grows by more than `GROWTH` after the first tenth of the requests, and a bad health at
+the end. Exit code 0 without a fault, else 1. `--write FILE` keeps the figures for the pages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+from schemathesis import Case, GenerationMode
+from schemathesis.core.result import Ok
+
+from app.settings import STRATEGY_NAMES
+from bench.kit import ROOT, keep, server
+from lab.errors import StackError
+from lab.stacks.http import Http
+from lab.stacks.native_scene import NativeScene
+from lab.stacks.processes import Child, free_port
+from lab.stacks.servers import find_server
+
+HANG_S = 5.0
+GROWTH = 0.5
+ROUND = 500
+"""Requests of one run of Hypothesis, which remembers all that it tried."""
+SEVERE = 500
+HONEST = {501, 505}
+"""Not faults: the HTTP server does not know the transfer coding, or the version of HTTP."""
+ALWAYS = {404, 405}
+"""What a path or a method that does not exist is answered with: an odd value of a parameter may lead there."""
+LIMITS: dict[str, dict[str, Any]] = {
+    "count": {"maximum": 20},
+    "events_per_second": {"maximum": 5},
+    "strategy": {"enum": list(STRATEGY_NAMES)},
+}
+"""Field → the values that are sent if they are valid: larger ones would load the machine, and test nothing else."""
+VALID = 1e6
+"""No value above is valid for any of these fields."""
+RARE = re.compile(r"/api/(?:pause|start|stop|servers/[^/ ]*/restart)\b")
+"""Actions after which most others are refused for a while: one in `Target.one_in` is sent, and then taken back.
+
+Each of them may take twice as long: a pause waits until the autopilots have finished what they are doing.
+"""
+KEPT = 10
+"""Faults that are described; the others are counted."""
+
+
+@dataclass
+class Target:
+    """What is fuzzed. `server`: the name of the scene's server, if there is a scene. `pids`: of its processes, without
+    their children; `logs`: the files with their output.
+    """
+
+    name: str
+    port: int
+    pids: Callable[[], list[int]]
+    logs: Callable[[], list[Path]]
+    server: str = ""
+    one_in: int = 20
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def description(self) -> dict[str, Any]:
+        """Its OpenAPI description, within `LIMITS`."""
+        found = json.loads((ROOT / "docs" / "openapi" / f"{self.name}.json").read_text(encoding="utf-8"))
+        _narrow(found, self.server)
+        return dict(found)
+
+    def memory_mb(self) -> float:
+        """The resident memory of its processes."""
+        total = 0
+        for pid in self.pids():
+            with suppress(psutil.NoSuchProcess):
+                process = psutil.Process(pid)
+                total += sum(one.memory_info().rss for one in (process, *process.children(recursive=True)))
+        return total / 1e6
+
+
+def _narrow(node: Any, server_name: str) -> None:
+    """Put `LIMITS` into a description, and the server's name for the path parameter `name` of the levers."""
+    if isinstance(node, list):
+        for one in node:
+            _narrow(one, server_name)
+    elif isinstance(node, dict):
+        for name, limit in LIMITS.items():
+            schema = node.get("properties", {}).get(name)
+            if schema and "enum" not in schema:
+                schema.update(limit)
+        if server_name and node.get("name") == "name" and node.get("in") == "path":
+            node.update(schema={"enum": [server_name]}, example=server_name)
+        for one in node.values():
+            _narrow(one, server_name)
+
+
+@dataclass
+class Findings:
+    """What came of the requests. `closed`: requests after which the connection was closed without an answer."""
+
+    sent: int = 0
+    closed: int = 0
+    statuses: Counter[int] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    examples: list[str] = field(default_factory=list)
+    before_mb: float = 0.0
+    after_mb: float = 0.0
+
+    def fault(self, kind: str, example: str) -> None:
+        """Count a fault; describe the first ones."""
+        self.faults[kind] += 1
+        if len(self.examples) < KEPT:
+            self.examples.append(f"{kind}: {example[:300]}")
+
+    def answered(self, status: int, example: str, known: set[int] | None = None) -> None:
+        """Count an answer. `known`: the statuses that its operation may have."""
+        self.statuses[status] += 1
+        if status >= SEVERE and status not in HONEST:
+            self.fault(f"status {status}", example)
+        elif known is not None and status not in known | ALWAYS:
+            self.fault(f"undescribed status {status}", example)
+
+    def close(self, target: Target) -> None:
+        """Look at memory and at the processes' output, and ask whether the target still answers."""
+        self.after_mb = target.memory_mb()
+        if self.after_mb > self.before_mb * (1 + GROWTH):
+            self.fault("memory", f"{self.before_mb:.0f} MB before, {self.after_mb:.0f} MB after")
+        for log in target.logs():
+            found = log.read_text(errors="replace").partition("Traceback (most recent call last)")[2]
+            if found:
+                self.fault("traceback", f"{log.name}: {' '.join(found.split())}")
+        try:
+            healthy = exchange(target.port, b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n", HANG_S)
+        except OSError:
+            healthy = []
+        if healthy != [200]:
+            self.fault("ill at the end", f"/healthz: {healthy or 'no answer'}")
+
+    def kept(self) -> dict[str, Any]:
+        """For the pages."""
+        return {
+            "requests": self.sent,
+            "closed": self.closed,
+            "statuses": {str(status): number for status, number in sorted(self.statuses.items())},
+            "faults": dict(self.faults),
+            "examples": self.examples,
+            "before_mb": round(self.before_mb),
+            "after_mb": round(self.after_mb),
+        }
+
+
+# --- requests as bytes
+
+METHODS = (
+    *(
+        "GET",
+        "POST",
+        "PUT",
+        "HEAD",
+        "OPTIONS",
+        "DELETE",
+        "PATCH",
+        "TRACE",
+        "CONNECT",
+        "BREW",
+        "get",
+        "\x00",
+        "",
+    ),
+)
+PATHS = (
+    *("//", "*", "/%00", "/..%2f..%2fetc/passwd", "/static/../web.py", "/%D9%A1?curves=%ff", "http://a/"),
+    "/" + "a" * 9000,
+)
+VERSIONS = ("HTTP/1.1",) * 8 + ("HTTP/1.0", "HTTP/2.0", "HTTP/9", "")
+HEADERS = (
+    *(
+        "Host: localhost",
+        "Host: evil.example",
+        "Host:",
+        "Host: [::1",
+        "X-Forwarded-For: \xff",
+        "SCRIPT_NAME: /x",
+    ),
+    *("Accept: application/openmetrics-text; version=9", "Accept: ;;q=x", "Accept-Encoding: gzip;q=no"),
+    *("Content-Type: text/plain", "Content-Type: application/json; charset=x", "Content-Encoding: gzip"),
+    *(
+        "Expect: 100-continue",
+        "Expect: tea",
+        "Range: bytes=9-1",
+        "If-None-Match: *",
+        "If-Modified-Since: yesterday",
+    ),
+    *("Upgrade: h2c", "Connection: x", "Cookie: a=\x01", "baggage: =", "traceparent: 00-0-0-0"),
+    f"traceparent: 00-{'f' * 32}-{'f' * 16}-ff",
+    *("Long: " + "a" * 9000, "no colon", " folded: x", "Content-Length: 3"),
+    *("Transfer-Encoding: gzip", "Transfer-Encoding: chunked, chunked"),
+)
+HOSTS = ("127.0.0.1",) * 6 + ("localhost:80", "evil.example", "", "[::1")
+TYPES = ("application/json",) * 6 + ("application/json; charset=x", "text/plain", "")
+LENGTHS = ("-1", "1e3", "0x10", "", "+2", "9" * 30, "2, 2", "\xb2")
+BODIES = (
+    *(b"", b"{", b"null", b"[" * 4000, b'{"a":NaN}', b'"\\ud800"', b"9" * 4050),
+    *(b"{}" + b" " * 5000, b"\xef\xbb\xbf{}" + b" " * 5000, b"\xef\xbb\xbf{}"),
+)
+RIGHT = "{size:x}\r\n{body}\r\n0\r\n\r\n"
+CHUNKS = (
+    *(
+        RIGHT,
+        RIGHT,
+        "{size:x}\r\n{body}",
+        "{size:x}\r\n{body}xx0\r\n\r\n",
+        "{size:x}\n{body}\n0\n\n",
+        "\r\n\r\n",
+    ),
+    *("zz\r\n{body}\r\n0\r\n\r\n", "-2\r\n{body}\r\n0\r\n\r\n", "ffffffffffffffffff\r\n{body}"),
+    "{size:x};a=b\r\n{body}\r\n0\r\nTrailer: x\r\n\r\n",
+)
+NUMBERS = st.integers(-3, 10) | st.sampled_from(
+    [2**63, -(2**70), 10**400, 0.5, 1e308, float("inf"), float("nan")]
+)
+
+
+def raw_requests(description: dict[str, Any]) -> st.SearchStrategy[bytes]:
+    """One request or two pipelined ones, as bytes, for the paths, fields and examples of a description."""
+    asked, examples, fields = [], [], {"", "x"}
+    for path, item in description["paths"].items():
+        for one in item.get("parameters", ()):
+            path = path.replace(f"{{{one['name']}}}", str(one["example"]))
+        for method, operation in item.items():
+            if method == "parameters":
+                continue
+            asked.append((method.upper(), path))
+            body = operation.get("requestBody", {}).get("content", {}).get("application/json")
+            if body:
+                examples.append(json.dumps(body["example"]).encode())
+                fields |= set(body["schema"]["properties"])
+    values = st.recursive(
+        st.none() | st.booleans() | NUMBERS | st.text(max_size=20) | st.sampled_from(STRATEGY_NAMES),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+        max_leaves=5,
+    )
+    objects = st.dictionaries(st.sampled_from(sorted(fields)), values, max_size=3)
+    bodies = st.one_of(
+        st.sampled_from(examples),
+        objects.map(lambda body: json.dumps(body).encode()),
+        st.sampled_from(BODIES),
+        st.binary(max_size=100),
+    )
+    odd_path = st.sampled_from(PATHS) | st.binary(max_size=40).map(lambda data: "/" + data.decode("latin-1"))
+
+    @st.composite
+    def request(draw: st.DrawFn) -> bytes:
+        method, path = draw(st.sampled_from(asked))
+        odd = draw(st.sampled_from(["", "", "", "method", "path"]))
+        method = draw(st.sampled_from(METHODS)) if odd == "method" else method
+        path = draw(odd_path) if odd == "path" else path
+        version = draw(st.sampled_from(VERSIONS))
+        body = draw(bodies)
+        lines = ["Host: 127.0.0.1", "Content-Type: application/json"]
+        lines = (
+            draw(st.lists(st.sampled_from(HEADERS), max_size=2)) + lines[draw(st.sampled_from([0, 0, 1])) :]
+        )
+        framing = draw(st.sampled_from(["right", "right", "wrong", "odd", "chunks", "both", "none"]))
+        if framing in ("chunks", "both"):
+            lines.append("Transfer-Encoding: chunked")
+            shape = draw(st.sampled_from(CHUNKS))
+            body = shape.format(size=len(body), body=body.decode("latin-1")).encode("latin-1")
+        if framing in ("right", "both"):
+            lines.append(f"Content-Length: {len(body)}")
+        elif framing == "wrong":
+            lines.append(f"Content-Length: {max(0, len(body) + draw(st.integers(-20, 20)))}")
+        elif framing == "odd":
+            lines.append(f"Content-Length: {draw(st.sampled_from(LENGTHS))}")
+        head = "\r\n".join([f"{method} {path} {version}", *lines, "", ""])
+        return head.encode("latin-1") + body
+
+    return st.lists(request(), min_size=1, max_size=2).map(b"".join)
+
+
+STATUS = re.compile(rb"(?m)^HTTP/1\.[01] ([0-9]{3})\b")
+
+
+def exchange(port: int, data: bytes, seconds: float) -> list[int]:
+    """Send bytes, end the sending side, and return the status of each answer. Raises `TimeoutError` after `seconds`."""
+    end, came = time.monotonic() + seconds, b""
+    with socket.create_connection(("127.0.0.1", port), seconds) as connection:
+        with suppress(ConnectionError):  # closed before all was read: it may have answered all the same
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+        with suppress(ConnectionError):
+            while True:
+                connection.settimeout(max(0.01, end - time.monotonic()))
+                part = connection.recv(65536)
+                if not part:
+                    break
+                came += part
+    return [int(found) for found in STATUS.findall(came)]
+
+
+# --- sending
+
+
+class Sender:
+    """Sends requests to a target and notes what comes of them."""
+
+    def __init__(self, target: Target, description: dict[str, Any]) -> None:
+        self.target, self.found = target, Findings()
+        self._session = requests.Session()
+        self._session.trust_env = False
+        self._rare = 0
+        schema = schemathesis.openapi.from_dict(description)
+        operations = [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]
+        paths = description["paths"]
+        plain = [
+            one
+            for one in operations
+            if "parameters" not in paths[one.path] and "requestBody" not in paths[one.path][one.method]
+        ]
+        self._cases = st.one_of(
+            *(one.as_strategy(GenerationMode.POSITIVE) for one in operations),
+            *(one.as_strategy(GenerationMode.NEGATIVE) for one in operations if one not in plain),
+        )
+        self._raw = raw_requests(description)
+
+    def round(self, number: int, seed_value: int) -> None:
+        """Send `number` requests, or a few less."""
+
+        @seed(seed_value)
+        @settings(
+            max_examples=number,
+            database=None,
+            deadline=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(st.booleans().flatmap(lambda described: self._cases if described else self._raw))
+        def each(one: Case[Any] | bytes) -> None:
+            self.send(one)
+
+        each()
+
+    def send(self, one: Case[Any] | bytes) -> None:
+        """Send a request, unless it asks for something rare that has to wait for its turn."""
+        shown = (
+            repr(one[:300]) if isinstance(one, bytes) else f"{one.method} {one.formatted_path} {one.body!r}"
+        )
+        rare = RARE.search(one.decode("latin-1") if isinstance(one, bytes) else one.formatted_path)
+        if rare:
+            self._rare += 1
+            if self._rare % self.target.one_in:
+                return
+        elif not isinstance(one, bytes) and _beyond(one.body):
+            return
+        self.found.sent += 1
+        seconds = 2 * HANG_S if rare else HANG_S
+        try:
+            if isinstance(one, bytes):
+                statuses = exchange(self.target.port, one, seconds)
+                for status in statuses:
+                    self.found.answered(status, shown)
+                self.found.closed += not statuses
+            else:
+                answer = one.call(base_url=self.target.url, session=self._session, timeout=seconds)
+                known = {int(status) for status in one.operation.responses.status_codes}
+                self.found.answered(answer.status_code, shown, known)
+        except (TimeoutError, requests.Timeout):
+            self.found.fault("hang", shown)
+        except (OSError, ValueError):  # refused by the client, or closed; requests' errors are OSErrors
+            self.found.closed += 1
+        if rare:
+            for path in ("stop", "resume"):
+                self._session.post(f"{self.target.url}/api/{path}", json={}, timeout=4 * HANG_S)
+
+
+def _beyond(body: Any) -> bool:
+    """True if a field is beyond its maximum in `LIMITS`, and perhaps valid."""
+    if not isinstance(body, dict):
+        return False
+    asked = ((body.get(name), limit.get("maximum")) for name, limit in LIMITS.items())
+    return any(most and isinstance(value, int | float) and most < value <= VALID for value, most in asked)
+
+
+def fuzz(
+    target: Target, number: int, seed_value: int = 1, say: Callable[[str], None] = lambda _: None
+) -> Findings:
+    """Send at least `number` requests to a target; returns what came of them."""
+    sender = Sender(target, target.description())
+    found, rounds = sender.found, 0
+    while found.sent < number:
+        aim = number if found.before_mb else max(1, number // 10)
+        sender.round(min(ROUND, max(1, aim - found.sent)), seed_value + rounds)
+        rounds += 1
+        if not found.before_mb and found.sent >= number // 10:
+            found.before_mb = target.memory_mb()
+        if rounds % 20 == 0:
+            say(f"{target.name}: {found.sent:,} of {number:,} requests, {sum(found.faults.values())} faults")
+    found.close(target)
+    return found
+
+
+# --- targets
+
+
+@contextmanager
+def storefront(folder: Path) -> Iterator[Target]:
+    """The web process alone, on an embedded server of 256 MB."""
+    with server() as url:
+        port, log = free_port(), folder / "web.log"
+        environment = {
+            "PORT": str(port), "APP_STORE_URL": url, "APP_STATE_DIR": str(folder / "state"),
+            "APP_MISS_COST_MS": "0", "OTEL_TRACES_EXPORTER": "none",
+        }  # fmt: skip
+        child = Child("web", [sys.executable, "-m", "app.web"], log, environment, ROOT)
+        try:
+            Http("web", f"http://127.0.0.1:{port}").wait("/readyz", 30, lambda: _alive(child))
+            yield Target("storefront", port, lambda: [child.pid], lambda: [log])
+        finally:
+            child.stop()
+
+
+def _alive(child: Child) -> None:
+    if not child.alive():
+        raise StackError(child.end_message())
+
+
+@contextmanager
+def console(folder: Path) -> Iterator[Target]:
+    """The control page with a whole scene of few keys; a thread starts again what the control page shuts down."""
+    port, over = free_port(), threading.Event()
+    place = folder / "scene"
+    scene = NativeScene(find_server("embedded"), place, port, keys=2000, healthy=True)
+    name, log = scene.server_name, place / "logs" / "control.log"
+
+    def mend() -> None:
+        while not over.wait(0.2):
+            scene.mend(lambda _: None)
+
+    thread = threading.Thread(target=mend, daemon=True)
+    try:
+        scene.up(lambda _: None)
+        thread.start()
+        yield Target("console", port, lambda: [scene.pids()["control"]], lambda: [log], name)
+    finally:
+        over.set()
+        if thread.ident:
+            thread.join()
+        scene.down()
+
+
+TARGETS = {"storefront": storefront, "console": console}
+
+
+def main() -> int:
+    """The command; its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="bench.fuzz", description="Random requests to the pages of the lab."
+    )
+    parser.add_argument("--requests", type=int, default=100_000, help="for each of the two")
+    parser.add_argument("--only", choices=TARGETS, help="one of the two")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--write", type=Path, metavar="FILE", help="keep the figures, for the table in SECURITY.md"
+    )
+    options = parser.parse_args()
+    if options.requests < 1:
+        parser.error("--requests must be at least 1")
+    bad = False
+    for name in [options.only] if options.only else TARGETS:
+        with tempfile.TemporaryDirectory(prefix="lab-fuzz-") as folder, TARGETS[name](Path(folder)) as target:
+            found = fuzz(target, options.requests, options.seed, lambda text: print(text, flush=True))
+        print(json.dumps({"target": name, **found.kept()}), flush=True)
+        for example in found.examples:
+            print(f"{name}: {example}", file=sys.stderr)
+        keep(options.write, name, "bench.fuzz", **found.kept())
+        bad = bad or bool(found.faults)
+    return int(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
