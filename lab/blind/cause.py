@@ -11,6 +11,9 @@ from lab.blind.readings import Finding, Readings
 from lab.blind.sizing import WELL, Measured, Orders
 from loadtest.resp import Server
 
+FIND, CURE = TASKS = ("find", "cure")
+"""What a session asks for: to name the cause, or to end it, too."""
+
 
 def changes_no_order(_of: Measured, _strength: float) -> Orders:
     """Return no orders: the default of a cause that changes none."""
@@ -24,6 +27,9 @@ class Cause:
     `line` describes the cause in a few words and is public. `mechanism` explains its effect. `alike` maps another
     cause's id to the experiment that tells the two apart. `hints` go from general to specific; only the last may name
     the cause. `words` are names of the cause: no text that a participant reads before the reveal may contain one.
+
+    `cures` maps a lever, as it is typed (`lab.blind.levers`), to the reason why it cures; each suffices alone.
+    `tempting` maps a lever that seems to be a cure to the reason why it is none.
 
     `evidence` looks for the cause in readings. `typical` holds the readings in which the cause differs from a healthy
     scene, with figures of a common machine: an answer for another cause must rule them out. `orders` returns what the
@@ -41,6 +47,8 @@ class Cause:
     hints: tuple[str, ...]
     words: tuple[str, ...]
     typical: Mapping[str, Any]
+    cures: Mapping[str, str]
+    tempting: Mapping[str, str]
     orders: Callable[[Measured, float], Orders] = changes_no_order
     disturb: Callable[[Order, Inbox, Server], None] | None = None
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from lab.blind.cause import CURE, FIND, TASKS
 from lab.blind.causes import CAUSES, choose, find
 from lab.blind.figures import FIXED, OF_COMMANDS, named_in
 from lab.blind.session_socket import ask, home
@@ -16,6 +18,7 @@ from lab.errors import UsageError
 from lab.stacks.servers import check_stack
 
 LARGEST_SEED = 2**31
+POLL_S = 1.0
 app = typer.Typer(
     name="blind",
     help="Find a hidden cause by experiment: start it in one terminal, investigate in another, then reveal.",
@@ -29,6 +32,13 @@ StackName = Annotated[
 ]
 Minutes = Annotated[
     float, typer.Option(help="Minutes after which the session ends by itself.", min=0.1, max=24 * 60)
+]
+
+Task = Annotated[
+    str,
+    typer.Option(
+        "--task", help="find: name the cause. cure: end it, too, with the levers of `bin/lab blind levers`."
+    ),
 ]
 
 
@@ -45,9 +55,10 @@ def start(
     ] = None,
     stack: StackName = "native",
     minutes: Minutes = 60.0,
+    task: Task = FIND,
 ) -> None:
     """Start the scene with a sealed cause, and show what users see until Ctrl-C, the reveal, or time is up."""
-    _play(None, random_seed(home()) if seed is None else seed, stack, minutes)
+    _play(None, random_seed(home()) if seed is None else seed, stack, minutes, task)
 
 
 @app.command("open")
@@ -55,12 +66,13 @@ def open_cause(
     cause: Annotated[str, typer.Argument(help="A cause that `bin/lab blind causes` lists.", metavar="CAUSE")],
     stack: StackName = "native",
     minutes: Minutes = 60.0,
+    task: Task = FIND,
     spoilers: Annotated[
         bool, typer.Option("--spoilers", help="Say at the start what the cause does.")
     ] = False,
 ) -> None:
     """Start the same scene with a cause that you choose and know: to try out what shows it, and what does not."""
-    _play(cause, 0, stack, minutes, spoilers)
+    _play(cause, 0, stack, minutes, task, spoilers)
 
 
 @app.command()
@@ -116,6 +128,34 @@ def answer(
     print(ask({"verb": "answer", "cause": cause, "evidence": evidence}))
 
 
+@app.command()
+def cure(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            help="A lever that `bin/lab blind levers` lists, and its arguments.", metavar="LEVER..."
+        ),
+    ],
+) -> None:
+    """Pull a lever, and wait until the scene was checked for 30 s. A lever that does not cure costs 10 points."""
+    from lab.blind.levers import parse
+
+    parse(words)
+    print(ask({"verb": "cure", "words": words}), flush=True)
+    while not (outcome := ask({"verb": "checked"})):
+        time.sleep(POLL_S)
+    print(outcome)
+
+
+@app.command("levers")
+def list_levers() -> None:
+    """List the levers of a session with `--task cure`, each in a line."""
+    from lab.blind.levers import LEVERS
+
+    for lever in LEVERS.values():
+        print(f"{lever.form:<24}  {lever.meaning}")
+
+
 @app.command("readings")
 def list_readings() -> None:
     """List the readings that an answer's evidence can name, each with its unit and what shows it."""
@@ -148,8 +188,10 @@ def random_seed(folder: Path) -> int:
     return seed
 
 
-def _play(name: str | None, seed: int, stack: str, minutes: float, spoilers: bool = False) -> None:
+def _play(name: str | None, seed: int, stack: str, minutes: float, task: str, spoilers: bool = False) -> None:
     check_stack(stack)
+    if task not in TASKS:
+        raise UsageError(f"there is no task {task!r}; choose {FIND} or {CURE}.")
     cause = choose(seed) if name is None else find(name)
     from lab.blind.compose import ComposeBlindStack
     from lab.blind.scene import BlindStack, SceneStack
@@ -160,4 +202,6 @@ def _play(name: str | None, seed: int, stack: str, minutes: float, spoilers: boo
 
     make: Callable[[Path], SceneStack] = ComposeBlindStack if stack == "compose" else BlindStack
     announced = COMPLAINT if name is None else cause.opening_line(spoilers)
-    Session(cause, seed, minutes, new_folder(home()), say, announced, sealed=name is None, make=make).run()
+    Session(
+        cause, seed, minutes, new_folder(home()), say, announced, sealed=name is None, make=make, task=task
+    ).run()

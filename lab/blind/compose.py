@@ -47,7 +47,7 @@ LINK_PORT = 6379
 WORKER = ("python", "-m", "lab.blind.launcher")
 LIMITS = ("--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges:true", "--memory=192m")
 """Confines each container as compose.yaml confines its services; `_docker_run` adds what not every engine can do."""
-USUAL_SHARES, STORE_SHARES, NEIGHBOURS_SHARES = 1024, 4096, 16_384
+USUAL_SHARES, SERVER_SHARES, NEIGHBOURS_SHARES = 1024, 4096, 16_384
 SHARES = dict.fromkeys(PROGRAMS[2:], NEIGHBOURS_SHARES)
 Env = dict[str, str]
 
@@ -77,12 +77,12 @@ class ComposeBlindStack(ComposeStack):
         if not self._pins:
             say("this engine cannot keep a container on one core: the server roams")
         self._start_restorer()
-        self._pin_store()
-        store = {"PROBE_URL": self._inner_url}
+        self._pin_server()
+        address = {"PROBE_URL": self._inner_url}
         link = self._docker_run(LINK, f"--publish=127.0.0.1::{LINK_PORT}")
-        self._start(LINK, link, "lab.blind.latency_proxy", ["0.0.0.0", str(LINK_PORT)], store)
+        self._start(LINK, link, "lab.blind.latency_proxy", ["0.0.0.0", str(LINK_PORT)], address)
         for name in PROGRAMS:
-            self._start(name, self._docker_run(name), "lab.blind.tenants", [name], store)
+            self._start(name, self._docker_run(name), "lab.blind.tenants", [name], address)
         say("putting the storefront behind its link")
         self._replace_web(self._find_link())
         self._others = usage_of(self._docker, {"others": [self._await(name) for name in PROGRAMS[1:]]})
@@ -90,8 +90,8 @@ class ComposeBlindStack(ComposeStack):
 
     def _start_restorer(self) -> None:
         """Start the restorer: a process that outlives this one and puts everything back."""
-        store = self._scene.of("store").id
-        unpin = self._unpin(store)
+        container = self._scene.of("server").id
+        unpin = self._unpin(container)
         self._restorer = Child(
             "restorer",
             [sys.executable, "-m", "lab.blind.restorer"],
@@ -105,11 +105,11 @@ class ComposeBlindStack(ComposeStack):
         with contextlib.suppress(StackError):
             self._docker.ask(*remove)
         back = [remove, ["start", self._original.id], *unpin]
-        tell(self._restorer, {"commands": back, "orphaned": [["restart", store]]})
+        tell(self._restorer, {"commands": back, "orphaned": [["restart", container]]})
         if not next(self._restorer.lines(), b""):
             self._restorer.check()
 
-    def _unpin(self, store: str) -> list[list[str]]:
+    def _unpin(self, container: str) -> list[list[str]]:
         """The command for docker that gives the server the cores and the share of CPU time that it has now.
 
         No command where the engine cannot limit CPU time, or cannot keep a container on a core.
@@ -117,25 +117,27 @@ class ComposeBlindStack(ComposeStack):
         if not self._pins:
             return []
         settings = self._docker.ask(
-            "inspect", "--format", "{{.HostConfig.CpuShares}} {{.HostConfig.CpusetCpus}}", store
+            "inspect", "--format", "{{.HostConfig.CpuShares}} {{.HostConfig.CpusetCpus}}", container
         )
         shares, _, pinned = settings.strip().partition(" ")  # 0 and nothing if they were never set
         usual = shares if shares.strip("0") else str(USUAL_SHARES)
         every = f"0-{self._engine.cpus - 1}"
-        return [["update", "--cpuset-cpus", pinned or every, "--cpu-shares", usual, store]]
+        return [["update", "--cpuset-cpus", pinned or every, "--cpu-shares", usual, container]]
 
     @property
     def _pins(self) -> bool:
         """True if the engine can keep the server on one core, with a larger share of it."""
         return self._engine.cpu_limits and self._engine.cpu_sets
 
-    def _pin_store(self) -> None:
+    def _pin_server(self) -> None:
         """Keep the server on the engine's last core, with a larger share, where the engine can do that."""
         if not self._pins:
             return
         self.core = self._engine.cpus - 1
-        store = self._scene.of("store").id
-        self._docker.ask("update", "--cpuset-cpus", str(self.core), "--cpu-shares", str(STORE_SHARES), store)
+        container = self._scene.of("server").id
+        self._docker.ask(
+            "update", "--cpuset-cpus", str(self.core), "--cpu-shares", str(SERVER_SHARES), container
+        )
 
     def _name(self, part: str) -> str:
         return f"{self._original.project}-blind-{part}"
@@ -199,7 +201,7 @@ class ComposeBlindStack(ComposeStack):
         self._link_url = f"redis://{host}:{port}/0"
         return f"redis://{link.addresses[0]}:{LINK_PORT}/0"
 
-    def _replace_web(self, store_url: str) -> None:
+    def _replace_web(self, link: str) -> None:
         """Replace the stack's own storefront with one whose pool follows orders."""
         of = self._original
         if self._watch:
@@ -208,7 +210,7 @@ class ComposeBlindStack(ComposeStack):
         options = [f"--name={self._name(WEB)}", "--use-aliases", f"--publish=127.0.0.1::{PORTS[WEB]}"]
         words = ["compose", "run", "--rm", "--no-deps", "--no-TTY", *options, of.service]
         arguments = list(of.command[1:])  # all that compose.yaml says after "gunicorn"
-        self._start(WEB, words, "lab.blind.faulty_pool", arguments, {"APP_STORE_URL": store_url})
+        self._start(WEB, words, "lab.blind.faulty_pool", arguments, {"APP_STORE_URL": link})
         self._use_web(self._await(WEB))
 
     def _use_web(self, container: Container) -> None:
@@ -229,13 +231,13 @@ class ComposeBlindStack(ComposeStack):
 
     def limit_memory(self, headroom: int) -> None:
         """Set the server's maxmemory `headroom` bytes above what it holds now, until the end of the session."""
-        self._undo.append(self.store.limit_memory(headroom))
+        self._undo.append(self.server.limit_memory(headroom))
 
     def shown(self) -> dict[str, str]:
         """The addresses of all parts, by name."""
         parts = {
-            "store": self.store.url.removesuffix("/0"),
-            "link": f"{self._link_url.removesuffix('/0')} (the storefront's way to the store)",
+            "server": self.server.url.removesuffix("/0"),
+            "link": f"{self._link_url.removesuffix('/0')} (the storefront's way to the server)",
             "storefront": self.web.base_url,
             "metrics of the storefront": f"{self.web.base_url}/metrics",
             "metrics of the invalidator": f"{self.invalidator.base_url}/metrics",
@@ -257,7 +259,7 @@ class ComposeBlindStack(ComposeStack):
     def waited_s(self) -> float | None:
         """See `lab.blind.observer.SessionTarget`; the server is the first process of its container."""
         with contextlib.suppress(StackError, IndexError, ValueError):
-            said = self._docker.ask("exec", self._scene.of("store").id, "cat", "/proc/1/schedstat")
+            said = self._docker.ask("exec", self._scene.of("server").id, "cat", "/proc/1/schedstat")
             return int(said.split()[1]) / 1e9
         return None
 
@@ -270,7 +272,7 @@ class ComposeBlindStack(ComposeStack):
         stop_all(list(self._child_of.values()))
         self._child_of.clear()
         with contextlib.suppress(StackError):  # the server is gone, and its keys with it
-            self.store.remove_own((PRICES, CHANGES))
+            self.server.remove_own((PRICES, CHANGES))
         if self._restorer:
             try:
                 self._bring_back(self._restorer)

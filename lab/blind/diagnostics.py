@@ -35,7 +35,7 @@ class SessionTarget(Protocol):
     """The scene that is read."""
 
     @property
-    def store(self) -> ServerObserver:
+    def server(self) -> ServerObserver:
         """The observer's view of the server."""
         ...
 
@@ -79,7 +79,7 @@ def raw_reading(
             f"there is no reading {what!r}; choose users, {HISTORY}, {', '.join(KINDS)} or {KEY}."
         )
     client: Any = redis.Redis.from_url(
-        scene.store.url, protocol=2, driver_info=None, socket_timeout=30, encoding_errors="replace",
+        scene.server.url, protocol=2, driver_info=None, socket_timeout=30, encoding_errors="replace",
         decode_responses=True,
     )  # fmt: skip
     # Keep INFO as text: redis-py would convert some figures in its own way.
@@ -87,7 +87,7 @@ def raw_reading(
     try:
         return _key(client, name) if what == KEY else KINDS[what](client, scene)
     except redis.RedisError as error:
-        raise StackError(f"the store does not answer: {error}") from None
+        raise StackError(f"the server does not answer: {error}") from None
     finally:
         client.close()
 
@@ -242,8 +242,8 @@ def _memory(client: Any, scene: SessionTarget) -> str:
 
 def _ping(client: Any, scene: SessionTarget) -> str:
     rows = []
-    ways = {"to the store": scene.store.url}
-    if scene.link_url() != scene.store.url:
+    ways = {"to the server": scene.server.url}
+    if scene.link_url() != scene.server.url:
         ways["through the storefront's link"] = scene.link_url()
     for name, url in ways.items():
         taken = pings_ms(url)

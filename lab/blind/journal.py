@@ -1,7 +1,8 @@
 """Keeps a participant's notes, hints and answers with their times, and counts the points. The notes stay in a file.
 
 The right cause earns points, and so do figures that show it and rule out its look-alikes (`lab.blind.judging`), and
-hypotheses that were noted before the answer. Hints, wrong answers and time cost points.
+hypotheses that were noted before the answer. Hints, wrong answers and time cost points. Where the task is a cure, the
+cure earns points, and a lever that did not cure costs some.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from lab.blind.cause import Cause
+from lab.blind.cause import CURE, FIND, Cause
 from lab.blind.causes import find
+from lab.blind.checking import Outcome
 from lab.blind.judging import EXCLUDED, GUESS, SHOWN, UNTRUE_COSTS, Judgement
 from lab.errors import UsageError
 
@@ -22,10 +24,12 @@ HYPOTHESIS_WORTH, HYPOTHESES = 5, 2
 MOST_POINTS = GUESS + SHOWN + EXCLUDED + HYPOTHESIS_WORTH * HYPOTHESES
 HINT_COSTS = (5, 10, 20)
 WRONG_COSTS = 20
+CURE_WORTH, NO_CURE_COSTS = 25, 10
+"""Points for the cure, and points that each lever costs whose check found no cure."""
 UNHURRIED_MIN, SLOWEST_COSTS = 15, 10
 """Minutes that cost nothing; each further minute costs a point, up to `SLOWEST_COSTS` points."""
 FEWEST_WORDS = 4
-NOTE, HYPOTHESIS, HINT, ANSWER = "note", "hypothesis", "hint", "answer"
+NOTE, HYPOTHESIS, HINT, ANSWER, LEVER = "note", "hypothesis", "hint", "answer", "lever"
 Judge = Callable[[Cause, str], Judgement]
 
 
@@ -53,6 +57,8 @@ class Journal:
     right: Entry | None = None
     judgement: Judgement | None = None
     began: float = 0.0
+    task: str = FIND
+    outcomes: list[Outcome] = field(default_factory=list)
 
     def write(self, kind: str, text: str) -> Entry:
         """Add a line to the entries and to the file."""
@@ -89,7 +95,7 @@ class Journal:
         text, cost = self.cause.hints[self.hints], HINT_COSTS[self.hints]
         self.hints += 1
         self.write(HINT, f"{self.hints} of {len(self.cause.hints)}: {text}")
-        return f"{text}\n({cost} points; {self.points} of {MOST_POINTS} left)"
+        return f"{text}\n({cost} points; {self.points} of {self.full} left)"
 
     def answer(self, text: str, evidence: str) -> str:
         """Tell whether an answer is right, and what its evidence is worth. An answer without evidence is refused."""
@@ -109,11 +115,39 @@ class Journal:
         entry = self.write(ANSWER, f"{cause.id} ({'right' if right else 'wrong'}), because: {evidence}")
         if not right:
             self.wrong.append(cause.id)
-            said = f"no, that is not it. ({WRONG_COSTS} points; {self.points} of {MOST_POINTS} left)"
-            return "\n".join([said, *figures])
+            said = f"no, that is not it. ({WRONG_COSTS} points; {self.points} of {self.full} left)"
+            return "\n".join([said, *figures, *self.cure_lines()])
         self.right, self.judgement = entry, judgement
-        said = f"right. {self.points} of {MOST_POINTS} points. `bin/lab blind reveal` ends the scene and shows why."
-        return "\n".join([said, *figures, *self.worth()])
+        said = f"right. {self.points} of {self.full} points. `bin/lab blind reveal` ends the scene and shows why."
+        return "\n".join([said, *figures, *self.worth(), *self.cure_lines()])
+
+    def pulled(self, lever: str) -> None:
+        """Keep that a lever was pulled."""
+        self.write(LEVER, lever)
+
+    def checked(self, outcome: Outcome) -> str:
+        """Keep the outcome of a lever's check; return it in words, with the points."""
+        self.outcomes.append(outcome)
+        told = "cured" if outcome.cured else f"not cured ({NO_CURE_COSTS} points)"
+        said = f"{outcome.lever}: {told}. {outcome.text}"
+        self.write(LEVER, said)
+        return said
+
+    @property
+    def cured(self) -> Outcome | None:
+        """The check that found the scene cured, if one did."""
+        return next((outcome for outcome in self.outcomes if outcome.cured), None)
+
+    def cure_lines(self) -> list[str]:
+        """A line on whether the scene is cured, by what, and after how long; none where that is not the task."""
+        if self.task != CURE:
+            return []
+        if not (of := self.cured):
+            return ["Not cured. `bin/lab blind levers` lists what you can do."]
+        began_s, well_s = of.pulled_at - self.began, of.well_after_s or 0.0
+        return [
+            f"Cured by {of.lever}, pulled {began_s:.0f} s after the cause began; users were well {well_s:.0f} s later."
+        ]
 
     def worth(self) -> list[str]:
         """Lines that explain the points of the right answer; none without a right answer."""
@@ -153,6 +187,12 @@ class Journal:
                 (f"{untrue} figures that are not true", -UNTRUE_COSTS * untrue),
                 (f"{counted} of {HYPOTHESES} hypotheses noted before the answer", HYPOTHESIS_WORTH * counted),
             ]
+        if self.task == CURE:
+            failed = len(self.outcomes) - bool(self.cured)
+            rows += [
+                ("the cure", CURE_WORTH if self.cured else 0),
+                (f"{failed} levers that did not cure", -NO_CURE_COSTS * failed),
+            ]
         return [
             *rows,
             (f"{self.hints} of {len(self.cause.hints)} hints", -sum(HINT_COSTS[: self.hints])),
@@ -163,7 +203,7 @@ class Journal:
     @property
     def full(self) -> int:
         """The most points that a session can earn."""
-        return MOST_POINTS
+        return MOST_POINTS + (CURE_WORTH if self.task == CURE else 0)
 
     @property
     def minutes(self) -> float:
@@ -177,18 +217,22 @@ class Journal:
 
     @property
     def deducted(self) -> int:
-        """Points that hints, wrong answers and time cost."""
-        return sum(HINT_COSTS[: self.hints]) + WRONG_COSTS * len(self.wrong) + self.time_cost
+        """Points that hints, wrong answers, levers without a cure and time cost."""
+        failed = NO_CURE_COSTS * sum(not outcome.cured for outcome in self.outcomes)
+        return sum(HINT_COSTS[: self.hints]) + WRONG_COSTS * len(self.wrong) + failed + self.time_cost
 
     @property
     def points(self) -> int:
         """Points that can still be earned, or after the right answer were earned; less all deductions, at least 0."""
-        worth = MOST_POINTS
+        worth = self.full
         if self.judgement:
             worth = self.judgement.points + HYPOTHESIS_WORTH * min(HYPOTHESES, len(self.hypotheses))
+            worth += CURE_WORTH if self.cured else 0
         return max(0, worth - self.deducted)
 
     @property
     def score(self) -> int:
-        """Points of the session; 0 without the right answer."""
-        return self.points if self.right else 0
+        """Points of the session. Without the right answer only a cure earns some."""
+        if self.right:
+            return self.points
+        return max(0, CURE_WORTH - self.deducted) if self.cured else 0

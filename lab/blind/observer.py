@@ -26,6 +26,8 @@ from loadtest.histogram import Histogram
 POLL_S = 0.1
 PINGS = 9
 KEPT_SAMPLES = 10_000
+EVENTS_DONE = re.compile(r'^cache_invalidation_events_total\{[^}]*outcome="done"[^}]*\} (\S+)', re.M)
+EVENTS_PENDING = re.compile(r"^cache_invalidation_events_pending (\S+)", re.M)
 PAST_CACHE = re.compile(r'^cache_requests_total\{[^}]*result="bypass"[^}]*\} (\S+)', re.M)
 
 
@@ -33,13 +35,18 @@ class SessionTarget(Protocol):
     """What an observer needs of a scene."""
 
     @property
-    def store(self) -> ServerObserver:
+    def server(self) -> ServerObserver:
         """The observer's view of the server."""
         ...
 
     @property
     def web(self) -> Storefront:
         """The storefront."""
+        ...
+
+    @property
+    def invalidator(self) -> Storefront:
+        """The invalidator, which carries out the storefront's own events."""
         ...
 
     @property
@@ -62,7 +69,12 @@ class SessionTarget(Protocol):
 
 @dataclass(frozen=True)
 class Sample:
-    """Counters at one moment (`at`: unix seconds, by the server's clock), and figures since the sample before."""
+    """Counters at one moment (`at`: unix seconds, by the server's clock), and figures since the sample before.
+
+    `pages` and `accepted` count pages and the storefront's accepted events since the sample before. Of these events
+    `finished` are done so far, `pending` are not yet. Of price changes `asked` were put into their list so far,
+    `refused` were not taken, `queue` are in the list, and `popped` were taken out of it.
+    """
 
     at: float
     counters: dict[str, tuple[float, float]]
@@ -79,6 +91,14 @@ class Sample:
     direct_ms: float
     gets: Histogram
     slow: tuple[tuple[str, int], ...] = ()
+    pages: int = 0
+    accepted: int = 0
+    finished: float = 0.0
+    pending: float = 0.0
+    asked: int = 0
+    refused: int = 0
+    queue: int = 0
+    popped: int = 0
 
     @property
     def get_ms(self) -> float:
@@ -107,9 +127,11 @@ class Observer:
         self._scene = scene
         self._lock = threading.Lock()
         self._since = _Since()
-        self._client: Any = _client(scene.store.url)
-        self._seen_slow: set[str] = {entry[0] for entry in scene.store.slowlog()}
+        self._client: Any = _client(scene.server.url)
+        self._seen_slow: set[str] = {entry[0] for entry in scene.server.slowlog()}
         self.samples: deque[Sample] = deque(maxlen=KEPT_SAMPLES)
+        self.asked = self.refused = 0
+        """Price changes that the server took, and that it did not take; counted by whoever asks for them."""
         self._ended = threading.Event()
         threading.Thread(target=self._hear, args=(probe,), daemon=True).start()
         threading.Thread(target=self._poll_server, daemon=True).start()
@@ -121,7 +143,7 @@ class Observer:
                 self._since.gets.add(gets)
 
     def _poll_server(self) -> None:
-        client = _client(self._scene.store.url)
+        client = _client(self._scene.server.url)
         while not self._ended.wait(POLL_S):
             try:
                 pipe = client.pipeline(transaction=False)
@@ -141,10 +163,12 @@ class Observer:
         scene = self._scene
         tallies = scene.locust.tallies()
         scene.locust.reset()
-        snapshot = scene.store.snapshot()
+        snapshot = scene.server.snapshot()
         slow = self._new_slow()
-        past = PAST_CACHE.search(scene.web.text("/metrics"))
-        link_ms, direct_ms = _ping_ms(scene.link_url()), _ping_ms(scene.store.url)
+        web, invalidator = scene.web.text("/metrics"), scene.invalidator.text("/metrics")
+        past, pending = PAST_CACHE.search(web), EVENTS_PENDING.search(web)
+        link_ms, direct_ms = _ping_ms(scene.link_url()), _ping_ms(scene.server.url)
+        evicted, queue, popped = self._ask_server()
         with self._lock:
             since, self._since = self._since, _Since()
         sample = Sample(
@@ -153,7 +177,7 @@ class Observer:
             busy_s=snapshot.main_thread_s or 0.0,
             waited_s=scene.waited_s(),
             neighbours_s=scene.neighbours_s(),
-            evicted=self._evicted(),
+            evicted=evicted,
             past_cache=float(past.group(1)) if past else 0.0,
             keys=snapshot.keys,
             page_ms=tallies["reads"]["p99_ms"] or 0.0,
@@ -163,24 +187,47 @@ class Observer:
             direct_ms=direct_ms,
             gets=since.gets,
             slow=slow,
+            pages=_answered(tallies["reads"]),
+            accepted=_answered(tallies["events"]),
+            finished=sum(float(count) for count in EVENTS_DONE.findall(invalidator)),
+            pending=float(pending.group(1)) if pending else 0.0,
+            asked=self.asked,
+            refused=self.refused,
+            queue=queue,
+            popped=popped,
         )
         self.samples.append(sample)
         return sample
 
-    def _evicted(self) -> float:
+    def _ask_server(self) -> tuple[float, int, int]:
+        """Entries evicted so far, price changes in the list, and price changes taken out of it, in one round trip."""
         try:
-            return float(self._client.info("stats")["evicted_keys"])
+            pipe = self._client.pipeline(transaction=False)
+            pipe.info("stats")
+            pipe.llen(CHANGES)
+            pipe.info("commandstats")
+            stats, queue, commands = pipe.execute()
+            return (
+                float(stats["evicted_keys"]),
+                int(queue),
+                int(commands.get("cmdstat_lpop", {}).get("calls", 0)),
+            )
         except redis.RedisError as error:
-            raise StackError(f"the store does not answer INFO: {error}") from None
+            raise StackError(f"the server does not answer INFO: {error}") from None
 
     def _new_slow(self) -> tuple[tuple[str, int], ...]:
-        entries = [entry for entry in self._scene.store.slowlog() if entry[0] not in self._seen_slow]
+        entries = [entry for entry in self._scene.server.slowlog() if entry[0] not in self._seen_slow]
         self._seen_slow.update(entry[0] for entry in entries)
         return tuple((name, duration) for _, _, name, duration in entries)
 
     def close(self) -> None:
         """Stop gathering."""
         self._ended.set()
+
+
+def _answered(tally: dict[str, Any]) -> int:
+    """Requests of a tally that did not fail."""
+    return int(tally["count"] - tally["failures"])
 
 
 def _client(url: str) -> Any:

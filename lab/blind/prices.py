@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from socket import socket
 from typing import Any
 
@@ -15,6 +16,7 @@ PRICES = "latency-lab-prices"
 INDEX = f"{PRICES}-index"
 VALUE = b"p" * 48
 CHUNK = 250
+"""How many keys a command caches or removes, unless an order's `batch` says otherwise."""
 POLL_S = 0.005
 
 
@@ -41,7 +43,7 @@ def remove_in_parts(line: socket, size: int = CHUNK) -> None:
     """Remove all prices page by page of their index, with `size` keys in each UNLINK."""
     cursor: Any = b"0"
     while True:
-        [reply] = ask(line, command("SSCAN", INDEX, cursor, "COUNT", CHUNK))
+        [reply] = ask(line, command("SSCAN", INDEX, cursor, "COUNT", max(CHUNK, size)))
         cursor, page = as_list(reply)
         found = as_list(page)
         for start in range(0, len(found), size):
@@ -51,13 +53,15 @@ def remove_in_parts(line: socket, size: int = CHUNK) -> None:
 
 
 def carry_out_changes(
-    order: Order, inbox: Inbox, store: Server, remove: Callable[[socket], None] = remove_in_parts
+    order: Order, inbox: Inbox, server: Server, remove: Callable[[socket], None] | None = None
 ) -> None:
     """Carry out price changes one after the other until a new order comes: remove all cached prices, cache them anew.
 
-    A change stays at the head of the list until it is done.
+    A change stays at the head of the list until it is done. Without `remove` each UNLINK has as many keys as the
+    order's `batch` says, `CHUNK` if it says nothing.
     """
-    with connect(store) as line:
+    remove = remove or partial(remove_in_parts, size=order.get("batch", CHUNK))
+    with connect(server) as line:
         put_prices(line, order["members"])
         while not inbox.news:
             [oldest] = ask(line, command("LINDEX", CHANGES, 0))

@@ -1,10 +1,11 @@
-"""The text of the reveal in the terminal: figures before and after, each look-alike, the hypotheses, the score."""
+"""The text of the reveal in the terminal: figures before and after, look-alikes, hypotheses, cure, score."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import log10
 
+from lab.blind.cause import CURE
 from lab.blind.causes import CAUSES
 from lab.blind.page import SessionFacts
 
@@ -70,6 +71,11 @@ def lines(facts: SessionFacts) -> list[str]:
             f"  {hypothesis}: {_comment(hypothesis, cause.id, cause.alike)}"
             for hypothesis in journal.hypotheses
         ]
+    if journal.task == CURE:
+        said += ["", *journal.cure_lines()]
+        said += [f"  {each.lever}: {each.text}" for each in journal.outcomes]
+        said += [f"  a cure is {lever}: {why}" for lever, why in cause.cures.items()]
+        said += [f"  no cure is {lever}: {why}" for lever, why in cause.tempting.items()]
     said += ["", *journal.worth(), f"score: {journal.score} of {journal.full}"]
     return said
 

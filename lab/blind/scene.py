@@ -96,9 +96,9 @@ class BlindStack(NativeStack):
         self._child_of: dict[str, Child] = {}
 
     def _start_service(self) -> None:
-        self._pin_store()
+        self._pin_server()
         link = self._sealed(
-            LINK, "lab.blind.latency_proxy", ["127.0.0.1", "0"], {"PROBE_URL": self.store_url}, pipe=True
+            LINK, "lab.blind.latency_proxy", ["127.0.0.1", "0"], {"PROBE_URL": self.server_url}, pipe=True
         )
         try:
             self.link_port = int(json.loads(next(link.lines()))["port"])
@@ -107,7 +107,7 @@ class BlindStack(NativeStack):
             raise StackError("the link does not say where it listens.") from None
         super()._start_service()
         for name in PROGRAMS:
-            self._sealed(name, "lab.blind.tenants", [name], {"PROBE_URL": self.store_url})
+            self._sealed(name, "lab.blind.tenants", [name], {"PROBE_URL": self.server_url})
 
     def _add(self, name: str, command: list[str], env: dict[str, str]) -> Child:
         if name != WEB:
@@ -133,21 +133,21 @@ class BlindStack(NativeStack):
         tell(child, {"module": module, "arguments": arguments, "env": env})
         return child
 
-    def _pin_store(self) -> None:
+    def _pin_server(self) -> None:
         """Keep the server on one core under every cause, because in one of them other programs crowd it out there."""
-        if hasattr(os, "sched_setaffinity") and self._store_child and (os.cpu_count() or 1) > 1:
+        if hasattr(os, "sched_setaffinity") and self._server_child and (os.cpu_count() or 1) > 1:
             self.core = max(os.sched_getaffinity(0))
-            os.sched_setaffinity(self._store_child.pid, {self.core})
+            os.sched_setaffinity(self._server_child.pid, {self.core})
 
     @property
-    def store_pid(self) -> int:
+    def server_pid(self) -> int:
         """The server's process id."""
-        assert self._store_child is not None
-        return self._store_child.pid
+        assert self._server_child is not None
+        return self._server_child.pid
 
     def limit_memory(self, headroom: int) -> None:
         """Set the server's maxmemory `headroom` bytes above what it holds now."""
-        self.store.limit_memory(headroom)
+        self.server.limit_memory(headroom)
 
     def order(self, name: str, order: Order) -> None:
         """Send an order to the link, the storefront or a program; it replaces the earlier one."""
@@ -156,8 +156,8 @@ class BlindStack(NativeStack):
     def shown(self) -> dict[str, str]:
         """The addresses of all parts, by name."""
         return {
-            "store": f"redis://127.0.0.1:{self.store_port}",
-            "link": f"redis://127.0.0.1:{self.link_port} (the storefront's way to the store)",
+            "server": f"redis://127.0.0.1:{self.server_port}",
+            "link": f"redis://127.0.0.1:{self.link_port} (the storefront's way to the server)",
             "storefront": self.web.base_url,
             "metrics of the storefront": f"{self.web.base_url}/metrics",
             "metrics of the invalidator": f"{self.invalidator.base_url}/metrics",
@@ -170,7 +170,7 @@ class BlindStack(NativeStack):
 
     def waited_s(self) -> float | None:
         """See `lab.blind.observer.SessionTarget`."""
-        return waited_s(self.store_pid)
+        return waited_s(self.server_pid)
 
     def neighbours_s(self) -> float:
         """See `lab.blind.observer.SessionTarget`."""

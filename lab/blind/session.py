@@ -15,8 +15,9 @@ from typing import Any
 
 import redis
 
-from lab.blind import diagnostics, page, reveal, sizing
-from lab.blind.cause import Cause
+from lab.blind import diagnostics, levers, page, reveal, sizing
+from lab.blind.cause import CURE, FIND, Cause
+from lab.blind.checking import Check, Scene, pace
 from lab.blind.journal import Journal
 from lab.blind.judging import Judgement, judge
 from lab.blind.observer import Observer, Sample, readings, seen
@@ -44,7 +45,9 @@ HISTORY_ROWS = 120
 LAST_REVEALED = "last-revealed"
 """File beside the session folders: the cause of the sealed session that was revealed last."""
 REVEALED_SAMPLES = 12
-"""How many of the latest samples the reveal reports on."""
+"""How many of the latest samples the reveal reports on; those before the first lever say whether it was needed."""
+NEEDED_SAMPLES = 2
+"""Samples with a symptom before the first lever, from which on it was needed; one may be the machine's doing."""
 Say = Callable[[str], None]
 
 
@@ -75,6 +78,7 @@ class Session:
         announced: str = COMPLAINT,
         sealed: bool = True,
         make: Callable[[Path], SceneStack] = BlindStack,
+        task: str = FIND,
     ) -> None:
         self.cause = cause
         self.seed = seed
@@ -91,6 +95,12 @@ class Session:
         self._ended = threading.Event()
         self._turn = threading.Lock()
         self._samples_before = 0
+        self._task = task
+        self._levers: levers.Levers | None = None
+        self._pulled: levers.Pull | None = None
+        self._check: Check | None = None
+        self._checked = ""
+        self._samples_until: int | None = None
 
     def run(self) -> None:
         """Run the session to its end. Whatever happens, every process of it is ended. Raises `LabError`."""
@@ -100,13 +110,15 @@ class Session:
         )  # before anything else, because two sessions at once would disturb each other
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self.journal = Journal(self.cause, self.folder / "notes.txt", self._judge)
+            self.journal = Journal(self.cause, self.folder / "notes.txt", self._judge, task=self._task)
             self.stack = self._make(self.folder)
             try:
                 self._play()
             finally:
                 with uninterrupted():
                     self._ended.set()
+                    if self._levers:
+                        self._levers.close()
                     restore_all()
                     self.stack.down()
                     shutil.rmtree(self.folder / "state", ignore_errors=True)
@@ -118,7 +130,7 @@ class Session:
         stack.up(self._say)
         self._say(f"filling {sizing.KEYS:,} entries")
         self.measured = self._measure()
-        self._set_store_up()
+        self._set_server_up()
         self._say("measuring what users see while all is well")
         probe = stack.start_probe(ProbeSpec("main"), PROBES_PER_S)
         self.observer = Observer(stack, probe)
@@ -140,9 +152,9 @@ class Session:
     def _measure(self) -> sizing.Measured:
         stack = self.stack
         stack.web.warm(sizing.KEYS, restart=False, seconds=FILL_S, check=stack.check)
-        keys = stack.store.snapshot().keys
-        pings = sorted(stack.store.ping_us())
-        walk_us = stack.store.scan_cost_us(sizing.PATTERN, 1000, 0.3)
+        keys = stack.server.snapshot().keys
+        pings = sorted(stack.server.ping_us())
+        walk_us = stack.server.scan_cost_us(sizing.PATTERN, 1000, 0.3)
         return sizing.Measured(
             ping_us=pings[len(pings) // 2],
             key_us=walk_us / keys,
@@ -151,12 +163,12 @@ class Session:
             cores=os.cpu_count() or 1,
         )
 
-    def _set_store_up(self) -> None:
+    def _set_server_up(self) -> None:
         """Send all programs their first orders, and configure the server; the same for every cause."""
         stack = self.stack
         for name, order in sizing.WELL.items():
             stack.order(name, order)
-        client: Any = redis.Redis.from_url(stack.store.url, protocol=2, driver_info=None)
+        client: Any = redis.Redis.from_url(stack.server.url, protocol=2, driver_info=None)
         end = time.monotonic() + FILL_S
         while client.scard(INDEX) < sizing.MEMBERS:
             stack.check()
@@ -165,15 +177,16 @@ class Session:
             time.sleep(0.05)
         client.close()
         stack.limit_memory(sizing.HEADROOM_MB * 1_000_000)
-        stack.store.configure_slowlog(self.measured.slow_us)
+        stack.server.configure_slowlog(self.measured.slow_us)
 
     def _change_prices(self) -> None:
-        client: Any = redis.Redis.from_url(self.stack.store.url, protocol=2, driver_info=None)
+        client: Any = redis.Redis.from_url(self.stack.server.url, protocol=2, driver_info=None)
         while not self._ended.wait(self.measured.change_every_s):
             try:
                 client.rpush(CHANGES, time.time())
+                self.observer.asked += 1
             except redis.RedisError:
-                continue
+                self.observer.refused += 1
         client.close()
 
     def _begin(self) -> None:
@@ -185,7 +198,9 @@ class Session:
         self._samples_before = len(self.observer.samples)
         self.begun_at = self.journal.began = time.time()
         for _ in range(2):
-            for name, order in self.cause.all_orders(self.measured, self._strength).items():
+            orders = self.cause.all_orders(self.measured, self._strength)
+            self._levers = levers.Levers(self.stack, orders)
+            for name, order in orders.items():
                 if order != sizing.WELL[name]:
                     self.stack.order(name, order)
             self._wait(SETTLE_S)
@@ -197,13 +212,13 @@ class Session:
             self._strength *= STRONGER
 
     def readings(self, newest: int = REVEALED_SAMPLES) -> Readings:
-        """The readings over the newest samples since the cause began."""
-        samples = list(self.observer.samples)
+        """The readings over the newest samples since the cause began, and before the first lever was pulled."""
+        samples = list(self.observer.samples)[: self._samples_until]
         first = max(self._samples_before, len(samples) - newest)
         return readings(samples[first - 1], samples[first:], self.healthy, self.measured.cores)
 
     def _judge(self, cause: Cause, evidence: str) -> Judgement:
-        samples = list(self.observer.samples)
+        samples = list(self.observer.samples)[: self._samples_until]
         first = self._samples_before
         stretches = [
             readings(samples[at - 1], [samples[at]], self.healthy, self.measured.cores)
@@ -223,11 +238,14 @@ class Session:
         say(self._well())
         say("In a second terminal, so that the commands of the guide find the scene:")
         say("")
-        say(f"  export PROBE_URL={places['store']}/0")
+        say(f"  export PROBE_URL={places['server']}/0")
         say(f"  export STOREFRONT={places['storefront']}")
         say(f"  export LOCUST={places['Locust']}")
         say("")
-        say("Then there: bin/lab blind look | note | hint | answer | reveal. Ctrl-C here ends everything.")
+        cure = "cure | " if self._task == CURE else ""
+        say(
+            f"Then there: bin/lab blind look | note | hint | answer | {cure}reveal. Ctrl-C here ends everything."
+        )
         say("")
 
     def _well(self) -> str:
@@ -250,6 +268,7 @@ class Session:
         """Say what users see, or that a part does not answer in time: a participant may well overload it."""
         try:
             self._say(line_of(self.observer.take_sample()))
+            self._hear_check()
         except StackError as error:
             self.stack.check()
             self._say(f"{datetime.now():%H:%M:%S}  {error}")
@@ -275,6 +294,10 @@ class Session:
                 return self.journal.hint()
             if verb == "answer":
                 return self.journal.answer(str(words["cause"]), str(words["evidence"]))
+            if verb == "cure":
+                return self._pull(levers.parse([str(word) for word in words["words"]]))
+            if verb == "checked":
+                return self._checked
             if verb == "reveal":
                 said = self._reveal()
                 self._say(
@@ -282,6 +305,54 @@ class Session:
                 )
                 return said
         raise ValueError(verb)
+
+    def _pull(self, pull: levers.Pull) -> str:
+        """Pull a lever, and begin its check; the check of a lever before it ends without an outcome."""
+        assert self._levers is not None
+        if self._task != CURE:
+            raise UsageError(
+                "this session asks for the cause only. Another one: bin/lab blind start --task cure."
+            )
+        if self.journal.cured:
+            raise UsageError(
+                f"the scene is cured already, by {self.journal.cured.lever}: bin/lab blind reveal."
+            )
+        at, scene, needed = time.time(), self._usual(), self._needed()
+        said = self._levers.pull(pull)
+        self._samples_until = self._samples_until or len(self.observer.samples)
+        self.journal.pulled(pull.text)
+        self._pulled, self._checked = pull, ""
+        self._check = Check(pull.text, at, scene, needed)
+        return said
+
+    def _usual(self) -> Scene:
+        """What the check of a lever compares with: the samples while all was well."""
+        before = list(self.observer.samples)[: self._samples_before]
+        return Scene(self.healthy, self.measured.cores, *pace(before[0], before[1:]))
+
+    def _needed(self) -> bool:
+        """True if users had a symptom in some of the samples before the first lever was pulled."""
+        samples = list(self.observer.samples)[: self._samples_until]
+        first = max(self._samples_before, len(samples) - REVEALED_SAMPLES)
+        bad = sum(
+            readings(samples[at - 1], [samples[at]], self.healthy, self.measured.cores).symptom
+            for at in range(first, len(samples))
+        )
+        return bad >= min(NEEDED_SAMPLES, len(samples) - first)
+
+    def _hear_check(self) -> None:
+        """Let the check of the lever that was pulled last judge the newest sample, and say its outcome."""
+        with self._turn:
+            if not (self._check and self._levers and self._pulled):
+                return
+            outcome = self._check.add(*list(self.observer.samples)[-2:])
+            if outcome is None:
+                return
+            self._check = None
+            if not outcome.cured:
+                outcome = replace(outcome, text=outcome.text + self._levers.came_back(self._pulled))
+            self._checked = self.journal.checked(outcome)
+            self._say(self._checked)
 
     def _need_begun(self) -> None:
         if not self.begun_at or len(self.observer.samples) <= self._samples_before:

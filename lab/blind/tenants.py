@@ -16,11 +16,11 @@ from dataclasses import replace
 from lab.blind.causes import CAUSES
 from lab.blind.inbox import Inbox, Order
 from lab.blind.prices import carry_out_changes
-from loadtest.arguments import server
+from loadtest import arguments
 from loadtest.resp import ConnectionLost, LoadFailed, Server
 
 
-def resting(_order: Order, inbox: Inbox, _store: Server) -> None:
+def resting(_order: Order, inbox: Inbox, _server: Server) -> None:
     """Do nothing until a new order comes."""
     inbox.wait()
 
@@ -34,12 +34,12 @@ KINDS: dict[str, Callable[[Order, Inbox, Server], None]] = {
 
 def main() -> int:
     """Carry out orders until stdin ends; return the exit code."""
-    store = replace(server(os.environ["PROBE_URL"]), client_name="".join(sys.argv[1:]))
+    server = replace(arguments.server(os.environ["PROBE_URL"]), client_name="".join(sys.argv[1:]))
     inbox = Inbox()
     while (order := inbox.take()) is not None:
         while not inbox.news:
             try:
-                KINDS[order["kind"]](order, inbox, store)
+                KINDS[order["kind"]](order, inbox, server)
             except (LoadFailed, ConnectionLost, OSError):
                 # The server restarts, is full, or a participant has ended this connection. Begin again without a
                 # message: a participant could read it.

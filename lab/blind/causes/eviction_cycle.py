@@ -38,11 +38,11 @@ def orders(of: Measured, strength: float) -> Orders:
     return {SECOND: order}
 
 
-def disturb(order: Order, inbox: Inbox, store: Server) -> None:
+def disturb(order: Order, inbox: Inbox, server: Server) -> None:
     """Over and over, fill the server to its limit, then let many clients ask for something large at once."""
     report = f"{PRICES}-report"
     burst = command("GETRANGE", report, 0, -1) + command("GET", entry(0)) * order["small_reads"]
-    lines = [connect(store) for _ in range(order["connections"])]
+    lines = [connect(server) for _ in range(order["connections"])]
     written = 0
     try:
         while not inbox.news:
@@ -84,6 +84,12 @@ CAUSE = Cause(
         "maxmemory.",
         "scan-storm": "The stalls come in bursts seconds apart, with calm in between.",
         "noisy-neighbour": "used_memory against maxmemory, and evicted_keys.",
+    },
+    cures={
+        "stop program-2": "No burst of large answers claims memory any more, so nothing has to be freed for it.",
+    },
+    tempting={
+        "server maxmemory 200%": "The room fills up again within seconds, and the bursts come back with it.",
     },
     hints=(
         "It is not slow all the time. How far apart are the bad moments, and what is different in between?",

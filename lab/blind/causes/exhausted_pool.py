@@ -27,7 +27,7 @@ CAUSE = Cause(
     id="exhausted-pool",
     title="An exhausted connection pool",
     line="the storefront has too few connections, and they are held too long",
-    mechanism="A page waits for a connection, not for the store. With so few of them, held so long, more pages come "
+    mechanism="A page waits for a connection, not for the server. With so few of them, held so long, more pages come "
     "than can be served; each waits until the pool gives up, and goes past the cache.",
     evidence=evidence,
     orders=orders,
@@ -39,8 +39,14 @@ CAUSE = Cause(
         "noisy-neighbour": "A GET past the storefront is fast; only what goes through the storefront waits.",
         "nothing": "p99 of a page against its healthy value.",
     },
+    cures={
+        "pool size 20": "Connections held this long suffice for all pages once there are more of them.",
+    },
+    tempting={
+        "restart storefront": "The pool is new, but as small as before, and is used up again at once.",
+    },
     hints=(
-        "Ask the store past the storefront, and compare it with a page. Whose time is it?",
+        "Ask the server past the storefront, and compare it with a page. Whose time is it?",
         "The storefront counts pages that came from the cache, and those that did not, in its /metrics, and "
         "how long its own GETs took. Compare with a GET of your own on the very same way.",
         "Pages wait for a connection before anything is sent: a few connections, each held long after its "

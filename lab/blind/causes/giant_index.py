@@ -57,8 +57,14 @@ CAUSE = Cause(
         "unpipelined-deletes": "Calls of UNLINK for each change: one, not one for each key.",
         "eviction-cycle": "INFO stats: evicted_keys stands still.",
     },
+    cures={
+        "batch program-1 250": "A change removes as much as before, in pieces so short that nobody waits for one.",
+    },
+    tempting={
+        "strategy generation": "It changes what the storefront does with its own entries; the set is another team's.",
+    },
     hints=(
-        "Put the moments of slow GETs beside what the store does every few seconds.",
+        "Put the moments of slow GETs beside what the server does every few seconds.",
         "The slow log names more than one command, and all of them touch the same key, or come together. "
         "How many members does it have? (SCARD asks without reading.)",
         "One set has tens of thousands of members: it is read at once with SMEMBERS, and everything it "

@@ -38,9 +38,9 @@ def orders(of: Measured, strength: float) -> Orders:
     }
 
 
-def disturb(order: Order, inbox: Inbox, store: Server) -> None:
+def disturb(order: Order, inbox: Inbox, server: Server) -> None:
     """Send KEYS with the pattern every `every_s` seconds."""
-    with connect(store) as line:
+    with connect(server) as line:
         due = time.monotonic()
         while not inbox.wait(due - time.monotonic()):
             ask(line, command("KEYS", order["pattern"]))
@@ -63,6 +63,12 @@ CAUSE = Cause(
         "its members.",
         "eviction-cycle": "INFO stats: evicted_keys stands still, and the stalls come evenly.",
         "noisy-neighbour": "The main thread's share of CPU, and the slow log: one command alone is long.",
+    },
+    cures={
+        "stop program-2": "Nobody sends KEYS any more.",
+    },
+    tempting={
+        "limit program-2 50%": "It sends fewer KEYS, but each takes as long, so one GET in a hundred still waits.",
     },
     hints=(
         "Look at when GETs are slow: a few very slow ones between fast ones, or all of them a little?",

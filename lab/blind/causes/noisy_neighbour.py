@@ -22,7 +22,7 @@ def evidence(of: Readings) -> Finding:
     told = (
         ""
         if of.waited is None
-        else f"the store's main thread was ready and without a core {of.waited:.0%} of the time; "
+        else f"the server's main thread was ready and without a core {of.waited:.0%} of the time; "
     )
     return Finding(
         shown.without_a_core(of, of.waited, of.neighbours),
@@ -38,7 +38,7 @@ def orders(of: Measured, strength: float) -> Orders:
     return dict.fromkeys((SECOND, *REST), order)
 
 
-def disturb(order: Order, inbox: Inbox, _store: Server) -> None:
+def disturb(order: Order, inbox: Inbox, _server: Server) -> None:
     """Compute in some threads, on one core if the order names it and the system allows the choice."""
     if order["core"] is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {order["core"]})
@@ -59,24 +59,30 @@ def disturb(order: Order, inbox: Inbox, _store: Server) -> None:
 CAUSE = Cause(
     id="noisy-neighbour",
     title="A noisy neighbour",
-    line="other programs take the core that the store needs",
-    mechanism="The store has little to do, but is not on a core when a command comes: it waits for its turn. Its clock "
-    "runs meanwhile, so even its own execution times rise, of all commands alike.",
+    line="other programs take the core that the server needs",
+    mechanism="The server has little to do, but is not on a core when a command comes: it waits for its turn. Its "
+    "clock runs meanwhile, so even its own execution times rise, of all commands alike.",
     evidence=evidence,
     orders=orders,
     disturb=disturb,
     typical={"waited": 0.3, "neighbours": 1.0},
     alike={
-        "scan-storm": "CPU of the store's own thread is low; no command has much of its time.",
+        "scan-storm": "CPU of the server's own thread is low; no command has much of its time.",
         "keys-command": "The slow log holds no long command.",
         "slow-network": "A GET past the link is slow too.",
         "eviction-cycle": "INFO stats: evicted_keys stands still.",
     },
+    cures={
+        "stop program-2 program-3 program-4": "The server has its core for itself.",
+    },
+    tempting={
+        "stop program-2": "It is one of three, and the other two take what it leaves.",
+    },
     hints=(
-        "Ask the store past the storefront. Is it slow for everybody, or only for the storefront?",
+        "Ask the server past the storefront. Is it slow for everybody, or only for the storefront?",
         "The server's own CPU time does not account for what its clients wait. What does a process do when it "
         "neither works nor sleeps?",
-        "Other processes compute on the store's core (top, ps -o psr, docker stats; /proc/PID/schedstat, "
+        "Other processes compute on the server's core (top, ps -o psr, docker stats; /proc/PID/schedstat, "
         "second figure): a noisy neighbour.",
     ),
     words=("noisy-neighbour", "noisy neighbo", "noisyneighbo", "burner"),

@@ -26,6 +26,12 @@ CAUSE = Cause(
         "unpipelined-deletes": "The age of the oldest change over a minute: it stays small.",
         "exhausted-pool": "p99 of a page over a minute: it stays small.",
     },
+    cures={
+        "leave": "Nothing is wrong. To change nothing, and to measure that all is well, is right.",
+    },
+    tempting={
+        "restart storefront": "Users are well afterwards, but they were before, and for a moment they may not be.",
+    },
     hints=(
         "Before you ask why, ask whether. What would a healthy figure be?",
         "Measure a minute of each of the three figures, and compare with what was printed at the start.",

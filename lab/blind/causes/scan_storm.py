@@ -41,7 +41,7 @@ def orders(of: Measured, strength: float) -> Orders:
     return {SECOND: {"kind": "scan-storm", "pattern": PATTERN, "count": count, "connections": lines}}
 
 
-def disturb(order: Order, inbox: Inbox, store: Server) -> None:
+def disturb(order: Order, inbox: Inbox, server: Server) -> None:
     """Search the keyspace on many connections at once, on each of them over and over."""
 
     def scan(cursor: bytes) -> bytes:
@@ -50,7 +50,7 @@ def disturb(order: Order, inbox: Inbox, store: Server) -> None:
     with ExitStack() as stack:
         poll, streams = select.poll(), dict[int, Stream]()
         for _ in range(order["connections"]):
-            stream = stack.enter_context(closing(Stream(connect(store))))
+            stream = stack.enter_context(closing(Stream(connect(server))))
             streams[stream.fd] = stream
             poll.register(stream.fd, select.POLLIN)
         for stream in streams.values():
@@ -78,12 +78,18 @@ CAUSE = Cause(
         "keys-command": "SLOWLOG GET: KEYS is long and stands there, SCAN is short and does not.",
         "giant-index": "INFO commandstats: one command holds the main thread all the time; a giant set "
         "holds it for a moment at each change.",
-        "noisy-neighbour": "CPU of the store's own thread: it works all the time. Beside a noisy neighbour it "
+        "noisy-neighbour": "CPU of the server's own thread: it works all the time. Beside a noisy neighbour it "
         "works little, and waits for a core.",
         "exhausted-pool": "A GET past the storefront is as slow as one through it.",
     },
+    cures={
+        "stop program-2": "Nobody searches the keyspace any more.",
+    },
+    tempting={
+        "kill program-2": "The program connects again within a second and goes on.",
+    },
     hints=(
-        "Ask the store past the storefront. Is it slow for everybody, or only for the storefront?",
+        "Ask the server past the storefront. Is it slow for everybody, or only for the storefront?",
         "Its slow log may well hold nothing of what fills its time. Compare how often each command is called "
         "with how long all its calls take together.",
         "One command takes nearly all of the server's time in calls of about a millisecond each: SCAN. "

@@ -24,8 +24,8 @@ def orders(of: Measured, strength: float) -> Orders:
 CAUSE = Cause(
     id="slow-network",
     title="A slow network",
-    line="the way between storefront and store has become long",
-    mechanism="Every command of the storefront takes one round trip more than the store needs. Server, slow log and "
+    line="the way between storefront and server has become long",
+    mechanism="Every command of the storefront takes one round trip more than the server needs. Server, slow log and "
     "bystanders on another way know nothing of it.",
     evidence=evidence,
     orders=orders,
@@ -37,11 +37,17 @@ CAUSE = Cause(
         "scan-storm": "A GET past the link is fast, and the server has time.",
         "unpipelined-deletes": "Pages are slow; changes, which do not take the link, are not late.",
     },
+    cures={
+        "link standby": "The storefront's commands take a way that is not slow.",
+    },
+    tempting={
+        "pool size 50": "More connections wait at the same time; each command takes as long as before.",
+    },
     hints=(
-        "Ask the store past the storefront, and compare it with a page. Whose time is it?",
-        "Go the storefront's own way: it does not talk to the store directly. Measure each part of the way "
+        "Ask the server past the storefront, and compare it with a page. Whose time is it?",
+        "Go the storefront's own way: it does not talk to the server directly. Measure each part of the way "
         "by itself, with one command and no load.",
-        "redis-cli --latency on the link's port against the store's own port: the way is slow, the network.",
+        "redis-cli --latency on the link's port against the server's own port: the way is slow, the network.",
     ),
     words=("slow-network", "slow network", "slownetwork", "netem"),
 )

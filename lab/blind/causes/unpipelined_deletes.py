@@ -31,8 +31,8 @@ CAUSE = Cause(
     id="unpipelined-deletes",
     title="Unpipelined deletes",
     line="a program deletes tens of thousands of keys, one round trip each",
-    mechanism="Each key costs a round trip, so a change takes as many as it has keys. The store and its bystanders are "
-    "well; the changes queue up behind each other, and users see what was true long ago.",
+    mechanism="Each key costs a round trip, so a change takes as many as it has keys. The server and its bystanders "
+    "are well; the changes queue up behind each other, and users see what was true long ago.",
     evidence=evidence,
     orders=orders,
     disturb=partial(carry_out_changes, remove=partial(remove_in_parts, size=1)),
@@ -43,6 +43,12 @@ CAUSE = Cause(
         "nothing": "LLEN and LINDEX 0 of the queue of changes: it grows.",
         "slow-network": "A PING through the storefront's link is as fast as past it, pages are fast.",
         "exhausted-pool": "Pages are fast.",
+    },
+    cures={
+        "batch program-1 250": "A change takes one round trip for 250 keys; the list of changes gets shorter.",
+    },
+    tempting={
+        "stop program-1": "The round trips end, and so do the changes: the list of them grows for ever.",
     },
     hints=(
         "Not every complaint is about waiting. Which of the three figures is bad, and which are not?",

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from lab import ROOT
 from lab.blind.causes import CAUSES, choose
 from lab.blind.figures import FIXED, OF_COMMANDS
 from lab.blind.judging import GUESS, SHOWN
+from lab.blind.levers import LEVERS
 from lab.blind.session_socket import address
 from tests.lab.labkit import Answer, Running, lab, tree
 
@@ -19,6 +21,7 @@ BEFORE = {
     "note": ["note", "hypothesis: it is the pool"],
     "hint": ["hint"],
     "answer": ["answer", "slow-network", "--evidence", "a ping took forty milliseconds"],
+    "cure": ["cure", "leave"],
     "reveal": ["reveal"],
 }
 BAD = {
@@ -27,6 +30,10 @@ BAD = {
     "negative seed": (["start", "--seed", "-1"], "--seed"),
     "no time": (["start", "--minutes", "0"], "--minutes"),
     "unknown stack": (["start", "--stack", "cloud"], "no stack 'cloud'"),
+    "unknown task": (["start", "--task", "win"], "no task 'win'; choose find or cure"),
+    "unknown lever": (["cure", "kil", "program-2"], "Did you mean kill?"),
+    "lever that lacks an argument": (["cure", "kill"], "typed as kill CLIENT"),
+    "no lever": (["cure"], "LEVER"),
     "unknown verb": (["guess"], "No such command 'guess'"),
     "note without text": (["note"], "the note is empty"),
     "hypothesis that is no cause": (["note", "--hypothesis", "the-moon"], "no cause 'the-moon'"),
@@ -91,6 +98,20 @@ def test_what_can_be_named_is_public(home: Path) -> None:
     lines = blind(home, "readings").out.splitlines()
     assert [line.split()[:2] for line in lines][:2] == [["page.p99", "ms"], ["get.p99", "ms"]]
     assert all("(" in line for line in lines) and len(lines) == len(FIXED) + len(OF_COMMANDS)
+
+
+def test_the_levers_are_public(home: Path) -> None:
+    """`bin/lab blind levers` lists every lever, one a line, with or without a session."""
+    lines = blind(home, "levers").out.splitlines()
+    assert [line.split()[0] for line in lines] == list(LEVERS)
+
+
+def test_the_facilitators_answers_list_every_cure() -> None:
+    """The row of each cause in the facilitator's answers names all its cures and tempting levers."""
+    rows = (ROOT / "workshop" / "facilitator" / "answers.md").read_text().splitlines()
+    for cause in CAUSES.values():
+        [row] = [row for row in rows if row.startswith(f"| *{cause.id}* |")]
+        assert [lever for lever in (*cause.cures, *cause.tempting) if f"`{lever}`" not in row] == []
 
 
 def read(home: Path) -> str:

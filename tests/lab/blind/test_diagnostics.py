@@ -20,7 +20,7 @@ from tests.loadtest.conftest import Server
 class Target:
     """A target of readings that consists of a server alone."""
 
-    store: ServerObserver
+    server: ServerObserver
 
     def pids(self) -> dict[str, int]:
         """Return no process ids."""
@@ -28,16 +28,16 @@ class Target:
 
     def link_url(self) -> str:
         """Return the server's own URL: no latency proxy is in between."""
-        return self.store.url
+        return self.server.url
 
 
 @pytest.fixture
 def target(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Target]:
     """That server as a target; a reading takes one second."""
     monkeypatch.setattr(diagnostics, "WINDOW_S", 1.0)
-    store = ServerObserver(server.url)
-    yield Target(store)
-    store.close()
+    observer = ServerObserver(server.url)
+    yield Target(observer)
+    observer.close()
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_one_long_call_among_many_short_ones_is_seen(
 ) -> None:
     """One long call shows in the column of the longest call, though the mean hides it."""
     beside(lambda line: line.ask("GET", "a"))
-    sleeper = threading.Timer(0.3, lambda: Line(target.store.url).ask("DEBUG", "SLEEP", "0.1"))
+    sleeper = threading.Timer(0.3, lambda: Line(target.server.url).ask("DEBUG", "SLEEP", "0.1"))
     sleeper.start()
     table = rows(raw_reading("commands", target, str))
     sleeper.join()
