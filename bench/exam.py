@@ -20,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import date
@@ -35,6 +35,7 @@ from lab.blind.causes import CAUSES
 from lab.blind.scene import BlindStack
 from lab.diagnose.findings import Judgement, answer_of, judge
 from lab.diagnose.watch import watch
+from lab.diagnose.window import LOOP_US
 from lab.errors import LabError
 from lab.stacks.address import read_address
 from lab.stacks.processes import Child
@@ -50,10 +51,12 @@ EXPECTED = {
     "lua-script": "lua-script",
     "many-at-once": "many-at-once",
     "connection-storm": "connection-storm",
+    "full-sync": "full-sync",
+    "slow-disk": "slow-disk",
     "two-at-once": "keys-command + lua-script",
     "paused": "unknown",
 }
-"""The right answer for each load without a session."""
+"""The right answer for each load without a session. See `right_answer`."""
 SETTLE_S = 6.0
 PAUSE_S, PAUSED_EVERY_S = 0.15, 1.0
 
@@ -147,16 +150,28 @@ def paused(url: str) -> Iterator[None]:
         thread.join()
 
 
+def right_answer(name: str, tells: Container[str]) -> str:
+    """The right answer for a load on a server that tells these fields of INFO.
+
+    Only the time that the main loop was held shows that writes wait for the disk. Redis before 7.2 does not tell it,
+    so the diagnosis can know no cause there.
+    """
+    return "unknown" if name == "slow-disk" and LOOP_US not in tells else EXPECTED[name]
+
+
 def plain(name: str, of: str, seconds: float) -> Row:
     """A load on a server of its own, diagnosed."""
     with server(of) as url, tempfile.TemporaryDirectory() as folder:
+        client: redis.Redis = redis.Redis.from_url(url, protocol=2)
+        expected = right_answer(name, client.info("all"))
+        client.close()
         beside = paused(url) if name == "paused" else loaded(name, url, Path(folder))
         with beside:
-            return examine(name, of, EXPECTED[name], url, seconds)
+            return examine(name, of, expected, url, seconds)
 
 
 def main() -> int:
-    """Hold the examination; returns 0 when all rows are right."""
+    """Hold the examination; returns 0 when every scene was examined and all rows are right."""
     parser = argparse.ArgumentParser("bench.exam", description="The examination of bin/lab diagnose.")
     parser.add_argument("--times", type=int, default=3, help="times that each scene is diagnosed (3)")
     parser.add_argument("--seconds", type=float, default=20.0, help="seconds that a diagnosis observes (20)")
@@ -179,6 +194,7 @@ def main() -> int:
         for of in asked.servers.split(",")
     ]
     rows: list[Row] = []
+    failed = 0
     print(
         "| scene | server | expected | said | p99 ms | busy | right |\n|---|---|---|---|---|---|---|",
         flush=True,
@@ -189,6 +205,7 @@ def main() -> int:
                 row = diagnose()
             except (LabError, subprocess.SubprocessError) as error:
                 print(f"| {name} | {error} |", flush=True)
+                failed += 1
                 continue
             rows.append(row)
             print(
@@ -197,7 +214,7 @@ def main() -> int:
                 flush=True,
             )
     right = sum(row.right for row in rows)
-    print(f"\n{right} of {len(rows)} right")
+    print(f"\n{right} of {len(rows)} right" + (f", {failed} could not be examined" if failed else ""))
     if asked.write:
         kept = {
             "command": f"python -m bench.exam {' '.join(sys.argv[1:])}",
@@ -207,7 +224,7 @@ def main() -> int:
             "rows": [asdict(row) for row in rows],
         }
         asked.write.write_text(json.dumps(kept, indent=1) + "\n")
-    return 0 if right == len(rows) else 1
+    return 0 if right == len(rows) and not failed else 1
 
 
 if __name__ == "__main__":

@@ -6,13 +6,17 @@ Each goes on until it is ended, against a server of the examination's own.
 from __future__ import annotations
 
 import os
+import statistics
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
+from lab.stacks.processes import free_port
 from loadtest.info import busy_seconds, fields
-from loadtest.resp import Server, ask, command, connect
+from loadtest.resp import ConnectionLost, Server, ask, command, connect
 
 KEYS = 100_000
 CHUNK = 1_000
@@ -21,17 +25,24 @@ CALL_S = 60e-6
 """Execution time of one call of the ordinary traffic, in seconds."""
 CONNECTING = 500
 """Clients that connect anew for each command."""
+COPIED_KEYS, COPIED_BYTES = 300_000, 1_000
+"""What a full copy transfers: 300 MB. Server and replica together hold about 700 MB."""
+COPY_S, LOOK_S = 30.0, 0.05
+"""The most seconds that a full copy may take, and the time from one look at it to the next."""
+SYNCERS, SYNCED_BYTES, FILE_BYTES = 2, 4_000_000, 64_000_000
+"""Threads that write beside the server, bytes from one fsync to the next, and bytes after which a file begins anew."""
+WRITES_PER_S, TRIED_WRITES = 50, 40
+SLOW_WRITE_S = 0.005
+"""A write that waits this long for the disk makes other clients wait as long, which they notice."""
 LATE_S = 0.5
 """The most seconds by which a schedule may fall behind; it then drops the calls that are overdue for longer."""
 
 
-def fill(server: Server, keys: int = KEYS) -> None:
-    """Write keys with values of 200 bytes."""
+def fill(server: Server, keys: int = KEYS, value: str | bytes = "x" * 200) -> None:
+    """Write keys with this value."""
     with connect(server) as line:
         for first in range(0, keys, CHUNK):
-            ask(
-                line, *(command("SET", f"exam:{number}", "x" * 200) for number in range(first, first + CHUNK))
-            )
+            ask(line, *(command("SET", f"exam:{number}", value) for number in range(first, first + CHUNK)))
 
 
 def repeatedly(every_s: float, do: Callable[[], object]) -> None:
@@ -115,6 +126,91 @@ def two(server: Server) -> None:
     keys(server)
 
 
+def told(server: Server) -> dict[str, str]:
+    """Its INFO."""
+    with connect(server) as line:
+        [said] = ask(line, command("INFO", "ALL"))
+    assert isinstance(said, bytes)
+    return fields(said)
+
+
+def folder_of(server: Server) -> Path:
+    """The folder in which it keeps its files. The examination removes it afterwards."""
+    with connect(server) as line:
+        [said] = ask(line, command("CONFIG", "GET", "dir"))
+    assert isinstance(said, list)
+    return Path(said[1].decode())
+
+
+def start_replica(server: Server) -> Server:
+    """Start another server of the same program, and wait until it answers. It ends with this process's group."""
+    folder = folder_of(server) / "replica"
+    folder.mkdir()
+    other = Server("127.0.0.1", free_port())
+    words = [told(server)["executable"], "--bind", other.host, "--port", str(other.port), "--save", ""]
+    subprocess.Popen([*words, "--dir", str(folder)], stdout=subprocess.DEVNULL)
+    give_up = time.monotonic() + COPY_S
+    while True:
+        try:
+            connect(other).close()
+            return other
+        except ConnectionLost:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(LOOK_S)
+
+
+def full_sync(server: Server) -> None:
+    """A replica that copies the whole data set again and again, as one does whose backlog is too small."""
+    fill(server, COPIED_KEYS, os.urandom(COPIED_BYTES))  # nothing that the snapshot could compress
+    replica = start_replica(server)
+    with connect(replica) as line:
+        while True:
+            ask(line, command("REPLICAOF", server.host, server.port))
+            give_up = time.monotonic() + COPY_S
+            while told(replica).get("master_link_status") != "up":
+                if time.monotonic() > give_up:
+                    sys.exit(f"the replica has no copy after {COPY_S:.0f} s")
+                time.sleep(LOOK_S)
+            ask(line, command("REPLICAOF", "NO", "ONE"))  # its history is then another: it needs all anew
+
+
+def sync_again(file: Path) -> None:
+    """Write to a file and have each piece synced to disk, without end."""
+    piece = os.urandom(SYNCED_BYTES)
+    while True:
+        with file.open("wb", buffering=0) as out:
+            for _ in range(FILE_BYTES // SYNCED_BYTES):
+                out.write(piece)
+                os.fsync(out.fileno())
+
+
+def slow_disk(server: Server) -> None:
+    """Writes that the server syncs one by one, to a disk that other writers keep busy.
+
+    Ends with a sentence if the writes hardly wait: then the disk is too quick for this load, or none at all.
+    """
+    folder = folder_of(server)
+    with connect(server) as line:
+        ask(line, command("CONFIG", "SET", "appendfsync", "always"))
+        ask(line, command("CONFIG", "SET", "appendonly", "yes"))
+        for number in range(SYNCERS):
+            threading.Thread(target=sync_again, args=(folder / f"beside-{number}",), daemon=True).start()
+
+        def write() -> float:
+            began = time.monotonic()
+            ask(line, command("SET", "exam:written", "x" * 100))
+            return time.monotonic() - began
+
+        waited_s = statistics.median(write() for _ in range(TRIED_WRITES))
+        if waited_s < SLOW_WRITE_S:
+            sys.exit(
+                f"a write waits {1000 * waited_s:.1f} ms for the disk, which is too quick for this load: let TMPDIR "
+                "name a folder on a slower disk"
+            )
+        repeatedly(1 / WRITES_PER_S, write)
+
+
 def idle(server: Server) -> None:
     """No load."""
     time.sleep(3600)
@@ -128,6 +224,8 @@ LOADS: dict[str, Callable[[Server], None]] = {
     "lua-script": script,
     "many-at-once": many,
     "connection-storm": storm,
+    "full-sync": full_sync,
+    "slow-disk": slow_disk,
     "two-at-once": two,
 }
 

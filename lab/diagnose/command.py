@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from lab.diagnose import questions
-from lab.diagnose.diagnosis import Diagnosis, changes, read
+from lab.diagnose.diagnosis import FILE, Diagnosis, changes, read
 from lab.diagnose.findings import judge
 from lab.diagnose.watch import Progress, watch
 from lab.diagnose.window import Window
@@ -44,7 +44,8 @@ class _ShownProgress(Progress):
         self._console.print(
             f"{what}\nFor {self._seconds:g} s: INFO once a second, PING and GET of a key that does not exist, "
             f"{self._per_second:g} a second together; before and after, the slow log, latency events, settings, "
-            "connections. Nothing is written."
+            "connections. Nothing is written.",
+            markup=False,  # an IPv6 address has brackets
         )
 
     def goes_on(self, seconds: float, of: float) -> None:
@@ -101,6 +102,8 @@ def diagnose(
         raise UsageError(f"--seconds must be from 1 to {LONGEST_S:g}.")
     if not 1 <= rate <= questions.MOST_PROBES_PER_S:
         raise UsageError(f"--rate must be from 1 to {questions.MOST_PROBES_PER_S:g}.")
+    if above is not None and not above >= 0:
+        raise UsageError("--above must be 0 or more.")
     if above is not None and not watched:
         raise UsageError("--above needs --watch.")
     if watched and (as_json or compare):
@@ -170,9 +173,17 @@ def _show_changes(console: Console, before: Diagnosis, now: Diagnosis) -> None:
 def _watch(
     address: Address, rate: float, above: float | None, keep: int, folder: Path, console: Console
 ) -> None:
-    """Diagnose again and again, a line each, until Ctrl-C. A server that does not answer gets a line, too."""
+    """Diagnose again and again, a line each, until Ctrl-C. A server that does not answer gets a line, too.
+
+    Raises `UsageError` when diagnoses are to be kept in a folder that cannot be made.
+    """
+    if above is not None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"{folder} cannot be written: {error.strerror}.") from None
     console.print(
-        f"every {WATCHED_S:g} s, until Ctrl-C{f'; kept in {folder} above {above:g} ms' if above else ''}",
+        f"every {WATCHED_S:g} s, until Ctrl-C{f'; kept in {folder} above {above:g} ms' if above is not None else ''}",
         markup=False,
     )
     try:
@@ -199,11 +210,16 @@ def _watch(
 
 def keep_one(it: Diagnosis, folder: Path, keep: int) -> str:
     """Write a diagnosis to its own folder, remove the oldest beyond `keep`; return the path, or why it is not kept."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if shutil.disk_usage(folder).free < LEAST_FREE_BYTES:
-        return f"nothing, because the disk of {folder} is nearly full"
     place = folder / f"seen-{it.at.replace(':', '').replace('+0000', 'Z')}"
-    it.write(place)
-    for old in sorted(folder.glob("seen-*"))[:-keep]:
-        shutil.rmtree(old)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if shutil.disk_usage(folder).free < LEAST_FREE_BYTES:
+            return f"nothing, because the disk of {folder} is nearly full"
+        it.write(place)
+        for old in sorted(folder.glob(f"seen-*/{FILE}"))[:-keep]:
+            shutil.rmtree(old.parent)
+    except OSError as error:
+        return f"nothing, because {folder} cannot be written: {error.strerror}"
+    except StackError as error:
+        return f"nothing, because {error}"
     return str(place)

@@ -26,7 +26,11 @@ LATE = 0.2
 that is late to send is late to read, too."""
 CONNECTS_PER_S = 200
 """New connections a second: each costs the server as much as some dozen GETs, and TLS a thousand."""
+HELD_SHARE = evidence.LONG_SHARE
+"""Share of the time in which the main loop waits for the disk that counts as much as one command's long calls."""
 REMOVERS = ("UNLINK", "DEL")
+SYNCS = ("PSYNC", "SYNC")
+"""A replica asks for its copy by these. Their time is the fork's, which the cause full-sync has."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +152,7 @@ MANY = ("MGET", "MSET", "HMGET", "DEL", "UNLINK")
 
 def _other(of: Window) -> Evidence:
     """Evidence of long calls of a command that is in none of the lists."""
-    listed = {"SCAN", "KEYS", *WHOLE, *SCRIPTS, *MANY}
+    listed = {"SCAN", "KEYS", *WHOLE, *SCRIPTS, *MANY, *SYNCS}
     others = tuple(name for name, _ in of.dearest if name not in listed)
     return _long(others)(of) if others else Evidence(False, "no other command was called.")
 
@@ -173,13 +177,13 @@ def _core(of: Window) -> Evidence:
     It comes from the kernel's record if the server runs on this machine, else from commands that were interrupted.
     """
     torn = of.torn
-    interrupted = torn is not None and torn[0] > 0 and torn[1] / torn[0] >= TORN_SHARE and torn[1] >= 2
     known = of.waited is not None
     found = (
-        (known or interrupted)
+        (known or _interrupted(of))
         and evidence.without_a_core(of, of.waited, of.others)
         and not _blocked(of)
         and not _storm(of)
+        and not _copied(of)  # the snapshot's process and the replica are such programs
     )
     said = [_busy(of)]
     if of.waited is not None:
@@ -193,9 +197,17 @@ def _core(of: Window) -> Evidence:
     return Evidence(found, f"{'; '.join(said)}; {_p99(of)}.")
 
 
+def _interrupted(of: Window) -> bool:
+    """True if commands of constant time were interrupted too often for chance."""
+    torn = of.torn
+    return torn is not None and torn[0] > 0 and torn[1] / torn[0] >= TORN_SHARE and torn[1] >= 2
+
+
 def _blocked(of: Window) -> bool:
     """True if long calls of one command, or evictions, explain why others wait."""
-    return any(evidence.long_calls(of, name) for name in of.commands) or evidence.evictions(of)
+    return any(
+        evidence.long_calls(of, name) for name in of.commands if name not in SYNCS
+    ) or evidence.evictions(of)
 
 
 def _far(of: Window) -> Evidence:
@@ -217,7 +229,7 @@ def _one_by_one(of: Window) -> Evidence:
 
 
 def _connections(of: Window) -> Evidence:
-    limit = of.last.number("maxclients") or float(of.settings.get("maxclients") or 0)
+    limit = of.last.number("maxclients") or of.setting("maxclients")
     most = max(snapshot.number("connected_clients") for snapshot in of.snapshots)
     refused = of.per_s("rejected_connections")
     return Evidence(
@@ -243,22 +255,38 @@ def _disk(of: Window) -> Evidence:
     told = {name: took for name, took in of.events.items() if name.startswith(("aof-", "rdb-", "fork"))}
     said = "".join(f"; {name} {took:.0f} ms" for name, took in told.items())
     always = of.settings.get("appendonly") == "yes" and of.settings.get("appendfsync") == "always"
-    held = any(took >= evidence.LONG_MS for name, took in told.items() if name != "fork")
+    logged = any(took >= evidence.LONG_MS for name, took in told.items() if name != "fork")
+    loop = "this server does not tell how long its main loop was held"
+    waits = False
+    if of.held is not None:
+        loop = f"the main loop waited {percent(of.held)} of the time outside of commands"
+        # A loop without a core waits, too: the kernel tells for how long, else interrupted commands tell that it did.
+        for_a_core = (1.0 if _interrupted(of) else 0.0) if of.waited is None else of.waited
+        waits = of.last.fields.get("aof_enabled") == "1" and of.held - for_a_core >= HELD_SHARE
     return Evidence(
-        of.slow_gets and not _blocked(of) and (delayed > 0 or held),
-        f"{delayed:.1f} writes a second waited for an earlier fsync{said}; appendfsync is "
+        of.slow_gets and not _blocked(of) and (delayed > 0 or logged or waits),
+        f"{delayed:.1f} writes a second waited for an earlier fsync{said}; {loop}; appendfsync is "
         f"{'always' if always else of.settings.get('appendfsync', 'unknown')}; {_p99(of)}.",
     )
 
 
+def _copied(of: Window) -> bool:
+    """True if GETs are slow while a replica copies the whole data set, and are not slow at other times."""
+    apart_ms = of.apart_ms(of.copies)
+    ends_with_it = apart_ms is None or apart_ms < of.slow_from_ms
+    return of.slow_gets and bool(of.copies) and ends_with_it and not _blocked(of)
+
+
 def _full_sync(of: Window) -> Evidence:
-    started = of.last.number("sync_full") - of.first.number("sync_full")
+    started = max(0.0, of.last.number("sync_full") - of.first.number("sync_full"))
     fork_ms = of.last.number("latest_fork_usec") / 1000
-    saving = any(snapshot.number("rdb_bgsave_in_progress") for snapshot in of.snapshots)
+    lasted_s = sum(end - begin for begin, end in of.copies)
+    apart_ms = of.apart_ms(of.copies) if of.copies else None
+    apart = f", and outside of that p99 was {apart_ms:.1f} ms" if apart_ms is not None else ""
     return Evidence(
-        of.slow_gets and started > 0 and not _blocked(of),
-        f"{started:.0f} replicas began a full copy{', a snapshot was being written' if saving else ''}; "
-        f"the last fork took {fork_ms:.1f} ms; {_p99(of)}.",
+        _copied(of),
+        f"{started:.0f} full copies for a replica began; they were under way for {lasted_s:.0f} of {of.seconds:.0f} "
+        f"s{apart}; the last fork took {fork_ms:.1f} ms; {_p99(of)}.",
     )
 
 
@@ -343,13 +371,13 @@ CAUSES = (
     ),
     Cause(
         "slow-disk", "writes wait for the disk", _disk,
-        "aof_delayed_fsync stands still, and LATENCY LATEST names no aof event.",
+        "aof_delayed_fsync stands still, LATENCY LATEST names no aof event, and the main loop waits for nothing.",
         "redis-cli LATENCY LATEST                # after CONFIG SET latency-monitor-threshold 5",
         lambda of: 0.3, "method.md",
     ),
     Cause(
         "full-sync", "a replica copies the whole data set", _full_sync,
-        "sync_full in INFO stats stands still.",
+        "sync_full in INFO stats stands still, or a bystander waits as long when no copy is under way.",
         "redis-cli INFO replication              # does a replica come and go? Its backlog is too small",
         lambda of: 0.3, "method.md",
     ),

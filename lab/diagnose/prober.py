@@ -38,27 +38,33 @@ class Probed:
 
 
 class Prober(threading.Thread):
-    """Sends requests until stopped, and collects them in `probed`. `lost` is the error that ended it early, if any."""
+    """Sends requests until stopped, and collects them in `probed`. `lost` is the error that ended it early, if any.
+
+    `began`: the monotonic clock from which `Probed.due_s` counts. `refused`: which of its commands it leaves out, and
+    why.
+    """
 
     def __init__(self, address: Address, per_second: float) -> None:
         """Connect. Raises `Gone` when that is not possible, `Refused` when neither PING nor GET is allowed."""
         super().__init__(daemon=True, name="prober")
         self._every = 1 / per_second
         self._questions = Questions(address, per_second=None)
+        self.refused: list[str] = []
         self._commands = [words for words in COMMANDS if self._is_allowed(words)]
         if not self._commands:
             raise Refused("neither PING nor GET is allowed")
         self.probed: list[Probed] = []
         self.lost: Gone | None = None
         self._ended = threading.Event()
-        self._began = 0.0
+        self.began = 0.0
         self._out_since: float | None = None
 
     def _is_allowed(self, words: tuple[str, ...]) -> bool:
         time.sleep(self._every)
         try:
             self._questions.ask(*words)
-        except Refused:
+        except Refused as error:
+            self.refused.append(f"{words[0]}: {error}")
             return False
         return True
 
@@ -70,7 +76,7 @@ class Prober(threading.Thread):
     def run(self) -> None:
         """Send requests on schedule until stopped."""
         began, number = time.monotonic() + self._every, 0
-        self._began = began
+        self.began = began
         moment = random.Random(SEED).random
         due = began + moment() * self._every
         try:
@@ -97,5 +103,5 @@ class Prober(threading.Thread):
         self._ended.set()
         self.join(LAST_REPLY_S)
         if (since := self._out_since) is not None:
-            self.probed.append(Probed(since - self._began, time.monotonic() - since))
+            self.probed.append(Probed(since - self.began, time.monotonic() - since))
         self._questions.close()

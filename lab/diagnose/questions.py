@@ -103,7 +103,7 @@ class Questions:
         """Send a command and return its reply as RESP2 has it. Raises `NotAllowed` for one that is not allowed."""
         head = tuple(str(word) for word in words[:2])
         if not (head in ALLOWED or head[:1] in ALLOWED) or (
-            head == ("CONFIG", "GET") and words[2] not in SETTINGS
+            head == ("CONFIG", "GET") and not (words[2:] and set(words[2:]) <= set(SETTINGS))
         ):
             raise NotAllowed(f"a diagnosis does not send {' '.join(head)}.")
         self._wait_for_turn()
@@ -116,6 +116,8 @@ class Questions:
             raise Gone(self._says("refuses the login", error)) from None
         except redis.exceptions.NoPermissionError:
             raise Refused("no right to it") from None
+        except redis.exceptions.MovedError:  # its text has the other node's address
+            raise Refused("another node of the cluster has that key's slot") from None
         except redis.BusyLoadingError:
             raise Gone(
                 f"the server at {self.address.shown} is loading its data: try again when it is done."
@@ -151,6 +153,19 @@ class Questions:
         said = _words(error)
         if isinstance(error, redis.exceptions.InvalidResponse) or "Protocol error" in said:
             return f"what answers at {self.address.shown} does not speak the Redis protocol: another service's port?"
+        hung_up = any(word in said for word in ("SSL", "EOF", "closed by server", "reset by peer"))
+        if self.address.tls and not self.address.tls.certificate and hung_up and "connecting" not in said:
+            return (  # the server's handshake was done; in TLS 1.3 it asks for our certificate only then
+                f"{self.address.shown} closed the connection: does it ask for a client's certificate (--cert FILE, "
+                "--key FILE), or has the server gone?"
+            )
+        if "certificate has expired" in said:
+            return f"the certificate of {self.address.shown} has expired."
+        if "ismatch, certificate is not valid for" in said:  # Hostname mismatch, IP address mismatch
+            return (
+                f"the certificate of {self.address.shown} is for another name: write the address as the certificate "
+                "has it, or leave the certificate unchecked with --insecure."
+            )
         if "CERTIFICATE_VERIFY_FAILED" in said:
             return (
                 f"this machine does not know the authority that signed the certificate of {self.address.shown}: name "

@@ -106,12 +106,7 @@ class _Gathering:
         self._questions, self._address, self._show_arguments = questions, address, show_arguments
         self.unseen: list[str] = []
         self.snapshots: list[Snapshot] = []
-        try:
-            self.snapshot()
-        except Refused as error:
-            raise StackError(
-                f"the server at {address.shown} refuses INFO ({error}), and a diagnosis needs it."
-            ) from None
+        self.snapshot()
         told = self.snapshots[0].fields
         _refuse(told, address)
         self.product, self.version = info.product(told) or ("a server", "")
@@ -133,10 +128,16 @@ class _Gathering:
         return f"{self.product} {self.version} at {self._address.shown}, {role}{cluster}, {info.keys(told):,} keys"
 
     def snapshot(self) -> None:
-        """Read INFO once more."""
-        found = info.fields(self._questions.ask("INFO", "ALL"))
+        """Read INFO once more. Raises `StackError` if the server refuses it."""
+        try:
+            found = info.fields(self._questions.ask("INFO", "ALL"))
+        except Refused as error:
+            raise StackError(
+                f"the server at {self._address.shown} refuses INFO ({error}), and a diagnosis needs it."
+            ) from None
         micros = found.get("server_time_usec")
-        self.snapshots.append(Snapshot(float(micros) / 1e6 if micros else time.time(), found))
+        at = float(micros) / 1e6 if micros else time.time()
+        self.snapshots.append(Snapshot(at, found, time.monotonic()))
 
     def own_stall(self) -> str | None:
         """Return a sentence if one of our own commands held the server since the snapshot before, else None."""
@@ -228,6 +229,8 @@ class _Gathering:
     def finish(self, prober: Prober) -> Window:
         """Read INFO and the logs once more, and put the window together."""
         self.snapshot()
+        for refused in prober.refused:
+            self._note(f"{refused}, so the probe leaves it out")
         slow: dict[str, tuple[int, float]] = {}
         arguments = []
         for identity, (name, took_ms, words) in self._slow_entries().items():
@@ -253,6 +256,7 @@ class _Gathering:
             clients=self._clients(),
             unseen=tuple(self.unseen),
             arguments=tuple(arguments) if self._show_arguments else (),
+            probe_began=prober.began,
         )
         return _with_local_figures(window, self._local)
 

@@ -23,6 +23,11 @@ TORN_US, TORN_SHARE = 1000, 1 / 20_000
 """An execution of such a command that takes longer was interrupted; from this share on, the server lacks a core. On an
 idle machine of two cores none of 60,000 was interrupted; beside programs that compute on the server's core, one in a
 few hundred."""
+LOOP_US, LOOP_COMMANDS_US = "eventloop_duration_sum", "eventloop_duration_cmd_sum"
+"""Fields of INFO: µs that the main loop was held, and those of them that commands took, waits included. Valkey, and
+Redis from 7.2 on, tell them."""
+ELSEWHERE = 20
+"""The fewest requests of the probe outside some stretches from which a p99 is taken."""
 STALL_TIMES, STALL_MS = 10.0, 5.0
 """A request of the probe that waits this many times the floor, and this long, stands in a stall."""
 Z = 1.96
@@ -30,10 +35,11 @@ Z = 1.96
 
 @dataclass(frozen=True)
 class Snapshot:
-    """INFO at a moment: `at` is the server's own clock (unix seconds)."""
+    """INFO at a moment: `at` is the server's own clock (unix seconds), `read_at` this process's (monotonic)."""
 
     at: float
     fields: Mapping[str, str]
+    read_at: float = 0.0
 
     def number(self, name: str) -> float:
         """A field as a number; 0 if the server does not tell it."""
@@ -41,6 +47,16 @@ class Snapshot:
             return float(self.fields.get(name, 0))
         except ValueError:
             return 0.0
+
+    @property
+    def copying(self) -> bool:
+        """True if a replica waits for its copy of the data set, or is being sent one."""
+        return any(
+            name.removeprefix("slave").isdigit()
+            and ("state=wait_bgsave" in value or "state=send_bulk" in value)
+            for name, value in self.fields.items()
+            if name.startswith("slave")
+        )
 
 
 @dataclass(frozen=True)
@@ -60,6 +76,7 @@ class Window:
     how many of them took longer than `TORN_US`; empty without LATENCY HISTOGRAM. `events`: event of the latency
     monitor → ms. `waited` and `others` are known for a server on this machine: the share of the time that its thread
     was ready but had no core, and the cores that all other programs used. `unseen`: what could not be seen, and why.
+    `probe_began`: when the probe began, by the clock of `Snapshot.read_at`.
     """
 
     shown: str
@@ -76,6 +93,7 @@ class Window:
     others: float | None = None
     unseen: Sequence[str] = ()
     arguments: Sequence[str] = ()
+    probe_began: float = 0.0
 
     @property
     def first(self) -> Snapshot:
@@ -95,6 +113,13 @@ class Window:
     def per_s(self, name: str) -> float:
         """How much a counter of INFO rose a second; 0 if it fell, because the server restarted meanwhile."""
         return max(0.0, self.last.number(name) - self.first.number(name)) / self.seconds
+
+    def setting(self, name: str) -> float:
+        """A setting as a number; 0 if it is unknown or is none ("1gb")."""
+        try:
+            return float(self.settings.get(name) or 0)
+        except ValueError:
+            return 0.0
 
     @cached_property
     def commands(self) -> dict[str, Spent]:
@@ -140,6 +165,27 @@ class Window:
         return (used[1] - used[0]) / self.seconds
 
     @property
+    def held(self) -> float | None:
+        """Share of the time in which the main loop was held and neither computed nor executed a command.
+
+        It then waited for a disk or a core. None if the server does not tell how long its loop was held.
+        """
+        if LOOP_US not in self.last.fields:
+            return None
+        loop, commands = (self.per_s(name) / 1e6 for name in (LOOP_US, LOOP_COMMANDS_US))
+        # A command's time includes its waits, such as for swapped memory: they are not the disk's.
+        return max(0.0, loop - max(self.busy, commands))
+
+    @cached_property
+    def copies(self) -> list[tuple[float, float]]:
+        """Stretches (s since the probe began) between two snapshots in which a replica's full copy was under way."""
+        return [
+            (before.read_at - self.probe_began, after.read_at - self.probe_began)
+            for before, after in pairwise(self.snapshots)
+            if before.copying or after.copying or after.number("sync_full") > before.number("sync_full")
+        ]
+
+    @property
     def keys(self) -> int:
         """Keys in all databases."""
         return info.keys(self.last.fields)
@@ -147,7 +193,7 @@ class Window:
     @property
     def memory(self) -> float:
         """The largest share of maxmemory in use; 0 without a limit."""
-        limit = self.last.number("maxmemory") or float(self.settings.get("maxmemory") or 0)
+        limit = self.last.number("maxmemory") or self.setting("maxmemory")
         return max(snapshot.number("used_memory") for snapshot in self.snapshots) / limit if limit else 0.0
 
     @property
@@ -197,7 +243,21 @@ class Window:
     @property
     def slow_gets(self) -> bool:
         """True if a bystander has something to complain of, judged as in blind sessions, with the floor for health."""
-        return self.get_ms >= max(TIMES_HEALTHY * self.floor_ms, LEAST_GET_MS)
+        return self.get_ms >= self.slow_from_ms
+
+    @property
+    def slow_from_ms(self) -> float:
+        """The wait from which a bystander has something to complain of."""
+        return max(TIMES_HEALTHY * self.floor_ms, LEAST_GET_MS)
+
+    def apart_ms(self, stretches: Sequence[tuple[float, float]]) -> float | None:
+        """p99 of the requests that were due outside these stretches; None with fewer than `ELSEWHERE` of them."""
+        waits = sorted(
+            1000 * each.waited_s
+            for each in self.probed
+            if not any(begin <= each.due_s < end for begin, end in stretches)
+        )
+        return waits[math.ceil(0.99 * len(waits)) - 1] if len(waits) >= ELSEWHERE else None
 
     @cached_property
     def stalls(self) -> list[tuple[float, float]]:

@@ -36,7 +36,7 @@ def info_at(
         f"cmdstat_{name.lower()}": f"calls={round(calls * second)},usec={round(calls * second * each)}"
         for name, (calls, each) in commands.items()
     }
-    return Snapshot(1000 + second, {name: str(value) for name, value in told.items()})
+    return Snapshot(1000 + second, {name: str(value) for name, value in told.items()}, read_at=second)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import io
 import json
 import socket
 import socketserver
@@ -12,19 +13,25 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import hiredis
 import pytest
+import redis
+from rich.console import Console
 
 from lab import ROOT
 from lab.cli import run_command
-from lab.diagnose import questions
+from lab.diagnose import command, questions
+from lab.diagnose.command import _ShownProgress, keep_one
 from lab.diagnose.diagnosis import Diagnosis, read
-from lab.diagnose.questions import ALLOWED, SETTINGS, NotAllowed, Questions
+from lab.diagnose.findings import judge
+from lab.diagnose.questions import ALLOWED, SETTINGS, NotAllowed, Questions, Refused
 from lab.stacks.address import read_address
 from tests.app.servicekit import free_port
+from tests.lab.diagnose.conftest import Make
 from tests.loadtest.conftest import Server
 
 Run = Callable[..., tuple[int, str, str]]
@@ -143,6 +150,7 @@ def test_what_is_sent_is_allowed_and_no_more_often_than_promised(server: Server,
 NEVER: tuple[tuple[str | int, ...], ...] = (
     ("SCAN", "0"), ("KEYS", "*"), ("MONITOR",), ("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "GET", "requirepass"),
     ("CONFIG", "RESETSTAT"), ("SLOWLOG", "RESET"), ("GET", "somebody"), ("SET", "a", "b"), ("EVAL", "return 1", 0),
+    ("CONFIG", "GET", "maxmemory", "requirepass"), ("CONFIG", "GET"),
     ("DEBUG", "SLEEP", "1"), ("CLIENT", "KILL", "x"), ("LATENCY", "RESET"), ("OBJECT", "FREQ", "a"), ("FLUSHALL",),
 )  # fmt: skip
 
@@ -241,6 +249,12 @@ def one_line(found: tuple[int, str, str], code: int, said: str) -> None:
         (("--seconds", "0"), "--seconds must be from 1 to 3600"),
         (("--rate", "100"), "--rate must be from 1 to 50"),
         (("--above", "5"), "--above needs --watch"),
+        (("--watch", "--above", "-1"), "--above must be 0 or more"),
+        (("--watch", "--above", "nan"), "--above must be 0 or more"),
+        (
+            ("--watch", "--above", "5", "--out", "/dev/null/kept"),
+            "/dev/null/kept cannot be written: Not a dir",
+        ),
         (("--watch", "--json"), "leave out --json"),
         (("--compare", "/nowhere.json"), "/nowhere.json cannot be read: No such file"),
         (("--ca", "/nowhere.pem"), "there is no file /nowhere.pem"),
@@ -264,6 +278,45 @@ def test_a_file_that_is_no_diagnosis_is_one_line(diagnose: Run, tmp_path: Path) 
     one_line(
         diagnose("redis://127.0.0.1:1", "--compare", str(file)), 2, "is no diagnosis of this lab: the file"
     )
+
+
+def test_a_right_that_is_taken_away_meanwhile_is_one_line(server: Server, diagnose: Run) -> None:
+    """A server that stops answering INFO in the middle is told in one line, as one that never did."""
+    acl(server, questions.ACL.replace("PASSWORD", "pw"))
+    threading.Timer(2.0, acl, (server, "ACL SETUSER diagnose -info")).start()
+    url = f"redis://diagnose:pw@127.0.0.1:{server.port}"
+    one_line(diagnose(url, "--seconds", "10"), 3, "refuses INFO (no right to it)")
+
+
+def test_a_node_of_a_cluster_is_looked_at_alone(tmp_path: Path, diagnose: Run) -> None:
+    """A cluster's node is announced as one, and what the probe leaves out is told."""
+    node = Server(tmp_path, "--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+    node.start()
+    try:
+        code, said, announced = diagnose(node.url, "--seconds", "1")
+    finally:
+        node.kill()
+    assert code == 0
+    assert "one node of a cluster (only this node is looked at)" in announced
+    [line] = [line for line in said.splitlines() if line.startswith("not seen: GET: ")]
+    assert line.endswith("Hash slot not served, so the probe leaves it out")
+
+
+def test_another_nodes_address_is_not_repeated() -> None:
+    """The refusal of a key that another node has names no address."""
+    with Other(b"-MOVED 866 10.0.0.9:7001\r\n") as other:
+        address = read_address(f"redis://127.0.0.1:{other.server_address[1]}", environ={})
+        with closing(Questions(address)) as asked, pytest.raises(Refused) as refused:
+            asked.ask("GET", questions.ABSENT)
+        other.shutdown()
+    assert str(refused.value) == "another node of the cluster has that key's slot"
+
+
+def test_an_address_with_brackets_is_announced_whole() -> None:
+    """Brackets are no markup: an IPv6 address is shown as it was typed."""
+    shown = io.StringIO()
+    _ShownProgress(Console(file=shown, soft_wrap=True), 30, 10).begins("valkey at redis://[fd00::1]:6379")
+    assert shown.getvalue().startswith("valkey at redis://[fd00::1]:6379\n")
 
 
 def test_a_user_without_password_or_rights_gets_one_line(server: Server, diagnose: Run) -> None:
@@ -409,10 +462,52 @@ def test_tls(encrypted: tuple[int, Path], server: Server, diagnose: Run) -> None
     assert code == 0
     assert "--insecure: the certificate is not checked" in announced
     one_line(diagnose(url, *own), 3, "this machine does not know the authority that signed the certificate")
+    known = ("--ca", str(folder / "ca.pem"))
+    one_line(
+        diagnose(url, "--seconds", "1", *known), 3, "does it ask for a client's certificate (--cert FILE"
+    )
+    one_line(diagnose(f"rediss://127.0.0.2:{port}", *own, *known), 3, f"127.0.0.2:{port} is for another name")
     one_line(diagnose(f"redis://127.0.0.1:{port}", "--seconds", "1"), 3, "is it a TLS port (rediss://)")
     one_line(
         diagnose(f"rediss://127.0.0.1:{server.port}", "--seconds", "1"), 3, "is it a plain port (redis://)?"
     )
+
+
+def test_an_expired_certificate_is_told_apart() -> None:
+    """An expired certificate is not taken for one of an unknown authority."""
+    error = redis.ConnectionError(
+        "Error 1 connecting to cache:6379. [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has "
+        "expired (_ssl.c:1006)."
+    )
+    with closing(Questions(read_address("rediss://cache:6379", environ={}))) as asked:
+        assert asked._why(error) == "the certificate of rediss://cache:6379 has expired."
+
+
+def test_what_is_kept_is_bounded_and_touches_nothing_else(make: Make, tmp_path: Path) -> None:
+    """Only the oldest diagnoses go; a folder of another content stays."""
+    (tmp_path / "seen-it-all").mkdir()
+    (tmp_path / "seen-0").write_text("a note")
+    for begins in (3, 1, 2):
+        window = make()
+        first = replace(window.first, at=begins)
+        window = replace(window, snapshots=[first, *window.snapshots[1:]])
+        keep_one(Diagnosis.of(window, judge(window), {}), tmp_path, 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "seen-0", "seen-1970-01-01T000002Z", "seen-1970-01-01T000003Z", "seen-it-all",
+    ]  # fmt: skip
+
+
+def test_a_watch_goes_on_when_nothing_can_be_kept(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that cannot be written, or a full disk, is told instead of a path."""
+    it = Diagnosis.of(make(), judge(make()), {})
+    assert "cannot be written: Not a directory" in keep_one(it, Path("/dev/null/kept"), 2)
+    (tmp_path / f"seen-{it.at.replace(':', '').replace('+0000', 'Z')}").write_text("in the way")
+    assert keep_one(it, tmp_path, 2).startswith("nothing, because the diagnosis cannot be written to ")
+    monkeypatch.setattr(command, "LEAST_FREE_BYTES", 1 << 62)
+    assert "is nearly full" in keep_one(it, tmp_path / "new", 2)
+    assert not list((tmp_path / "new").iterdir())
 
 
 def test_the_watch_keeps_what_was_bad_until_ctrl_c(server: Server, beside: Any, tmp_path: Path) -> None:

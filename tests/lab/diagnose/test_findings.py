@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from lab.blind.evidence import LEAST_GET_MS
 from lab.diagnose.findings import CAUSES, answer_of, judge, saturates_at
+from lab.diagnose.window import LOOP_COMMANDS_US, LOOP_US, Window
 from tests.lab.diagnose.conftest import Make
 
 ILL = {"waits_ms": (0.3, 30.0, 60.0), "busy": 0.5}
@@ -121,6 +123,118 @@ def test_without_the_kernels_record_interrupted_commands_show_a_neighbour(make: 
     assert answer_of(judge(make(**remote, tails={"GET": (10_000, 100)}))) == "noisy-neighbour"
     assert answer_of(judge(make(**remote, tails={"GET": (1_000_000, 1)}))) == "unknown"
     assert answer_of(judge(make(**remote, tails={"SORT": (10_000, 100)}))) == "unknown"
+
+
+HELD: dict[str, Any] = ILL | {
+    "busy": 0.1,
+    "fields": {"aof_enabled": 1},
+    "per_second": {LOOP_US: 400_000, LOOP_COMMANDS_US: 50_000},
+}
+"""The main loop is held 40 % of the time, computes 10 % and executes commands 5 %; so it waits 30 %."""
+
+
+def test_a_loop_that_waits_outside_of_commands_shows_a_slow_disk(make: Make) -> None:
+    """With appendfsync always no counter tells of the disk: the loop's time that is no work does."""
+    found = judge(make(**HELD, settings={"appendonly": "yes", "appendfsync": "always"}))
+    assert answer_of(found) == "slow-disk"
+    text = found.found[0].evidence.text
+    assert "the main loop waited 30 % of the time outside of commands; appendfsync is always" in text
+
+
+@pytest.mark.parametrize(
+    ("less", "said"),
+    [
+        ({"fields": {"aof_enabled": 0}}, "unknown"),
+        ({"per_second": {LOOP_US: 190_000, LOOP_COMMANDS_US: 50_000}}, "unknown"),  # it waits 9 % of the time
+        ({"busy": 0.39}, "unknown"),  # it computes
+        (
+            {"per_second": {LOOP_US: 400_000, LOOP_COMMANDS_US: 390_000}},
+            "unknown",
+        ),  # its commands wait: swapping
+        ({"per_second": {}}, "unknown"),  # Redis before 7.2
+        ({"waited": 0.25, "others": 0.1}, "unknown"),  # a limit of its CPU, which is no program
+        ({"waited": 0.25, "others": 1.5}, "noisy-neighbour"),
+        ({"tails": {"GET": (10_000, 100)}}, "noisy-neighbour"),
+        ({"waits_ms": (0.3,)}, "nothing"),
+        ({"commands": {"KEYS": (5, 40_000)}}, "keys-command"),
+    ],
+)
+def test_a_loop_that_waits_for_something_else_shows_no_slow_disk(
+    less: dict[str, Any], said: str, make: Make
+) -> None:
+    """Without the file, without waiting, or with another reason for it, the disk is not blamed."""
+    assert answer_of(judge(make(**HELD | less))) == said
+
+
+def test_a_disk_and_a_neighbour_are_told_apart_by_the_kernels_record(make: Make) -> None:
+    """A loop that waits much longer than it lacks a core waits for the disk as well."""
+    both = judge(make(**HELD | {"waited": 0.15, "others": 1.5}))
+    assert set(answer_of(both).split(" + ")) == {"slow-disk", "noisy-neighbour"}
+
+
+def copied(of: Window, seconds: range, waits: range, state: str = "wait_bgsave") -> Window:
+    """Return the window with a full copy under way in these seconds, and every other request slow in those."""
+    looks = [
+        replace(look, fields={**look.fields, "slave0": f"ip=10.0.0.7,port=6379,state={state},offset=0,lag=0"})
+        if look.read_at in seconds
+        else look
+        for look in of.snapshots
+    ]
+    probed = [
+        replace(each, waited_s=0.06 if place % 2 and int(each.due_s) in waits else 0.0003)
+        for place, each in enumerate(of.probed)
+    ]
+    return replace(of, snapshots=looks, probed=probed)
+
+
+@pytest.mark.parametrize("state", ["wait_bgsave", "send_bulk"])
+def test_waits_during_a_full_copy_show_it_and_waits_at_other_times_refute_it(make: Make, state: str) -> None:
+    """A copy in the seconds 5 to 8 is named when bystanders wait then, and not when they wait before or always."""
+    of, copy = make(), range(5, 9)
+    found = judge(copied(of, copy, waits=range(5, 8), state=state))
+    assert answer_of(found) == "full-sync"
+    assert (
+        "they were under way for 5 of 20 s, and outside of that p99 was 0.3 ms"
+        in found.found[0].evidence.text
+    )
+    assert answer_of(judge(copied(of, copy, waits=range(12, 15), state=state))) == "unknown"
+    assert answer_of(judge(copied(of, copy, waits=range(20), state=state))) == "unknown"
+    assert answer_of(judge(copied(of, copy, waits=range(0), state=state))) == "nothing"
+
+
+def test_a_replica_that_has_its_copy_explains_no_wait(make: Make) -> None:
+    """A replica that is online, as most are, is no full copy."""
+    assert answer_of(judge(copied(make(), range(21), waits=range(5, 8), state="online"))) == "unknown"
+
+
+def test_copies_without_a_pause_are_named_although_there_is_no_other_time(make: Make) -> None:
+    """If copies fill the window, no other time can refute them."""
+    assert answer_of(judge(copied(make(), range(21), waits=range(20)))) == "full-sync"
+
+
+def test_the_programs_of_a_full_copy_are_no_neighbours(make: Make) -> None:
+    """The snapshot's process takes a core as a neighbour would; a neighbour who stays is named all the same."""
+    crowded = make(waited=0.4, others=1.8)
+    assert answer_of(judge(copied(crowded, range(5, 9), waits=range(5, 8)))) == "full-sync"
+    assert answer_of(judge(copied(crowded, range(5, 9), waits=range(20)))) == "noisy-neighbour"
+
+
+def test_a_replicas_question_is_its_copy_and_no_long_command(make: Make) -> None:
+    """PSYNC takes as long as the fork for the copy."""
+    of = make(**ILL | {"per_second": {"sync_full": 0.3}, "commands": {"PSYNC": (0.3, 500_000)}})
+    assert answer_of(judge(of)) == "full-sync"
+
+
+@pytest.mark.parametrize("busy", [0.3, 0.6, 0.8])
+def test_a_healthy_server_with_a_file_and_a_replica_gets_no_cause(busy: float, make: Make) -> None:
+    """Writes that are synced and a copy for a replica name no cause while nobody waits."""
+    of = make(
+        busy=busy,
+        fields={"aof_enabled": 1},
+        per_second={LOOP_US: 1e6 * (busy + 0.15), LOOP_COMMANDS_US: 5e5 * busy, "sync_full": 0.05},
+    )
+    assert answer_of(judge(of)) == "nothing"
+    assert answer_of(judge(copied(of, range(5, 9), waits=range(0)))) == "nothing"
 
 
 def test_a_search_tells_at_how_many_keys_it_fills_the_server(make: Make) -> None:

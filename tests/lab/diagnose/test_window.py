@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lab.diagnose.prober import Probed
@@ -64,6 +66,32 @@ def test_memory_without_a_limit_is_never_full(make: Make) -> None:
     """With a maxmemory of 0 the share of memory used is 0."""
     assert make(fields={"maxmemory": 0}).memory == 0
     assert make().memory == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("written", ["1gb", "", "none"])
+def test_a_setting_that_is_no_number_is_no_limit(written: str, make: Make) -> None:
+    """A limit that a server writes in words is unknown; it is no fault."""
+    of = make(fields={"maxmemory": 0}, settings={"maxmemory": written})
+    assert of.memory == 0
+    assert make(fields={"maxmemory": 0}, settings={"maxmemory": "50000000"}).memory == 1
+
+
+def test_the_time_apart_needs_enough_requests(make: Make) -> None:
+    """p99 outside of some stretches is None when fewer than twenty requests were due there."""
+    of = with_probe(make(), [(number / 10, 0.001 * number) for number in range(100)])
+    assert of.apart_ms([(2.0, 10.0)]) == pytest.approx(19)
+    assert of.apart_ms([(1.9, 10.0)]) is None
+    assert of.apart_ms([]) == pytest.approx(98)
+
+
+def test_a_copy_that_began_between_two_looks_is_seen(make: Make) -> None:
+    """A rise of sync_full counts even if the copy was done before the next look, on the probe's clock."""
+    of = make()
+    looks = [
+        replace(look, fields={**look.fields, "sync_full": str(int(look.read_at >= 7))})
+        for look in of.snapshots
+    ]
+    assert replace(of, snapshots=looks, probe_began=0.5).copies == [(5.5, 6.5)]
 
 
 def test_what_we_ask_is_not_among_the_dearest(make: Make) -> None:

@@ -1,0 +1,127 @@
+"""The examination: its loads do to a server what they say, and a scene that cannot be examined fails it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import exam
+from bench.exam_loads import LOADS
+from lab import ROOT
+from lab.diagnose.watch import watch
+from lab.diagnose.window import LOOP_US
+from lab.errors import StackError
+from lab.stacks.address import read_address
+from lab.stacks.processes import Child
+from tests.app.servicekit import eventually
+from tests.loadtest.conftest import Server
+
+SMALL = {
+    "full-sync": "COPIED_KEYS, COPIED_BYTES = 2_000, 100",
+    "slow-disk": "SYNCERS, SYNCED_BYTES, FILE_BYTES, TRIED_WRITES, SLOW_WRITE_S = 1, 4_096, 8_192, 2, 0.0",
+}
+"""Settings with which a load costs next to nothing."""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A server of the test's own, which begins a copy at once, as the examination's do."""
+    found = Server(tmp_path, "--repl-diskless-sync-delay", "0")
+    found.start()
+    yield found
+    found.kill()
+
+
+def typed(name: str, settings: str, url: str) -> list[str]:
+    """The command that runs a load with other settings."""
+    names = settings.partition(" = ")[0]
+    script = (
+        "import sys\nfrom bench import exam_loads\nfrom loadtest.resp import Server\n"
+        f"{settings}\nfor name in {names.split(', ')!r}:\n    setattr(exam_loads, name, globals()[name])\n"
+        "exam_loads.LOADS[sys.argv[1]](Server.from_url(sys.argv[2]))"
+    )
+    return [sys.executable, "-c", script, name, url]
+
+
+@contextmanager
+def running(name: str, server: Server, folder: Path) -> Iterator[Child]:
+    """A small load, as the examination runs it."""
+    child = Child("load", typed(name, SMALL[name], server.url), folder / "load.log", cwd=ROOT)
+    try:
+        yield child
+    finally:
+        child.stop()
+
+
+def number(server: Server, field: str) -> Callable[[], int]:
+    """A function that reads a field of INFO."""
+    client: Any = server.client()
+    return lambda: int(client.info("all").get(field, 0))
+
+
+def test_a_replica_copies_everything_again_and_again(server: Server, tmp_path: Path) -> None:
+    """Each round is a full copy, which a diagnosis sees; the replica ends with the load."""
+    copies, replicas = number(server, "sync_full"), number(server, "connected_slaves")
+    with running("full-sync", server, tmp_path) as load:
+        eventually(lambda: copies() >= 2)
+        window, _ = watch(read_address(server.url, environ={}), 3.0)
+        load.check()
+    assert window.last.number("sync_full") > window.first.number("sync_full")
+    assert window.copies
+    assert window.keys == 2_000
+    eventually(lambda: replicas() == 0)
+
+
+def test_a_slow_disk_is_under_writes_that_are_synced(server: Server, tmp_path: Path) -> None:
+    """The server keeps a file of its commands and syncs it at each write, while another file beside it is synced."""
+    written = number(server, "aof_current_size")
+    with running("slow-disk", server, tmp_path) as load:
+        eventually(lambda: written() > 0)
+        before = written()
+        eventually(lambda: written() > before)
+        load.check()
+    assert server.client().config_get("append*")["appendfsync"] == "always"
+    assert (tmp_path / "beside-0").stat().st_size <= 8_192
+
+
+def test_a_disk_that_is_too_quick_is_told(server: Server) -> None:
+    """A load that has no effect ends with one line instead of passing for a slow disk."""
+    settings = SMALL["slow-disk"].replace("0.0", "60.0")
+    done = subprocess.run(
+        typed("slow-disk", settings, server.url), cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )  # fmt: skip
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert "too quick for this load: let TMPDIR name a folder on a slower disk" in line
+
+
+def test_every_load_has_its_right_answer() -> None:
+    """Each load has an answer; only a pause of the process needs no load."""
+    assert set(LOADS) == set(exam.EXPECTED) - {"paused"}
+    assert exam.right_answer("full-sync", {}) == "full-sync"
+    assert exam.right_answer("slow-disk", {LOOP_US: 1}) == "slow-disk"
+    assert exam.right_answer("slow-disk", {}) == "unknown"
+
+
+def test_a_scene_that_cannot_be_examined_fails_the_examination(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows that were never made are no success."""
+
+    def broken(name: str, of: str, seconds: float) -> exam.Row:
+        if of == "redis":
+            raise StackError("load ended unexpectedly.")
+        return exam.Row(name, of, "nothing", "nothing", True, 0.3, 0.0)
+
+    monkeypatch.setattr(exam, "plain", broken)
+    monkeypatch.setattr(sys, "argv", ["exam", "--only", "idle", "--times", "1"])
+    assert exam.main() == 1
+    assert "1 of 1 right, 1 could not be examined" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "--servers", "embedded"])
+    assert exam.main() == 0
