@@ -12,12 +12,15 @@ from lab.results.folder import Run
 __all__ = ["write_comparison", "write_report", "write_summary"]
 
 
-def write_report(run: Run) -> Path:
-    """Write report.html into the run folder, in one piece. A full disk raises `StackError` in one line."""
+def write_report(run: Run, spoilers: bool = False) -> Path:
+    """Write report.html into the run folder, in one piece. A full disk raises `StackError` in one line.
+
+    What tells the cause is folded, and phases have neutral names, unless `spoilers` is given.
+    """
     from lab.report.page import render
     from lab.report.view import RunView
 
-    return _write(run.folder / "report.html", render(RunView(run)).encode())
+    return _write(run.folder / "report.html", render(RunView(run, spoilers)).encode())
 
 
 def write_summary(folder: Path, summary: dict[str, Any]) -> Path:

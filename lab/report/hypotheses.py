@@ -8,11 +8,11 @@ from __future__ import annotations
 
 HYPOTHESES: dict[str, str] = {
     # key-growth
-    "p99-follows-keys": "the slowness comes and goes by itself, whatever is in the store",
+    "p99-follows-keys": "the slowness comes and goes by itself, whatever is in the server",
     "p99-rises": "a few more milliseconds are noise",
     "p99-is-one-search": "bystanders wait for something beside the searches",
-    "index-flat": "a store with that many keys is slow, whatever one does with them",
-    "restart-restores": "the fault is outside the store: in the network, the machine, the clients",
+    "index-flat": "a server with that many keys is slow, whatever one does with them",
+    "restart-restores": "the fault is outside the server: in the network, the machine, the clients",
     "pool": "the clients have too few connections",
     "fresh-connections": "long-lived connections have gone bad",
     "execution-steady": "the server has become slow at a GET",

@@ -53,7 +53,7 @@ def the_scene(view: RunView) -> Section:
     asked = f"{sig(events)} events and " if events else ""
     lines = [
         _who(view),
-        f"It measured {len(phases)} phases in {count(view.length)} s, with {held} keys in the store. The storefront "
+        f"It measured {len(phases)} phases in {count(view.length)} s, with {held} keys on the server. The storefront "
         f"was asked for {asked}{sig(reads)} reads a second; beside it a bystander sent {sig(probe)} GETs a second on "
         "schedule, and waited for nobody.",
     ]
@@ -88,7 +88,7 @@ def what_rose(view: RunView) -> Section:
             f"The p99 of a bystander's GET was {ms(low)} at its best (“{view.name(best)}”) and {ms(high)} at its "
             f"worst (“{view.name(worst)}”): {times(apart)}."
         ]
-    return Section("What rose with what", lines, [_row(row) for row in evidence.rows(view)])
+    return Section("What rose with what", lines, [_row(view, row) for row in evidence.rows(view)])
 
 
 def _apart(view: RunView) -> float:
@@ -96,9 +96,9 @@ def _apart(view: RunView) -> float:
     return ratio(view.p99(view.worst), view.p99(view.best)) or 1.0
 
 
-def _row(row: evidence.Row) -> str:
-    title = row.phases[0].title
-    named = f"“{title}”" if all(phase.title == title for phase in row.phases) else f"“{row.phases[0].arm}”"
+def _row(view: RunView, row: evidence.Row) -> str:
+    titles = {view.title(phase) for phase in row.phases}
+    named = f"“{titles.pop() if len(titles) == 1 else view.group(row.phases[0])}”"
     if row.first:
         by = f"{times(row.last / row.first)}, {row.raised.text(row.first)} → {row.raised.text(row.last)}"
     else:

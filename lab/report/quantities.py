@@ -1,11 +1,11 @@
 """Figures of a phase by name, as charts and tables of any scenario ask for them.
 
-    keys             entries in the store           p99, p99:PROBE   p99 of a probe's GETs (``p99`` alone: the main one)
+    keys             entries on the server          p99, p99:PROBE   p99 of a probe's GETs (``p99`` alone: the main one)
     max              the main probe's longest wait  figure:NAME      what the phase's loads measured
     param:NAME       the scenario's own label       rate:COMMAND     calls a second on the server
     exec:COMMAND     mean execution time            utilisation      busy share of the server's main thread
     demand           arriving work, in the same     title            the phase's title, as words
-    memory           the store's resident memory    p50, p50:PROBE   the median of the same GETs
+    memory           the server's resident memory   p50, p50:PROBE   the median of the same GETs
     foretold:COMMAND p99 of a GET by the guide's formula, from that command's execution time and the event rate alone
 
 The end of a figure's or param's name gives its unit (see `UNITS`); the rest of the name is the label.
@@ -105,7 +105,7 @@ def quantity(name: str) -> Quantity:
         case "demand":
             return Quantity(name, "demand on the main thread", "share", _demand)
         case "memory":
-            return Quantity(name, "the store's memory", "MB", lambda phase, _: phase.memory_mb.get("store"))
+            return Quantity(name, "the server's memory", "MB", lambda phase, _: phase.memory_mb.get("store"))
         case _:
             return Quantity(name, "phase", "", lambda phase, _: phase.title)
 

@@ -102,13 +102,23 @@ def validity(view: RunView) -> Table:
     return Table("Validity: was it a fair experiment?", ["", "condition", "measured"], rows)
 
 
+def key(view: RunView) -> Table:
+    """What the phases were that the page names otherwise."""
+    rows = [
+        [view.name(phase), phase.title, phase.strategy]
+        for phase in view.run.phases
+        if view.title(phase) != phase.title
+    ]
+    return Table("What the phases were", ["in this page", "what it was", "strategy"], rows)
+
+
 def setting(view: RunView) -> Table:
     """Where and with what the run was made."""
     facts, host, found = view.facts, view.facts.host, view.facts.calibration
     load = facts.load
     known = {
-        "scenario": f"{facts.scenario}: {facts.title}",
-        "source": facts.source,
+        "scenario": f"{facts.scenario}: {facts.title}" if view.spoilers else facts.scenario,
+        **({"source": facts.source} if view.spoilers else {}),
         "started": started(facts.started),
         "server": f"{facts.server} {facts.server_version}, {facts.stack}".strip(" ,"),
         "host": ", ".join(

@@ -202,6 +202,8 @@ def _marks(view: RunView) -> list[Row]:
         text = mark.text.removeprefix("strategy ")
         if kind == "restart":
             text = "emptied" if text in ("emptied", "calibration ends") else "restart"
+        elif not view.spoilers:
+            text = "switch"
         t = mark.t - view.origin
         if 0 <= t <= view.length:
             found.append({"t": t, "kind": kind, "text": text})

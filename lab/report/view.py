@@ -11,9 +11,14 @@ from lab.report.latencies import LatencyView
 from lab.results import operational, stats
 from lab.results.folder import PhaseRecord, Run
 from lab.results.numbers import number
-from lab.scenarios.model import Chart, Scenario
+from lab.scenarios.model import Chart, Phase, Scenario
 
 BEFORE, AFTER = "grow", "index"
+PLAIN_ARMS = {
+    "alone", "base", "calibration", "cost", "cure", "fix", "grow", "load", "look", "restart", "return", "scene",
+    "storm", "turns",
+}  # fmt: skip
+"""Arms whose names tell nothing of a cause."""
 FIT_BELOW = operational.TIME_LEFT
 """Plateaus with a smaller demand lie below the knee: there, and only there, a line is a fair model of p99."""
 
@@ -45,11 +50,13 @@ class Fit:
 class RunView:
     """Every figure comes from the run folder; whatever a partial run lacks is None or an empty list.
 
-    Charts, tables, symptom and headline are chosen by the scenario, as the lab knows it now.
+    Charts, tables, symptom and headline are chosen by the scenario, as the lab knows it now. Without `spoilers` phases,
+    bands and switches have names that do not tell the cause.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, spoilers: bool = True) -> None:
         self.run = run
+        self.spoilers = spoilers
         self.facts = run.facts
         self.latencies = LatencyView(run)
         self.result: dict[str, Any] | None = run.result()
@@ -107,6 +114,22 @@ class RunView:
         """Both sides, the cause first."""
         return [self.side_before, self.side_after]
 
+    def title(self, phase: PhaseRecord) -> str:
+        """The phase's title as it was recorded. Without spoilers: what the scenario shows in its place."""
+        planned = self._planned.get(phase.id)
+        return phase.title if self.spoilers or planned is None else planned.named(spoilers=False)
+
+    @cached_property
+    def _planned(self) -> dict[str, Phase]:
+        return {phase.id: phase for phase in self.scenario.phases} if self.scenario else {}
+
+    def group(self, phase: PhaseRecord) -> str:
+        """What to call the phases of a phase's arm: the arm. Without spoilers only if it is one of `PLAIN_ARMS`."""
+        if self.spoilers or phase.arm in PLAIN_ARMS:
+            return phase.arm
+        arms = list(dict.fromkeys(each.arm for each in self.run.phases))
+        return f"part {arms.index(phase.arm) + 1}"
+
     def name(self, phase: PhaseRecord) -> str:
         """The phase's title; where several phases have that title, with its key count, or else with its id."""
         return self._titles[phase.id]
@@ -114,8 +137,11 @@ class RunView:
     @cached_property
     def _titles(self) -> dict[str, str]:
         """Phase id → name, see `name`."""
-        titles = [phase.title for phase in self.run.phases]
-        longer = [f"{phase.title}, {phase.keys / 1000:,.0f} k keys" for phase in self.run.phases]
+        titles = [self.title(phase) for phase in self.run.phases]
+        longer = [
+            f"{title}, {phase.keys / 1000:,.0f} k keys"
+            for phase, title in zip(self.run.phases, titles, strict=True)
+        ]
         return {
             phase.id: title
             if titles.count(title) == 1
@@ -228,7 +254,7 @@ class RunView:
                 at = began
         for phase in self.run.phases:
             end = phase.t1 - self.origin
-            label = phase.id if one_arm else phase.arm
+            label = phase.id if one_arm and self.spoilers else self.group(phase)
             if bands and phase.arm == arm and not one_arm:
                 bands[-1] = Band(bands[-1].start, end, bands[-1].label, bands[-1].number)
             else:

@@ -63,14 +63,18 @@ def phases(ways: dict[str, str]) -> tuple[Phase, ...]:
     )  # fmt: skip
     first = ways[cures.CAUSE]
     found = [Phase("base", "base", "nothing cached", first, 0.0, 0.25, events=0.0, loads=(look,))]
-    for way, strategy in ways.items():
+    for number, (way, strategy) in enumerate(ways.items(), start=1):
         name = way if way == strategy else f"{strategy} in place of {way}"
         found += [
             Phase(
                 f"{way}-cost", "cost", f"{name}: event by event", strategy, 1.0,
                 empty=way in planned.OWN_LAYOUT, events=0.0, loads=(single_events(strategy),),
+                neutral=f"way {number}: event by event",
             ),
-            Phase(f"{way}-load", "load", f"{name}: under load", strategy, 1.0),
+            Phase(
+                f"{way}-load", "load", f"{name}: under load", strategy, 1.0,
+                neutral=f"way {number}: under load",
+            ),
         ]  # fmt: skip
     return tuple(found)
 

@@ -22,7 +22,7 @@ LOADS_MB = 80.0
 """Memory of the program that searches."""
 RATE = "look-1[capacity_per_s]"
 SEARCH = (
-    *(word for area in ("page", "cart", "offer") for word in ("--match", f"{{store}}:*:user:@:{area}-*")),
+    *(word for area in ("page", "cart", "offer") for word in ("--match", f"{{storefront}}:*:user:@:{area}-*")),
     "--users", "{users}", "--seed", "{seed}", "--count", "10",
 )  # fmt: skip
 
@@ -60,7 +60,15 @@ def phases(searched: bool) -> tuple[Phase, ...]:
         loads=_scanners("--rate", f"{{{RATE}}}"),
         events=0.0,
     )
-    cure = Phase("cure", "cure", "the cure: invalidate by index", "index", 1.0, events_from=RATE)
+    cure = Phase(
+        "cure",
+        "cure",
+        "the cure: invalidate by index",
+        "index",
+        1.0,
+        events_from=RATE,
+        neutral="after the change",
+    )
     if not searched:
         looks[1:], storm = map(_by_index, looks[1:]), _by_index(storm)
     return (*looks, storm, cure)

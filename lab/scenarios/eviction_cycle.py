@@ -66,12 +66,14 @@ def measured(
     *changes: str,
     empty: bool = False,
     fill: str = "0.98",
+    neutral: str = "the load as it is",
 ) -> Phase:
     """A phase at the calibrated rate, which follows the phase `before`. `changes` override the crowd's arguments."""
     words = ["--clients", "{clients}", "--asks-every", "{asks_s}", *LIMIT]
     words += ["--rate", "{calibrate[rate]}", "--fill", fill]
     words += ["--first-page", f"{{{before}[next_page]:.0f}}", "--seconds", "{seconds}", *changes]
-    return Phase(phase_id, "scene", title, "index", 0.0, weight, empty=empty, loads=(crowd(*words),))
+    loads = (crowd(*words),)
+    return Phase(phase_id, "scene", title, "index", 0.0, weight, empty=empty, loads=loads, neutral=neutral)
 
 
 def phases(short: bool) -> tuple[Phase, ...]:
@@ -87,21 +89,28 @@ def phases(short: bool) -> tuple[Phase, ...]:
             0.0,
             0.7,
             loads=(crowd(*calibrate, "--seconds", "{seconds}"),),
+            neutral="calibration",
         ),
         measured(
             "cycle", "memory full, CPU nearly full, many clients", 8.0, "calibrate", *ttl, empty=short,
             fill="0.55" if short else "0.9",
         ),
-        measured("few-clients", "few clients", 0.5, "cycle", "--clients", str(FEW), *ttl, fill=full),
+        measured(
+            "few-clients", "few clients", 0.5, "cycle", "--clients", str(FEW), *ttl, fill=full,
+            neutral="after change 1",
+        ),
         measured(
             "spare-cpu", "CPU to spare", 0.6, "few-clients", "--share", str(PART_OF_LOAD), *SETTLED, *ttl,
-            fill="0.55" if short else "0.99",
+            fill="0.55" if short else "0.99", neutral="after change 2",
         ),
         measured(
             "spare-memory", "memory to spare", 0.5, "spare-cpu", "--limit-mb", "{roomy_mb}", *ttl,
-            empty=True, fill="0.2" if short else "0.49",
+            empty=True, fill="0.2" if short else "0.49", neutral="after change 3",
         ),
-        measured("short-ttl", "the fix: entries live shortly", 0.8, "spare-memory", *SHORT, empty=True, fill="0.62"),
+        measured(
+            "short-ttl", "the fix: entries live shortly", 0.8, "spare-memory", *SHORT, empty=True, fill="0.62",
+            neutral="after change 4",
+        ),
     )  # fmt: skip
 
 

@@ -48,9 +48,10 @@ def phases(with_giant: bool = True) -> tuple[Phase, ...]:
                 ),
             ),
             params={"entries": float(size)},
+            neutral=f"way {way}, setting {setting}",
         )
-        for arm, (strategy, how) in ARMS.items()
-        for size in SIZES
+        for way, (arm, (strategy, how)) in enumerate(ARMS.items(), start=1)
+        for setting, size in enumerate(SIZES, start=1)
     )  # fmt: skip
 
 

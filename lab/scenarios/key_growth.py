@@ -57,7 +57,7 @@ def phases(cause: str) -> tuple[Phase, ...]:
             2.0,
             probes=(pool, fresh),
         ),
-        Phase("restart", "restart", "the store is restarted: few keys", cause, PLATEAUS[0], empty=True),
+        Phase("restart", "restart", "the server is restarted: few keys", cause, PLATEAUS[0], empty=True),
         Phase("return", "return", "the keys come back", cause, EDGE),
         Phase("fix", "fix", "the fix", "index", EDGE, 0.5),
         *index,

@@ -32,13 +32,14 @@ def phases(cause: str, planned: str) -> tuple[Phase, ...]:
             cause,
             share,
             probes=(REPLICA,) if share == PLATEAUS[-1] else (),
+            neutral="keys grow",
         )
         for number, share in enumerate(PLATEAUS, start=1)
     ]
     return (
         *grow,
-        Phase("exact", "exact", "the fix: delete by exact key", "exact", 1.0),
-        Phase("scan", "scan", f"{planned} in its place", planned, 1.0),
+        Phase("exact", "exact", "the fix: delete by exact key", "exact", 1.0, neutral="after change 1"),
+        Phase("scan", "scan", f"{planned} in its place", planned, 1.0, neutral="after change 2"),
     )
 
 

@@ -31,9 +31,9 @@ class LoadSpec:
     but 0 breaks the run, with the last line of its stderr.
 
     Names in braces in its arguments are filled in: {keys}, {seed}, {seconds} (the phase's length), {prefix} (of keys
-    that the lab may write), {store} (the beginning of the storefront's keys), {web} (the storefront's address), {users}
-    and {each} (the storefront's users, and entries of each), {beyond} (the first user id beyond those), the names in
-    the pace's `sizes`, and {PHASE[FIGURE]}: a figure of an earlier phase.
+    that the lab may write), {storefront} (the beginning of the storefront's keys), {web} (the storefront's address),
+    {users} and {each} (the storefront's users, and entries of each), {beyond} (the first user id beyond those), the
+    names in the pace's `sizes`, and {PHASE[FIGURE]}: a figure of an earlier phase.
 
     `self_terminating`: the load starts with the measurement, and the phase lasts until it ends. Otherwise the load runs
     as long as the phase. `cpu_bound`: the load may use all the CPU it gets, as a closed loop does. `reports_ready`: the
@@ -57,7 +57,7 @@ class Phase:
     server). `predict`: the demand is predicted from part of the load, before and after the plateau. `events` is the
     share of the run's events offered in this phase, or, with `events_from`, a multiple of an earlier phase's figure,
     written PHASE[FIGURE]. `scan_count` replaces the scenario's COUNT. `params` are figures by which claims and charts
-    tell phases apart.
+    tell phases apart. `neutral` is shown in place of a title that tells the cause to a person who still looks for it.
     """
 
     id: str
@@ -74,6 +74,11 @@ class Phase:
     events_from: str = ""
     scan_count: int | None = None
     params: dict[str, float] = field(default_factory=dict)
+    neutral: str = ""
+
+    def named(self, spoilers: bool) -> str:
+        """What people are shown of the phase: its title with `spoilers`; else its neutral title, if it has one."""
+        return self.title if spoilers or not self.neutral else self.neutral
 
 
 @dataclass(frozen=True)

@@ -62,10 +62,11 @@ def phases(keys: str, chunk_keys: str, in_one: int = 0, largest: int | None = No
                 "--chunk", str(in_one), "--rtt-ms", str(rtt), "--rounds", "{rounds}",
             ),
             params={"rtt_ms": rtt},
+            neutral=f"setting {number}",
         )
-        for name, rtt in RTTS_MS.items()
+        for number, (name, rtt) in enumerate(RTTS_MS.items(), start=1)
     ]  # fmt: skip
-    for way, chunk, weight, title in CHUNKS:
+    for number, (way, chunk, weight, title) in enumerate(CHUNKS, start=1):
         size = chunk if largest is None else largest
         found.append(
             Phase(
@@ -80,6 +81,7 @@ def phases(keys: str, chunk_keys: str, in_one: int = 0, largest: int | None = No
                     "--rounds", "{rounds}", "--seconds", "{seconds}",
                 ),
                 params={"chunk": float(chunk)},
+                neutral=f"way {number}",
             )
         )  # fmt: skip
     return tuple(found)

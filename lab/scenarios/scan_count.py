@@ -40,7 +40,7 @@ def phases(*more: str) -> tuple[Phase, ...]:
     def alone(name: str, title: str) -> Phase:
         return Phase(name, "alone", title, STRATEGY, 1.0, loads=(BYSTANDERS,))
 
-    def cell(count: int, at_once: str) -> Phase:
+    def cell(number: int, count: int, at_once: str) -> Phase:
         arguments = ("--count", str(count), "--concurrent", f"{{{at_once}}}", *more)
         return Phase(
             f"{at_once}-{count}",
@@ -53,12 +53,13 @@ def phases(*more: str) -> tuple[Phase, ...]:
                 LoadSpec("iterations", "iterations", arguments, cpu_bound=True, reports_ready=True),
             ),
             params={"count": float(count)},
+            neutral=f"exports, setting {number}",
         )
 
+    settings = [(10, "one"), *((count, at_once) for count in COUNTS for at_once in AT_ONCE)]
     return (
         alone("alone", "bystanders alone"),
-        cell(10, "one"),
-        *(cell(count, at_once) for count in COUNTS for at_once in AT_ONCE),
+        *(cell(number, *setting) for number, setting in enumerate(settings, start=1)),
         alone("alone-again", "bystanders alone, again"),
     )
 

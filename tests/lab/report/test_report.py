@@ -18,6 +18,7 @@ from lab.report.picture import named
 from lab.report.view import RunView
 from lab.results.folder import PhaseRecord, Run, RunFacts
 from lab.results.numbers import ms, percent
+from lab.results.schema import Mark
 from lab.runner.judging import reach, validate
 from tests.lab.claims import altered
 from tests.lab.doctored import build_run
@@ -152,13 +153,14 @@ def test_charts_are_valid_vega_lite(healthy: Run) -> None:
 
 
 PROOFS = proofs()
+RECORDS = Path(__file__).resolve().parents[3] / "docs" / "runs"
 
 
 def unfolded_head(run: Run) -> str:
     """Return what a reader sees of a report before anything is unfolded, down to the claims."""
     html = write_report(run).read_text()
     head = html[html.index("<body>") : html.index("</section>")]
-    seen = re.sub(r"(<details>.*?</summary>).*?</details>", r"\1", head, flags=re.DOTALL)
+    seen = unfolded(head)
     assert seen.count("<details>") == 2
     return words(Page(seen)).replace(run.facts.scenario, "")
 
@@ -167,10 +169,7 @@ def unfolded_head(run: Run) -> str:
 @pytest.mark.parametrize("module", ["key_growth", *PROOFS])
 def test_the_head_tells_what_people_saw_and_folds_the_cause(module: str, tmp_path: Path) -> None:
     """A report begins with the symptom; story, claims and titles, which give the cause away, are folded."""
-    folder = tmp_path / "run"
-    run = (
-        build_run(folder, judged=True) if module == "key_growth" else judged(PROOFS[module].healthy(), folder)
-    )
+    run = proved(module, tmp_path / "run")
     scenario = RunView(run).scenario
     assert scenario
     head = unfolded_head(run)
@@ -178,6 +177,90 @@ def test_the_head_tells_what_people_saw_and_folds_the_cause(module: str, tmp_pat
     assert f"What people saw: {scenario.symptom}" in head
     assert TELLING.search(head) is None, head
     assert run.facts.story in words(page_of(run))
+
+
+def proved(module: str, folder: Path) -> Run:
+    """Return the judged run of a scenario in which every claim holds."""
+    if module == "key_growth":
+        return build_run(folder, judged=True)
+    return judged(PROOFS[module].healthy(), folder)
+
+
+def unfolded(html: str) -> str:
+    """Return a page without what is folded."""
+    return re.sub(r"(<details>\s*<summary>.*?</summary>).*?</details>", r"\1", html, flags=re.DOTALL)
+
+
+@pytest.mark.usefixtures("words_only")
+@pytest.mark.parametrize("module", ["key_growth", *PROOFS])
+def test_no_heading_and_no_phase_tells_the_cause(module: str, tmp_path: Path) -> None:
+    """What is not folded has neutral names of phases and no heading with a command; a fold says what each phase was."""
+    run = proved(module, tmp_path / "run")
+    view = RunView(run)
+    assert view.scenario and view.scenario.cause
+    html = write_report(run).read_text()
+    seen = unfolded(html)
+    headings = " ".join(re.findall(r"<(?:h[123]|summary).*?</(?:h[123]|summary)>", seen))
+
+    assert "In pictures" in headings and "What follows from it" in headings
+    assert TELLING.search(headings.replace(view.scenario.symptom, "")) is None
+    told = {phase.id: phase.title for phase in view.scenario.phases if phase.neutral}
+    text = words(Page(seen))
+    assert not [title for title in told.values() if f">{title}" in seen or f"“{title}" in seen]
+    assert view.facts.title not in text.replace(view.facts.scenario, "")
+    assert view.facts.source not in text
+    assert view.scenario.cause[1:] not in text
+    captions = [listing.caption for listing in view.scenario.listings]
+    for folded in (
+        *(claim.statement for claim in view.scenario.claims),
+        *(c.title for c in view.charts if TELLING.search(c.title)),
+        *captions,
+    ):
+        assert folded not in text
+    assert ("What the phases were" in html) == bool(told)
+    assert view.scenario.cause[1:] in words(Page(html))
+
+
+def test_charts_of_a_report_name_phases_neutrally(tmp_path: Path) -> None:
+    """Bars, bands and switches have the neutral names; with spoilers, and on other pages, those of the run."""
+    run = proved("keys_command", tmp_path / "run")
+    run.facts.marks.append(Mark(run.phases[-1].t0, "strategy", "strategy exact"))
+    drawn = {
+        spoilers: "".join(
+            json.dumps(style.spec(make(view), said))
+            for view in [RunView(run, spoilers)]
+            for _, make, said in pictures(view)
+        )
+        for spoilers in (False, True)
+    }
+
+    for name in ("after change 1", "part 2"):
+        assert name in drawn[False] and name not in drawn[True]
+    for name in ("the fix: delete by exact key", '\\"text\\": \\"exact\\"'):
+        assert name in drawn[True] and name not in drawn[False], name
+
+
+@pytest.mark.parametrize("record", ["keys-command", "cures", "eviction-cycle", "giant-index"])
+def test_a_run_of_the_past_gets_neutral_titles_too(record: str) -> None:
+    """A record keeps the titles that it was made with; the page takes neutral ones from the scenario of today."""
+    run = Run(RECORDS / record)
+    view = RunView(run, spoilers=False)
+    assert view.scenario
+    told = {phase.id: phase.neutral for phase in view.scenario.phases if phase.neutral}
+
+    assert {phase.id: view.title(phase) for phase in run.phases if phase.id in told} == told
+    assert [RunView(run).title(phase) for phase in run.phases] == [phase.title for phase in run.phases]
+
+
+@pytest.mark.usefixtures("words_only")
+def test_with_spoilers_nothing_is_folded(tmp_path: Path) -> None:
+    """Whoever knows the cause gets a page with titles, and nothing to unfold."""
+    run = proved("keys_command", tmp_path / "run")
+    html = write_report(run, spoilers=True).read_text()
+
+    assert "<details>" not in html and "<details open>" in html
+    assert "after change 1" not in html and "the fix: delete by exact key" in html
+    assert "What the phases were" not in html
 
 
 def test_what_is_folded_is_printed(healthy_page: Page, healthy: Run) -> None:
