@@ -42,6 +42,7 @@ check: tools ## Lint, formatting, types, and who imports whom
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	.venv/bin/lint-imports --no-cache
+	@$(PY) -m docs.pages.audit --due
 
 bench: venv ## Ratios against raw redis-py, redis-benchmark and a bare pipeline
 	@for name in cache_get fill index_invalidation index_memory; do $(PY) -m bench.$$name || exit; done
@@ -52,15 +53,28 @@ ten: tools ## Ten quick runs of key-growth in a row, as a table, and how far the
 exam: venv ## The examination of bin/lab diagnose: every cause, unknown to it (two hours)
 	$(PY) -m bench.exam --write docs/exam.json
 
+faults: venv ## The fault matrix: do accepted events survive when parts fail, under every strategy? (forty minutes)
+	$(PY) -m bench.faults --write docs/faults.json
+
 docs: venv ## Renew the figures, tables and plots of the pages; from new runs: make docs RUNS=runs/...
 	$(PY) -m docs.pages "$(RUNS)"
 
-lock: venv ## Renew the four lock files from their .in, and which machines have all packages (needs uv)
-	@for name in requirements-stack requirements requirements-checks requirements-mutate; do \
+lock: venv ## Renew the lock files from their .in, which machines have all packages, and the licences (needs uv)
+	@for name in requirements-stack requirements requirements-checks requirements-mutate requirements-audit; do \
 		uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 \
 			$$name.in --output-file $$name.lock || exit; \
 	done
-	$(PY) -m docs.pages.wheels && $(PY) -m docs.pages
+	$(PY) -m docs.pages.wheels && $(PY) -m docs.pages.licences && $(PY) -m docs.pages
+
+sbom: venv ## All packages of the lab and of the containers, as CycloneDX files in build/
+	@bin/lab --bootstrap audit && mkdir -p build
+	@for name in requirements requirements-stack; do \
+		.venv/bin/cyclonedx-py requirements $$name.lock --output-reproducible --output-file build/$$name.cdx.json || exit; \
+	done
+
+audit: venv ## Known vulnerabilities in the packages, into docs/audit.json (needs a network; exit code 3 without)
+	@bin/lab --bootstrap audit
+	@$(PY) -m docs.pages.audit
 
 pins: ## Renew the digests of the images in .env (needs a network)
 	@python3 -m lab.stacks.pins
@@ -77,4 +91,4 @@ venv:
 tools:
 	@bin/lab --bootstrap checks
 
-.PHONY: help demo up down test test-all test-compose test-compose-all mutate soak check bench ten exam docs lock pins bundle room venv tools
+.PHONY: help demo up down test test-all test-compose test-compose-all mutate soak check bench ten exam faults docs lock sbom audit pins bundle room venv tools

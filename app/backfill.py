@@ -11,7 +11,7 @@ from app.settings import load_settings
 
 
 def main() -> None:
-    """Entry point: exit code 3 if the store fails; what was indexed by then stays indexed."""
+    """Entry point: exit code 3 if the server fails; what was indexed by then stays indexed."""
     cache = Cache(load_settings())
     cursor, adopted = 0, 0
     try:

@@ -19,7 +19,7 @@ _WINDOW = 2
 
 
 class BulkError(Exception):
-    """The store refused a write; the message is its error reply."""
+    """The server refused a write; the message is its error reply."""
 
 
 def encode(*words: str | int) -> bytes:
@@ -138,7 +138,7 @@ class GenerationTemplate(UserTemplate):
 def write_users(sock: socket.socket, template: UserTemplate, users: Iterable[int]) -> int:
     """Send the transactions of ``users`` and wait for all replies; returns the number of users written.
 
-    Raises `BulkError` if the store refuses a command, OSError (a timeout included) if the connection fails.
+    Raises `BulkError` if the server refuses a command, OSError (a timeout included) if the connection fails.
     After either the connection has unread replies and must be closed.
     """
     reader = hiredis.Reader()
@@ -171,7 +171,7 @@ def _await_replies(sock: socket.socket, reader: hiredis.Reader, users: int, repl
         if reply is False:
             data = sock.recv(262_144)
             if not data:
-                raise ConnectionResetError("the store closed the connection")
+                raise ConnectionResetError("the server closed the connection")
             reader.feed(data)
             continue
         left -= 1

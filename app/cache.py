@@ -1,4 +1,4 @@
-"""The synchronous side of the cache: the only module through which web and warmer talk to the store.
+"""The synchronous side of the cache: the only module through which web and warmer talk to the server.
 
 `Cache` is the layout `entries`; `app.layouts` has the other layouts and says what is common to all. A put writes the
 entry and its index membership in one MULTI/EXEC, whichever strategy of this layout is in force, so a switch to
@@ -17,7 +17,7 @@ from redis.retry import Retry
 
 from app import bulk
 from app.fragments import Keyspace, fragment_names
-from app.metrics import StoreTimer
+from app.metrics import CallTimer
 from app.settings import Settings
 
 PUT_CHUNK = 500
@@ -25,7 +25,7 @@ PUT_CHUNK = 500
 
 
 class CacheUnavailable(Exception):
-    """The store did not do what it was asked: down, too slow, out of memory. The message is one line."""
+    """The server did not do what it was asked: down, too slow, out of memory. The message is one line."""
 
 
 def connection_options(timeout_seconds: float) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def connection_options(timeout_seconds: float) -> dict[str, Any]:
 
     RESP2 and no CLIENT SETINFO: a connection is usable without any handshake, on every server of the family
     (no HELLO, no maintenance notifications). No retries: redis-py's default of ten would multiply the load on
-    a store that stalls.
+    a server that stalls.
     """
     return {
         "protocol": 2,
@@ -45,7 +45,7 @@ def connection_options(timeout_seconds: float) -> dict[str, Any]:
 
 
 class Cache:
-    """Cached fragments of users. Thread-safe. Methods raise `CacheUnavailable` when the store fails."""
+    """Cached fragments of users. Thread-safe. Methods raise `CacheUnavailable` when the server fails."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Cache:
         self.keyspace = Keyspace(settings.key_prefix, settings.entry_ttl_seconds).at(epoch)
         self._settings = settings
         self.now = clock
-        self._timer = StoreTimer(settings.server_name)
+        self._timer = CallTimer(settings.server_name)
         self._pool = pool or redis.ConnectionPool.from_url(
             settings.store_url,
             retry=Retry(NoBackoff(), 0),
@@ -175,7 +175,7 @@ class Cache:
         return int(page[0]), adopted
 
     def set_marker(self, value: str) -> None:
-        """Mark the store as filled by fill ``value``; the marker lives one TTL, as the entries do."""
+        """Mark the server as filled by fill ``value``; the marker lives one TTL, as the entries do."""
         expires = self.keyspace.entry_expires_ms(self.now())
         self._timed(
             "SET", self._client.execute_command, "SET", self.keyspace.marker(), value, "PXAT", expires
@@ -186,7 +186,7 @@ class Cache:
         self._timed("UNLINK", self._client.execute_command, "UNLINK", self.keyspace.marker())
 
     def census(self) -> tuple[str, int]:
-        """The marker ('' if none) and the number of keys in the store. One round trip, never a scan."""
+        """The marker ('' if none) and the number of keys on the server. One round trip, never a scan."""
         pipe = self._client.pipeline(transaction=False)
         pipe.execute_command("GET", self.keyspace.marker())
         pipe.execute_command("DBSIZE")
@@ -194,7 +194,7 @@ class Cache:
         return (marker or b"").decode(errors="replace"), int(size)
 
     def ping(self) -> None:
-        """Raise `CacheUnavailable` unless the store answers."""
+        """Raise `CacheUnavailable` unless the server answers."""
         self._timed("PING", self._client.execute_command, "PING")
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The asynchronous side of the cache: the store as the invalidation strategies see it."""
+"""The asynchronous side of the cache: the server as the invalidation strategies see it."""
 
 import asyncio
 import time
@@ -14,19 +14,19 @@ from redis.backoff import NoBackoff
 
 from app.cache import connection_options
 from app.fragments import Keyspace, fragment_names, generation_step
-from app.metrics import STORE_CALLS, StoreTimer
+from app.metrics import EVENT_CALLS, CallTimer
 from app.settings import Settings
 from app.telemetry import SCAN_PAGE
 
-StoreError = redis.RedisError
-"""What every method of `AsyncStore` raises when the store is down, too slow or refuses."""
+ServerError = redis.RedisError
+"""What every method of `AsyncClient` raises when the server is down, too slow or refuses."""
 
 UNLINK_CHUNK = 500
 """Keys per UNLINK: a longer call would stall bystanders, a shorter one would cost more round trips."""
 
 
 def connect(settings: Settings) -> Any:
-    """A client whose pool has no limit: nothing may queue inside the client, only in the store."""
+    """redis-py's client, with a pool without limit: nothing may queue inside the client, only in the server."""
     pool = redis.asyncio.ConnectionPool.from_url(
         settings.store_url,
         retry=Retry(NoBackoff(), 0),
@@ -46,14 +46,14 @@ async def together(*calls: Awaitable[int]) -> int:
     return sum(result for result in results if isinstance(result, int))
 
 
-class AsyncStore:
-    """The store calls that strategies are made of, each one round trip, timed and counted under the
-    strategy's name.
+class AsyncClient:
+    """The calls to the server that strategies are made of, each one round trip, timed and counted under the
+    strategy's name. `raw` is redis-py's client, see `connect`.
     """
 
     def __init__(
         self,
-        client: Any,
+        raw: Any,
         settings: Settings,
         strategy: str,
         clock: Callable[[], float] = time.time,
@@ -65,16 +65,16 @@ class AsyncStore:
         self.clock = clock
         self.names = tuple(fragment_names(settings.fragments_per_user))
         """Names of the fragments that a user usually has."""
-        self._client = client
+        self._raw = raw
         self._strategy = strategy
-        self._timer = StoreTimer(settings.server_name)
+        self._timer = CallTimer(settings.server_name)
         self._counters: dict[str, Counter] = {}
 
     async def _command(self, operation: str, *args: Any) -> Any:
-        return await self._timed(operation, self._client.execute_command, operation, *args)
+        return await self._timed(operation, self._raw.execute_command, operation, *args)
 
     async def _transaction(self, operation: str, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-        pipe = self._client.pipeline(transaction=True)
+        pipe = self._raw.pipeline(transaction=True)
         for command in commands:
             pipe.execute_command(*command)
         replies: list[Any] = await self._timed(operation, pipe.execute)
@@ -88,7 +88,7 @@ class AsyncStore:
             raise asyncio.CancelledError
         counter = self._counters.get(operation)
         if counter is None:
-            counter = self._counters[operation] = STORE_CALLS.labels(self._strategy, operation)
+            counter = self._counters[operation] = EVENT_CALLS.labels(self._strategy, operation)
         started = time.perf_counter()
         try:
             return await call(*args)
@@ -100,12 +100,12 @@ class AsyncStore:
         """Iterate over the whole keyspace, one SCAN call per page; yields the keys of each page that has any.
 
         The caller must close it (`contextlib.aclosing`). Outside a recorded trace all pages use one connection
-        without redis-py's pool and command layers, which halves this process's CPU time per page: the store
+        without redis-py's pool and command layers, which halves this process's CPU time per page: the server
         must reach its limit before the client does.
         """
-        call, connection = self._client.execute_command, None
+        call, connection = self._raw.execute_command, None
         if not trace.get_current_span().is_recording():
-            connection = await self._client.connection_pool.get_connection()
+            connection = await self._raw.connection_pool.get_connection()
 
             async def call(*words: Any) -> Any:
                 await connection.send_command(*words)
@@ -125,10 +125,10 @@ class AsyncStore:
                     return
         finally:
             if connection is not None:
-                await self._client.connection_pool.release(connection)
+                await self._raw.connection_pool.release(connection)
 
     async def keys(self, pattern: str) -> list[bytes]:
-        """All keys that match, by one KEYS call, which blocks the store while it visits the whole keyspace."""
+        """All keys that match, by one KEYS call, which blocks the server while it visits the whole keyspace."""
         async with self._search:
             return list(await self._command("KEYS", pattern))
 
@@ -145,13 +145,13 @@ class AsyncStore:
         return int(reply[0]), list(reply[1])
 
     async def smembers(self, key: str) -> list[bytes]:
-        """All members of an index set, by one SMEMBERS call, which blocks the store while it reads the whole set."""
+        """All members of an index set, by one SMEMBERS call, which blocks the server while it reads the whole set."""
         return list(await self._command("SMEMBERS", key))
 
     async def unlink_indexed(
         self, user: int, index: str, members: Sequence[bytes], command: str = "UNLINK"
     ) -> int:
-        """Delete entries (by UNLINK or DEL) and their index members in one MULTI/EXEC, which blocks the store until
+        """Delete entries (by UNLINK or DEL) and their index members in one MULTI/EXEC, which blocks the server until
         all are deleted; returns how many entries existed.
         """
         entries = [self.keyspace.entry_of(user, member) for member in members]

@@ -1,4 +1,4 @@
-"""Fragments of a user's page: their names, store keys, patterns, index sets and the simulated body.
+"""Fragments of a user's page: their names, keys, patterns, index sets and the simulated body.
 
 Entries are ``{prefix}:{release}:user:{user}:{name}``. The release names the templates that rendered the fragment.
 While a new release is rolled out, both serve, each with its own entries, and an event must reach the entries of both.
@@ -69,7 +69,7 @@ class Keyspace:
     which is before (bucket + 2) * TTL, when its index set expires. So a set outlives each of its entries
     (cached implies indexed), a member outlives an expired entry by at most one TTL, and entries alive now are in the
     current bucket or the one before. The TTL is part of that arithmetic: after changing it, wait one old TTL
-    (or empty the store).
+    (or empty the server).
     """
 
     prefix: str
@@ -122,7 +122,7 @@ class Keyspace:
         return f"{self.prefix}:{RELEASE}:user:{user}:{generation}:{name}"
 
     def marker(self) -> str:
-        """Key that tells the warmer whether the store still holds what it filled."""
+        """Key that tells the warmer whether the server still holds what it filled."""
         return f"{self.prefix}-warmed"
 
     def bucket(self, now: float) -> int:

@@ -1,12 +1,12 @@
 """The invalidator: carries out accepted events. Each starts when it arrives, however many are running.
 
 Run as ``python -m app.invalidator``. Events come from the outbox; a row is deleted when its event is done, so
-an event survives a restart of this process or of the store and is carried out at least once (twice does no
+an event survives a restart of this process or of the server and is carried out at least once (twice does no
 harm). Several invalidators may run side by side under different names. An invalidator takes the unfinished events of
 its name back when it starts, and begins them anew when the strategy changes, as a new release of the service would.
 (A late change, `Invalidation.late`, leaves alone what is under way and applies to later events.)
 
-Failed events are retried a few at a time. Otherwise a store that comes back would meet the whole backlog at once: so
+Failed events are retried a few at a time. Otherwise a server that comes back would meet the whole backlog at once: so
 many concurrent searches that none would finish before the next came.
 """
 
@@ -22,7 +22,7 @@ from typing import Any
 from opentelemetry import propagate, trace
 from opentelemetry.instrumentation.utils import suppress_instrumentation
 
-from app.cache_async import AsyncStore, StoreError, connect
+from app.cache_async import AsyncClient, ServerError, connect
 from app.fragments import AREAS
 from app.metrics import (
     EVENT_DURATION,
@@ -49,11 +49,11 @@ RETRIES_AT_ONCE = 20
 class Invalidator:
     """Claims events and runs each in a task of its own."""
 
-    def __init__(self, settings: Settings, state: State, client: Any, log: logging.Logger) -> None:
+    def __init__(self, settings: Settings, state: State, raw: Any, log: logging.Logger) -> None:
         self._name = settings.invalidator_name
         self._state = state
-        self._client, self._settings = client, settings
-        self._stores: dict[tuple[str, int], AsyncStore] = {}
+        self._raw, self._settings = raw, settings
+        self._clients: dict[tuple[str, int], AsyncClient] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._retries = asyncio.Semaphore(RETRIES_AT_ONCE)
         self._mode: Invalidation = state.invalidation()
@@ -106,11 +106,11 @@ class Invalidator:
         for task in self._tasks:
             task.cancel()
 
-    def _store(self, mode: Invalidation) -> AsyncStore:
+    def _client(self, mode: Invalidation) -> AsyncClient:
         key = mode.strategy, mode.epoch
-        if key not in self._stores:
-            self._stores[key] = AsyncStore(self._client, self._settings, mode.strategy, epoch=mode.epoch)
-        return self._stores[key]
+        if key not in self._clients:
+            self._clients[key] = AsyncClient(self._raw, self._settings, mode.strategy, epoch=mode.epoch)
+        return self._clients[key]
 
     def _start(self, event: Event) -> None:
         task = asyncio.create_task(self._carry_out(event))
@@ -137,7 +137,7 @@ class Invalidator:
                     mode = self._state.invalidation()
                     await self._attempt(event, mode, attempt)
                 break
-            except (StoreError, StateError, OSError) as error:
+            except (ServerError, StateError, OSError) as error:
                 EVENTS.labels(mode.strategy, "retried").inc()
                 self._rare.warning(f"event {event.id} will be tried again: {error}")
             delay = min(RETRY_CAP_SECONDS, RETRY_FIRST_SECONDS * 2.0**attempt)
@@ -165,7 +165,7 @@ class Invalidator:
             quiet: AbstractContextManager[Any] = nullcontext() if recording else suppress_instrumentation()
             with quiet:
                 deleted = await STRATEGIES[mode.strategy](
-                    self._store(mode), event.user, AREAS, mode.scan_count
+                    self._client(mode), event.user, AREAS, mode.scan_count
                 )
             if recording:
                 span.set_attribute("cache.invalidation.strategy", mode.strategy)
@@ -189,12 +189,12 @@ async def serve(settings: Settings, state: State, log: logging.Logger) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    client = connect(settings)
+    raw = connect(settings)
     try:
-        await Invalidator(settings, state, client, log).run(stop)
+        await Invalidator(settings, state, raw, log).run(stop)
     finally:
-        await client.aclose()
-        await client.connection_pool.disconnect()
+        await raw.aclose()
+        await raw.connection_pool.disconnect()
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""How entries are laid out in the store: what each strategy requires of reads and puts, and what a switch does.
+"""How entries are laid out on the server: what each strategy requires of reads and puts, and what a switch does.
 
     layout       strategies                 one read          one put                          an invalidation's work
     entries      scan, keys, exact, index,  GET               MULTI SET SADD PEXPIREAT EXEC    see the strategy
@@ -20,7 +20,7 @@ The strategy may change at any time, and no process tells the others. Three rule
 * Each attempt at an event reads the epoch after the event was accepted. If the epoch changes during the attempt, all
   entries of later epochs were computed after the event.
 
-All three rely on the state database: a service that loses its state folder must begin with an empty store.
+All three rely on the state database: a service that loses its state folder must begin with an empty server.
 """
 
 from collections.abc import Iterable, Sequence
@@ -73,7 +73,7 @@ class GenerationCache(Cache):
     """Layout `generation`: like `entries` without an index, but the keys contain the user's generation number.
 
     A number is made when there is none, and lives as long as the entries under it. If the server loses it (evicted, or
-    with the whole store), no harm is done: the next number is a different one, see `generation_step`.
+    with all other keys), no harm is done: the next number is a different one, see `generation_step`.
     """
 
     def get_with_since(self, user: int, name: str) -> tuple[bytes | None, int]:

@@ -14,9 +14,9 @@ from app.settings import STRATEGY_NAMES
 BUCKETS = tuple(float(f"{1e-4 * 10 ** (k / 9):.3g}") for k in range(46))
 """Upper bounds in seconds: nine per decade, in equal steps of 29 % from 0.1 ms to 10 s. A p99 is known to one step."""
 
-STORE_DURATION = Histogram(
+CALL_DURATION = Histogram(
     "db_client_operation_duration_seconds",
-    "Duration of a store call as the application saw it.",
+    "Duration of a call to the server as the application saw it.",
     ["db_system_name", "server", "db_operation_name"],
     buckets=BUCKETS,
 )
@@ -36,8 +36,10 @@ EVENT_DURATION = Histogram(
 )
 EVENTS_IN_FLIGHT = Gauge("cache_invalidation_events_in_flight", "Events started and not finished.")
 EVENTS_PENDING = Gauge("cache_invalidation_events_pending", "Events accepted and not finished.")
-STORE_CALLS = Counter(
-    "cache_invalidation_store_calls", "Store calls made for events.", ["strategy", "db_operation_name"]
+EVENT_CALLS = Counter(
+    "cache_invalidation_store_calls",
+    "Calls to the server made for events.",
+    ["strategy", "db_operation_name"],
 )
 STRATEGY = Gauge("cache_invalidation_strategy", "1 for the strategy in force.", ["strategy"])
 HEARTBEAT = Gauge(
@@ -67,17 +69,17 @@ def show_strategy(current: str) -> None:
 Observe = Callable[[float, dict[str, str] | None], None]
 
 
-class StoreTimer:
-    """Remembers the labelled children of `STORE_DURATION`: looking them up costs more than observing."""
+class CallTimer:
+    """Remembers the labelled children of `CALL_DURATION`: looking them up costs more than observing."""
 
     def __init__(self, server: str) -> None:
         self._server = server
         self._children: dict[str, Observe] = {}
 
     def observe(self, operation: str, seconds: float) -> None:
-        """Record one store call."""
+        """Record one call to the server."""
         child = self._children.get(operation)
         if child is None:
-            child = STORE_DURATION.labels("redis", self._server, operation).observe
+            child = CALL_DURATION.labels("redis", self._server, operation).observe
             self._children[operation] = child
         child(seconds, exemplar())

@@ -34,7 +34,7 @@ class StateError(Exception):
 
 @dataclass(frozen=True)
 class Invalidation:
-    """How events are carried out at present, and so how entries are laid out in the store.
+    """How events are carried out at present, and so how entries are laid out on the server.
 
     ``epoch`` counts the changes of layout: an entry is served only in the epoch it was put in. ``late``: events that
     were under way at the last change are finished as they were begun; else they are given up and done again.
@@ -59,7 +59,7 @@ class Warming:
 
 @dataclass(frozen=True)
 class WarmingStatus:
-    """The warmer's report. ``sets``: number of users that have an index set (or the like) in the store; ``marker``:
+    """The warmer's report. ``sets``: number of users that have an index set (or the like) on the server; ``marker``:
     name of the fill; ``at``: unix seconds; ``others``: number of keys of earlier epochs, which expire.
     """
 
@@ -244,5 +244,5 @@ class State:
 
 
 def new_marker() -> str:
-    """A fresh name for one fill of the store."""
+    """A fresh name for one fill of the server."""
     return uuid.uuid4().hex

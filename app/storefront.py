@@ -180,7 +180,7 @@ def _add_fragments(app: Flask, settings: Settings, state: State, layouts: Layout
         try:
             layouts.at(state.invalidation()).put_many(number, count)
         except CacheUnavailable as error:
-            raise Problem(503, f"the store did not take the fragments: {error}") from None
+            raise Problem(503, f"the server did not take the fragments: {error}") from None
         return _json({"user": number, "count": count})
 
 
@@ -296,5 +296,5 @@ def _add_operations(app: Flask, state: State, cache: Cache) -> None:
         try:
             cache.ping()
         except CacheUnavailable as error:
-            raise Problem(503, f"the store does not answer: {error}") from None
+            raise Problem(503, f"the server does not answer: {error}") from None
         return _json({"status": "ready"})

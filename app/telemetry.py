@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from app.metrics import SPANS_DROPPED, SPANS_ENDED, SPANS_EXPORTED
 
 SCAN_PAGE: ContextVar[int] = ContextVar("scan_page", default=0)
-"""Number of the page the current SCAN call fetches (1 is the first); `AsyncStore.scan` sets it, the span shows it.
+"""Number of the page the current SCAN call fetches (1 is the first); `AsyncClient.scan` sets it, the span shows it.
 """
 
 _DEFAULTS = {

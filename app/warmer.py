@@ -1,7 +1,7 @@
 """The warmer: keeps the wanted number of entries in the cache, filling users 1, 2, 3 ... in bulk.
 
-Run as ``python -m app.warmer``. It puts through `Cache`, so the index stays complete. A marker in the store tells
-whether the store still holds the fill (a restart, FLUSHALL or the entries' TTL removes it); without it the
+Run as ``python -m app.warmer``. It puts through `Cache`, so the index stays complete. A marker on the server tells
+whether the server still holds the fill (a restart, FLUSHALL or the entries' TTL removes it); without it the
 fill begins again.
 """
 
@@ -149,7 +149,7 @@ class Warmer:
 
 
 def _stop(_number: int, _frame: FrameType | None) -> None:
-    # Raised in the middle of whatever blocks, so that a stalled store does not delay the end.
+    # Raised in the middle of whatever blocks, so that a stalled server does not delay the end.
     raise SystemExit(0)
 
 

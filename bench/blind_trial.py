@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from lab.blind.cause import Cause
+from lab.blind.cause import FIND, Cause
 from lab.blind.readings import Readings
 from lab.blind.scene import BlindStack, SceneStack
 from lab.blind.session import Session
@@ -21,9 +21,10 @@ class Trial(Session):
         looks: int = 1,
         inspect: Callable[[Trial], None] = lambda _: None,
         make: Callable[[Path], SceneStack] = BlindStack,
+        task: str = FIND,
     ) -> None:
         self.said: list[str] = []
-        super().__init__(cause, 0, 60.0, folder, self.said.append, make=make)
+        super().__init__(cause, 0, 60.0, folder, self.said.append, make=make, task=task)
         self._inspect = inspect
         self._more = looks
         self.taken: Readings | None = None

@@ -3,7 +3,7 @@ ratio.
 
 Run as ``python -m bench.cache_get``. Blocks of both kinds take turns, so that a noisy machine slows both.
 Each cached read happens inside a request's span, one in ten sampled, as in the service; making that span is
-not timed, the store's span and metric inside it are. Goal: at most 1.5.
+not timed, the server's span and metric inside it are. Goal: at most 1.5.
 """
 
 import os

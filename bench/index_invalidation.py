@@ -2,7 +2,7 @@
 
 Run as ``python -m bench.index_invalidation``. The bare one knows the keys already and deletes them in one
 round trip: no way to invalidate can be faster. Both run on the asynchronous client, in turns, with 100 000
-other entries in the store.
+other entries in the server.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import statistics
 import time
 
 from app.cache import Cache
-from app.cache_async import AsyncStore, connect
+from app.cache_async import AsyncClient, connect
 from app.fragments import AREAS, fragment_names
 from app.settings import Settings
 from app.strategies import STRATEGIES
@@ -22,25 +22,25 @@ ROUNDS = 1000
 
 async def measure(settings: Settings, cache: Cache) -> list[tuple[float, float]]:
     """Seconds of (index, bare) for each round, one user each."""
-    client = connect(settings)
-    store = AsyncStore(client, settings, "index")
+    bare = connect(settings)
+    client = AsyncClient(bare, settings, "index")
     names = fragment_names(settings.fragments_per_user)
     clock = time.perf_counter
     found = []
     for user in range(1, 2 * ROUNDS + 1, 2):
         started = clock()
-        deleted = await STRATEGIES["index"](store, user, AREAS, 1000)
+        deleted = await STRATEGIES["index"](client, user, AREAS, 1000)
         by_index = clock() - started
         keys = [cache.keyspace.entry(user + 1, name) for name in names]
         started = clock()
-        pipe = client.pipeline(transaction=False)
+        pipe = bare.pipeline(transaction=False)
         for key in keys:
             pipe.execute_command("UNLINK", key)
         unlinked = sum(await pipe.execute())
         found.append((by_index, clock() - started))
         assert deleted == unlinked == len(names)
-    await client.aclose()
-    await client.connection_pool.disconnect()
+    await bare.aclose()
+    await bare.connection_pool.disconnect()
     return found
 
 

@@ -4,7 +4,7 @@
 
 A round: `docker compose up` from nothing; five minutes untouched; ten more, in which both servers must be ill and
 stable; *index*: how long until p99 is below twice the healthy p99; *scan*: how long until it is ten times the healthy
-p99 again; *Restart store*: how long until healthy, and until ill again. It prints a table with a row for each server
+p99 again; *Restart server*: how long until healthy, and until ill again. It prints a table with a row for each server
 and round.
 
 `--write` keeps the figures of processor, memory and disk, idle and at the edge, so that `make up` can announce them.

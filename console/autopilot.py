@@ -1,7 +1,7 @@
 """The autopilot of one server: a thread that tells the default story and then keeps the scene within bounds.
 
 The story: wait until everything answers, end what is under way, calibrate (once: the machine stays the same), empty the
-store, measure the healthy p99, let keys grow under ``scan``.
+server, measure the healthy p99, let keys grow under ``scan``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from console.history import WINDOW_S
 from console.levers import PartDone
 from console.metrics import ControlMetrics
 from console.server_control import Refused, ServerControl
-from console.slowlog import StoreWatcher
+from console.slowlog import ServerWatcher
 from console.tuning import FILL_S, drain, tune
 from lab.errors import StackError
 from lab.stacks.http import CLEARING
@@ -40,11 +40,11 @@ class AllAutopilots:
         self.members: list[Autopilot] = []
 
     def size(self) -> int:
-        """Number of stores that share the machine: those present in the scene, busy or not."""
+        """Number of servers that share the machine: those present in the scene, busy or not."""
         return max(1, sum(member.control.phase != "absent" for member in self.members))
 
     def rivals(self, control: ServerControl) -> tuple[int, float]:
-        """The other stores that want all the processor time they can get: how many, and the cores that they use."""
+        """The other servers that want all the processor time they can get: how many, and the cores that they use."""
         others = [
             member.control
             for member in self.members
@@ -84,8 +84,8 @@ class Autopilot(threading.Thread):
         self._halt, self._ended = threading.Event(), threading.Event()
         self._lease_end = 0.0
         self._hands_off = threading.Event()
-        self._watched = ServerObserver(addresses.store, config.store_timeout_seconds)
-        self._watcher = StoreWatcher(
+        self._watched = ServerObserver(addresses.server, config.store_timeout_seconds)
+        self._watcher = ServerWatcher(
             control.server,
             self._watched,
             config.slowlog_threshold_us,
@@ -212,7 +212,7 @@ class Autopilot(threading.Thread):
         while True:
             try:
                 control.clients.ready()
-                product, version = control.clients.store.identity()
+                product, version = control.clients.server.identity()
                 control.product = f"{product.capitalize()} {version}"
                 control.observe()
                 break
@@ -279,11 +279,11 @@ class Autopilot(threading.Thread):
     def _empty(self) -> None:
         control = self.control
         control.clients.web.warm(0, restart=False, seconds=FILL_S, check=lambda: self._pause(0))
-        control.clients.store.flush()
+        control.clients.server.flush()
         self._pause(TICK_S)  # until the warmer has counted again
 
     def _measure_healthy_p99(self) -> None:
-        """Measure the healthy p99: under the incident's load, but with a store that holds next to nothing.
+        """Measure the healthy p99: under the incident's load, but with a server that holds next to nothing.
 
         Raises `StackError` if the probe counts no answers.
         """

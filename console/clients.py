@@ -21,7 +21,7 @@ FINISHED = "cache_invalidation_events_total"
 IN_FLIGHT = "cache_invalidation_events_in_flight"
 PENDING = "cache_invalidation_events_pending"
 ANSWER_S = 3.0
-"""Timeout for one answer: settings, metrics and rates do not queue behind requests that wait for the store."""
+"""Timeout for one answer: settings, metrics and rates do not queue behind requests that wait for the server."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Clients:
 
     def __init__(self, addresses: ServerAddresses, config: Config) -> None:
         self.addresses = addresses
-        self.store = ServerObserver(addresses.store, config.store_timeout_seconds)
+        self.server = ServerObserver(addresses.server, config.store_timeout_seconds)
         name = addresses.name
         self.web = Storefront(f"the storefront on {name}", addresses.web, ANSWER_S)
         self.invalidator = Http(f"the invalidator on {name}", addresses.invalidator, ANSWER_S)
@@ -61,8 +61,8 @@ class Clients:
         self.probe = Http(f"the probe on {name}", addresses.probe, ANSWER_S)
 
     def known(self) -> bool:
-        """True if the store's host name resolves. Under Compose a service whose profile is off has none."""
-        parts = urlsplit(self.addresses.store)
+        """True if the server's host name resolves. Under Compose a service whose profile is off has none."""
+        parts = urlsplit(self.addresses.server)
         try:
             socket.getaddrinfo(parts.hostname, parts.port or 6379, type=socket.SOCK_STREAM)
         except OSError:
@@ -82,7 +82,7 @@ class Clients:
                 raise StackError(f"{client.name} does not answer.")
 
     def sample(self, before: Sample | None = None) -> tuple[Sample, str]:
-        """Sample everything but the store itself, which may be slow to answer: that is what the lab shows.
+        """Sample everything but the server itself, which may be slow to answer: that is what the lab shows.
 
         Returns the sample, and a sentence about the first part that did not answer (or ''). Such a part has the values
         of `before`. Raises `StackError` if a part does not answer and there is no `before`.
@@ -140,7 +140,7 @@ class Clients:
         """Close all connections."""
         for client in (self.web, self.invalidator, self.locust, self.probe):
             client.close()
-        self.store.close()
+        self.server.close()
 
 
 def samples(text: str, *names: str) -> Iterator[prometheus.Sample]:

@@ -19,7 +19,7 @@ class ServerAddresses:
     """Where one server of the scene and the processes around it answer."""
 
     name: str
-    store: str
+    server: str
     web: str
     invalidator: str
     locust: str

@@ -1,6 +1,6 @@
-"""The knee, estimated while keys grow: from what a key costs now, and what processor time the store can have.
+"""The knee, estimated while keys grow: from what a key costs now, and what processor time the server can have.
 
-Calibration (`console.tuning`) measures both before the growth, on a quieter machine: the other store, the storefronts
+Calibration (`console.tuning`) measures both before the growth, on a quieter machine: the other server, the storefronts
 and the dashboards are not at work yet. So both are corrected by what is observed later, and the knee that the page
 shows moves with them.
 """
@@ -21,9 +21,9 @@ UNFINISHED = 0.25
 
 @dataclass(frozen=True)
 class Moment:
-    """Counters at one moment: of the store (`busy_s`: processor seconds for each of its threads), the machine
-    (`idle_s`: core seconds), the invalidator (`finished` events, `in_flight`), and the keys cached. `behind`: the store
-    also does other work, such as handling a backlog's queue, so the moment cannot tell what a key costs.
+    """Counters at one moment: of the server (`busy_s`: processor seconds for each of its threads), the machine
+    (`idle_s`: core seconds), the invalidator (`finished` events, `in_flight`), and the keys cached. `behind`: the
+    server also does other work, such as handling a backlog's queue, so the moment cannot tell what a key costs.
     """
 
     at: float
@@ -36,7 +36,7 @@ class Moment:
 
 
 class Estimate:
-    """Cost and capacity, from the moments of the last `WINDOW_S`. `threads`: how many threads of the store execute
+    """Cost and capacity, from the moments of the last `WINDOW_S`. `threads`: how many threads of the server execute
     commands; `base_share`: share of the time that each is busy without events; `cost_s`: seconds per key visited, as
     calibrated at `cost_keys` keys.
     """
@@ -50,7 +50,7 @@ class Estimate:
         self._idle = 0.0
 
     def add(self, moment: Moment) -> None:
-        """Add a moment. If a counter went back, the store or the invalidator was restarted: a new window begins."""
+        """Add a moment. If a counter went back, the server or the invalidator was restarted: a new window begins."""
         last = self._moments[-1] if self._moments else None
         if last and (moment.busy_s < last.busy_s or moment.finished < last.finished or moment.at <= last.at):
             self.forget()
@@ -84,19 +84,19 @@ class Estimate:
 
     @property
     def busy(self) -> float | None:
-        """Cores that each of the store's threads used over the last whole window; None before the first one."""
+        """Cores that each of the server's threads used over the last whole window; None before the first one."""
         return self._busy
 
     @property
     def used_cores(self) -> float:
-        """Cores that the store uses; 0 while that is unknown."""
+        """Cores that the server uses; 0 while that is unknown."""
         return (self.busy or 0.0) * self._threads
 
     def capacity(self, hungry: int = 1, others_cores: float = 0.0) -> float | None:
-        """Cores that each of the store's threads can have: its fair share, or what it uses already if that is more.
+        """Cores that each of the server's threads can have: its fair share, or what it uses already if that is more.
 
-        At most 1; None while unknown. `hungry` stores, this one included, want all they can get: they share evenly what
-        they use now and what is idle. `others_cores`: cores that the other hungry stores use now.
+        At most 1; None while unknown. `hungry` servers, this one included, want all they can get: they share evenly
+        what they use now and what is idle. `others_cores`: cores that the other hungry servers use now.
         """
         busy = self.busy
         if busy is None:

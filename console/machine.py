@@ -1,7 +1,7 @@
 """The machine's processor time: how many cores there are, and how many of them are idle.
 
 In a container these are the figures of the whole machine (of the virtual machine, where the engine runs in one), which
-is what the stores, the storefronts and the observers have to share.
+is what the servers, the storefronts and the observers have to share.
 """
 
 from __future__ import annotations

@@ -59,14 +59,15 @@ class ControlMetrics:
             ["server", "action"],
             registry=registry,
         )
-        self.up = self._gauge("lab_store_up", "1 while the store answers.")
+        self.up = self._gauge("lab_store_up", "1 while the server answers.")
         self.events = self._gauge("lab_events_per_second", "Events a second asked for now; 0 while paused.")
         self.planned = self._gauge(
             "lab_events_planned_per_second",
             "Events a second that the plan has; held at the edge, fewer are asked for.",
         )
         self.knee = self._gauge(
-            "lab_knee_keys", "Keys at which the planned events take all the time that the store can have now."
+            "lab_knee_keys",
+            "Keys at which the planned events take all the time that the server can have now.",
         )
         self.phase = Gauge(
             "lab_phase", "1 for the phase that the scene is in.", ["server", "phase"], registry=registry
@@ -80,10 +81,10 @@ class ControlMetrics:
         )
         self.capacity = self._gauge(
             "lab_store_capacity_cores",
-            "Processor cores that the store can have now, all its threads together.",
+            "Processor cores that the server can have now, all its threads together.",
         )
-        self.busy = self._gauge("lab_store_busy_cores", "Processor cores that the store uses.")
-        self.cost = self._gauge("lab_calibrated_cost_seconds", "The store's time per key scanned.")
+        self.busy = self._gauge("lab_store_busy_cores", "Processor cores that the server uses.")
+        self.cost = self._gauge("lab_calibrated_cost_seconds", "The server's time per key scanned.")
         self.keys = self._gauge("lab_keys", "Cached entries.")
         self.in_flight = self._gauge("lab_events_in_flight", "Events accepted and not finished.")
         self.growing = self._gauge("lab_growth", "1 while keys are being added.")

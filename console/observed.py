@@ -18,7 +18,7 @@ from lab.results.knee import saturating_keys
 from lab.stacks.server_stats import Snapshot
 
 EMPTY_S = 2 * WINDOW_S
-"""Seconds that a restarted store stays empty: until p99 covers only the time since, and for one window more."""
+"""Seconds that a restarted server stays empty: until p99 covers only the time since, and for one window more."""
 FOLLOW_STEPS = 40
 """Number of pairs of keys and p99 taken until all keys are there, for their correlation."""
 
@@ -28,7 +28,7 @@ class Observed:
 
     `phase` is ``absent`` (its host name does not resolve), ``waiting`` (not ready yet), ``resting``, ``clearing``,
     ``queued``, ``calibrating``, ``emptying``, ``healthy`` or ``retrying`` (the story), ``leased`` (to a run of the
-    lab), or ``running``. `rivals()` returns how many other stores want all the processor time they can get, and the
+    lab), or ``running``. `rivals()` returns how many other servers want all the processor time they can get, and the
     cores that they use.
     """
 
@@ -123,7 +123,7 @@ class Observed:
         return self.sample.strategies if self.sample else {}
 
     def observe(self) -> Sample:
-        """Take a sample and store it. Raises `StackError` if a part does not answer and there is no sample yet."""
+        """Take a sample and keep it. Raises `StackError` if a part does not answer and there is no sample yet."""
         sample, trouble = self.clients.sample(self.sample)
         self.sample, self.trouble = sample, trouble
         self.metrics.expect_strategies(self.server, sample.strategies)
@@ -146,9 +146,9 @@ class Observed:
             return
         counters, idle = counted
         if counters.main_thread_s is not None and self.free:
-            store = counters.at, counters.main_thread_s, idle
+            of_server = counters.at, counters.main_thread_s, idle
             other = self._behind or not self.searching  # work that does not tell what a key costs
-            estimate.add(Moment(*store, sample.finished, sample.in_flight, sample.keys, other))
+            estimate.add(Moment(*of_server, sample.finished, sample.in_flight, sample.keys, other))
         metrics, threads = self.metrics, self.tuning.threads
         capacity, busy = self._capacity(), estimate.busy
         if capacity is not None and busy is not None:
@@ -159,11 +159,11 @@ class Observed:
             metrics.knee.labels(self.server).set(knee)
 
     def record_counters(self, counters: Snapshot) -> None:
-        """Store the counters of the store, which the watcher has just read."""
+        """Keep the server's counters, which the watcher has just read."""
         self._counters = counters, read_machine().idle_s
 
     def record_up(self, up: bool, starts: int) -> None:
-        """Store what the watcher found: `up` while the store answers; `starts` counts the starts of the store."""
+        """Note what the watcher found: `up` while the server answers; `starts` counts the starts of the server."""
         restarted = up and self.starts and starts > self.starts
         self.up, self.starts = up, starts
         self.metrics.up.labels(self.server).set(up)
@@ -195,7 +195,7 @@ class Observed:
         self.metrics.act(self.server, action)
 
     def knee_keys(self) -> float | None:
-        """Keys at which the planned rate takes all the time that the store can have.
+        """Keys at which the planned rate takes all the time that the server can have.
 
         None before the calibration, and while no events are planned.
         """
@@ -222,7 +222,7 @@ class Observed:
 
     @property
     def hungry(self) -> bool:
-        """True while the store wants all the processor time it can get, because events search it."""
+        """True while the server wants all the processor time it can get, because events search it."""
         return self.free and self.searching and self.planned > 0
 
     def seen(self, sample: Sample) -> Seen:

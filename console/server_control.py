@@ -24,7 +24,7 @@ BACK_S = 60.0
 KEPT_SHARE = 0.97
 """Keys are filled up again when fewer than this share of the target are left."""
 SLOWER = 5.0
-"""Factor by which keys grow more slowly while the store is at its limit and p99 not yet plainly above the healthy one.
+"""Factor by which keys grow more slowly while the server is at its limit and p99 not yet plainly above the healthy one.
 """
 LEAST_CHANGE = 0.03
 """A change of the event rate by less than this share of the planned rate is not sent."""
@@ -57,7 +57,7 @@ class ServerControl(Observed):
         self._reassert(sample)
         restarting = self.restarting
         if restarting and time.monotonic() - restarting[1] > BACK_S:
-            self._give_up_restarting(f"The store has not come back within {BACK_S:g} seconds.")
+            self._give_up_restarting(f"The server has not come back within {BACK_S:g} seconds.")
 
     def _steer(self, sample: Sample) -> None:
         seen, config = self.seen(sample), self.config
@@ -253,21 +253,21 @@ class ServerControl(Observed):
             f"Over the edge: keys grow to {self.config.keys:,}, and all {self.planned:.3g} events a second are sent. "
             f"Events pile up, to {self.config.backlog_pause:,} at the most, and p99 climbs to seconds."
             if on
-            else "Back to the edge: as many events as the store can finish, the keys as they are."
+            else "Back to the edge: as many events as the server can finish, the keys as they are."
         )
         return self._pull(said, {"warmer": self._fill, "load": self.apply_load})
 
     def restart(self) -> tuple[str, list[PartDone]]:
-        """Shut the store down; its supervisor starts it again, empty."""
+        """Shut the server down; its supervisor starts it again, empty."""
         with self.acting:
             self._must_be_free()
             if self.restarting:
-                raise Refused("The store is being restarted already.")
+                raise Refused("The server is being restarted already.")
             self.target = 0  # otherwise the warmer would bring the keys back at once
             self.complaint = ""
             self.restarting = self.starts, time.monotonic()
             self.act("restart")
-        return self._pull("Restarting the store.", {"warmer": self._fill, "store": self._shut_down})
+        return self._pull("Restarting the server.", {"warmer": self._fill, "server": self._shut_down})
 
     def _shut_down(self) -> str:
         """Ask for SHUTDOWN until it is done, for `BACK_S` at most, because it may wait in the server's queue.
@@ -277,8 +277,8 @@ class ServerControl(Observed):
         end = time.monotonic() + BACK_S
         while True:
             try:
-                self.clients.store.shutdown()
-                return "The store is shutting down."
+                self.clients.server.shutdown()
+                return "The server is shutting down."
             except StackError as error:
                 if self.restarting is None or time.monotonic() > end:
                     self._give_up_restarting(str(error))
@@ -288,7 +288,7 @@ class ServerControl(Observed):
     def _give_up_restarting(self, complaint: str) -> None:
         with self.acting:
             self.restarting, self.complaint = None, complaint
-            self.begin_growth()  # if the store is there after all, it gets its keys back
+            self.begin_growth()  # if the server is there after all, it gets its keys back
 
     def rest(self) -> list[PartDone]:
         """No events, no reads, no growth; the keys that are there are kept, and events under way are finished."""

@@ -23,8 +23,8 @@ Entry = tuple[str, float, str, int]
 class SlowlogReader:
     """Tells which entries are new. Entries that the log holds at the first reading are old, and are not counted."""
 
-    def __init__(self, store: ServerObserver, threshold_us: int) -> None:
-        self._store = store
+    def __init__(self, server: ServerObserver, threshold_us: int) -> None:
+        self._server = server
         self._threshold_us = threshold_us
         self._configured = False
         self._life: tuple[str, int] | None = None
@@ -36,17 +36,17 @@ class SlowlogReader:
         """Entries since the last call; with `hands_off` the log's settings are left alone.
 
         Raises:
-            StackError: the store does not answer.
+            StackError: the server does not answer.
         """
-        run, uptime = self._store.run_id_and_uptime()
+        run, uptime = self._server.run_id_and_uptime()
         if self._life is None or run != self._life[0] or uptime < self._life[1]:
             self.starts += 1
             self._configured = False  # after a restart the server has its default settings again
         self._life = run, uptime
         if not self._configured and not hands_off:
-            self._store.configure_slowlog(self._threshold_us, LENGTH)
+            self._server.configure_slowlog(self._threshold_us, LENGTH)
             self._configured = True
-        entries = self._store.slowlog(LENGTH)
+        entries = self._server.slowlog(LENGTH)
         known = self._known
         if known is None:
             self._known = dict.fromkeys(identity for identity, *_ in reversed(entries))
@@ -58,17 +58,17 @@ class SlowlogReader:
         return new
 
 
-class StoreWatcher(threading.Thread):
-    """Samples one store every two seconds, on a connection of its own, because it may wait in the server's queue.
+class ServerWatcher(threading.Thread):
+    """Samples one server every two seconds, on a connection of its own, because it may wait in the server's queue.
 
     Calls `on_up(up, starts)` after every sample, `on_entry(command, seconds)` for each new entry of the slow log,
-    and `on_counters` with the store's own counters. Leaves the log's settings alone while `hands_off()` is true.
+    and `on_counters` with the server's own counters. Leaves the log's settings alone while `hands_off()` is true.
     """
 
     def __init__(
         self,
         name: str,
-        store: ServerObserver,
+        server: ServerObserver,
         threshold_us: int,
         on_up: Callable[[bool, int], None],
         on_entry: Callable[[str, float], None],
@@ -76,20 +76,20 @@ class StoreWatcher(threading.Thread):
         hands_off: Callable[[], bool],
     ) -> None:
         super().__init__(name=f"slowlog-{name}", daemon=True)
-        self._store = store
-        self._reader = SlowlogReader(store, threshold_us)
+        self._server = server
+        self._reader = SlowlogReader(server, threshold_us)
         self._on_up, self._on_entry, self._hands_off = on_up, on_entry, hands_off
         self._on_counters = on_counters
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Sample the store until `end` is called."""
+        """Sample the server until `end` is called."""
         while not self._ended.is_set():
             try:
                 for _, _, command, micros in self._reader.new_entries(self._hands_off()):
                     self._on_entry(command, micros / 1e6)
                 self._on_up(True, self._reader.starts)
-                self._on_counters(self._store.snapshot())
+                self._on_counters(self._server.snapshot())
                 pause = EVERY_S
             except StackError:
                 self._on_up(False, self._reader.starts)

@@ -1,6 +1,6 @@
 """Steering: keys grow until the incident is plain to see, and then the scene is held there, on any machine.
 
-Past the knee a backlog grows without end. Before the knee, a store whose searches let other clients in between
+Past the knee a backlog grows without end. Before the knee, a server whose searches let other clients in between
 (Dragonfly's) shows too little of the incident. So the scene is held where the incident is plain and still bounded, by
 three loops, each slower than the one before it:
 
@@ -11,7 +11,7 @@ three loops, each slower than the one before it:
    far above. The *ceiling*, the most events that are sent, is moved instead in three cases: it is lowered if p99 is far
    above even with the smallest aim, raised again once p99 is not plainly above any more, and raised beyond the plan if
    no backlog builds up near the edge.
-3. The *keys*: they stop growing when not all planned events can be sent, or when the store is near its limit and p99
+3. The *keys*: they stop growing when not all planned events can be sent, or when the server is near its limit and p99
    is plainly above the healthy one. Near the limit they grow slowly.
 
 No method reads a clock or asks a server: each is told what was seen.
@@ -27,14 +27,14 @@ PROMISED, PLAIN = 10.0, 15.0
 FADING = 12.0
 FAR = 40.0
 EDGE_SHARE = 0.92
-"""Demand over capacity at which the store counts as being at its limit."""
+"""Demand over capacity at which the server counts as being at its limit."""
 TRIMMED = 0.9
-"""A store also counts as being at its limit if less than this share of the planned events is sent to it ..."""
+"""A server also counts as being at its limit if less than this share of the planned events is sent to it ..."""
 TRIMMED_S = 5.0
 """... for this time, seconds: a shorter shortfall is a hiccup of the machine."""
 EARLY_S = 15.0
-"""The same where the demand is below `EDGE_SHARE`: a store that stood still for some seconds, because the machine did,
-works off its backlog for some seconds more. A store that is at its limit all the same, because a key costs more than
+"""The same where the demand is below `EDGE_SHARE`: a server that stood still for some seconds, because the machine did,
+works off its backlog for some seconds more. A server that is at its limit all the same, because a key costs more than
 was estimated, is found after this time."""
 NEAR_S = 8.0
 """Seconds at `EDGE_SHARE` or above before it counts: another program may have taken the machine for a moment."""
@@ -42,9 +42,9 @@ FAR_SHARE = 0.7
 """Demand over capacity below which held keys grow again, whatever the p99: the machine has become quieter."""
 FIRST_AIM, LEAST_AIM = 4.0, 1.0
 LEAST_CEILING, MOST_CEILING = 0.7, 1.3
-"""Bounds of the ceiling, as shares of the planned events. The lower one: a store that blocks is far beyond plain at its
-limit, and still plain well below it. The upper one: near the edge a machine that is fast enough gets more events than
-planned, because events work at once and keys only after minutes."""
+"""Bounds of the ceiling, as shares of the planned events. The lower one: a server that blocks is far beyond plain at
+its limit, and still plain well below it. The upper one: near the edge a machine that is fast enough gets more events
+than planned, because events work at once and keys only after minutes."""
 SETTLE_S = 5.0
 AIM_EVERY_S, SOON_S = 10.0, 6.0
 STEP, LONG_STEP = 1.5, 2.0
@@ -56,7 +56,7 @@ FADED_S = 20.0
 
 @dataclass(frozen=True)
 class Seen:
-    """What was seen at the moment `at` (s). `share` is the demand of the planned events over the store's capacity."""
+    """What was seen at the moment `at` (s). `share` is the demand of the planned events over the server's capacity."""
 
     at: float
     in_flight: float

@@ -7,9 +7,9 @@ CPU time, the execution time of its SCANs is taken, which is too long where call
 Calibration fills as many keys as the wanted knee, because a key costs more in a larger keyspace: one machine needed
 0.12 µs a key at 60 000 keys and 0.22 at 150 000. Filling that many takes a second or two.
 
-At the knee the store has no time left. On a small machine it does not get a core for itself: two stores, two
+At the knee the server has no time left. On a small machine it does not get a core for itself: two servers, two
 storefronts and the observers share what there is. So the plan counts the machine's cores: those not in use without
-events are divided evenly among the stores of the scene, and a store's events cost its storefront's time, too.
+events are divided evenly among the servers of the scene, and a server's events cost its storefront's time, too.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ FILL_S = 120.0
 DRAIN_S = 60.0
 NOBODY = 10**9
 LEAST_CORES = 0.25
-"""Least cores for a store and its storefront: the kernel gives them that much even if other programs want everything.
+"""Least cores for a server and its storefront: the kernel gives them that much even if other programs want everything.
 """
 SPARE_CORES = 0.1
-"""Cores of the machine that the kernel and the container engine need besides; no store's plan counts them."""
+"""Cores of the machine that the kernel and the container engine need besides; no server's plan counts them."""
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """The result. `base_share`: share of the time that each of the store's `threads` is busy without events; `cost_s`:
+    """The result. `base_share`: share of the time that each of the server's `threads` is busy without events; `cost_s`:
     seconds of its time per key visited, at `keys` keys; `storefront_s`: core seconds that an event costs outside the
-    store; `events_per_second`: the rate that puts the knee at `keys`.
+    server; `events_per_second`: the rate that puts the knee at `keys`.
     """
 
     base_share: float
@@ -57,9 +57,9 @@ class Tuning:
 def planned_events(
     base: float, cost_s: float, keys: int, threads: int, storefront_s: float, fair_cores: float
 ) -> float:
-    """Events a second that saturate a store at `keys` keys: what its threads or its cores allow, the lesser of both.
+    """Events a second that saturate a server at `keys` keys: what its threads or its cores allow, the lesser of both.
 
-    `fair_cores`: cores that the store and its storefront can have together, above what the idle scene uses.
+    `fair_cores`: cores that the server and its storefront can have together, above what the idle scene uses.
     """
     of_threads = saturating_events(base, keys, cost_s)
     of_machine = fair_cores / (PATTERNS_PER_EVENT * keys * cost_s * threads + storefront_s)
@@ -75,7 +75,7 @@ def tune(
     machine: Callable[[], MachineTimes] = read_machine,
 ) -> Tuning:
     """Fill, measure the base load, then the events' work, and compute the event rate. `load` sets the event rate;
-    `pause` sleeps and may raise; `hungry` stores share the machine. At the end no events are sent, and the
+    `pause` sleeps and may raise; `hungry` servers share the machine. At the end no events are sent, and the
     calibration's keys are still cached.
 
     Raises:
@@ -85,23 +85,23 @@ def tune(
     clients.web.use("scan", config.scan_count)
     clients.web.warm(config.knee_keys, restart=False, seconds=FILL_S, check=lambda: pause(0.0))
     drain(clients, pause)
-    quiet, cores_before = clients.store.snapshot(), machine()
+    quiet, cores_before = clients.server.snapshot(), machine()
     pause(BASE_S)
-    idle, cores_idle = clients.store.snapshot(), machine()
+    idle, cores_idle = clients.server.snapshot(), machine()
     threads = idle.threads
     base = max(0.0, _busy(quiet, idle)) / (idle.at - quiet.at)
     spare = idle_cores(cores_before, cores_idle)
     # A pattern like the storefront's own: matching costs more than half of a scan.
     pattern = f"{config.key_prefix}:*:user:{NOBODY}:page-*"
-    one_scan_s = clients.store.scan_cost_us(pattern, config.scan_count, 0.3) / 1e6
+    one_scan_s = clients.server.scan_cost_us(pattern, config.scan_count, 0.3) / 1e6
     # Measured from an empty queue to an empty queue, so that only whole events count.
-    drained, before, cores_loaded = finished(clients), clients.store.snapshot(), machine()
+    drained, before, cores_loaded = finished(clients), clients.server.snapshot(), machine()
     rate = min(MOST_EVENTS, BUSY_SHARE * threads / (PATTERNS_PER_EVENT * one_scan_s))
     load(rate)
     pause(min(max(config.calibration_seconds, FEW_EVENTS / rate), LONGEST * config.calibration_seconds))
     load(0.0)
     drain(clients, pause)
-    after, done, cores_after = clients.store.snapshot(), finished(clients), machine()
+    after, done, cores_after = clients.server.snapshot(), finished(clients), machine()
     events, keys = done - drained, (before.keys + after.keys) / 2
     if events <= 0 or keys <= 0:
         raise StackError("calibration saw no events: they do not reach the invalidator.")

@@ -28,7 +28,7 @@ def status(control: ServerControl) -> str:
         "clearing": "Finishing the events under way.",
         "queued": "Waiting for its turn to calibrate.",
         "calibrating": "Calibrating: measuring what a scanned key costs here.",
-        "emptying": "Calibrated. Emptying the store.",
+        "emptying": "Calibrated. Emptying the server.",
         "healthy": "Healthy: few keys, all the load. Measuring p99 before the growth.",
         "leased": "A run of the lab is using the scene; this page changes nothing until the run is over.",
         "retrying": f"Trying again: {control.trouble}",
@@ -36,9 +36,9 @@ def status(control: ServerControl) -> str:
     if control.phase in story:
         return story[control.phase]
     if control.restarting:
-        return "Restarting the store."
+        return "Restarting the server."
     if control.complaint or not control.up:
-        return control.complaint or "The store does not answer."
+        return control.complaint or "The server does not answer."
     if control.trouble:
         return f"Trouble: {control.trouble}"
     return f"{_growth(control)} {_events(control)}"
@@ -49,7 +49,7 @@ def _growth(control: ServerControl) -> str:
     if not control.growing:
         return "Growth is stopped."
     if control.grows_at is not None:
-        return "The store is empty. Some twenty seconds later keys grow again."
+        return "The server is empty. Some twenty seconds later keys grow again."
     if control.sample and not control.sample.filling and control.sample.keys >= KEPT_SHARE * keys:
         return f"All {keys:,} keys are there."
     if not control.over and control.steering.growth is Growth.HELD:

@@ -35,7 +35,7 @@ PROMETHEUS = DataSourceRef(type_val="prometheus", uid="prometheus")
 TEMPO = DataSourceRef(type_val="tempo", uid="tempo")
 
 GREY = "#8e8e8e"
-"""For what the lab itself asks a store, and for the stand-ins of what has not happened."""
+"""For what the lab itself asks a server, and for the stand-ins of what has not happened."""
 
 COLOURS = {
     r"/^(SCAN|scan)\b/": "red",

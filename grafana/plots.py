@@ -24,7 +24,7 @@ from grafana.panels import PHASES, PROMETHEUS, TEMPO, Query, colours, fixed, leg
 from grafana.promql import HERE, zero_by
 
 ACTIONS = {
-    "restart": "store restarted",
+    "restart": "server restarted",
     "story": "story started again",
     "stop": "everything stopped",
     "growth_start": "growth started",

@@ -4,8 +4,8 @@ A panel must not be empty because what it counts has not happened: no SCAN under
 a healthy server. The usual ``or vector(0)`` would add a nameless line to every graph, since its labels match
 nothing; `zero` and its kin fill in a zero that carries the right labels, and only when nothing else does.
 
-Nor may it show a zero where nobody knows: a store in a stall does not answer its exporter either, and "no commands,
-no processor" would be the opposite of the truth. `zero_told` is for what a store says of itself, and leaves a gap.
+Nor may it show a zero where nobody knows: a server in a stall does not answer its exporter either, and "no commands,
+no processor" would be the opposite of the truth. `zero_told` is for what a server says of itself, and leaves a gap.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def zero_by(expression: str, **labels: str) -> str:
 
 
 def zero_told(expression: str) -> str:
-    """As `zero`, for what the store says of itself: 0 only while it says anything."""
+    """As `zero`, for what the server says of itself: 0 only while it says anything."""
     return (
         f"sum by (server) ({expression}) or 0 * sum by (server) (server_cmd:store_commands:rate10s{{{HERE}}})"
     )
@@ -71,7 +71,7 @@ def in_force(selector: str = HERE) -> str:
 def by_phase(expression: str, phases: str) -> str:
     """``expression``, which has the label server only, with the phase as a second label, one of ``phases`` (regex).
 
-    At other times there is nothing: the calibration fills and empties the store, and an idle one proves nothing. A
+    At other times there is nothing: the calibration fills and empties the server, and an idle one proves nothing. A
     recording from before there were phases has all its moments.
     """
     there = f'max by (server, phase) (lab_phase{{phase=~"{phases}", {HERE}}}) == 1'

@@ -157,7 +157,10 @@ def run(
     controls: Annotated[bool, typer.Option("--controls", help="With `all`: the controls too.")] = False,
     spoilers: Annotated[
         bool,
-        typer.Option("--spoilers", help="Tell the whole incident first, not only what people saw of it."),
+        typer.Option(
+            "--spoilers",
+            help="Tell the cause: first the whole incident, then phases by name, nothing folded.",
+        ),
     ] = False,
     ca: CertificateAuthority = None,
     cert: Certificate = None,
@@ -189,10 +192,10 @@ def run(
         if way:
             _ask_first(way, yes)
         request = Request(asked_for, server, pace, keys, seed, out, way, port, stack, spoilers)
-        with LiveDisplay(console) as display:
+        with LiveDisplay(console, spoilers) as display:
             finished, verdict = conduct(request, display)
             display.say("drawing the report")
-            report = write_report(finished)
+            report = write_report(finished, spoilers)
     if as_json:
         print((finished.folder / "result.json").read_text())
     else:
@@ -245,7 +248,13 @@ def scene(
 
 
 @app.command()
-def report(folder: Folder) -> None:
+def report(
+    folder: Folder,
+    spoilers: Annotated[
+        bool,
+        typer.Option("--spoilers", help="Fold nothing in the page, and name the phases by what they were."),
+    ] = False,
+) -> None:
     """Judge a run folder again and redraw its report."""
     from lab.claims.verdict import write_result
     from lab.report import write_report
@@ -255,7 +264,7 @@ def report(folder: Folder) -> None:
     finished = Run(folder)
     verdict = reach(finished)
     write_result(finished, verdict)
-    path = write_report(finished)
+    path = write_report(finished, spoilers)
     terminal.show_verdict(Console(highlight=False), folder)
     print(f"report: {path.resolve()}")
     raise typer.Exit(verdict.exit_code)
@@ -320,9 +329,9 @@ def _run_all(
 def _ask_first(way: Way, yes: bool) -> None:
     from lab.stacks.server_stats import ServerObserver
 
-    store = ServerObserver(way.url, timeout_s=5, shown=way.shown)
-    keys = store.keys_everywhere()
-    store.close()
+    server = ServerObserver(way.url, timeout_s=5, shown=way.shown)
+    keys = server.keys_everywhere()
+    server.close()
     if yes or not keys:
         return
     if not sys.stdin.isatty():

@@ -1,6 +1,6 @@
 """`generation`: the keys of a user's entries contain a number; give the user the next number. Nothing is deleted.
 
-Cost: one round trip of one INCRBY (and its PEXPIREAT), however many entries the user has and whatever else the store
+Cost: one round trip of one INCRBY (and its PEXPIREAT), however many entries the user has and whatever else the server
 holds. Reads pay for it: each reads the number first, which is a second round trip (see `app.layouts.GenerationCache`).
 Memory pays too: what was invalidated stays until its TTL ends, so there are as many copies of a user's entries as there
 were events and refills within one TTL; and each user has one more small key, the number.
@@ -11,10 +11,10 @@ the read found before the event.
 
 from collections.abc import Sequence
 
-from app.cache_async import AsyncStore
+from app.cache_async import AsyncClient
 
 
-async def invalidate(store: AsyncStore, user: int, areas: Sequence[str], scan_count: int) -> int:
+async def invalidate(client: AsyncClient, user: int, areas: Sequence[str], scan_count: int) -> int:
     """Begin the user's next generation in all areas; returns 0, because nothing is deleted."""
-    await store.renew(user)
+    await client.renew(user)
     return 0

@@ -1,6 +1,6 @@
 """`hash`: all of a user's fragments are fields of one hash; delete that hash.
 
-Cost: one round trip of one UNLINK, however many entries the user has and whatever else the store holds; with more than
+Cost: one round trip of one UNLINK, however many entries the user has and whatever else the server holds; with more than
 64 fields the server frees the memory in the background. A read is one HGET, a put one MULTI of HSET and PEXPIREAT.
 Memory: one key, one expiry and no index for each user; 13 bytes of each value hold its own expiry (see
 `app.layouts.HashCache`).
@@ -11,9 +11,9 @@ expires and evicts a user's entries together or not at all, and `areas` are not 
 
 from collections.abc import Sequence
 
-from app.cache_async import AsyncStore
+from app.cache_async import AsyncClient
 
 
-async def invalidate(store: AsyncStore, user: int, areas: Sequence[str], scan_count: int) -> int:
+async def invalidate(client: AsyncClient, user: int, areas: Sequence[str], scan_count: int) -> int:
     """Delete the user's hash, and so the entries in all areas."""
-    return await store.unlink([store.keyspace.user_hash(user)])
+    return await client.unlink([client.keyspace.user_hash(user)])

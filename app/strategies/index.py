@@ -2,7 +2,7 @@
 
 Cost, with M entries of the user: for each of the two live time buckets, M / 500 round trips of SSCAN and as
 many of MULTI; UNLINK; SREM; EXEC. Usually three or four round trips in all, two of them at once. Server work
-is O(M), whatever else the store holds, and never more than 500 members in a row, so one giant set stalls
+is O(M), whatever else the server holds, and never more than 500 members in a row, so one giant set stalls
 nobody.
 
 Why nothing is lost: an entry and its membership are written together (`Cache.put` in `app.cache`) and deleted together,
@@ -13,27 +13,27 @@ it keeps both.
 
 from collections.abc import Sequence
 
-from app.cache_async import AsyncStore, together
+from app.cache_async import AsyncClient, together
 
 CHUNK = 500
 """Members per SSCAN. A set small enough for the server's compact encoding comes whole, whatever COUNT says.
 """
 
 
-async def invalidate(store: AsyncStore, user: int, areas: Sequence[str], scan_count: int) -> int:
+async def invalidate(client: AsyncClient, user: int, areas: Sequence[str], scan_count: int) -> int:
     """Delete the user's entries in ``areas``; the live buckets are swept at once."""
     starts = tuple(f"{area}-".encode() for area in areas)
-    buckets = store.keyspace.live_buckets(store.clock())
-    return await together(*(_sweep(store, user, bucket, starts) for bucket in buckets))
+    buckets = client.keyspace.live_buckets(client.clock())
+    return await together(*(_sweep(client, user, bucket, starts) for bucket in buckets))
 
 
-async def _sweep(store: AsyncStore, user: int, bucket: int, starts: tuple[bytes, ...]) -> int:
-    index = store.keyspace.index(user, bucket)
+async def _sweep(client: AsyncClient, user: int, bucket: int, starts: tuple[bytes, ...]) -> int:
+    index = client.keyspace.index(user, bucket)
     cursor, deleted = 0, 0
     while True:
-        cursor, members = await store.sscan(index, cursor, CHUNK)
+        cursor, members = await client.sscan(index, cursor, CHUNK)
         wanted = [member for member in members if member.partition(b":")[2].startswith(starts)]
         for start in range(0, len(wanted), CHUNK):
-            deleted += await store.unlink_indexed(user, index, wanted[start : start + CHUNK])
+            deleted += await client.unlink_indexed(user, index, wanted[start : start + CHUNK])
         if cursor == 0:
             return deleted

@@ -9,18 +9,18 @@ Nothing is lost, for the same reason as under `index`: entries and memberships a
 
 from collections.abc import Sequence
 
-from app.cache_async import AsyncStore, together
+from app.cache_async import AsyncClient, together
 
 
-async def invalidate(store: AsyncStore, user: int, areas: Sequence[str], scan_count: int) -> int:
+async def invalidate(client: AsyncClient, user: int, areas: Sequence[str], scan_count: int) -> int:
     """Delete the user's entries in ``areas``, those of each live bucket at once."""
     starts = tuple(f"{area}-".encode() for area in areas)
-    buckets = store.keyspace.live_buckets(store.clock())
-    return await together(*(_sweep(store, user, bucket, starts) for bucket in buckets))
+    buckets = client.keyspace.live_buckets(client.clock())
+    return await together(*(_sweep(client, user, bucket, starts) for bucket in buckets))
 
 
-async def _sweep(store: AsyncStore, user: int, bucket: int, starts: tuple[bytes, ...]) -> int:
-    index = store.keyspace.index(user, bucket)
-    members = await store.smembers(index)
+async def _sweep(client: AsyncClient, user: int, bucket: int, starts: tuple[bytes, ...]) -> int:
+    index = client.keyspace.index(user, bucket)
+    members = await client.smembers(index)
     wanted = [member for member in members if member.partition(b":")[2].startswith(starts)]
-    return await store.unlink_indexed(user, index, wanted, "DEL") if wanted else 0
+    return await client.unlink_indexed(user, index, wanted, "DEL") if wanted else 0

@@ -7,9 +7,9 @@ never changes, and as the yardstick of what the other strategies cost.
 
 from collections.abc import Sequence
 
-from app.cache_async import AsyncStore
+from app.cache_async import AsyncClient
 
 
-async def invalidate(store: AsyncStore, user: int, areas: Sequence[str], scan_count: int) -> int:
+async def invalidate(client: AsyncClient, user: int, areas: Sequence[str], scan_count: int) -> int:
     """Leave everything where it is; returns 0."""
     return 0

@@ -141,7 +141,7 @@ class Card {
     put(at(".asked"), digits(server.events_per_second) + (fewer ? ` of ${digits(server.events_planned_per_second)}` : ""));
     const done = server.events_finished_per_second;
     put(at(".finished"), done === null ? "–" : digits(done));
-    put(at(".knee-text"), server.knee_keys === null ? "" : `Dashed: the store saturates at ${whole.format(Math.round(server.knee_keys / 1000) * 1000)} keys`);
+    put(at(".knee-text"), server.knee_keys === null ? "" : `Dashed: the server saturates at ${whole.format(Math.round(server.knee_keys / 1000) * 1000)} keys`);
     put(at(".growth"), server.growth ? "Stop growth" : "Start growth");
     put(at(".over"), server.over ? "Back to the edge" : "Over the edge");
     this.offer(server.strategies);

@@ -14,7 +14,7 @@ from typing import Any
 import typer
 import yaml
 
-from docs.pages import fromtrust, wheels
+from docs.pages import fromfaults, fromfuzz, fromhistory, fromtrust, licences, wheels
 from docs.pages.fromruns import machine, table
 from docs.pages.records import Records, nearest
 from lab import scenarios
@@ -391,6 +391,11 @@ LISTS: dict[str, Callable[[Path], str]] = {
     "dashboards": dashboard_list,
     "alerts": alert_list,
     "exam": exam,
+    "licences": licences.package_list,
+    "image licences": licences.image_list,
     "wheels": wheel_list,
     **fromtrust.LISTS,
+    **fromfaults.LISTS,
+    **fromfuzz.LISTS,
+    **fromhistory.LISTS,
 }

@@ -10,12 +10,20 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-from docs.pages import fromcode, fromruns, schema, sentences
+from docs.pages import fromcode, fromruns, openapi, schema, sentences
 from docs.pages.records import FOLDER, Records, nearest
 from lab.errors import UsageError
 
 PLOTS = Path("docs/plots")
-HAND_WRITTEN = ("incidents.md", "platforms.md", "diagnose.md", "trust.md")
+HAND_WRITTEN = (
+    "incidents.md",
+    "platforms.md",
+    "diagnose.md",
+    "trust.md",
+    "faults.md",
+    "licences.md",
+    "history.md",
+)
 """Pages in docs/ that people write, except for their blocks."""
 BEGIN = re.compile(r"<!-- (run|list|help)(?:: *(.*?))? *-->")
 END = re.compile(r"<!-- /(run|list|help) -->")
@@ -144,7 +152,7 @@ def expected_files(root: Path) -> dict[Path, str]:
     renewal = Renewal(root)
     for path in pages(root):
         renewal.page(path)
-    return renewal.files | schema.files(root)
+    return renewal.files | schema.files(root) | openapi.files(root)
 
 
 def stale(root: Path, files: dict[Path, str]) -> Iterator[Path]:

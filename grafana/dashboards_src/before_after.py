@@ -23,7 +23,7 @@ KEYS = f"server:store_keys:sum{{{HERE}}}"
 NOW = f"last_over_time({KEYS}[$__range] @ end())"
 AS_NOW = f"{KEYS} > 0.8 * {NOW} < 1.25 * {NOW}"
 """Selects the moments with about as many keys as now, because a fair comparison needs the same key count. It does not
-compare with the largest count of the time shown, which may be that of the calibration: it fills the store to the knee
+compare with the largest count of the time shown, which may be that of the calibration: it fills the server to the knee
 at once. Now is the last known value, because a recording has an end.
 """
 
@@ -129,7 +129,7 @@ def build() -> Dashboard:
                 unit="s",
             ),
             lines(
-                "Calls to the store for one event",
+                "Calls to the server for one event",
                 "The index trades one long walk for a few short look-ups. If its calls per event grew with the "
                 "number of keys, it would be no cure.",
                 [
@@ -149,7 +149,7 @@ def build() -> Dashboard:
             ),
             lines(
                 "Commands under way at once, for events and for reads",
-                "The mean number of commands of which the store is in the middle (Little's law), of those that only "
+                "The mean number of commands of which the server is in the middle (Little's law), of those that only "
                 "events need and of reads. Redis has one thread: 1 is all of it, and more there cannot be. On "
                 "Dragonfly commands take turns, and those who wait for one count: above the number of threads it is a "
                 "crowd. Under SCAN the crowd grows with the keys; under the index there is none.",
@@ -194,7 +194,7 @@ def build() -> Dashboard:
             lines(
                 "The price: what a write costs",
                 "The index is not free: each write also notes its key in the user's set. Look at p99 of SET before "
-                "and after, and at the memory on the store's own dashboard. (The lab writes the index under every "
+                "and after, and at the memory on the server's own dashboard. (The lab writes the index under every "
                 "strategy, so that a switch needs no back-fill; the price shows under both.)",
                 [
                     Query(

@@ -68,7 +68,7 @@ def board(
     """A dashboard with the given panels, placed in reading order under a text with the ``question``.
 
     ``chapters``: where the question is asked; ``then``: the dashboard to go on to. ``servers``: the query that fills
-    the variable `server`; ``first``: its first value. The dashboards of one kind of store offer only stores of that
+    the variable `server`; ``first``: its first value. The dashboards of one kind of server offer only servers of that
     kind, so links to them do not pass on the chosen server.
     """
     made = (
@@ -141,7 +141,7 @@ def _server(query: str, first: str) -> builders.QueryVariable:
     return (
         builders.QueryVariable("server")
         .label("Server")
-        .description("The store, and the storefront in front of it")
+        .description("The server, and the storefront in front of it")
         .datasource(PROMETHEUS)
         .query({"qryType": 1, "query": query, "refId": "PrometheusVariableQueryEditor-VariableQuery"})
         .definition(query)

@@ -43,7 +43,7 @@ def build() -> Dashboard:
             ),
             number(
                 "Commands under way at once",
-                "How many calls are in the store at a time (Little's law), those that wait for their turn included: "
+                "How many calls are at the server at a time (Little's law), those that wait for their turn included: "
                 "Dragonfly's clock starts before a command is scheduled. Well above the number of threads there is a "
                 "crowd. It says nothing of the processor: that is on *Where did the time go*.",
                 [Query(f"sum by (server) (server_cmd:store_execution:rate10s{{{HERE}}})", "commands")],
@@ -53,7 +53,7 @@ def build() -> Dashboard:
             ),
             number(
                 "Memory",
-                "What the keys take, index sets included. The lab's stores may use 1 GB and evict nothing.",
+                "What the keys take, index sets included. The lab's servers may use 1 GB and evict nothing.",
                 [Query(f"dragonfly_memory_used_bytes{{{HERE}}}", "used")],
                 unit="bytes",
             ),
@@ -78,7 +78,7 @@ def build() -> Dashboard:
             ),
             number(
                 "Running for",
-                "Time since the start. A restart empties the store: if p99 falls with it, was it the restart or "
+                "Time since the start. A restart empties the server: if p99 falls with it, was it the restart or "
                 "the keys?",
                 [Query(f"dragonfly_uptime_in_seconds{{{HERE}}}", "uptime")],
                 unit="s",
@@ -94,7 +94,7 @@ def build() -> Dashboard:
             ),
             lines(
                 "Commands under way at once, by command",
-                "By Little's law: how many of each kind are in the store at a time. Dragonfly's clocks run while a "
+                "By Little's law: how many of each kind are at the server at a time. Dragonfly's clocks run while a "
                 "call waits for its turn, so those count too. Many SCANs at once, each a little ahead, and everybody "
                 "else between them.",
                 [Query(f"sum by (server, cmd) (server_cmd:store_execution:rate10s{{{SHOWN}}})", "{{cmd}}")],
@@ -220,7 +220,7 @@ def build() -> Dashboard:
             ),
             lines(
                 "Bytes in and out",
-                "Traffic. High while the store is filled for the calibration; it hardly changes during the incident, "
+                "Traffic. High while the server is filled for the calibration; it hardly changes during the incident, "
                 "so the network can be ruled out.",
                 [
                     Query(zero_told(per_second("dragonfly_net_input_bytes_total")), "in"),

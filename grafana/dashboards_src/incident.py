@@ -48,7 +48,7 @@ def build() -> Dashboard:
             ),
             number(
                 "Cached keys",
-                "All keys the store holds. Nobody touches most of them; ask yourself why their number should "
+                "All keys the server holds. Nobody touches most of them; ask yourself why their number should "
                 "matter to a GET of one key.",
                 [Query(KEYS, "cached keys")],
                 unit="short",
@@ -86,7 +86,7 @@ def build() -> Dashboard:
                 "Look for **which** commands get slower: if GET of one key slows down with SCAN, they share "
                 "something. Then compare the shape with the key count (right axis) and with the marks of "
                 "restarts: p99 falls with the keys and climbs back with them. The dashed line is the edge: with so "
-                "many keys the searches of a second need all the processor that the store can have; it moves as the "
+                "many keys the searches of a second need all the processor that the server can have; it moves as the "
                 "lab learns what that is. The background is the phase, as in the bars below. Dots are single calls: "
                 "click one and go to its trace.",
                 [
@@ -103,13 +103,13 @@ def build() -> Dashboard:
             ),
             phase_bars(
                 "The story so far, on every server",
-                "One bar a store, in the colours of the background above: what the lab was doing at that moment. "
-                "Compare the stores: the same story, in each at its own pace.",
+                "One bar a server, in the colours of the background above: what the lab was doing at that moment. "
+                "Compare the servers: the same story, in each at its own pace.",
             ),
             actions(
                 "Done in the last minute",
                 "What people and the lab did to this server within the last minute, and how often. Each is a mark on "
-                "the panels, too. Before you explain a change by the store, look here: did somebody turn a handle?",
+                "the panels, too. Before you explain a change by the server, look here: did somebody turn a handle?",
                 width=6,
             ),
             number(
@@ -161,7 +161,7 @@ def build() -> Dashboard:
                 "Every moment as a point: p99 against the number of keys",
                 "Time is taken out: each point is one moment, in the colour of its phase; calibration and idle time "
                 "do not count. A cloud without shape means no relation. A line, or a line that bends upwards at some "
-                "number of keys, means a relation, and the bend is the knee: there the store has no time left.",
+                "number of keys, means a relation, and the bend is the knee: there the server has no time left.",
                 Query(KEYS, "cached keys"),
                 [Query(in_words(by_phase(BYSTANDER, STORY)), "{{phase}}")],
                 y_label="bystander's p99",
@@ -173,7 +173,7 @@ def build() -> Dashboard:
                 "Reads and events come as before while p99 climbs, so load is not the explanation. On Redis SCAN is "
                 "rare among the commands, which is why nobody suspected it: the next panels show what one costs. On "
                 "Dragonfly its calls multiply: each ends after 50 ms by the clock, so the more walk at once, the less "
-                "each gets done and the more calls an event needs. A gap: the store was too busy to be asked.",
+                "each gets done and the more calls an event needs. A gap: the server was too busy to be asked.",
                 [
                     Query(
                         zero_told(
@@ -200,7 +200,7 @@ def build() -> Dashboard:
             ),
             lines(
                 "Slow log: entries a second by command",
-                "The store writes down commands that **execute** longer than 10 ms. The victims wait, they do not "
+                "The server writes down commands that **execute** longer than 10 ms. The victims wait, they do not "
                 "execute, so on Redis they hardly ever appear here; who does appear is a suspect. Empty under the "
                 "index. (The lab reads the log's 512 entries every two seconds: a flat top near 250 means more.)",
                 [
@@ -259,7 +259,7 @@ def build() -> Dashboard:
                 limit=2,
             ),
         ],
-        question="Every command gets slower. Nothing was deployed, the load is the same, the store answers PING. What "
+        question="Every command gets slower. Nothing was deployed, the load is the same, the server answers PING. What "
         "rises with p99, and what does not?",
         chapters=(KEY_GROWTH, READING),
         then="where-time-goes",

@@ -21,7 +21,7 @@ def build() -> Dashboard:
         [
             number(
                 "Answers",
-                "Whether the exporter reached the store. It asks like any client: while the store is stalled it "
+                "Whether the exporter reached the server. It asks like any client: while the server is stalled it "
                 "waits in the same queue, so in the incident this says *no* although nothing is broken.",
                 [
                     Query(
@@ -47,7 +47,7 @@ def build() -> Dashboard:
             ),
             number(
                 "Memory",
-                "What the keys take, index sets included. The lab's stores may use 1 GB and evict nothing.",
+                "What the keys take, index sets included. The lab's servers may use 1 GB and evict nothing.",
                 [Query(f"redis_memory_used_bytes{{{HERE}}}", "used")],
                 unit="bytes",
             ),
@@ -91,7 +91,7 @@ def build() -> Dashboard:
             ),
             lines(
                 "p99 of execution, from LATENCY HISTOGRAM",
-                "The store's own histogram, in powers of two. Again without the wait: the victims look healthy. "
+                "The server's own histogram, in powers of two. Again without the wait: the victims look healthy. "
                 "(KeyDB has no such histogram and shows 0.)",
                 [
                     Query(
@@ -130,9 +130,9 @@ def build() -> Dashboard:
                 unit="s",
             ),
             lines(
-                "Processor of the store",
+                "Processor of the server",
                 "User and system time, in cores. One whole core is the main thread at its end, whatever the machine "
-                "has besides. A gap: the store did not answer when asked.",
+                "has besides. A gap: the server did not answer when asked.",
                 [
                     Query(zero_told(per_second("redis_cpu_user_seconds_total")), "user"),
                     Query(zero_told(per_second("redis_cpu_sys_seconds_total")), "system"),
@@ -155,9 +155,9 @@ def build() -> Dashboard:
             ),
             lines(
                 "The exporter's own patience",
-                "How long one round of questions to the store took. The exporter is a bystander too: it SCANs nothing "
+                "How long one round of questions to the server took. The exporter is a bystander too: it SCANs nothing "
                 "and still gets slow. At 2 s it gives up, and the panels fed by it have a gap: **the worse the "
-                "incident, the less the store says of it.** An exporter that counted keys by SCAN would be part of "
+                "incident, the less the server says of it.** An exporter that counted keys by SCAN would be part of "
                 "the incident.",
                 [Query(f'max by (server) (scrape_duration_seconds{{job="redis", {HERE}}})', "one scrape")],
                 unit="s",

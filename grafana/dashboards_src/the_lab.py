@@ -19,7 +19,7 @@ def build() -> Dashboard:
     return board(
         "the-lab",
         "An instrument that has stopped shows no trouble. Is everything measured, is the load delivered, is anybody "
-        "but the store short of processor?",
+        "but the server short of processor?",
         [
             number(
                 "Targets that answer",
@@ -50,7 +50,7 @@ def build() -> Dashboard:
             number(
                 "Requests that failed",
                 "Locust's requests that came back with an error, in the time shown. The storefront stays up even "
-                "without its store, so this should be 0; errors answered quickly would make p99 look better.",
+                "without its server, so this should be 0; errors answered quickly would make p99 look better.",
                 [
                     Query(
                         zero(f"sum by (server) (increase(locust_requests_total{{{FAILED}}}[$__range]))"),
@@ -73,7 +73,7 @@ def build() -> Dashboard:
             ),
             states(
                 "Scrapes",
-                "One bar a target. Gaps of a store's exporter during the incident are a symptom (it waits like any "
+                "One bar a target. Gaps of a server's exporter during the incident are a symptom (it waits like any "
                 "client), not a fault of the lab.",
                 [Query("min by (job, server) (up)", "{{job}} {{server}}")],
                 on="up",
@@ -83,8 +83,8 @@ def build() -> Dashboard:
             ),
             lines(
                 "How long scrapes take",
-                "The limit is 2 s. A process that answers late is short of processor, or its store is stalled and "
-                "it asks the store when scraped.",
+                "The limit is 2 s. A process that answers late is short of processor, or its server is stalled and "
+                "it asks the server when scraped.",
                 [Query("max by (job) (scrape_duration_seconds)", "{{job}}")],
                 unit="s",
                 log=True,
@@ -93,7 +93,7 @@ def build() -> Dashboard:
             lines(
                 "Processor by job",
                 "In cores, all servers together. A Python process at 1 is at its end, and then **it** makes the "
-                "latency, not the store: the experiment would be void. The stores themselves are on their own "
+                "latency, not the server: the experiment would be void. The servers themselves are on their own "
                 "dashboards.",
                 [
                     Query(f"sum by (job) (rate(process_cpu_seconds_total{STEADY}))", "{{job}}"),

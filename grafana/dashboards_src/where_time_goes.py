@@ -1,4 +1,4 @@
-"""*Where did the time go*: the client's p99 against what the store says it spent."""
+"""*Where did the time go*: the client's p99 against what the server says it spent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BUSY = f"max by (server) (lab_store_busy_cores{{{HERE}}})"
 TO_HAVE = f"max by (server) (lab_store_capacity_cores{{{HERE}}} > 0)"
 BEYOND_FLOOR = f"clamp_min({EXECUTION} - on (server) {FLOOR}, 0) or on (server) 0 * {FLOOR}"
 """The waiting that the part *execution* contains already, and that must not be counted twice. On Dragonfly, whose
-clocks run while a call waits, the store's mean for GET can be longer than a whole read at the quietest of times.
+clocks run while a call waits, the server's mean for GET can be longer than a whole read at the quietest of times.
 """
 SPANS = (
     "histogram_quantile(0.99, sum by (server, span_name, le) (label_replace("
@@ -35,7 +35,7 @@ def build() -> Dashboard:
     """The dashboard."""
     return board(
         "where-time-goes",
-        "A read takes far longer than the store needs to carry it out. Who has the rest?",
+        "A read takes far longer than the server needs to carry it out. Who has the rest?",
         [
             number(
                 "Share of a read that is waiting",
@@ -47,8 +47,8 @@ def build() -> Dashboard:
                 steps=((None, "green"), (0.5, "orange"), (0.8, "red")),
             ),
             number(
-                "Processor of the store that is used",
-                "What the store used lately, as a share of the processor that it can really have beside everything "
+                "Processor of the server that is used",
+                "What the server used lately, as a share of the processor that it can really have beside everything "
                 "else on this machine. Near 100 % there is no time left, on any server: Redis's one thread is full, "
                 "or Dragonfly's threads are.",
                 [Query(f"{BUSY} / on (server) {TO_HAVE}", "used")],
@@ -60,7 +60,7 @@ def build() -> Dashboard:
             number(
                 "Keys, as a share of the knee",
                 "The control page measured what one key costs a SCAN and computed the key count at which the "
-                "events of a second need a second of the store. At 100 % under SCAN, waiting has no upper limit. "
+                "events of a second need a second of the server. At 100 % under SCAN, waiting has no upper limit. "
                 "The index does not care.",
                 [Query(zero_told(f"server:store_keys:sum{{{HERE}}} / on (server) {KNEE}"), "of the knee")],
                 unit="percentunit",
@@ -78,9 +78,9 @@ def build() -> Dashboard:
             ),
             lines(
                 "p99 of a bystander's GET, taken apart",
-                "**Execution**: the store's own mean for GET. **Network and loops**: what a read takes at the "
+                "**Execution**: the server's own mean for GET. **Network and loops**: what a read takes at the "
                 "quietest of times, less execution. **Waiting**: all the rest. Watch which of the three grows. "
-                "The three together are the p99. (On Dragonfly the store's clock starts before a command is "
+                "The three together are the p99. (On Dragonfly the server's clock starts before a command is "
                 "scheduled, so a part of the waiting shows as execution: compare it with that of the healthy phase.)",
                 [
                     Query(zero_told(EXECUTION), "execution"),
@@ -98,7 +98,7 @@ def build() -> Dashboard:
                 phases=True,
             ),
             lines(
-                "GET: what clients see against what the store says",
+                "GET: what clients see against what the server says",
                 "The same command from three sides, on a logarithmic scale: a distance of one line is a factor of "
                 "ten. When the upper lines climb and the lowest stays, the command did not become slower: it "
                 "stood in a queue.",
@@ -114,15 +114,15 @@ def build() -> Dashboard:
                         exemplars=True,
                     ),
                     Query(P99, "bystander's p99"),
-                    Query(zero_told(EXECUTION), "execution in the store, mean"),
+                    Query(zero_told(EXECUTION), "execution on the server, mean"),
                 ],
                 unit="s",
                 width=8,
                 log=True,
             ),
             lines(
-                "Processor of the store, and what it can have",
-                "In cores. What the store used lately, and what it could have beside everything else on this machine; "
+                "Processor of the server, and what it can have",
+                "In cores. What the server used lately, and what it could have beside everything else on this machine; "
                 "for Redis never more than the one thread that carries out commands. Where the two meet, a queue "
                 "begins. True on every server, whatever its clocks count.",
                 [
@@ -134,7 +134,7 @@ def build() -> Dashboard:
             ),
             lines(
                 "Commands under way at once, by command",
-                "The mean number of commands of which the store is in the middle (seconds of its clocks a second, "
+                "The mean number of commands of which the server is in the middle (seconds of its clocks a second, "
                 "Little's law). A few SCANs a second can be nearly all of it, because each walks every key; under the "
                 "index the same events hardly show. On Redis 1 is the whole of its thread, and each command's part is "
                 "its share of the time. On Dragonfly commands that wait for a turn count too: 400 means that four "
@@ -146,7 +146,7 @@ def build() -> Dashboard:
             ),
             lines(
                 "Mean execution by command",
-                "The store's own view, without anybody's queue on Redis. Does GET get slower, or only those who "
+                "The server's own view, without anybody's queue on Redis. Does GET get slower, or only those who "
                 "scan? On Dragonfly waiting for a shard is included: the victims seem guilty.",
                 [
                     Query(
@@ -160,7 +160,7 @@ def build() -> Dashboard:
             lines(
                 "Events: in work and not yet done",
                 "Each event starts when it arrives, however many are running, as in the original service. If the "
-                "store keeps up, there are few; if not, each new one slows all others and the line has no top. "
+                "server keeps up, there are few; if not, each new one slows all others and the line has no top. "
                 "(The control page sends no more events while over 600 are in flight.)",
                 [
                     Query(
@@ -182,10 +182,10 @@ def build() -> Dashboard:
                 f'sum by (le) (rate(probe_latency_seconds_bucket{{from="intended", {HERE}}}{WINDOW}))',
             ),
             lines(
-                "What one event costs: calls to the store",
-                "Store calls per event, over a minute. Under SCAN with a small COUNT hundreds, with a large one few "
-                "but long; under the index a handful, whatever the number of keys. On Dragonfly a SCAN ends after "
-                "50 ms by the clock, waiting included: in a crowd the same walk takes ever more calls.",
+                "What one event costs: calls to the server",
+                "Calls to the server per event, over a minute. Under SCAN with a small COUNT hundreds, with a large "
+                "one few but long; under the index a handful, whatever the number of keys. On Dragonfly a SCAN ends "
+                "after 50 ms by the clock, waiting included: in a crowd the same walk takes ever more calls.",
                 [
                     Query(
                         zero_by(
@@ -234,7 +234,7 @@ def build() -> Dashboard:
             ),
             slow_traces(
                 "Events as traces",
-                "Newest first. Sort by duration and open one: web, invalidator and store in one picture. Count the "
+                "Newest first. Sort by duration and open one: web, invalidator and server in one picture. Count the "
                 "SCAN spans, and look at how long each GET next to them took. From a span, a link leads back to "
                 "the numbers of that minute.",
                 '{ resource.service.name = "shop-invalidator" && resource.app.store.server = "$server" '
@@ -243,10 +243,10 @@ def build() -> Dashboard:
             service_graph(
                 "Who calls whom",
                 "Drawn from the traces: the storefront accepts an event, the invalidator carries it out, both call "
-                "the store. The numbers on a node are mean time and calls a second.",
+                "the server. The numbers on a node are mean time and calls a second.",
             ),
         ],
-        question="A read takes many times as long as the store needs to carry it out. Who has the rest?",
+        question="A read takes many times as long as the server needs to carry it out. Who has the rest?",
         chapters=(KEY_GROWTH, READING, EMPTY_SLOWLOG),
         then="before-after",
     )

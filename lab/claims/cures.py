@@ -189,7 +189,7 @@ def generation_reads_twice(times: float) -> Claim:
 
     return Claim(
         "generation-reads-twice",
-        "under generation a read asks the store twice: for the number, then for the entry",
+        "under generation a read asks the server twice: for the number, then for the entry",
         f"≥ {times:g} × the commands of a read under the index",
         check,
     )

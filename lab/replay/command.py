@@ -60,7 +60,7 @@ def replay(
     ] = None,
     down: Annotated[bool, typer.Option("--down", help="End the replay; nothing is left.")] = False,
 ) -> None:
-    """Serve a recording in Prometheus, Tempo and Grafana, as if it had ended just now; no load, no stores."""
+    """Serve a recording in Prometheus, Tempo and Grafana, as if it had ended just now; no load, no servers."""
     from lab.replay import replay as served
     from lab.replay.recording import read
     from lab.stacks.docker import Docker

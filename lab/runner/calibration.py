@@ -64,7 +64,7 @@ class Calibration:
 class Mark:
     """The server's counters and the number of finished events, at a moment when no event is under way."""
 
-    store: Snapshot
+    server: Snapshot
     finished: float
 
 
@@ -93,18 +93,18 @@ class Calibrator:
         """
         began = time.monotonic()
         stack, scenario = self._stack, self._scenario
-        ping = stack.store.ping_us()
+        ping = stack.server.ping_us()
         stack.web.use("scan", scenario.scan_count)
         say(f"calibrating: {wanted_knee:,.0f} keys")
         stack.web.warm(wanted_knee, restart=False, seconds=120, check=stack.check)
         self._load(0.0)
         self._pause(0.5)
-        quiet = stack.store.snapshot()
+        quiet = stack.server.snapshot()
         self._pause(max(0.8, window_s / 3))
-        idle = stack.store.snapshot()
+        idle = stack.server.snapshot()
         self._base = _busy(quiet, idle)
         pattern = f"{stack.key_prefix}:*:{ABSENT_USER}:page-*"
-        one_scan_us = stack.store.scan_cost_us(pattern, scenario.scan_count, 0.3)
+        one_scan_us = stack.server.scan_cost_us(pattern, scenario.scan_count, 0.3)
         first_guess = BUSY_SHARE * idle.threads / (PATTERNS_PER_EVENT * one_scan_us / 1e6)
         say(f"calibrating: {first_guess:.1f} events a second for {window_s:g} s")
         cost, held = self._cost(first_guess, window_s)
@@ -143,13 +143,13 @@ class Calibrator:
         self._load(0.0)
         self._pause(STRAGGLER_S)
         after = self.mark()
-        held = after.store.keys
+        held = after.server.keys
         return self.event_cost(before, after) / (PATTERNS_PER_EVENT * held) if held else 0.0, held
 
     def mark(self) -> Mark:
         """Wait until no event is under way; the counters then."""
         self._drain()
-        return Mark(self._stack.store.snapshot(), self._stack.observe().finished)
+        return Mark(self._stack.server.snapshot(), self._stack.observe().finished)
 
     def event_cost(self, before: Mark, after: Mark) -> float:
         """The server's CPU seconds for each event between two marks, without the base load of the reads.
@@ -161,8 +161,8 @@ class Calibrator:
             raise StackError(
                 "calibration saw no event finish: events do not reach the server. Look at logs/ in the run folder."
             )
-        elapsed = after.store.at - before.store.at
-        return cost_of_each(_busy(before.store, after.store) * elapsed, self._base, elapsed, finished)
+        elapsed = after.server.at - before.server.at
+        return cost_of_each(_busy(before.server, after.server) * elapsed, self._base, elapsed, finished)
 
     def _load(self, events_per_second: float) -> None:
         self._stack.locust.load(self._scenario.reads_per_second, events_per_second, self._population)

@@ -18,11 +18,14 @@ from lab.scenarios.model import Phase
 class LiveDisplay:
     """Use as a context manager around a run. Writes to stderr, so that stdout stays free for results.
 
-    Its own words name neither the strategy nor its command, because a learner who still looks for the cause reads them.
+    It names neither a strategy nor its command, and phases by their neutral titles, because a learner who still looks
+    for the cause reads it. With `spoilers` phases have their own titles.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, spoilers: bool = False) -> None:
         self._console = console
+        self._spoilers = spoilers
+        self._names: dict[str, str] = {}
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=30),
@@ -61,8 +64,9 @@ class LiveDisplay:
         """Show that a phase begins."""
         self._progress.update(self._whole, total=total, completed=number - 1)
         self._began, self._seconds = time.monotonic(), seconds + 1.0
+        name = self._names[phase.id] = phase.named(self._spoilers)
         self._progress.update(
-            self._step, description=f"{number}/{total} {phase.title}", total=self._seconds, completed=0
+            self._step, description=f"{number}/{total} {name}", total=self._seconds, completed=0
         )
 
     def row(self, row: Row) -> None:
@@ -75,7 +79,7 @@ class LiveDisplay:
         The probes beside ``main`` asked at the same moments, and get a line each.
         """
         cells = (
-            record.title,
+            self._names[record.id],
             f"{record.keys:,.0f}",
             _figure(p99_ms["main"], ".2f", ""),
             f"{record.utilisation:.0%}" if record.utilisation is not None else "",

@@ -25,7 +25,7 @@ from lab.stacks.server_stats import Snapshot
 FILL_S = 600.0
 SHORTEST_SAMPLE_S = 0.8
 READY_S = 10.0
-"""Seconds for probes to find a restarted store (if they do not, the run ends), and for loads to get under way."""
+"""Seconds for probes to find a restarted server (if they do not, the run ends), and for loads to get under way."""
 OTHERS_S = 0.5
 """Seconds for which other clients' GETs are counted before the run sends any."""
 LOAD_S = 1800.0
@@ -36,7 +36,7 @@ MAIN = ProbeSpec("main")
 def too_many_to_begin(phase: Phase, planned: int, keys: int) -> bool:
     """True if an attempt would begin with more than half of the surplus keys that a phase may have.
 
-    The reads of the attempt before brought them in. A store of few keys gains them quickly, so unless it is
+    The reads of the attempt before brought them in. A server with few keys gains them quickly, so unless it is
     emptied every further attempt would have more keys than planned, and fail.
     """
     judged = keys_are_judged(planned, phase.strategy, bool(phase.loads))
@@ -56,7 +56,7 @@ class Display(Protocol):
 class _Mark:
     """All counters at one moment."""
 
-    store: Snapshot
+    server: Snapshot
     metrics: Metrics
 
 
@@ -102,7 +102,7 @@ class Conductor:
         main = self._stack.start_probe(MAIN, self._scenario.probe_per_second)
         recorder.follow("main", main)
         if self._scenario.knee_at is None:
-            facts.calibration = {"ping_floor_us": statistics.median(self._stack.store.ping_us())}
+            facts.calibration = {"ping_floor_us": statistics.median(self._stack.server.ping_us())}
         else:
             self._calibrate(self._scenario.knee_at)
         repetition = Repetition(self._pace.attempts, self._pace.repeats * self._pace.plateau_s)
@@ -117,9 +117,9 @@ class Conductor:
 
     def _gets_of_others(self) -> float:
         """GETs a second before the run sends any: from the compose stack's own probe, other programs or the warmer."""
-        before = self._stack.store.snapshot()
+        before = self._stack.server.snapshot()
         self._pause(OTHERS_S)
-        after = self._stack.store.snapshot()
+        after = self._stack.server.snapshot()
         calls = [snapshot.commands.get("GET", (0.0, 0.0))[0] for snapshot in (before, after)]
         return (calls[1] - calls[0]) / (after.at - before.at)
 
@@ -187,9 +187,9 @@ class Conductor:
         self._events(0.0)
         self._drain()
         planned = round(phase.keys * self._facts.keys)
-        surplus = attempt > 1 and too_many_to_begin(phase, planned, stack.store.keys_everywhere())
+        surplus = attempt > 1 and too_many_to_begin(phase, planned, stack.server.keys_everywhere())
         if phase.empty or surplus:
-            self._empty("restart" if stack.owns_store else "emptied")
+            self._empty("restart" if stack.owns_server else "emptied")
         before = self._facts.phases[-1].strategy if self._facts.phases else ""
         if attempt == 1 and before != phase.strategy:
             self._note("switch", f"strategy {phase.strategy}")
@@ -230,10 +230,10 @@ class Conductor:
         cpu.sample()
         stack.locust.reset()
         before = self._mark()
-        self._probed = before.store.at, names
+        self._probed = before.server.at, names
         self._start_loads(phase, seconds, self_terminating=True)
         if not self._await_ending(phase):
-            end = before.store.at + seconds
+            end = before.server.at + seconds
             while (left := end - time.time()) > 0:
                 self._pause(min(left, 0.25))
         tallies = stack.locust.tallies()
@@ -254,7 +254,7 @@ class Conductor:
             "seed": facts.seed,
             "seconds": seconds,
             "prefix": LOAD_PREFIX,
-            "store": self._stack.key_prefix,
+            "storefront": self._stack.key_prefix,
             "web": self._stack.web_url,
             "users": self._population,
             "beyond": self._population + 1,
@@ -288,7 +288,7 @@ class Conductor:
         return figures
 
     def _mark(self) -> _Mark:
-        return _Mark(self._stack.store.snapshot(), self._stack.observe())
+        return _Mark(self._stack.server.snapshot(), self._stack.observe())
 
     def _record(
         self,
@@ -300,13 +300,13 @@ class Conductor:
         machine: dict[str, float],
         probes: list[str],
     ) -> PhaseRecord:
-        t0, t1 = before.store.at, after.store.at
+        t0, t1 = before.server.at, after.server.at
         utilisation = None
-        if before.store.main_thread_s is not None and after.store.main_thread_s is not None:
-            utilisation = (after.store.main_thread_s - before.store.main_thread_s) / (t1 - t0)
+        if before.server.main_thread_s is not None and after.server.main_thread_s is not None:
+            utilisation = (after.server.main_thread_s - before.server.main_thread_s) / (t1 - t0)
         commands = {}
-        for name, (calls, usec) in after.store.commands.items():
-            old_calls, old_usec = before.store.commands.get(name, (0.0, 0.0))
+        for name, (calls, usec) in after.server.commands.items():
+            old_calls, old_usec = before.server.commands.get(name, (0.0, 0.0))
             if calls > old_calls:
                 commands[name] = {"calls": calls - old_calls, "usec": usec - old_usec}
         covered = float(tallies["seconds"])  # almost, not exactly, the length of the phase
@@ -318,7 +318,7 @@ class Conductor:
             strategy=phase.strategy,
             t0=t0,
             t1=t1,
-            keys=(before.store.keys + after.store.keys) / 2,
+            keys=(before.server.keys + after.server.keys) / 2,
             commands=commands,
             utilisation=utilisation,
             events={
@@ -338,7 +338,7 @@ class Conductor:
         )
 
     def _empty(self, why: str) -> None:
-        # Set the warmer's target to 0 first: else it would begin to fill the emptied store by itself.
+        # Set the warmer's target to 0 first: else it would begin to fill the emptied server by itself.
         self._stack.web.warm(0, restart=False, seconds=FILL_S, check=self._check)
         self._note("restart", why)
         self._stack.empty()

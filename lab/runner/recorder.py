@@ -55,7 +55,7 @@ class Recorder:
     def start(self) -> None:
         """Begin to sample."""
         with contextlib.suppress(StackError):  # entries already in the log are not this run's
-            self._read_slowlog(self._stack.store.snapshot().run_id, keep=False)
+            self._read_slowlog(self._stack.server.snapshot().run_id, keep=False)
         self._thread.start()
 
     def stop(self) -> None:
@@ -79,7 +79,7 @@ class Recorder:
             self._writer.load(self.phase, name, line, self.attempt)
 
     def without_errors(self, name: str) -> bool:
-        """True if a probe's latest interval has no errors. After a restart it must first find the store again."""
+        """True if a probe's latest interval has no errors. After a restart it must first find the server again."""
         with self._lock:
             return name in self._lines and not self._lines[name][-1]["errors"]
 
@@ -179,9 +179,9 @@ class Recorder:
             self._error = error
 
     def _sample(self, before: tuple[Snapshot, Metrics] | None) -> tuple[Snapshot, Metrics]:
-        now = self._stack.store.snapshot()
-        if reason := self._stack.store.refusal():
-            raise _Refused(f"the server at {self._stack.store.shown} refuses writes: {reason}")
+        now = self._stack.server.snapshot()
+        if reason := self._stack.server.refusal():
+            raise _Refused(f"the server at {self._stack.server.shown} refuses writes: {reason}")
         self._read_slowlog(now.run_id, keep=True)
         metrics = self._stack.observe()
         shares, machine = self._cpu.sample()
@@ -210,7 +210,7 @@ class Recorder:
         return now, metrics
 
     def _read_slowlog(self, run_id: str, keep: bool) -> None:
-        for number, at, command, duration in self._stack.store.slowlog():
+        for number, at, command, duration in self._stack.server.slowlog():
             identity = f"{run_id}/{number}"
             if identity in self._seen:
                 continue

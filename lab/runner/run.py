@@ -216,7 +216,7 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
         else:
             stack = NativeStack(scenario, server, folder, request.seed, request.way, request.port)
         stack.up(display.say)
-        facts.server, facts.server_version = stack.store.identity()
+        facts.server, facts.server_version = stack.server.identity()
         if kind := SERVERS.get(facts.server):  # what runs at a --url is known only now
             facts.cannot |= kind.cannot
             facts.whole_scans = kind.whole_scans

@@ -181,7 +181,7 @@ def run_series(
     )
     begun = time.monotonic()
     for number, scenario in enumerate(wanted, start=1):
-        say(f"{number} of {len(wanted)}: {scenario.id}, {scenario.title}")
+        say(f"{number} of {len(wanted)}: {scenario.id}")
         at = time.monotonic()
         try:
             entry = _one(request(scenario, folder / scenario.id), pages, display)

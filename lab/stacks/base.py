@@ -90,7 +90,7 @@ class Stack(Protocol):
         ...
 
     @property
-    def store(self) -> ServerObserver:
+    def server(self) -> ServerObserver:
         """The observer's view of the server."""
         ...
 
@@ -105,7 +105,7 @@ class Stack(Protocol):
         ...
 
     @property
-    def owns_store(self) -> bool:
+    def owns_server(self) -> bool:
         """True if the lab may restart the server."""
         ...
 

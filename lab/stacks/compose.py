@@ -46,7 +46,7 @@ class ComposeStack:
     """One server of the running compose stack as a run's scene."""
 
     name = "compose"
-    owns_store = True
+    owns_server = True
     has_replica = False
 
     def __init__(self, scenario: Scenario, scene: ServerContainers, folder: Path, seed: int) -> None:
@@ -74,7 +74,7 @@ class ComposeStack:
         self.invalidator = Storefront(f"invalidator-{scene.server}", scene.address("invalidator"))
         self.web_url = f"http://web-{scene.server}:{PORTS['web']}"
         self.locust = Locust(f"locust-{scene.server}", scene.address("locust"))
-        self.store = ServerObserver(scene.store_url(scene.of("store")), scenario.timeout_s)
+        self.server = ServerObserver(scene.server_url(scene.of("server")), scenario.timeout_s)
 
     def _check_settings(self, env: dict[str, str]) -> None:
         each = env.get("APP_FRAGMENTS_PER_USER", "20")
@@ -89,7 +89,7 @@ class ComposeStack:
         scene = self._scene
         if scene.replaced:
             say(f"started again with ports on 127.0.0.1, to be within reach: {', '.join(scene.replaced)}")
-        self._watch = Watch(self._docker, [scene.of(role) for role in ("store", *ROLES)], self._logs)
+        self._watch = Watch(self._docker, [scene.of(role) for role in ("server", *ROLES)], self._logs)
         self._usage = usage_of(self._docker, scene.by_part())
         self._undo.append(self._usage.close)
         if "control" in scene.containers:
@@ -102,7 +102,7 @@ class ComposeStack:
             self._undo.append(hold_growth(scene, other))
             self._undo.append(hold_load(scene, other))
         self.web.wait("/readyz", READY_S, self.check)
-        self.store.wait(READY_S, self.check)
+        self.server.wait(READY_S, self.check)
         self._remember()
         say(f"emptying {scene.server}")
         self.locust.load(0.0, 0.0, 1)
@@ -112,20 +112,20 @@ class ComposeStack:
 
     def _remember(self) -> None:
         """Note this server's load, growth, strategy and settings, so that `down` can put them back."""
-        web, locust, store = self.web, self.locust, self.store
+        web, locust, server = self.web, self.locust, self.server
         invalidation = web.ask("GET", "/settings/invalidation")
         warming = web.ask("GET", "/settings/warming")
         load = locust.ask("GET", "/load")
-        threshold, length = store.slowlog_settings()
-        settings = store.settings({"maxmemory", *self._scenario.server_settings})  # a load may set maxmemory
+        threshold, length = server.slowlog_settings()
+        settings = server.settings({"maxmemory", *self._scenario.server_settings})  # a load may set maxmemory
         self._undo += [
-            lambda: self.store.configure(settings),
+            lambda: self.server.configure(settings),
             lambda: self.web.use(invalidation["strategy"], invalidation["scan_count"]),
             lambda: self.web.fill(warming["target_keys"], warming["keys_per_second"]),
             lambda: locust.load(
                 load["reads_per_second"], load["events_per_second"], load["users_population"]
             ),
-            lambda: self.store.configure_slowlog(threshold, length),
+            lambda: self.server.configure_slowlog(threshold, length),
         ]
 
     def _await_events(self) -> None:
@@ -190,29 +190,29 @@ class ComposeStack:
 
     def empty(self) -> None:
         """Empty the server by restarting its container. Raises `StackError` if more than `LEFTOVERS` keys are left."""
-        store = self._scene.of("store")
+        container = self._scene.of("server")
         if self._watch:
-            self._watch.expect(store)
-        self._docker.ask("restart", "-t", "5", store.id)
-        [again] = self._docker.inspect(store.id)
+            self._watch.expect(container)
+        self._docker.ask("restart", "-t", "5", container.id)
+        [again] = self._docker.inspect(container.id)
         end = time.monotonic() + READY_S
         while True:  # the address may have changed
             try:
-                url = self._scene.store_url(again)
+                url = self._scene.server_url(again)
                 break
             except StackError:
                 if time.monotonic() > end:
                     raise
                 self.check()
                 time.sleep(0.1)
-        if url != self.store.url:
-            self.store.close()
-            self.store = ServerObserver(url, self._scenario.timeout_s)
-        self.store.wait(READY_S, self.check)
-        self.store.configure(self._scenario.server_settings)
-        self.store.configure_slowlog(self._scenario.slowlog_threshold_us)
+        if url != self.server.url:
+            self.server.close()
+            self.server = ServerObserver(url, self._scenario.timeout_s)
+        self.server.wait(READY_S, self.check)
+        self.server.configure(self._scenario.server_settings)
+        self.server.configure_slowlog(self._scenario.slowlog_threshold_us)
         self.web.wait("/readyz", READY_S, self.check)
-        if (keys := self.store.keys_everywhere()) > LEFTOVERS:
+        if (keys := self.server.keys_everywhere()) > LEFTOVERS:
             raise StackError(
                 f"{self._scene.server} came back with {keys:,} keys: its persistence must be off in compose.yaml."
             )
@@ -252,4 +252,4 @@ class ComposeStack:
         for client in (self.web, self.invalidator, self.locust, self._control):
             if client:
                 client.close()
-        self.store.close()
+        self.server.close()

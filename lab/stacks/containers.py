@@ -18,7 +18,7 @@ from lab.stacks.processes import Child
 from lab.stacks.servers import SERVERS
 
 ROLES = ("web", "invalidator", "warmer", "locust", "probe")
-PORTS = {"store": 6379, "web": 8000, "invalidator": 9102, "locust": 8089, "control": 8080}
+PORTS = {"server": 6379, "web": 8000, "invalidator": 9102, "locust": 8089, "control": 8080}
 LEASE_S = 60.0
 
 
@@ -40,8 +40,8 @@ class ServerContainers:
         return {container.service: container for container in self.running}
 
     def of(self, role: str) -> Container:
-        """The container of a role: ``store``, ``web``, ``invalidator``, ``warmer``, ``locust`` or ``probe``."""
-        return self.containers[self.server if role == "store" else f"{role}-{self.server}"]
+        """The container of a role: ``server``, ``web``, ``invalidator``, ``warmer``, ``locust`` or ``probe``."""
+        return self.containers[self.server if role == "server" else f"{role}-{self.server}"]
 
     def address(self, role: str, server: str | None = None) -> str:
         """Base URL of a role's HTTP interface, as seen from here. Raises `StackError` where it cannot be reached."""
@@ -50,9 +50,9 @@ class ServerContainers:
         return f"http://{host}:{port}"
 
     @staticmethod
-    def store_url(container: Container) -> str:
+    def server_url(container: Container) -> str:
         """URL of a server in its container, as seen from here. Raises `StackError` where it cannot be reached."""
-        host, port = container.reach(PORTS["store"])
+        host, port = container.reach(PORTS["server"])
         return f"redis://{host}:{port}/0"
 
     def others(self) -> list[str]:
@@ -65,7 +65,7 @@ class ServerContainers:
 
         All containers of other servers are one part. The watchers (Prometheus, Tempo, …) are parts of their own.
         """
-        parts = {"store": [self.of("store")], "probe-containers": [self.of("probe")]}
+        parts = {"store": [self.of("server")], "probe-containers": [self.of("probe")]}
         parts |= {role: [self.of(role)] for role in ROLES if role != "probe"}
         mine = {container.id for found in parts.values() for container in found}
         others = self.others()
@@ -99,7 +99,7 @@ def find_containers(server: str, docker: Docker | None = None) -> ServerContaine
 
 def _within_reach(scene: ServerContainers) -> ServerContainers:
     """The scene with everything that a run talks to within reach. Containers out of reach are replaced by new ones."""
-    wanted = {"store": scene.server, **{role: f"{role}-{scene.server}" for role in ("web", "invalidator")}}
+    wanted = {"server": scene.server, **{role: f"{role}-{scene.server}" for role in ("web", "invalidator")}}
     asked = {service: PORTS[role] for role, service in wanted.items()}
     asked |= {f"web-{other}": PORTS["web"] for other in scene.others()}
     cut_off = {
@@ -107,7 +107,7 @@ def _within_reach(scene: ServerContainers) -> ServerContainers:
     }
     if not cut_off:
         return scene
-    scene.docker.publish(cut_off, scene.of("store").files)
+    scene.docker.publish(cut_off, scene.of("server").files)
     found = ServerContainers(scene.docker, scene.server, tuple(scene.docker.containers()), tuple(cut_off))
     for service, port in asked.items():
         found.containers[service].reach(port)

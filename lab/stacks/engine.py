@@ -120,7 +120,7 @@ def _cpus(engine: Engine) -> list[Finding]:
     found = []
     if engine.cpus == 1:
         said = (
-            "1: limits above it are lowered. The store shares its core with all the rest: its p99 is higher from the "
+            "1: limits above it are lowered. The server shares its core with all the rest: its p99 is higher from the "
             "start, and runs will not be valid. Give the engine 2 CPUs"
         )
         found.append(Finding("CPUs for containers", True, said))

@@ -15,7 +15,7 @@ from lab.errors import StackError
 CLEARING = "index"
 """The strategy that clears a backlog at once: every accepted event is carried out, none is dropped."""
 REFUSED_S = 15.0
-"""How long the store may refuse to be filled (it may be restarting) before that ends a run."""
+"""How long the server may refuse to be filled (it may be restarting) before that ends a run."""
 
 Buckets = dict[float, float]
 """Upper bound in seconds → cumulative count."""
@@ -96,7 +96,7 @@ class Storefront(Http):
     def warm(self, keys: int, restart: bool, seconds: float, check: Callable[[], None]) -> None:
         """Cache `keys` entries through the storefront's own cache code, and wait until they are there.
 
-        Raises `StackError` when that takes longer than `seconds`, or the store refuses entries for `REFUSED_S`.
+        Raises `StackError` when that takes longer than `seconds`, or the server refuses entries for `REFUSED_S`.
         """
         self.fill(keys, restart=restart)
         end = time.monotonic() + seconds
@@ -109,7 +109,7 @@ class Storefront(Http):
             now = time.monotonic()
             refused_since = (refused_since or now) if answer["error"] else None
             if refused_since and now - refused_since > REFUSED_S:
-                raise StackError(f"the store does not take {keys:,} keys: {answer['error']}")
+                raise StackError(f"the server does not take {keys:,} keys: {answer['error']}")
             if now > end:
                 raise StackError(
                     f"filling {keys:,} keys took longer than {seconds:g} s ({answer['keys']:,} keys so far)."

@@ -60,14 +60,14 @@ def require_compose_memory(
     The limit is the smaller of the container's and the server's own maxmemory. For a scenario that sets maxmemory
     itself only the container's counts. Without a limit the sentence is empty: the engine may run on another machine.
     """
-    container = scene.of("store")
+    container = scene.of("server")
     limits = [container.memory] if container.memory else []
     if not scenario.own_server:
-        store = ServerObserver(scene.store_url(container))
+        observer = ServerObserver(scene.server_url(container))
         try:
-            limits += [own] if (own := store.maxmemory()) else []
+            limits += [own] if (own := observer.maxmemory()) else []
         finally:
-            store.close()
+            observer.close()
     room = min(limits, default=math.inf)
     if math.isinf(room):
         return ""

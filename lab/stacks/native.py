@@ -28,7 +28,7 @@ CACHED_PREFIXES = (
 )
 """Prefixes of all the storefront's keys, in every layout and epoch."""
 READY_S = 30.0
-STORE_PORTS = (12_000, 28_000)
+SERVER_PORTS = (12_000, 28_000)
 
 
 class ProcessMeter:
@@ -60,35 +60,35 @@ class NativeStack:
     def __init__(
         self,
         scenario: Scenario,
-        server: Server,
+        kind: Server,
         folder: Path,
         seed: int,
         way: Way | None = None,
         port: int | None = None,
     ) -> None:
         self._scenario = scenario
-        self._server = server
+        self._kind = kind
         self._folder = folder
         self._seed = seed
         self._external = way
         self._children: list[Child] = []
         self._loads: list[Child] = []
-        self._store_child: Child | None = None
+        self._server_child: Child | None = None
         self._replica: Child | None = None
         self._before: dict[str, str] | None = None
         self._restorer: foreign.Restorer | None = None
-        self.cannot = dict(server.cannot)
+        self.cannot = dict(kind.cannot)
         self.has_replica = scenario.replica and way is None
         if scenario.replica and not self.has_replica:
             self.cannot["replica-unharmed"] = (
                 "the lab does not add a replica to a server that it did not start"
             )
         # Not a port that the kernel gives to clients: a client could take it while the server restarts.
-        self.store_port = port or next(ports_after(random.randrange(*STORE_PORTS)))
-        if way is None and port_taken(self.store_port):
+        self.server_port = port or next(ports_after(random.randrange(*SERVER_PORTS)))
+        if way is None and port_taken(self.server_port):
             raise UsageError(f"port {port} is taken. Choose another --port, or leave it out.")
-        self.store_url = way.url if way else f"redis://127.0.0.1:{self.store_port}/0"
-        self.store = ServerObserver(self.store_url, scenario.timeout_s, way.shown if way else "")
+        self.server_url = way.url if way else f"redis://127.0.0.1:{self.server_port}/0"
+        self.server = ServerObserver(self.server_url, scenario.timeout_s, way.shown if way else "")
         (folder / "logs").mkdir(parents=True, exist_ok=True)
 
     @property
@@ -97,16 +97,16 @@ class NativeStack:
         return self.web.base_url
 
     @property
-    def owns_store(self) -> bool:
+    def owns_server(self) -> bool:
         """True if the lab started the server, and so may restart it."""
         return self._external is None
 
     def up(self, say: Say) -> None:
         """Start everything and wait until all of it answers. Raises `StackError` naming what did not."""
         if self._external is None:
-            say(f"starting {self._server.name}")
-            self._start_store()
-            self.store.configure_slowlog(self._scenario.slowlog_threshold_us)
+            say(f"starting {self._kind.name}")
+            self._start_server()
+            self.server.configure_slowlog(self._scenario.slowlog_threshold_us)
         else:
             self._take_over(self._external)
         say("starting the storefront and the load generator")
@@ -114,24 +114,24 @@ class NativeStack:
 
     def _take_over(self, way: Way) -> None:
         """Lock somebody else's server for this run, and start the restorer, which puts the changed settings back."""
-        self.store.wait(5.0)
-        self._before = foreign.take_over(self.store, way)
+        self.server.wait(5.0)
+        self._before = foreign.take_over(self.server, way)
         self._restorer = foreign.Restorer(way, self._before, self._folder / "logs" / "restorer.log")
         self.cannot["restart-restores"] = "the lab does not restart a server that it did not start"
         try:
-            self.store.configure_slowlog(self._scenario.slowlog_threshold_us)
+            self.server.configure_slowlog(self._scenario.slowlog_threshold_us)
         except StackError:
             self.cannot["victims-not-slow"] = "this server does not let its slow log be set up"
 
-    def _start_store(self) -> None:
-        command = self._server.command(self.store_port, str(self._folder / "logs"))
+    def _start_server(self) -> None:
+        command = self._kind.command(self.server_port, str(self._folder / "logs"))
         command += [
             word for pair in self._scenario.server_settings.items() for word in (f"--{pair[0]}", pair[1])
         ]
-        child = Child(self._server.name, command, self._folder / "logs" / "store.log")
-        self._store_child = child
+        child = Child(self._kind.name, command, self._folder / "logs" / "server.log")
+        self._server_child = child
         self._children.insert(0, child)
-        self.store.wait(READY_S, child.check)
+        self.server.wait(READY_S, child.check)
         if self.has_replica:
             self._start_replica()
 
@@ -139,13 +139,13 @@ class NativeStack:
         """Start a replica of the server; after a restart of the server, have the running replica follow it again."""
         if self._replica is None:
             self._replica_port = free_port()
-            command = self._server.command(self._replica_port, str(self._folder / "logs"))
+            command = self._kind.command(self._replica_port, str(self._folder / "logs"))
             self._replica = Child("replica", command, self._folder / "logs" / "replica.log")
             self._children.append(self._replica)
         replica = ServerObserver(self._replica_url)
         try:
             replica.wait(READY_S, self._replica.check)
-            replica.follow("127.0.0.1", self.store_port, READY_S, self._replica.check)
+            replica.follow("127.0.0.1", self.server_port, READY_S, self._replica.check)
         finally:
             replica.close()
 
@@ -157,9 +157,9 @@ class NativeStack:
         web, locust = self._port("web"), self._port("locust")
         state = self._folder / "state"
         app = {
-            "APP_STORE_URL": self.store_url,
+            "APP_STORE_URL": self.server_url,
             "APP_STATE_DIR": str(state),
-            "APP_SERVER_NAME": self._server.name,
+            "APP_SERVER_NAME": self._kind.name,
             "APP_KEY_PREFIX": self.key_prefix,
             "APP_STRATEGY": self._scenario.phases[0].strategy,
             "APP_SCAN_COUNT": str(self._scenario.scan_count),
@@ -225,7 +225,7 @@ class NativeStack:
             [sys.executable, "-m", "loadtest.probe", *probe_arguments(spec, rate, self._seed)],
             self._folder / "logs" / f"probe-{spec.name}.log",
             # Not on the command line, where everybody could read a password.
-            env={"PROBE_URL": self._replica_url if spec.replica else self.store_url},
+            env={"PROBE_URL": self._replica_url if spec.replica else self.server_url},
             cwd=ROOT,
             pipe=True,
         )
@@ -239,7 +239,7 @@ class NativeStack:
             name,
             [sys.executable, "-m", f"loadtest.incidents.{spec.module}", *arguments],
             self._folder / "logs" / f"{name}.log",
-            env={"PROBE_URL": self.store_url, "OMP_NUM_THREADS": "1"},
+            env={"PROBE_URL": self.server_url, "OMP_NUM_THREADS": "1"},
             cwd=ROOT,
             pipe=True,
         )
@@ -254,13 +254,13 @@ class NativeStack:
 
     def empty(self) -> None:
         """Empty the server by restarting it; on somebody else's server remove the storefront's keys instead."""
-        if self._store_child is None:
-            self.store.remove_own(CACHED_PREFIXES)
+        if self._server_child is None:
+            self.server.remove_own(CACHED_PREFIXES)
             return
-        self._children.remove(self._store_child)
-        self._store_child.stop()
-        self._start_store()
-        self.store.configure_slowlog(self._scenario.slowlog_threshold_us)
+        self._children.remove(self._server_child)
+        self._server_child.stop()
+        self._start_server()
+        self.server.configure_slowlog(self._scenario.slowlog_threshold_us)
 
     def check(self) -> None:
         """Raise `StackError` if any process has ended."""
@@ -273,9 +273,9 @@ class NativeStack:
         return [self._external.tunnel] if self._external and self._external.tunnel else []
 
     def _parts(self) -> dict[str, Child]:
-        """All processes by name; the server's is called ``store``."""
+        """All processes by the names that a run's records have for them; the server's is ``store``."""
         return {
-            "store" if child is self._store_child else child.name: child
+            "store" if child is self._server_child else child.name: child
             for child in (*self._children, *self._loads, *self._passing_on)
         }
 
@@ -297,7 +297,7 @@ class NativeStack:
 
     def _foreign_server_seconds(self) -> dict[str, float]:
         """CPU seconds of somebody else's server, as it reports them; empty if it reports none."""
-        told = self.store.cpu_seconds()
+        told = self.server.cpu_seconds()
         return {} if told is None else {"store": told}
 
     def memory_mb(self) -> dict[str, float]:
@@ -317,7 +317,7 @@ class NativeStack:
             why = self._restorer.end()
         else:  # the restorer was never started
             try:
-                foreign.put_back(self.store, before)
+                foreign.put_back(self.server, before)
             except StackError as error:
                 why = str(error)
         self._before = None
@@ -327,15 +327,15 @@ class NativeStack:
 
     def down(self) -> None:
         """End every process; on somebody else's server also remove the lab's keys and restore its settings."""
-        store = [self._store_child] if self._store_child else []
+        server = [self._server_child] if self._server_child else []
         stop_all(self._loads)
         self._loads.clear()
-        stop_all([child for child in self._children if child not in store])
+        stop_all([child for child in self._children if child not in server])
         if self._before is not None:
             self._put_back(self._before)
-        stop_all(store)
+        stop_all(server)
         self._children.clear()
         for client in ("web", "locust", "invalidator"):
             if hasattr(self, client):
                 getattr(self, client).close()
-        self.store.close()
+        self.server.close()

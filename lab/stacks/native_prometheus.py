@@ -27,15 +27,15 @@ def find_exporter() -> str | None:
     return next((path for name in EXPORTERS if (path := shutil.which(name))), None)
 
 
-def configuration(server: str, targets: dict[str, str], store: str) -> str:
+def configuration(server: str, targets: dict[str, str], url: str) -> str:
     """The text of a prometheus.yml with those jobs of prometheus/prometheus.yml that have a target here.
 
     `targets` are addresses (host:port) by job. The target of the job ``redis`` is the exporter, which is told to ask
-    the server at `store`. The rule files are the same.
+    the server at `url`. The rule files are the same.
     """
     found: dict[str, Any] = yaml.safe_load((FOLDER / "prometheus.yml").read_text())
     jobs = [
-        _job(job, server, targets[job["job_name"]], store)
+        _job(job, server, targets[job["job_name"]], url)
         for job in found["scrape_configs"]
         if job["job_name"] in targets
     ]
@@ -43,15 +43,15 @@ def configuration(server: str, targets: dict[str, str], store: str) -> str:
     return yaml.safe_dump({**found, "rule_files": rules, "scrape_configs": jobs}, sort_keys=False)
 
 
-def _job(job: dict[str, Any], server: str, target: str, store: str) -> dict[str, Any]:
+def _job(job: dict[str, Any], server: str, target: str, url: str) -> dict[str, Any]:
     kept = {name: job[name] for name in KEPT if name in job}
     group: dict[str, Any] = {"targets": [target]}
     if any("server" in static.get("labels", {}) for static in job["static_configs"]):
         group["labels"] = {"server": server}
     if (
         "metrics_path" in job
-    ):  # the exporter's job: each scrape names the store as its target, as on the compose stack
-        kept["params"] = {"target": [store]}
+    ):  # the exporter's job: each scrape names the server as its target, as on the compose stack
+        kept["params"] = {"target": [url]}
         group["labels"]["instance"] = server
     return {**kept, "static_configs": [group]}
 

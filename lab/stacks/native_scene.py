@@ -1,7 +1,7 @@
 """The scene without Docker: a storefront on one server, its load, the control page, and Prometheus where there is one.
 
 It runs as processes of this machine what `make up` runs in containers. A process that ends unexpectedly is started
-again, as by Docker; so is the store when the control page shuts it down.
+again, as by Docker; so is the server when the control page shuts it down.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class NativeScene(NativeStack):
     @property
     def server_name(self) -> str:
         """The server's name on the control page and in the metrics."""
-        return self._server.name
+        return self._kind.name
 
     # -- up
 
@@ -100,7 +100,7 @@ class NativeScene(NativeStack):
             "probe",
             [sys.executable, "-m", "loadtest.probe", "--metrics-port", str(self._port("probe")),
              "--interval-seconds", "60"],  # nobody reads its lines
-            {"PROBE_URL": self.store_url},
+            {"PROBE_URL": self.server_url},
         )  # fmt: skip
         if prometheus.find_prometheus() and self._prometheus_port is None:
             self._prometheus_port = self._port(PROMETHEUS)
@@ -137,7 +137,7 @@ class NativeScene(NativeStack):
         settings = {
             "CONTROL_HOST": "127.0.0.1",
             "CONTROL_PORT": str(self.control_port),
-            "CONTROL_SERVERS": f"{self.server_name}={'|'.join([self.store_url, *places])}",
+            "CONTROL_SERVERS": f"{self.server_name}={'|'.join([self.server_url, *places])}",
             "CONTROL_LOCUST_URLS": f"{self.server_name}={self.locust.base_url}",
             "CONTROL_PROMETHEUS_URL": f"http://127.0.0.1:{self._prometheus_port}"
             if self._prometheus_port
@@ -187,13 +187,13 @@ class NativeScene(NativeStack):
             "prometheus": f"127.0.0.1:{self._prometheus_port}",
         }
         if self._dragonfly:
-            targets["dragonfly"] = f"127.0.0.1:{self.store_port}"
+            targets["dragonfly"] = f"127.0.0.1:{self.server_port}"
         elif exporter:
             targets["redis"] = self._address(EXPORTER)
             self._add(EXPORTER, prometheus.exporter_command(exporter, self._port(EXPORTER)), {})
         else:
-            say("There is no redis_exporter on the PATH: Prometheus has no metrics of the store itself.")
-        text = prometheus.configuration(self.server_name, targets, f"redis://127.0.0.1:{self.store_port}")
+            say("There is no redis_exporter on the PATH: Prometheus has no metrics of the server itself.")
+        text = prometheus.configuration(self.server_name, targets, f"redis://127.0.0.1:{self.server_port}")
         (self._folder / "prometheus.yml").write_text(text)
         assert self._prometheus_port is not None
         self._add(PROMETHEUS, prometheus.command(binary, self._folder, self._prometheus_port), {})
@@ -212,7 +212,7 @@ class NativeScene(NativeStack):
     def _mend(self, child: Child, say: Say) -> None:
         child.stop()  # ends its children too
         place = self._children.index(child)
-        shut_down = child is self._store_child and child.exit_code() == 0
+        shut_down = child is self._server_child and child.exit_code() == 0
         if not shut_down and self._ends_too_often(child.name):
             often = f"That was {MOST_ENDS} times within {WITHIN_S:g} s"
             if child.name not in OPTIONAL:
@@ -222,8 +222,8 @@ class NativeScene(NativeStack):
             return
         time.sleep(PAUSE_S)
         again = self._children[place] = child.start_again()
-        if child is self._store_child:
-            self._store_child = again
+        if child is self._server_child:
+            self._server_child = again
         told = f"{child.name} was shut down." if shut_down else child.end_message()
         say(f"{told} It was started again.")
 
@@ -240,7 +240,7 @@ class NativeScene(NativeStack):
             "control page": (self.control.base_url, "begin here"),
             "Locust": (self.locust.base_url, "the load"),
             "storefront": (self.web.base_url, "what the load asks; /metrics"),
-            "store": (f"redis://127.0.0.1:{self.store_port}", ""),
+            "server": (f"redis://127.0.0.1:{self.server_port}", ""),
         }
         if any(child.name == PROMETHEUS for child in self._children):
             address = f"http://127.0.0.1:{self._prometheus_port}"
@@ -250,14 +250,14 @@ class NativeScene(NativeStack):
     def exports(self) -> list[str]:
         """Lines for a second terminal, so that the commands of the guide find the scene."""
         return [
-            f"export PROBE_URL={self.store_url}",
+            f"export PROBE_URL={self.server_url}",
             f"export STOREFRONT={self.web.base_url}",
             f"export LOCUST={self.locust.base_url}",
         ]
 
     def link_url(self) -> str:
-        """The URL by which the storefront reaches the store. Here it is the store's own."""
-        return self.store_url
+        """The URL by which the storefront reaches the server. Here it is the server's own."""
+        return self.server_url
 
     def users(self) -> str:
         """The control page's figures of the last seconds, in a line."""

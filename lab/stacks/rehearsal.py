@@ -33,7 +33,7 @@ STEP_MS = 2_000
 RETRY_S = 2.0
 """Seconds between two attempts at a check."""
 STARTING, STARTING_S = ": starting", 45.0
-"""A container whose health is not known yet, such as a store that was just restarted, and the seconds to wait for it:
+"""A container whose health is not known yet, such as a server that was just restarted, and the seconds to wait for it:
 its start period and one more health check (compose.yaml)."""
 FILLING_S = 90.0
 """Seconds for which a check, or all dashboards together, may be retried: a new scene has not had every phase yet."""

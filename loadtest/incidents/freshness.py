@@ -1,4 +1,4 @@
-"""What an invalidation costs the store, and for how long old values are served: caches, sends an event, reads again.
+"""What an invalidation costs the server, and for how long old values are served: caches, sends an event, reads again.
 
 `python -m loadtest.incidents.freshness --storefront http://127.0.0.1:8000 --first-user 100001` has users of its own,
 whom nobody else reads. It caches all of their fragments through the storefront's HTTP interface. Then, in each round,
@@ -18,13 +18,13 @@ One JSON line for each event of the first kind (t, user, stale_for_ms, stale_ent
     stale_entries              old values among the other fragments, read after that; the sum over all events
     commands_per_event         calls of --commands on the server, by its own counters, for each event of the second kind
     execution_per_event_us     their execution time (without EXEC's, which repeats that of the commands it executes)
-    left_per_event             keys added to the store per event, after the reads that cached everything again
+    left_per_event             keys added to the server per event, after the reads that cached everything again
     events                     number of events, of both kinds
     memory_per_entry_bytes     memory used at the beginning, less --base-mb, for each of --entries
     memory_mb                  memory used at the beginning, by the server's own count of what it has allocated
 
 Without users (--users 0) only the figures of memory. Ends by itself, after --seconds at the earliest, or on SIGTERM, or
-with `--until-stdin-ends` at the end of stdin: exit code 0. Bad arguments: 2. A storefront or a store that does not do
+with `--until-stdin-ends` at the end of stdin: exit code 0. Bad arguments: 2. A storefront or a server that does not do
 what it should: 3, with one line on stderr.
 """
 
@@ -85,7 +85,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Plan:
-    """Which users, how often, and what the store held at the beginning."""
+    """Which users, how often, and what the server held at the beginning."""
 
     first_user: int
     users: int
@@ -141,13 +141,13 @@ def _measure(plan: Plan, front: Storefront, line: socket.socket, stop: Stop) -> 
 
 
 def _cache(plan: Plan, front: Storefront, user: int) -> None:
-    """Cache all of a user's fragments. Raises `LoadFailed` if the store does not keep them."""
+    """Cache all of a user's fragments. Raises `LoadFailed` if the server does not keep them."""
     for name in plan.names:
         front.cached(user, name)
     missing = [name for name in plan.names if not front.cached(user, name)]
     if missing:
         raise LoadFailed(
-            f"the store does not keep entries: {missing[0]} of user {user} is gone right after it was cached"
+            f"the server does not keep entries: {missing[0]} of user {user} is gone right after it was cached"
         )
 
 
@@ -191,7 +191,7 @@ def _count(plan: Plan, front: Storefront, line: socket.socket, user: int, tally:
 
 
 def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, Server, tuple[str, int], bool]:
-    """The plan, the store, the storefront, and whether the load ends with stdin.
+    """The plan, the server, the storefront, and whether the load ends with stdin.
 
     Bad arguments end the process: one line on stderr, exit code 2.
     """

@@ -41,7 +41,9 @@ class Storefront:
         """Read a fragment; returns whether it came from the cache. After a miss the storefront has put it there."""
         self.ask("GET", f"/users/{user}/fragments/{name}")
         if self._cache_status not in (HIT, MISS):
-            raise LoadFailed(f"{self._name} cannot use its store ({self._cache_status or 'no Cache-Status'})")
+            raise LoadFailed(
+                f"{self._name} cannot use its server ({self._cache_status or 'no Cache-Status'})"
+            )
         return self._cache_status == HIT
 
     def send_event(self, user: int) -> object:

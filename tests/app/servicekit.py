@@ -1,5 +1,6 @@
-"""Real processes for tests: a store server, the service's three processes, a trace collector."""
+"""Real processes for tests: a cache server, the service's three processes, a trace collector."""
 
+import fcntl
 import gzip
 import itertools
 import json
@@ -9,13 +10,15 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from functools import partial
+from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import redis
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
@@ -29,18 +32,31 @@ from tests.httpkit import Answer, HttpStandIn, Request
 ROOT = Path(__file__).resolve().parents[2]
 
 
-FIRST_PORT, PORTS_EACH = 16_000, 2_000
+FIRST_PORT, PORTS_EACH, RANGES = 16_000, 1_000, 16
 _ports = itertools.count(os.getpid())
+
+
+@cache
+def own_range() -> tuple[int, IO[str]]:
+    """The first port of a range that is this process's own until it ends, and the file whose lock says so.
+
+    Workers of pytest, and several sessions of it at the same time, would otherwise give the same port to two servers.
+    """
+    for number in range(RANGES):
+        with suppress(OSError):
+            file = (Path(tempfile.gettempdir()) / f"latency-lab-ports-{number}.lock").open("w")
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return FIRST_PORT + PORTS_EACH * number, file
+    raise AssertionError(f"{RANGES} processes hold all ranges of ports for tests: end some of them")
 
 
 def free_port() -> int:
     """A port on 127.0.0.1 that nothing listens on.
 
     No other process takes it before the intended server binds it: it lies below the ports that the kernel gives to
-    clients, each pytest worker has its own range, and no port is returned twice in a row.
+    clients, each process has its own range, and no port is returned twice in a row.
     """
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    while port_taken(port := FIRST_PORT + PORTS_EACH * worker + next(_ports) % PORTS_EACH):
+    while port_taken(port := own_range()[0] + next(_ports) % PORTS_EACH):
         continue
     return port
 
@@ -70,7 +86,7 @@ def end(process: "subprocess.Popen[Any]", number: int = signal.SIGTERM) -> int:
         return process.wait()
 
 
-class StoreServer:
+class ServerProcess:
     """A real server on a port of its own, without persistence."""
 
     def __init__(self, binary: str, *options: str) -> None:
@@ -93,7 +109,7 @@ class StoreServer:
         """The path of the system's redis-server; None if there is none."""
         return shutil.which("redis-server")
 
-    def start(self) -> "StoreServer":
+    def start(self) -> "ServerProcess":
         """Start and wait until it answers."""
         self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 

@@ -1,4 +1,4 @@
-"""The HTTP contract, on the Flask test client with a real store."""
+"""The HTTP contract, on the Flask test client with a real cache server."""
 
 import json
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from app.fragments import is_fragment_name, parse_user
 from app.settings import STRATEGY_NAMES, Settings
 from app.state import State, WarmingStatus
 from app.storefront import create_app
-from tests.app.servicekit import StoreServer, free_port
+from tests.app.servicekit import ServerProcess, free_port
 
 
 @pytest.fixture
@@ -53,8 +53,8 @@ def test_first_read_misses_second_hits(web: FlaskClient, settings: Settings) -> 
     assert len(first.json["body"]) == settings.value_bytes
 
 
-def test_store_down_is_a_bypass(tmp_path: Path, state: State) -> None:
-    """Without a store the answer is computed and still 200; readiness says 503."""
+def test_a_server_that_is_down_is_a_bypass(tmp_path: Path, state: State) -> None:
+    """Without a cache server the answer is computed and still 200; readiness says 503."""
     down = Settings(store_url=f"redis://127.0.0.1:{free_port()}/0", state_dir=tmp_path)
     client = create_app(down, state, Cache(down)).test_client()
     reply = client.get("/users/1/fragments/cart-0")
@@ -73,10 +73,10 @@ def test_bad_user_is_404(web: FlaskClient, user: str) -> None:
 @pytest.mark.parametrize(
     "name", ["page", "page-", "blog-1", "page-A", "page-*", "page-" + "a" * 60, "page-%0A"]
 )
-def test_bad_fragment_is_404(web: FlaskClient, store: StoreServer, name: str) -> None:
-    """A name outside the grammar is not found and reaches no store."""
+def test_bad_fragment_is_404(web: FlaskClient, server: ServerProcess, name: str) -> None:
+    """A name outside the grammar is not found and reaches no cache server."""
     assert is_problem(web.get(f"/users/1/fragments/{name}"), 404)
-    assert store.client().dbsize() == 0
+    assert server.client().dbsize() == 0
 
 
 @given(st.text(max_size=70))
@@ -115,11 +115,11 @@ def test_bad_event_is_refused(
     assert state.pending() == 0
 
 
-def test_many_fragments_are_cached_at_once(web: FlaskClient, store: StoreServer) -> None:
+def test_many_fragments_are_cached_at_once(web: FlaskClient, server: ServerProcess) -> None:
     """PUT caches as many fragments as asked; a read is then a hit, with the body that a miss would have computed."""
     asked = web.get("/users/8/fragments/page-100").json
     assert web.put("/users/7/fragments", json={"count": 1000}).json == {"user": 7, "count": 1000}
-    assert len(store.client().keys("shop:r1:user:7:*")) == 1000
+    assert len(server.client().keys("shop:r1:user:7:*")) == 1000
     reply = web.get("/users/7/fragments/page-100")
     assert reply.headers["Cache-Status"] == "shop; hit"
     assert reply.json is not None
@@ -130,14 +130,14 @@ def test_many_fragments_are_cached_at_once(web: FlaskClient, store: StoreServer)
 @pytest.mark.parametrize(
     "body", [{}, {"count": 0}, {"count": 1_000_001}, {"count": 1.5}, {"count": None}, {"count": 1, "x": 1}]
 )
-def test_bad_count_of_fragments(web: FlaskClient, store: StoreServer, body: dict[str, Any]) -> None:
+def test_bad_count_of_fragments(web: FlaskClient, server: ServerProcess, body: dict[str, Any]) -> None:
     """A bad count is 400, and nothing is cached."""
     assert is_problem(web.put("/users/7/fragments", json=body), 400)
-    assert store.client().dbsize() == 0
+    assert server.client().dbsize() == 0
 
 
-def test_many_fragments_need_the_store(tmp_path: Path, state: State) -> None:
-    """Caching many fragments is 503 without the store, and 404 for an invalid user."""
+def test_many_fragments_need_the_server(tmp_path: Path, state: State) -> None:
+    """Caching many fragments is 503 without the server, and 404 for an invalid user."""
     down = Settings(store_url=f"redis://127.0.0.1:{free_port()}/0", state_dir=tmp_path)
     client = create_app(down, state, Cache(down)).test_client()
     assert is_problem(client.put("/users/7/fragments", json={"count": 1}), 503)
@@ -158,8 +158,8 @@ def test_an_event_is_pending_until_it_is_done(web: FlaskClient, state: State) ->
     assert is_problem(web.get("/users/9/events/" + "9" * 30), 404)
 
 
-def test_event_is_accepted_without_the_store(tmp_path: Path, state: State) -> None:
-    """202 depends on the outbox only: it is given while no store exists, and the event is in the outbox."""
+def test_event_is_accepted_without_the_server(tmp_path: Path, state: State) -> None:
+    """202 depends on the outbox only: it is given while no cache server exists, and the event is in the outbox."""
     down = Settings(store_url=f"redis://127.0.0.1:{free_port()}/0", state_dir=tmp_path)
     reply = create_app(down, state, Cache(down)).test_client().post("/users/9/events", json={"type": "price"})
     assert reply.status_code == 202

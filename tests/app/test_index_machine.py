@@ -1,6 +1,6 @@
 """The index under arbitrary interleavings: a Hypothesis state machine against a real server.
 
-Invalidations are real coroutines on the real asynchronous client; a gate stops each before every store call,
+Invalidations are real coroutines on the real asynchronous client; a gate stops each before every call to the server,
 so that puts, reads, expiry, other invalidations and strategy switches fall between any two of its round
 trips.
 """
@@ -24,11 +24,11 @@ from hypothesis.stateful import (
 import app.cache_async
 import app.strategies.index
 from app.cache import Cache
-from app.cache_async import AsyncStore, connect
+from app.cache_async import AsyncClient, connect
 from app.fragments import AREAS, fragment_names
 from app.settings import STRATEGY_NAMES, Settings, layout_of
 from app.strategies import STRATEGIES
-from tests.app.servicekit import StoreServer
+from tests.app.servicekit import ServerProcess
 
 USERS = st.integers(1, 2)
 NAMES = st.sampled_from(fragment_names(9))
@@ -41,15 +41,15 @@ PROFILE = settings(
 
 
 class Gate:
-    """Holds back one store call: `go` releases it, `back` is set once it has returned."""
+    """Holds back one call to the server: `go` releases it, `back` is set once it has returned."""
 
     def __init__(self) -> None:
         self.go: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.back: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
-class GatedStore(AsyncStore):
-    """Waits before every store call until the test lets it go."""
+class GatedClient(AsyncClient):
+    """Waits before every call to the server until the test lets it go."""
 
     gates: list[Gate]
 
@@ -63,7 +63,7 @@ class GatedStore(AsyncStore):
             gate.back.set_result(None)
 
 
-class TornStore(GatedStore):
+class TornClient(GatedClient):
     """Deliberately wrong: deletes entries and members in two calls instead of one transaction."""
 
     async def unlink_indexed(self, user: int, index: str, names: Any, command: str = "UNLINK") -> int:
@@ -87,8 +87,8 @@ class IndexMachine(RuleBasedStateMachine):
     it began; no other entry disappears; every index set expires on time.
     """
 
-    server: ClassVar[StoreServer]
-    store_class: ClassVar[type[GatedStore]] = GatedStore
+    server: ClassVar[ServerProcess]
+    gated_class: ClassVar[type[GatedClient]] = GatedClient
 
     def __init__(self) -> None:
         super().__init__()
@@ -172,16 +172,16 @@ class IndexMachine(RuleBasedStateMachine):
     def begin(self, user: int) -> None:
         """An event arrives and is started under the strategy in force."""
         self.moment += 1
-        store = self.store_class(self.client, self.options, self.strategy, self.now)
-        store.gates = []
-        task = self.loop.create_task(self._invalidate(store, user))
-        self.running.append(Running(user, self.moment, task, store.gates))
+        gated = self.gated_class(self.client, self.options, self.strategy, self.now)
+        gated.gates = []
+        task = self.loop.create_task(self._invalidate(gated, user))
+        self.running.append(Running(user, self.moment, task, gated.gates))
         for key in [key for key in self.certain if key[0] == user]:
             del self.certain[key]
         self.loop.run_until_complete(self._quiet())
 
-    async def _invalidate(self, store: GatedStore, user: int) -> int:
-        return await STRATEGIES[store._strategy](store, user, AREAS, 3)
+    async def _invalidate(self, gated: GatedClient, user: int) -> int:
+        return await STRATEGIES[gated._strategy](gated, user, AREAS, 3)
 
     async def _ended(self, tasks: "list[asyncio.Task[int]]") -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -204,7 +204,7 @@ class IndexMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.running)
     @rule(run=st.integers(0, 2), which=st.integers(0, 2))
     def step(self, run: int, which: int) -> None:
-        """Release one store call of one running invalidation."""
+        """Release one call to the server of one running invalidation."""
         chosen = self.running[run % len(self.running)]
         self._let_go(chosen, which)
         self._collect(chosen)
@@ -253,9 +253,9 @@ class IndexMachine(RuleBasedStateMachine):
 
 
 class TornMachine(IndexMachine):
-    """The same machine on `TornStore`."""
+    """The same machine on `TornClient`."""
 
-    store_class = TornStore
+    gated_class = TornClient
 
 
 @pytest.fixture
@@ -266,19 +266,19 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_chunks")
-def test_index_keeps_its_laws(store: StoreServer) -> None:
+def test_index_keeps_its_laws(server: ServerProcess) -> None:
     """Every cached entry is indexed at every moment, and an invalidation leaves nothing that was cached before it."""
-    IndexMachine.server = store
+    IndexMachine.server = server
     run_state_machine_as_test(IndexMachine, settings=PROFILE)
 
 
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("kind", [IndexMachine, TornMachine])
-def test_machine_finds_a_torn_delete(store: StoreServer, kind: type[IndexMachine]) -> None:
+def test_machine_finds_a_torn_delete(server: ServerProcess, kind: type[IndexMachine]) -> None:
     """The machine can fail: deleting entry and membership in two calls leaves a put between them unindexed, and
     the invariant finds it. The same schedule passes with the transaction.
     """
-    kind.server = store
+    kind.server = server
     machine = kind()
     try:
         machine.put(1, "page-0")

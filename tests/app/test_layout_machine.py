@@ -2,7 +2,7 @@
 
 Every value carries a version: how many events of its user had been accepted when it was computed. A read is stale if it
 returns a lower version than that of the last event done when the read began. Operations of several round trips are
-interrupted between them: invalidations by a gate before each store call, reads and fills by whole events.
+interrupted between them: invalidations by a gate before each call to the server, reads and fills by whole events.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ from app.layouts import GenerationCache, HashCache, Layouts
 from app.settings import Settings
 from app.state import Invalidation, State
 from app.strategies import STRATEGIES
-from tests.app.servicekit import StoreServer
-from tests.app.test_index_machine import Gate, GatedStore
+from tests.app.servicekit import ServerProcess
+from tests.app.test_index_machine import Gate, GatedClient
 
 USERS = st.integers(1, 2)
 NAMES = st.sampled_from(fragment_names(3))
@@ -88,7 +88,7 @@ class LayoutMachine(RuleBasedStateMachine):
     `plain` may serve stale values, and so may `entries` and `hash` if a value was put after a later event was accepted.
     """
 
-    server: ClassVar[StoreServer]
+    server: ClassVar[ServerProcess]
     state_class: ClassVar[type[State]] = State
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class LayoutMachine(RuleBasedStateMachine):
 
     @contextmanager
     def _interrupted(self, user: int, when: int) -> Iterator[None]:
-        """In this block an event of the user is accepted and done before the `when`th store call; with 0, none is."""
+        """In this block an event of the user is accepted and done before call number `when` to the server; 0: none."""
         calls = 0
 
         def count(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -260,15 +260,15 @@ class LayoutMachine(RuleBasedStateMachine):
             self._finish(run)
 
     def attempt(self, user: int, version: int, mode: Invalidation) -> None:
-        store = GatedStore(self.client, self.options, mode.strategy, self.now, mode.epoch)
-        store.gates = []
-        task = self.loop.create_task(self._invalidate(store, mode.strategy, user))
-        self.running.append(Running(user, version, task, store.gates))
+        gated = GatedClient(self.client, self.options, mode.strategy, self.now, mode.epoch)
+        gated.gates = []
+        task = self.loop.create_task(self._invalidate(gated, mode.strategy, user))
+        self.running.append(Running(user, version, task, gated.gates))
         self.loop.run_until_complete(self._quiet())
         self._note_end(self.running[-1])
 
-    async def _invalidate(self, store: GatedStore, strategy: str, user: int) -> int:
-        return await STRATEGIES[strategy](store, user, AREAS, 3)
+    async def _invalidate(self, gated: GatedClient, strategy: str, user: int) -> int:
+        return await STRATEGIES[strategy](gated, user, AREAS, 3)
 
     async def _ended(self) -> None:
         await asyncio.gather(*(run.task for run in self.running), return_exceptions=True)
@@ -280,7 +280,7 @@ class LayoutMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.running)
     @rule(run=st.integers(0, 2), which=st.integers(0, 2))
     def step(self, run: int, which: int) -> None:
-        """Release one store call of an event under way."""
+        """Release one call to the server of an event under way."""
         self._step(self.running[run % len(self.running)], which)
 
     @precondition(lambda self: self.running)
@@ -312,11 +312,11 @@ class LayoutMachine(RuleBasedStateMachine):
 
 
 @pytest.fixture(autouse=True)
-def small_chunks(monkeypatch: pytest.MonkeyPatch, store: StoreServer) -> None:
+def small_chunks(monkeypatch: pytest.MonkeyPatch, server: ServerProcess) -> None:
     """Chunks of two, so that a handful of entries takes many round trips."""
     monkeypatch.setattr(app.strategies.index, "CHUNK", 2)
     monkeypatch.setattr(app.cache_async, "UNLINK_CHUNK", 2)
-    LayoutMachine.server = store
+    LayoutMachine.server = server
 
 
 def test_layouts_keep_their_laws() -> None:

@@ -11,15 +11,15 @@ import pytest
 
 from app.bulk import GenerationTemplate, HashTemplate, PlainTemplate, UserTemplate
 from app.cache import Cache, CacheUnavailable
-from app.cache_async import AsyncStore, connect
+from app.cache_async import AsyncClient, connect
 from app.fragments import AREAS, Keyspace, fragment_names, render
 from app.layouts import KINDS, Layouts
-from app.metrics import STORE_DURATION
+from app.metrics import CALL_DURATION
 from app.settings import STRATEGY_NAMES, Settings, layout_of
 from app.state import Invalidation, State
 from app.storefront import create_app
 from app.strategies import STRATEGIES
-from tests.app.servicekit import Service, StoreServer, eventually
+from tests.app.servicekit import ServerProcess, Service, eventually
 
 FAR = 4_000_000_000.25
 OTHERS = [name for name in STRATEGY_NAMES if layout_of(name) != "entries"]
@@ -35,13 +35,13 @@ def invalidate(settings: Settings, strategy: str, user: int, clock: Callable[[],
     """Carry out one invalidation as the invalidator would."""
 
     async def run() -> int:
-        client = connect(settings)
+        raw = connect(settings)
         try:
-            store = AsyncStore(client, settings, strategy, clock)
-            return await STRATEGIES[strategy](store, user, AREAS, 100)
+            client = AsyncClient(raw, settings, strategy, clock)
+            return await STRATEGIES[strategy](client, user, AREAS, 100)
         finally:
-            await client.aclose()
-            await client.connection_pool.disconnect()
+            await raw.aclose()
+            await raw.connection_pool.disconnect()
 
     return asyncio.run(run())
 
@@ -59,10 +59,10 @@ def test_every_strategy_has_a_layout() -> None:
 
 
 def timed(settings: Settings) -> dict[str, float]:
-    """The number of store calls that the application has timed, by command."""
+    """The number of calls to the server that the application has timed, by command."""
     return {
         sample.labels["db_operation_name"]: sample.value
-        for family in STORE_DURATION.collect()
+        for family in CALL_DURATION.collect()
         for sample in family.samples
         if sample.name.endswith("_count") and sample.labels["server"] == settings.server_name
     }
@@ -101,12 +101,12 @@ def test_each_round_trip_is_timed_under_its_command(settings: Settings, layout: 
 
 
 def test_a_generation_is_made_in_one_piece_and_does_not_stay_for_ever(
-    settings: Settings, store: StoreServer
+    settings: Settings, server: ServerProcess
 ) -> None:
     """A generation number and its expiry are set in one MULTI. A bulk write reads the existing numbers by one MGET and
     keeps them; for no users it writes nothing.
     """
-    cache, raw = cache_of(settings, "generation"), store.client()
+    cache, raw = cache_of(settings, "generation"), server.client()
     raw.config_resetstat()
     cache.get(7, "page-0")
     assert calls(raw).get("multi") == 1 and raw.pttl("shop-generation:7") > 0
@@ -147,20 +147,20 @@ def test_every_strategy_says_how_many_keys_went(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize("layout", ["hash", "generation"])
-def test_all_of_a_user_goes_and_nothing_else(settings: Settings, store: StoreServer, layout: str) -> None:
+def test_all_of_a_user_goes_and_nothing_else(settings: Settings, server: ServerProcess, layout: str) -> None:
     """The user's fragments of any name and release go; those of users whose ids begin or end alike stay."""
     cache = cache_of(settings, layout)
     cache.put_users([1, 11, 12, 21])
     cache.put(1, "page-extra", "x")
     if layout == "hash":
-        store.client().hset("shop-hash:1", "r0:page-0", "another release's")
+        server.client().hset("shop-hash:1", "r0:page-0", "another release's")
     invalidate(settings, layout, 1, cache.now)
     names = [*fragment_names(20), "page-extra"]
     assert [cache.get(1, name) for name in names] == [None] * 21
     for user in (11, 12, 21):
         assert all(cache.get(user, name) for name in names[:20])
     if layout == "hash":
-        assert not store.client().exists("shop-hash:1")
+        assert not server.client().exists("shop-hash:1")
     invalidate(settings, layout, 1, cache.now)
 
 
@@ -179,14 +179,14 @@ def test_all_of_a_user_goes_and_nothing_else(settings: Settings, store: StoreSer
 )
 def test_costs_are_those_of_the_docstrings(
     settings: Settings,
-    store: StoreServer,
+    server: ServerProcess,
     layout: str,
     read: dict[str, int],
     put: dict[str, int],
     invalidation: dict[str, int],
 ) -> None:
-    """A read, a put and an invalidation cost exactly these commands, whatever else the store holds."""
-    cache, raw = cache_of(settings, layout), store.client()
+    """A read, a put and an invalidation cost exactly these commands, whatever else the server holds."""
+    cache, raw = cache_of(settings, layout), server.client()
     cache.put_users(range(1, 50))
     raw.config_resetstat()
     assert cache.get(7, "page-0")
@@ -200,9 +200,9 @@ def test_costs_are_those_of_the_docstrings(
     assert calls(raw) == invalidation
 
 
-def test_ttl_leaves_everything_to_its_end(settings: Settings, store: StoreServer) -> None:
+def test_ttl_leaves_everything_to_its_end(settings: Settings, server: ServerProcess) -> None:
     """Under `ttl` an event changes nothing: cached entries are still served, and keep their expiry times."""
-    cache, raw = cache_of(settings, "ttl", lambda: FAR), store.client()
+    cache, raw = cache_of(settings, "ttl", lambda: FAR), server.client()
     cache.put_users([1])
     assert invalidate(settings, "ttl", 1) == 0
     assert cache.get(1, "page-0") == render(1, "page-0", settings.value_bytes).encode()
@@ -210,9 +210,9 @@ def test_ttl_leaves_everything_to_its_end(settings: Settings, store: StoreServer
 
 
 @pytest.mark.parametrize("strategy", OTHERS)
-def test_bulk_equals_single_puts(settings: Settings, store: StoreServer, strategy: str) -> None:
+def test_bulk_equals_single_puts(settings: Settings, server: ServerProcess, strategy: str) -> None:
     """Bulk writing leaves the same keys, values and expiry times as one put at a time, at every id length."""
-    users, raw = [1, 9, 10, 99, 12345, 999_999_999, 10**9], store.client()
+    users, raw = [1, 9, 10, 99, 12345, 999_999_999, 10**9], server.client()
     cache = cache_of(settings, strategy, lambda: FAR)
 
     def content() -> dict[str, Any]:
@@ -232,11 +232,11 @@ def test_bulk_equals_single_puts(settings: Settings, store: StoreServer, strateg
 
 
 @pytest.mark.parametrize("strategy", ["scan", *OTHERS])
-def test_refused_bulk_write_is_one_error(own_store: StoreServer, strategy: str) -> None:
+def test_refused_bulk_write_is_one_error(own_server: ServerProcess, strategy: str) -> None:
     """Running out of memory in a fill is `CacheUnavailable` in every layout; with memory again, filling works again."""
-    raw = own_store.client()
+    raw = own_server.client()
     raw.config_set("maxmemory", int(raw.info("memory")["used_memory"]) + 3_000_000)
-    cache = cache_of(Settings(store_url=own_store.url), strategy)
+    cache = cache_of(Settings(store_url=own_server.url), strategy)
     with pytest.raises(CacheUnavailable, match=r"OOM|EXECABORT"):
         for first in range(1, 20_000, 500):
             cache.put_users(range(first, first + 500))
@@ -262,10 +262,10 @@ def test_generations_of_any_width_are_filled_in() -> None:
         assert template.replies == data.count(b"\r\n*") + 1
 
 
-def test_generation_lives_as_long_as_its_entries(settings: Settings, store: StoreServer) -> None:
+def test_generation_lives_as_long_as_its_entries(settings: Settings, server: ServerProcess) -> None:
     """A put extends the life of the generation number to that of the entry, which is out of reach without it."""
     now = FAR
-    cache, raw = cache_of(settings, "generation", lambda: now), store.client()
+    cache, raw = cache_of(settings, "generation", lambda: now), server.client()
     _, since = cache.get_with_since(3, "page-0")
     now = FAR + 100
     cache.put(3, "page-0", "x", since)
@@ -325,10 +325,10 @@ def test_reads_do_without_the_cache_while_the_state_fails(settings: Settings) ->
 
 
 def test_warmer_follows_a_switch_and_counts_entries(
-    new_service: Callable[..., Service], own_store: StoreServer
+    new_service: Callable[..., Service], own_server: ServerProcess
 ) -> None:
     """After each change of layout the warmer caches its target again, and does not count what earlier epochs left."""
-    service, raw = new_service(own_store).start("web", "warmer"), own_store.client()
+    service, raw = new_service(own_server).start("web", "warmer"), own_server.client()
 
     def settled(prefix: str, made: int) -> bool:
         answer = service.get("/settings/warming").json
@@ -359,9 +359,9 @@ def test_warmer_follows_a_switch_and_counts_entries(
 
 
 @pytest.mark.parametrize("strategy", sorted({layout_of(name): name for name in STRATEGY_NAMES}.values()))
-def test_a_layout_counts_what_it_fills(settings: Settings, store: StoreServer, strategy: str) -> None:
+def test_a_layout_counts_what_it_fills(settings: Settings, server: ServerProcess, strategy: str) -> None:
     """Each layout knows how many keys a fill makes, and how many entries those keys hold."""
-    cache, raw = cache_of(settings, strategy), store.client()
+    cache, raw = cache_of(settings, strategy), server.client()
     written = cache.put_users([1, 2, 3])
     assert cache.keys(3) == raw.dbsize()
     assert cache.entries(raw.dbsize(), 3) == written

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from tests.app.servicekit import Collector, Service, StoreServer, attributes, eventually, free_port, http
+from tests.app.servicekit import Collector, ServerProcess, Service, attributes, eventually, free_port, http
 
 NewService = Callable[..., Service]
 
@@ -28,12 +28,12 @@ def traced(endpoint: str) -> dict[str, str]:
 
 
 def test_an_event_is_one_trace_from_web_to_scan(
-    new_service: NewService, store: StoreServer, collector: Collector
+    new_service: NewService, server: ServerProcess, collector: Collector
 ) -> None:
     """The POST, the invalidator's span and each SCAN page share a trace; SCAN spans show pattern, COUNT and
     page.
     """
-    service = new_service(store, **traced(collector.url), APP_SCAN_COUNT="10")
+    service = new_service(server, **traced(collector.url), APP_SCAN_COUNT="10")
     service.start("web", "invalidator", "warmer")
     service.put("/settings/warming", {"target_keys": 200})
     eventually(lambda: service.get("/settings/warming").json["state"] == "idle")
@@ -66,12 +66,12 @@ def test_an_event_is_one_trace_from_web_to_scan(
 
 
 def test_reads_are_traced_with_exemplars(
-    new_service: NewService, store: StoreServer, collector: Collector
+    new_service: NewService, server: ServerProcess, collector: Collector
 ) -> None:
-    """A read's trace holds its store calls; /metrics names that trace as an exemplar; health checks make no
+    """A read's trace holds its calls to the server; /metrics names that trace as an exemplar; health checks make no
     spans.
     """
-    service = new_service(store, **traced(collector.url)).start("web")
+    service = new_service(server, **traced(collector.url)).start("web")
     for path in ("/users/1/fragments/page-0", "/users/1/fragments/page-0", "/healthz", "/readyz", "/metrics"):
         assert service.get(path).status == 200
     page = http(
@@ -89,11 +89,11 @@ def test_reads_are_traced_with_exemplars(
 
 
 def test_unsampled_requests_make_no_spans(
-    new_service: NewService, store: StoreServer, collector: Collector
+    new_service: NewService, server: ServerProcess, collector: Collector
 ) -> None:
     """The standard sampler variables are obeyed, in both processes."""
     environment = {**traced(collector.url), "OTEL_TRACES_SAMPLER": "always_off"}
-    service = new_service(store, **environment).start("web", "invalidator")
+    service = new_service(server, **environment).start("web", "invalidator")
     service.get("/users/1/fragments/page-0")
     service.event(1)
     done = 'cache_invalidation_events_total{outcome="done",strategy="scan"}'
@@ -102,11 +102,11 @@ def test_unsampled_requests_make_no_spans(
     assert collector.spans == []
 
 
-def test_no_backend_means_no_flood_and_a_clean_end(new_service: NewService, store: StoreServer) -> None:
+def test_no_backend_means_no_flood_and_a_clean_end(new_service: NewService, server: ServerProcess) -> None:
     """Without a trace backend, spans are dropped and counted, a log has one or two lines at most, and SIGTERM ends
     with 0.
     """
-    service = new_service(store, **traced(f"http://127.0.0.1:{free_port()}"), APP_SCAN_COUNT="1")
+    service = new_service(server, **traced(f"http://127.0.0.1:{free_port()}"), APP_SCAN_COUNT="1")
     service.start("web", "invalidator")
     for user in range(1, 60):
         assert service.get(f"/users/{user}/fragments/page-0").status == 200

@@ -97,8 +97,8 @@ def ports_differ(model: Model) -> list[str]:
     return clashes
 
 
-def stores_are_not_published(model: Model) -> list[str]:
-    """No store publishes a port."""
+def servers_are_not_published(model: Model) -> list[str]:
+    """No server publishes a port."""
     return [name for name in NAMES if model["services"][name].get("ports")]
 
 
@@ -229,7 +229,7 @@ def no_service_uses_a_proxy(model: Model) -> list[str]:
 
 
 def waiting_is_for_health(model: Model) -> list[str]:
-    """Services wait for health, and never for a watcher; a storefront's processes wait for its store, Locust for its
+    """Services wait for health, and never for a watcher; a storefront's processes wait for its server, Locust for its
     web process.
     """
     wrong = []
@@ -246,7 +246,7 @@ def waiting_is_for_health(model: Model) -> list[str]:
 
 
 def profiles_are_whole(model: Model) -> list[str]:
-    """A server's profile holds the store and its whole storefront, `distributed` Locust's workers; all other services
+    """A server's profile holds the server and its whole storefront, `distributed` Locust's workers; all other services
     start by default.
     """
     wanted = {part + s.name: [s.profile] for s in IN_COMPOSE if s.profile for part in PARTS}
@@ -270,8 +270,8 @@ def addresses_exist(model: Model) -> list[str]:
     return sorted(hosts - set(model["services"]))
 
 
-def storefronts_know_their_store(model: Model) -> list[str]:
-    """Each process of a storefront has its store's name and address, and a state folder on a volume."""
+def storefronts_know_their_server(model: Model) -> list[str]:
+    """Each process of a storefront has its server's name and address, and a state folder on a volume."""
     wrong = []
     for part in ("web-", "invalidator-", "warmer-"):
         for server in NAMES:
@@ -306,7 +306,7 @@ def pages_answer_to_their_names(model: Model) -> list[str]:
 def servers_are_alike(model: Model) -> list[str]:
     """The four storefronts differ in their server and nothing else, or a comparison of servers means nothing.
 
-    The bound on searches is excepted: only stores with one thread need it, and it has no effect below the knee.
+    The bound on searches is excepted: only servers with one thread need it, and it has no effect below the knee.
     """
     wrong = []
     for part in PARTS[1:]:
@@ -319,11 +319,11 @@ def servers_are_alike(model: Model) -> list[str]:
             said["environment"] = [
                 one for one in said["environment"] if one[0] != HOSTS
             ]  # the same list for all
-            text = str(said).replace("redis://", "store://").replace(server, "SERVER")
+            text = str(said).replace("redis://", "resp://").replace(server, "SERVER")
             forms[server] = re.sub(r"127\.0\.0\.1:\d+", "PORT", text)
         wrong += [part + server for server, form in forms.items() if form != forms["valkey"]]
     limits = {str({k: model["services"][s].get(k) for k in ("mem_limit", "cpus")}) for s in NAMES}
-    return wrong + (["the stores' limits differ"] if len(limits) > 1 else [])
+    return wrong + (["the servers' limits differ"] if len(limits) > 1 else [])
 
 
 def the_control_page_knows_each_server(model: Model) -> list[str]:
@@ -341,8 +341,8 @@ def the_control_page_knows_each_server(model: Model) -> list[str]:
     return wrong + [f"CONTROL_LOCUST_URLS: {link}" for link in sorted(set(links) ^ set(found))]
 
 
-def each_store_is_scraped(model: Model) -> list[str]:
-    """Prometheus asks redis_exporter for each store that does not speak Prometheus itself, under the store's name."""
+def each_server_is_scraped(model: Model) -> list[str]:
+    """Prometheus asks redis_exporter for each server that does not speak Prometheus itself, under the server's name."""
     jobs = {job["job_name"]: job for job in model["scrape"]["scrape_configs"]}
     wrong = [f"no job {name}" for name in SPEAK_PROMETHEUS if name not in jobs]
     (by_name,) = jobs["redis"]["dns_sd_configs"]
@@ -358,7 +358,7 @@ RULES: dict[str, Rule] = {
     for rule in (
         ports_on_loopback,
         ports_differ,
-        stores_are_not_published,
+        servers_are_not_published,
         images_are_pinned,
         few_images_come_from_docker_hub,
         everything_is_limited,
@@ -371,10 +371,10 @@ RULES: dict[str, Rule] = {
         waiting_is_for_health,
         profiles_are_whole,
         addresses_exist,
-        storefronts_know_their_store,
+        storefronts_know_their_server,
         pages_answer_to_their_names,
         servers_are_alike,
         the_control_page_knows_each_server,
-        each_store_is_scraped,
+        each_server_is_scraped,
     )
 }

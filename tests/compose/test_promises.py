@@ -86,7 +86,7 @@ DOCTORED: dict[str, tuple[str, Callable[[Model], None]]] = {
         lambda model: model.__setitem__("text", model["text"] + '    ports: ["127.0.0.1:8080:8080"]\n'),
     ),
     "the same port twice": ("ports_differ", _set("locust-keydb", "ports", ["127.0.0.1:3000:8089"])),
-    "a published store": ("stores_are_not_published", _set("redis", "ports", ["127.0.0.1:6379:6379"])),
+    "a published server": ("servers_are_not_published", _set("redis", "ports", ["127.0.0.1:6379:6379"])),
     "latest": ("images_are_pinned", _env("REDIS_IMAGE", "docker.io/library/redis:latest")),
     "no tag": ("images_are_pinned", _env("TEMPO_IMAGE", "docker.io/grafana/tempo")),
     "a moving tag": ("images_are_pinned", _env("PYTHON_IMAGE", "docker.io/library/python:3.13-slim")),
@@ -123,7 +123,7 @@ DOCTORED: dict[str, tuple[str, Callable[[Model], None]]] = {
         "everything_has_a_healthcheck",
         _set("redis", "healthcheck", {"test": ["CMD-SHELL", "true"], "interval": "5s"}),
     ),
-    "a storefront that waits longer for its store": (
+    "a storefront that waits longer for its server": (
         "everything_has_a_healthcheck",
         lambda model: model["services"]["redis"]["healthcheck"].__setitem__("interval", "10s"),
     ),
@@ -174,8 +174,8 @@ DOCTORED: dict[str, tuple[str, Callable[[Model], None]]] = {
         "waiting_is_for_health",
         _set("control", "depends_on", {"tempo": {"condition": "service_healthy"}}),
     ),
-    "not waiting for the store": ("waiting_is_for_health", _drop("invalidator-keydb", "depends_on")),
-    "waiting for another's store": (
+    "not waiting for the server": ("waiting_is_for_health", _drop("invalidator-keydb", "depends_on")),
+    "waiting for another's server": (
         "waiting_is_for_health",
         _set("web-valkey", "depends_on", {"redis": {"condition": "service_healthy"}}),
     ),
@@ -193,16 +193,16 @@ DOCTORED: dict[str, tuple[str, Callable[[Model], None]]] = {
         "addresses_exist",
         _environment("web-redis", "APP_STORE_URL", "redis://cache:6379/0"),
     ),
-    "a storefront on another's store": (
-        "storefronts_know_their_store",
+    "a storefront on another's server": (
+        "storefronts_know_their_server",
         _environment("web-redis", "APP_STORE_URL", "redis://valkey:6379/0"),
     ),
     "a process without its settings": (
-        "storefronts_know_their_store",
+        "storefronts_know_their_server",
         _set("warmer-keydb", "environment", {"HTTP_PROXY": ""}),
     ),
     "a state that is written to the image": (
-        "storefronts_know_their_store",
+        "storefronts_know_their_server",
         _drop("invalidator-redis", "volumes"),
     ),
     "a page that refuses its own stack": (
@@ -214,8 +214,8 @@ DOCTORED: dict[str, tuple[str, Callable[[Model], None]]] = {
         _env_only("ALLOWED_HOSTS", "lab.example"),
     ),
     "an advantage for one server": ("servers_are_alike", _set("web-redis", "cpus", 2.0)),
-    "more memory for one store": ("servers_are_alike", _set("redis", "mem_limit", "4096m")),
-    "more memory for an optional store": ("servers_are_alike", _set("keydb", "mem_limit", "4096m")),
+    "more memory for one server": ("servers_are_alike", _set("redis", "mem_limit", "4096m")),
+    "more memory for an optional server": ("servers_are_alike", _set("keydb", "mem_limit", "4096m")),
     "a server that the control page does not know": (
         "the_control_page_knows_each_server",
         _edit("CONTROL_SERVERS", ", keydb=", ", keydb2="),
@@ -232,20 +232,20 @@ DOCTORED: dict[str, tuple[str, Callable[[Model], None]]] = {
         "the_control_page_knows_each_server",
         _env_only("LOCUST_REDIS_PORT", "8099"),
     ),
-    "a store that redis_exporter is not asked for": (
-        "each_store_is_scraped",
+    "a server that redis_exporter is not asked for": (
+        "each_server_is_scraped",
         lambda model: _job(model, "redis")["static_configs"].clear(),
     ),
-    "an optional store that redis_exporter is not asked for": (
-        "each_store_is_scraped",
+    "an optional server that redis_exporter is not asked for": (
+        "each_server_is_scraped",
         lambda model: _job(model, "redis")["dns_sd_configs"][0]["names"].remove("keydb"),
     ),
-    "a store under another's name": (
-        "each_store_is_scraped",
+    "a server under another's name": (
+        "each_server_is_scraped",
         lambda model: _job(model, "redis")["static_configs"][0]["labels"].update(server="valkey"),
     ),
-    "a store that nobody asks": (
-        "each_store_is_scraped",
+    "a server that nobody asks": (
+        "each_server_is_scraped",
         lambda model: _job(model, "dragonfly").update(job_name="other"),
     ),
 }

@@ -64,7 +64,7 @@ def filled_in(expression: str, server: str) -> str:
 def empty_panels(story: Stack) -> list[str]:
     """Queries that give no number for half a minute, on the dashboard's own server or else on each server.
 
-    Half a minute, because a store in the middle of a stall misses some scrapes, and a gap is then right.
+    Half a minute, because a server in the middle of a stall misses some scrapes, and a gap is then right.
     """
     missing = {
         f"{board}: {panel} ({server}): {expression}": filled_in(expression, server)
@@ -192,9 +192,9 @@ def test_it_stays_ill_and_does_not_drown(story: Stack, edge: dict[str, dict[str,
 def test_the_edge_comes_where_the_page_said(
     server: str, story: Stack, edge: dict[str, dict[str, Any]]
 ) -> None:
-    """The dashed line half-way up is within 30 % of the keys at which the store was at its limit.
+    """The dashed line half-way up is within 30 % of the keys at which the server was at its limit.
 
-    Both are scaled by the processor time that the store could have: what a hypervisor takes away between the two
+    Both are scaled by the processor time that the server could have: what a hypervisor takes away between the two
     moments cannot be predicted. Nor can what a key costs a minute later: on a shared machine that moves by a fifth.
     """
     began = growth_began(story, server)
@@ -231,7 +231,7 @@ def cores_of(story: Stack, *parts: str) -> float:
 
 
 def test_those_who_watch_are_cheap_at_the_edge(story: Stack, edge: dict[str, Any]) -> None:
-    """Everything that is neither a store nor a storefront uses at most 35 % of a core."""
+    """Everything that is neither a server nor a storefront uses at most 35 % of a core."""
     cores = cores_of(story, "dragonfly-", "redis-1", "web-", "invalidator-", "warmer-")
     print(f"those who watch: {cores:.2f} cores")
     assert cores <= 0.35
@@ -312,7 +312,7 @@ def test_alerts_fire_in_the_incident(story: Stack, incident: dict[str, Any]) -> 
 def drown(story: Stack) -> None:
     """Drive both servers over the edge at ten times the calibrated rate until hundreds of events are in flight.
 
-    A store that was restarted is empty for twenty seconds. The number in flight rises and falls once events are held
+    A server that was restarted is empty for twenty seconds. The number in flight rises and falls once events are held
     back, so a server counts as drowned once it has been seen so.
     """
     all_on(story, "strategy", {"strategy": "scan"})
@@ -354,7 +354,7 @@ def test_the_fix_works_when_everything_drowns(story: Stack, fixed: float) -> Non
 
 
 def test_restart_works_when_everything_drowns(story: Stack, fixed: float) -> None:
-    """A drowned store can be restarted: the answer comes within 5.5 s, and the store starts again within 30 s."""
+    """A drowned server can be restarted: the answer comes within 5.5 s, and the server starts again within 30 s."""
     drown(story)
     before = {server: story.inspect(server)["State"]["StartedAt"] for server in SERVERS}
     for server in SERVERS:

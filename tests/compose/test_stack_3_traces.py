@@ -1,4 +1,4 @@
-"""A trace leads from the web process through the invalidator to the store, complete however long; exemplars name it."""
+"""A trace leads from the web process over the invalidator to the server, complete however long; exemplars name it."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def attributes(span: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("strategy", ["scan", "index"])
-def test_one_trace_from_web_to_store(server: str, strategy: str, stack: Stack) -> None:
-    """Web, invalidator and store calls are one trace, linked parent to child, under either strategy."""
+def test_one_trace_from_web_to_server(server: str, strategy: str, stack: Stack) -> None:
+    """Web, invalidator and their calls to the server are one trace, linked parent to child, under either strategy."""
     status, _, _ = stack.http(server, "PUT", "/settings/invalidation", {"strategy": strategy})
     assert status == 200
     time.sleep(1.5)  # a change of settings is seen within a second
@@ -57,8 +57,8 @@ def test_one_trace_from_web_to_store(server: str, strategy: str, stack: Stack) -
     def whole() -> list[dict[str, Any]] | None:
         spans = spans_of(stack, trace)
         names = {(span["service"], span["name"]) for span in spans}
-        store_call = "SCAN" if strategy == "scan" else "SSCAN"
-        wanted = {("shop-invalidator", "invalidate user"), ("shop-invalidator", store_call)}
+        server_call = "SCAN" if strategy == "scan" else "SSCAN"
+        wanted = {("shop-invalidator", "invalidate user"), ("shop-invalidator", server_call)}
         return spans if wanted <= names and any(service == "shop-web" for service, _ in names) else None
 
     spans = until(whole, f"trace {trace} whole", 30)
@@ -130,7 +130,7 @@ def test_exemplar_leads_to_a_trace_that_exists(stack: Stack) -> None:
 
 
 def test_spans_become_metrics_and_a_service_graph(stack: Stack) -> None:
-    """Tempo sends Prometheus what it counts in spans: calls by name, and the edges web, invalidator, store."""
+    """Tempo sends Prometheus what it counts in spans: calls by name, and the edges web, invalidator, server."""
     calls = 'sum by (service, span_name) (traces_spanmetrics_calls_total{span_name="invalidate user"})'
     assert until(lambda: stack.value(calls) > 0, calls, 60)
     edge = 'sum(traces_service_graph_request_total{client="shop-invalidator",server=~"redis|dragonfly"})'

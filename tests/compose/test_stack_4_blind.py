@@ -24,9 +24,9 @@ from lab.errors import INTERRUPTED
 from lab.stacks.docker import Docker
 from tests.compose.stack import Stack, until
 
-CAUSES_NEAR_THE_STORE = ("exhausted-pool", "slow-network", "noisy-neighbour")
-"""Causes on the way to the store: the storefront's pool, its link, the store's core. The others are only programs, the
-same here as natively."""
+CAUSES_NEAR_THE_SERVER = ("exhausted-pool", "slow-network", "noisy-neighbour")
+"""Causes on the way to the server: the storefront's pool, its link, the server's core. The others are only programs,
+the same here as natively."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _play(stack: Stack, cause: str, folder: Path) -> Played:
     return Played(trial.outcome(), *seen[0])
 
 
-@pytest.mark.parametrize("cause", CAUSES_NEAR_THE_STORE)
+@pytest.mark.parametrize("cause", CAUSES_NEAR_THE_SERVER)
 def test_evidence_is_there_and_differs_from_look_alikes(cause: str, play: Callable[[str], Played]) -> None:
     """On the running scene a cause's evidence is found, no other cause's is, and all is put back."""
     readings = play(cause).readings
@@ -95,7 +95,7 @@ def test_evidence_is_there_and_differs_from_look_alikes(cause: str, play: Callab
     assert [other for other, finding in found.items() if finding.found] == [cause], readings
 
 
-@pytest.mark.parametrize("cause", CAUSES_NEAR_THE_STORE)
+@pytest.mark.parametrize("cause", CAUSES_NEAR_THE_SERVER)
 def test_nothing_that_docker_shows_names_a_cause(cause: str, play: Callable[[str], Played]) -> None:
     """Neither inspect, top or logs of any container nor anything printed, served or written names a cause."""
     sources = play(cause).sources
@@ -105,7 +105,7 @@ def test_nothing_that_docker_shows_names_a_cause(cause: str, play: Callable[[str
 
 def test_docker_shows_the_same_whatever_the_cause(play: Callable[[str], Played]) -> None:
     """Containers, their settings and limits, and their processes are the same for every cause."""
-    for one, other in pairwise(CAUSES_NEAR_THE_STORE):
+    for one, other in pairwise(CAUSES_NEAR_THE_SERVER):
         differ = sorted(set(play(one).outline) ^ set(play(other).outline))
         ends = [f"{line[:60]} … {line[-300:]}" for line in differ]  # a container's name, and its processes
         assert not differ, f"{one} and {other} differ: {ends}"

@@ -1,4 +1,4 @@
-"""Faults on purpose: health checks turn red, the service works without its watchers, stores recover by themselves."""
+"""Faults on purpose: health checks turn red, the service works without its watchers, servers recover by themselves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.stacks.servers import IN_COMPOSE
 from tests.compose.stack import PROFILE_OPTIONS, Stack, until
 
 STOPPED = (
-    # One of each kind. A storefront's web process turns unhealthy through its store: see BY_THEIR_STORE.
+    # One of each kind. A storefront's web process turns unhealthy through its server: see BY_THEIR_SERVER.
     "dragonfly",
     "valkey",
     "invalidator-redis",
@@ -27,13 +27,13 @@ STOPPED = (
     "tempo",
     "grafana",
 )
-BY_THEIR_STORE = ("web-dragonfly", "web-valkey")
+BY_THEIR_SERVER = ("web-dragonfly", "web-valkey")
 
 
 @pytest.fixture(scope="module")
 def frozen(stack: Stack) -> Iterator[dict[str, str]]:
     """Freeze one service of each kind by SIGSTOP: alive, ports open, doing nothing. Yield what their health became."""
-    everything = (*STOPPED, *BY_THEIR_STORE)
+    everything = (*STOPPED, *BY_THEIR_SERVER)
     stack.signal(STOPPED, "SIGSTOP")
     end = time.monotonic() + 60
     health: dict[str, str] = {}
@@ -48,13 +48,13 @@ def frozen(stack: Stack) -> Iterator[dict[str, str]]:
         stack.wait_health(service, "healthy", 90)
 
 
-@pytest.mark.parametrize("service", [*STOPPED, *BY_THEIR_STORE])
+@pytest.mark.parametrize("service", [*STOPPED, *BY_THEIR_SERVER])
 def test_healthcheck_turns_red(service: str, frozen: dict[str, str]) -> None:
-    """A frozen service is unhealthy within a minute, and so is a storefront whose store is frozen."""
+    """A frozen service is unhealthy within a minute, and so is a storefront whose server is frozen."""
     assert frozen[service] == "unhealthy"
 
 
-@pytest.mark.parametrize("service", [*STOPPED, *BY_THEIR_STORE])
+@pytest.mark.parametrize("service", [*STOPPED, *BY_THEIR_SERVER])
 def test_healthcheck_turns_green_again(service: str, frozen: dict[str, str], stack: Stack) -> None:
     """A frozen service that is let go becomes healthy again without help."""
     stack.wait_health(service, "healthy", 90)
@@ -102,7 +102,7 @@ def test_service_does_without_its_watchers(watcher: str, stack: Stack) -> None:
 
 
 def tell(stack: Stack, server: str, *words: str) -> str:
-    """Send a command to a store over its own protocol, as the console does; return its answer, or "hung up"."""
+    """Send a command to a server over its own protocol, as the console does; return its answer, or "hung up"."""
     request = f"*{len(words)}\r\n" + "".join(f"${len(w)}\r\n{w}\r\n" for w in words)
     code = (
         "import socket\n"
@@ -113,8 +113,8 @@ def tell(stack: Stack, server: str, *words: str) -> str:
 
 
 @pytest.mark.parametrize("server", [server.name for server in IN_COMPOSE])
-def test_restart_of_a_store_recovers_without_help(server: str, stack: Stack) -> None:
-    """After SHUTDOWN NOSAVE the store comes back empty, and reads, events and the fill go on without help."""
+def test_restart_of_a_server_recovers_without_help(server: str, stack: Stack) -> None:
+    """After SHUTDOWN NOSAVE the server comes back empty, and reads, events and the fill go on without help."""
     for path, body in (
         ("/settings/invalidation", {"strategy": "index"}),
         ("/settings/warming", {"target_keys": 2000, "keys_per_second": None}),
@@ -140,8 +140,8 @@ def test_restart_of_a_store_recovers_without_help(server: str, stack: Stack) -> 
     until(lambda: stack.value(counts) > 50, "the probe measures again", 30)
 
 
-def test_event_accepted_while_the_store_is_away_is_carried_out(stack: Stack) -> None:
-    """An order during a store's outage is accepted at once and carried out when the store is back."""
+def test_event_accepted_while_the_server_is_away_is_carried_out(stack: Stack) -> None:
+    """An order during a server's outage is accepted at once and carried out when the server is back."""
     stack.compose("stop", "keydb")
     try:
         assert (

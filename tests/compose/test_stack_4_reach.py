@@ -17,20 +17,21 @@ from lab.stacks.containers import find_containers
 from lab.stacks.server_stats import ServerObserver
 
 scene = find_containers("redis")
-store = scene.of("store")
-places = [scene.store_url(store), scene.address("web"), scene.address("invalidator"), scene.address("web", "dragonfly")]
+server = scene.of("server")
+web, invalidator, elsewhere = scene.address("web"), scene.address("invalidator"), scene.address("web", "dragonfly")
+places = [scene.server_url(server), web, invalidator, elsewhere]
 observer = ServerObserver(places[0])
 observer.wait(30, lambda: None)
 statuses = [urllib.request.urlopen(place + "/metrics").status for place in places[1:]]
 observer.close()
-scene.docker.ask("restart", "-t", "5", store.id)
-[again] = scene.docker.inspect(store.id)
+scene.docker.ask("restart", "-t", "5", server.id)
+[again] = scene.docker.inspect(server.id)
 end = time.monotonic() + 30
 while not again.reachable(6379) and time.monotonic() < end:  # it has started, and may not listen yet
     time.sleep(0.1)
-observer = ServerObserver(scene.store_url(again))
+observer = ServerObserver(scene.server_url(again))
 observer.wait(30, lambda: None)
-print(json.dumps({"places": places, "again": observer.url, "statuses": statuses, "own": store.addresses}))
+print(json.dumps({"places": places, "again": observer.url, "statuses": statuses, "own": server.addresses}))
 """
 
 

@@ -1,4 +1,4 @@
-"""The whole scene of one server natively: store, storefront, load, probe and the console, all real processes."""
+"""The whole scene of one server natively: the server, storefront, load, probe and the console, all real processes."""
 
 import os
 import signal
@@ -12,16 +12,16 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.app.servicekit import ROOT, Reply, Service, StoreServer, end, eventually, free_port, http
+from tests.app.servicekit import ROOT, Reply, ServerProcess, Service, end, eventually, free_port, http
 
 NAME = "valkey"
 
 
-class SupervisedStore:
-    """A store under a supervisor that starts it again when it ends, as Docker does with `restart`."""
+class SupervisedServer:
+    """A server under a supervisor that starts it again when it ends, as Docker does with `restart`."""
 
     def __init__(self) -> None:
-        self.server = StoreServer(StoreServer.valkey()).start()
+        self.process = ServerProcess(ServerProcess.valkey()).start()
         self.restarts = 0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -29,16 +29,16 @@ class SupervisedStore:
 
     def _watch(self) -> None:
         while not self._over.wait(0.1):
-            process = self.server._process
-            if process is not None and process.poll() is not None and not self._over.wait(0.5):
-                self.server.start()
+            child = self.process._process
+            if child is not None and child.poll() is not None and not self._over.wait(0.5):
+                self.process.start()
                 self.restarts += 1
 
     def stop(self) -> None:
-        """End the supervisor and the store."""
+        """End the supervisor and the server."""
         self._over.set()
         self._thread.join(5)
-        self.server.stop()
+        self.process.stop()
 
 
 class ControlledScene:
@@ -52,9 +52,9 @@ class ControlledScene:
         self.base = f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> "ControlledScene":
-        self.store = SupervisedStore()
+        self.server = SupervisedServer()
         self.service = Service(
-            self.folder, self.store.server.url,
+            self.folder, self.server.process.url,
             APP_SERVER_NAME=NAME, APP_STORE_TIMEOUT_SECONDS="30", APP_METRICS_HOST="127.0.0.1", OMP_NUM_THREADS="1",
         )  # fmt: skip
         try:
@@ -74,10 +74,10 @@ class ControlledScene:
         )  # fmt: skip
         self.launch(
             "probe",
-            ["loadtest.probe", "--url", self.store.server.url, "--metrics-port", str(self.probe_port)],
+            ["loadtest.probe", "--url", self.server.process.url, "--metrics-port", str(self.probe_port)],
         )
         addresses = (
-            self.store.server.url,
+            self.server.process.url,
             self.service.base,
             f"http://127.0.0.1:{self.service.invalidator_port}",
             f"http://127.0.0.1:{self.locust_port}",
@@ -116,7 +116,7 @@ class ControlledScene:
         for name in reversed(list(self.processes)):
             end(self.processes.pop(name), signal.SIGTERM)
         self.service.stop()
-        self.store.stop()
+        self.server.stop()
 
     def state(self) -> dict[str, Any]:
         """The state of the server; empty while it is not shown."""

@@ -1,4 +1,4 @@
-"""Stand-ins for the processes around a store: one HTTP server that plays web, invalidator, Locust and probe."""
+"""Stand-ins for the processes around a cache server: one HTTP server that plays web, invalidator, Locust and probe."""
 
 from typing import Any
 
@@ -31,10 +31,10 @@ class StandIns(HttpStandIn):
             return Answer({"detail": "out of order"}, 503)
         return self.put(request.path, request.body) if request.method == "PUT" else self.get(request.path)
 
-    def config(self, store_url: str, **settings: Any) -> Config:
-        """Settings of a console whose only server, ``one``, has these stand-ins around its store."""
+    def config(self, server_url: str, **settings: Any) -> Config:
+        """Settings of a console whose only server, ``one``, has these stand-ins around it."""
         roles = (f"{self.url}/{role}" for role in ("web", "invalidator", "locust", "probe"))
-        values: dict[str, Any] = {"servers": (ServerAddresses("one", store_url, *roles),), "story": "off"}
+        values: dict[str, Any] = {"servers": (ServerAddresses("one", server_url, *roles),), "story": "off"}
         return Config(**{**values, **settings})
 
     def get(self, path: str) -> Answer:

@@ -1,4 +1,4 @@
-"""The autopilot's story, on stand-ins whose events scan a real store."""
+"""The autopilot's story, on stand-ins whose events scan a real server."""
 
 import threading
 import time
@@ -10,16 +10,16 @@ import pytest
 from console import view
 from console.autopilot import AllAutopilots, Autopilot
 from console.metrics import ControlMetrics
-from tests.app.servicekit import StoreServer, eventually
+from tests.app.servicekit import ServerProcess, eventually
 from tests.console.standins import StandIns
 
 KEYS = 20_000
 
 
 class Scanner(threading.Thread):
-    """Plays the invalidator: scans the store at the rate that Locust was told, and counts events."""
+    """Plays the invalidator: scans the server at the rate that Locust was told, and counts events."""
 
-    def __init__(self, standins: StandIns, server: StoreServer) -> None:
+    def __init__(self, standins: StandIns, server: ServerProcess) -> None:
         super().__init__(daemon=True)
         self._standins, self._client = standins, server.client()
         self.over = threading.Event()
@@ -40,14 +40,14 @@ class Scanner(threading.Thread):
 
 
 @pytest.fixture
-def filled(own_store: StoreServer, standins: StandIns) -> Iterator[StoreServer]:
-    """A real store with `KEYS` keys, and a scanner on it."""
-    client = own_store.client()
+def filled(own_server: ServerProcess, standins: StandIns) -> Iterator[ServerProcess]:
+    """A real server with `KEYS` keys, and a scanner on it."""
+    client = own_server.client()
     for start in range(0, KEYS, 1000):
         client.mset({f"shop:1:{number}:page-0": "x" for number in range(start, start + 1000)})
-    scanner = Scanner(standins, own_store)
+    scanner = Scanner(standins, own_server)
     scanner.start()
-    yield own_store
+    yield own_server
     scanner.over.set()
     scanner.join(5)
 
@@ -78,7 +78,7 @@ def new_autopilot(standins: StandIns) -> Iterator[Callable[..., Autopilot]]:
         autopilot.end()
 
 
-def test_story(new_autopilot: Callable[..., Autopilot], filled: StoreServer, standins: StandIns) -> None:
+def test_story(new_autopilot: Callable[..., Autopilot], filled: ServerProcess, standins: StandIns) -> None:
     """The autopilot calibrates by what scans cost on a real server, empties it, and lets keys grow under scan at the
     rate for the wanted knee.
     """
@@ -98,7 +98,7 @@ def test_story(new_autopilot: Callable[..., Autopilot], filled: StoreServer, sta
 
 
 def test_story_waits_for_its_turn(
-    new_autopilot: Callable[..., Autopilot], filled: StoreServer, standins: StandIns
+    new_autopilot: Callable[..., Autopilot], filled: ServerProcess, standins: StandIns
 ) -> None:
     """While another server calibrates, the autopilot changes nothing; then its story begins."""
     all_autopilots = AllAutopilots()
@@ -112,7 +112,7 @@ def test_story_waits_for_its_turn(
 
 
 def test_story_that_fails_is_tried_again(
-    new_autopilot: Callable[..., Autopilot], filled: StoreServer, standins: StandIns
+    new_autopilot: Callable[..., Autopilot], filled: ServerProcess, standins: StandIns
 ) -> None:
     """If a process fails during the story, the status names it; once it is back, the story is played."""
     autopilot = new_autopilot(filled.url)
@@ -125,7 +125,7 @@ def test_story_that_fails_is_tried_again(
 
 
 def test_story_broken_off(
-    new_autopilot: Callable[..., Autopilot], filled: StoreServer, standins: StandIns
+    new_autopilot: Callable[..., Autopilot], filled: ServerProcess, standins: StandIns
 ) -> None:
     """A story stopped in the middle of calibration leaves everything at rest, until it is begun again."""
     autopilot = new_autopilot(filled.url, calibration_seconds=30)
@@ -140,7 +140,7 @@ def test_story_broken_off(
 
 
 def test_lease_interrupts_the_story(
-    new_autopilot: Callable[..., Autopilot], filled: StoreServer, standins: StandIns
+    new_autopilot: Callable[..., Autopilot], filled: ServerProcess, standins: StandIns
 ) -> None:
     """A run that leases the scene during the story finds it at rest; afterwards the story starts from its beginning."""
     autopilot = new_autopilot(filled.url, calibration_seconds=30)
@@ -156,7 +156,7 @@ def test_lease_interrupts_the_story(
     eventually(lambda: control.phase == "calibrating")
 
 
-def test_no_story(new_autopilot: Callable[..., Autopilot], filled: StoreServer, standins: StandIns) -> None:
+def test_no_story(new_autopilot: Callable[..., Autopilot], filled: ServerProcess, standins: StandIns) -> None:
     """With the story off the autopilot changes nothing in the scene."""
     control = new_autopilot(filled.url, story="off").control
     eventually(lambda: control.free and control.up)

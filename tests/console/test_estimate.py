@@ -27,7 +27,7 @@ def test_before_anything_is_seen() -> None:
     assert estimate.capacity() is None and estimate.knee_keys(RATE, None) is None and estimate.cost_s == COST
 
 
-def test_a_store_with_a_core_of_its_own() -> None:
+def test_a_server_with_a_core_of_its_own() -> None:
     """With cores to spare the capacity is one core, and the knee follows from rate and cost."""
     estimate = fed(Estimate(0.0, COST, KNEE), COST, 100_000, idle=3.0)
     assert estimate.capacity(2, 0.5) == 1.0
@@ -35,8 +35,8 @@ def test_a_store_with_a_core_of_its_own() -> None:
     assert estimate.share(RATE, 100_000, 1.0) == pytest.approx(0.36)
 
 
-def test_stores_that_share_what_is_idle() -> None:
-    """Stores share idle cores until all have the same; one that is ahead keeps what it has; a store alone gets all."""
+def test_servers_that_share_what_is_idle() -> None:
+    """Servers share idle cores until all have the same; one ahead keeps what it has; a server alone gets all."""
     estimate = fed(Estimate(0.0, COST, KNEE), COST, 100_000, idle=0.4)
     assert estimate.busy == pytest.approx(0.36)
     assert estimate.capacity(2, 0.36) == pytest.approx(0.56)
@@ -89,9 +89,9 @@ def test_idle_cores() -> None:
     assert idle_cores(MachineTimes(10.0, 2, 100.0), MachineTimes(10.0, 2, 100.0)) == 0.0
 
 
-def test_a_store_that_has_fallen_behind_says_nothing_of_the_cost() -> None:
-    """While a store is behind the cost stays as it was: work on its queue would make a key look costly, and so move the
-    knee.
+def test_a_server_that_has_fallen_behind_says_nothing_of_the_cost() -> None:
+    """While a server is behind the cost stays as it was: work on its queue would make a key look costly, and so move
+    the knee.
     """
     estimate = Estimate(0.0, COST, KNEE)
     for at in range(30):

@@ -1,4 +1,4 @@
-"""The console's HTTP interface, with autopilots on stand-ins and a real store."""
+"""The console's HTTP interface, with autopilots on stand-ins and a real server."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,16 +11,16 @@ from console.autopilot import AllAutopilots, Autopilot
 from console.config import ServerAddresses
 from console.metrics import ControlMetrics
 from console.web import create_app
-from tests.app.servicekit import StoreServer, eventually
+from tests.app.servicekit import ServerProcess, eventually
 from tests.console.standins import StandIns
 
 
 class Page:
     """A console with running autopilots, and a client for it."""
 
-    def __init__(self, standins: StandIns, store_url: str, **settings: Any) -> None:
+    def __init__(self, standins: StandIns, server_url: str, **settings: Any) -> None:
         self.standins = standins
-        self.config = standins.config(store_url, **settings)
+        self.config = standins.config(server_url, **settings)
         names = [server.name for server in self.config.servers]
         metrics = ControlMetrics(names)
         all_autopilots = AllAutopilots()
@@ -54,12 +54,12 @@ class Page:
 
 
 @pytest.fixture
-def new_page(standins: StandIns, store_server: StoreServer) -> Iterator[Callable[..., Page]]:
+def new_page(standins: StandIns, shared_server: ServerProcess) -> Iterator[Callable[..., Page]]:
     """Return a function that makes a console without a story."""
     made: list[Page] = []
 
     def make(**settings: Any) -> Page:
-        made.append(Page(standins, store_server.url, **settings))
+        made.append(Page(standins, shared_server.url, **settings))
         return made[-1]
 
     yield make

@@ -14,9 +14,9 @@ def broken() -> None:
 
 def test_each_part_is_told() -> None:
     """Each part is reported in the order asked: done, done with its own words, or refused."""
-    done = pull({"load": lambda: None, "store": lambda: "The store is shutting down.", "warmer": broken})
-    assert [(one.part, one.done) for one in done] == [("load", True), ("store", True), ("warmer", False)]
-    assert done[1].said == "The store is shutting down." and done[2].said.startswith("it refuses.")
+    done = pull({"load": lambda: None, "server": lambda: "The server is shutting down.", "warmer": broken})
+    assert [(one.part, one.done) for one in done] == [("load", True), ("server", True), ("warmer", False)]
+    assert done[1].said == "The server is shutting down." and done[2].said.startswith("it refuses.")
 
 
 def test_one_that_hangs_holds_up_no_other() -> None:
@@ -28,8 +28,8 @@ def test_one_that_hangs_holds_up_no_other() -> None:
         reached.set()
 
     began = time.monotonic()
-    done = pull({"store": hangs, "load": lambda: None}, seconds=0.2)
+    done = pull({"server": hangs, "load": lambda: None}, seconds=0.2)
     assert time.monotonic() - began < 2
-    assert [(one.part, one.done) for one in done] == [("store", False), ("load", True)]
+    assert [(one.part, one.done) for one in done] == [("server", False), ("load", True)]
     release.set()
     assert reached.wait(5)

@@ -173,11 +173,11 @@ def test_restart_by_keyboard(scene: ControlledScene, browser: Browser) -> None:
     """The page reports a restart while it lasts, and recovers by itself."""
     from selenium.webdriver.common.keys import Keys
 
-    before = scene.store.restarts
+    before = scene.server.restarts
     browser.tab_to(f"{NAME}-restart")
     browser.keys(Keys.ENTER)
-    eventually(lambda: "Restarting" in browser.text(".status") or scene.store.restarts > before)
-    eventually(lambda: scene.store.restarts > before)
+    eventually(lambda: "Restarting" in browser.text(".status") or scene.server.restarts > before)
+    eventually(lambda: scene.server.restarts > before)
     eventually(lambda: "Restarting" not in browser.text(".status"))
     assert browser.script("return document.querySelector('.server').dataset.mood") == "well"
 

@@ -28,7 +28,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlledScene]
 
 
 def test_story_is_told(scene: ControlledScene) -> None:
-    """The story plays by itself: calibration gives a rate and a knee, the store is emptied, keys grow under scan."""
+    """The story plays by itself: calibration gives a rate and a knee, the server is emptied, keys grow under scan."""
     scene.until(lambda state: state["phase"] == "calibrating")
     state = scene.until(lambda state: state["phase"] == "running" and state["keys"] < KEYS / 2, seconds=60)
     assert state["strategy"] == "scan" and state["growth"]
@@ -65,18 +65,18 @@ def test_slow_scans_are_counted(scene: ControlledScene) -> None:
 
 
 def test_restart_recovers(scene: ControlledScene) -> None:
-    """A restart by SHUTDOWN ends the store; once it is back, keys grow again from few without help."""
+    """A restart by SHUTDOWN ends the server; once it is back, keys grow again from few without help."""
     scene.until(lambda state: state["keys"] > 20_000, seconds=40)
-    before = scene.store.restarts
-    assert scene.act("restart").json["said"] == "Restarting the store."
-    eventually(lambda: scene.store.restarts == before + 1)
+    before = scene.server.restarts
+    assert scene.act("restart").json["said"] == "Restarting the server."
+    eventually(lambda: scene.server.restarts == before + 1)
     low = scene.until(lambda state: state["up"] and not state["restarting"] and state["keys"] < 20_000)
     assert low["growth"]
     scene.until(lambda state: state["keys"] > low["keys"] + 2000)
     assert scene.metric("lab_actions_total", action="restart") == 1
     assert scene.metric("lab_store_up") == 1
-    # the restarted store has the lab's threshold again, and its entries are counted
-    assert scene.store.server.client().config_get("slowlog-log-slower-than") == {
+    # the restarted server has the lab's threshold again, and its entries are counted
+    assert scene.server.process.client().config_get("slowlog-log-slower-than") == {
         "slowlog-log-slower-than": "500"
     }
     counted = scene.metric("lab_slowlog_entries_total", command="SCAN") or 0

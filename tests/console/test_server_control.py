@@ -93,8 +93,8 @@ def test_a_new_pace_is_told_though_the_keys_are_the_same(new_control: NewControl
     assert standins.fills()[-1]["target_keys"] == 1000 and not standins.fills()[-1]["restart"]
 
 
-def test_nothing_is_filled_up_while_the_store_is_down(new_control: NewControl, standins: StandIns) -> None:
-    """A store that does not answer is not filled."""
+def test_nothing_is_filled_up_while_the_server_is_down(new_control: NewControl, standins: StandIns) -> None:
+    """A server that does not answer is not filled."""
     control = new_control(keys=1000)
     control.grow(True)
     control.record_up(False, 1)
@@ -241,14 +241,14 @@ def test_a_lever_that_finds_no_answer_is_pulled_again(
 def test_what_hangs_does_not_hold_up_a_lever(
     new_control: NewControl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a restart the warmer is told at once, although SHUTDOWN waits in the store's queue."""
+    """On a restart the warmer is told at once, although SHUTDOWN waits in the server's queue."""
     control = new_control(keys=1000)
     monkeypatch.setattr("console.levers.LEVER_S", 0.3)
-    monkeypatch.setattr(control.clients.store, "shutdown", lambda: time.sleep(3))
+    monkeypatch.setattr(control.clients.server, "shutdown", lambda: time.sleep(3))
     began = time.monotonic()
     _, parts = control.restart()
     assert time.monotonic() - began < 2.5
-    assert {part.part: part.done for part in parts} == {"warmer": True, "store": False}
+    assert {part.part: part.done for part in parts} == {"warmer": True, "server": False}
 
 
 def test_switch_without_a_restart(new_control: NewControl, standins: StandIns) -> None:
@@ -301,15 +301,15 @@ def test_actions_are_refused_while_not_free(new_control: NewControl, standins: S
     assert standins.told == []
 
 
-def test_restart_is_told_until_the_store_is_back(
+def test_restart_is_told_until_the_server_is_back(
     new_control: NewControl, standins: StandIns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until a restarted store is seen to have started anew, the status says so, and a second restart is refused."""
+    """Until a restarted server is seen to have started anew, the status says so, and a second restart is refused."""
     control = new_control()
-    monkeypatch.setattr(control.clients.store, "shutdown", lambda: None)
+    monkeypatch.setattr(control.clients.server, "shutdown", lambda: None)
     control.keep_within_bounds()
     control.restart()
-    assert view.status(control) == "Restarting the store." and counted(control, "restart") == 1
+    assert view.status(control) == "Restarting the server." and counted(control, "restart") == 1
     with pytest.raises(Refused):
         control.restart()
     control.record_up(True, 1)  # the old process, which has not ended yet
@@ -323,9 +323,9 @@ def test_restart_is_told_until_the_store_is_back(
 def test_restart_while_growing_keeps_growing(
     new_control: NewControl, standins: StandIns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A store that was restarted stays empty for a while, so that its p99 is seen; then the keys grow as before."""
+    """A server that was restarted stays empty for a while, so that its p99 is seen; then the keys grow as before."""
     control = new_control(keys=1000)
-    monkeypatch.setattr(control.clients.store, "shutdown", lambda: None)
+    monkeypatch.setattr(control.clients.server, "shutdown", lambda: None)
     control.grow(True)
     control.restart()
     assert standins.fills()[-1]["target_keys"] == 0
@@ -339,12 +339,12 @@ def test_restart_while_growing_keeps_growing(
     assert standins.fills()[-1] == {"target_keys": 1000, "keys_per_second": control.pace, "restart": False}
 
 
-def test_growth_by_hand_ends_the_wait_of_a_restarted_store(
+def test_growth_by_hand_ends_the_wait_of_a_restarted_server(
     new_control: NewControl, standins: StandIns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Growth that is started by hand after a restart begins at once; growth that is stopped does not begin later."""
     control = new_control(keys=1000)
-    monkeypatch.setattr(control.clients.store, "shutdown", lambda: None)
+    monkeypatch.setattr(control.clients.server, "shutdown", lambda: None)
     for starts in (2, 3):
         control.grow(True)
         control.restart()
@@ -356,17 +356,17 @@ def test_growth_by_hand_ends_the_wait_of_a_restarted_store(
     assert standins.fills()[-1]["target_keys"] == 0
 
 
-def test_a_store_that_does_not_end_keeps_its_keys(
+def test_a_server_that_does_not_end_keeps_its_keys(
     new_control: NewControl, standins: StandIns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the store does not end, the status says so, and the growth goes on."""
+    """If the server does not end, the status says so, and the growth goes on."""
     control = new_control(keys=1000)
     control.grow(True)
 
     def refuses() -> None:
         raise StackError("it may not.")
 
-    monkeypatch.setattr(control.clients.store, "shutdown", refuses)
+    monkeypatch.setattr(control.clients.server, "shutdown", refuses)
     monkeypatch.setattr("console.server_control.BACK_S", -1.0)
     assert "it may not" in control.restart()[0]
     control.keep_within_bounds()
@@ -374,10 +374,10 @@ def test_a_store_that_does_not_end_keeps_its_keys(
     assert view.status(control).startswith("it may not.")
 
 
-def test_store_that_stays_away_is_told(new_control: NewControl, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The status reports a store that does not come back until the next restart, not only for a moment."""
+def test_a_server_that_stays_away_is_told(new_control: NewControl, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The status reports a server that does not come back until the next restart, not only for a moment."""
     control = new_control()
-    monkeypatch.setattr(control.clients.store, "shutdown", lambda: None)
+    monkeypatch.setattr(control.clients.server, "shutdown", lambda: None)
     monkeypatch.setattr("console.server_control.BACK_S", -1.0)
     control.restart()
     control.record_up(False, 1)

@@ -5,16 +5,16 @@ from collections.abc import Callable
 
 import pytest
 
-from console.slowlog import SlowlogReader, StoreWatcher
+from console.slowlog import ServerWatcher, SlowlogReader
 from lab.errors import StackError
 from lab.stacks.server_stats import ServerObserver, Snapshot
-from tests.app.servicekit import StoreServer, eventually
+from tests.app.servicekit import ServerProcess, eventually
 
 Entry = tuple[str, float, str, int]
 
 
 class Log:
-    """The part of a store that the reader uses."""
+    """The part of a server that the reader uses."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -100,27 +100,27 @@ def test_settings_are_left_alone_when_asked(log: Log) -> None:
     assert log.configured == 1
 
 
-def slow(server: StoreServer, seconds: float = 0.03) -> None:
+def slow(server: ServerProcess, seconds: float = 0.03) -> None:
     """Run a slow command."""
     server.client().execute_command("DEBUG", "SLEEP", seconds)
 
 
 @pytest.fixture
-def debuggable() -> Callable[[], StoreServer]:
+def debuggable() -> Callable[[], ServerProcess]:
     """Return a function that makes a server with DEBUG SLEEP."""
-    return lambda: StoreServer(StoreServer.valkey(), "--enable-debug-command", "yes")
+    return lambda: ServerProcess(ServerProcess.valkey(), "--enable-debug-command", "yes")
 
 
-def test_real_server_restarted(debuggable: Callable[[], StoreServer]) -> None:
+def test_real_server_restarted(debuggable: Callable[[], ServerProcess]) -> None:
     """On a real server each slow command is counted, before and after a restart, and `up` follows the restart."""
     server = debuggable().start()
     counted: list[tuple[str, float]] = []
     ups: list[tuple[bool, int]] = []
     counters: list[Snapshot] = []
-    store = ServerObserver(server.url, 5.0)
-    watcher = StoreWatcher(
+    observer = ServerObserver(server.url, 5.0)
+    watcher = ServerWatcher(
         "one",
-        store,
+        observer,
         10_000,
         lambda *up: ups.append(up),
         lambda *entry: counted.append(entry),
@@ -144,23 +144,23 @@ def test_real_server_restarted(debuggable: Callable[[], StoreServer]) -> None:
     finally:
         watcher.end()
         watcher.join(5)
-        store.close()
+        observer.close()
         server.stop()
 
 
-def test_shutdown_of_a_store_that_is_gone_is_an_error(own_store: StoreServer) -> None:
+def test_shutdown_of_a_server_that_is_gone_is_an_error(own_server: ServerProcess) -> None:
     """SHUTDOWN ends the server; for a server that is gone it raises a StackError."""
-    store = ServerObserver(own_store.url, 2.0)
-    store.shutdown()
+    observer = ServerObserver(own_server.url, 2.0)
+    observer.shutdown()
 
     def gone() -> bool:
         try:
-            store.keys_everywhere()
+            observer.keys_everywhere()
         except StackError:
             return True
         return False
 
     eventually(gone)
     with pytest.raises(StackError, match="does not answer"):
-        store.shutdown()
-    store.close()
+        observer.shutdown()
+    observer.close()

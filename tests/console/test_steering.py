@@ -1,4 +1,4 @@
-"""Steering on a simulated store: it gets to the edge, stays there, and neither drowns nor recovers by itself."""
+"""Steering on a simulated server: it gets to the edge, stays there, and neither drowns nor recovers by itself."""
 
 import random
 from dataclasses import dataclass, field
@@ -15,8 +15,8 @@ WANDERS_S = 60.0
 
 
 @dataclass
-class Store:
-    """A simulated store that `planned` events a second saturate at `knee` keys.
+class SimulatedServer:
+    """A server that `planned` events a second saturate at `knee` keys.
 
     `capacity` scales what it can do. `interleaves`: it works on several searches in turn instead of one at a time.
     """
@@ -40,28 +40,30 @@ class Store:
 
     @property
     def p99_ms(self) -> float:
-        """p99 in ms: it rises with the backlog, and in a store that blocks also with the searches of one event."""
+        """p99 in ms: it rises with the backlog, and in a server that blocks also with the searches of one event."""
         if self.interleaves:
             return HEALTHY_MS + 0.4 * self.backlog
         return HEALTHY_MS + 0.0006 * self.keys + 90.0 * self.backlog * self.keys / self.knee
 
     def seen(self, at: float, noise: random.Random) -> Seen:
-        """What the autopilot sees of the store: p99 and share with noise."""
+        """What the autopilot sees of the server: p99 and share with noise."""
         recent = self.finished[-10:]
         share = self.keys / (self.knee * self.capacity) * noise.uniform(0.93, 1.07)
         finished = sum(recent) / len(recent) if recent else None
         return Seen(at, self.backlog, finished, self.p99_ms * noise.uniform(0.8, 1.25), share)
 
 
-def run(store: Store, steering: Steering, seconds: range, noise: random.Random) -> list[tuple[float, float]]:
-    """Steer the store for these seconds; return (p99 in ms, backlog) of each."""
+def run(
+    server: SimulatedServer, steering: Steering, seconds: range, noise: random.Random
+) -> list[tuple[float, float]]:
+    """Steer the server for these seconds; return (p99 in ms, backlog) of each."""
     rows = []
     for at in seconds:
-        seen = store.seen(float(at), noise)
-        asked = steering.events(store.planned, seen)
-        growth = steering.steer(store.planned, asked, seen)
-        store.second(asked, growth)
-        rows.append((store.p99_ms, store.backlog))
+        seen = server.seen(float(at), noise)
+        asked = steering.events(server.planned, seen)
+        growth = steering.steer(server.planned, asked, seen)
+        server.second(asked, growth)
+        rows.append((server.p99_ms, server.backlog))
     return rows
 
 
@@ -77,12 +79,12 @@ def steered() -> Steering:
 @pytest.mark.parametrize("knee", [60_000.0, 150_000.0])
 def test_it_climbs_and_stays_ill(interleaves: bool, knee: float, seed: int) -> None:
     """After ten minutes p99 is ten times the healthy one for an hour, the backlog bounded, the keys near the knee."""
-    store, steering, noise = Store(knee, interleaves), steered(), random.Random(seed)
-    run(store, steering, range(600), noise)
-    edge = store.keys
-    rows = run(store, steering, range(600, 4200), noise)
+    server, steering, noise = SimulatedServer(knee, interleaves), steered(), random.Random(seed)
+    run(server, steering, range(600), noise)
+    edge = server.keys
+    rows = run(server, steering, range(600, 4200), noise)
     assert 0.8 * knee < edge < 1.35 * knee
-    assert abs(store.keys / edge - 1) < 0.1
+    assert abs(server.keys / edge - 1) < 0.1
     ill = sum(p99 >= 10 * HEALTHY_MS for p99, _ in rows) / len(rows)
     assert ill > 0.98
     assert max(backlog for _, backlog in rows) < MOST_BACKLOG
@@ -91,26 +93,26 @@ def test_it_climbs_and_stays_ill(interleaves: bool, knee: float, seed: int) -> N
 @pytest.mark.parametrize("interleaves", [False, True])
 def test_a_machine_that_gets_slower_does_not_drown(interleaves: bool) -> None:
     """If a third of the capacity goes away at the edge and comes back, the backlog stays bounded."""
-    store, steering, noise = Store(150_000.0, interleaves), steered(), random.Random(1)
-    run(store, steering, range(600), noise)
-    store.capacity = 0.67
-    rows = run(store, steering, range(600, 900), noise)
-    store.capacity = 1.0
-    rows += run(store, steering, range(900, 1200), noise)
+    server, steering, noise = SimulatedServer(150_000.0, interleaves), steered(), random.Random(1)
+    run(server, steering, range(600), noise)
+    server.capacity = 0.67
+    rows = run(server, steering, range(600, 900), noise)
+    server.capacity = 1.0
+    rows += run(server, steering, range(900, 1200), noise)
     assert max(backlog for _, backlog in rows) < MOST_BACKLOG
-    assert store.p99_ms >= 10 * HEALTHY_MS
+    assert server.p99_ms >= 10 * HEALTHY_MS
 
 
 def test_without_steering_it_drowns() -> None:
     """Without steering, all planned events and all keys let the backlog grow to more than three times its bound."""
-    store = Store(150_000.0, interleaves=True)
+    server = SimulatedServer(150_000.0, interleaves=True)
     for _ in range(1200):
-        store.second(store.planned, Growth.ON)
-    assert store.backlog > 3 * MOST_BACKLOG
+        server.second(server.planned, Growth.ON)
+    assert server.backlog > 3 * MOST_BACKLOG
 
 
 def test_all_planned_events_are_sent_below_the_edge() -> None:
-    """While the store keeps up, all planned events are sent."""
+    """While the server keeps up, all planned events are sent."""
     steering = steered()
     assert steering.events(6.0, Seen(0.0, LEAST_AIM / 2, 6.0, 3.0, 0.5)) == 6.0
     assert steering.events(6.0, Seen(0.0, 0.0, None, None, None)) == 6.0
@@ -158,7 +160,7 @@ def test_where_no_backlog_comes_about_more_is_sent_to_held_keys() -> None:
 
 
 def test_held_only_where_it_is_plain() -> None:
-    """A store at its limit whose p99 is not plain yet gets more keys, slowly; once p99 is plain, the keys are held."""
+    """A server at its limit whose p99 is not plain yet gets more keys, slowly; once p99 is plain, the keys are held."""
     steering = steered()
     for at in range(10):
         slowly = steering.steer(6.0, 6.0, Seen(float(at), 1.0, 6.0, (PLAIN - 1) * HEALTHY_MS, 1.0))
@@ -196,19 +198,19 @@ def test_a_hiccup_is_no_edge() -> None:
 
 @pytest.mark.parametrize("interleaves", [False, True])
 @pytest.mark.parametrize("still_s", [2, 4, 6])
-def test_a_store_that_stood_still_goes_on_to_its_edge(still_s: int, interleaves: bool) -> None:
+def test_a_server_that_stood_still_goes_on_to_its_edge(still_s: int, interleaves: bool) -> None:
     """Some seconds without processor time, at four fifths of the knee, do not hold the keys there."""
-    store, steering, noise = Store(150_000.0, interleaves), steered(), random.Random(1)
-    run(store, steering, range(120), noise)
-    store.capacity = 1e-9
-    run(store, steering, range(120, 120 + still_s), noise)
-    store.capacity = 1.0
-    run(store, steering, range(120 + still_s, 600), noise)
-    assert store.keys > 0.9 * store.knee
+    server, steering, noise = SimulatedServer(150_000.0, interleaves), steered(), random.Random(1)
+    run(server, steering, range(120), noise)
+    server.capacity = 1e-9
+    run(server, steering, range(120, 120 + still_s), noise)
+    server.capacity = 1.0
+    run(server, steering, range(120 + still_s, 600), noise)
+    assert server.keys > 0.9 * server.knee
 
 
 def test_an_edge_that_comes_early_is_found() -> None:
-    """A store that cannot finish its events at four fifths of the estimated demand is held after fifteen seconds."""
+    """A server that cannot finish its events at four fifths of the estimated demand is held after fifteen seconds."""
     steering = steered()
     grown = [steering.steer(6.0, 4.5, Seen(float(at), 9.0, 4.5, 20 * HEALTHY_MS, 0.8)) for at in range(20)]
     assert grown[14] is Growth.ON and grown[15] is Growth.HELD
@@ -221,13 +223,15 @@ def test_a_machine_whose_speed_wanders_stays_ill(interleaves: bool, seed: int) -
 
     This fails if only more keys make up for a machine that became faster: they grow slowly, and never become fewer.
     """
-    store, steering, noise = Store(150_000.0, interleaves), steered(), random.Random(seed)
-    run(store, steering, range(300), noise)
-    edge, rows = store.keys, []
+    server, steering, noise = SimulatedServer(150_000.0, interleaves), steered(), random.Random(seed)
+    run(server, steering, range(300), noise)
+    edge, rows = server.keys, []
     for at in range(300, 300 + 3600):
-        store.capacity += (1.0 - store.capacity) / WANDERS_S + noise.gauss(0.0, 0.2 * (2 / WANDERS_S) ** 0.5)
-        rows += run(store, steering, range(at, at + 1), noise)
+        server.capacity += (1.0 - server.capacity) / WANDERS_S + noise.gauss(
+            0.0, 0.2 * (2 / WANDERS_S) ** 0.5
+        )
+        rows += run(server, steering, range(at, at + 1), noise)
     ill = sum(p99 >= 10 * HEALTHY_MS for p99, _ in rows) / len(rows)
     assert ill > 0.97
-    assert store.keys < 1.1 * edge
+    assert server.keys < 1.1 * edge
     assert max(backlog for _, backlog in rows) < MOST_BACKLOG

@@ -15,7 +15,7 @@ from tests.grafana.test_dashboards import filled
 
 SERVER = 'server="dragonfly"'
 STEP_S = 5
-# Calibration fills the store to the knee at once. Then keys grow, and p99 with them, until somebody stops them at half
+# Calibration fills the server to the knee at once. Then keys grow, and p99 with them, until somebody stops them at half
 # the knee; some time later the index takes over.
 KEYS = [150_000] * 6 + list(range(5_000, 75_000, 5_000)) + [75_000] * 40
 P99 = [0.02] * 6 + [0.001] * 14 + [0.2] * 20 + [0.002] * 20

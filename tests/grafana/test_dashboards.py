@@ -82,7 +82,7 @@ def test_every_dashboard_has_what_all_have(board: Any) -> None:
 
 
 def test_a_server_that_a_dashboard_lacks_is_not_carried_to_it(boards: list[Any]) -> None:
-    """Links to and from a store's own dashboard do not carry the server along: it shows its own kind only."""
+    """Links to and from a server's own dashboard do not carry the server along: it shows its own kind only."""
     for board in boards:
         for link in board["links"]:
             special = {"redis", "dragonfly"} & {board["uid"], link["url"].removeprefix("/d/")}

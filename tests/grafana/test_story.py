@@ -270,7 +270,7 @@ ONE_THREAD = {"redis"}
 
 
 def sum_faults(uid: str, panel: Any) -> list[str]:
-    """What a panel that sums a store's execution times gets wrong or leaves unsaid."""
+    """What a panel that sums a server's execution times gets wrong or leaves unsaid."""
     if not any(SUMS.search(query.get("expr", "")) for query in panel.get("targets", ())):
         return []
     unit = panel["fieldConfig"]["defaults"]["unit"]
@@ -302,7 +302,7 @@ def test_sums_of_execution_times_are_true_for_every_server(boards: list[Any]) ->
 def test_an_untrue_sum_is_noticed(boards: list[Any]) -> None:
     """A panel with a misleading title, unit and text is reported: it once showed 400, without a unit, on Dragonfly."""
     panel = named(boards, "where-time-goes", "Commands under way at once, by command")
-    panel["title"] = "What the store spends its time on"
+    panel["title"] = "What the server spends its time on"
     panel["fieldConfig"]["defaults"]["unit"] = "none"
     panel["description"] = "Seconds of execution a second by command."
     assert len(sum_faults("where-time-goes", panel)) == 3
@@ -317,7 +317,7 @@ def test_an_untrue_sum_is_noticed(boards: list[Any]) -> None:
 def test_the_parts_of_a_p99_add_up_to_it(
     boards: list[Any], execution: float, parts: tuple[float, float, float], tmp_path: Path
 ) -> None:
-    """The parts add up even where the store's clock runs while a call waits: *waiting* does not repeat what is in
+    """The parts add up even where the server's clock runs while a call waits: *waiting* does not repeat what is in
     *execution*.
     """
     series: dict[str, Sequence[float | str]] = {
@@ -335,8 +335,8 @@ def test_the_parts_of_a_p99_add_up_to_it(
     assert sum(parts) == pytest.approx(0.1)
 
 
-def test_waiting_is_known_while_the_store_says_nothing(tmp_path: Path) -> None:
-    """While a stalled store reports no execution times, the waiting of reads is known all the same."""
+def test_waiting_is_known_while_the_server_says_nothing(tmp_path: Path) -> None:
+    """While a stalled server reports no execution times, the waiting of reads is known all the same."""
     series = {
         f"server:probe_latency:floor_1h{DRAGONFLY}": [0.0004] * 5,
     }

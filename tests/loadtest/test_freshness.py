@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lab.scenarios.cures import COMMANDS
-from tests.app.servicekit import ROOT, Service, StoreServer, eventually
+from tests.app.servicekit import ROOT, ServerProcess, Service, eventually
 from tests.httpkit import Answer, HttpStandIn, Request
 
 WEB = ["--storefront", "http://127.0.0.1:1"]
@@ -54,9 +54,9 @@ def is_one_line(err: str) -> bool:
 
 
 @pytest.fixture
-def store() -> Iterator[StoreServer]:
+def server() -> Iterator[ServerProcess]:
     """A server of the test's own."""
-    server = StoreServer(StoreServer.valkey()).start()
+    server = ServerProcess(ServerProcess.valkey()).start()
     yield server
     server.stop()
 
@@ -73,14 +73,14 @@ def folder(tmp_path: Path) -> Path:
     [("scan", 6.0, 0.0), ("index", 6.0, 0.0), ("hash", 1.0, 0.0), ("generation", 4.0, 20.0)],
 )
 def test_figures_are_the_strategys(
-    strategy: str, commands: float, left: float, store: StoreServer, folder: Path
+    strategy: str, commands: float, left: float, server: ServerProcess, folder: Path
 ) -> None:
     """Per strategy: an event's commands and the keys it leaves, by the server's counters; no old value is served."""
-    service = Service(folder, store.url, APP_STRATEGY=strategy, APP_SCAN_COUNT="1000000")
+    service = Service(folder, server.url, APP_STRATEGY=strategy, APP_SCAN_COUNT="1000000")
     try:
         service.start("web", "invalidator")
         code, lines, err = finish(
-            start(service.base, store.url, "--users", "2", "--rounds", "1", "--commands", COMMANDS[strategy])
+            start(service.base, server.url, "--users", "2", "--rounds", "1", "--commands", COMMANDS[strategy])
         )
     finally:
         service.stop()
@@ -95,15 +95,15 @@ def test_figures_are_the_strategys(
     assert [line["user"] for line in lines[:-1]] == [1001, 1002]
 
 
-def test_memory_of_an_entry_is_what_was_added(store: StoreServer) -> None:
+def test_memory_of_an_entry_is_what_was_added(server: ServerProcess) -> None:
     """Memory per entry is the used memory above --base-mb, divided by the entries, before the load adds anything."""
-    client = store.client()
-    code, [before], _ = finish(start(*WEB[1:], store.url, "--users", "0"))
+    client = server.client()
+    code, [before], _ = finish(start(*WEB[1:], server.url, "--users", "0"))
     assert code == 0
     client.mset({f"key-{i:06}": "v" * 500 for i in range(20_000)})
     base = str(before["figures"]["memory_mb"])
     code, [after], _ = finish(
-        start(*WEB[1:], store.url, "--users", "0", "--entries", "20000", "--base-mb", base)
+        start(*WEB[1:], server.url, "--users", "0", "--entries", "20000", "--base-mb", base)
     )
     assert code == 0
     assert 500 < after["figures"]["memory_per_entry_bytes"] < 700
@@ -135,16 +135,16 @@ def stale_front() -> Iterator[str]:
         yield storefront.url
 
 
-def test_old_values_are_counted(stale_front: str, store: StoreServer) -> None:
+def test_old_values_are_counted(stale_front: str, server: ServerProcess) -> None:
     """A fragment that is still served after its area was seen to be gone is an old value: 17 of 20 here."""
-    code, lines, err = finish(start(stale_front, store.url, "--users", "1", "--rounds", "1"))
+    code, lines, err = finish(start(stale_front, server.url, "--users", "1", "--rounds", "1"))
     assert (code, err) == (0, "")
     assert lines[-1]["figures"]["stale_entries"] == 17
 
 
-def test_sigterm_ends_it_with_its_figures(stale_front: str, store: StoreServer) -> None:
+def test_sigterm_ends_it_with_its_figures(stale_front: str, server: ServerProcess) -> None:
     """On SIGTERM the load ends with the figures it has."""
-    load = start(stale_front, store.url, "--users", "1", "--rounds", "9999")
+    load = start(stale_front, server.url, "--users", "1", "--rounds", "9999")
     assert load.stdout is not None
     first = load.stdout.readline()
     assert "stale_for_ms" in first
@@ -154,9 +154,9 @@ def test_sigterm_ends_it_with_its_figures(stale_front: str, store: StoreServer) 
     assert lines[-1]["figures"]["events"] >= 2
 
 
-def test_it_goes_on_for_as_long_as_asked(store: StoreServer) -> None:
+def test_it_goes_on_for_as_long_as_asked(server: ServerProcess) -> None:
     """With --seconds the load goes on that long, even if it has nothing to do."""
-    load = start(*WEB[1:], store.url, "--users", "0", "--seconds", "60")
+    load = start(*WEB[1:], server.url, "--users", "0", "--seconds", "60")
     with pytest.raises(subprocess.TimeoutExpired):
         load.wait(1.5)
     load.send_signal(signal.SIGTERM)
@@ -165,15 +165,15 @@ def test_it_goes_on_for_as_long_as_asked(store: StoreServer) -> None:
     assert lines[-1]["figures"]["memory_mb"] > 0
 
 
-def test_a_store_that_refuses_writes_is_one_line_and_exit_3(store: StoreServer, folder: Path) -> None:
+def test_a_server_that_refuses_writes_is_one_line_and_exit_3(server: ServerProcess, folder: Path) -> None:
     """If nothing can be cached there are no figures, because they would be wrong."""
-    service = Service(folder, store.url)
-    client = store.client()
+    service = Service(folder, server.url)
+    client = server.client()
     try:
         service.start("web", "invalidator")
         eventually(lambda: service.get("/readyz").status == 200)
         client.config_set("maxmemory", 1)
-        code, lines, err = finish(start(service.base, store.url))
+        code, lines, err = finish(start(service.base, server.url))
     finally:
         service.stop()
     assert code == 3
@@ -182,9 +182,9 @@ def test_a_store_that_refuses_writes_is_one_line_and_exit_3(store: StoreServer, 
     assert lines == []
 
 
-def test_a_store_or_a_storefront_that_is_gone_is_one_line_and_exit_3(store: StoreServer) -> None:
-    """If the store or the storefront is not there, the load is one line and exit code 3."""
-    code, _, err = finish(start(*WEB[1:], store.url))
+def test_a_server_or_a_storefront_that_is_gone_is_one_line_and_exit_3(server: ServerProcess) -> None:
+    """If the server or the storefront is not there, the load is one line and exit code 3."""
+    code, _, err = finish(start(*WEB[1:], server.url))
     assert code == 3
     assert is_one_line(err)
     assert "storefront" in err

@@ -110,7 +110,7 @@ def refused(process: subprocess.Popen[str]) -> str:
 
 
 def test_a_refusal_is_one_line(server: Any, real_storefront: Any, run: Run, unused_port: int) -> None:
-    """Out of memory, a store that is gone, no storefront: each is one line and exit code 3."""
+    """Out of memory, a server that is gone, no storefront: each is one line and exit code 3."""
     server.client().config_set("maxmemory", "1")
     assert "OOM" in refused(run("--storefront", real_storefront.url, "--entries", "10"))
     server.kill()

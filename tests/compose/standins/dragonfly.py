@@ -148,28 +148,28 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         if first == b"GET ":
             await answer_http(first, reader, writer)
             return
-        store_reader, store_writer = await asyncio.open_unix_connection(SOCKET)
+        server_reader, server_writer = await asyncio.open_unix_connection(SOCKET)
     except OSError:
         writer.close()
         return
-    store_writer.write(first)
-    await asyncio.gather(pump(reader, store_writer), pump(store_reader, writer))
+    server_writer.write(first)
+    await asyncio.gather(pump(reader, server_writer), pump(server_reader, writer))
 
 
 async def main() -> None:
     given = options(sys.argv[1:])
     if amount(given["maxmemory"]) < int(given.get("proactor_threads", 1)) * 256 * 2**20:
         sys.exit("There are too many threads for this maxmemory. Exiting")
-    store = await asyncio.create_subprocess_exec(
+    server = await asyncio.create_subprocess_exec(
         "redis-server", "--port", "0", "--unixsocket", SOCKET, "--save", "", "--appendonly", "no",
         "--maxmemory", given["maxmemory"],
         "--slowlog-log-slower-than", given.get("slowlog_log_slower_than", "10000"),
         "--slowlog-max-len", given.get("slowlog_max_len", "20"),
     )  # fmt: skip
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, store.terminate)
-    server = await asyncio.start_server(serve, "0.0.0.0", 6379, limit=1 << 18, backlog=4096)
-    code = await store.wait()  # SHUTDOWN over the protocol ends the store, and with it the container
-    server.close()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, server.terminate)
+    listener = await asyncio.start_server(serve, "0.0.0.0", 6379, limit=1 << 18, backlog=4096)
+    code = await server.wait()  # SHUTDOWN over the protocol ends the server, and with it the container
+    listener.close()
     sys.exit(code)
 
 

@@ -68,7 +68,7 @@ def test_a_load_that_reports_ready_has_begun_with_its_first_line(reports_ready: 
     ],
 )
 def test_too_many_keys_are_removed_before_another_attempt(phase: str, keys: int, expected: bool) -> None:
-    """The store is emptied before an attempt once it holds more than half of the surplus keys that a phase may have."""
+    """The server is emptied before an attempt once it holds more than half of the surplus keys a phase may have."""
     found = next(each for each in catalogue()["key-growth"].phases if each.id == phase)
     planned = {"grow-1": 5_000, "grow-5": 200_000}[phase]
     assert too_many_to_begin(found, planned, keys) is expected

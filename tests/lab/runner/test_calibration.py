@@ -30,7 +30,7 @@ class MadeUp:
         self.rates: list[float] = []
         self.web = SimpleNamespace(use=lambda *_: None, warm=lambda *_, **__: None)
         self.locust = SimpleNamespace(load=self._load)
-        self.store = SimpleNamespace(
+        self.server = SimpleNamespace(
             ping_us=lambda: [50.0], snapshot=self._snapshot, scan_cost_us=lambda *_: KEYS * COST_S * 1e6
         )
 
@@ -101,7 +101,7 @@ def test_demand_is_predicted_from_part_of_the_load_at_what_a_key_costs_by_then()
 def test_server_without_cpu_time_is_refused() -> None:
     """A server that does not tell its CPU time cannot be calibrated, and a line says so."""
     stack: Any = MadeUp(1)
-    stack.store.snapshot = lambda: replace(stack._snapshot(), main_thread_s=None)
+    stack.server.snapshot = lambda: replace(stack._snapshot(), main_thread_s=None)
     with pytest.raises(Exception, match="does not tell its CPU time"):
         calibrator(stack).calibrate(200_000, 6.0, lambda text: None)
 

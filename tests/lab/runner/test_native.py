@@ -22,7 +22,7 @@ import redis
 from lab.results.folder import Run
 from lab.stacks import rights
 from lab.stacks.processes import port_taken
-from tests.app.servicekit import StoreServer, eventually
+from tests.app.servicekit import ServerProcess, eventually
 from tests.lab.labkit import LAB, ROOT, Answer, Running, lab, tree, whole_run
 
 pytestmark = pytest.mark.alone
@@ -188,9 +188,9 @@ def sockets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def foreign(sockets: Path) -> Iterator[StoreServer]:
+def foreign(sockets: Path) -> Iterator[ServerProcess]:
     """Somebody else's server, with their keys and settings."""
-    server = StoreServer(StoreServer.valkey(), "--unixsocket", str(sockets / "server.sock")).start()
+    server = ServerProcess(ServerProcess.valkey(), "--unixsocket", str(sockets / "server.sock")).start()
     client = server.client()
     client.mset(FOREIGN)
     client.hset("a hash", mapping={"field": "value"})
@@ -202,7 +202,7 @@ def foreign(sockets: Path) -> Iterator[StoreServer]:
     server.stop()
 
 
-def contents(server: StoreServer) -> dict[str, Any]:
+def contents(server: ServerProcess) -> dict[str, Any]:
     """Every key of the server with its type and value."""
     client = server.client()
     return {
@@ -211,7 +211,7 @@ def contents(server: StoreServer) -> dict[str, Any]:
     }
 
 
-def test_url_to_a_database_in_use_asks_first(foreign: StoreServer, tmp_path: Path) -> None:
+def test_url_to_a_database_in_use_asks_first(foreign: ServerProcess, tmp_path: Path) -> None:
     """Without --yes and without a person to ask, a non-empty database is refused: one line, exit code 2."""
     before = contents(foreign)
     answer = lab("run", "key-growth", "--url", foreign.url, cwd=tmp_path)
@@ -223,7 +223,7 @@ def test_url_to_a_database_in_use_asks_first(foreign: StoreServer, tmp_path: Pat
 
 
 @pytest.mark.parametrize("reply", [b"n\n", b"\n"])
-def test_no_is_taken_for_no(reply: bytes, foreign: StoreServer, tmp_path: Path) -> None:
+def test_no_is_taken_for_no(reply: bytes, foreign: ServerProcess, tmp_path: Path) -> None:
     """Asked at a terminal, anything but yes ends the command, and nothing was written."""
     before = contents(foreign)
     master, slave = pty.openpty()
@@ -246,7 +246,7 @@ def test_no_is_taken_for_no(reply: bytes, foreign: StoreServer, tmp_path: Path) 
 
 
 @contextmanager
-def somebody_reading(server: StoreServer, per_second: float) -> Iterator[None]:
+def somebody_reading(server: ServerProcess, per_second: float) -> Iterator[None]:
     """Let another program send GETs to the server meanwhile."""
     over, client = threading.Event(), server.client()
 
@@ -264,7 +264,7 @@ def somebody_reading(server: StoreServer, per_second: float) -> Iterator[None]:
 
 
 @contextmanager
-def running_on(server: StoreServer, folder: Path, url: str) -> Iterator[Running]:
+def running_on(server: ServerProcess, folder: Path, url: str) -> Iterator[Running]:
     """Start a run on somebody else's server; yield it once it has written keys and changed settings."""
     client = server.client()
     with Running("key-growth", "--pace", "quick", "--url", url, "--yes", "--out", "run", cwd=folder) as run:
@@ -274,7 +274,7 @@ def running_on(server: StoreServer, folder: Path, url: str) -> Iterator[Running]
         yield run
 
 
-def slowlog_of(server: StoreServer) -> tuple[str, str]:
+def slowlog_of(server: ServerProcess) -> tuple[str, str]:
     """Return the server's settings that a run changes."""
     settings = server.client().config_get("slowlog-*")
     return settings["slowlog-log-slower-than"], settings["slowlog-max-len"]
@@ -283,7 +283,7 @@ def slowlog_of(server: StoreServer) -> tuple[str, str]:
 @pytest.mark.skipif(sys.platform != "linux", reason="needs the kernel's parent-death signal")
 @pytest.mark.parametrize("way", ["tcp", pytest.param("socket", marks=pytest.mark.whole)])
 def test_a_killed_run_leaves_somebody_elses_server_as_it_was(
-    way: str, foreign: StoreServer, sockets: Path, tmp_path: Path
+    way: str, foreign: ServerProcess, sockets: Path, tmp_path: Path
 ) -> None:
     """After kill -9 of the lab a process that outlives it removes the lab's keys, restores the settings, and ends.
 
@@ -331,7 +331,7 @@ def test_a_verdict_over_tls_with_the_least_rights(encrypted: tuple[int, Path], t
     owner.close()
 
 
-def test_url_with_yes_touches_only_its_own_keys(foreign: StoreServer, tmp_path: Path) -> None:
+def test_url_with_yes_touches_only_its_own_keys(foreign: ServerProcess, tmp_path: Path) -> None:
     """After a run on somebody else's server, even interrupted, their keys and settings are as before, ours are gone.
 
     The GETs that they send meanwhile are counted as theirs, and not as the storefront's.

@@ -14,6 +14,7 @@ from lab.blind.causes import CAUSES
 from lab.runner.live import LiveDisplay
 from lab.runner.run import Request, opening
 from lab.scenarios import catalogue
+from lab.scenarios.model import Scenario
 from tests.lab.plain import Plain
 
 SCENARIOS = catalogue()
@@ -36,24 +37,47 @@ def test_a_run_begins_with_what_people_saw(scenario_id: str) -> None:
     assert begun(scenario_id, spoilers=True) == SCENARIOS[scenario_id].story
 
 
-@pytest.mark.parametrize("terminal", [True, False], ids=["live", "lines"])
-@pytest.mark.parametrize("scenario_id", ["key-growth", "eviction-cycle"])
-def test_a_run_that_opens_a_chapter_does_not_show_the_cause(
-    scenario_id: str, terminal: bool, tmp_path: Path
-) -> None:
-    """Two chapters begin with a run: phase after phase the terminal names neither strategies nor their commands."""
-    run = Plain(SCENARIOS[scenario_id]).write(tmp_path / "run")
+def displayed(scenario_id: str, folder: Path, terminal: bool, spoilers: bool) -> str:
+    """Return what a terminal, or a file, shows of a run, phase after phase."""
+    run = Plain(SCENARIOS[scenario_id]).write(folder)
     shown = io.StringIO()
-    with LiveDisplay(Console(file=shown, force_terminal=terminal, color_system=None, width=200)) as display:
+    console = Console(file=shown, force_terminal=terminal, color_system=None, width=200)
+    with LiveDisplay(console, spoilers) as display:
         for number, (phase, record) in enumerate(
             zip(SCENARIOS[scenario_id].phases, run.phases, strict=True), start=1
         ):
             display.phase(number, len(run.phases), phase, 1.0)
             display.row({"keys": record.keys, "strategy": record.strategy})
             display.finished(record, dict.fromkeys(record.probes, 1.0))
+    return shown.getvalue()
 
-    assert all(phase.title in shown.getvalue() for phase in run.phases)
-    assert TELLING.search(shown.getvalue()) is None
+
+@pytest.mark.parametrize("terminal", [True, False], ids=["live", "lines"])
+@pytest.mark.parametrize("scenario_id", SCENARIOS)
+def test_a_run_does_not_show_the_cause(scenario_id: str, terminal: bool, tmp_path: Path) -> None:
+    """Phase after phase the terminal names neither strategies nor commands, nor a title that has a neutral one."""
+    said = displayed(scenario_id, tmp_path / "run", terminal, spoilers=False)
+
+    assert all(phase.named(spoilers=False) in said for phase in SCENARIOS[scenario_id].phases)
+    assert not any(phase.title in said for phase in SCENARIOS[scenario_id].phases if phase.neutral)
+    assert TELLING.search(said) is None
+
+
+@pytest.mark.parametrize("scenario_id", SCENARIOS)
+def test_with_spoilers_a_run_shows_titles(scenario_id: str, tmp_path: Path) -> None:
+    """Whoever knows the cause sees what each phase is."""
+    said = displayed(scenario_id, tmp_path / "run", terminal=False, spoilers=True)
+
+    assert all(phase.title[:42] in said for phase in SCENARIOS[scenario_id].phases)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=lambda scenario: scenario.id)
+def test_neutral_titles_tell_phases_apart_as_titles_do(scenario: Scenario) -> None:
+    """Two phases have one neutral title only where they have one title, so that a chart of titles has as many bars."""
+    titles = {phase.title for phase in scenario.phases}
+
+    assert len({phase.named(spoilers=False) for phase in scenario.phases}) == len(titles)
+    assert len({(phase.title, phase.named(spoilers=False)) for phase in scenario.phases}) == len(titles)
 
 
 @pytest.mark.parametrize("cause", CAUSES.values(), ids=lambda cause: cause.id)

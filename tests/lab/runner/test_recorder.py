@@ -160,7 +160,7 @@ def test_every_command_that_is_called_is_sampled(tmp_path: Path) -> None:
     server = SimpleNamespace(snapshot=snapshot, refusal=lambda: None, slowlog=list)
     stack = SimpleNamespace(
         meter=lambda: SimpleNamespace(sample=lambda: ({}, {"busy": 0.0, "steal": 0.0, "others": 0.0})),
-        store=server, observe=lambda: Metrics({}, 0.0, 0.0, 0.0),
+        server=server, observe=lambda: Metrics({}, 0.0, 0.0, 0.0),
     )  # fmt: skip
     writer = RunWriter(tmp_path)
     recorder = Recorder(cast(Any, stack), writer, rows.append)

@@ -17,7 +17,7 @@ import redis
 
 from lab.stacks.server_stats import ServerObserver
 from lab.stacks.servers import SERVERS
-from tests.app.servicekit import StoreServer, eventually, free_port
+from tests.app.servicekit import ServerProcess, eventually, free_port
 from tests.lab.labkit import Running
 from tests.lab.runner.test_native import assert_nothing_left, assert_one_complaint, assert_partial, phases
 
@@ -118,12 +118,12 @@ def test_a_server_that_is_shut_down_ends_the_run(tmp_path: Path) -> None:
     assert_partial(folder)
 
 
-@pytest.mark.parametrize("binary", [StoreServer.valkey(), shutil.which("redis-server")])
+@pytest.mark.parametrize("binary", [ServerProcess.valkey(), shutil.which("redis-server")])
 def test_refusals_are_seen_without_a_trace(binary: str | None, tmp_path: Path) -> None:
     """The test write makes no key and shows each kind of refusal; errors of other kinds are no refusal."""
     if binary is None:
         pytest.skip("there is no redis-server on PATH")
-    server = StoreServer(binary, "--dir", str(tmp_path)).start()
+    server = ServerProcess(binary, "--dir", str(tmp_path)).start()
     view, client = ServerObserver(server.url), server.client()
     try:
         assert view.refusal() is None

@@ -124,12 +124,12 @@ def make_server() -> Callable[..., list[dict[str, Any]]]:
 def running(docker: Any, control: Any, make: Callable[..., Any], tmp_path: Path) -> Iterator[Running]:
     """Valkey with its whole storefront, a neighbour called redis, and the control page."""
     native = NativeStack(SCENARIO, SERVERS["embedded"], tmp_path / "scene", seed=1)
-    (tmp_path / "scene" / "store").mkdir()
+    (tmp_path / "scene" / "server").mkdir()
     neighbour = Neighbour()
     try:
         native.up(lambda text: None)
         env = {
-            "APP_STORE_URL": native.store_url,
+            "APP_STORE_URL": native.server_url,
             "APP_KEY_PREFIX": KEY_PREFIX,
             "APP_FRAGMENTS_PER_USER": "20",
         }
@@ -147,9 +147,11 @@ def running(docker: Any, control: Any, make: Callable[..., Any], tmp_path: Path)
             [
                 make(
                     "valkey",
-                    {6379: native.store_port},
+                    {6379: native.server_port},
                     pid=native.pids()["store"],
-                    restart=SERVERS["embedded"].command(native.store_port, str(tmp_path / "scene" / "store")),
+                    restart=SERVERS["embedded"].command(
+                        native.server_port, str(tmp_path / "scene" / "server")
+                    ),
                 ),
                 *(
                     make(f"{role}-valkey", port.get(role, {}), env=env, command=GUNICORN, run=run)
@@ -167,7 +169,7 @@ def running(docker: Any, control: Any, make: Callable[..., Any], tmp_path: Path)
             yield scene
         finally:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(scene.store_pid, signal.SIGKILL)
+                os.kill(scene.server_pid, signal.SIGKILL)
     finally:
         native.down()
         neighbour.close()

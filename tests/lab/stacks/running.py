@@ -48,7 +48,7 @@ class Running:
     native: NativeStack
 
     @property
-    def store_pid(self) -> int:
+    def server_pid(self) -> int:
         """The id of the server's current process, which a restart by the stand-in changes."""
         found = json.loads((self.docker.folder / "containers.json").read_text())
         return int(next(c["pid"] for c in found if c["service"] == "valkey"))

@@ -74,14 +74,14 @@ def test_the_server_is_kept_on_a_core_where_the_engine_can_do_that(
 ) -> None:
     """The server is kept on the engine's last core and gets all cores back; without CPU limits it is left alone."""
     stack = session(engine)
-    back = stack._unpin("store")
-    stack._pin_store()
+    back = stack._unpin("server")
+    stack._pin_server()
     assert stack.core == core
     updates = [call for call in docker.calls if call[0] == "update"]
     if core is None:
         assert (back, updates) == ([], [])
     else:
-        assert back == [["update", "--cpuset-cpus", "0-5", "--cpu-shares", "1024", "store"]]
+        assert back == [["update", "--cpuset-cpus", "0-5", "--cpu-shares", "1024", "server"]]
         assert [call[:3] for call in updates] == [["update", "--cpuset-cpus", "5"]]
 
 

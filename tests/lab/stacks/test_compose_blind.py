@@ -35,7 +35,7 @@ def test_blind_session_on_the_compose_stack(
 ) -> None:
     """A cause in the programs beside the storefront shows its evidence, is named nowhere, and leaves no trace."""
     monkeypatch.setattr("lab.blind.compose.LINK_PORT", free_port())
-    store = running.native.store
+    server = running.native.server
     trial = Trial(
         CAUSES["unpipelined-deletes"],
         tmp_path / "blind",
@@ -55,7 +55,7 @@ def test_blind_session_on_the_compose_stack(
     assert calls.index(f"stop {web.split()[1]}") < calls.index(web) < calls.index(last)
     assert running.control.asked[-1] == ("/api/resume", {})
     assert running.native.web.ask("GET", "/settings/invalidation")["strategy"] == "scan"
-    client = redis.Redis.from_url(store.url, decode_responses=True)
+    client = redis.Redis.from_url(server.url, decode_responses=True)
     assert client.config_get("maxmemory*")["maxmemory-policy"] == "noeviction"
     assert client.exists("latency-lab-prices-index", "latency-lab-prices:1", "latency-lab-changes") == 0
 
@@ -77,14 +77,14 @@ def test_blind_storefront_goes_through_the_link_and_its_loss_is_said(
         stack.up(lambda text: None)
         assert stack.web.base_url != original
         page_s()
-        healthy, stored = min(page_s() for _ in range(5)), stack.waited_s()
+        healthy, waited = min(page_s() for _ in range(5)), stack.waited_s()
         stack.order("link", {"delay_s": 0.2})
         time.sleep(0.2)
         assert min(page_s() for _ in range(3)) >= 0.2 > healthy
-        assert min(pings_ms(stack.link_url())) >= 200 > min(pings_ms(stack.store.url))
+        assert min(pings_ms(stack.link_url())) >= 200 > min(pings_ms(stack.server.url))
         if sys.platform == "linux":
-            assert stored is not None
-            assert stored > 0
+            assert waited is not None
+            assert waited > 0
         running.docker.fails("start", "Cannot connect to the Docker daemon at unix:///x.")
     finally:
         stack.down()

@@ -36,22 +36,22 @@ def stack(running: Running, tmp_path: Path) -> Iterator[ComposeStack]:
 
 def test_run_has_the_scene_to_itself_and_puts_everything_back(running: Running, stack: ComposeStack) -> None:
     """During a run the autopilot is paused and the neighbour stands still; afterwards all is as it was found."""
-    web, neighbour, store = running.native.web, running.neighbour, running.native.store
+    web, neighbour, server = running.native.web, running.neighbour, running.native.server
     web.use("keys", 77)
     web.warm(400, restart=False, seconds=30, check=running.native.check)
     running.native.locust.load(3.0, 0.0, 50)
-    store.configure_slowlog(4321, 33)
+    server.configure_slowlog(4321, 33)
     was = {path: dict(values) for path, values in neighbour.state.items()}
-    pid = running.store_pid
+    pid = running.server_pid
 
     stack.up(lambda text: None)
     assert running.control.asked == [("/api/pause", {"seconds": 60.0})]
     assert neighbour.state["/load"]["events_per_second"] == neighbour.state["/load"]["reads_per_second"] == 0
     assert neighbour.state["/settings/warming"]["target_keys"] == 1500 * 20  # the keys there, and no more
-    assert running.store_pid != pid, "the server was restarted"
-    assert stack.store.keys_everywhere() == 0
-    assert stack.store.slowlog_settings() == (SCENARIO.slowlog_threshold_us, 512)
-    assert stack.store.identity()[0] == "valkey"
+    assert running.server_pid != pid, "the server was restarted"
+    assert stack.server.keys_everywhere() == 0
+    assert stack.server.slowlog_settings() == (SCENARIO.slowlog_threshold_us, 512)
+    assert stack.server.identity()[0] == "valkey"
     load = stack.locust.tallies()
     assert load["reads_per_second"] == load["events_per_second"] == 0
     stack.web.use("index", 5)
@@ -66,8 +66,8 @@ def test_run_has_the_scene_to_itself_and_puts_everything_back(running: Running, 
     assert (found["strategy"], found["scan_count"]) == ("keys", 77)
     assert web.ask("GET", "/settings/warming")["target_keys"] == 400
     assert running.native.locust.tallies()["reads_per_second"] == 3.0
-    store.wait(5)
-    assert store.slowlog_settings() == (4321, 33)
+    server.wait(5)
+    assert server.slowlog_settings() == (4321, 33)
 
 
 @pytest.mark.parametrize("left", [0, 3])
@@ -92,20 +92,20 @@ def test_settings_of_the_server_are_put_back(running: Running, tmp_path: Path) -
     """A scenario that limits memory leaves the server as it was; a setting that a server lacks is left out."""
     scenario = catalogue()["eviction-cycle"]
     names = ["maxmemory", "maxmemory-policy", "maxmemory-samples"]
-    store = running.native.store
-    store.configure({"maxmemory": "512000000", "maxmemory-policy": "volatile-ttl"})
-    was = store.settings(names)
+    server = running.native.server
+    server.configure({"maxmemory": "512000000", "maxmemory-policy": "volatile-ttl"})
+    was = server.settings(names)
     stack = ComposeStack(scenario, find_containers("valkey"), tmp_path / "run", seed=3)
     try:
         stack.up(lambda text: None)
-        stack.store.configure({"maxmemory": "64000000"})  # as its load does
-        found = stack.store.settings(names)
+        stack.server.configure({"maxmemory": "64000000"})  # as its load does
+        found = stack.server.settings(names)
         assert all(found[name] != was[name] for name in names), found
     finally:
         stack.down()
-    store.wait(5)
-    assert store.settings(names) == was
-    assert store.settings(["maxmemory", "no-such-setting"]) == {"maxmemory": "512000000"}
+    server.wait(5)
+    assert server.settings(names) == was
+    assert server.settings(["maxmemory", "no-such-setting"]) == {"maxmemory": "512000000"}
 
 
 def test_probes_run_in_their_container_and_end_when_let_go(running: Running, stack: ComposeStack) -> None:
@@ -131,17 +131,17 @@ def test_emptied_server_has_no_keys_and_is_watched_on(running: Running, stack: C
     """A planned restart is no failure, drops every key and keeps the scenario's settings; a later end is a failure."""
     stack.up(lambda text: None)
     stack.web.warm(1000, restart=False, seconds=30, check=stack.check)
-    assert stack.store.keys_everywhere() > 1000
-    before = stack.store.snapshot().run_id
+    assert stack.server.keys_everywhere() > 1000
+    before = stack.server.snapshot().run_id
     stack.web.fill(0)
     stack.empty()
-    assert stack.store.snapshot().run_id != before
-    assert stack.store.keys_everywhere() < 10
-    assert stack.store.slowlog_settings()[0] == SCENARIO.slowlog_threshold_us
+    assert stack.server.snapshot().run_id != before
+    assert stack.server.keys_everywhere() < 10
+    assert stack.server.slowlog_settings()[0] == SCENARIO.slowlog_threshold_us
     time.sleep(0.3)
     stack.check()
     running.docker.tells(
-        {"id": find_containers("valkey").of("store").id, "Actor": {"Attributes": {"exitCode": "137"}}}
+        {"id": find_containers("valkey").of("server").id, "Actor": {"Attributes": {"exitCode": "137"}}}
     )
     with pytest.raises(StackError, match=r"valkey ended unexpectedly \(exit code 137\)"):
         eventually(lambda: stack.check())
@@ -279,7 +279,7 @@ def test_whole_run_on_the_compose_stack(running: Running, tmp_path: Path) -> Non
     assert running.neighbour.state["/load"]["events_per_second"] == 12.5
     time.sleep(1)
     words = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
-    assert not [line for line in words if "--until-stdin-ends" in line and running.native.store_url in line]
+    assert not [line for line in words if "--until-stdin-ends" in line and running.native.server_url in line]
 
 
 def test_killed_lab_leaves_no_probe_in_the_container(running: Running, tmp_path: Path) -> None:
@@ -304,6 +304,6 @@ def test_killed_lab_leaves_no_probe_in_the_container(running: Running, tmp_path:
     eventually(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
 
 
-def test_store_of_the_stand_in_is_a_real_one(running: Running) -> None:
+def test_server_of_the_stand_in_is_a_real_one(running: Running) -> None:
     """The stand-in's server is real and answers, so the tests above measured something."""
-    assert redis.Redis.from_url(running.native.store_url).ping()
+    assert redis.Redis.from_url(running.native.server_url).ping()

@@ -136,7 +136,7 @@ def test_ill_service_is_named(docker: Any, make_server: Callable[..., Any]) -> N
 def test_a_scene_that_cannot_be_reached_gets_ports_on_loopback(
     docker: Any, make_server: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """Store and storefronts out of reach are started again, once, from their own files, with ports on 127.0.0.1."""
+    """Server and storefronts out of reach are started again, once, from their own files, with ports on 127.0.0.1."""
     file = tmp_path / "compose.yaml"
     file.write_text("services: {}")
     listeners = {port: socket.create_server(("127.0.0.1", 0)) for port in (6379, 8000, 9102)}
@@ -148,7 +148,7 @@ def test_a_scene_that_cannot_be_reached_gets_ports_on_loopback(
 
     scene = find_containers("redis")
 
-    assert scene.store_url(scene.of("store")) == f"redis://127.0.0.1:{listens['6379']}/0"
+    assert scene.server_url(scene.of("server")) == f"redis://127.0.0.1:{listens['6379']}/0"
     assert scene.address("web") == scene.address("web", "dragonfly") == f"http://127.0.0.1:{listens['8000']}"
     assert scene.address("invalidator") == f"http://127.0.0.1:{listens['9102']}"
     (up,) = [call for call in docker.calls if "up" in call]

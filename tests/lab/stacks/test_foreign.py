@@ -13,7 +13,7 @@ from lab.errors import UsageError
 from lab.stacks import foreign
 from lab.stacks.server_stats import ServerObserver
 from lab.stacks.tunnel import Way
-from tests.app.servicekit import StoreServer
+from tests.app.servicekit import ServerProcess
 from tests.lab.labkit import Answer, lab
 
 THEIRS = {"session:1": "a", "latency-labels": "not the lab's, though it begins alike"}
@@ -21,9 +21,9 @@ SETTINGS = {"slowlog-log-slower-than": "12345", "slowlog-max-len": "77"}
 
 
 @pytest.fixture
-def server() -> Iterator[StoreServer]:
+def server() -> Iterator[ServerProcess]:
     """Somebody else's server, with keys and settings of theirs."""
-    theirs = StoreServer(StoreServer.valkey()).start()
+    theirs = ServerProcess(ServerProcess.valkey()).start()
     theirs.client().mset(THEIRS)
     for name, value in SETTINGS.items():
         theirs.client().config_set(name, value)
@@ -31,13 +31,13 @@ def server() -> Iterator[StoreServer]:
     theirs.stop()
 
 
-def way(server: StoreServer) -> Way:
+def way(server: ServerProcess) -> Way:
     """Return the way to this server."""
     return Way(server.url, server.url, ("--url", server.url))
 
 
 @pytest.fixture
-def left(server: StoreServer) -> StoreServer:
+def left(server: ServerProcess) -> ServerProcess:
     """That server after a run that could not clean up: lock, note, keys of all kinds, changed settings."""
     observer = ServerObserver(server.url)
     assert foreign.take_over(observer, way(server)) == SETTINGS
@@ -50,29 +50,29 @@ def left(server: StoreServer) -> StoreServer:
     return server
 
 
-def keys(server: StoreServer) -> set[str]:
+def keys(server: ServerProcess) -> set[str]:
     """Return all keys of the server."""
     return set(server.client().keys("*"))
 
 
-def settings(server: StoreServer) -> dict[str, str]:
+def settings(server: ServerProcess) -> dict[str, str]:
     """Return the settings that a run changes."""
     return dict(server.client().config_get("slowlog-*-than", "slowlog-max-len"))
 
 
-def clean(server: StoreServer, folder: Path, *more: str) -> Answer:
+def clean(server: ServerProcess, folder: Path, *more: str) -> Answer:
     """Run `lab clean` on this server, without a terminal."""
     return lab("clean", "--url", server.url, *more, cwd=folder)
 
 
-def test_nothing_is_there_where_no_run_was(server: StoreServer, tmp_path: Path) -> None:
+def test_nothing_is_there_where_no_run_was(server: ServerProcess, tmp_path: Path) -> None:
     """On a server where no run was, `lab clean` says so and changes nothing."""
     answer = clean(server, tmp_path, "--yes")
     assert (answer.code, answer.err) == (0, "") and "nothing of the lab's is there" in answer.out
     assert keys(server) == set(THEIRS) and settings(server) == SETTINGS
 
 
-def test_it_shows_what_it_would_do_and_asks(left: StoreServer, tmp_path: Path) -> None:
+def test_it_shows_what_it_would_do_and_asks(left: ServerProcess, tmp_path: Path) -> None:
     """Without --yes or a terminal, `lab clean` shows what it would do and ends with one line and exit code 2."""
     before = keys(left)
     answer = clean(left, tmp_path)
@@ -85,7 +85,7 @@ def test_it_shows_what_it_would_do_and_asks(left: StoreServer, tmp_path: Path) -
     assert keys(left) == before and settings(left) != SETTINGS
 
 
-def test_what_is_the_labs_goes_and_what_is_theirs_stays(left: StoreServer, tmp_path: Path) -> None:
+def test_what_is_the_labs_goes_and_what_is_theirs_stays(left: ServerProcess, tmp_path: Path) -> None:
     """`lab clean` removes the lab's keys, lock and note and restores the settings; the owner's keys stay."""
     answer = clean(left, tmp_path, "--yes")
     assert (answer.code, answer.err) == (0, ""), answer
@@ -93,7 +93,7 @@ def test_what_is_the_labs_goes_and_what_is_theirs_stays(left: StoreServer, tmp_p
     assert "nothing of the lab's is there" in clean(left, tmp_path, "--yes").out
 
 
-def test_beside_a_run_nothing_is_cleaned(left: StoreServer, tmp_path: Path) -> None:
+def test_beside_a_run_nothing_is_cleaned(left: ServerProcess, tmp_path: Path) -> None:
     """`lab clean` is refused while a run's probe is connected: one line, exit code 2."""
     before, probe = keys(left), redis.Redis(port=left.port, client_name="probe:main")
     probe.ping()
@@ -103,7 +103,7 @@ def test_beside_a_run_nothing_is_cleaned(left: StoreServer, tmp_path: Path) -> N
     assert keys(left) == before
 
 
-def test_the_next_run_takes_over_what_a_killed_one_noted(left: StoreServer) -> None:
+def test_the_next_run_takes_over_what_a_killed_one_noted(left: ServerProcess) -> None:
     """The next run restores the settings noted by the killed run, not those that the killed run had set."""
     observer = ServerObserver(left.url)
     with pytest.raises(UsageError, match="bin/lab clean --url"):
@@ -115,7 +115,7 @@ def test_the_next_run_takes_over_what_a_killed_one_noted(left: StoreServer) -> N
 
 @pytest.mark.parametrize("written", ["", "[1]", "not JSON", json.dumps({"maxmemory": "1"})])
 def test_a_note_that_is_not_the_labs_changes_no_setting(
-    server: StoreServer, tmp_path: Path, written: str
+    server: ServerProcess, tmp_path: Path, written: str
 ) -> None:
     """Whatever a note says, only the two settings that a run changes are ever restored from it."""
     server.client().set(foreign.BEFORE_KEY, written)

@@ -18,7 +18,7 @@ from lab.stacks.docker import Container, Docker
 from lab.stacks.memory import native_bytes, require_compose_memory
 from lab.stacks.servers import SERVERS
 from lab.stacks.tunnel import Way
-from tests.app.servicekit import StoreServer
+from tests.app.servicekit import ServerProcess
 
 MAIN = scenarios.find("key-growth")
 FULL = MAIN.paces["full"]
@@ -55,7 +55,7 @@ def test_it_is_announced_or_refused_before_anything_is_created(
     assert not (tmp_path / "run").exists()
 
 
-def test_the_memory_of_somebody_elses_server_is_told_only_where_it_has_a_limit(server: StoreServer) -> None:
+def test_the_memory_of_somebody_elses_server_is_told_only_where_it_has_a_limit(server: ServerProcess) -> None:
     """On somebody else's server the memory needed and left is told if the server has a limit, else nothing."""
     request = Request(MAIN, None, "quick", 50_000, 1, None, way=Way(server.url, server.url))
     assert experiment._memory(request, 50_000, None) == ""
@@ -67,9 +67,9 @@ def test_the_memory_of_somebody_elses_server_is_told_only_where_it_has_a_limit(s
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[StoreServer]:
+def server() -> Iterator[ServerProcess]:
     """A server in the place of the compose stack's."""
-    server = StoreServer(StoreServer.valkey()).start()
+    server = ServerProcess(ServerProcess.valkey()).start()
     yield server
     server.stop()
 
@@ -90,7 +90,7 @@ OWN = {"it fits": "0.7 GB are allowed", "the server's own is less": "0.9 GB are 
 
 @pytest.mark.parametrize("case", LIMITS)
 @pytest.mark.parametrize("own", [False, True], ids=["", "maxmemory is the scenario's"])
-def test_what_a_container_may_hold_counts(server: StoreServer, case: str, own: bool) -> None:
+def test_what_a_container_may_hold_counts(server: ServerProcess, case: str, own: bool) -> None:
     """On compose a run is refused if the memory limit of the server or of its container is too low for the keys."""
     container, maxmemory, said = LIMITS[case]
     said = OWN.get(case, said) if own else said

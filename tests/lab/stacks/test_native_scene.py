@@ -131,7 +131,7 @@ def test_everything_listens_on_the_loopback_only(scene: Scene) -> None:
 
 
 def test_what_it_exports_is_there(scene: Scene) -> None:
-    """The three lines for the second terminal lead to store, storefront and Locust, whose web UI answers."""
+    """The three lines for the second terminal lead to server, storefront and Locust, whose web UI answers."""
     assert redis.Redis.from_url(scene.exported("PROBE_URL"), protocol=2, driver_info=None).ping()
     assert http("GET", scene.exported("STOREFRONT") + "/readyz").status == 200
     assert b"Locust" in http("GET", scene.exported("LOCUST") + "/").body
@@ -197,16 +197,16 @@ def test_prometheus_watches_it(scene: Scene) -> None:
         assert "no redis_exporter" in scene.said()
 
 
-def test_the_store_comes_back(scene: Scene) -> None:
-    """After the lever *Restart store* shuts the store down, the scene starts it again, empty, with one line."""
+def test_the_server_comes_back(scene: Scene) -> None:
+    """After the lever *Restart server* shuts the server down, the scene starts it again, empty, with one line."""
     scene.wait_for(lambda state: state["free"] and state["up"])
-    store = redis.Redis.from_url(scene.exported("PROBE_URL"), protocol=2, driver_info=None)
-    first = store.info("server")["run_id"]
+    client = redis.Redis.from_url(scene.exported("PROBE_URL"), protocol=2, driver_info=None)
+    first = client.info("server")["run_id"]
     assert scene.act("restart").status == 200
 
     def another() -> bool:
         try:
-            return bool(store.info("server")["run_id"] != first)
+            return bool(client.info("server")["run_id"] != first)
         except redis.RedisError:
             return False
 

@@ -21,7 +21,7 @@ USERS = ("phases", "recorder", "calibration")
 
 def test_protocol_has_members() -> None:
     """The protocol has members, so the tests below are not empty."""
-    assert {"up", "down", "empty", "check", "start_probe", "meter", "store", "web"} <= set(MEMBERS)
+    assert {"up", "down", "empty", "check", "start_probe", "meter", "server", "web"} <= set(MEMBERS)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -215,7 +215,7 @@ def test_a_starting_container_is_waited_for(
     make_server: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A store that was restarted a moment ago is no fault, unless it is still starting when the wait ends."""
+    """A server that was restarted a moment ago is no fault, unless it is still starting when the wait ends."""
     monkeypatch.setattr(rehearsal, "STARTING_S", 5.0 if becomes == "healthy" else 0.3)
     docker.has(make_server("redis", health="starting"))
     threading.Timer(0.4, docker.has, (make_server("redis", health=becomes),)).start()

@@ -10,35 +10,35 @@ import pytest
 from lab.errors import UsageError
 from lab.stacks import rights
 from lab.stacks.tunnel import Way
-from tests.app.servicekit import StoreServer, eventually, free_port
+from tests.app.servicekit import ServerProcess, eventually, free_port
 
-SERVERS = [StoreServer.valkey(), StoreServer.redis()]
+SERVERS = [ServerProcess.valkey(), ServerProcess.redis()]
 
 
 @pytest.fixture(params=[path for path in SERVERS if path], ids=lambda path: path.rpartition("/")[2])
-def server(request: pytest.FixtureRequest) -> Iterator[StoreServer]:
+def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
     """Somebody else's server, with a key of theirs."""
-    theirs = StoreServer(request.param).start()
+    theirs = ServerProcess(request.param).start()
     theirs.client().set("theirs", "1")
     theirs.client().config_resetstat()
     yield theirs
     theirs.stop()
 
 
-def look(server: StoreServer, user: str = "", needed: float = 1e6) -> str:
+def look(server: ServerProcess, user: str = "", needed: float = 1e6) -> str:
     """Check the server as this user; return the sentence on its memory."""
     signed = f"{user}:secret@" if user else ""
     url = f"redis://{signed}127.0.0.1:{server.port}/0"
     return rights.check_server(Way(url, f"127.0.0.1:{server.port}"), needed, "10 keys")
 
 
-def let(server: StoreServer, acl: str) -> None:
+def let(server: ServerProcess, acl: str) -> None:
     """Create the user that the printed ACL line describes."""
     words = acl.replace(">PASSWORD", ">secret").split()
     server.client().execute_command(*words)
 
 
-def test_nothing_is_written_and_nothing_else_is_asked(server: StoreServer) -> None:
+def test_nothing_is_written_and_nothing_else_is_asked(server: ServerProcess) -> None:
     """The commands of the check are queued by MULTI, and none of them is carried out."""
     assert look(server) == ""
     client = server.client()
@@ -47,7 +47,7 @@ def test_nothing_is_written_and_nothing_else_is_asked(server: StoreServer) -> No
     assert done <= {"info", "multi", "keys", "config|resetstat"}  # the last two are this test's
 
 
-def test_the_least_rights_that_are_printed_suffice_and_each_is_needed(server: StoreServer) -> None:
+def test_the_least_rights_that_are_printed_suffice_and_each_is_needed(server: ServerProcess) -> None:
     """The printed rights suffice; without any one of them, one line names it and repeats the whole list."""
     let(server, rights.ACL)
     assert look(server, "lab") == ""
@@ -61,7 +61,7 @@ def test_the_least_rights_that_are_printed_suffice_and_each_is_needed(server: St
         server.client().execute_command("ACL", "SETUSER", "lab", f"+{name}")
 
 
-def test_keys_of_its_own_are_a_right_too(server: StoreServer) -> None:
+def test_keys_of_its_own_are_a_right_too(server: ServerProcess) -> None:
     """A user who may write only under another prefix is refused at once."""
     let(server, rights.ACL.replace("~latency-lab*", "~other:*"))
     with pytest.raises(UsageError, match="may not run get, mget, set"):
@@ -70,7 +70,7 @@ def test_keys_of_its_own_are_a_right_too(server: StoreServer) -> None:
 
 def test_a_command_that_was_taken_away_is_named() -> None:
     """A command disabled by `rename-command`, as on managed servers, is named in the refusal."""
-    server = StoreServer(StoreServer.valkey(), "--rename-command", "KEYS", "").start()
+    server = ServerProcess(ServerProcess.valkey(), "--rename-command", "KEYS", "").start()
     try:
         with pytest.raises(UsageError, match="refuses keys: ERR unknown command"):
             look(server)
@@ -78,7 +78,7 @@ def test_a_command_that_was_taken_away_is_named() -> None:
         server.stop()
 
 
-def test_a_replica_is_refused(server: StoreServer) -> None:
+def test_a_replica_is_refused(server: ServerProcess) -> None:
     """A replica is refused by the check, before the first write."""
     server.client().replicaof("127.0.0.1", free_port())
     eventually(lambda: server.client().info("replication")["role"] == "slave")
@@ -89,7 +89,7 @@ def test_a_replica_is_refused(server: StoreServer) -> None:
 def test_a_node_of_a_cluster_is_refused(tmp_path: Path) -> None:
     """A node of a cluster is refused: it would accept only a part of the keys."""
     nodes = ("--cluster-enabled", "yes", "--cluster-config-file", str(tmp_path / "nodes.conf"))
-    server = StoreServer(StoreServer.valkey(), *nodes, "--cluster-port", str(free_port())).start()
+    server = ServerProcess(ServerProcess.valkey(), *nodes, "--cluster-port", str(free_port())).start()
     try:
         with pytest.raises(UsageError, match="is a node of a cluster"):
             look(server)
@@ -97,7 +97,7 @@ def test_a_node_of_a_cluster_is_refused(tmp_path: Path) -> None:
         server.stop()
 
 
-def test_too_little_memory_is_refused_and_enough_is_told(server: StoreServer) -> None:
+def test_too_little_memory_is_refused_and_enough_is_told(server: ServerProcess) -> None:
     """Too little memory is refused: the server would evict the owner's keys or refuse the run's. Enough is reported."""
     client = server.client()
     client.config_set("maxmemory", 50_000_000)

@@ -31,13 +31,13 @@ TOLD = {
 NOT_TOLD = "nothing_version:1.0\r\nexecutable:/home/keydb/bin/nothing\r\n"
 
 
-def raw(store: ServerObserver) -> Any:
+def raw(observer: ServerObserver) -> Any:
     """Return a client of the test's own."""
-    return redis.Redis.from_url(store.url, protocol=2, decode_responses=True, driver_info=None)
+    return redis.Redis.from_url(observer.url, protocol=2, decode_responses=True, driver_info=None)
 
 
 @pytest.fixture(scope="module", params=FOUND)
-def store(
+def observer(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerObserver]:
     """The observer of a server started by its row of the table, for each kind of server on this machine."""
@@ -147,10 +147,10 @@ def test_version_of_what_is_not_there(tmp_path: Path) -> None:
     assert "unknown" not in version_of(str(SERVERS["embedded"].find()))
 
 
-def test_identity_is_product_and_version(store: ServerObserver) -> None:
+def test_identity_is_product_and_version(observer: ServerObserver) -> None:
     """The server says what it is; Valkey is not taken for the Redis it also claims to be."""
-    product, version = store.identity()
-    info = raw(store).info("server")
+    product, version = observer.identity()
+    info = raw(observer).info("server")
     path = info.get("executable", "dragonfly")
     assert product == next(kind for kind in ("keydb", "redis", "valkey", "dragonfly") if kind in path)
     assert version[0].isdigit()
@@ -166,15 +166,15 @@ def test_a_product_has_the_name_of_its_row(monkeypatch: pytest.MonkeyPatch) -> N
     assert view.identity() == ("unknown", "unknown")
 
 
-def test_snapshot_counts_calls_and_their_time(store: ServerObserver) -> None:
+def test_snapshot_counts_calls_and_their_time(observer: ServerObserver) -> None:
     """Between two snapshots lie exactly the calls made, their time, and the keys written."""
-    client = raw(store)
+    client = raw(observer)
     client.flushall()
-    before = store.snapshot()
+    before = observer.snapshot()
     for i in range(50):
         client.set(f"k{i}", "v")
         client.get(f"k{i}")
-    after = store.snapshot()
+    after = observer.snapshot()
     assert after.keys - before.keys == 50
     for command in ("GET", "SET"):
         calls, usec = (
@@ -189,97 +189,97 @@ def test_snapshot_counts_calls_and_their_time(store: ServerObserver) -> None:
     assert after.main_thread_s >= before.main_thread_s
 
 
-def test_observer_never_scans_while_it_observes(store: ServerObserver) -> None:
+def test_observer_never_scans_while_it_observes(observer: ServerObserver) -> None:
     """Observing does not disturb the server: the observer sends no SCAN, KEYS or FLUSH, and writes nothing."""
-    raw(store).config_resetstat()
+    raw(observer).config_resetstat()
     for _ in range(3):
-        store.snapshot()
-        store.keys_everywhere()
-        store.slowlog()
-        store.identity()
-    seen = {name.split("|")[0] for name in store.snapshot().commands}
+        observer.snapshot()
+        observer.keys_everywhere()
+        observer.slowlog()
+        observer.identity()
+    seen = {name.split("|")[0] for name in observer.snapshot().commands}
     assert not seen & {"SCAN", "KEYS", "FLUSHALL", "FLUSHDB", "UNLINK", "DEL", "SET"}
 
 
-def test_slow_log_tells_command_and_duration(store: ServerObserver) -> None:
+def test_slow_log_tells_command_and_duration(observer: ServerObserver) -> None:
     """An entry comes back as a command in capitals and its µs; values with spaces or bytes do not confuse it."""
-    client = raw(store)
-    old = store.slowlog_settings()
+    client = raw(observer)
+    old = observer.slowlog_settings()
     client.slowlog_reset()
-    store.configure_slowlog(0)
+    observer.configure_slowlog(0)
     client.set("a key", b"\xff two words")
     client.get("another key")
-    store.configure_slowlog(*old)
-    entries = store.slowlog()
+    observer.configure_slowlog(*old)
+    entries = observer.slowlog()
     assert {"SET", "GET"} <= {command for _, _, command, _ in entries}
     assert all(duration >= 0 and abs(at - time.time()) < 3600 for _, at, _, duration in entries)
     assert len({identity for identity, *_ in entries}) == len(entries)
-    assert store.slowlog_settings() == old
+    assert observer.slowlog_settings() == old
 
 
-def test_a_replica_follows_and_has_its_primarys_keys(store: ServerObserver, tmp_path: Path) -> None:
+def test_a_replica_follows_and_has_its_primarys_keys(observer: ServerObserver, tmp_path: Path) -> None:
     """A server told to follow another gets its keys; a primary that is not there raises a `StackError`."""
     port = free_port()
-    kind = next(name for name in FOUND if store.identity()[0] in (name, "valkey"))
+    kind = next(name for name in FOUND if observer.identity()[0] in (name, "valkey"))
     child = Child("replica", SERVERS[kind].command(port, str(tmp_path)), tmp_path / "log", cwd=tmp_path)
     replica = ServerObserver(f"redis://127.0.0.1:{port}/0")
     try:
         replica.wait(15, child.check)
-        raw(store).set("followed", "there")
-        replica.follow("127.0.0.1", urlsplit(store.url).port or 0, 20, child.check)
+        raw(observer).set("followed", "there")
+        replica.follow("127.0.0.1", urlsplit(observer.url).port or 0, 20, child.check)
         assert raw(replica).get("followed") == "there"
         with pytest.raises(StackError, match="does not reach its primary"):
             replica.follow("127.0.0.1", free_port(), 0.5, child.check)
     finally:
-        raw(store).delete("followed")
+        raw(observer).delete("followed")
         replica.close()
         child.stop()
 
 
-def test_only_own_keys_are_removed(store: ServerObserver) -> None:
+def test_only_own_keys_are_removed(observer: ServerObserver) -> None:
     """`remove_own` deletes all keys under the given prefixes and no other."""
-    client = raw(store)
+    client = raw(observer)
     client.flushall()
     own = [f"mine:{i}" for i in range(5000)] + [f"mine-{i}" for i in range(10)]
     foreign = ["mine", "mines:1", "yours:mine:1", "Mine:1", "min*", "other"]
     client.mset(dict.fromkeys(own + foreign, "v"))
-    assert store.remove_own(("mine:", "mine-")) == len(own)
+    assert observer.remove_own(("mine:", "mine-")) == len(own)
     assert sorted(client.keys()) == sorted(foreign)
 
 
 @pytest.mark.alone
-def test_scan_costs_more_with_more_keys(store: ServerObserver) -> None:
+def test_scan_costs_more_with_more_keys(observer: ServerObserver) -> None:
     """The execution time of one full SCAN grows with the keys: ten times as many cost at least three times as much."""
-    client = raw(store)
+    client = raw(observer)
     client.flushall()
     client.mset({f"a{i}": "v" for i in range(2000)})
-    few = store.scan_cost_us("nothing:*", 1_000_000, 0.1)
+    few = observer.scan_cost_us("nothing:*", 1_000_000, 0.1)
     client.mset({f"a{i}": "v" for i in range(20_000)})
-    assert store.scan_cost_us("nothing:*", 1_000_000, 0.1) > 3 * few > 0
+    assert observer.scan_cost_us("nothing:*", 1_000_000, 0.1) > 3 * few > 0
 
 
 @pytest.mark.alone
 def test_a_walk_that_is_not_told_is_seen_by_its_cpu_time(
-    store: ServerObserver, monkeypatch: pytest.MonkeyPatch
+    observer: ServerObserver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where SCAN's own time leaves out most of the work, as KeyDB's does, the server's CPU time counts."""
-    client, right = raw(store), store.snapshot
+    client, right = raw(observer), observer.snapshot
     client.flushall()
     client.mset({f"a{i}": "v" for i in range(20_000)})
-    whole = store.scan_cost_us("nothing:*", 1_000_000, 0.2)
+    whole = observer.scan_cost_us("nothing:*", 1_000_000, 0.2)
 
     def untold() -> Snapshot:
         seen = right()
         calls, _ = seen.commands.get("SCAN", (0.0, 0.0))
         return replace(seen, commands=seen.commands | {"SCAN": (calls, calls)})
 
-    monkeypatch.setattr(store, "snapshot", untold)
-    assert whole / 2 < store.scan_cost_us("nothing:*", 1_000_000, 0.2) < whole * 4
+    monkeypatch.setattr(observer, "snapshot", untold)
+    assert whole / 2 < observer.scan_cost_us("nothing:*", 1_000_000, 0.2) < whole * 4
 
 
-def test_ping_gives_one_time_each(store: ServerObserver) -> None:
+def test_ping_gives_one_time_each(observer: ServerObserver) -> None:
     """`ping_us` returns as many round trips as asked for, each longer than 0."""
-    times = store.ping_us(20)
+    times = observer.ping_us(20)
     assert len(times) == 20
     assert min(times) > 0
 

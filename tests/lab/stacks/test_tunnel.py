@@ -16,7 +16,7 @@ from lab.errors import StackError, UsageError
 from lab.stacks import tunnel
 from lab.stacks.address import Tls, read_address
 from lab.stacks.tunnel import Way, way_to
-from tests.app.servicekit import StoreServer, eventually, free_port
+from tests.app.servicekit import ServerProcess, eventually, free_port
 from tests.lab.labkit import lab
 
 BIG = b"\0\r\n" * 2_000_000
@@ -24,10 +24,10 @@ MANY = 20_000
 
 
 @pytest.fixture
-def on_socket(tmp_path: Path) -> Iterator[tuple[StoreServer, Path]]:
+def on_socket(tmp_path: Path) -> Iterator[tuple[ServerProcess, Path]]:
     """A server that listens on a Unix socket too."""
     place = tmp_path / "server.sock"
-    server = StoreServer(StoreServer.valkey(), "--unixsocket", str(place)).start()
+    server = ServerProcess(ServerProcess.valkey(), "--unixsocket", str(place)).start()
     yield server, place
     server.stop()
 
@@ -56,7 +56,7 @@ def ours(server: tuple[int, Path], **more: Any) -> Tls:
     return Tls(certificate=folder / "cert.pem", key=folder / "key.pem", **more)
 
 
-def test_what_goes_through_a_socket_comes_back(on_socket: tuple[StoreServer, Path]) -> None:
+def test_what_goes_through_a_socket_comes_back(on_socket: tuple[ServerProcess, Path]) -> None:
     """Everything passes through a Unix socket, and writes go to the database of the address."""
     server, place = on_socket
     with way_to(read_address(f"unix://{place}?db=3")) as way:
@@ -78,7 +78,7 @@ def test_what_goes_through_tls_comes_back(name: str, encrypted: tuple[int, Path]
         assert client(way).ping()
 
 
-def test_a_password_is_on_no_command_line(on_socket: tuple[StoreServer, Path]) -> None:
+def test_a_password_is_on_no_command_line(on_socket: tuple[ServerProcess, Path]) -> None:
     """A password is in the way's URL only: on no command line, and not in the environment of the tunnel's process."""
     server, place = on_socket
     server.client().execute_command("ACL", "SETUSER", "te@st", "on", ">p@s/s:w", "+@all", "~*")
@@ -92,7 +92,7 @@ def test_a_password_is_on_no_command_line(on_socket: tuple[StoreServer, Path]) -
 
 
 def test_each_wrong_way_is_a_line(
-    encrypted: tuple[int, Path], on_socket: tuple[StoreServer, Path], tmp_path: Path
+    encrypted: tuple[int, Path], on_socket: tuple[ServerProcess, Path], tmp_path: Path
 ) -> None:
     """No server, a plain port, an unknown authority and a file that is no PEM give one line each, with the reason."""
     port, _ = encrypted
@@ -112,7 +112,7 @@ def test_each_wrong_way_is_a_line(
 
 
 def test_it_serves_the_restorer_after_a_kill_and_then_ends(
-    on_socket: tuple[StoreServer, Path], monkeypatch: pytest.MonkeyPatch
+    on_socket: tuple[ServerProcess, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After stdin ends without a word, the tunnel serves clients that come within `GRACE_S`; it ends with the last."""
     _, place = on_socket
@@ -133,7 +133,7 @@ def test_it_serves_the_restorer_after_a_kill_and_then_ends(
         eventually(lambda: process.poll() == 0, seconds=30)
 
 
-def test_clean_goes_the_same_way(on_socket: tuple[StoreServer, Path], tmp_path: Path) -> None:
+def test_clean_goes_the_same_way(on_socket: tuple[ServerProcess, Path], tmp_path: Path) -> None:
     """`lab clean` finds and removes what a killed run left on a server behind a socket."""
     server, place = on_socket
     server.client().set("latency-lab:u1:page-1", "x")

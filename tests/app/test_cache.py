@@ -10,13 +10,13 @@ import pytest
 from app import backfill
 from app.bulk import UserTemplate
 from app.cache import Cache, CacheUnavailable
-from app.cache_async import AsyncStore, StoreError, connect
+from app.cache_async import AsyncClient, ServerError, connect
 from app.fragments import AREAS, Keyspace, fragment_names, render
 from app.metrics import BUCKETS
 from app.settings import STRATEGY_NAMES, Settings, layout_of
 from app.strategies import STRATEGIES
 from app.strategies import index as index_strategy
-from tests.app.servicekit import StoreServer, free_port
+from tests.app.servicekit import ServerProcess, free_port
 
 OF_ENTRIES = [name for name in STRATEGY_NAMES if layout_of(name) == "entries"]
 
@@ -32,12 +32,12 @@ def invalidate(settings: Settings, strategy: str, user: int, count: int = 100) -
     """Carry out one invalidation as the invalidator would."""
 
     async def run() -> int:
-        client = connect(settings)
+        raw = connect(settings)
         try:
-            return await STRATEGIES[strategy](AsyncStore(client, settings, strategy), user, AREAS, count)
+            return await STRATEGIES[strategy](AsyncClient(raw, settings, strategy), user, AREAS, count)
         finally:
-            await client.aclose()
-            await client.connection_pool.disconnect()
+            await raw.aclose()
+            await raw.connection_pool.disconnect()
 
     return asyncio.run(run())
 
@@ -69,24 +69,24 @@ def test_an_empty_page_of_the_index_is_not_its_end() -> None:
 
 @pytest.mark.parametrize("strategy", OF_ENTRIES)
 def test_strategy_deletes_one_users_entries_only(
-    settings: Settings, cache: Cache, store: StoreServer, strategy: str
+    settings: Settings, cache: Cache, server: ServerProcess, strategy: str
 ) -> None:
     """Every strategy deletes the user's entries, and none of users whose ids begin or end alike."""
     cache.put_users([1, 11, 12, 21])
     if strategy != "exact":  # `exact` knows the usual names only
         cache.put(1, "page-extra", "x")
     assert invalidate(settings, strategy, 1) == (20 if strategy == "exact" else 21)
-    left = store.client().keys("shop:*")
+    left = server.client().keys("shop:*")
     assert len(left) == 60
     assert not [key for key in left if key.startswith("shop:r1:user:1:")]
     assert invalidate(settings, strategy, 1) == 0
 
 
 def test_exact_searches_nothing_and_leaves_what_its_docstring_says(
-    settings: Settings, cache: Cache, store: StoreServer
+    settings: Settings, cache: Cache, server: ServerProcess
 ) -> None:
     """`exact` sends one UNLINK and no search. Entries with an unlisted name or of another release stay."""
-    raw = store.client()
+    raw = server.client()
     cache.put_users([6])
     cache.put(6, "page-extra", "x")
     raw.set("shop:r0:user:6:page-1", "another release's")
@@ -109,12 +109,12 @@ def test_index_covers_entries_cached_before_the_switch(settings: Settings, cache
 
 
 def test_index_asks_no_more_than_its_docstring_says(
-    settings: Settings, cache: Cache, store: StoreServer
+    settings: Settings, cache: Cache, server: ServerProcess
 ) -> None:
     """A user's usual 20 entries cost one SSCAN per live bucket and one UNLINK, and never a scan of the
     keyspace.
     """
-    compact = store.client()
+    compact = server.client()
     compact.config_set("set-max-listpack-entries", 128)
     try:
         cache.put_users(range(1, 50))
@@ -128,11 +128,11 @@ def test_index_asks_no_more_than_its_docstring_says(
     assert not {"scan", "keys"} & set(made)
 
 
-def test_giant_index_set_goes_in_chunks(settings: Settings, cache: Cache, store: StoreServer) -> None:
+def test_giant_index_set_goes_in_chunks(settings: Settings, cache: Cache, server: ServerProcess) -> None:
     """A user with thousands of entries is invalidated completely, and no call touches more than 500 of them."""
     many = settings.model_copy(update={"fragments_per_user": 5000})
     Cache(many).put_users([3])
-    raw = store.client()
+    raw = server.client()
     raw.config_set("slowlog-log-slower-than", 0)
     raw.slowlog_reset()
     raw.config_set("slowlog-max-len", 10_000)
@@ -148,10 +148,10 @@ def test_giant_index_set_goes_in_chunks(settings: Settings, cache: Cache, store:
     assert max(sizes) <= 502
 
 
-def test_giant_index_set_goes_at_once(settings: Settings, cache: Cache, store: StoreServer) -> None:
+def test_giant_index_set_goes_at_once(settings: Settings, cache: Cache, server: ServerProcess) -> None:
     """Under `index-naive` the same user is one SMEMBERS, one DEL and one SREM, whatever the size."""
     assert cache.put_many(3, 5000) == 5000
-    raw = store.client()
+    raw = server.client()
     raw.config_resetstat()
     assert invalidate(settings, "index-naive", 3) == 5000
     made = calls(raw)
@@ -162,10 +162,10 @@ def test_giant_index_set_goes_at_once(settings: Settings, cache: Cache, store: S
 
 
 def test_many_puts_equal_single_ones_and_stall_nobody(
-    settings: Settings, cache: Cache, store: StoreServer
+    settings: Settings, cache: Cache, server: ServerProcess
 ) -> None:
     """All of a user's fragments are cached with their index, in transactions of at most 500."""
-    raw = store.client()
+    raw = server.client()
     raw.config_resetstat()
     assert cache.put_many(77, 1203) == 1203
     assert calls(raw)["exec"] == 3
@@ -178,12 +178,12 @@ def test_many_puts_equal_single_ones_and_stall_nobody(
     assert raw.dbsize() == 0
 
 
-def test_bulk_equals_single_puts(settings: Settings, store: StoreServer) -> None:
+def test_bulk_equals_single_puts(settings: Settings, server: ServerProcess) -> None:
     """Bulk writing leaves the same keys, values, index and expiry times as one put at a time, at every id
     length.
     """
     users = [1, 9, 10, 99, 12345, 999_999_999, 10**9]
-    raw = store.client()
+    raw = server.client()
 
     def content(fill: Any) -> dict[str, Any]:
         raw.flushall()
@@ -217,22 +217,24 @@ def test_member_outlives_its_entry_by_one_ttl_at_most() -> None:
                 assert bucket in keys.live_buckets(put + age + skew)
 
 
-def test_index_sets_match_no_fragment_pattern(settings: Settings, cache: Cache, store: StoreServer) -> None:
+def test_index_sets_match_no_fragment_pattern(
+    settings: Settings, cache: Cache, server: ServerProcess
+) -> None:
     """No fragment pattern of a user matches an index set."""
     cache.put_users([4])
     for area in AREAS:
-        found = store.client().keys(Keyspace("shop", 1).pattern(4, area))
+        found = server.client().keys(Keyspace("shop", 1).pattern(4, area))
         assert found
         assert not [key for key in found if "index" in key]
 
 
-def test_refused_bulk_write_is_an_error_and_leaves_the_index_true(own_store: StoreServer) -> None:
+def test_refused_bulk_write_is_an_error_and_leaves_the_index_true(own_server: ServerProcess) -> None:
     """Running out of memory in a fill raises CacheUnavailable, and every cached entry is indexed. With memory again,
     filling works again.
     """
-    raw = own_store.client()
+    raw = own_server.client()
     raw.config_set("maxmemory", int(raw.info("memory")["used_memory"]) + 3_000_000)
-    settings = Settings(store_url=own_store.url)
+    settings = Settings(store_url=own_server.url)
     cache = Cache(settings)
     with pytest.raises(CacheUnavailable, match=r"OOM|EXECABORT"):
         cache.put_users(range(1, 5000))
@@ -247,7 +249,7 @@ def test_refused_bulk_write_is_an_error_and_leaves_the_index_true(own_store: Sto
 
 
 def test_no_retries_and_one_error_type(settings: Settings) -> None:
-    """A store that is not there is tried once per call: silent retries would multiply the load on a stalled store."""
+    """A server that is not there is tried once per call: silent retries would multiply the load on a stalled server."""
     down = settings.model_copy(update={"store_url": f"redis://127.0.0.1:{free_port()}/0"})
     cache = Cache(down)
     attempts = 0
@@ -264,18 +266,18 @@ def test_no_retries_and_one_error_type(settings: Settings) -> None:
         with pytest.raises(CacheUnavailable):
             call()
         assert attempts == 1
-    with pytest.raises(StoreError):
+    with pytest.raises(ServerError):
         invalidate(down, "scan", 1)
 
 
-@pytest.mark.parametrize("binary", [StoreServer.valkey(), StoreServer.redis()])
+@pytest.mark.parametrize("binary", [ServerProcess.valkey(), ServerProcess.redis()])
 def test_connecting_needs_no_handshake(binary: str | None) -> None:
     """Neither the blocking nor the asynchronous client sends HELLO, CLIENT or any other command that a Redis-compatible
     server might not know.
     """
     if binary is None:
         pytest.skip("no redis-server on PATH")
-    server = StoreServer(binary).start()
+    server = ServerProcess(binary).start()
     try:
         settings = Settings(store_url=server.url)
         cache = Cache(settings)
@@ -308,17 +310,17 @@ def test_connecting_needs_no_handshake(binary: str | None) -> None:
 
 
 def test_backfill_indexes_foreign_entries(
-    settings: Settings, cache: Cache, store: StoreServer, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, cache: Cache, server: ServerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the back-fill `index` finds entries that another program cached, with or without a TTL; other keys stay."""
-    raw = store.client()
+    raw = server.client()
     raw.set("shop:r1:user:8:page-1", "a")
     raw.set("shop:r1:user:8:cart-1", "b", ex=50)
     raw.set("shop:r1:user:8:offer-1", "c", ex=10 * settings.entry_ttl_seconds)
     raw.set("shop:r0:user:8:page-2", "another release's")
     raw.set("shop:r1:user:8:other", "not ours")
     raw.set("shop:r1:user:x:page-1", "not ours")
-    monkeypatch.setenv("APP_STORE_URL", store.url)
+    monkeypatch.setenv("APP_STORE_URL", server.url)
     assert invalidate(settings, "index", 8) == 0
     backfill.main()
     assert raw.ttl("shop:r1:user:8:cart-1") <= 50
