@@ -19,10 +19,12 @@ PROBE_WITHIN = 0.02
 FEWEST_EVENTS = 12
 LATE_SHARE = 0.25
 CLIENT_CPU_MOST = 0.80
-CHEAPER_MOST = 0.25
+CHEAPER_MOST = 0.20
 DEARER_MOST = 0.50
 """Bounds on the change of a scanned key's cost since calibration. Cheaper keys move the knee beyond the last plateau,
-where it cannot be observed. Dearer keys move it down among the plateaus; at twice the cost hardly any lie below it."""
+where it cannot be observed: it is planned at 0.85 of the keys and observed up to 1.1 of them, so keys that became
+cheaper by 1 - 0.85 / 1.1 = 23 % end that, and less than that is safe. Dearer keys move it down among the plateaus; at
+twice the cost hardly any lie below it."""
 NEAR_KNEE = 0.75
 """Share of the planned knee from which plateaus are compared with calibration. With far fewer keys each is cheaper,
 because more of them fit into the processor's caches."""
