@@ -15,20 +15,19 @@ keeps each row as soon as it is done, for docs/faults.md; a row needs all strate
 from __future__ import annotations
 
 import argparse
-import signal
 import sqlite3
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from bench.fault_cell import STRATEGIES, Plan, run_cell
 from bench.fault_kinds import FAULTS, Fault
 from bench.fault_scene import Scene, own_mounts
-from bench.kit import keep
-from lab.errors import CLAIM_FAILED, HOLDS, INTERRUPTED, STACK_BROKE, USAGE, StackError
+from bench.kit import OneLineParser, interrupts_raise, keep, names_of
+from lab.errors import CLAIM_FAILED, HOLDS, INTERRUPTED, STACK_BROKE, StackError
 from lab.stacks.processes import uninterrupted
 from lab.stacks.servers import SERVERS
 
@@ -121,37 +120,19 @@ def expected_s(faults: Sequence[Fault], strategies: int, plan: Plan) -> float:
     )
 
 
-def _chosen(text: str, known: Sequence[str], what: str) -> list[str]:
-    """Names from a list with commas, in the order of the matrix. Raises argparse's error for an unknown one."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in known:
-            raise argparse.ArgumentTypeError(f"there is no {what} {name!r}; known are {', '.join(known)}")
-    return [name for name in known if name in names]
-
-
-def _interrupt(_number: int, _frame: object) -> NoReturn:
-    raise KeyboardInterrupt
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(USAGE, f"{self.prog}: {message}\n")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    parser = _Parser(prog="bench.faults", description="What becomes of events while parts fail.")
+    parser = OneLineParser(prog="bench.faults", description="What becomes of events while parts fail.")
     parser.add_argument(
         "--faults",
-        type=lambda text: _chosen(text, list(FAULTS), "fault"),
+        type=lambda text: names_of(text, list(FAULTS), "fault"),
         default=list(FAULTS),
         metavar="NAME,...",
         help=f"{', '.join(FAULTS)} (all)",
     )
     parser.add_argument(
         "--strategies",
-        type=lambda text: _chosen(text, STRATEGIES, "strategy"),
+        type=lambda text: names_of(text, STRATEGIES, "strategy"),
         default=list(STRATEGIES),
         metavar="NAME,...",
         help=f"{', '.join(STRATEGIES)} (all)",
@@ -162,8 +143,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.write and options.strategies != list(STRATEGIES):
         parser.error("--write keeps whole rows: leave --strategies out")
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
     try:
         return _run(options)
     except KeyboardInterrupt:
@@ -210,4 +189,5 @@ def _run(options: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
+    interrupts_raise()
     sys.exit(main())

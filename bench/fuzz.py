@@ -11,7 +11,6 @@ the end. Exit code 0 without a fault, else 1. `--write FILE` keeps the figures f
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import socket
@@ -35,7 +34,8 @@ from schemathesis import Case, GenerationMode
 from schemathesis.core.result import Ok
 
 from app.settings import STRATEGY_NAMES
-from bench.kit import ROOT, keep, server
+from bench.fuzz_requests import raw_requests
+from bench.kit import ROOT, OneLineParser, keep, server
 from lab.errors import StackError
 from lab.stacks.http import Http
 from lab.stacks.native_scene import NativeScene
@@ -173,135 +173,6 @@ class Findings:
         }
 
 
-# --- requests as bytes
-
-METHODS = (
-    *(
-        "GET",
-        "POST",
-        "PUT",
-        "HEAD",
-        "OPTIONS",
-        "DELETE",
-        "PATCH",
-        "TRACE",
-        "CONNECT",
-        "BREW",
-        "get",
-        "\x00",
-        "",
-    ),
-)
-PATHS = (
-    *("//", "*", "/%00", "/..%2f..%2fetc/passwd", "/static/../web.py", "/%D9%A1?curves=%ff", "http://a/"),
-    "/" + "a" * 9000,
-)
-VERSIONS = ("HTTP/1.1",) * 8 + ("HTTP/1.0", "HTTP/2.0", "HTTP/9", "")
-HEADERS = (
-    *(
-        "Host: localhost",
-        "Host: evil.example",
-        "Host:",
-        "Host: [::1",
-        "X-Forwarded-For: \xff",
-        "SCRIPT_NAME: /x",
-    ),
-    *("Accept: application/openmetrics-text; version=9", "Accept: ;;q=x", "Accept-Encoding: gzip;q=no"),
-    *("Content-Type: text/plain", "Content-Type: application/json; charset=x", "Content-Encoding: gzip"),
-    *(
-        "Expect: 100-continue",
-        "Expect: tea",
-        "Range: bytes=9-1",
-        "If-None-Match: *",
-        "If-Modified-Since: yesterday",
-    ),
-    *("Upgrade: h2c", "Connection: x", "Cookie: a=\x01", "baggage: =", "traceparent: 00-0-0-0"),
-    f"traceparent: 00-{'f' * 32}-{'f' * 16}-ff",
-    *("Long: " + "a" * 9000, "no colon", " folded: x", "Content-Length: 3"),
-    *("Transfer-Encoding: gzip", "Transfer-Encoding: chunked, chunked"),
-)
-HOSTS = ("127.0.0.1",) * 6 + ("localhost:80", "evil.example", "", "[::1")
-TYPES = ("application/json",) * 6 + ("application/json; charset=x", "text/plain", "")
-LENGTHS = ("-1", "1e3", "0x10", "", "+2", "9" * 30, "2, 2", "\xb2")
-BODIES = (
-    *(b"", b"{", b"null", b"[" * 4000, b'{"a":NaN}', b'"\\ud800"', b"9" * 4050),
-    *(b"{}" + b" " * 5000, b"\xef\xbb\xbf{}" + b" " * 5000, b"\xef\xbb\xbf{}"),
-)
-RIGHT = "{size:x}\r\n{body}\r\n0\r\n\r\n"
-CHUNKS = (
-    *(
-        RIGHT,
-        RIGHT,
-        "{size:x}\r\n{body}",
-        "{size:x}\r\n{body}xx0\r\n\r\n",
-        "{size:x}\n{body}\n0\n\n",
-        "\r\n\r\n",
-    ),
-    *("zz\r\n{body}\r\n0\r\n\r\n", "-2\r\n{body}\r\n0\r\n\r\n", "ffffffffffffffffff\r\n{body}"),
-    "{size:x};a=b\r\n{body}\r\n0\r\nTrailer: x\r\n\r\n",
-)
-NUMBERS = st.integers(-3, 10) | st.sampled_from(
-    [2**63, -(2**70), 10**400, 0.5, 1e308, float("inf"), float("nan")]
-)
-
-
-def raw_requests(description: dict[str, Any]) -> st.SearchStrategy[bytes]:
-    """One request or two pipelined ones, as bytes, for the paths, fields and examples of a description."""
-    asked, examples, fields = [], [], {"", "x"}
-    for path, item in description["paths"].items():
-        for one in item.get("parameters", ()):
-            path = path.replace(f"{{{one['name']}}}", str(one["example"]))
-        for method, operation in item.items():
-            if method == "parameters":
-                continue
-            asked.append((method.upper(), path))
-            body = operation.get("requestBody", {}).get("content", {}).get("application/json")
-            if body:
-                examples.append(json.dumps(body["example"]).encode())
-                fields |= set(body["schema"]["properties"])
-    values = st.recursive(
-        st.none() | st.booleans() | NUMBERS | st.text(max_size=20) | st.sampled_from(STRATEGY_NAMES),
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-        max_leaves=5,
-    )
-    objects = st.dictionaries(st.sampled_from(sorted(fields)), values, max_size=3)
-    bodies = st.one_of(
-        st.sampled_from(examples),
-        objects.map(lambda body: json.dumps(body).encode()),
-        st.sampled_from(BODIES),
-        st.binary(max_size=100),
-    )
-    odd_path = st.sampled_from(PATHS) | st.binary(max_size=40).map(lambda data: "/" + data.decode("latin-1"))
-
-    @st.composite
-    def request(draw: st.DrawFn) -> bytes:
-        method, path = draw(st.sampled_from(asked))
-        odd = draw(st.sampled_from(["", "", "", "method", "path"]))
-        method = draw(st.sampled_from(METHODS)) if odd == "method" else method
-        path = draw(odd_path) if odd == "path" else path
-        version = draw(st.sampled_from(VERSIONS))
-        body = draw(bodies)
-        lines = ["Host: 127.0.0.1", "Content-Type: application/json"]
-        lines = (
-            draw(st.lists(st.sampled_from(HEADERS), max_size=2)) + lines[draw(st.sampled_from([0, 0, 1])) :]
-        )
-        framing = draw(st.sampled_from(["right", "right", "wrong", "odd", "chunks", "both", "none"]))
-        if framing in ("chunks", "both"):
-            lines.append("Transfer-Encoding: chunked")
-            shape = draw(st.sampled_from(CHUNKS))
-            body = shape.format(size=len(body), body=body.decode("latin-1")).encode("latin-1")
-        if framing in ("right", "both"):
-            lines.append(f"Content-Length: {len(body)}")
-        elif framing == "wrong":
-            lines.append(f"Content-Length: {max(0, len(body) + draw(st.integers(-20, 20)))}")
-        elif framing == "odd":
-            lines.append(f"Content-Length: {draw(st.sampled_from(LENGTHS))}")
-        head = "\r\n".join([f"{method} {path} {version}", *lines, "", ""])
-        return head.encode("latin-1") + body
-
-    return st.lists(request(), min_size=1, max_size=2).map(b"".join)
-
-
 STATUS = re.compile(rb"(?m)^HTTP/1\.[01] ([0-9]{3})\b")
 
 
@@ -320,9 +191,6 @@ def exchange(port: int, data: bytes, seconds: float) -> list[int]:
                     break
                 came += part
     return [int(found) for found in STATUS.findall(came)]
-
-
-# --- sending
 
 
 class Sender:
@@ -423,12 +291,9 @@ def fuzz(
     return found
 
 
-# --- targets
-
-
 @contextmanager
 def storefront(folder: Path) -> Iterator[Target]:
-    """The web process alone, on an embedded server of 256 MB."""
+    """The web process alone, on an embedded server."""
     with server() as url:
         port, log = free_port(), folder / "web.log"
         environment = {
@@ -477,9 +342,7 @@ TARGETS = {"storefront": storefront, "console": console}
 
 def main() -> int:
     """The command; its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="bench.fuzz", description="Random requests to the pages of the lab."
-    )
+    parser = OneLineParser(prog="bench.fuzz", description="Random requests to the pages of the lab.")
     parser.add_argument("--requests", type=int, default=100_000, help="for each of the two")
     parser.add_argument("--only", choices=TARGETS, help="one of the two")
     parser.add_argument("--seed", type=int, default=1)

@@ -17,7 +17,6 @@ import argparse
 import os
 import random
 import secrets
-import signal
 import sys
 import tempfile
 import time
@@ -25,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import redis
 
@@ -35,8 +34,8 @@ from app.state import StateError
 from bench.history_judge import Found, judge
 from bench.history_load import Events, Indexes, Job, count, histories
 from bench.history_plants import PLANTS
-from bench.kit import ROOT, keep, server
-from lab.errors import CLAIM_FAILED, HOLDS, INTERRUPTED, STACK_BROKE, USAGE, LabError, StackError
+from bench.kit import ROOT, OneLineParser, interrupts_raise, keep, names_of, server
+from lab.errors import CLAIM_FAILED, HOLDS, INTERRUPTED, STACK_BROKE, LabError, StackError
 from lab.stacks.processes import Child, stop_all, uninterrupted
 from lab.stacks.servers import SERVERS
 
@@ -215,28 +214,9 @@ def _operations(text: str) -> int:
     return int(text)
 
 
-def _strategies(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in STRATEGIES:
-            raise argparse.ArgumentTypeError(f"there is no {name!r}; known are {', '.join(STRATEGIES)}")
-    if not names:
-        raise argparse.ArgumentTypeError(f"names no strategy; known are {', '.join(STRATEGIES)}")
-    return [name for name in STRATEGIES if name in names]
-
-
-def _interrupt(_number: int, _frame: object) -> NoReturn:
-    raise KeyboardInterrupt
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(USAGE, f"{self.prog}: {message}\n")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    parser = _Parser(prog="bench.history", description="Is an event lost, or an old value served?")
+    parser = OneLineParser(prog="bench.history", description="Is an event lost, or an old value served?")
     parser.add_argument(
         "--operations", type=_operations, default=100_000, metavar="N",
         help="reads for each strategy; puts and events come on top (100000)",
@@ -246,8 +226,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help=f"{', '.join(SERVERS)}, or the URL of one that runs, on which only keys history-* are written (embedded)",
     )  # fmt: skip
     parser.add_argument(
-        "--strategies", type=_strategies, default=list(STRATEGIES), metavar="NAME,...",
-        help=f"{', '.join(STRATEGIES)} (all)",
+        "--strategies", type=lambda text: names_of(text, list(STRATEGIES), "strategy"), default=list(STRATEGIES),
+        metavar="NAME,...", help=f"{', '.join(STRATEGIES)} (all)",
     )  # fmt: skip
     parser.add_argument(
         "--seed", type=int, default=1, help="of what is read, sent and killed; not of the times (1)"
@@ -315,6 +295,5 @@ def _run(options: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+    interrupts_raise()
     sys.exit(main())

@@ -1,20 +1,23 @@
-"""What benchmarks share: a server of their own, one line of output, and figures kept for the pages."""
+"""What benchmarks share: a server of their own, one line of output, a command line, and figures kept for the pages."""
 
+import argparse
 import json
 import shlex
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import redis
 
+from lab.errors import USAGE
 from lab.runner.run import host_facts
 from lab.stacks.servers import SERVERS
 
@@ -50,6 +53,37 @@ def server(name: str = "embedded") -> Iterator[str]:
         finally:
             process.terminate()
             process.wait()
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """Bad arguments get one line and the exit code of the contract."""
+
+    def error(self, message: str) -> NoReturn:
+        """End the process."""
+        self.exit(USAGE, f"{self.prog}: {message}\n")
+
+
+def names_of(text: str, known: Sequence[str], what: str) -> list[str]:
+    """The names in a list with commas, in the order of `known`. Raises argparse's error for one that is unknown, or
+    if there is none.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in known:
+            raise argparse.ArgumentTypeError(f"there is no {what} {name!r}; known are {', '.join(known)}")
+    if not names:
+        raise argparse.ArgumentTypeError(f"names no {what}; known are {', '.join(known)}")
+    return [name for name in known if name in names]
+
+
+def interrupts_raise() -> None:
+    """Let a signal that ends the process raise KeyboardInterrupt, so that what was started is ended first."""
+
+    def interrupt(_number: int, _frame: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
 
 
 def report(what: str, ratio: float, goal: str, **figures: float) -> None:

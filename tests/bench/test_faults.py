@@ -84,6 +84,7 @@ def test_an_interruption_ends_every_process() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["--faults", ","], "names no fault; known are server-killed, "),
         (["--faults", "flood"], "there is no fault 'flood'; known are server-killed, "),
         (["--strategies", "hope"], "there is no strategy 'hope'; known are scan, "),
         (["--strategies", "scan", "--write", "x.json"], "--write keeps whole rows: leave --strategies out"),

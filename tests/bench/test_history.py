@@ -94,7 +94,7 @@ def test_the_command_says_what_it_found_and_keeps_it(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--strategies", "ttl"], "there is no 'ttl'"),
+        (["--strategies", "ttl"], "there is no strategy 'ttl'"),
         (["--strategies", ","], "names no strategy"),
         (["--operations", "0"], "no whole number from 1"),
         (["--server", "mysql"], "give one of embedded, valkey, redis"),
