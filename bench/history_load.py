@@ -10,6 +10,7 @@ stands too.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import mmap
 import os
@@ -63,7 +64,10 @@ HANDLED = struct.Struct("<qdd")
 
 @dataclass(frozen=True)
 class Job:
-    """What a history is made of. `reads` are those of one reader process. Times in seconds, `compute_ms` at most."""
+    """What a history is made of. `reads` are those of one reader process. Times in seconds, `compute_ms` at most.
+
+    Readers go on after that until the invalidator has carried out `handlings` events since they began.
+    """
 
     folder: str
     url: str
@@ -78,6 +82,7 @@ class Job:
     patience_s: float = 30.0
     seed: int = 1
     plant: str = ""
+    handlings: int = 0
 
     def settings(self) -> Settings:
         """The settings of all that take part."""
@@ -111,6 +116,11 @@ def load_job(folder: str) -> Job:
     return Job(**json.loads((Path(folder) / "job.json").read_text(encoding="utf-8")))
 
 
+def handled(job: Job) -> int:
+    """How many events the invalidator has carried out."""
+    return (Path(job.folder) / "handlings").stat().st_size // HANDLED.size
+
+
 def source(value: bytes) -> int:
     """The number of the put that wrote a value; -1 if it is none."""
     with suppress(ValueError):
@@ -126,9 +136,11 @@ class Reader:
         self._state, self._versions = job.state(), job.versions()
         self._layouts = Layouts(KINDS["entries"](job.settings()))
         self._names = fragment_names(job.names)
+        self._enough = 0
 
     def run(self) -> None:
         """Read with `THREADS` threads."""
+        self._enough = handled(self._job) + self._job.handlings
         records = [bytearray() for _ in range(THREADS)]
         threads = [
             threading.Thread(target=self._read, args=(number, record))
@@ -145,7 +157,10 @@ class Reader:
     def _read(self, thread: int, record: bytearray) -> None:
         who = self._number * THREADS + thread + 1
         chance = random.Random(f"{self._job.seed} {who}")
-        for count in range(self._job.reads * (thread + 1) // THREADS - self._job.reads * thread // THREADS):
+        share = self._job.reads * (thread + 1) // THREADS - self._job.reads * thread // THREADS
+        for count in itertools.count():
+            if count >= share and handled(self._job) >= self._enough:
+                return
             # Some users are read more often than others.
             user = 1 + int(self._job.users * chance.random() ** 2)
             name = chance.randrange(len(self._names))
