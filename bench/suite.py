@@ -1,8 +1,8 @@
 """`make test` several times in a row: does any test fail now and then? `python -m bench.suite [--times N]`.
 
 Beside the last `--hogged` of them a program takes half a core all the time. It prints a row a time: exit code, seconds,
-pytest's closing line, and the tests that failed. Exit code 0 when every time all tests passed. `--write FILE` keeps the
-rows for the pages.
+pytest's closing line, and the tests that failed, and why. Exit code 0 when every time all tests passed. `--write FILE`
+keeps the rows for the pages.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ HOG = 0.5
 LONGEST_S = 3600.0
 CLOSING = re.compile(r"^(?:=+ )?(\d+ (?:passed|failed).*?)(?: in [\d.]+s.*)$", re.MULTILINE)
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+FAILURES = re.compile(r"^=+ (?:FAILURES|ERRORS) =+$.*?(?=^=+ [a-z])", re.MULTILINE | re.DOTALL)
 
 
 def main() -> int:
@@ -60,6 +61,10 @@ def main() -> int:
             f"| {number} | {done.returncode} | {seconds:.0f} | {beside} | {closing[-1]} | {' '.join(row['failed'])} |",
             flush=True,
         )
+        if done.returncode:
+            print(
+                "\n".join(FAILURES.findall(done.stdout)) or done.stdout[-2000:], file=sys.stderr, flush=True
+            )
     keep(options.write, "suite", "bench.suite", rows=rows)
     return 0 if all(row["code"] == 0 for row in rows) else 1
 
