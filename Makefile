@@ -53,8 +53,8 @@ ten: tools ## Ten quick runs of key-growth in a row, as a table, and how far the
 exam: venv ## The examination of bin/lab diagnose: every cause, unknown to it (two hours)
 	$(PY) -m bench.exam --write docs/exam.json
 
-faults: venv ## The fault matrix: do accepted events survive when parts fail, under every strategy? (forty minutes)
-	$(PY) -m bench.faults --write docs/faults.json
+faults: venv ## The fault matrix: do accepted events survive when parts fail, under every strategy? (forty minutes; after make up: STACK=compose)
+	$(PY) -m bench.faults --stack $(or $(STACK),native) --write docs/faults.json
 
 docs: venv ## Renew the figures, tables and plots of the pages; from new runs: make docs RUNS=runs/...
 	$(PY) -m docs.pages "$(RUNS)"

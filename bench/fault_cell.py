@@ -22,7 +22,7 @@ from typing import Any
 
 from bench.fault_judge import Event, Found, Read, Window, judge
 from bench.fault_kinds import Fault
-from bench.fault_scene import WARM_KEYS, Scene, ask
+from bench.fault_service import WARM_KEYS, AnyScene, ask
 
 NAMES = ("page-0", "cart-0", "offer-0")
 SWITCH = "switch"
@@ -36,7 +36,7 @@ DRAIN_MAX_S = 30.0
 """How long the backlog is waited for."""
 NOTICE_S = 1.5
 """How long readiness may stay green after the state folder broke."""
-POLL_S = 0.1
+POLL_S, ALARMS_S = 0.1, 2.0
 SENDERS, READERS = 16, 8
 
 
@@ -63,8 +63,8 @@ class Plan:
 class Load:
     """Sends the events and reads of one cell, and records each answer."""
 
-    def __init__(self, base: str, plan: Plan, first_user: int) -> None:
-        self._base, self._plan, self._first = base, plan, first_user
+    def __init__(self, scene: AnyScene, plan: Plan, first_user: int) -> None:
+        self._scene, self._plan, self._first = scene, plan, first_user
         self.events: dict[int, Event] = {}
         self.reads: list[Read] = []
         self._sent: set[int] = set()
@@ -90,7 +90,7 @@ class Load:
     def _fill(self, user: int) -> None:
         begin = time.monotonic()
         try:
-            done = ask("PUT", f"{self._base}/users/{user}/fragments", {"count": len(NAMES)})[0] == 200
+            done = ask("PUT", f"{self._scene.base}/users/{user}/fragments", {"count": len(NAMES)})[0] == 200
         except OSError:
             done = False
         end = time.monotonic()
@@ -132,7 +132,7 @@ class Load:
         self._sent.add(user)
         begin, number = time.monotonic(), None
         with suppress(OSError):
-            status, _, body = ask("POST", f"{self._base}/users/{user}/events", {"type": "order"})
+            status, _, body = ask("POST", f"{self._scene.base}/users/{user}/events", {"type": "order"})
             number = int(json.loads(body)["event"]) if status == 202 else None
         self.events[user] = Event(user, begin, time.monotonic(), number)
 
@@ -146,7 +146,7 @@ class Load:
         if event is None or event.number is None:
             return
         with suppress(OSError):
-            status, _, body = ask("GET", f"{self._base}/users/{user}/events/{event.number}")
+            status, _, body = ask("GET", f"{self._scene.base}/users/{user}/events/{event.number}")
             if status == 200 and json.loads(body)["state"] == "done":
                 event.handled = time.monotonic()
                 self.read(user, self._names(user)[-1])
@@ -155,7 +155,7 @@ class Load:
         """Read an entry; returns and records what the storefront says of the cache."""
         begin, result = time.monotonic(), "failed"
         with suppress(OSError):
-            status, headers, _ = ask("GET", f"{self._base}/users/{user}/fragments/{name}")
+            status, headers, _ = ask("GET", f"{self._scene.base}/users/{user}/fragments/{name}")
             if status == 200:
                 result = headers["Cache-Status"].rpartition("; ")[2].removeprefix("fwd=")
         self.reads.append(Read(user, name, begin, time.monotonic(), result))
@@ -175,7 +175,9 @@ class Load:
 
 @dataclass(frozen=True)
 class Sample:
-    """What was heard at a moment: `kind` is healthz, readyz, read or pending; `said` a status, a result, a number."""
+    """What was heard at a moment. `kind` is healthz, readyz, read, pending or alarms; `said` a status, a result, a
+    number, names.
+    """
 
     kind: str
     begin: float
@@ -185,9 +187,12 @@ class Sample:
 
 @dataclass
 class Watch:
-    """Asks, ten times a second until it is stopped: health, readiness, an entry of another user, the backlog."""
+    """Asks, ten times a second until it is stopped: health, readiness, an entry of another user, the backlog.
 
-    scene: Scene
+    Where there are alarms it asks for them too, every two seconds.
+    """
+
+    scene: AnyScene
     samples: list[Sample] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
     _stopped: threading.Event = field(default_factory=threading.Event)
@@ -201,13 +206,16 @@ class Watch:
             ("pending", self._pending),
         ):
             threading.Thread(target=self._keep_asking, args=(kind, question), name=kind, daemon=True).start()
+        if self.scene.has_alarms:
+            words = ("alarms", lambda: ", ".join(self.scene.alarms()), ALARMS_S)
+            threading.Thread(target=self._keep_asking, args=words, name="alarms", daemon=True).start()
 
     def stop(self) -> None:
         """Ask nothing more."""
         self._stopped.set()
 
-    def _keep_asking(self, kind: str, question: Callable[[], str]) -> None:
-        while not self._stopped.wait(POLL_S):
+    def _keep_asking(self, kind: str, question: Callable[[], str], every_s: float = POLL_S) -> None:
+        while not self._stopped.wait(every_s):
             begin = time.monotonic()
             said = question()
             self.samples.append(Sample(kind, begin, time.monotonic(), said))
@@ -260,7 +268,7 @@ def wait(find: Callable[[], float | None]) -> float | None:
 class Turns:
     """Switches the strategy again and again, until it is stopped."""
 
-    def __init__(self, scene: Scene, every_s: float) -> None:
+    def __init__(self, scene: AnyScene, every_s: float) -> None:
         self._scene, self._every = scene, every_s
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._switch, name="turns", daemon=True)
@@ -288,12 +296,12 @@ def admits_late(fault: Fault, strategy: str) -> bool:
     return fault.freezes and strategy != "generation"
 
 
-def run_cell(scene: Scene, fault: Fault, strategy: str, plan: Plan, first_user: int) -> dict[str, Any]:
+def run_cell(scene: AnyScene, fault: Fault, strategy: str, plan: Plan, first_user: int) -> dict[str, Any]:
     """Run one cell; return what it showed. Raises `StackError` or OSError where the scene does not come up or back."""
     plan = plan.slower(fault.slower)
     tracebacks = scene.tracebacks()
     scene.prepare(TURNS[0] if strategy == SWITCH else strategy)
-    load, watch, turns = Load(scene.base, plan, first_user), Watch(scene), Turns(scene, plan.turn_s)
+    load, watch, turns = Load(scene, plan, first_user), Watch(scene), Turns(scene, plan.turn_s)
     try:
         load.fill()
         watch.begin()
@@ -379,6 +387,10 @@ def told(watch: Watch, fault: Window, before: dict[str, float], notes: dict[str,
             parts.append(
                 f"{kind} {'green' if good == sum(said.values()) else f'green {good} of {sum(said.values())}'}"
             )
+    if watch.scene.has_alarms:
+        heard = watch.said("alarms", fault.begin, float("inf"))
+        names = sorted({name for said in heard for name in said.split(", ") if name})
+        parts.append(f"alarms ({'; '.join(names)})" if names else "no alarm")
     parts.append(f"backlog up to {watch.largest_backlog(fault.begin)}")
     key = "cache_invalidation_events_total retried"
     # An invalidator that was started again counts from 0.

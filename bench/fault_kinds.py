@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bench.fault_scene import Scene
 
@@ -30,15 +31,15 @@ BLOCK = b"\0" * 4096
 class Fault:
     """A row of the matrix.
 
-    `act` does the fault for that many seconds. `proxy`, `small`, `traced`: see `Scene`. `freezes`: a put
-    that the server has received may be carried out after its client gave up (`bench.fault_judge`: late). `corrupts`:
-    the outbox is lost, so nothing may be accepted meanwhile, and what was in it is counted. `slower`: the load is sent
-    at this share of its rate, and the fault lasts longer accordingly. `not_here`: why this row is not applicable; empty
-    if it is.
+    `act` does the fault to a scene of its stack, for that many seconds. `proxy`, `small`, `traced`: see `Scene`.
+    `freezes`: a put that the server has received may be carried out after its client gave up (`bench.fault_judge`:
+    late). `corrupts`: the outbox is lost, so nothing may be accepted meanwhile, and what was in it is counted.
+    `slower`: the load is sent at this share of its rate, and the fault lasts longer accordingly. `not_here`: why this
+    row is not applicable; empty if it is.
     """
 
     title: str
-    act: Callable[[Scene, float], None]
+    act: Callable[[Any, float], None]
     proxy: bool = False
     small: bool = False
     traced: bool = False

@@ -6,18 +6,14 @@ import ctypes
 import json
 import os
 import random
-import re
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -25,47 +21,24 @@ from typing import Any
 import psutil
 import redis
 
+from bench.fault_service import (
+    REQUEST_S,
+    ask,
+    numbers_on,
+    status_of,
+    switch,
+    users_in_outbox,
+    wait_for,
+    warm,
+)
 from bench.kit import ROOT
-from lab.errors import StackError
 from lab.stacks.processes import Child, port_taken, ports_after, stop_all
 from lab.stacks.servers import SERVERS
 
 FIRST_PORTS = (12_000, 28_000)
-READY_S = 20.0
-REQUEST_S = 12.0
-"""A read of a frozen server takes up to two times `APP_STORE_TIMEOUT_SECONDS` (5 s) before the storefront gives up."""
-WARM_KEYS = 2_000
 STATE_MB = 16
 """Size of the state folder where it is a file system of its own. SQLite's journal takes up to 4 MB of it."""
 CLONE_NEWNS = 0x0002_0000
-METRIC = re.compile(r"^(\w+)(?:\{[^}]*outcome=\"(\w+)\"[^}]*\})? ([0-9.e+]+)$", re.MULTILINE)
-
-
-def ask(
-    method: str, url: str, body: Any = None, seconds: float = REQUEST_S
-) -> tuple[int, dict[str, str], bytes]:
-    """One request on a connection of its own: status, headers, body. Raises OSError if there is no answer."""
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
-    try:
-        with urllib.request.urlopen(request, timeout=seconds) as answer:
-            return answer.status, dict(answer.headers), answer.read()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, dict(error.headers), b""
-    except (OSError, ValueError, EOFError) as error:
-        raise OSError(str(error)) from error
-    except Exception as error:  # http.client's errors about half an answer are no OSError
-        raise OSError(repr(error)) from error
-
-
-def wait_for(what: str, check: Callable[[], object], seconds: float = READY_S) -> None:
-    """Wait until `check` is true. Raises `StackError` with `what` if it is not within `seconds`."""
-    end = time.monotonic() + seconds
-    while not check():
-        if time.monotonic() > end:
-            raise StackError(f"{what} after {seconds:g} s.")
-        time.sleep(0.03)
 
 
 def own_mounts() -> None:
@@ -142,6 +115,8 @@ class Scene:
     relay. `small`: the state folder is a small file system, for which `own_mounts` was called. `traced`: spans go to a
     stand-in of Tempo. `instead` replaces the commands of some processes.
     """
+
+    has_alarms = False
 
     def __init__(
         self,
@@ -245,10 +220,7 @@ class Scene:
 
     def status(self, path: str, seconds: float = REQUEST_S) -> int:
         """The status of a GET from the storefront; 0 if there is no answer."""
-        try:
-            return ask("GET", self.base + path, seconds=seconds)[0]
-        except OSError:
-            return 0
+        return status_of(self.base + path, seconds)
 
     def whole(self) -> bool:
         """True if every process runs and the storefront is ready."""
@@ -323,8 +295,7 @@ class Scene:
 
     def outbox(self) -> set[int]:
         """Users of the accepted events that are not handled, read from the database. Raises sqlite3.Error."""
-        with closing(sqlite3.connect(f"file:{self.database}?mode=ro", uri=True, timeout=2)) as database:
-            return {int(row[0]) for row in database.execute("SELECT user FROM outbox")}
+        return users_in_outbox(self.database)
 
     def remount(self, how: str) -> None:
         """Remount the state folder `ro` or `rw`. Raises OSError while a process has a file of it open for writing."""
@@ -352,18 +323,16 @@ class Scene:
 
     def metrics(self) -> dict[str, float]:
         """What the invalidator says: metric (with the outcome behind it, where it has one) → value. Raises OSError."""
-        page = ask("GET", f"http://127.0.0.1:{self.ports['invalidator']}/metrics", seconds=6.0)[2].decode()
-        found: dict[str, float] = {}
-        for name, outcome, value in METRIC.findall(page):
-            key = f"{name} {outcome}".strip()
-            found[key] = found.get(key, 0.0) + float(value)
-        return found
+        url = f"http://127.0.0.1:{self.ports['invalidator']}/metrics"
+        return numbers_on(ask("GET", url, seconds=6.0)[2].decode())
+
+    def alarms(self) -> list[str]:
+        """Nothing watches these processes."""
+        return []
 
     def use(self, strategy: str) -> None:
         """Switch the strategy. Raises OSError if the storefront does not answer or refuses."""
-        status, _, _ = ask("PUT", f"{self.base}/settings/invalidation", {"strategy": strategy}, 6.0)
-        if status != 200:
-            raise OSError(f"the switch to {strategy} was answered with {status}")
+        switch(self.base, strategy)
 
     def prepare(self, strategy: str) -> None:
         """Empty the server, switch to the strategy, and let the warmer fill `WARM_KEYS` entries of other users."""
@@ -372,13 +341,7 @@ class Scene:
         with self.admin() as server:
             server.flushall()
         self.use(strategy)
-        ask("PUT", f"{self.base}/settings/warming", {"target_keys": WARM_KEYS, "restart": True})
-
-        def filled() -> bool:
-            told = json.loads(ask("GET", f"{self.base}/settings/warming")[2])
-            return bool(told["state"] == "idle" and told["keys"] >= WARM_KEYS)
-
-        wait_for("the warmer has not filled the server", filled)
+        warm(self.base)
 
 
 def remove(folder: Path) -> None:

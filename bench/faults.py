@@ -7,7 +7,9 @@ docstring admits), if the first success or an empty outbox comes later than 10 s
 logs a traceback. Where the state folder is corrupt the outbox is gone: then nothing may be accepted, readiness must be
 red, and what was in the outbox is counted as given up.
 
-The faults of containers, and of Prometheus, Grafana and Locust, on which no process here depends, are not part of it.
+With `--stack compose` it is the same for the containers that `make up` started: another list of faults, half a minute
+each, so that alerts have time to fire (`bench.fault_compose`).
+
 Exit code 0: no red cell; 1: a red cell; 2: bad arguments; 3: no scene comes up here; 130: interrupted. `--write FILE`
 keeps each row as soon as it is done, for docs/faults.md; a row needs all strategies for that.
 """
@@ -19,11 +21,15 @@ import sqlite3
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from bench import fault_compose
 from bench.fault_cell import STRATEGIES, Plan, run_cell
+from bench.fault_compose import FAULTS as CONTAINERS
+from bench.fault_compose import ComposeScene
 from bench.fault_kinds import FAULTS, Fault
 from bench.fault_scene import Scene, own_mounts
 from bench.kit import OneLineParser, interrupts_raise, keep, names_of
@@ -38,8 +44,20 @@ FIRST_USER, USERS_EACH = 1_000_000, 1_000
 """The warmer fills users from 1 on; each cell has users of its own."""
 
 
-class Rows:
-    """Runs the cells of one fault after the other, on one scene as long as that stays whole."""
+class Rows(Protocol):
+    """Runs the cells of one fault after the other."""
+
+    def cell(self, strategy: str, plan: Plan, first_user: int) -> dict[str, Any]:
+        """Run the cell of a strategy. Raises `StackError` or OSError if the scene does not come up or back."""
+        ...
+
+    def end(self) -> None:
+        """Leave nothing of these cells behind."""
+        ...
+
+
+class NativeRows:
+    """Cells on one scene of processes as long as that stays whole, then on a new one."""
 
     def __init__(self, fault: Fault, server: str, folder: Path) -> None:
         self._fault, self._server, self._folder = fault, server, folder
@@ -67,11 +85,27 @@ class Rows:
             self._scene = None
 
 
+class ComposeRows:
+    """Cells on the running compose stack, which all faults share."""
+
+    def __init__(self, fault: Fault, scene: ComposeScene) -> None:
+        self._fault, self._scene = fault, scene
+
+    def cell(self, strategy: str, plan: Plan, first_user: int) -> dict[str, Any]:
+        """Run the cell of a strategy. Raises `StackError` or OSError if the stack does not come back."""
+        return run_cell(self._scene, self._fault, strategy, plan, first_user)
+
+    def end(self) -> None:
+        """What a fault left behind is put back before the next cell, or at the end of all."""
+        with uninterrupted():
+            self._scene.mend()
+
+
 def run_row(
-    name: str, fault: Fault, strategies: Sequence[str], server: str, plan: Plan, folder: Path, first_user: int
+    name: str, rows: Rows, strategies: Sequence[str], plan: Plan, first_user: int
 ) -> list[dict[str, Any]]:
     """The cells of one fault, printed as they come. A scene that does not come up or back makes its cell red."""
-    rows, cells = Rows(fault, server, folder / name), []
+    cells = []
     try:
         for number, strategy in enumerate(strategies):
             began = time.monotonic()
@@ -124,66 +158,115 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     parser = OneLineParser(prog="bench.faults", description="What becomes of events while parts fail.")
     parser.add_argument(
+        "--stack", choices=["native", "compose"], default="native",
+        help="processes of its own, or the containers that `make up` started (native)",
+    )  # fmt: skip
+    parser.add_argument(
         "--faults",
-        type=lambda text: names_of(text, list(FAULTS), "fault"),
-        default=list(FAULTS),
         metavar="NAME,...",
-        help=f"{', '.join(FAULTS)} (all)",
+        help=f"native: {_listed(FAULTS)}; compose: {_listed(CONTAINERS)} (all)",
     )
     parser.add_argument(
-        "--strategies",
-        type=lambda text: names_of(text, STRATEGIES, "strategy"),
-        default=list(STRATEGIES),
-        metavar="NAME,...",
-        help=f"{', '.join(STRATEGIES)} (all)",
-    )
-    parser.add_argument("--server", choices=list(SERVERS), default="embedded", help="(embedded)")
+        "--strategies", metavar="NAME,...",
+        help=f"native: {_listed(STRATEGIES)}; compose: {_listed(fault_compose.STRATEGIES)} (all)",
+    )  # fmt: skip
+    parser.add_argument("--server", choices=list(SERVERS), help="(native: embedded; compose: redis)")
     parser.add_argument("--write", type=Path, metavar="FILE", help="keep the rows, for the table in the docs")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="keep the logs of all processes there")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="native: keep the logs of all processes there"
+    )
     options = parser.parse_args(arguments)
-    if options.write and options.strategies != list(STRATEGIES):
-        parser.error("--write keeps whole rows: leave --strategies out")
+    native = options.stack == "native"
+    known, strategies = (FAULTS, STRATEGIES) if native else (CONTAINERS, fault_compose.STRATEGIES)
     try:
-        return _run(options)
+        faults = names_of(options.faults, list(known), "fault") if options.faults is not None else list(known)
+        chosen = (
+            names_of(options.strategies, strategies, "strategy")
+            if options.strategies is not None
+            else strategies
+        )
+    except argparse.ArgumentTypeError as error:
+        parser.error(str(error))
+    if options.write and list(chosen) != list(strategies):
+        parser.error("--write keeps whole rows: leave --strategies out")
+    if options.out and not native:
+        parser.error("--out is for processes; see the logs of containers with docker compose logs")
+    matrix = Matrix(
+        options.stack, options.server or ("embedded" if native else "redis"), {name: known[name] for name in faults},
+        tuple(chosen), Plan() if native else fault_compose.PLAN,
+    )  # fmt: skip
+    try:
+        return _native(matrix, options.write, options.out) if native else _compose(matrix, options.write)
     except KeyboardInterrupt:
-        print("bench.faults: interrupted; every process has ended", file=sys.stderr)
+        left = "every process has ended" if native else "the stack is as it was"
+        print(f"bench.faults: interrupted; {left}", file=sys.stderr)
         return INTERRUPTED
     except (StackError, OSError) as error:
         print(f"bench.faults: {' '.join(str(error).split())}", file=sys.stderr)
         return STACK_BROKE
 
 
-def _run(options: argparse.Namespace) -> int:
-    plan, chosen = Plan(), {name: FAULTS[name] for name in options.faults}
-    faults = [fault for fault in chosen.values() if not fault.not_here]
-    if any(fault.small for fault in faults):
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """What is measured: faults by name, and strategies."""
+
+    stack: str
+    server: str
+    faults: dict[str, Fault]
+    strategies: tuple[str, ...]
+    plan: Plan
+
+
+def _native(matrix: Matrix, write: Path | None, out: Path | None) -> int:
+    if any(fault.small and not fault.not_here for fault in matrix.faults.values()):
         try:
             own_mounts()
         except OSError as error:
             raise StackError(f"a small file system for the state folder cannot be had: {error}") from error
-    cells = len(faults) * len(options.strategies)
-    minutes = expected_s(faults, len(options.strategies), plan) / 60
+    with tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as folder:
+        place = out or Path(folder)
+        return _run(matrix, write, lambda name, fault: NativeRows(fault, matrix.server, place / name))
+
+
+def _compose(matrix: Matrix, write: Path | None) -> int:
+    scene = ComposeScene(matrix.server)
+    try:
+        scene.up()
+        return _run(matrix, write, lambda _, fault: ComposeRows(fault, scene))
+    finally:
+        with uninterrupted():
+            scene.down()
+
+
+def _run(matrix: Matrix, write: Path | None, rows_of: Callable[[str, Fault], Rows]) -> int:
+    faults = [fault for fault in matrix.faults.values() if not fault.not_here]
+    cells = len(faults) * len(matrix.strategies)
+    minutes = expected_s(faults, len(matrix.strategies), matrix.plan) / 60
     print(f"{cells} cells, about {minutes:.0f} minutes", flush=True)
     began, red, done = time.monotonic(), 0, 0
-    with tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as folder:
-        for number, (name, fault) in enumerate(chosen.items()):
-            row: dict[str, Any] = {"fault": name, "title": fault.title, "server": options.server}
-            if fault.not_here:
-                print(f"not applicable here: {name}: {fault.not_here}", flush=True)
-                row["not_here"] = fault.not_here
-            else:
-                first = FIRST_USER + number * len(STRATEGIES) * USERS_EACH
-                row["cells"] = run_row(
-                    name, fault, options.strategies, options.server, plan, options.out or Path(folder), first
-                )
-                if not done and all("accepted" not in cell for cell in row["cells"]):
-                    raise StackError(row["cells"][0]["red"][0])
-                red += sum(bool(cell["red"]) for cell in row["cells"])
-                done += len(row["cells"])
-                print(
-                    f"{done} of {cells} cells after {(time.monotonic() - began) / 60:.1f} minutes", flush=True
-                )
-            keep(options.write, f"{options.server} {name}", "bench.faults", **row)
+    for number, (name, fault) in enumerate(matrix.faults.items()):
+        row: dict[str, Any] = {
+            "stack": matrix.stack,
+            "fault": name,
+            "title": fault.title,
+            "server": matrix.server,
+        }
+        if fault.not_here:
+            print(f"not applicable here: {name}: {fault.not_here}", flush=True)
+            row["not_here"] = fault.not_here
+        else:
+            first = FIRST_USER + number * len(STRATEGIES) * USERS_EACH
+            row["cells"] = run_row(name, rows_of(name, fault), matrix.strategies, matrix.plan, first)
+            if not done and all("accepted" not in cell for cell in row["cells"]):
+                raise StackError(row["cells"][0]["red"][0])
+            red += sum(bool(cell["red"]) for cell in row["cells"])
+            done += len(row["cells"])
+            print(f"{done} of {cells} cells after {(time.monotonic() - began) / 60:.1f} minutes", flush=True)
+        keep(write, f"{matrix.stack} {matrix.server} {name}", "bench.faults", **row)
     print(f"{red} of {done} cells are red")
     return CLAIM_FAILED if red else HOLDS
 

@@ -10,7 +10,13 @@ import pytest
 
 from docs.pages import fromfaults
 
-BY = {"command": "python -m bench.faults", "date": "2026-11-24", "machine": "2 cores", "server": "embedded"}
+BY = {
+    "command": "python -m bench.faults",
+    "date": "2026-11-24",
+    "machine": "2 cores",
+    "stack": "native",
+    "server": "embedded",
+}
 GOOD = {
     "strategy": "scan",
     "accepted": 390,
@@ -44,6 +50,7 @@ KEPT: dict[str, dict[str, Any]] = {
         "not_here": "no library",
         "date": "2026-11-25",
     },
+    "redis d": {**BY, "stack": "compose", "fault": "a", "title": "box D gone", "cells": [BAD]},
 }
 SAYS = {
     "faults": [
@@ -57,6 +64,12 @@ SAYS = {
         "| part A gone | `index` | 1 lost | It may. |",
         "| part B gone | `hash` | the scene did not come back: no port | not explained yet |",
     ],
+    "faults-compose": [
+        "1 cells, 1 of them red; 390 events accepted, 1 lost.",
+        "| box D gone | red: index | 390 |",
+    ],
+    "faults-compose-said": ["| box D gone | `index` | readyz green 0 of 9 |"],
+    "faults-compose-red": ["| box D gone | `index` | 1 lost | It may. |"],
 }
 
 
@@ -71,16 +84,19 @@ def test_a_table_says_what_was_kept(name: str, tmp_path: Path) -> None:
     text = fromfaults.LISTS[name](tmp_path)
     for said in SAYS[name]:
         assert said in text, text
+    assert ("box D" in text) == ("compose" in name) != ("part A" in text)
 
 
 @pytest.mark.parametrize("name", fromfaults.LISTS)
 def test_a_table_without_figures_names_the_command(name: str, tmp_path: Path) -> None:
     """What was not measured is told as that."""
-    assert fromfaults.LISTS[name](tmp_path) == fromfaults.NOT_YET
+    said = fromfaults.LISTS[name](tmp_path)
+    assert said == fromfaults.NOT_YET["compose" if "compose" in name else "native"]
+    assert "make faults" in said
 
 
 def test_no_red_cell_is_said_in_a_word(tmp_path: Path) -> None:
     """A matrix that is green has no table of red cells."""
     (tmp_path / "docs").mkdir()
     (tmp_path / fromfaults.FILE).write_text(json.dumps({"a": {**KEPT["embedded a"], "cells": [GOOD]}}))
-    assert fromfaults.red(tmp_path) == "None."
+    assert fromfaults.red(tmp_path, "native") == "None."
