@@ -17,6 +17,7 @@ from bench.fault_compose import FAULTS as CONTAINERS
 from bench.fault_kinds import FAULTS, Fault
 from bench.fault_scene import Scene
 from lab import ROOT
+from tests.app.servicekit import eventually
 from tests.bench.planted import ONE_IN
 
 SHORT = Plan(events=60, before_s=0.2, fault_s=0.5, turn_s=0.3)
@@ -65,12 +66,24 @@ def family(pid: int) -> list[psutil.Process]:
     return [process, *process.children(recursive=True)]
 
 
-def is_frozen(process: psutil.Process) -> bool:
-    """True if a process was stopped. One that has ended meanwhile was not."""
+def state_of(process: psutil.Process) -> str:
+    """The state of a process. One that has ended is a zombie, also after its parent has heard of that."""
     try:
-        return bool(process.status() == psutil.STATUS_STOPPED)
+        return str(process.status())
     except psutil.NoSuchProcess:
-        return False
+        return str(psutil.STATUS_ZOMBIE)
+
+
+def test_a_process_that_has_ended_is_a_zombie_before_and_after_its_parent_hears_of_it() -> None:
+    """A process without a parent stays in the table until the system's first process looks, which may take a while."""
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    process = psutil.Process(child.pid)
+    assert state_of(process) != psutil.STATUS_ZOMBIE
+    child.kill()
+    eventually(lambda: state_of(process) == psutil.STATUS_ZOMBIE)
+    assert process.is_running(), "psutil calls it running until then"
+    child.wait()
+    assert state_of(process) == psutil.STATUS_ZOMBIE
 
 
 def test_an_interruption_ends_every_process() -> None:
@@ -80,7 +93,7 @@ def test_an_interruption_ends_every_process() -> None:
     try:
         end = time.monotonic() + STARTED_S
         members: list[psutil.Process] = []
-        while not any(map(is_frozen, members)):
+        while not any(state_of(member) == psutil.STATUS_STOPPED for member in members):
             assert time.monotonic() < end and process.poll() is None
             time.sleep(0.1)
             members = family(process.pid)
@@ -91,7 +104,7 @@ def test_an_interruption_ends_every_process() -> None:
     assert process.returncode == 130
     assert errors.splitlines() == ["bench.faults: interrupted; every process has ended"]
     assert said.splitlines()[0].startswith("1 cells, about ")
-    assert not [member for member in members if member.is_running()]
+    assert [state_of(member) for member in members] == [psutil.STATUS_ZOMBIE] * len(members)
 
 
 @pytest.mark.parametrize(
