@@ -166,6 +166,7 @@ def test_nothing_else_can_be_sent(server: Server) -> None:
     assert [words for _, words in tap.commands] == [["PING"]]
 
 
+@pytest.mark.alone  # beside other tests the server waits for a core, and then nothing can be told
 def test_nothing_is_wrong_with_an_idle_server(server: Server, diagnose: Run, tmp_path: Path) -> None:
     """On an idle server nothing is found; a page and a file that can be read again are written all the same."""
     code, said, announced = diagnose(server.url, "--seconds", "3", "--out", str(tmp_path / "out"))
