@@ -4,7 +4,7 @@
 entry and its index membership in one MULTI/EXEC, whichever strategy of this layout is in force, so a switch to
 ``index`` needs no back-fill of entries cached before it. (Entries that some other program wrote are not indexed:
 ``python -m app.backfill`` adds them.) No strategy of this layout can delete a value computed before an event and put
-after it; the TTL bounds how long such a value is served.
+after it; the TTL, or the user's next event, bounds how long such a value is served.
 """
 
 import time

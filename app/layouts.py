@@ -8,7 +8,9 @@
     plain        ttl                        GET               SET                              none
 
 Values that may be served although they are older than a finished event: under `entries` and `hash`, a value computed
-before the event and put after it, for one TTL at most. Under `generation` none. Under `plain` all, for one TTL at most.
+before the event and put after it, for one TTL at most, or until the user's next event. It stays so, and is counted
+(`bench.history`, `loadtest.incidents.race`): to close the race, each read must ask for a number first, one round trip
+more. That is `generation`, under which no such value is served. Under `plain` all are, for one TTL at most.
 
 The strategy may change at any time, and no process tells the others. Three rules make that safe:
 

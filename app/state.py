@@ -11,7 +11,8 @@ import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,37 @@ CREATE INDEX IF NOT EXISTS outbox_claimed ON outbox (claimed_by) WHERE claimed_b
 """
 
 
+BEGIN_ANEW = "; put its folder aside, empty the server, and start again"
+"""What helps when the database is corrupt. `app.layouts` says why the server must be empty."""
+_CORRUPT = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_REOPEN = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
+"""Errors that a new handle may not have: one that was opened while the file could only be read never writes."""
+_BUSY_S, _TRY_BUSY_S = 5.0, 0.2
+"""How long the lock of the database is waited for."""
+_TRIED = 0
+"""Id of the event that `State.try_event` writes and takes away; accepted events count from 1."""
+
+
 class StateError(Exception):
-    """The state database cannot be read or written; the message is one line."""
+    """The state database cannot be read or written; the message is one line.
+
+    `corrupt`: what was in it is lost. `busy`: another process held its lock for too long.
+    """
+
+    def __init__(self, message: str, corrupt: bool = False, busy: bool = False) -> None:
+        super().__init__(message)
+        self.corrupt, self.busy = corrupt, busy
+
+
+def _state_error(what: str, error: Exception) -> StateError:
+    code = _code(error)
+    corrupt = code in _CORRUPT
+    return StateError(f"{what}: {error}{BEGIN_ANEW if corrupt else ''}", corrupt, code == sqlite3.SQLITE_BUSY)
+
+
+def _code(error: Exception) -> int:
+    """SQLite's primary result code of an error; 0 for one that is not SQLite's."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 @dataclass(frozen=True)
@@ -88,47 +118,53 @@ class Event:
 
 
 class State:
-    """A handle on the database, safe to share between threads. Every method raises `StateError` if SQLite
-    fails.
+    """A handle on the database, safe to share between threads. Every method raises `StateError` if SQLite fails.
+
+    Without `make` another process makes the database; the first call that can opens it, and those before it raise.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, make: bool = True) -> None:
         self._lock = threading.Lock()
         self._version: int | None = None
         path = folder / "state.sqlite3"
+        self._uri = f"{path.absolute().as_uri()}?mode=rw"
+        self._db: sqlite3.Connection | None = None
+        if not make:
+            return
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, timeout=5, isolation_level=None, check_same_thread=False)
-            self._prepare()
+            self._db = _connect(str(path), True, _BUSY_S)
         except (sqlite3.Error, OSError) as error:
-            raise StateError(f"cannot open {path}: {error}") from error
-
-    def _prepare(self) -> None:
-        # Switching to WAL needs exclusive access to the file, and ignores the busy timeout when several
-        # processes start together.
-        deadline = time.monotonic() + 5
-        while True:
-            try:
-                self._db.execute("PRAGMA journal_mode=WAL").fetchone()
-                break
-            except sqlite3.OperationalError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.02)
-        self._db.execute("PRAGMA synchronous=NORMAL")
-        self._db.executescript("BEGIN IMMEDIATE;" + _SCHEMA + "COMMIT;")
+            raise _state_error(f"cannot open {path}", error) from error
 
     def _run(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         with self._lock:
             try:
-                return self._db.execute(sql, values).fetchall()
+                return self._execute(sql, values)
             except sqlite3.Error as error:
-                raise StateError(f"state database: {error}") from error
+                raise _state_error("state database", error) from error
+
+    def _execute(self, sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        if self._db is not None:
+            try:
+                return self._db.execute(sql, values).fetchall()
+            except sqlite3.OperationalError as error:
+                if _code(error) not in _REOPEN:
+                    raise
+        self._drop()
+        self._db = _connect(self._uri, False, _BUSY_S)
+        return self._db.execute(sql, values).fetchall()
+
+    def _drop(self) -> None:
+        if self._db is not None:
+            self._db.close()
+        self._db = self._version = None
 
     def close(self) -> None:
         """Close the handle."""
         with self._lock:
-            self._db.close()
+            if self._db is not None:
+                self._db.close()
 
     def ping(self) -> None:
         """Raise `StateError` unless the database can be read."""
@@ -211,7 +247,39 @@ class State:
     def add_event(self, user: int, kind: str, traceparent: str | None) -> int:
         """Accept an event and return its id."""
         sql = "INSERT INTO outbox (user, type, traceparent, accepted_at) VALUES (?, ?, ?, ?) RETURNING id"
-        return int(self._run(sql, (user, kind, traceparent, time.time()))[0][0])
+        with self._new_handle(_BUSY_S) as db:
+            return int(db.execute(sql, (user, kind, traceparent, time.time())).fetchall()[0][0])
+
+    def try_event(self) -> int | None:
+        """Write an event, take it away again, and count those that are not finished; no other process sees it.
+
+        Returns None if another process writes for longer than `_TRY_BUSY_S`.
+        """
+        try:
+            with self._new_handle(_TRY_BUSY_S) as db:
+                db.execute("BEGIN IMMEDIATE")
+                db.execute("INSERT INTO outbox (id, user, type, accepted_at) VALUES (?, 0, '', 0)", (_TRIED,))
+                db.execute("DELETE FROM outbox WHERE id = ?", (_TRIED,))
+                found = int(db.execute("SELECT count(*) FROM outbox").fetchone()[0])
+                db.execute("COMMIT")
+                return found
+        except StateError as error:
+            if error.busy:
+                return None
+            raise
+
+    @contextmanager
+    def _new_handle(self, busy_s: float) -> Iterator[sqlite3.Connection]:
+        """A handle for one use. One that stays open remembers pages, and goes on writing when the file is corrupt."""
+        try:
+            with closing(_connect(self._uri, False, busy_s)) as db:
+                yield db
+        except sqlite3.Error as error:
+            if _code(error) in _REOPEN:
+                # All handles of a process share what the first one opened, and so what it could only read.
+                with self._lock:
+                    self._drop()
+            raise _state_error("state database", error) from error
 
     def claim(self, name: str) -> list[Event]:
         """Take all unclaimed events for the invalidator ``name``, oldest first."""
@@ -241,6 +309,34 @@ class State:
     def pending(self) -> int:
         """How many accepted events are not finished."""
         return int(self._run("SELECT count(*) FROM outbox")[0][0])
+
+
+def _connect(database: str, make: bool, busy_s: float) -> sqlite3.Connection:
+    """Open a database, by path or URI; with `make` its tables are there then. Raises sqlite3.Error."""
+    db = sqlite3.connect(database, timeout=busy_s, isolation_level=None, check_same_thread=False, uri=True)
+    try:
+        if make:
+            _prepare(db)
+        db.execute("PRAGMA synchronous=NORMAL")
+    except sqlite3.Error:
+        db.close()
+        raise
+    return db
+
+
+def _prepare(db: sqlite3.Connection) -> None:
+    # Switching to WAL needs exclusive access to the file, and ignores the busy timeout when several
+    # processes start together.
+    deadline = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode=WAL").fetchone()
+            break
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+    db.executescript("BEGIN IMMEDIATE;" + _SCHEMA + "COMMIT;")
 
 
 def new_marker() -> str:

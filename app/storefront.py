@@ -12,6 +12,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 
 from app import hosts, problems
+from app.acceptance import Acceptance
 from app.cache import Cache, CacheUnavailable
 from app.fragments import is_fragment_name, parse_user, render
 from app.layouts import Layouts
@@ -22,6 +23,7 @@ from app.settings import SCAN_COUNT_MAX, STRATEGY_NAMES, STRATEGY_ROWS, Settings
 from app.state import State, StateError
 
 BODY_MAX = 4096
+MISS_COST_MAX_MS = 10_000
 UNDER_WAY = ("redo", "finish")
 """What becomes of events under way when the strategy changes: done again under the new one, or finished as begun."""
 EVENT_TYPES = ("order", "profile", "price")
@@ -37,8 +39,9 @@ _OUTBOX = {
 _METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT"}
 
 
-def create_app(settings: Settings, state: State, cache: Cache) -> Flask:
+def create_app(settings: Settings, state: State, cache: Cache, acceptance: Acceptance | None = None) -> Flask:
     """The Flask application on a state database and a cache."""
+    acceptance = acceptance or Acceptance(state)
     app = Flask("shop", static_folder=None)
     # One byte more than allowed: a chunked body is cut there without an error, and `_body` must still refuse it.
     app.config["MAX_CONTENT_LENGTH"] = BODY_MAX + 1
@@ -46,26 +49,27 @@ def create_app(settings: Settings, state: State, cache: Cache) -> Flask:
     hosts.guard(app)
     _time_requests(app)
     _add_fragments(app, settings, state, Layouts(cache))
-    _add_events(app, state)
+    _add_events(app, state, acceptance)
     _add_invalidation_settings(app, state)
     _add_warming_settings(app, state)
-    _add_operations(app, state, cache)
+    _add_operations(app, state, cache, acceptance)
     _answer_state_errors(app)
     return app
 
 
-def create_operations(state: State, cache: Cache) -> Flask:
+def create_operations(state: State, cache: Cache, acceptance: Acceptance | None = None) -> Flask:
     """Settings, health and metrics only, for a listener of their own: they do not queue behind reads that wait.
 
     The same paths are on the storefront's port, where they share its threads with all reads.
     """
+    acceptance = acceptance or Acceptance(state)
     app = Flask("shop-operations", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = BODY_MAX + 1
     problems.install(app)
     hosts.guard(app)
     _add_invalidation_settings(app, state)
     _add_warming_settings(app, state)
-    _add_operations(app, state, cache)
+    _add_operations(app, state, cache, acceptance)
     _answer_state_errors(app)
     return app
 
@@ -126,6 +130,17 @@ def _user(text: str) -> int:
     return user
 
 
+def _miss_cost_ms(usual: float) -> float:
+    """How long the fragment takes to compute if it is not cached: as usual, or as long as the request asks for."""
+    asked = request.args.get("miss_cost_ms")
+    if asked is None:
+        return usual
+    number = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 10 else MISS_COST_MAX_MS + 1
+    if number > MISS_COST_MAX_MS:
+        raise Problem(400, f"miss_cost_ms must be a whole number from 0 to {MISS_COST_MAX_MS}")
+    return number
+
+
 def _time_requests(app: Flask) -> None:
     @app.before_request
     def _start() -> None:
@@ -149,6 +164,7 @@ def _add_fragments(app: Flask, settings: Settings, state: State, layouts: Layout
                 404,
                 "no such fragment: a name is page-, cart- or offer-, then a-z, 0-9 or '-'; at most 64 characters",
             )
+        cost_ms = _miss_cost_ms(settings.miss_cost_ms)
         since, cached = 0, None
         try:
             cache = layouts.at(state.invalidation())
@@ -158,7 +174,7 @@ def _add_fragments(app: Flask, settings: Settings, state: State, layouts: Layout
             result = "bypass"
         if cached is None:
             # Stands for the work the cache saves: a few database queries and a template.
-            time.sleep(settings.miss_cost_ms / 1000)
+            time.sleep(cost_ms / 1000)
             body = render(number, name, settings.value_bytes)
             if result == "miss":
                 with suppress(CacheUnavailable):  # The answer does not depend on it.
@@ -184,7 +200,7 @@ def _add_fragments(app: Flask, settings: Settings, state: State, layouts: Layout
         return _json({"user": number, "count": count})
 
 
-def _add_events(app: Flask, state: State) -> None:
+def _add_events(app: Flask, state: State, acceptance: Acceptance) -> None:
     @app.get(f"/users/<user>/events/<int(max={EVENT_ID_MAX}):event_id>")
     def event_state(user: str, event_id: int) -> Response:
         """The state of an event: pending or done. An event that was never accepted counts as done."""
@@ -206,7 +222,7 @@ def _add_events(app: Flask, state: State) -> None:
             "send outbox", kind=trace.SpanKind.PRODUCER, attributes=_OUTBOX
         ):
             propagate.inject(carrier)
-            accepted = state.add_event(number, str(kind), carrier.get("traceparent"))
+            accepted = acceptance.accept(number, str(kind), carrier.get("traceparent"))
         return _json({"event": accepted}), 202
 
 
@@ -279,10 +295,11 @@ def _add_warming_settings(app: Flask, state: State) -> None:
         return answer()
 
 
-def _add_operations(app: Flask, state: State, cache: Cache) -> None:
+def _add_operations(app: Flask, state: State, cache: Cache, acceptance: Acceptance) -> None:
     @app.get("/metrics")
     def metrics() -> Response:
-        show_strategy(state.invalidation().strategy)
+        with suppress(StateError):  # metrics are needed most when the state fails
+            show_strategy(state.invalidation().strategy)
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         return Response(encode(REGISTRY), content_type=content_type)
 
@@ -292,7 +309,7 @@ def _add_operations(app: Flask, state: State, cache: Cache) -> None:
 
     @app.get("/readyz")
     def readyz() -> Response:
-        state.ping()
+        acceptance.check()
         try:
             cache.ping()
         except CacheUnavailable as error:

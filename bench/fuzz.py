@@ -53,10 +53,11 @@ ALWAYS = {404, 405}
 """What a path or a method that does not exist is answered with: an odd value of a parameter may lead there."""
 LIMITS: dict[str, dict[str, Any]] = {
     "count": {"maximum": 20},
+    "miss_cost_ms": {"maximum": 5},
     "events_per_second": {"maximum": 5},
     "strategy": {"enum": list(STRATEGY_NAMES)},
 }
-"""Field → the values that are sent if they are valid: larger ones would load the machine, and test nothing else."""
+"""Field or parameter → the values that are sent if they are valid: larger ones would load the machine, or take long."""
 VALID = 1e6
 """No value above is valid for any of these fields."""
 RARE = re.compile(r"/api/(?:pause|start|stop|servers/[^/ ]*/restart)\b")
@@ -112,6 +113,8 @@ def _narrow(node: Any, server_name: str) -> None:
             schema = node.get("properties", {}).get(name)
             if schema and "enum" not in schema:
                 schema.update(limit)
+        if node.get("in") == "query" and node["name"] in LIMITS:
+            node["schema"].update(LIMITS[node["name"]])
         if server_name and node.get("name") == "name" and node.get("in") == "path":
             node.update(schema={"enum": [server_name]}, example=server_name)
         for one in node.values():
@@ -242,7 +245,7 @@ class Sender:
             self._rare += 1
             if self._rare % self.target.one_in:
                 return
-        elif not isinstance(one, bytes) and _beyond(one.body):
+        elif not isinstance(one, bytes) and (_beyond(one.body) or _beyond(_numbers(one.query))):
             return
         self.found.sent += 1
         seconds = 2 * HANG_S if rare else HANG_S
@@ -265,8 +268,19 @@ class Sender:
                 self._session.post(f"{self.target.url}/api/{path}", json={}, timeout=4 * HANG_S)
 
 
+def _numbers(query: Any) -> Any:
+    """Query parameters with their digits as numbers, as the target reads them."""
+    if not isinstance(query, dict):
+        return query
+    digits = re.compile("[0-9]+")
+    return {
+        name: int(value) if isinstance(value, str) and digits.fullmatch(value) else value
+        for name, value in query.items()
+    }
+
+
 def _beyond(body: Any) -> bool:
-    """True if a field is beyond its maximum in `LIMITS`, and perhaps valid."""
+    """True if a field or parameter is beyond its maximum in `LIMITS`, and perhaps valid."""
     if not isinstance(body, dict):
         return False
     asked = ((body.get(name), limit.get("maximum")) for name, limit in LIMITS.items())

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import traceback
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -20,6 +21,7 @@ from lab import __version__, errors, scenarios
 from lab.blind.commands import app as blind
 from lab.diagnose.command import diagnose
 from lab.diagnose.export import export
+from lab.diagnose.predict import predict
 from lab.errors import Interrupted, LabError, UsageError
 from lab.replay.command import record, replay
 from lab.report import terminal
@@ -172,7 +174,7 @@ def run(
         for option, given in (("--keys", keys), ("--url", url), ("--port", port)):
             if given is not None:
                 raise UsageError(f"{option} is for one scenario, not for `bin/lab run {ALL}`.")
-        raise typer.Exit(_run_all(server, stack, pace, seed, out, controls, as_json))
+        raise typer.Exit(_run_all(server, stack, pace, seed, out, controls, spoilers, as_json))
     if controls:
         raise UsageError(f"--controls is for `bin/lab run {ALL}`; a control alone is run by its own id.")
     from lab.report import write_report
@@ -276,6 +278,10 @@ def compare(
     out: Annotated[Path, typer.Option(help="The page; an existing one is replaced.", metavar="FILE")] = Path(
         "compare.html"
     ),
+    spoilers: Annotated[
+        bool,
+        typer.Option("--spoilers", help="Name claims, slow commands and phases; fold nothing in the page."),
+    ] = False,
 ) -> None:
     """Put runs side by side: the same scenario on several servers, or two runs in detail."""
     from lab.report import write_comparison
@@ -287,20 +293,27 @@ def compare(
     runs = [Run(folder) for folder in folders]
     console = Console(highlight=False)
     if len(runs) == 2:
-        comparison(console, *runs)
+        comparison(console, runs[0], runs[1], spoilers)
         console.print()
-    side_by_side(console, runs)
-    print(f"page: {write_comparison(runs, out).resolve()}")
+    side_by_side(console, runs, spoilers)
+    print(f"page: {write_comparison(runs, out, spoilers).resolve()}")
 
 
-for command in (explain, diagnose, export, probe, clean, record, replay):
+for command in (explain, diagnose, export, predict, probe, clean, record, replay):
     app.command()(command)
 # Words after the first go to the server unchanged, options and negative numbers included.
 app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(redis)
 
 
 def _run_all(
-    server: str | None, stack: str, pace: str, seed: int, out: Path | None, controls: bool, as_json: bool
+    server: str | None,
+    stack: str,
+    pace: str,
+    seed: int,
+    out: Path | None,
+    controls: bool,
+    spoilers: bool,
+    as_json: bool,
 ) -> int:
     """Run the scenarios one after the other; return the exit code of the whole series."""
     from lab.report import write_report, write_summary
@@ -311,16 +324,19 @@ def _run_all(
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     series = run_series(
         chosen(controls),
-        lambda scenario, folder: Request(scenario, server, pace, None, seed, folder, stack=stack),
+        lambda scenario, folder: Request(
+            scenario, server, pace, None, seed, folder, stack=stack, spoilers=spoilers
+        ),
         out,
-        Pages(write_report, write_summary),
-        lambda: LiveDisplay(console),
+        Pages(partial(write_report, spoilers=spoilers), partial(write_summary, spoilers=spoilers)),
+        lambda: LiveDisplay(console, spoilers),
         lambda text: console.print(f"\n[bold]{text}[/bold]"),
     )
     if as_json:
         print((series.folder / "summary.json").read_text())
     else:
-        terminal.show_series(Console(highlight=False), series.summary(), series.folder / "summary.html")
+        page = series.folder / "summary.html"
+        terminal.show_series(Console(highlight=False), series.summary(), page, spoilers)
     if series.interrupted:
         raise KeyboardInterrupt
     return series.exit_code

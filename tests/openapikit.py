@@ -55,9 +55,12 @@ def statuses(found: dict[str, Any]) -> Iterator[tuple[str, str, int]]:
 def ask(client: FlaskClient, found: dict[str, Any], method: str, path: str, status: int) -> Any:
     """The answer to the request that the examples make; for a status of the request's own fault, with that fault."""
     item = found["paths"][path]
-    values = {one["name"]: str(one["example"]) for one in item.get("parameters", ())}
+    given = item.get("parameters", ())
+    values = {one["name"]: str(one["example"]) for one in given}
     if status == 404:
-        values |= {name: NOBODY[name] for name in values}
+        values |= {name: NOBODY[name] for name in values if name in NOBODY}
+    if status == 400:
+        values |= {one["name"]: "x" for one in given if one["in"] == "query"}
     address = re.sub(r"\{(\w+)\}", lambda name: values.pop(name[1]), path)
     asked: dict[str, Any] = {"query_string": values}
     if "requestBody" in item[method.lower()]:

@@ -14,7 +14,14 @@ from typing import Any
 
 from app.fragments import AREAS, NAME_MAX, USER_MAX
 from app.settings import SCAN_COUNT_MAX, STRATEGY_NAMES
-from app.storefront import EVENT_ID_MAX, EVENT_TYPES, FRAGMENTS_MAX, TARGET_MAX, UNDER_WAY
+from app.storefront import (
+    EVENT_ID_MAX,
+    EVENT_TYPES,
+    FRAGMENTS_MAX,
+    MISS_COST_MAX_MS,
+    TARGET_MAX,
+    UNDER_WAY,
+)
 from console.web import LEASE_MAX_S, RATE_MAX
 
 FOLDER = Path("docs/openapi")
@@ -120,11 +127,16 @@ def storefront() -> dict[str, Any]:
     status = _object({"status": TEXT})
     paths = {
         "/users/{user}/fragments/{name}": {
-            "parameters": [user, _parameter("name", "path", name, "page-3")],
+            "parameters": [
+                user,
+                _parameter("name", "path", name, "page-3"),
+                _parameter("miss_cost_ms", "query", _whole(0, MISS_COST_MAX_MS), 1),
+            ],
             "get": _operation(
-                "A fragment of a user's page. The header Cache-Status says whether it was cached.",
+                "A fragment of a user's page. The header Cache-Status says whether it was cached. `miss_cost_ms`: how "
+                "long it takes to compute if it was not, in place of APP_MISS_COST_MS.",
                 _object({"user": user["schema"], "name": TEXT, "body": TEXT}),
-                (404,),
+                (400, 404),
             ),
         },
         "/users/{user}/fragments": {
@@ -194,21 +206,21 @@ def storefront() -> dict[str, Any]:
                 {"target_keys": 100},
             ),
         },
-        "/metrics": {"get": _with(METRICS, 503)},
+        "/metrics": {"get": METRICS},
         "/healthz": {"get": _operation("Whether the process answers.", status)},
-        "/readyz": {"get": _operation("Whether the server and the state database answer.", status, (503,))},
+        "/readyz": {
+            "get": _operation(
+                "Whether the server answers, and events can be accepted: the state database can be written.",
+                status,
+                (503,),
+            )
+        },
     }
     said = (
         "The service under observation. Settings, metrics and health are also on a port of their own "
         "(APP_OPERATIONS_PORT), where they do not queue behind reads."
     )
     return _description("Storefront", said, paths)
-
-
-def _with(operation: dict[str, Any], status: int) -> dict[str, Any]:
-    """An operation with one more problem."""
-    more = _operation("", {}, (status,))["responses"][str(status)]
-    return {**operation, "responses": {**operation["responses"], str(status): more}}
 
 
 def console() -> dict[str, Any]:

@@ -23,6 +23,7 @@ HAND_WRITTEN = (
     "faults.md",
     "licences.md",
     "history.md",
+    "predict.md",
 )
 """Pages in docs/ that people write, except for their blocks."""
 BEGIN = re.compile(r"<!-- (run|list|help)(?:: *(.*?))? *-->")

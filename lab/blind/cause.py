@@ -11,6 +11,24 @@ from lab.blind.readings import Finding, Readings
 from lab.blind.sizing import WELL, Measured, Orders
 from loadtest.resp import Server
 
+EVERYBODY = (
+    "Since this morning users complain that pages are slow, and other teams that use the same server complain, too. "
+    "Nothing was released, says everybody."
+)
+NOW_AND_THEN = (
+    "Since this morning the shop hangs now and then, users complain, and so do other teams that use the same server. "
+    "Between two hangs all is well. Nothing was released, says everybody."
+)
+PAGES_ONLY = (
+    "Since this morning users complain that they wait for pages. The other teams that use the same server have noticed "
+    "nothing. Nothing was released, says everybody."
+)
+OLD_PRICES = (
+    "Since this morning users complain: prices are old, say some; one has to wait, say others. Nothing was released, "
+    "says everybody."
+)
+"""What people say while a cause is at work. Several causes share each of these, so it gives none away."""
+
 FIND, CURE = TASKS = ("find", "cure")
 """What a session asks for: to name the cause, or to end it, too."""
 
@@ -24,9 +42,11 @@ def changes_no_order(_of: Measured, _strength: float) -> Orders:
 class Cause:
     """One possible answer of a blind session.
 
-    `line` describes the cause in a few words and is public. `mechanism` explains its effect. `alike` maps another
-    cause's id to the experiment that tells the two apart. `hints` go from general to specific; only the last may name
-    the cause. `words` are names of the cause: no text that a participant reads before the reveal may contain one.
+    `line` describes the cause in a few words and is public. `mechanism` explains its effect. `story` is the complaint
+    with which a session begins: true under this cause (mere hearsay if nothing is wrong), and shared with others.
+    `alike` maps another cause's id to the experiment that tells the two apart. `hints` go from general to specific;
+    only the last may name the cause. `words` are names of the cause: no text that a participant reads before the reveal
+    may contain one.
 
     `cures` maps a lever, as it is typed (`lab.blind.levers`), to the reason why it cures; each suffices alone.
     `tempting` maps a lever that seems to be a cure to the reason why it is none.
@@ -42,6 +62,7 @@ class Cause:
     title: str
     line: str
     mechanism: str
+    story: str
     evidence: Callable[[Readings], Finding]
     alike: dict[str, str]
     hints: tuple[str, ...]

@@ -80,7 +80,8 @@ def look(
     what: Annotated[
         str,
         typer.Argument(
-            help="users, history, slowlog, commands, clients, memory, ping, processes or key.", metavar="WHAT"
+            help="users, history, slowlog, commands, clients, memory, ping, waits, processes or key.",
+            metavar="WHAT",
         ),
     ] = "users",
     name: Annotated[str, typer.Argument(help="The key's name, for look key only.", metavar="[NAME]")] = "",
@@ -195,13 +196,13 @@ def _play(name: str | None, seed: int, stack: str, minutes: float, task: str, sp
     cause = choose(seed) if name is None else find(name)
     from lab.blind.compose import ComposeBlindStack
     from lab.blind.scene import BlindStack, SceneStack
-    from lab.blind.session import COMPLAINT, Session, new_folder
+    from lab.blind.session import Session, new_folder
 
     def say(text: str) -> None:
         print(text, flush=True)
 
     make: Callable[[Path], SceneStack] = ComposeBlindStack if stack == "compose" else BlindStack
-    announced = COMPLAINT if name is None else cause.opening_line(spoilers)
+    announced = cause.story if name is None else cause.opening_line(spoilers)
     Session(
         cause, seed, minutes, new_folder(home()), say, announced, sealed=name is None, make=make, task=task
     ).run()

@@ -10,8 +10,10 @@ from typing import Any, Protocol
 import psutil
 import redis
 
-from lab.blind.observer import PINGS, pings_ms, waited_s
+from lab.blind.observer import waited_s
+from lab.blind.ways import LINK, PINGS, SERVER, WEB, Waits, asking, pings_ms
 from lab.errors import StackError, UsageError
+from lab.stacks.http import Storefront
 from lab.stacks.server_stats import ServerObserver
 from loadtest import info
 
@@ -28,7 +30,14 @@ LENGTHS = {
     "stream": "XLEN",
 }
 MEMORY = ("used_memory", "maxmemory", "maxmemory_policy", "mem_clients_normal", "mem_fragmentation_ratio")
-STATS = ("evicted_keys", "expired_keys", "keyspace_hits", "keyspace_misses", "total_connections_received")
+STATS = (
+    "evicted_keys",
+    "expired_keys",
+    "keyspace_hits",
+    "keyspace_misses",
+    "total_connections_received",
+    "total_net_output_bytes",
+)
 
 
 class SessionTarget(Protocol):
@@ -37,6 +46,11 @@ class SessionTarget(Protocol):
     @property
     def server(self) -> ServerObserver:
         """The observer's view of the server."""
+        ...
+
+    @property
+    def web(self) -> Storefront:
+        """The storefront."""
         ...
 
     def pids(self) -> dict[str, int]:
@@ -253,6 +267,25 @@ def _ping(client: Any, scene: SessionTarget) -> str:
     )
 
 
+def _waits(client: Any, scene: SessionTarget) -> str:
+    waits = Waits(asking(scene))
+    time.sleep(WINDOW_S)
+    waits.close()
+    taken = waits.take()
+    titles = {
+        SERVER: "a PING to the server",
+        LINK: "a PING through the storefront's link",
+        WEB: "a page of the storefront that needs no cache",
+    }
+    rows = [
+        (title, len(taken[way]), f"{taken[way][len(taken[way]) // 2]:.2f}", f"{taken[way][-1]:.2f}")
+        for way, title in titles.items()
+        if taken[way]
+    ]
+    said = f"asked again and again for {WINDOW_S:g} s, each time after the answer:\n"
+    return said + table(("what", "times", "median ms", "most ms"), rows)
+
+
 def _processes(client: Any, scene: SessionTarget) -> str:
     if not scene.pids():
         raise UsageError("the scene runs in containers: docker stats and docker top show their processes.")
@@ -290,5 +323,6 @@ KINDS: dict[str, Callable[[Any, SessionTarget], str]] = {
     "clients": _clients,
     "memory": _memory,
     "ping": _ping,
+    "waits": _waits,
     "processes": _processes,
 }

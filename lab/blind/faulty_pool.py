@@ -1,9 +1,14 @@
-"""The storefront's web process with a connection pool that follows orders on stdin.
+"""The storefront's web process with a connection pool and a piece of work beside the pages that follow orders on stdin.
 
 Without an order the pool behaves as the storefront's own: it has as many connections as there are commands at once.
 An order {`size`, `hold_s`, `wait_s`} limits it to `size` connections (0: no limit). A released connection then returns
 to the pool only after `hold_s` seconds, as if its user kept it to the end of some other work. A command that finds no
-free connection waits at most `wait_s` seconds. The end of stdin ends the storefront.
+free connection waits at most `wait_s` seconds.
+
+If the order has `sum_s` and `every_s`, a thread adds up numbers every `every_s` seconds. The interpreter does that in
+one piece of about `sum_s`, in which no other thread of the process runs: no page is served. A collection of garbage, or
+an extension that computes without releasing the interpreter's lock, does the same. The end of stdin ends the
+storefront.
 """
 
 from __future__ import annotations
@@ -20,6 +25,36 @@ import redis
 from lab.blind.inbox import Inbox, Order
 
 _Plain: Any = redis.ConnectionPool
+TRIED = 200_000
+"""How many numbers are added up to find out how long one takes: a few milliseconds' work."""
+
+
+class Housekeeping:
+    """Adds up numbers now and then, in a thread of its own; each sum is one piece of work for the interpreter."""
+
+    def __init__(self) -> None:
+        self._sum_s = self._every_s = 0.0
+        self._news = threading.Event()
+        threading.Thread(target=self._keep, name="pool", daemon=True).start()
+
+    def follow(self, order: Order) -> None:
+        """Follow an order from now on; one without `every_s` ends the work."""
+        self._sum_s, self._every_s = order.get("sum_s", 0.0), order.get("every_s", 0.0)
+        self._news.set()
+
+    def _keep(self) -> None:
+        while True:
+            self._news.wait(self._every_s or None)
+            self._news.clear()
+            if self._every_s:
+                sum(range(numbers(self._sum_s)))
+
+
+def numbers(seconds: float) -> int:
+    """How many numbers this machine adds up in that time, if the thread has a core."""
+    began = time.thread_time()
+    sum(range(TRIED))
+    return round(TRIED * seconds / (time.thread_time() - began))
 
 
 class Pool(_Plain):  # type: ignore[misc] # redis-py's classes have no types worth the name
@@ -34,6 +69,7 @@ class Pool(_Plain):  # type: ignore[misc] # redis-py's classes have no types wor
         self._owing: dict[
             int, threading.Semaphore
         ] = {}  # by the connection's id: the limit under which it was taken
+        self._housekeeping = Housekeeping()
         Inbox(self._hear)  # runs in the worker that serves, because gunicorn's master has already forked it
         threading.Thread(target=self._give_back, name="pool", daemon=True).start()
 
@@ -43,6 +79,7 @@ class Pool(_Plain):  # type: ignore[misc] # redis-py's classes have no types wor
         elif order:
             self._hold_s, self._wait_s = order["hold_s"], order["wait_s"]
             self._places = threading.Semaphore(order["size"]) if order["size"] else None
+            self._housekeeping.follow(order)
 
     def get_connection(self, *arguments: Any, **options: Any) -> Any:
         """Return a connection. Raises redis-py's `ConnectionError` when none becomes free in time."""

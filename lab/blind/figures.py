@@ -23,9 +23,10 @@ UNITS: Mapping[str, Mapping[str, float]] = {
     "%": {"%": 1, "percent": 1},
     "/s": {"/s": 1, "/min": 1 / 60},
     "cores": {"cores": 1, "core": 1},
+    "MB/s": {"MB/s": 1, "kB/s": 0.001, "GB/s": 1000},
 }
 """Unit in which a reading is kept → units that an answer may use, each with its factor to the kept unit."""
-FLOOR = {"ms": 0.3, "s": 1.0, "%": 10.0, "/s": 3.0, "cores": 0.3}
+FLOOR = {"ms": 0.3, "s": 1.0, "%": 10.0, "/s": 3.0, "cores": 0.3, "MB/s": 1.0}
 """Unit → difference that two observers of the same minutes may have, whatever the size of the value."""
 LIKE, LIKE_TAIL = 1.5, 3.0
 """Factor that they may differ by besides: for a mean, rate or median; for a p99 or a maximum, made by a few calls."""
@@ -83,8 +84,31 @@ FIXED = {
         ),
         Reading("server.p50", "ms", "median of a PING to the server", "look ping", lambda of: of.direct_ms),
         Reading("link.p50", "ms", "median of a PING through the storefront's link", "look ping", lambda of: of.link_ms),
+        Reading(
+            "server.max", "ms", "longest of many PINGs to the server", "look waits",
+            lambda of: of.direct_most_ms, LIKE_TAIL,
+        ),
+        Reading(
+            "link.max", "ms", "longest of many PINGs through the storefront's link", "look waits",
+            lambda of: of.link_most_ms, LIKE_TAIL,
+        ),
+        Reading(
+            "storefront.max", "ms", "longest wait for a page that needs no cache", "look waits",
+            lambda of: of.web_most_ms, LIKE_TAIL,
+        ),
+        Reading(
+            "server.connects", "/s", "connections that the server accepted", "look memory",
+            lambda of: of.connects_per_s,
+        ),
+        Reading(
+            "server.sent", "MB/s", "what the server sent to its clients", "look memory", lambda of: of.sent_mb_per_s
+        ),
         Reading("memory.used", "%", "largest share of maxmemory in use", "look memory", lambda of: 100 * of.memory),
         Reading("memory.evicted", "/s", "entries evicted", "look memory", lambda of: of.evicted_per_s, LIKE_TAIL),
+        Reading(
+            "memory.expired", "/s", "entries whose time to live was over", "look memory",
+            lambda of: of.expired_per_s, LIKE_TAIL,
+        ),
         Reading(
             "programs.cores", "cores", "cores that programs of other teams used", "look processes",
             lambda of: of.neighbours,
@@ -135,9 +159,9 @@ def named_in(evidence: str) -> list[Named]:
             continue
         reading = find(match[1])
         figure = FIGURE.match(match[2])
-        units = UNITS[reading.unit]
+        units = {unit.lower(): factor for unit, factor in UNITS[reading.unit].items()}
         if not figure or (figure[2] or "").lower() not in units:
-            known = ", ".join(units)
+            known = ", ".join(UNITS[reading.unit])
             example = f"{reading.name} = 12 {reading.unit}"
             raise UsageError(f"{reading.name} needs a number and a unit ({known}), as in {example}.")
         found.append(Named(reading, float(re.sub("[_,]", "", figure[1])) * units[figure[2].lower()]))
@@ -175,6 +199,12 @@ def put(named: Iterable[Named], of: Readings) -> Readings:
         link_ms=values.get("link.p50", of.link_ms),
         direct_ms=values.get("server.p50", of.direct_ms),
         past_cache_per_s=values.get("pages.past", of.past_cache_per_s),
+        link_most_ms=values.get("link.max", of.link_most_ms),
+        direct_most_ms=values.get("server.max", of.direct_most_ms),
+        web_most_ms=values.get("storefront.max", of.web_most_ms),
+        expired_per_s=values.get("memory.expired", of.expired_per_s),
+        sent_mb_per_s=values.get("server.sent", of.sent_mb_per_s),
+        connects_per_s=values.get("server.connects", of.connects_per_s),
         commands=commands,
         slow=slow,
     )

@@ -97,7 +97,8 @@ def _well(of: Readings) -> Readings:
     """The readings as if nothing were wrong with the scene."""
     return replace(
         of, seen=of.healthy, busy=0.1, waited=None if of.waited is None else 0.0, neighbours=0.0, evicted_per_s=0.0,
-        memory=0.6, link_ms=0.1, direct_ms=0.1, past_cache_per_s=0.0, commands={}, slow={},
+        memory=0.6, link_ms=0.1, direct_ms=0.1, past_cache_per_s=0.0, link_most_ms=5.0, direct_most_ms=5.0,
+        web_most_ms=10.0, expired_per_s=0.0, sent_mb_per_s=0.2, connects_per_s=3.0, commands={}, slow={},
     )  # fmt: skip
 
 

@@ -1,7 +1,8 @@
-"""The link between storefront and server: a TCP relay that delays each round trip by `delay_s`, an order on stdin.
+"""The link between storefront and server: a TCP relay that follows orders on stdin.
 
-Its arguments are the address and the port to listen on (0: a free one); it prints the port in one JSON line. PROBE_URL
-is the server's URL. The relay ends with stdin.
+An order {`delay_s`, `stall_s`, `every_s`} says by how much it delays each round trip, and for how long it stands still
+in each period; the latter two may be left out. Its arguments are the address and the port to listen on (0: a free one);
+it prints the port in one JSON line. PROBE_URL is the server's URL. The relay ends with stdin.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ def main() -> int:
             ended.set()
         else:
             delay.half_s = order["delay_s"] / 2
+            delay.stall_s, delay.every_s = order.get("stall_s", 0.0), order.get("every_s", 0.0)
 
     become_quiet()
     near = sys.argv[1], int(sys.argv[2])

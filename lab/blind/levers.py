@@ -27,6 +27,7 @@ RESTART_S = 15.0
 """Seconds that a restarted part is away; shorter than the check, so that what it did before shows again within it."""
 STOREFRONT = "storefront"
 WAYS = ("standby", "primary")
+SWITCHED = ("off", "on")
 MOST_CONNECTIONS, LONGEST_WAIT_S, LARGEST_BATCH = 500, 10.0, 100_000
 LEAST_PERCENT, MOST_PERCENT = 10, 90
 MEMORY_PERCENT = (50, 200)
@@ -125,6 +126,11 @@ def _check_link(arguments: Sequence[str]) -> None:
     _one_of(arguments[0], WAYS, "way")
 
 
+def _check_housekeeping(arguments: Sequence[str]) -> None:
+    _count(arguments, 1, "housekeeping off, or housekeeping on")
+    _one_of(arguments[0], SWITCHED, "state of the housekeeping")
+
+
 def _check_programs(arguments: Sequence[str]) -> None:
     if not arguments:
         raise UsageError(f"name one or more of {', '.join(PROGRAMS)}.")
@@ -181,6 +187,11 @@ LEVERS: dict[str, Lever] = {
         _check_pool,
     ),
     "link": Lever("link standby|primary", "send what the storefront asks over the other way", _check_link),
+    "housekeeping": Lever(
+        "housekeeping off|on",
+        "let the storefront do without what it does now and then beside the pages",
+        _check_housekeeping,
+    ),
     "stop": Lever("stop PROGRAM...", "stop programs of other teams", _check_programs),
     "limit": Lever("limit PROGRAM... N%", "let programs work at N % of their rate, 10 to 90", _check_limit),
     "batch": Lever(f"batch {CHANGER} N", "let it remove N keys with each command", _check_batch),
@@ -241,6 +252,7 @@ class Levers:
             "server": self._server,
             "pool": self._pool,
             "link": self._link,
+            "housekeeping": self._housekeeping,
             "stop": self._stop,
             "limit": self._limit,
             "batch": self._batch,
@@ -345,6 +357,15 @@ class Levers:
         [way] = arguments
         self._order(LINK, WELL[LINK] if way == "standby" else self._first[LINK])
         return f"the storefront reaches the server over the {way} way."
+
+    def _housekeeping(self, arguments: tuple[str, ...]) -> str:
+        [state] = arguments
+        of_work = ("sum_s", "every_s")
+        order = {name: value for name, value in self.orders[WEB].items() if name not in of_work}
+        if state == "on":
+            order |= {name: value for name, value in self._first[WEB].items() if name in of_work}
+        self._order(WEB, order)
+        return f"the storefront's housekeeping is {state}."
 
     def _stop(self, arguments: tuple[str, ...]) -> str:
         for name in arguments:

@@ -7,15 +7,17 @@ import re
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import redis
 
 from lab.blind.evidence import Spent
 from lab.blind.prices import CHANGES
 from lab.blind.readings import Readings, Seen
+from lab.blind.ways import LINK, SERVER, WEB, Waits, asking, client, median_ms
 from lab.errors import StackError
 from lab.stacks.base import Probe
 from lab.stacks.http import Locust, Storefront
@@ -24,7 +26,6 @@ from lab.stacks.server_stats import ServerObserver
 from loadtest.histogram import Histogram
 
 POLL_S = 0.1
-PINGS = 9
 KEPT_SAMPLES = 10_000
 EVENTS_DONE = re.compile(r'^cache_invalidation_events_total\{[^}]*outcome="done"[^}]*\} (\S+)', re.M)
 EVENTS_PENDING = re.compile(r"^cache_invalidation_events_pending (\S+)", re.M)
@@ -74,6 +75,10 @@ class Sample:
     `pages` and `accepted` count pages and the storefront's accepted events since the sample before. Of these events
     `finished` are done so far, `pending` are not yet. Of price changes `asked` were put into their list so far,
     `refused` were not taken, `queue` are in the list, and `popped` were taken out of it.
+
+    `link_most_ms`, `direct_most_ms` and `web_most_ms` are the longest waits since the sample before
+    (`lab.blind.ways.Waits`). The server's own counters are `expired` (entries), `sent` (bytes) and `connects`
+    (connections accepted).
     """
 
     at: float
@@ -99,6 +104,12 @@ class Sample:
     refused: int = 0
     queue: int = 0
     popped: int = 0
+    link_most_ms: float = 0.0
+    direct_most_ms: float = 0.0
+    web_most_ms: float = 0.0
+    expired: float = 0.0
+    sent: float = 0.0
+    connects: float = 0.0
 
     @property
     def get_ms(self) -> float:
@@ -109,6 +120,17 @@ class Sample:
 def p99(histogram: Histogram) -> float:
     """The p99 in ms of a histogram in µs."""
     return histogram.percentile(99) / 1000
+
+
+class _Counted(NamedTuple):
+    """What the server counted since it started, except for `queue`, which is the length of the list of changes now."""
+
+    evicted: float
+    expired: float
+    sent: float
+    connects: float
+    queue: int
+    popped: int
 
 
 @dataclass
@@ -127,7 +149,8 @@ class Observer:
         self._scene = scene
         self._lock = threading.Lock()
         self._since = _Since()
-        self._client: Any = _client(scene.server.url)
+        self._client: Any = client(scene.server.url)
+        self._waits = Waits(asking(scene))
         self._seen_slow: set[str] = {entry[0] for entry in scene.server.slowlog()}
         self.samples: deque[Sample] = deque(maxlen=KEPT_SAMPLES)
         self.asked = self.refused = 0
@@ -143,10 +166,10 @@ class Observer:
                 self._since.gets.add(gets)
 
     def _poll_server(self) -> None:
-        client = _client(self._scene.server.url)
+        polling = client(self._scene.server.url)
         while not self._ended.wait(POLL_S):
             try:
-                pipe = client.pipeline(transaction=False)
+                pipe = polling.pipeline(transaction=False)
                 pipe.lindex(CHANGES, 0)
                 pipe.info("memory")
                 oldest, memory = pipe.execute()
@@ -167,8 +190,9 @@ class Observer:
         slow = self._new_slow()
         web, invalidator = scene.web.text("/metrics"), scene.invalidator.text("/metrics")
         past, pending = PAST_CACHE.search(web), EVENTS_PENDING.search(web)
-        link_ms, direct_ms = _ping_ms(scene.link_url()), _ping_ms(scene.server.url)
-        evicted, queue, popped = self._ask_server()
+        link_ms, direct_ms = median_ms(scene.link_url()), median_ms(scene.server.url)
+        counted = self._ask_server()
+        most = {way: max(waits, default=0.0) for way, waits in self._waits.take().items()}
         with self._lock:
             since, self._since = self._since, _Since()
         sample = Sample(
@@ -177,7 +201,7 @@ class Observer:
             busy_s=snapshot.main_thread_s or 0.0,
             waited_s=scene.waited_s(),
             neighbours_s=scene.neighbours_s(),
-            evicted=evicted,
+            evicted=counted.evicted,
             past_cache=float(past.group(1)) if past else 0.0,
             keys=snapshot.keys,
             page_ms=tallies["reads"]["p99_ms"] or 0.0,
@@ -193,24 +217,33 @@ class Observer:
             pending=float(pending.group(1)) if pending else 0.0,
             asked=self.asked,
             refused=self.refused,
-            queue=queue,
-            popped=popped,
+            queue=counted.queue,
+            popped=counted.popped,
+            link_most_ms=most[LINK],
+            direct_most_ms=most[SERVER],
+            web_most_ms=most[WEB],
+            expired=counted.expired,
+            sent=counted.sent,
+            connects=counted.connects,
         )
         self.samples.append(sample)
         return sample
 
-    def _ask_server(self) -> tuple[float, int, int]:
-        """Entries evicted so far, price changes in the list, and price changes taken out of it, in one round trip."""
+    def _ask_server(self) -> _Counted:
+        """What the server counted, in one round trip."""
         try:
             pipe = self._client.pipeline(transaction=False)
             pipe.info("stats")
             pipe.llen(CHANGES)
             pipe.info("commandstats")
             stats, queue, commands = pipe.execute()
-            return (
-                float(stats["evicted_keys"]),
-                int(queue),
-                int(commands.get("cmdstat_lpop", {}).get("calls", 0)),
+            return _Counted(
+                evicted=float(stats["evicted_keys"]),
+                expired=float(stats["expired_keys"]),
+                sent=float(stats["total_net_output_bytes"]),
+                connects=float(stats["total_connections_received"]),
+                queue=int(queue),
+                popped=int(commands.get("cmdstat_lpop", {}).get("calls", 0)),
             )
         except redis.RedisError as error:
             raise StackError(f"the server does not answer INFO: {error}") from None
@@ -223,37 +256,12 @@ class Observer:
     def close(self) -> None:
         """Stop gathering."""
         self._ended.set()
+        self._waits.close()
 
 
 def _answered(tally: dict[str, Any]) -> int:
     """Requests of a tally that did not fail."""
     return int(tally["count"] - tally["failures"])
-
-
-def _client(url: str) -> Any:
-    return redis.Redis.from_url(url, protocol=2, driver_info=None, socket_timeout=30, decode_responses=True)
-
-
-def _ping_ms(url: str) -> float:
-    """Median round trip in ms of some PINGs on a connection of their own; infinite without an answer."""
-    try:
-        return pings_ms(url)[PINGS // 2]
-    except redis.RedisError:
-        return float("inf")
-
-
-def pings_ms(url: str) -> list[float]:
-    """Round trips in ms of some PINGs on a connection of their own, ascending. Raises `redis.RedisError`."""
-    client, taken = _client(url), []
-    try:
-        client.ping()
-        for _ in range(PINGS):
-            began = time.perf_counter()
-            client.ping()
-            taken.append((time.perf_counter() - began) * 1000)
-    finally:
-        client.close()
-    return sorted(taken)
 
 
 def seen(samples: list[Sample]) -> Seen:
@@ -283,7 +291,10 @@ def readings(before: Sample, samples: list[Sample], healthy: Seen, cores: int) -
     waited = None
     if last.waited_s is not None and before.waited_s is not None:
         waited = (last.waited_s - before.waited_s) / seconds
-    middle = len(samples) // 2
+
+    def middle(values: Iterable[float]) -> float:
+        return sorted(values)[len(samples) // 2]
+
     return Readings(
         seconds=seconds,
         seen=seen(samples),
@@ -294,9 +305,15 @@ def readings(before: Sample, samples: list[Sample], healthy: Seen, cores: int) -
         cores=cores,
         evicted_per_s=(last.evicted - before.evicted) / seconds,
         memory=max(sample.memory for sample in samples),
-        link_ms=sorted(sample.link_ms for sample in samples)[middle],
-        direct_ms=sorted(sample.direct_ms for sample in samples)[middle],
+        link_ms=middle(sample.link_ms for sample in samples),
+        direct_ms=middle(sample.direct_ms for sample in samples),
         past_cache_per_s=(last.past_cache - before.past_cache) / seconds,
+        link_most_ms=middle(sample.link_most_ms for sample in samples),
+        direct_most_ms=middle(sample.direct_most_ms for sample in samples),
+        web_most_ms=middle(sample.web_most_ms for sample in samples),
+        expired_per_s=(last.expired - before.expired) / seconds,
+        sent_mb_per_s=(last.sent - before.sent) / 1e6 / seconds,
+        connects_per_s=(last.connects - before.connects) / seconds,
         keys=last.keys,
         commands=commands,
         slow=slow,

@@ -38,6 +38,12 @@ class Readings:
     teams used. `slow` maps a command to the number of its new slow log entries and the longest (ms). `memory` is the
     largest share of maxmemory in use. `link_ms` and `direct_ms` are medians of a PING through the storefront's link and
     past it. `past_cache_per_s` counts pages for which the storefront did not reach its cache.
+
+    `link_most_ms`, `direct_most_ms` and `web_most_ms` are the longest of many waits: for a PING through the link, for a
+    PING past it, and for a page of the storefront that needs no cache. If the stretch has several samples, they are the
+    medians of the samples' longest waits, because one long wait may be the machine's doing. `expired_per_s` counts
+    entries whose time to live was over, `connects_per_s` connections that the server accepted, and `sent_mb_per_s` is
+    what it sent to its clients.
     """
 
     seconds: float
@@ -52,6 +58,12 @@ class Readings:
     link_ms: float
     direct_ms: float
     past_cache_per_s: float
+    link_most_ms: float
+    direct_most_ms: float
+    web_most_ms: float
+    expired_per_s: float
+    sent_mb_per_s: float
+    connects_per_s: float
     keys: int
     commands: dict[str, Spent] = field(default_factory=dict)
     slow: dict[str, tuple[int, float]] = field(default_factory=dict)
@@ -59,6 +71,11 @@ class Readings:
     def spent(self, command: str) -> Spent:
         """What a command cost; all zero if it was not called."""
         return self.commands.get(command, Spent(0.0, 0.0, 0.0))
+
+    @property
+    def get_ms(self) -> float:
+        """The p99 of a bystander's GETs, in ms."""
+        return self.seen.get_ms
 
     @property
     def slow_pages(self) -> bool:

@@ -30,11 +30,6 @@ from lab.scenarios.model import ProbeSpec
 from lab.stacks.by_hand import restore_all
 from lab.stacks.processes import uninterrupted
 
-COMPLAINT = (
-    "Since this morning users complain: pages are slow, say some; prices are old, say others. Nothing was released, "
-    "says everybody."
-)
-"""The same under every cause, and when nothing is wrong: what people say is no evidence."""
 POPULATION = sizing.KEYS // 20
 LULL_S, HEALTHY_S, SETTLE_S, TICK_S = 1.0, 5.0, 5.0, 5.0
 HEALTHY_SAMPLES = 6
@@ -75,7 +70,7 @@ class Session:
         minutes: float,
         folder: Path,
         say: Say,
-        announced: str = COMPLAINT,
+        announced: str = "",
         sealed: bool = True,
         make: Callable[[Path], SceneStack] = BlindStack,
         task: str = FIND,
@@ -90,7 +85,7 @@ class Session:
         self._make = make
         self._minutes = minutes
         self._say = say
-        self._announced = announced
+        self._announced = announced or cause.story
         self._strength = 1.0
         self._ended = threading.Event()
         self._turn = threading.Lock()
@@ -134,16 +129,18 @@ class Session:
         self._say("measuring what users see while all is well")
         probe = stack.start_probe(ProbeSpec("main"), PROBES_PER_S)
         self.observer = Observer(stack, probe)
-        stack.locust.load(sizing.READS_PER_S, EVENTS_PER_S, POPULATION)
-        threading.Thread(target=self._change_prices, daemon=True).start()
-        self._wait(LULL_S)
-        self.observer.take_sample()
-        self.healthy = health(self._users_after)
-        self.measured = replace(self.measured, healthy=self.healthy)
-        self._begin()
-        self._announce()
-        self._watch()
-        self.observer.close()
+        try:
+            stack.locust.load(sizing.READS_PER_S, EVENTS_PER_S, POPULATION)
+            threading.Thread(target=self._change_prices, daemon=True).start()
+            self._wait(LULL_S)
+            self.observer.take_sample()
+            self.healthy = health(self._users_after)
+            self.measured = replace(self.measured, healthy=self.healthy)
+            self._begin()
+            self._announce()
+            self._watch()
+        finally:
+            self.observer.close()
 
     def _users_after(self) -> Seen:
         self._wait(HEALTHY_S)

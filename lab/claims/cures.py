@@ -176,6 +176,34 @@ def sooner_fresh(times: float) -> Claim:
     )
 
 
+def race_stays(share: float) -> Claim:
+    """The race of cache-aside: a value computed before an event and put after it, which the next read then gets.
+
+    What deletes entries cannot delete one that is not there yet. Under generation nobody looks where it was put.
+    """
+
+    def check(run: Run) -> Finding:
+        tries = {way: _figure(run, way, "race_tries") for way in WAYS}
+        served = {way: _figure(run, way, "raced_values") for way in WAYS}
+        others = min(served[way] / max(tries[way], 1.0) for way in WAYS if way != "generation")
+        return Finding(
+            min(tries.values()) > 0 and served["generation"] == 0 and others >= share,
+            "served: " + ", ".join(f"{way} {_of(served[way], tries[way])}" for way in WAYS),
+            {"others": others, "generation": served["generation"], "tries": min(tries.values())},
+        )
+
+    return Claim(
+        "race-stays",
+        "a value computed before an event and put after it is served afterwards, but not under generation",
+        f"≥ {share:.0%} of the tries, none under generation",
+        check,
+    )
+
+
+def _of(part: float | None, whole: float | None) -> str:
+    return UNKNOWN if part is None or whole is None else f"{count(part)} of {count(whole)}"
+
+
 def generation_reads_twice(times: float) -> Claim:
     """What generation costs the readers: each read asks for the user's generation number first."""
 
@@ -224,6 +252,7 @@ HEADINGS = (
     "memory an entry",
     "entries left behind by an event",
     "old values served for",
+    "served of those computed before an event and put after it",
 )
 
 
@@ -248,6 +277,7 @@ def side_by_side(run: Run) -> list[list[str]]:
                 size(found.get("memory_per_entry_bytes")),
                 count(found.get("left_per_event")),
                 ms(found.get("stale_for_ms")),
+                _of(found.get("raced_values"), found.get("race_tries")),
             ]
         )
     return rows

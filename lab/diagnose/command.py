@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +14,7 @@ import typer
 from rich.console import Console
 
 from lab.diagnose import questions
-from lab.diagnose.diagnosis import FILE, Diagnosis, changes, read
+from lab.diagnose.diagnosis import AFTERWARDS, FILE, Diagnosis, changes, read
 from lab.diagnose.findings import judge
 from lab.diagnose.watch import Progress, watch
 from lab.diagnose.window import Window
@@ -27,9 +30,10 @@ from lab.stacks.address import (
     read_address,
 )
 
-LONGEST_S = 3600.0
-WATCHED_S = 10.0
-"""Length of one diagnosis with --watch."""
+SECONDS, LONGEST_S = 30.0, 3600.0
+"""Length of a diagnosis if nothing else is asked for, and the most: every wait of the probe is kept until its end."""
+WATCHED_S, SHORTEST_S = 10.0, 1.0
+"""Length of one diagnosis with --watch, and the fewest seconds for which one is made."""
 LEAST_FREE_BYTES = 200_000_000
 
 
@@ -58,7 +62,10 @@ def diagnose(
     url: Annotated[
         str, typer.Argument(help="redis[s]://[user:password@]host:port[/db], or unix:///path.", metavar="URL")
     ],
-    seconds: Annotated[float, typer.Option(help="Seconds to watch the server.")] = 30.0,
+    seconds: Annotated[
+        float | None,
+        typer.Option(help=f"Seconds to watch the server ({SECONDS:g}). With --watch: end after that time."),
+    ] = None,
     rate: Annotated[
         float, typer.Option(help=f"Requests of the probe a second, {questions.MOST_PROBES_PER_S:g} at most.")
     ] = questions.PROBES_PER_S,
@@ -77,11 +84,13 @@ def diagnose(
     show_arguments: Annotated[
         bool,
         typer.Option(
-            "--show-arguments", help="Show slow commands with their arguments, on the terminal only."
+            "--show-arguments",
+            help="Show slow commands with their arguments, on the terminal only.",
         ),
     ] = False,
     watched: Annotated[
-        bool, typer.Option("--watch", help=f"Diagnose again and again, {WATCHED_S:g} s each, until Ctrl-C.")
+        bool,
+        typer.Option("--watch", help=f"Diagnose again and again, {WATCHED_S:g} s each, a line for each."),
     ] = False,
     above: Annotated[
         float | None,
@@ -98,8 +107,11 @@ def diagnose(
     insecure: Insecure = False,
 ) -> None:
     """Watch a running server, read-only, and say what takes its time. The exit code is 0 even if something is wrong."""
-    if not 1 <= seconds <= LONGEST_S:
-        raise UsageError(f"--seconds must be from 1 to {LONGEST_S:g}.")
+    # With --watch, --seconds is the length of the whole: a watch that a script starts has to end by itself.
+    if seconds is not None and not SHORTEST_S <= seconds <= (math.inf if watched else LONGEST_S):
+        raise UsageError(
+            f"--seconds must be from {SHORTEST_S:g} to {LONGEST_S:g}; with --watch it may be more."
+        )
     if not 1 <= rate <= questions.MOST_PROBES_PER_S:
         raise UsageError(f"--rate must be from 1 to {questions.MOST_PROBES_PER_S:g}.")
     if above is not None and not above >= 0:
@@ -121,8 +133,10 @@ def diagnose(
         )
     progress.print(f"A user for it needs no more rights than these: {questions.ACL}", markup=False)
     if watched:
-        _watch(address, rate, above, keep, out or Path("runs/diagnose"), console)
+        archive = _Archive(above, keep, out or Path("runs/diagnose"))
+        _watch(address, seconds or math.inf, rate, archive, show_arguments, console)
         return
+    seconds = seconds or SECONDS
     window, sent = watch(address, seconds, rate, _ShownProgress(progress, seconds, rate), show_arguments)
     diagnosis = Diagnosis.of(window, judge(window), sent)
     page = diagnosis.write(out) if out else None
@@ -143,11 +157,13 @@ def show(console: Console, it: Diagnosis, window: Window | None = None) -> None:
         lines += [
             f"{place}. {each.line}",
             f"   evidence: {each.figures}",
-            f"   refuted by: {each.against}",
+            f"   what would refute it: {each.against}",
             f"   next: {each.next}",
             f"   in the guide: workshop/{each.chapter}",
             "",
         ]
+    if it.outcome in AFTERWARDS:
+        lines += [AFTERWARDS[it.outcome], ""]
     parts = ", ".join(f"{part} {numbers.ms(took)}" for part, took in it.figures.parts_ms.items())
     lines.append(f"where the probe's p99 of {numbers.ms(it.figures.p99_ms)} went: {parts}")
     lines += [
@@ -158,8 +174,16 @@ def show(console: Console, it: Diagnosis, window: Window | None = None) -> None:
     lines.append(f"no evidence for: {', '.join(other.id for other in it.refuted)}")
     lines += [f"not seen: {what}" for what in it.unseen]
     if window:
-        lines += [f"slow: {words}" for words in window.arguments]
+        lines += _slow(window)
     console.print("\n".join(lines), markup=False)
+
+
+def _slow(window: Window) -> list[str]:
+    """Slow commands with their arguments, a line for each that differs."""
+    return [
+        f"slow: {words}" + (f" ({times} times)" if times > 1 else "")
+        for words, times in Counter(window.arguments).most_common()
+    ]
 
 
 def _show_changes(console: Console, before: Diagnosis, now: Diagnosis) -> None:
@@ -170,40 +194,59 @@ def _show_changes(console: Console, before: Diagnosis, now: Diagnosis) -> None:
     )
 
 
-def _watch(
-    address: Address, rate: float, above: float | None, keep: int, folder: Path, console: Console
-) -> None:
-    """Diagnose again and again, a line each, until Ctrl-C. A server that does not answer gets a line, too.
+@dataclass(frozen=True)
+class _Archive:
+    """Where a watch keeps diagnoses: those whose p99 is above `above` ms (None: none), the `keep` newest of them."""
 
-    Raises `UsageError` when diagnoses are to be kept in a folder that cannot be made.
-    """
-    if above is not None:
+    above: float | None
+    keep: int
+    folder: Path
+
+    def prepare(self) -> str:
+        """Make the folder; return what will be kept, in words. Raises `UsageError` if it cannot be made."""
+        if self.above is None:
+            return ""
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UsageError(f"{folder} cannot be written: {error.strerror}.") from None
-    console.print(
-        f"every {WATCHED_S:g} s, until Ctrl-C{f'; kept in {folder} above {above:g} ms' if above is not None else ''}",
-        markup=False,
-    )
+            raise UsageError(f"{self.folder} cannot be written: {error.strerror}.") from None
+        return f"; kept in {self.folder} above {self.above:g} ms"
+
+    def offer(self, it: Diagnosis) -> str:
+        """Keep a diagnosis if it is bad enough; return what became of it, in words."""
+        if self.above is None or it.figures.p99_ms <= self.above:
+            return ""
+        return f"  kept: {keep_one(it, self.folder, self.keep)}"
+
+
+def _watch(
+    address: Address, seconds: float, rate: float, archive: _Archive, show_arguments: bool, console: Console
+) -> None:
+    """Diagnose again and again, a line each, for `seconds` or until Ctrl-C.
+
+    A server that does not answer gets a line, too. Slow commands with their arguments stand below the line. Raises
+    `UsageError` when diagnoses are to be kept in a folder that cannot be made.
+    """
+    kept = archive.prepare()
+    until = f"for {seconds:g} s" if math.isfinite(seconds) else "until Ctrl-C"
+    console.print(f"every {WATCHED_S:g} s, {until}{kept}", markup=False)
+    ends = time.monotonic() + seconds
     try:
-        while True:
-            clock = time.strftime("%H:%M:%S")
+        while (left := ends - time.monotonic()) >= SHORTEST_S:
+            clock, length = time.strftime("%H:%M:%S"), min(WATCHED_S, left)
             try:
-                window, sent = watch(address, WATCHED_S, rate)
+                window, sent = watch(address, length, rate, show_arguments=show_arguments)
             except StackError as error:
                 console.print(f"{clock}  {error}", markup=False)
-                time.sleep(WATCHED_S)
+                time.sleep(min(length, max(0.0, ends - time.monotonic())))
                 continue
             it = Diagnosis.of(window, judge(window), sent)
-            kept = ""
-            if above is not None and it.figures.p99_ms > above:
-                kept = f"  kept: {keep_one(it, folder, keep)}"
-            console.print(
+            lines = [
                 f"{clock}  p99 {numbers.ms(it.figures.p99_ms):>8}  busy {numbers.percent(it.figures.busy):>5}  "
-                f"{it.sentence}{kept}",
-                markup=False,
-            )
+                f"{it.sentence}{archive.offer(it)}",
+                *(f"{'':8}  {line}" for line in _slow(window)),
+            ]
+            console.print("\n".join(lines), markup=False)
     except KeyboardInterrupt:
         raise Interrupted("the watch was ended; the diagnoses that were kept stay.") from None
 

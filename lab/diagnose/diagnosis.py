@@ -21,6 +21,13 @@ HERE = Path(__file__).parent
 STYLE = HERE.parent / "report" / "page.css"
 FILE, PAGE = "diagnosis.json", "diagnosis.html"
 TOP_COMMANDS = 8
+AFTERWARDS = {
+    "nothing": "If clients wait all the same, look at them: their pools, their own CPU, their way to the server. If it "
+    "is slow only now and then, --watch --above MS keeps a diagnosis of each time.",
+    "unknown": "Diagnose again while it is slow, for longer (--seconds 120), with the rights that were missing, and on "
+    "the server's own machine: only there can be seen whether the server lacks a core.",
+}
+"""What to do when no cause is named, by outcome."""
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 1000, 240, 80, 14, 206
 
 
@@ -159,7 +166,14 @@ class Diagnosis(_Strict):
             page.write_text(
                 templates(HERE)
                 .get_template("page.html.j2")
-                .render(style=STYLE.read_text(), it=self, n=numbers, plot=plot(self.waits_ms))
+                .render(
+                    style=STYLE.read_text(),
+                    it=self,
+                    when=f"{datetime.fromisoformat(self.at):%d %B %Y, %H:%M %Z}",
+                    afterwards=AFTERWARDS.get(self.outcome),
+                    n=numbers,
+                    plot=plot(self.waits_ms),
+                )
             )
         except OSError as error:
             raise StackError(f"the diagnosis cannot be written to {folder}: {error.strerror}.") from None

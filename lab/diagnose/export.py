@@ -16,7 +16,7 @@ import typer
 
 from lab import ROOT
 from lab.blind import evidence
-from lab.diagnose.findings import CONNECTIONS_SHARE
+from lab.diagnose.signs import CONNECTIONS_SHARE
 from lab.errors import UsageError
 
 RULES, BOARD = ROOT / "prometheus/export", ROOT / "grafana/export/dashboard.json"

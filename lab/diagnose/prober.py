@@ -9,12 +9,13 @@ due time until that reply came.
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
 from dataclasses import dataclass
 
-from lab.diagnose.questions import ABSENT, Gone, Questions, Refused
+from lab.diagnose.questions import ABSENT, Gone, Late, Questions, Refused
 from lab.stacks.address import Address
 
 COMMANDS = (("GET", ABSENT), ("PING",))
@@ -44,13 +45,20 @@ class Prober(threading.Thread):
     why.
     """
 
-    def __init__(self, address: Address, per_second: float) -> None:
-        """Connect. Raises `Gone` when that is not possible, `Refused` when neither PING nor GET is allowed."""
+    def __init__(self, address: Address, per_second: float, until: float = math.inf) -> None:
+        """Connect. Raises `Gone` when that is not possible, `Refused` when neither PING nor GET is allowed.
+
+        `until`: the moment (monotonic) until which replies to the first PING and GET are waited for. One without a
+        reply until then counts as allowed.
+        """
         super().__init__(daemon=True, name="prober")
         self._every = 1 / per_second
         self._questions = Questions(address, per_second=None)
+        self._questions.connect()
+        self._questions.until = until
         self.refused: list[str] = []
         self._commands = [words for words in COMMANDS if self._is_allowed(words)]
+        self._questions.until = math.inf
         if not self._commands:
             raise Refused("neither PING nor GET is allowed")
         self.probed: list[Probed] = []
@@ -63,6 +71,8 @@ class Prober(threading.Thread):
         time.sleep(self._every)
         try:
             self._questions.ask(*words)
+        except Late:
+            return True
         except Refused as error:
             self.refused.append(f"{words[0]}: {error}")
             return False

@@ -5,9 +5,12 @@ This is the only module of `lab.diagnose` that can send a command.
 
 from __future__ import annotations
 
+import contextlib
+import math
 import ssl
 import time
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import redis
@@ -56,8 +59,6 @@ ACL = (
 """The fewest rights that suffice (Valkey 8.1 and later: +commandlog|get too)."""
 ANSWER_S = 20.0
 """Timeout for a reply: a server in the middle of an incident may keep everybody waiting that long."""
-
-
 CONNECT_S = 5.0
 """Timeout for connecting, TLS included, and for sending a command."""
 
@@ -74,13 +75,21 @@ class Gone(StackError):
     """The server cannot be reached, or has stopped answering."""
 
 
+class Late(Exception):
+    """No time is left for a question or its reply (`Questions.until`)."""
+
+
 class Questions:
-    """One connection, with a bound on the commands a second. Methods raise `Gone` or `Refused`."""
+    """One connection, with a bound on the commands a second. Methods raise `Gone`, `Refused` or `Late`.
+
+    `until`: the moment (monotonic) after which nothing is sent, and no reply is waited for.
+    """
 
     def __init__(self, address: Address, per_second: float | None = PER_SECOND) -> None:
         """`per_second`: the bound; None for a caller with a schedule of its own, such as the probe."""
         self.address = address
         self.sent: Counter[str] = Counter()
+        self.until = math.inf
         self._gap = 1 / per_second if per_second else 0.0
         self._next = 0.0
         kind: Any = (
@@ -99,6 +108,11 @@ class Questions:
             encoding_errors="replace",
         )
 
+    def connect(self) -> None:
+        """Connect and log in, whatever `until` is. Raises `Gone`."""
+        with self._faults_in_words():
+            self._line.connect()
+
     def ask(self, *words: str | int) -> Any:
         """Send a command and return its reply as RESP2 has it. Raises `NotAllowed` for one that is not allowed."""
         head = tuple(str(word) for word in words[:2])
@@ -107,11 +121,21 @@ class Questions:
         ):
             raise NotAllowed(f"a diagnosis does not send {' '.join(head)}.")
         self._wait_for_turn()
+        left = self.until - time.monotonic()
+        if left <= 0:
+            raise Late
         name = head[0] if head[:1] in ALLOWED or head[0] == "GET" else " ".join(head)
         self.sent[name] += 1
-        try:
+        with self._faults_in_words():
+            self._line.socket_timeout = self._line.socket_connect_timeout = min(CONNECT_S, left)
             self._line.send_command(*words)
-            return self._line.read_response(timeout=ANSWER_S)
+            return self._line.read_response(timeout=min(ANSWER_S, left))
+
+    @contextlib.contextmanager
+    def _faults_in_words(self) -> Iterator[None]:
+        """Raise what goes wrong meanwhile as `Gone`, `Refused` or `Late`."""
+        try:
+            yield
         except (redis.AuthenticationError, redis.exceptions.AuthenticationWrongNumberOfArgsError) as error:
             raise Gone(self._says("refuses the login", error)) from None
         except redis.exceptions.NoPermissionError:
@@ -131,6 +155,10 @@ class Questions:
                     "seconds. SCRIPT KILL or FUNCTION KILL ends it, where it has written nothing yet."
                 ) from None
             raise Refused(_words(error)[:60]) from None
+        except redis.TimeoutError as error:
+            if time.monotonic() >= self.until:
+                raise Late from None
+            raise Gone(self._why(error)) from None
         except redis.RedisError as error:
             raise Gone(self._why(error)) from None
         except (

@@ -1,24 +1,22 @@
 """Watches a server for some seconds, read-only: INFO every second beside the probe, the logs before and after.
 
-The watch ends early when the server's figures say that one of our own commands held it for longer than a second.
+The watch ends early when the server's figures say that one of our own commands held it for longer than a second, and
+when no reply to INFO comes in time.
 """
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
 
-import psutil
-
-from lab.diagnose.prober import Prober
-from lab.diagnose.questions import PROBES_PER_S, SETTINGS, Questions, Refused
-from lab.diagnose.window import OWN, TORN_US, Clients, Snapshot, Window
+from lab.diagnose import local, replies
+from lab.diagnose.prober import COMMANDS, LAST_REPLY_S, Prober
+from lab.diagnose.questions import PROBES_PER_S, SETTINGS, Gone, Late, Questions, Refused
+from lab.diagnose.window import OWN, Clients, Snapshot, Window
 from lab.errors import StackError, UsageError
 from lab.stacks.address import Address
 from loadtest import info
@@ -26,10 +24,16 @@ from loadtest import info
 EVERY_S = 1.0
 STALL_S = 1.0
 """Execution time of one of our own commands that ends the watch."""
+LOOKS_S, BEFORE_S, AFTER_S = 5.0, 2.0, 1.0
+"""The most by which a diagnosis is longer than its `seconds`; what of it the looks before the watch and those after it
+may take. On a healthy server they take 0.9 s and 0.4 s, because of the bound on the commands a second."""
+BEFORE_SHARE = 0.5
+"""On a server that keeps us waiting the looks before may take this share of `seconds`: the watch is shorter then."""
 NEWEST = 128
 MOST_CLIENTS = 1000
 """With more connections CLIENT LIST is left out: the server writes a line for each of them, in one piece."""
 COMMANDLOGS = ("slow", "large-request", "large-reply")
+Told = TypeVar("Told")
 
 
 class Progress:
@@ -51,52 +55,41 @@ def watch(
 ) -> tuple[Window, Counter[str]]:
     """Watch a server for `seconds`; return what was seen, and how often each command was sent.
 
+    It is over `LOOKS_S`, and the first two slots of the probe, after `seconds` at the latest, counted from the moment
+    at which the server let us in: however slow the replies are, none is waited for longer than that.
+
     Raises `StackError` with one line when the server cannot be reached or goes away meanwhile, and `UsageError` when it
     is a Sentinel, which has no data.
     """
     progress, questions = progress or Progress(), Questions(address)
     try:
+        questions.connect()
+        began, slots = time.monotonic(), len(COMMANDS) / per_second
+        ends = began + seconds + slots + LOOKS_S
+        questions.until = began + max(BEFORE_S, BEFORE_SHARE * seconds)
         gathering = _Gathering(questions, address, show_arguments)
         progress.begins(gathering.who)
-        prober = _prober(address, per_second)
+        prober = _prober(address, per_second, questions.until + slots)
         prober.start()
         try:
-            began = time.monotonic()
-            while (gone := time.monotonic() - began) < seconds:
-                time.sleep(min(EVERY_S, seconds - gone))
-                if prober.lost:
-                    raise prober.lost
-                gathering.snapshot()
-                progress.goes_on(min(time.monotonic() - began, seconds), seconds)
-                if stall := gathering.own_stall():
-                    gathering.unseen.append(stall)
-                    break
+            questions.until = ends - LAST_REPLY_S - AFTER_S / 2
+            gathering.watch(min(seconds, ends - LAST_REPLY_S - AFTER_S - time.monotonic()), prober, progress)
         finally:
             prober.stop()
         if prober.lost:
             raise prober.lost
+        questions.until = ends
         window = gathering.finish(prober)
         return window, questions.sent + Counter(prober.sent)
     finally:
         questions.close()
 
 
-def _prober(address: Address, per_second: float) -> Prober:
+def _prober(address: Address, per_second: float, until: float) -> Prober:
     try:
-        return Prober(address, per_second)
+        return Prober(address, per_second, until)
     except Refused as error:
         raise StackError(f"the server at {address.shown} cannot be probed: {error}.") from None
-
-
-@dataclass
-class _Local:
-    """Figures of a server that is a process of this machine, at one moment."""
-
-    pid: int
-    waited_s: float | None
-    own_s: float
-    machine_s: float
-    at: float = field(default_factory=time.monotonic)
 
 
 class _Gathering:
@@ -106,14 +99,18 @@ class _Gathering:
         self._questions, self._address, self._show_arguments = questions, address, show_arguments
         self.unseen: list[str] = []
         self.snapshots: list[Snapshot] = []
-        self.snapshot()
+        self._missed = False
+        try:
+            self.snapshot()
+        except Late:
+            raise self._silent() from None
         told = self.snapshots[0].fields
         _refuse(told, address)
         self.product, self.version = info.product(told) or ("a server", "")
         self._settings = self._read_settings()
-        self._logged = self._slow_entries()
-        self._tails = self._histograms()
-        self._local = _local(told) if address.is_here else None
+        self._logged = self._before(self._slow_entries)
+        self._tails = self._before(self._histograms)
+        self._local = local.find(told) if address.is_here else None
 
     @property
     def who(self) -> str:
@@ -127,19 +124,46 @@ class _Gathering:
         )
         return f"{self.product} {self.version} at {self._address.shown}, {role}{cluster}, {info.keys(told):,} keys"
 
+    def _silent(self) -> Gone:
+        return Gone(
+            f"the server at {self._address.shown} let us in, but does not answer INFO: it stands still, or its replies "
+            "take longer than --seconds allows."
+        )
+
     def snapshot(self) -> None:
-        """Read INFO once more. Raises `StackError` if the server refuses it."""
+        """Read INFO once more. Raises `StackError` if the server refuses it, `Late` if no reply comes in time."""
         try:
-            found = info.fields(self._questions.ask("INFO", "ALL"))
+            found, unreadable = replies.read_info(self._questions.ask("INFO", "ALL"))
         except Refused as error:
             raise StackError(
                 f"the server at {self._address.shown} refuses INFO ({error}), and a diagnosis needs it."
             ) from None
+        for name in unreadable:
+            self._note(f"INFO: {name[:40]} cannot be read")
         micros = found.get("server_time_usec")
         at = float(micros) / 1e6 if micros else time.time()
         self.snapshots.append(Snapshot(at, found, time.monotonic()))
 
-    def own_stall(self) -> str | None:
+    def watch(self, seconds: float, prober: Prober, progress: Progress) -> None:
+        """Read INFO every second for `seconds`. Ends early when the server stands still because of us, or for us."""
+        began = time.monotonic()
+        while (gone := time.monotonic() - began) < seconds:
+            time.sleep(min(EVERY_S, seconds - gone))
+            if prober.lost:
+                return
+            asked = time.monotonic()
+            try:
+                self.snapshot()
+            except Late:
+                waited = time.monotonic() - asked
+                self._note(f"the diagnosis ended early: no reply to INFO within {waited:.1f} s")
+                return
+            progress.goes_on(min(time.monotonic() - began, seconds), seconds)
+            if stall := self._own_stall():
+                self._note(stall)
+                return
+
+    def _own_stall(self) -> str | None:
         """Return a sentence if one of our own commands held the server since the snapshot before, else None."""
         before, after = (info.counters(snapshot.fields) for snapshot in self.snapshots[-2:])
         for name in OWN - {"PING"}:
@@ -152,13 +176,25 @@ class _Gathering:
                 return f"the diagnosis ended early: {command} held the server for {seconds:.1f} s"
         return None
 
-    def _ask_if_allowed(self, what: str, *words: str | int) -> Any:
-        """Return a reply, or None if the server refuses the command; a refusal is noted once."""
+    def _read(self, what: str, read: Callable[[Any], Told], *words: str | int) -> Told | None:
+        """Ask, and read the reply. None, with one note of why, if it is refused, late or of another form."""
         try:
-            return self._questions.ask(*words)
+            return read(self._questions.ask(*words))
         except Refused as error:
             self._note(f"{what}: {error}")
             return None
+        except Late:
+            self._note(f"{what}: no reply in time")
+        except replies.UNREADABLE:
+            self._note(f"{what}: the reply cannot be read")
+        self._missed = True
+        return None
+
+    def _before(self, read: Callable[[], Told]) -> Told | None:
+        """What is to be compared with the same at the end; None if a part of it was missed."""
+        self._missed = False
+        found = read()
+        return None if self._missed else found
 
     def _note(self, text: str) -> None:
         if text not in self.unseen:
@@ -167,44 +203,31 @@ class _Gathering:
     def _read_settings(self) -> dict[str, str]:
         found: dict[str, str] = {}
         for name in SETTINGS:
-            reply = self._ask_if_allowed("CONFIG GET", "CONFIG", "GET", name)
+            reply = self._read("CONFIG GET", list, "CONFIG", "GET", name)
             if reply is None:
                 break  # managed servers refuse all of it
             if len(reply) >= 2:
                 found[str(reply[0]).replace("_", "-")] = str(reply[1])
         return found
 
-    def _slow_entries(self) -> dict[str, tuple[str, float, str]]:
-        """Log and number of an entry → (command, ms, its words); ms is 0 except in the log of slow commands."""
-        entries: dict[str, Sequence[Any]] = {}
+    def _slow_entries(self) -> replies.Entries:
+        found: replies.Entries = {}
         if self.product == "valkey" and _at_least(self.version, (8, 1)):
             for log in COMMANDLOGS:
-                reply = self._ask_if_allowed("COMMANDLOG GET", "COMMANDLOG", "GET", NEWEST, log)
-                entries |= {f"{log} {entry[0]}": entry for entry in reply or ()}
-        if not any(name.startswith("slow ") for name in entries):
-            reply = self._ask_if_allowed("SLOWLOG GET", "SLOWLOG", "GET", NEWEST)
-            entries |= {f"slow {_number(entry)}": _as_list(entry) for entry in reply or ()}
-        return {
-            identity: (
-                _name(entry[3]),
-                (float(entry[2]) / 1000 if identity.startswith("slow ") else 0.0),
-                _text(entry[3]),
+                found |= (
+                    self._read(
+                        "COMMANDLOG GET", partial(replies.entries, log), "COMMANDLOG", "GET", NEWEST, log
+                    )
+                    or {}
+                )
+        if not any(name.startswith("slow ") for name in found):
+            found |= (
+                self._read("SLOWLOG GET", partial(replies.entries, "slow"), "SLOWLOG", "GET", NEWEST) or {}
             )
-            for identity, entry in entries.items()
-        }
+        return found
 
     def _histograms(self) -> dict[str, tuple[int, int]]:
-        """Command → executions since the server started, and how many of them took longer than `TORN_US`."""
-        reply = self._ask_if_allowed("LATENCY HISTOGRAM", "LATENCY", "HISTOGRAM") or []
-        found = {}
-        for name, told in zip(reply[::2], reply[1::2], strict=False):
-            facts = dict(zip(told[::2], told[1::2], strict=False))
-            counts = facts.get("histogram_usec", [])
-            quick = max(
-                (counts[at + 1] for at in range(0, len(counts), 2) if counts[at] <= TORN_US), default=0
-            )
-            found[str(name).upper()] = int(facts["calls"]), int(facts["calls"]) - int(quick)
-        return found
+        return self._read("LATENCY HISTOGRAM", replies.histograms, "LATENCY", "HISTOGRAM") or {}
 
     def _clients(self) -> Clients | None:
         total = int(self.snapshots[-1].number("connected_clients"))
@@ -213,34 +236,38 @@ class _Gathering:
                 f"CLIENT LIST: left out, because with {total:,} connections it would hold the server too long"
             )
             return None
-        reply = self._ask_if_allowed("CLIENT LIST", "CLIENT", "LIST")
-        if reply is None:
-            return None
-        rows = [dict(word.partition("=")[::2] for word in line.split()) for line in str(reply).splitlines()]
-        busiest = Counter(row.get("cmd", "?").upper() for row in rows)
-        return Clients(len(rows), dict(busiest), sum(float(row.get("omem", 0)) for row in rows))
+        return self._read("CLIENT LIST", replies.clients, "CLIENT", "LIST")
 
     def _events(self) -> dict[str, float]:
-        """Events of the latency monitor within this window → duration of the latest, in ms."""
-        began = int(self.snapshots[0].at)
-        reply = self._ask_if_allowed("LATENCY LATEST", "LATENCY", "LATEST") or []
-        return {str(event[0]): float(event[2]) for event in reply if int(event[1]) >= began}
+        """Events of the latency monitor within this window."""
+        since = partial(replies.events, since=int(self.snapshots[0].at))
+        return self._read("LATENCY LATEST", since, "LATENCY", "LATEST") or {}
 
     def finish(self, prober: Prober) -> Window:
         """Read INFO and the logs once more, and put the window together."""
-        self.snapshot()
+        try:
+            self.snapshot()
+        except Late:
+            if len(self.snapshots) < 2:
+                raise self._silent() from None
         for refused in prober.refused:
             self._note(f"{refused}, so the probe leaves it out")
         slow: dict[str, tuple[int, float]] = {}
         arguments = []
-        for identity, (name, took_ms, words) in self._slow_entries().items():
-            if identity not in self._logged and name.partition("|")[0] not in ("INFO", "CLIENT", "SLOWLOG"):
+        logged = self._slow_entries() if self._logged is not None else {}
+        for identity, (name, took_ms, words) in logged.items():
+            if identity not in (self._logged or {}) and name.partition("|")[0] not in (
+                "INFO",
+                "CLIENT",
+                "SLOWLOG",
+            ):
                 count, longest = slow.get(name, (0, 0.0))
                 slow[name] = count + 1, max(longest, took_ms)
                 arguments.append(words)
         tails = {}
-        for name, (calls, torn) in self._histograms().items():
-            were, before = self._tails.get(name, (0, 0))
+        executed = self._histograms() if self._tails is not None else {}
+        for name, (calls, torn) in executed.items():
+            were, before = (self._tails or {}).get(name, (0, 0))
             if calls > were:
                 tails[name] = calls - were, torn - before
         window = Window(
@@ -258,7 +285,7 @@ class _Gathering:
             arguments=tuple(arguments) if self._show_arguments else (),
             probe_began=prober.began,
         )
-        return _with_local_figures(window, self._local)
+        return local.add(window, self._local)
 
 
 def _refuse(told: info.Fields, address: Address) -> None:
@@ -277,68 +304,3 @@ def _refuse(told: info.Fields, address: Address) -> None:
 def _at_least(version: str, wanted: tuple[int, int]) -> bool:
     found = re.match(r"(\d+)\.(\d+)", version)
     return found is not None and (int(found[1]), int(found[2])) >= wanted
-
-
-def _as_list(entry: Any) -> Sequence[Any]:
-    return (
-        [entry["id"], entry["start_time"], entry["duration"], entry["command"]]
-        if isinstance(entry, dict)
-        else entry
-    )
-
-
-def _number(entry: Any) -> str:
-    listed = _as_list(entry)
-    return f"{listed[0]}@{listed[1]}"
-
-
-def _words(words: str | Iterable[str]) -> list[str]:
-    return words.split(" ") if isinstance(words, str) else [str(word) for word in words]
-
-
-def _name(words: str | Iterable[str]) -> str:
-    return _words(words)[0].upper()
-
-
-def _text(words: str | Iterable[str]) -> str:
-    return " ".join(_words(words))[:200]
-
-
-def _local(told: info.Fields) -> _Local | None:
-    """The server's process, if it is one of this machine: one with the same process id and age. Else None."""
-    with contextlib.suppress(psutil.Error, ValueError, KeyError):
-        process = psutil.Process(int(told["process_id"]))
-        age = time.time() - process.create_time()
-        if abs(age - float(told["uptime_in_seconds"])) < 10:
-            return _measure(process.pid)
-    return None
-
-
-def _measure(pid: int) -> _Local:
-    times = psutil.Process(pid).cpu_times()
-    machine = psutil.cpu_times()
-    idle = machine.idle + getattr(machine, "iowait", 0.0) + getattr(machine, "guest", 0.0)
-    return _Local(pid, _waited_s(pid), times.user + times.system, sum(machine) - idle)
-
-
-def _waited_s(pid: int) -> float | None:
-    """Seconds that a process's first thread was ready to run but had no core; None if unknown (only Linux tells)."""
-    try:  # proc(5): time on a core, time waiting for one (both ns), and times it was put on one
-        return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]) / 1e9
-    except (OSError, IndexError, ValueError):
-        return None
-
-
-def _with_local_figures(window: Window, before: _Local | None) -> Window:
-    """Return the window with `waited` and `others` filled in, if the server runs on this machine."""
-    if before is None:
-        return window
-    with contextlib.suppress(psutil.Error):
-        after = _measure(before.pid)
-        seconds = after.at - before.at
-        waited = None
-        if after.waited_s is not None and before.waited_s is not None:
-            waited = (after.waited_s - before.waited_s) / seconds
-        others = ((after.machine_s - before.machine_s) - (after.own_s - before.own_s)) / seconds
-        return replace(window, waited=waited, others=max(0.0, others))
-    return window

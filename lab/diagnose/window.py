@@ -201,6 +201,22 @@ class Window:
         """Entries evicted a second."""
         return self.per_s("evicted_keys")
 
+    @property
+    def expired_per_s(self) -> float:
+        """Entries a second whose time to live was over."""
+        return self.per_s("expired_keys")
+
+    @property
+    def connects_per_s(self) -> float:
+        """Connections that the server accepted, a second."""
+        return self.per_s("total_connections_received")
+
+    @property
+    def sent_mb_per_s(self) -> float:
+        """What the server sends to its clients, in MB/s; what it sends to replicas is left out where it tells that."""
+        to_replicas = self.per_s("total_net_repl_output_bytes")
+        return max(0.0, self.per_s("total_net_output_bytes") - to_replicas) / 1e6
+
     # --- the probe
 
     @cached_property

@@ -23,18 +23,18 @@ def write_report(run: Run, spoilers: bool = False) -> Path:
     return _write(run.folder / "report.html", render(RunView(run, spoilers)).encode())
 
 
-def write_summary(folder: Path, summary: dict[str, Any]) -> Path:
-    """Write summary.html of a series of runs into its folder, from what summary.json holds."""
+def write_summary(folder: Path, summary: dict[str, Any], spoilers: bool = False) -> Path:
+    """Write summary.html of a series of runs into its folder, from what summary.json holds; see `write_report`."""
     from lab.report.summary import render
 
-    return _write(folder / "summary.html", render(summary).encode())
+    return _write(folder / "summary.html", render(summary, spoilers).encode())
 
 
-def write_comparison(runs: Sequence[Run], path: Path) -> Path:
-    """Write the page that puts several runs side by side."""
+def write_comparison(runs: Sequence[Run], path: Path, spoilers: bool = False) -> Path:
+    """Write the page that puts several runs side by side; see `write_report`."""
     from lab.report.servers import render
 
-    return _write(path, render(runs).encode())
+    return _write(path, render(runs, spoilers).encode())
 
 
 def _write(path: Path, content: bytes) -> Path:

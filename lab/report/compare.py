@@ -1,4 +1,7 @@
-"""Runs side by side, in the terminal: two in detail, any number server by server."""
+"""Runs side by side, in the terminal: two in detail, any number server by server.
+
+Without spoilers nothing tells the cause: phases have neutral names, claims have numbers and no figures.
+"""
 
 from __future__ import annotations
 
@@ -24,29 +27,30 @@ SAME_KEYS = 0.05
 NOT_JUDGED = "not judged"
 
 
-def comparison(console: Console, first: Run, second: Run) -> None:
+def comparison(console: Console, first: Run, second: Run, spoilers: bool = False) -> None:
     """Print where two runs were made, their plateaus and claims side by side, and where they differ.
 
     A partial run takes part with what it has; whatever is missing is a dash.
     """
     results = first.result(), second.result()
-    console.print(_settings(first, second))
+    console.print(_settings(first, second, spoilers))
     console.print()
-    phases, apart = _phases(first, second)
+    phases, apart = _phases(first, second, spoilers)
     console.print(phases)
     console.print()
-    claims, split = _claims(*results)
+    claims, split = _claims(*results, spoilers)
     console.print(claims)
     console.print()
     console.print("where they differ", style="bold")
-    for line in [*_conditions(first, second), *apart, *split] or ["nowhere that matters."]:
+    for line in [*_conditions(first, second, spoilers), *apart, *split] or ["nowhere that matters."]:
         console.print(f"  {line}", highlight=False, markup=False)
 
 
-def side_by_side(console: Console, runs: Sequence[Run]) -> None:
+def side_by_side(console: Console, runs: Sequence[Run], spoilers: bool = False) -> None:
     """Print one row for each run: growth of p99, knee, slow log, verdict; then every claim on each server."""
-    found = servers.sides(runs)
-    for table in (servers.overview(found), servers.claims(found)):
+    found = servers.sides(runs, spoilers)
+    told = [servers.slow_logs(found), servers.claims(found)] if spoilers else [servers.outcomes(found)]
+    for table in (servers.overview(found), *told):
         drawn = Table(title=table.caption, title_justify="left", title_style="bold", box=None, pad_edge=False)
         for i, heading in enumerate(table.headings):
             drawn.add_column(heading, overflow="fold", justify="right" if i in table.figures else "left")
@@ -54,6 +58,8 @@ def side_by_side(console: Console, runs: Sequence[Run]) -> None:
             drawn.add_row(*map(Text, row))
         console.print(drawn)
         console.print()
+    if not spoilers:
+        console.print("Claims, slow logs and phases by name: with --spoilers, or unfolded in the page.\n")
 
 
 def _table(*headings: str) -> Table:
@@ -63,7 +69,7 @@ def _table(*headings: str) -> Table:
     return table
 
 
-def _facts(run: Run) -> dict[str, str]:
+def _facts(run: Run, spoilers: bool) -> dict[str, str]:
     facts, host = run.facts, run.facts.host
     partial = facts.interrupted or run.result() is None
     return {
@@ -80,8 +86,8 @@ def _facts(run: Run) -> dict[str, str]:
         )
         or UNKNOWN,
         "events/s": sig(facts.load.get("events_per_second")),
-        "COUNT": count(facts.scan_count),
-        "cost of a scanned key": f"{sig(_cost(run))} µs",
+        "COUNT" if spoilers else servers.NAMELESS: count(facts.scan_count),
+        "cost of a visited key": f"{sig(_cost(run))} µs",
         "started": facts.started,
     }
 
@@ -91,8 +97,8 @@ def _cost(run: Run) -> float | None:
     return float(cost) if cost is not None else None
 
 
-def _settings(first: Run, second: Run) -> Table:
-    one, two = _facts(first), _facts(second)
+def _settings(first: Run, second: Run, spoilers: bool) -> Table:
+    one, two = _facts(first, spoilers), _facts(second, spoilers)
     table = _table("run", "first", "second")
     for name in one:
         style = "bold" if one[name] != two[name] and name not in ("folder", "started") else ""
@@ -100,42 +106,43 @@ def _settings(first: Run, second: Run) -> Table:
     return table
 
 
-def _conditions(first: Run, second: Run) -> list[str]:
+def _conditions(first: Run, second: Run, spoilers: bool) -> list[str]:
     """Differences that make figures hard to compare."""
-    one, two = _facts(first), _facts(second)
+    one, two = _facts(first, spoilers), _facts(second, spoilers)
     return [
         f"{name}: {one[name]} and {two[name]}"
-        for name in ("scenario", "server", "pace", "host", "COUNT")
-        if one[name] != two[name]
+        for name in one
+        if name in ("scenario", "server", "pace", "host", "COUNT", servers.NAMELESS)
+        and one[name] != two[name]
     ]
 
 
-def _phases(first: Run, second: Run) -> tuple[Table, list[str]]:
-    """Plateaus by id, and sentences on those whose p99s are far apart."""
+def _phases(first: Run, second: Run, spoilers: bool) -> tuple[Table, list[str]]:
+    """Plateaus by id (without spoilers by their neutral names), and sentences on those whose p99s are far apart."""
     table = _table("phase", " keys", " keys", " p99", " p99", " second/first", " busy", " busy")
     apart = []
     latencies = LatencyView(first), LatencyView(second)
-    ids = list(dict.fromkeys(phase.id for run in (first, second) for phase in run.phases))
-    for phase_id in ids:
+    for phase_id, neutral in servers.phase_names(servers.sides((first, second), spoilers)).items():
+        name = phase_id if spoilers else neutral
         pair = first.phase(phase_id), second.phase(phase_id)
         p99s = [
             latency.p99_ms(phase) if phase else None for latency, phase in zip(latencies, pair, strict=True)
         ]
         factor = ratio(p99s[1], p99s[0])
         table.add_row(
-            phase_id,
+            name,
             *(count(phase.keys) if phase else UNKNOWN for phase in pair),
             *(ms(p99) for p99 in p99s),
             f"{sig(factor)} ×" if factor is not None else UNKNOWN,
             *(_busy(phase) for phase in pair),
         )
         if None in pair:
-            apart.append(f"{phase_id}: measured in the {'second' if pair[0] is None else 'first'} run only")
+            apart.append(f"{name}: measured in the {'second' if pair[0] is None else 'first'} run only")
         elif factor is not None and not 1 / NOTABLE <= factor <= NOTABLE:
             one, two = (phase.keys if phase else 0.0 for phase in pair)
             alike = abs(one - two) <= SAME_KEYS * max(one, two)
             at = "" if alike else f", but at {count(one)} and {count(two)} keys"
-            apart.append(f"{phase_id}: p99 {ms(p99s[0])} and {ms(p99s[1])} ({sig(factor)} ×){at}")
+            apart.append(f"{name}: p99 {ms(p99s[0])} and {ms(p99s[1])} ({sig(factor)} ×){at}")
     return table, apart
 
 
@@ -143,19 +150,23 @@ def _busy(phase: PhaseRecord | None) -> str:
     return percent(phase.utilisation) if phase else UNKNOWN
 
 
-def _claims(first: dict[str, Any] | None, second: dict[str, Any] | None) -> tuple[Table, list[str]]:
-    """Claims by id, and sentences on those with different outcomes."""
-    table = _table("claim", "first", "second", "measured first", "measured second")
+def _claims(
+    first: dict[str, Any] | None, second: dict[str, Any] | None, spoilers: bool
+) -> tuple[Table, list[str]]:
+    """Claims by id (without spoilers by number), and sentences on those with different outcomes."""
+    table = _table("claim", "first", "second", *(("measured first", "measured second") if spoilers else ()))
     by_id = [{claim["id"]: claim for claim in (result or {}).get("claims", [])} for result in (first, second)]
     split = []
-    for claim_id in dict.fromkeys([*by_id[0], *by_id[1]]):
+    for number, claim_id in enumerate(dict.fromkeys([*by_id[0], *by_id[1]]), 1):
+        name = claim_id if spoilers else str(number)
         found = [claims.get(claim_id) for claims in by_id]
         words = [wording.outcome(claim["holds"]) if claim else NOT_JUDGED for claim in found]
-        table.add_row(claim_id, *words, *(Text(claim["measured"] if claim else UNKNOWN) for claim in found))
+        measured = [Text(claim["measured"] if claim else UNKNOWN) for claim in found] if spoilers else []
+        table.add_row(name, *words, *measured)
         if words[0] != words[1]:
-            split.append(f"claim {claim_id}: {words[0]} and {words[1]}")
+            split.append(f"claim {name}: {words[0]} and {words[1]}")
     verdicts = [wording.short(result) for result in (first, second)]
-    table.add_row("verdict", *verdicts, "", "", style="bold")
+    table.add_row("verdict", *verdicts, style="bold")
     if verdicts[0] != verdicts[1]:
         split.append(f"verdict: {verdicts[0]} and {verdicts[1]}")
     return table, split

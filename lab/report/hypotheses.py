@@ -27,6 +27,7 @@ HYPOTHESES: dict[str, str] = {
     "keys-relieves-not": "KEYS in place of SCAN is a cure",
     "work-ranked": "all ways to invalidate cost the server about the same",
     "sooner-fresh": "searching is slow, but nobody is served old values for longer because of it",
+    "race-stays": "once an event is done, no way leaves an old value behind",
     "generation-leaves": "a version number costs no memory",
     "generation-reads-twice": "a version number costs the readers nothing",
     "hash-leaner": "a hash per user takes as much memory as keys and an index",

@@ -39,6 +39,7 @@ def render(view: RunView) -> str:
         "page.html.j2",
         drawings,
         view=view,
+        spoilers=view.spoilers,
         facts=view.facts,
         story=story,
         prose=prose,

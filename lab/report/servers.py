@@ -1,4 +1,7 @@
-"""Several runs of a scenario side by side, one for each server: tables, charts and the page."""
+"""Several runs of a scenario side by side, one for each server: tables, charts and the page.
+
+Without spoilers phases have neutral names, and what else tells the cause is folded in the page.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from lab.claims.wording import signed
 from lab.report import charts, style
 from lab.report.page import Drawing, draw, fill
 from lab.report.quantities import Quantity, quantity
-from lab.report.story import mood, verdict
+from lab.report.story import heading, mood, verdict
 from lab.report.tables import Table
 from lab.report.view import BEFORE, RunView
 from lab.results import numbers
@@ -22,6 +25,8 @@ from lab.scenarios.model import Chart
 
 SERVER = Quantity("server", "server", "", lambda phase, seen: None)
 NOT_JUDGED = "not judged"
+NAMELESS = "a setting of the incident"
+"""What to call SCAN's COUNT where the cause is not told."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class Side:
         return {claim["id"]: claim for claim in (self.view.result or {}).get("claims", [])}
 
 
-def sides(runs: Sequence[Run]) -> list[Side]:
+def sides(runs: Sequence[Run], spoilers: bool = False) -> list[Side]:
     """The runs with distinct names: the server's, with the scenario, the folder or a number added where needed."""
     names = [f"{run.facts.server} {run.facts.server_version}".strip() or UNKNOWN for run in runs]
     if len({run.facts.scenario for run in runs}) > 1:
@@ -49,7 +54,7 @@ def sides(runs: Sequence[Run]) -> list[Side]:
         ]
     if len(set(names)) < len(names):
         names = [f"{name}, run {i}" for i, name in enumerate(names, start=1)]
-    return [Side(name, RunView(run)) for name, run in zip(names, runs, strict=True)]
+    return [Side(name, RunView(run, spoilers)) for name, run in zip(names, runs, strict=True)]
 
 
 def growth(view: RunView) -> tuple[PhaseRecord, PhaseRecord] | None:
@@ -61,14 +66,14 @@ def growth(view: RunView) -> tuple[PhaseRecord, PhaseRecord] | None:
 
 
 def overview(found: Sequence[Side]) -> Table:
-    """One row for each server: growth of p99, knee, slow log, cost of a scanned key, verdict."""
+    """One row for each server: growth of p99, knee, entries of the slow log, cost of a visited key, verdict."""
     headings = [
         "server",
         "p99 of a bystander",
         "growth",
         "knee, keys",
         "slow log",
-        "a scanned key",
+        "a visited key",
         "verdict",
     ]
     rows = []
@@ -82,7 +87,7 @@ def overview(found: Sequence[Side]) -> Table:
                 f"{ms(p99s[0])} → {ms(p99s[1])}" if p99s else UNKNOWN,
                 times(ratio(p99s[1], p99s[0])) if p99s else UNKNOWN,
                 _knee(view),
-                _slow(view),
+                f"{count(entries)} entries" if (entries := len(_slow(view))) else "empty",
                 f"{sig(float(cost))} µs" if cost is not None else UNKNOWN,
                 verdict(view),
             ]
@@ -97,25 +102,49 @@ def _knee(view: RunView) -> str:
     return f"{observed} (predicted {count(view.predicted_knee)})"
 
 
-def _slow(view: RunView) -> str:
-    """Commands by their share of the slow log."""
-    named = Counter(row["command"] for row in view.run.slowlog if row.get("command"))
-    if not named:
-        return "empty"
-    whole = sum(named.values())
-    shares = ", ".join(f"{name} {percent(n / whole)}" for name, n in named.most_common(4))
-    return f"{shares} of {count(whole)}"
+def slow_logs(found: Sequence[Side]) -> Table:
+    """The commands in each server's slow log, by their share of it."""
+    rows = []
+    for side in found:
+        named = _slow(side.view)
+        shares = [f"{name} {percent(n / len(named))}" for name, n in Counter(named).most_common(4)]
+        rows.append([side.name, ", ".join(shares) or UNKNOWN])
+    return Table("Commands in the slow log", ["server", "share of its entries"], rows)
+
+
+def _slow(view: RunView) -> list[str]:
+    """The command of each entry of the slow log."""
+    return [row["command"] for row in view.run.slowlog if row.get("command")]
+
+
+def outcomes(found: Sequence[Side]) -> Table:
+    """One row for each claim, by its number, with its outcome on each server."""
+    rows = [
+        [
+            f"claim {number}",
+            *(
+                signed(side.claims[name]["holds"], side.view.control) if name in side.claims else NOT_JUDGED
+                for side in found
+            ),
+        ]
+        for number, name in enumerate(_claimed(found), 1)
+    ]
+    return Table("Claims on each server", ["claim", *(side.name for side in found)], rows)
 
 
 def claims(found: Sequence[Side]) -> Table:
     """One row for each claim, with its outcome and measurement on each server."""
-    known = dict.fromkeys(claim for side in found for claim in side.claims)
     rows = []
-    for claim_id in known:
+    for claim_id in _claimed(found):
         all_of_it = next(side.claims[claim_id] for side in found if claim_id in side.claims)
         cells = [_judged(side.claims.get(claim_id), side.view.control) for side in found]
         rows.append([f"{all_of_it['statement']} ({all_of_it['bound']})", *cells])
     return Table("Claims on each server", ["claim", *(side.name for side in found)], rows)
+
+
+def _claimed(found: Sequence[Side]) -> list[str]:
+    """The ids of all claims, in their order."""
+    return list(dict.fromkeys(claim for side in found for claim in side.claims))
 
 
 def _judged(claim: dict[str, Any] | None, control: bool) -> str:
@@ -129,31 +158,49 @@ def _judged(claim: dict[str, Any] | None, control: bool) -> str:
 def phases(found: Sequence[Side]) -> Table:
     """p99 of a bystander by phase and server."""
     rows = []
-    for phase_id, name in _phase_names(found).items():
+    for phase_id, name in phase_names(found).items():
         pair = [(side.view, side.view.run.phase(phase_id)) for side in found]
         rows.append([name, *(ms(view.p99(phase)) for view, phase in pair)])
     headings = ["phase", *(side.name for side in found)]
     return Table("p99 of a bystander's GET", headings, rows, frozenset(range(1, len(headings))))
 
 
-def _phase_names(found: Sequence[Side]) -> dict[str, str]:
-    """Phase id → a name for all runs: the title, with the id added where titles are alike."""
-    titles = {phase.id: phase.title for side in reversed(found) for phase in side.view.run.phases}
-    order = dict.fromkeys(phase.id for side in found for phase in side.view.run.phases)
-    several = Counter(titles.values())
-    return {i: titles[i] if several[titles[i]] == 1 else f"{titles[i]} ({i})" for i in order}
+def phase_names(found: Sequence[Side]) -> dict[str, str]:
+    """Phase id → a name for all runs: the title. Where titles are alike with the id, without spoilers with a number."""
+    titles = {phase.id: side.view.title(phase) for side in reversed(found) for phase in side.view.run.phases}
+    order = list(dict.fromkeys(phase.id for side in found for phase in side.view.run.phases))
+    alike = {title: [i for i in order if titles[i] == title] for title in titles.values()}
+    names = {}
+    for i in order:
+        same = alike[titles[i]]
+        mark = i if found[0].view.spoilers else same.index(i) + 1
+        names[i] = titles[i] if len(same) == 1 else f"{titles[i]} ({mark})"
+    return names
+
+
+def meanings(found: Sequence[Side]) -> Table:
+    """What the phases were that the page names otherwise."""
+    names = phase_names(found)
+    rows = {
+        phase.id: [names[phase.id], phase.title, phase.strategy]
+        for side in reversed(found)
+        for phase in side.view.run.phases
+        if side.view.title(phase) != phase.title
+    }
+    return Table("What the phases were", ["in this page", "what it was", "strategy"], list(rows.values()))
 
 
 def differences(found: Sequence[Side]) -> list[str]:
     """Conditions, other than the server, that make the figures hard to compare."""
     said = []
+    scanned = "COUNT" if found[0].view.spoilers else NAMELESS
     for what, of in (
         ("scenario", lambda facts: facts.scenario),
         ("pace", lambda facts: facts.pace),
         ("keys", lambda facts: count(facts.keys)),
         ("processor", lambda facts: f"{facts.host.get('processor')}, {facts.host.get('cores')} cores"),
         ("stack", lambda facts: facts.stack),
-        ("COUNT", lambda facts: count(facts.scan_count)),
+        (scanned, lambda facts: count(facts.scan_count)),
     ):
         values = dict.fromkeys(of(side.view.facts) for side in found)
         if len(values) > 1:
@@ -173,15 +220,16 @@ def _over_keys(found: Sequence[Side]) -> list[charts.Point]:
 def _by_phase(found: Sequence[Side]) -> list[charts.Point]:
     return [
         charts.Point(name, name, p99, side.name)
-        for phase_id, name in _phase_names(found).items()
+        for phase_id, name in phase_names(found).items()
         for side in found
         if (p99 := side.view.p99(side.view.run.phase(phase_id))) is not None
     ]
 
 
-def render(runs: Sequence[Run]) -> str:
+def render(runs: Sequence[Run], spoilers: bool = False) -> str:
     """The page as HTML."""
-    found = sides(runs)
+    found = sides(runs, spoilers)
+    stories = list({side.view.facts.scenario: side.view for side in found}.values())
     drawings: dict[str, Drawing] = {}
 
     def add(name: str, drawing: style.Chart, description: str) -> None:
@@ -203,12 +251,16 @@ def render(runs: Sequence[Run]) -> str:
     return fill(
         "compare.html.j2",
         drawings,
-        title=found[0].view.facts.title,
-        scenario=found[0].view.facts.scenario,
+        title=heading(stories[0]) if len(stories) == 1 else f"Runs of {len(stories)} scenarios",
+        scenario=", ".join(view.facts.scenario for view in stories),
+        stories=stories,
+        meanings=meanings(found),
+        spoilers=spoilers,
         sides=found,
         mood=mood,
         verdict=verdict,
         overview=overview(found),
+        slow_logs=slow_logs(found),
         claims=claims(found),
         phases=phases(found),
         differences=differences(found),

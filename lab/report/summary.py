@@ -19,14 +19,15 @@ SIGNS = {
 }
 
 
-def render(summary: dict[str, Any]) -> str:
-    """The page as HTML, from what summary.json holds."""
+def render(summary: dict[str, Any], spoilers: bool = False) -> str:
+    """The page as HTML, from what summary.json holds. What tells a cause is folded unless `spoilers` is given."""
     done = {run["scenario"] for run in summary["runs"]}
     servers = sorted({run["server"] for run in summary["runs"] if run["server"]})
     return fill(
         "summary.html.j2",
         {},
         summary=summary,
+        spoilers=spoilers,
         servers=", ".join(servers) or summary["server"],
         sign=SIGNS.get(summary["exit_code"], "?"),
         signs=SIGNS,

@@ -70,15 +70,19 @@ def show_verdict(console: Console, folder: Path) -> None:
     console.print(f"[bold]{sentence(result)}[/bold]")
 
 
-def show_series(console: Console, summary: dict[str, Any], page: Path) -> None:
-    """Print a row for each run of a series (verdict, headline, seconds, report), from what summary.json holds."""
+def show_series(console: Console, summary: dict[str, Any], page: Path, spoilers: bool = False) -> None:
+    """Print a row for each run of a series (verdict, headline, seconds, report), from what summary.json holds.
+
+    What a headline measured names the cause: without `spoilers` its column only says why a run has no verdict.
+    """
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("scenario", "verdict", "measured"):
+    for heading in ("scenario", "verdict", "measured" if spoilers else "no verdict because"):
         table.add_column(heading, overflow="fold")
     table.add_column("seconds", justify="right")
     table.add_column("report", overflow="fold")
     for run in summary["runs"]:
-        cells = (run["scenario"], run["verdict"], run["said"], f"{run['seconds']:.0f}", run["report"] or "")
+        said = run["said"] if spoilers or run["error"] or run["invalid"] else ""
+        cells = (run["scenario"], run["verdict"], said, f"{run['seconds']:.0f}", run["report"] or "")
         table.add_row(*map(Text, cells))
     console.print(table)
     console.print()

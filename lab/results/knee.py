@@ -20,14 +20,22 @@ def cost_of_each(busy_s: float, base_share: float, elapsed_s: float, count: floa
     return (busy_s - base_share * elapsed_s) / count
 
 
-def demand(base_share: float, events_per_second: float, keys: float, cost_s: float) -> float:
+def demand(
+    base_share: float,
+    events_per_second: float,
+    keys: float,
+    cost_s: float,
+    patterns: int = PATTERNS_PER_EVENT,
+) -> float:
     """The share of the server's time that arrivals ask for; above 1 the server cannot keep up."""
-    return base_share + events_per_second * PATTERNS_PER_EVENT * keys * cost_s
+    return base_share + events_per_second * patterns * keys * cost_s
 
 
-def saturating_events(base_share: float, keys: float, cost_s: float) -> float:
+def saturating_events(
+    base_share: float, keys: float, cost_s: float, patterns: int = PATTERNS_PER_EVENT
+) -> float:
     """Events per second that keep the server busy all the time at that number of keys."""
-    return (1 - base_share) / (PATTERNS_PER_EVENT * keys * cost_s)
+    return (1 - base_share) / (patterns * keys * cost_s)
 
 
 def saturating_keys(

@@ -1,9 +1,10 @@
 """`cures`: five ways to invalidate, side by side in one run: what bystanders wait, what an event costs, what stays.
 
 Each strategy first gets single events on users whom nobody else reads (`loadtest.incidents.freshness`): what an event
-costs the server, how long old values are served after it, what it leaves behind. Then it gets the same load as all
-others; under SCAN that load takes most of the server's time. A strategy with a layout of its own begins with an empty
-server, so that memory and key count are its own; scan, keys and index share a layout.
+costs the server, how long old values are served after it, what it leaves behind, and whether a value is served that was
+computed before it and put after it. Then it gets the same load as all others; under SCAN that load takes most of the
+server's time. A strategy with a layout of its own begins with an empty server, so that memory and key count are its
+own; scan, keys and index share a layout.
 
 SCAN's COUNT is that of `key-growth`, for the reason given there. The event rate is close to what the server can do
 under SCAN, so that bystanders wait for whole events.
@@ -90,6 +91,7 @@ CLAIMS = (
     cures.keys_relieves_not(times=4),
     cures.work_ranked(search_times=50, rank_times=1.5),
     cures.sooner_fresh(times=2),
+    cures.race_stays(share=0.5),
     cures.generation_leaves(share=0.1, each=20),
     cures.generation_reads_twice(times=1.5),
     cures.hash_leaner(share=0.92),

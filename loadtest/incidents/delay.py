@@ -30,10 +30,21 @@ Held = SimpleQueue[tuple[float, bytes]]
 
 
 class Delay:
-    """How long bytes are held each way, in s. A change applies to bytes that arrive from then on."""
+    """How long bytes are held each way, in s. A change applies to bytes that arrive from then on.
 
-    def __init__(self, half_s: float) -> None:
-        self.half_s = half_s
+    With `every_s` the relay stands still for the last `stall_s` of each such period: what would be due then is due at
+    its end. So bytes keep their order, and none is lost, as on a connection that sends again what a network lost.
+    """
+
+    def __init__(self, half_s: float, stall_s: float = 0.0, every_s: float = 0.0) -> None:
+        self.half_s, self.stall_s, self.every_s = half_s, stall_s, every_s
+
+    def due(self, now: float) -> float:
+        """When bytes that arrive `now` are due at the other end; both by the same clock, in s."""
+        due, every_s = now + self.half_s, self.every_s
+        if every_s and (left := every_s - due % every_s) <= self.stall_s:
+            due += left
+        return due
 
 
 def relay(server: Server, delay: Delay, near: tuple[str, int] = ("127.0.0.1", 0)) -> int:
@@ -70,7 +81,7 @@ def _receive(source: socket.socket, held: Held, delay: Delay) -> None:
             data = source.recv(READ_BYTES)
         except OSError:
             data = b""
-        held.put((time.monotonic() + delay.half_s, data))
+        held.put((delay.due(time.monotonic()), data))
 
 
 def _send_when_due(held: Held, sink: socket.socket) -> None:

@@ -10,6 +10,9 @@ for each user, it sends one event of each kind:
     Second kind: nothing is read until the storefront says that the event is done, so what the server counts meanwhile
     is the event's work alone. Then everything is read, and so cached, again.
 
+At the end as many other users have one event each, while a fragment of each area is computed: the race of cache-aside
+(`loadtest.incidents.race`).
+
 One JSON line for each event of the first kind (t, user, stale_for_ms, stale_entries); the last holds the `figures`:
 
     stale_for_ms               upper bound of the time after an event's acceptance for which old values are served:
@@ -20,6 +23,9 @@ One JSON line for each event of the first kind (t, user, stale_for_ms, stale_ent
     execution_per_event_us     their execution time (without EXEC's, which repeats that of the commands it executes)
     left_per_event             keys added to the server per event, after the reads that cached everything again
     events                     number of events, of both kinds
+    race_tries                 values that were being computed while an event was carried out, and were put after it;
+                               only if there was one
+    raced_values               how many of them were served from the cache after the event
     memory_per_entry_bytes     memory used at the beginning, less --base-mb, for each of --entries
     memory_mb                  memory used at the beginning, by the server's own count of what it has allocated
 
@@ -31,6 +37,7 @@ what it should: 3, with one line on stderr.
 from __future__ import annotations
 
 import contextlib
+import random
 import socket
 import statistics
 import sys
@@ -40,6 +47,7 @@ from time import monotonic, sleep, time
 from loadtest import info
 from loadtest.arguments import Parser, number
 from loadtest.customers.load import AREAS, fragment_name
+from loadtest.incidents import race
 from loadtest.incidents.storefront import Storefront, address
 from loadtest.process import Stop, run_load, say
 from loadtest.resp import ANSWER_S, LoadFailed, Server, ask, command, connect
@@ -47,6 +55,8 @@ from loadtest.resp import ANSWER_S, LoadFailed, Server, ask, command, connect
 PAUSE_S = 0.002
 """Pause between two passes over the fragments being watched: without it the loop would take a core."""
 MOST_USERS = 10_000
+RACES_MOST = 4
+"""Where the machine was too slow for a single try, all is done again, with twice as much time."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +84,17 @@ class Sample:
 
 @dataclass
 class Tally:
-    """Results and costs of the events so far; `silent` counts the events of the second kind."""
+    """Results and costs of the events so far; `silent` counts the events of the second kind.
+
+    `longest_s`: from the moment that one of these was sent until it was known to be done, at most.
+    """
 
     stale_ms: list[float] = field(default_factory=list)
     stale_entries: int = 0
     silent: int = 0
     calls: float = 0.0
     execution_us: float = 0.0
+    longest_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -95,6 +109,11 @@ class Plan:
     base_mb: float
     commands: tuple[str, ...]
     seconds: float
+
+    @property
+    def last_user(self) -> int:
+        """The end of the range of users that are its own."""
+        return self.first_user + 2 * MOST_USERS
 
     @property
     def names(self) -> list[str]:
@@ -129,7 +148,7 @@ def _measure(plan: Plan, front: Storefront, line: socket.socket, stop: Stop) -> 
     if not tally.silent:
         return figures
     events = len(tally.stale_ms) + tally.silent
-    return figures | {
+    figures |= {
         "stale_for_ms": statistics.median(tally.stale_ms),
         "stale_for_worst_ms": max(tally.stale_ms),
         "stale_entries": float(tally.stale_entries),
@@ -138,6 +157,25 @@ def _measure(plan: Plan, front: Storefront, line: socket.socket, stop: Stop) -> 
         "left_per_event": (Sample.at(line, plan.commands).keys - before.keys) / events,
         "events": float(events),
     }
+    return figures | _race(plan, front, tally.longest_s, stop)
+
+
+def _race(plan: Plan, front: Storefront, event_s: float, stop: Stop) -> dict[str, float]:
+    """The figures of the race; none if there was no try.
+
+    Its users are others, drawn at random: what it leaves behind must not be counted in the next phase of a run.
+    """
+    races, names = race.Races(event_s), plan.names[: len(AREAS)]
+    for _ in range(RACES_MOST):
+        for user in random.sample(range(plan.first_user + plan.users, plan.last_user), plan.users):
+            if not stop.requested:
+                race.provoke(front, user, names, races)
+        if races.tries:
+            break
+        races.patience *= 2
+    if not races.tries:
+        return {}
+    return {"race_tries": float(races.tries), "raced_values": float(races.served)}
 
 
 def _cache(plan: Plan, front: Storefront, user: int) -> None:
@@ -180,8 +218,9 @@ def _watch(plan: Plan, front: Storefront, user: int, tally: Tally) -> None:
 
 def _count(plan: Plan, front: Storefront, line: socket.socket, user: int, tally: Tally) -> None:
     """Send an event of the second kind, and count what it costs the server. Then cache all again."""
-    before = Sample.at(line, plan.commands)
+    before, sent = Sample.at(line, plan.commands), monotonic()
     front.await_end(user, front.send_event(user))
+    tally.longest_s = max(tally.longest_s, monotonic() - sent)
     after = Sample.at(line, plan.commands)
     tally.silent += 1
     tally.calls += after.calls - before.calls
@@ -199,7 +238,7 @@ def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, Server, tu
     parser.add_argument(
         "--storefront", type=address, required=True, help="the storefront's base URL: http://127.0.0.1:8000"
     )
-    parser.add_argument("--first-user", type=number(1, 10**9 - MOST_USERS, int), required=True,
+    parser.add_argument("--first-user", type=number(1, 10**9 - 2 * MOST_USERS, int), required=True,
                         help="id of the first of its own users, whom no other client reads")  # fmt: skip
     parser.add_argument(
         "--users", type=number(0, MOST_USERS, int), default=4, help="number of its own users (4)"

@@ -18,9 +18,13 @@ class Storefront:
     """One connection to the storefront. Methods raise `LoadFailed` for a refusal, `ConnectionLost` if it is gone."""
 
     def __init__(self, host: str, port: int) -> None:
-        self._name = f"the storefront at {host}:{port}"
+        self._name, self._where = f"the storefront at {host}:{port}", (host, port)
         self._line = http.client.HTTPConnection(host, port, timeout=ANSWER_S)
         self._cache_status = ""
+
+    def another(self) -> Storefront:
+        """Another connection to the same storefront."""
+        return Storefront(*self._where)
 
     def ask(self, method: str, path: str, body: object = None) -> dict[str, object]:
         """Send a request; returns the JSON answer."""
@@ -37,9 +41,13 @@ class Storefront:
         self._cache_status = answer.getheader("Cache-Status", "")
         return content
 
-    def cached(self, user: int, name: str) -> bool:
-        """Read a fragment; returns whether it came from the cache. After a miss the storefront has put it there."""
-        self.ask("GET", f"/users/{user}/fragments/{name}")
+    def cached(self, user: int, name: str, cost_ms: int | None = None) -> bool:
+        """Read a fragment; returns whether it came from the cache. After a miss the storefront has put it there.
+
+        `cost_ms`: how long the storefront computes it after a miss; None for the usual time.
+        """
+        cost = "" if cost_ms is None else f"?miss_cost_ms={cost_ms}"
+        self.ask("GET", f"/users/{user}/fragments/{name}{cost}")
         if self._cache_status not in (HIT, MISS):
             raise LoadFailed(
                 f"{self._name} cannot use its server ({self._cache_status or 'no Cache-Status'})"

@@ -121,6 +121,9 @@ def test_what_would_load_the_machine_is_not_sent(tmp_path: Path) -> None:
     assert not fuzz._beyond({"count": 20})
     assert not fuzz._beyond({"count": 2_000_000})
     assert not fuzz._beyond({"count": "21"})
+    assert fuzz._beyond(fuzz._numbers({"miss_cost_ms": "6"}))
+    assert not fuzz._beyond(fuzz._numbers({"miss_cost_ms": "5"}))
+    assert not fuzz._beyond(fuzz._numbers({"miss_cost_ms": "x"}))
     assert not fuzz._beyond(b"count")
 
 

@@ -1,6 +1,7 @@
 """The HTTP contract, on the Flask test client with a real cache server."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,24 @@ def test_a_server_that_is_down_is_a_bypass(tmp_path: Path, state: State) -> None
     assert (reply.status_code, reply.headers["Cache-Status"]) == (200, "shop; fwd=bypass")
     assert is_problem(client.get("/readyz"), 503)
     assert client.get("/healthz").status_code == 200
+
+
+def test_a_request_may_say_how_long_a_fragment_takes(web: FlaskClient) -> None:
+    """`miss_cost_ms` is the time that a miss takes; a hit takes none of it."""
+    path = "/users/1/fragments/page-0"
+    began = time.monotonic()
+    assert web.get(f"{path}?miss_cost_ms=300").headers["Cache-Status"] == "shop; fwd=miss"
+    assert time.monotonic() - began >= 0.3
+    began = time.monotonic()
+    assert web.get(f"{path}?miss_cost_ms=10000").headers["Cache-Status"] == "shop; hit"
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("cost", ["", "-1", "10001", "1.5", "x", "%D9%A3", "9" * 5000])
+def test_a_bad_miss_cost_is_400(web: FlaskClient, server: ServerProcess, cost: str) -> None:
+    """Only whole numbers of milliseconds up to ten seconds; nothing is cached."""
+    assert is_problem(web.get(f"/users/1/fragments/page-0?miss_cost_ms={cost}"), 400)
+    assert server.client().dbsize() == 0
 
 
 @pytest.mark.parametrize("user", ["0", "-1", "+1", "01", "1000000001", "1e3", "1.0", "x", "%D9%A1", "9" * 40])

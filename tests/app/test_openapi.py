@@ -31,8 +31,11 @@ def test_every_route_is_described(settings: Settings, state: State) -> None:
     assert routes(create_operations(state, Cache(settings))) < described(FOUND)
 
 
-def test_every_answer_is_as_described(settings: Settings, state: State) -> None:
+def test_every_answer_is_as_described(
+    settings: Settings, state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each status that is described comes when it should, with a body of the form that is described."""
+    monkeypatch.setattr("app.acceptance.TRY_EVERY_S", 0.0)
     client = create_app(settings, state, Cache(settings)).test_client()
     found = [
         complaint(FOUND, method, path, status, ask(client, FOUND, method, path, status))
@@ -40,6 +43,7 @@ def test_every_answer_is_as_described(settings: Settings, state: State) -> None:
         if status != 503
     ]
     state.close()
+    (tmp_path / "state" / "state.sqlite3").unlink()
     found += [
         complaint(FOUND, method, path, status, ask(client, FOUND, method, path, status))
         for method, path, status in statuses(FOUND)

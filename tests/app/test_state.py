@@ -66,7 +66,7 @@ def test_unusable_folder_is_one_error(tmp_path: Path) -> None:
 def test_locked_database_is_a_state_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite's errors come out as StateError, never raw."""
     state = State(tmp_path)
-    state._run("PRAGMA busy_timeout=1")
+    monkeypatch.setattr("app.state._BUSY_S", 0.01)
     blocker = sqlite3.connect(tmp_path / "state.sqlite3", isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
     with pytest.raises(StateError, match="locked"):

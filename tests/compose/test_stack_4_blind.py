@@ -24,9 +24,15 @@ from lab.errors import INTERRUPTED
 from lab.stacks.docker import Docker
 from tests.compose.stack import Stack, until
 
-CAUSES_NEAR_THE_SERVER = ("exhausted-pool", "slow-network", "noisy-neighbour")
-"""Causes on the way to the server: the storefront's pool, its link, the server's core. The others are only programs,
-the same here as natively."""
+CAUSES_NEAR_THE_SERVER = (
+    "exhausted-pool",
+    "slow-network",
+    "stalling-link",
+    "stalling-storefront",
+    "noisy-neighbour",
+)
+"""Causes on the way to the server: the storefront and its pool, its link, the server's core. The others are only
+programs, the same here as natively."""
 
 
 @dataclass(frozen=True)

@@ -75,22 +75,30 @@ def folder(tmp_path: Path) -> Path:
 def test_figures_are_the_strategys(
     strategy: str, commands: float, left: float, server: ServerProcess, folder: Path
 ) -> None:
-    """Per strategy: an event's commands and the keys it leaves, by the server's counters; no old value is served."""
+    """Per strategy: an event's commands and the keys it leaves, by the server's counters; no old value is served.
+
+    A value computed before an event and put after it is served, except under generation.
+    """
     service = Service(folder, server.url, APP_STRATEGY=strategy, APP_SCAN_COUNT="1000000")
     try:
         service.start("web", "invalidator")
-        code, lines, err = finish(
-            start(service.base, server.url, "--users", "2", "--rounds", "1", "--commands", COMMANDS[strategy])
-        )
+        what = (service.base, server.url, "--users", "2", "--rounds", "1", "--commands", COMMANDS[strategy])
+        code, lines, err = finish(start(*what))
+        again = finish(start(*what))
     finally:
         service.stop()
     assert (code, err) == (0, "")
     figures = lines[-1]["figures"]
+    assert again[0] == 0 and again[1][-1]["figures"]["left_per_event"] == left, (
+        "the first left something behind"
+    )
     assert figures["commands_per_event"] == commands
     assert figures["left_per_event"] == left
     assert figures["events"] == 4
     assert figures["stale_entries"] == 0
     assert figures["execution_per_event_us"] > 0
+    assert 0 < figures["race_tries"] <= 6
+    assert figures["raced_values"] == (0 if strategy == "generation" else figures["race_tries"])
     assert 0 <= figures["stale_for_ms"] <= figures["stale_for_worst_ms"]
     assert [line["user"] for line in lines[:-1]] == [1001, 1002]
 
@@ -133,6 +141,13 @@ def stale_front() -> Iterator[str]:
     """The address of a `Stale` storefront."""
     with Stale() as storefront:
         yield storefront.url
+
+
+def test_what_the_moments_do_not_prove_is_no_try(stale_front: str, server: ServerProcess) -> None:
+    """A storefront that does not compute for as long as it was asked to: no figure, rather than one of nothing."""
+    code, lines, err = finish(start(stale_front, server.url, "--users", "1", "--rounds", "1"))
+    assert (code, err) == (0, "")
+    assert not {"race_tries", "raced_values"} & set(lines[-1]["figures"])
 
 
 def test_old_values_are_counted(stale_front: str, server: ServerProcess) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from lab.blind import evidence as shown
-from lab.blind.cause import Cause
+from lab.blind.cause import NOW_AND_THEN, Cause
 from lab.blind.inbox import Inbox, Order
 from lab.blind.prices import CHUNK, PRICES, VALUE, entry
 from lab.blind.readings import Finding, Readings
@@ -74,6 +74,7 @@ CAUSE = Cause(
     mechanism="At maxmemory the server frees before it executes. Buffers of clients that ask for much at once count "
     "against the limit, so a burst of answers evicts tens of thousands of entries, up to half a millisecond of "
     "that with each command; the rest of the time memory climbs back.",
+    story=NOW_AND_THEN,
     evidence=evidence,
     orders=orders,
     disturb=disturb,

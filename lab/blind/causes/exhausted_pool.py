@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.blind.cause import Cause
+from lab.blind.cause import PAGES_ONLY, Cause
 from lab.blind.readings import Finding, Readings, Seen
 from lab.blind.sizing import READS_PER_S, WEB, Measured, Orders
 
@@ -29,6 +29,7 @@ CAUSE = Cause(
     line="the storefront has too few connections, and they are held too long",
     mechanism="A page waits for a connection, not for the server. With so few of them, held so long, more pages come "
     "than can be served; each waits until the pool gives up, and goes past the cache.",
+    story=PAGES_ONLY,
     evidence=evidence,
     orders=orders,
     typical={"seen": Seen(300.0, 1.0, 0.3), "past_cache_per_s": 20.0},

@@ -6,7 +6,7 @@ from functools import partial
 from socket import socket
 
 from lab.blind import evidence as shown
-from lab.blind.cause import Cause
+from lab.blind.cause import OLD_PRICES, Cause
 from lab.blind.evidence import Spent
 from lab.blind.prices import INDEX, as_list, carry_out_changes
 from lab.blind.readings import Finding, Readings
@@ -44,6 +44,7 @@ CAUSE = Cause(
     line="one index set has grown huge, and is read and deleted in one piece",
     mechanism="Every change reads the whole set with one SMEMBERS and deletes all that it names with one command. Both "
     "take as long as the set is large, and nobody else is served meanwhile.",
+    story=OLD_PRICES,
     evidence=evidence,
     orders=orders,
     disturb=partial(carry_out_changes, remove=remove_whole),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from lab.blind import evidence as shown
-from lab.blind.cause import Cause
+from lab.blind.cause import EVERYBODY, Cause
 from lab.blind.evidence import Spent
 from lab.blind.inbox import Inbox, Order
 from lab.blind.readings import Finding, Readings
@@ -53,6 +53,7 @@ CAUSE = Cause(
     line="somebody finds keys by a pattern with KEYS",
     mechanism="KEYS walks over every key in one piece, and the server serves nothing else meanwhile. Every "
     "command that arrives then waits for the rest of it.",
+    story=EVERYBODY,
     evidence=evidence,
     orders=orders,
     disturb=disturb,

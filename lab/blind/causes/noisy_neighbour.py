@@ -7,7 +7,7 @@ import threading
 from hashlib import sha256
 
 from lab.blind import evidence as shown
-from lab.blind.cause import Cause
+from lab.blind.cause import EVERYBODY, Cause
 from lab.blind.inbox import Inbox, Order
 from lab.blind.readings import Finding, Readings
 from lab.blind.sizing import REST, SECOND, Measured, Orders
@@ -62,6 +62,7 @@ CAUSE = Cause(
     line="other programs take the core that the server needs",
     mechanism="The server has little to do, but is not on a core when a command comes: it waits for its turn. Its "
     "clock runs meanwhile, so even its own execution times rise, of all commands alike.",
+    story=EVERYBODY,
     evidence=evidence,
     orders=orders,
     disturb=disturb,

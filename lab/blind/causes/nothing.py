@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.blind.cause import Cause
+from lab.blind.cause import OLD_PRICES, Cause
 from lab.blind.readings import Finding, Readings
 
 
@@ -20,6 +20,7 @@ CAUSE = Cause(
     line="nothing is wrong: all three figures are as on a healthy day",
     mechanism="The complaint is not confirmed by any measurement: pages, bystanders and changes are as fast as before. "
     "To say so, with figures, is an answer; to go on searching until something is found is not.",
+    story=OLD_PRICES,
     evidence=evidence,
     typical={},
     alike={

@@ -7,7 +7,7 @@ import select
 from contextlib import ExitStack, closing
 
 from lab.blind import evidence as shown
-from lab.blind.cause import Cause
+from lab.blind.cause import OLD_PRICES, Cause
 from lab.blind.evidence import Spent
 from lab.blind.inbox import Inbox, Order
 from lab.blind.readings import Finding, Readings
@@ -70,6 +70,7 @@ CAUSE = Cause(
     mechanism="Each SCAN call is short, so the slow log stays empty; but there are as many waiting as there are "
     "searches, and every other command waits for a whole round of them. MATCH filters after a key was visited: "
     "a search that finds nothing costs as much as one that finds everything.",
+    story=OLD_PRICES,
     evidence=evidence,
     orders=orders,
     disturb=disturb,

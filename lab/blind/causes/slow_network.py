@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.blind.cause import Cause
+from lab.blind.cause import PAGES_ONLY, Cause
 from lab.blind.readings import Finding, Readings, Seen
 from lab.blind.sizing import LINK, Measured, Orders
 
@@ -27,6 +27,7 @@ CAUSE = Cause(
     line="the way between storefront and server has become long",
     mechanism="Every command of the storefront takes one round trip more than the server needs. Server, slow log and "
     "bystanders on another way know nothing of it.",
+    story=PAGES_ONLY,
     evidence=evidence,
     orders=orders,
     typical={"seen": Seen(45.0, 1.0, 0.3), "link_ms": 40.0},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from lab.blind import evidence as shown
-from lab.blind.cause import Cause
+from lab.blind.cause import OLD_PRICES, Cause
 from lab.blind.evidence import Spent
 from lab.blind.prices import carry_out_changes, remove_in_parts
 from lab.blind.readings import Finding, Readings, Seen
@@ -33,6 +33,7 @@ CAUSE = Cause(
     line="a program deletes tens of thousands of keys, one round trip each",
     mechanism="Each key costs a round trip, so a change takes as many as it has keys. The server and its bystanders "
     "are well; the changes queue up behind each other, and users see what was true long ago.",
+    story=OLD_PRICES,
     evidence=evidence,
     orders=orders,
     disturb=partial(carry_out_changes, remove=partial(remove_in_parts, size=1)),

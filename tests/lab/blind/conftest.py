@@ -32,7 +32,8 @@ def healthy() -> Readings:
     """Readings of a storefront in which nothing is wrong."""
     return Readings(
         seconds=10.0, seen=WELL, healthy=WELL, busy=0.1, waited=0.01, neighbours=0.0, cores=2, evicted_per_s=0.0,
-        memory=0.6, link_ms=0.1, direct_ms=0.05, past_cache_per_s=0.0, keys=290_000,
+        memory=0.6, link_ms=0.1, direct_ms=0.05, past_cache_per_s=0.0, link_most_ms=5.0, direct_most_ms=4.0,
+        web_most_ms=8.0, expired_per_s=0.0, sent_mb_per_s=0.2, connects_per_s=3.0, keys=290_000,
     )  # fmt: skip
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from lab.blind import diagnostics
 from lab.blind.diagnostics import longest_us, raw_reading
-from lab.errors import UsageError
+from lab.errors import StackError, UsageError
 from lab.stacks.by_hand import Line
+from lab.stacks.http import Storefront
 from lab.stacks.server_stats import ServerObserver
 from tests.loadtest.conftest import Server
 
@@ -21,6 +22,11 @@ class Target:
     """A target of readings that consists of a server alone."""
 
     server: ServerObserver
+
+    @property
+    def web(self) -> Storefront:
+        """There is no storefront."""
+        raise StackError("no storefront")
 
     def pids(self) -> dict[str, int]:
         """Return no process ids."""
@@ -130,7 +136,8 @@ def test_users_are_asked_elsewhere_and_unknown_readings_are_named(target: Target
     """The caller gives what users see; an unknown reading is refused in one line that lists those there are."""
     assert raw_reading("users", target, lambda: "all is well") == "all is well"
     with pytest.raises(
-        UsageError, match="choose users, history, slowlog, commands, clients, memory, ping, processes or key"
+        UsageError,
+        match="choose users, history, slowlog, commands, clients, memory, ping, waits, processes or key",
     ):
         raw_reading("moon", target, str)
 

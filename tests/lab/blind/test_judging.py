@@ -43,6 +43,18 @@ GOOD = {
     "scan.calls = 0 /s; keys.calls = 0 /s; link.p50 = 0.1 ms; memory.evicted = 0 /s",
     "unpipelined-deletes": "unlink.calls = 12,500 /s; unlink.mean = 1 us; change.oldest = 12 s; get.p99 = 1 ms; "
     "link.p50 = 0.1 ms; page.p99 = 5 ms",
+    "stalling-link": "link.max = 380 ms; link.p50 = 0.1 ms; server.max = 4 ms; storefront.max = 9 ms; "
+    "pages.past = 0 /s; page.p99 = 340 ms",
+    "stalling-storefront": "storefront.max = 410 ms; link.max = 6 ms; link.p50 = 0.1 ms; pages.past = 0 /s; "
+    "page.p99 = 340 ms",
+    "expiry-wave": "memory.expired = 55,000 /s; memory.evicted = 0 /s; slowlog.keys = 0 ms; keys.calls = 0 /s; "
+    "smembers.calls = 0 /s; programs.cores = 0 cores",
+    "hot-big-key": "server.sent = 1.1 GB/s; get.calls = 12,000 /s; server.busy = 95 %; scan.calls = 0 /s; "
+    "slowlog.keys = 0 ms; keys.calls = 0 /s; memory.evicted = 0 /s",
+    "lua-script": "slowlog.eval = 110 ms; eval.mean = 100 ms; eval.calls = 2 /s; keys.calls = 0 /s; "
+    "smembers.calls = 0 /s; memory.evicted = 0 /s; memory.expired = 0 /s; programs.cores = 0 cores",
+    "connection-storm": "server.connects = 3,000 /s; scan.calls = 0 /s; keys.calls = 0 /s; server.sent = 0.3 MB/s; "
+    "programs.cores = 0.1 cores",
     "nothing": "page.p99 = 5 ms; get.p99 = 1 ms; change.oldest = 0.3 s",
 }
 
@@ -149,13 +161,11 @@ def test_words_with_dots_and_numbers_in_them_are_free_text() -> None:
     assert named.text == "link.p50 = 42 ms"
 
 
-def test_units_of_one_kind_are_one(healthy: Readings) -> None:
-    """Units of one kind are converted (0.042 s are 42 ms), and thousands may have commas."""
-    values = [
-        named.value
-        for named in figures.named_in("link.p50 = 0.042 s; link.p50 = 42000 us; scan.calls = 1,200 /min")
-    ]
-    assert values == pytest.approx([42, 42, 20])
+def test_units_of_one_kind_are_one() -> None:
+    """Units of one kind are converted (0.042 s are 42 ms), whatever their case, and thousands may have commas."""
+    said = "link.p50 = 0.042 s; link.p50 = 42000 us; scan.calls = 1,200 /min; server.sent = 1.2 GB/s"
+    assert [named.value for named in figures.named_in(said)] == pytest.approx([42, 42, 20, 1200])
+    assert figures.named_in("server.sent = 9 mb/s")[0].text == "server.sent = 9 MB/s"
 
 
 def answered(tmp_path: Path, healthy: Readings, evidence: str, *hypotheses: str) -> tuple[Journal, str]:

@@ -43,6 +43,8 @@ BAD = {
     "a pool of half": ("pool size 2.5", "whole number"),
     "a wait without end": ("pool wait 900", "from 0s to 10s"),
     "another way": ("link scenic", "choose standby, primary"),
+    "housekeeping without a state": ("housekeeping", "typed as housekeeping off"),
+    "half of the housekeeping": ("housekeeping half", "choose off, on"),
     "restart the server": ("restart server", "choose storefront, program-1"),
     "restart nobody": ("restart", "name one or more of storefront"),
     "leave something": ("leave it", "leave, alone"),
@@ -81,9 +83,9 @@ def harm(orders: Orders) -> set[str]:
     """Return the parts whose orders harm users, or whose work is not done."""
     web, changer = orders[WEB], orders[CHANGER]
     harmful = {name for name in (SECOND, *REST) if orders[name] != RESTING}
-    if orders[LINK]["delay_s"]:
+    if orders[LINK]["delay_s"] or orders[LINK].get("stall_s"):
         harmful.add(LINK)
-    if web["size"] and web["size"] < 2 * READS_PER_S * web["hold_s"]:
+    if web.get("sum_s") or (web["size"] and web["size"] < 2 * READS_PER_S * web["hold_s"]):
         harmful.add(WEB)
     if changer["kind"] != "changes" or not 100 <= changer.get("batch", CHUNK) <= 10_000:
         harmful.add(CHANGER)
@@ -218,6 +220,22 @@ def test_the_pool_and_the_link_can_be_set_in_any_session() -> None:
     wide = Fake(WELL)
     wide.pull("pool wait 2s")
     assert wide.sent[WEB] == {"size": levers.MOST_CONNECTIONS, "hold_s": 0.0, "wait_s": 2.0}
+
+
+def test_the_housekeeping_can_be_ended_and_begun_in_any_session() -> None:
+    """Without its housekeeping the storefront keeps its pool; in other sessions the lever changes nothing."""
+    first = CAUSES["stalling-storefront"].all_orders(MEASURED)
+    scene = Fake(first)
+    scene.pull("pool size 50")
+    assert scene.sent[WEB]["sum_s"] == first[WEB]["sum_s"], "a change of the pool ends no housekeeping"
+    assert scene.pull("housekeeping off") == "the storefront's housekeeping is off."
+    assert scene.sent[WEB] == {"size": 50, "hold_s": 0.0, "wait_s": levers.USUAL_WAIT_S}
+    scene.pull("housekeeping on")
+    assert scene.sent[WEB] == {**first[WEB], "size": 50, "wait_s": levers.USUAL_WAIT_S}
+    other = Fake(CAUSES["exhausted-pool"].all_orders(MEASURED))
+    for state in ("off", "on"):
+        other.pull(f"housekeeping {state}")
+        assert other.sent == CAUSES["exhausted-pool"].all_orders(MEASURED)
 
 
 def test_a_strategy_is_one_of_the_storefronts_own() -> None:

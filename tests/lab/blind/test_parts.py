@@ -36,15 +36,23 @@ MEASURED = sizing.Measured(
 BECAUSE = "a ping through the link took 40 ms"
 
 
-def test_there_are_nine_causes_or_more_and_nothing_is_one_of_them() -> None:
-    """There are at least nine causes, `nothing` among them, and every look-alike of a cause is itself a cause."""
-    assert len(CAUSES) >= 9
+def test_there_are_fifteen_causes_or_more_and_nothing_is_one_of_them() -> None:
+    """There are at least fifteen causes, `nothing` among them, and every look-alike of a cause is itself a cause."""
+    assert len(CAUSES) >= 15
     assert "nothing" in CAUSES
     for cause in CAUSES.values():
         assert cause.alike
         assert cause.id not in cause.alike
         assert set(cause.alike) <= set(CAUSES)
         assert len(cause.hints) == len(HINT_COSTS)
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_story_is_shared_and_names_no_cause(cause: str) -> None:
+    """The complaint at the start fits another cause, too, and has no name of any cause in it."""
+    story = CAUSES[cause].story
+    assert [other for other in CAUSES if other != cause and CAUSES[other].story == story]
+    assert leaks({"story": story}) == []
 
 
 @pytest.mark.parametrize("cause", CAUSES)
@@ -57,13 +65,14 @@ def test_only_the_last_hint_names_the_cause(cause: str) -> None:
         assert said & (words - common) == set(), hint
 
 
-def test_a_seed_has_the_same_cause_always_and_nine_in_a_row_have_all() -> None:
+def test_a_seed_has_the_same_cause_always_and_as_many_in_a_row_as_there_are_have_all() -> None:
     """A seed decides the cause; with n causes, each block of n consecutive seeds has every cause once."""
     assert [choose(seed).id for seed in range(40)] == [choose(seed).id for seed in range(40)]
     for block in range(5):
         first = block * len(CAUSES)
         assert {choose(seed).id for seed in range(first, first + len(CAUSES))} == set(CAUSES)
-    assert [choose(seed) for seed in range(9)] != [choose(seed) for seed in range(9, 18)]
+    ones, others = (range(block * len(CAUSES), (block + 1) * len(CAUSES)) for block in range(2))
+    assert [choose(seed) for seed in ones] != [choose(seed) for seed in others]
 
 
 def test_an_unknown_cause_is_refused_with_the_nearest() -> None:
@@ -84,6 +93,15 @@ def test_evidence_needs_both_symptom_and_its_own_figures(cause: str, healthy: Re
     assert evidence(replace(healthy, seen=symptom, **figures)).found
     assert not evidence(replace(healthy, **figures)).found
     assert not evidence(replace(healthy, seen=symptom)).found
+
+
+@pytest.mark.parametrize("other", ["hot-big-key", "connection-storm"])
+def test_programs_that_keep_the_server_busy_are_no_neighbours(other: str, healthy: Readings) -> None:
+    """A program that reads big answers or connects again and again takes a core, too, and is not the reason then."""
+    crowded = replace(healthy, seen=HURT, **CAUSES["noisy-neighbour"].typical)
+    assert CAUSES["noisy-neighbour"].evidence(crowded).found
+    both = replace(crowded, **{**CAUSES[other].typical, "busy": 0.5})
+    assert not CAUSES["noisy-neighbour"].evidence(both).found and CAUSES[other].evidence(both).found
 
 
 def test_nothing_is_found_only_where_no_figure_is_bad(healthy: Readings) -> None:

@@ -21,7 +21,10 @@ ORDERS = {
     "changes": (CHANGER, WELL[CHANGER]),
     "unpipelined-deletes": (CHANGER, CAUSES["unpipelined-deletes"].all_orders(MEASURED)[CHANGER]),
     "keys-command": (SECOND, CAUSES["keys-command"].all_orders(MEASURED)[SECOND]),
-    "scan-storm": (SECOND, CAUSES["scan-storm"].all_orders(MEASURED)[SECOND]),
+    **{
+        cause: (SECOND, CAUSES[cause].all_orders(MEASURED)[SECOND])
+        for cause in ("scan-storm", "lua-script", "expiry-wave", "hot-big-key")
+    },
 }
 """Order → the program that gets it, and its words."""
 

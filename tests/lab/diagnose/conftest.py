@@ -1,15 +1,20 @@
-"""Windows as a diagnosis records them, healthy unless a test changes something."""
+"""Windows as a diagnosis records them, healthy unless a test changes something; a server, and the command itself."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lab.cli import run_command
 from lab.diagnose.prober import Probed
 from lab.diagnose.window import Snapshot, Window
+from tests.lab.diagnose.diagnosekit import Run
+from tests.loadtest.conftest import Server
 
 SECONDS = 20
 Make = Callable[..., Window]
@@ -77,3 +82,46 @@ def make() -> Make:
         return Window("redis://cache:6379", "valkey", "9.1.2", looks, probed, **more)
 
     return build
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A server of the test's own, with some keys."""
+    found = Server(tmp_path)
+    found.start()
+    found.client().mset({f"key:{number}": "x" for number in range(5_000)})
+    yield found
+    found.kill()
+
+
+@pytest.fixture
+def diagnose(capsys: pytest.CaptureFixture[str]) -> Run:
+    """A function that runs the command in this process and returns its exit code, stdout and stderr."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        code = run_command(["diagnose", *words])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def beside(server: Server) -> Iterator[Callable[[Callable[[Any], object], float], None]]:
+    """A function that repeats something on the server until the test is over."""
+    ended = threading.Event()
+    threads = []
+
+    def again(do: Callable[[Any], object], every_s: float) -> None:
+        client = server.client()
+
+        def loop() -> None:
+            while not ended.wait(every_s):
+                do(client)
+
+        threads.append(threading.Thread(target=loop, daemon=True))
+        threads[-1].start()
+
+    yield again
+    ended.set()
+    for thread in threads:
+        thread.join(10)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,8 @@ import pytest
 from bench import exam
 from bench.exam_loads import LOADS
 from lab import ROOT
+from lab.blind.causes import CAUSES
+from lab.diagnose.findings import CAUSES as KNOWN
 from lab.diagnose.watch import watch
 from lab.diagnose.window import LOOP_US
 from lab.errors import StackError
@@ -25,6 +28,8 @@ from tests.loadtest.conftest import Server
 SMALL = {
     "full-sync": "COPIED_KEYS, COPIED_BYTES = 2_000, 100",
     "slow-disk": "SYNCERS, SYNCED_BYTES, FILE_BYTES, TRIED_WRITES, SLOW_WRITE_S = 1, 4_096, 8_192, 2, 0.0",
+    "bursts": "BURST_LINES, BURST_COMMANDS, BURST_EVERY_S = 3, 20, 0.1",
+    "held-back": "HELD_BACK_MS, HELD_BACK_EVERY_S = 300, 0.4",
 }
 """Settings with which a load costs next to nothing."""
 
@@ -101,9 +106,46 @@ def test_a_disk_that_is_too_quick_is_told(server: Server) -> None:
     assert "too quick for this load: let TMPDIR name a folder on a slower disk" in line
 
 
+def test_a_burst_is_many_short_commands_at_once(server: Server, tmp_path: Path) -> None:
+    """Every burst has all commands of all its connections, and each of them is short."""
+    client: Any = server.client()
+    with running("bursts", server, tmp_path) as load:
+        eventually(lambda: int(client.get("exam:counter") or 0) >= 3 * 60)
+        load.check()
+    eventually(lambda: client.info("clients")["connected_clients"] == 1)
+    counted = client.info("commandstats")["cmdstat_incr"]
+    assert counted["calls"] % 60 == 0 or counted["calls"] > 180
+    assert counted["usec_per_call"] < 1000
+
+
+def test_a_server_that_holds_commands_back_shows_no_long_command(server: Server, tmp_path: Path) -> None:
+    """Clients wait for as long as all commands are held back, and the server's own figures have no reason for it."""
+    client: Any = server.client()
+
+    def wait_s() -> float:
+        began = time.monotonic()
+        client.get("nothing")
+        return time.monotonic() - began
+
+    with running("held-back", server, tmp_path) as load:
+        eventually(lambda: wait_s() >= 0.1)
+        load.check()
+    eventually(lambda: wait_s() < 0.1)
+    assert client.info("commandstats")["cmdstat_get"]["usec_per_call"] < 10_000
+
+
 def test_every_load_has_its_right_answer() -> None:
-    """Each load has an answer; only a pause of the process needs no load."""
+    """Each load has an answer; only a pause of the process needs no load. Three have none that a diagnosis knows."""
     assert set(LOADS) == set(exam.EXPECTED) - {"paused"}
+    assert [name for name, answer in exam.EXPECTED.items() if answer == "unknown"] == [
+        "bursts",
+        "held-back",
+        "paused",
+    ]
+    assert not set(exam.EXPECTED) & set(CAUSES), "the loads are none that a session has"
+    assert set(exam.NOT_THE_SERVERS) <= set(CAUSES)
+    named = {cause.id for cause in KNOWN}
+    assert set(CAUSES) - set(exam.NOT_THE_SERVERS) - {"nothing"} <= named
     assert exam.right_answer("full-sync", {}) == "full-sync"
     assert exam.right_answer("slow-disk", {LOOP_US: 1}) == "slow-disk"
     assert exam.right_answer("slow-disk", {}) == "unknown"

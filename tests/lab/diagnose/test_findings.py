@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from lab.blind.evidence import LEAST_GET_MS
-from lab.diagnose.findings import CAUSES, answer_of, judge, saturates_at
+from lab.diagnose.findings import CAUSES, answer_of, judge
+from lab.diagnose.signs import CAPPED, saturates_at
 from lab.diagnose.window import LOOP_COMMANDS_US, LOOP_US, Window
 from tests.lab.diagnose.conftest import Make
 
+SENT = "total_net_output_bytes"
 ILL = {"waits_ms": (0.3, 30.0, 60.0), "busy": 0.5}
 SHOWN: dict[str, dict[str, Any]] = {
     "scan-storm": ILL | {"busy": 0.97, "commands": {"SCAN": (1000, 900)}},
@@ -29,6 +31,8 @@ SHOWN: dict[str, dict[str, Any]] = {
     },
     "connection-limit": {"fields": {"connected_clients": 9900}},
     "connection-storm": ILL | {"per_second": {"total_connections_received": 4000}},
+    "expiry-wave": ILL | {"per_second": {"expired_keys": 40_000, CAPPED: 3}},
+    "hot-big-key": ILL | {"busy": 0.95, "commands": {"GET": (9000, 30)}, "per_second": {SENT: 9e8}},
     "slow-disk": ILL | {"per_second": {"aof_delayed_fsync": 1}},
     "full-sync": ILL | {"per_second": {"sync_full": 0.1}},
     "saturated": ILL | {"busy": 0.98, "commands": {"GET": (300_000, 3)}},
@@ -73,6 +77,17 @@ def test_a_server_that_is_slow_for_a_cause_that_is_not_known_gets_none(make: Mak
     assert found.sentence.startswith("I cannot tell: a bystander waits 60.0 ms")
 
 
+def test_where_the_server_was_not_held_the_answer_says_to_look_elsewhere(make: Make) -> None:
+    """If a bystander stands still for much longer than the main loop was held, something else stands still."""
+    still = {"waits_ms": (0.3, 0.3, 0.3, 0.3, 60.0)}  # 12 % of the time
+    assert (
+        "was held for 2 % of it: does the way stand still"
+        in judge(make(**still, per_second={LOOP_US: 2e4})).sentence
+    )
+    for held in ({LOOP_US: 9e4}, {}):
+        assert judge(make(**still, per_second=held)).sentence.endswith("has its evidence here.")
+
+
 def test_a_machine_that_is_late_itself_blames_no_server(make: Make) -> None:
     """If the probe's own process was late, the diagnosis says so instead of blaming an unknown cause."""
     found = judge(make(**ILL, lag_s=0.02))
@@ -107,6 +122,14 @@ def test_two_causes_are_both_named_the_larger_first(make: Make) -> None:
         ("unpipelined-deletes", {"commands": {"UNLINK": (90, 4)}}),
         ("connection-limit", {"fields": {"connected_clients": 900}}),
         ("connection-storm", {"per_second": {"total_connections_received": 4}}),
+        ("expiry-wave", {"per_second": {"expired_keys": 400, CAPPED: 3}}),
+        ("expiry-wave", {"per_second": {"expired_keys": 40_000, CAPPED: 0}}),
+        ("expiry-wave", {"commands": {"KEYS": (5, 40_000)}}),
+        ("hot-big-key", {"per_second": {SENT: 9e6}}),
+        ("hot-big-key", {"busy": 0.2}),
+        ("hot-big-key", {"commands": {"GET": (300_000, 2)}}),
+        ("hot-big-key", {"per_second": {SENT: 9e8, "total_net_repl_output_bytes": 9e8}}),
+        ("hot-big-key", {"commands": {"MGET": (5, 40_000)}}),
         ("slow-network", {"busy": 0.9}),
         ("slow-network", {"waits_ms": (1.0,)}),
     ],

@@ -19,7 +19,7 @@ from lab.results.folder import Run
 from lab.scenarios.model import Chart, Listing
 from tests.lab.invented import CONTROL, SWEEP, judged, sweep, with_catalogue
 from tests.lab.plain import Plain
-from tests.lab.report.test_report import SECTIONS, Page, words
+from tests.lab.report.reportkit import SECTIONS, Page, words
 
 
 @pytest.fixture(autouse=True)

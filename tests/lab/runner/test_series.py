@@ -14,6 +14,7 @@ import pytest
 
 from lab import scenarios
 from lab.claims.verdict import Verdict, write_result
+from lab.cli import run_command
 from lab.errors import StackError, UsageError
 from lab.report import write_report, write_summary
 from lab.results.folder import Run
@@ -224,3 +225,23 @@ def test_controls_are_run_where_they_are_wanted() -> None:
     assert all(not scenario.refutes for scenario in chosen(controls=False))
     assert chosen(controls=True) == list(scenarios.catalogue().values())
     assert len(chosen(controls=False)) == 8
+
+
+@pytest.mark.parametrize("spoilers", [False, True])
+def test_spoilers_reach_runs_and_summary(
+    spoilers: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`lab run all --spoilers` tells the causes: at the start of each run, on the summary's page, in the terminal."""
+    asked = []
+
+    def breaks(request: Request, _shown: object) -> tuple[Run, Verdict]:
+        asked.append(request.spoilers)
+        raise StackError("the server does not answer.")
+
+    monkeypatch.setattr(series, "conduct", breaks)
+    words = ["run", "all", "--pace", "quick", "--out", str(tmp_path / "all")]
+    assert run_command([*words, *(["--spoilers"] if spoilers else [])]) == 3
+    assert asked == [spoilers] * len(chosen(controls=False))
+    page = (tmp_path / "all" / "summary.html").read_text()
+    assert ("<details open>" in page, "<details>" in page) == (spoilers, not spoilers)
+    assert ("no verdict because" in capsys.readouterr().out) != spoilers

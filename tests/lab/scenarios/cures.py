@@ -20,6 +20,8 @@ FIGURES = {
     "commands_per_event": {"scan": 6.0, "keys": 6.0, "index": 6.0, "hash": 1.0, "generation": 4.0},
     "stale_for_ms": {"scan": 190.0, "keys": 120.0, "index": 18.0, "hash": 17.0, "generation": 20.0},
     "stale_entries": dict.fromkeys(WAYS, 0.0),
+    "race_tries": dict.fromkeys(WAYS, 9.0),
+    "raced_values": {**dict.fromkeys(WAYS, 9.0), "generation": 0.0},
     "left_per_event": {**dict.fromkeys(WAYS, 0.0), "generation": 20.0},
     "memory_per_entry_bytes": {**dict.fromkeys(WAYS, 335.0), "hash": 280.0, "generation": 338.0},
 }
@@ -51,7 +53,9 @@ def control() -> Plain:
         chance = 1.0 + 0.1 * (i % 2)
         plain.p99_ms[f"{way}-load"] = 2.0 * chance
         figures = {name: values["index"] * chance for name, values in FIGURES.items()}
-        plain.phase(f"{way}-cost").figures |= figures | {"memory_per_entry_bytes": 335.0 + i}
+        plain.phase(f"{way}-cost").figures |= figures | {
+            "memory_per_entry_bytes": 335.0 + i, "race_tries": 9.0, "raced_values": 9.0 - i % 2
+        }  # fmt: skip
         gets(plain, way, 242.0 + i)
     return plain
 
@@ -105,6 +109,13 @@ PROOFS = Proofs(
             Change("an old value under hash", figure("hash", "stale_entries", 1.0)),
             Change("an old value under KEYS", figure("keys", "stale_entries", 1.0)),
         ],
+        "race-stays": [
+            Change("generation serves one", figure("generation", "raced_values", 1.0)),
+            Change("the hash serves none", figure("hash", "raced_values", 0.0)),
+            Change("SCAN serves few", figure("scan", "raced_values", 4.0)),
+            Change("generation was never tried", figure("generation", "race_tries", 0.0)),
+            Change("the index was never tried", figure("index", "race_tries", 0.0)),
+        ],
         "generation-leaves": [
             Change("generation deletes", figure("generation", "left_per_event", 0.0)),
             Change("a part of them stays", figure("generation", "left_per_event", 17.0)),
@@ -131,6 +142,10 @@ PROOFS = Proofs(
         "sooner-fresh": [
             Change("a slow cure", figure("generation", "stale_for_ms", 90.0)),
             Change("cures quicker than can be seen", figure("index", "stale_for_ms", 0.0)),
+        ],
+        "race-stays": [
+            Change("some expired", figure("index", "raced_values", 5.0)),
+            Change("fewer tries", figure("generation", "race_tries", 1.0)),
         ],
         "generation-leaves": [
             Change("a read met an expiry", figure("generation", "left_per_event", 18.5)),

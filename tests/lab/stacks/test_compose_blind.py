@@ -19,8 +19,8 @@ from bench.blind_trial import Trial
 from lab import ROOT
 from lab.blind.causes import CAUSES
 from lab.blind.compose import ComposeBlindStack
-from lab.blind.observer import pings_ms
 from lab.blind.scene import tell
+from lab.blind.ways import LINK, SERVER, WEB, Waits, asking, pings_ms
 from lab.errors import STACK_BROKE
 from lab.stacks.containers import find_containers
 from lab.stacks.processes import Child
@@ -63,7 +63,8 @@ def test_blind_session_on_the_compose_stack(
 def test_blind_storefront_goes_through_the_link_and_its_loss_is_said(
     running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An order to the latency proxy makes pages wait; if the engine is gone at the end, a line says so."""
+    """An order to the latency proxy makes pages wait, always or now and then, and so does one to the storefront; if the
+    engine is gone at the end, a line says so."""
     monkeypatch.setattr("lab.blind.compose.LINK_PORT", free_port())
     stack = ComposeBlindStack(tmp_path / "blind", "valkey")
     original = stack.web.base_url
@@ -82,6 +83,13 @@ def test_blind_storefront_goes_through_the_link_and_its_loss_is_said(
         time.sleep(0.2)
         assert min(page_s() for _ in range(3)) >= 0.2 > healthy
         assert min(pings_ms(stack.link_url())) >= 200 > min(pings_ms(stack.server.url))
+        stack.order("link", {"delay_s": 0.0, "stall_s": 0.3, "every_s": 1.0})
+        longest = longest_ms(stack)
+        assert longest[LINK] >= 100 > max(longest[SERVER], longest[WEB])
+        stack.order("link", {"delay_s": 0.0})
+        stack.order("web", {"size": 0, "hold_s": 0.0, "wait_s": 0.0, "sum_s": 0.3, "every_s": 0.7})
+        longest = longest_ms(stack)
+        assert longest[WEB] >= 100 > max(longest[SERVER], longest[LINK])
         if sys.platform == "linux":
             assert waited is not None
             assert waited > 0
@@ -90,6 +98,14 @@ def test_blind_storefront_goes_through_the_link_and_its_loss_is_said(
         stack.down()
     assert "docker does not answer: Cannot connect to the Docker daemon" in capsys.readouterr().err
     assert running.control.asked[-1] == ("/api/resume", {})
+
+
+def longest_ms(stack: ComposeBlindStack) -> dict[str, float]:
+    """Return the longest of many waits on each way of the scene, in some seconds."""
+    waits = Waits(asking(stack))
+    time.sleep(2.5)
+    waits.close()
+    return {way: taken[-1] for way, taken in waits.take().items()}
 
 
 @pytest.mark.parametrize("killed", [False, True])

@@ -1,0 +1,64 @@
+"""Figures that only a server on this machine has: the cores that others used, and how long its thread had none."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import psutil
+
+from lab.diagnose.window import Window
+from loadtest import info
+
+
+@dataclass
+class Local:
+    """Figures of a server that is a process of this machine, at one moment."""
+
+    pid: int
+    waited_s: float | None
+    own_s: float
+    machine_s: float
+    at: float = field(default_factory=time.monotonic)
+
+
+def find(told: info.Fields) -> Local | None:
+    """The server's process, if it is one of this machine: one with the same process id and age. Else None."""
+    with contextlib.suppress(psutil.Error, ValueError, KeyError):
+        process = psutil.Process(int(told["process_id"]))
+        age = time.time() - process.create_time()
+        if abs(age - float(told["uptime_in_seconds"])) < 10:
+            return _measure(process.pid)
+    return None
+
+
+def _measure(pid: int) -> Local:
+    times = psutil.Process(pid).cpu_times()
+    machine = psutil.cpu_times()
+    idle = machine.idle + getattr(machine, "iowait", 0.0) + getattr(machine, "guest", 0.0)
+    return Local(pid, _waited_s(pid), times.user + times.system, sum(machine) - idle)
+
+
+def _waited_s(pid: int) -> float | None:
+    """Seconds that a process's first thread was ready to run but had no core; None if unknown (only Linux tells)."""
+    try:  # proc(5): time on a core, time waiting for one (both ns), and times it was put on one
+        return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def add(window: Window, before: Local | None) -> Window:
+    """Return the window with `waited` and `others` filled in, if the server runs on this machine."""
+    if before is None:
+        return window
+    with contextlib.suppress(psutil.Error):
+        after = _measure(before.pid)
+        seconds = after.at - before.at
+        waited = None
+        if after.waited_s is not None and before.waited_s is not None:
+            waited = (after.waited_s - before.waited_s) / seconds
+        others = ((after.machine_s - before.machine_s) - (after.own_s - before.own_s)) / seconds
+        return replace(window, waited=waited, others=max(0.0, others))
+    return window

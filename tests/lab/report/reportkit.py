@@ -1,0 +1,90 @@
+"""What tests of pages share: a page as a parser reads it, what is seen before anything is unfolded, judged runs."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+from lab.report import write_report
+from lab.results.folder import Run
+from tests.lab.doctored import build_run
+from tests.lab.invented import judged
+from tests.lab.scenarios import proofs
+
+SECTIONS = [
+    "story",
+    "timeline",
+    "pictures",
+    "phases",
+    "rates",
+    "parts",
+    "slowlog",
+    "observers",
+    "follows",
+    "validity",
+]
+"""The sections of a report, in their order."""
+PROOFS = proofs()
+"""Module of an incident → its synthetic runs; `proved` knows the main incident too."""
+
+
+class Page(HTMLParser):
+    """A parsed page: sections, text outside of scripts, addresses that a browser would fetch, tables."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.fetched: list[str] = []
+        self.tables: list[list[str]] = []
+        self.text = ""
+        self.scripts = 0
+        self._silent = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        if tag == "section":
+            self.ids.append(found.get("id") or "")
+        if tag in ("script", "style"):
+            self._silent = tag
+            self.scripts += tag == "script"
+        self.fetched += [
+            v for k in ("src", "href") if (v := found.get(k)) and not v.startswith(("data:", "#"))
+        ]
+        if tag == "table":
+            self.tables.append([])
+        if tag in ("th", "td") and self.tables:
+            self.tables[-1].append(f"{tag}:{found.get('scope', '')}")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == self._silent:
+            self._silent = ""
+
+    def handle_data(self, data: str) -> None:
+        if not self._silent:
+            self.text += data
+
+
+def page_of(run: Run) -> Page:
+    """Write the report of a run, and read it."""
+    path = write_report(run)
+    assert path == run.folder / "report.html"
+    return Page(path.read_text())
+
+
+def words(page: Page) -> str:
+    """Return the text of a page on one line."""
+    return " ".join(page.text.split())
+
+
+def unfolded(html: str) -> str:
+    """Return a page without what is folded."""
+    return re.sub(r"(<details>\s*<summary>.*?</summary>).*?</details>", r"\1", html, flags=re.DOTALL)
+
+
+def proved(module: str, folder: Path) -> Run:
+    """Return the judged run of a scenario in which every claim holds."""
+    if module == "key_growth":
+        return build_run(folder, judged=True)
+    return judged(PROOFS[module].healthy(), folder)
