@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from lab.diagnose import questions
