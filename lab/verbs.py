@@ -1,0 +1,310 @@
+"""The commands that run a scenario, judge it and show it, and those that look at the machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from lab import errors, scenarios
+from lab.errors import Interrupted, UsageError
+from lab.report import terminal
+from lab.stacks.address import (
+    ADDRESS_HELP,
+    Certificate,
+    CertificateAuthority,
+    CertificateKey,
+    Insecure,
+    Tls,
+    read_address,
+)
+from lab.stacks.asking import Finding
+from lab.stacks.servers import SERVERS
+from lab.stacks.tunnel import Way, way_to
+
+ALL = "all"
+"""Given in place of a scenario's id, it stands for all scenarios."""
+
+Folder = Annotated[Path, typer.Argument(help="A run folder.", metavar="DIR")]
+
+
+def list_scenarios(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+    """Show every scenario with its source and its claims."""
+    known = list(scenarios.catalogue().values())
+    if as_json:
+        print(json.dumps(terminal.catalogue(known), indent=1))
+    else:
+        terminal.show_catalogue(Console(highlight=False), known)
+
+
+def doctor(
+    scene: Annotated[
+        bool,
+        typer.Option(
+            "--scene", help="Check the scene that make up started: every page and lever that a workshop uses."
+        ),
+    ] = False,
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="With --scene: folder for doctor.html, with pictures of the dashboards if Chromium is installed."
+        ),
+    ] = Path("runs/doctor"),
+) -> None:
+    """Say what is missing on this machine, and the command that mends it; or whether a workshop could begin."""
+    from lab.stacks.doctor import examine, outcome
+
+    console = Console(highlight=False)
+
+    def say(finding: Finding) -> None:
+        mark = "ok  " if finding.ok else "MISS" if finding.needed else "opt "
+        console.print(f"{mark} {finding.what}: {finding.detail}", soft_wrap=True, markup=False)
+
+    if scene:
+        from lab.stacks.rehearsal import rehearse
+
+        may_begin = rehearse(out, say).may_begin
+        console.print(f"\n{'A workshop could begin.' if may_begin else 'Mend the lines marked MISS first.'}")
+        console.print(f"page: {out / 'doctor.html'}", soft_wrap=True)
+        if not may_begin:
+            raise typer.Exit(errors.STACK_BROKE)
+        return
+    findings = examine()
+    for finding in findings:
+        say(finding)
+    console.print(f"\n{outcome(findings)}")
+    if not all(finding.ok for finding in findings if finding.needed):
+        raise typer.Exit(errors.STACK_BROKE)
+
+
+def run(
+    scenario: Annotated[
+        str, typer.Argument(help="A scenario's id, as `bin/lab list` shows it, or `all`.", metavar="ID")
+    ],
+    server: Annotated[
+        str | None,
+        typer.Option(help=f"{', '.join(SERVERS)}; if left out, embedded (native) or redis (compose)."),
+    ] = None,
+    stack: Annotated[
+        str,
+        typer.Option(help="native: processes of this machine. compose: the stack that `make up` started."),
+    ] = "native",
+    pace: Annotated[str, typer.Option(help="quick, standard or full.")] = "standard",
+    keys: Annotated[
+        int | None, typer.Option(help="Entries cached at the most; if left out, as the pace has it.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of arrivals and resampling.", min=0)] = 1,
+    out: Annotated[Path | None, typer.Option(help="Run folder; a new one under runs/ if left out.")] = None,
+    url: Annotated[str | None, typer.Option(help=f"A server that already runs: {ADDRESS_HELP}")] = None,
+    port: Annotated[int | None, typer.Option(help="Port of the lab's own server.", min=1, max=65535)] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask before writing to a non-empty --url.")
+    ] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="Print result.json (with `all`: summary.json), and nothing else, on stdout."
+        ),
+    ] = False,
+    controls: Annotated[bool, typer.Option("--controls", help="With `all`: the controls too.")] = False,
+    spoilers: Annotated[
+        bool,
+        typer.Option(
+            "--spoilers",
+            help="Tell the cause: first the whole incident, then phases by name, nothing folded.",
+        ),
+    ] = False,
+    ca: CertificateAuthority = None,
+    cert: Certificate = None,
+    key: CertificateKey = None,
+    insecure: Insecure = False,
+) -> None:
+    """Run a scenario and judge it by its claims."""
+    if scenario == ALL:
+        for option, given in (("--keys", keys), ("--url", url), ("--port", port)):
+            if given is not None:
+                raise UsageError(f"{option} is for one scenario, not for `bin/lab run {ALL}`.")
+        raise typer.Exit(_run_all(server, stack, pace, seed, out, controls, spoilers, as_json))
+    if controls:
+        raise UsageError(f"--controls is for `bin/lab run {ALL}`; a control alone is run by its own id.")
+    from lab.report import write_report
+    from lab.runner.live import LiveDisplay
+    from lab.runner.run import Request, conduct
+
+    if url is not None and stack == "native" and (server is not None or port is not None):
+        raise UsageError("--url names a server that already runs: leave out --server and --port.")
+    if url is not None and stack != "native":
+        raise UsageError("--url is for the native stack: leave --stack compose out.")
+    tls = Tls(ca, cert, key, insecure)
+    if url is None and tls != Tls():
+        raise UsageError("--ca, --cert, --key and --insecure are for --url rediss://host:port/0.")
+    asked_for = scenarios.find(scenario)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    with way_to(read_address(url, tls, called="--url")) if url is not None else nullcontext() as way:
+        if way:
+            _ask_first(way, yes)
+        request = Request(asked_for, server, pace, keys, seed, out, way, port, stack, spoilers)
+        with LiveDisplay(console, spoilers) as display:
+            finished, verdict = conduct(request, display)
+            display.say("drawing the report")
+            report = write_report(finished, spoilers)
+    if as_json:
+        print((finished.folder / "result.json").read_text())
+    else:
+        terminal.show_verdict(Console(highlight=False), finished.folder)
+        print(f"report: {report.resolve()}")
+    raise typer.Exit(verdict.exit_code)
+
+
+def scene(
+    server: Annotated[
+        str, typer.Option(help=f"{', '.join(SERVERS)}; if left out, the embedded Valkey.")
+    ] = "embedded",
+    port: Annotated[
+        int, typer.Option(help="Port of the control page; the others take free ones.", min=1, max=65535)
+    ] = 8080,
+    keys: Annotated[
+        int | None,
+        typer.Option(help="Entries cached at the most (200,000).", min=1000, max=50_000_000),
+    ] = None,
+    healthy: Annotated[
+        bool,
+        typer.Option(
+            "--healthy", help="No incident: the cache is full, and all is well until you change something."
+        ),
+    ] = False,
+    prometheus_port: Annotated[
+        int | None, typer.Option(help="Port of Prometheus; a free one if left out.", min=1, max=65535)
+    ] = None,
+) -> None:
+    """Bring up the scene without Docker: storefront, load, control page; it stays until Ctrl-C."""
+    from lab.blind.beside import answering_looks
+    from lab.stacks.native_scene import play
+
+    def say(text: str) -> None:
+        print(text, flush=True)
+
+    try:
+        play(
+            server,
+            port,
+            keys,
+            healthy,
+            prometheus_port,
+            say,
+            lambda scene: answering_looks(scene, scene.users),
+        )
+    except KeyboardInterrupt:
+        raise Interrupted("the scene was ended; nothing of it is left.") from None
+
+
+def report(
+    folder: Folder,
+    spoilers: Annotated[
+        bool,
+        typer.Option("--spoilers", help="Fold nothing in the page, and name the phases by what they were."),
+    ] = False,
+) -> None:
+    """Judge a run folder again and redraw its report."""
+    from lab.claims.verdict import write_result
+    from lab.report import write_report
+    from lab.results.folder import Run
+    from lab.runner.judging import reach
+
+    finished = Run(folder)
+    verdict = reach(finished)
+    write_result(finished, verdict)
+    path = write_report(finished, spoilers)
+    terminal.show_verdict(Console(highlight=False), folder)
+    print(f"report: {path.resolve()}")
+    raise typer.Exit(verdict.exit_code)
+
+
+def compare(
+    folders: Annotated[list[Path], typer.Argument(help="Two run folders or more.", metavar="DIR...")],
+    out: Annotated[Path, typer.Option(help="The page; an existing one is replaced.", metavar="FILE")] = Path(
+        "compare.html"
+    ),
+    spoilers: Annotated[
+        bool,
+        typer.Option("--spoilers", help="Name claims, slow commands and phases; fold nothing in the page."),
+    ] = False,
+) -> None:
+    """Put runs side by side: the same scenario on several servers, or two runs in detail."""
+    from lab.report import write_comparison
+    from lab.report.compare import comparison, side_by_side
+    from lab.results.folder import Run
+
+    if len(folders) < 2:
+        raise UsageError("one run is no comparison: name at least two run folders.")
+    runs = [Run(folder) for folder in folders]
+    console = Console(highlight=False)
+    if len(runs) == 2:
+        comparison(console, runs[0], runs[1], spoilers)
+        console.print()
+    side_by_side(console, runs, spoilers)
+    print(f"page: {write_comparison(runs, out, spoilers).resolve()}")
+
+
+def _run_all(
+    server: str | None,
+    stack: str,
+    pace: str,
+    seed: int,
+    out: Path | None,
+    controls: bool,
+    spoilers: bool,
+    as_json: bool,
+) -> int:
+    """Run the scenarios one after the other; return the exit code of the whole series."""
+    from lab.report import write_report, write_summary
+    from lab.runner.live import LiveDisplay
+    from lab.runner.run import Request
+    from lab.runner.series import Pages, chosen, run_series
+
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    series = run_series(
+        chosen(controls),
+        lambda scenario, folder: Request(
+            scenario, server, pace, None, seed, folder, stack=stack, spoilers=spoilers
+        ),
+        out,
+        Pages(partial(write_report, spoilers=spoilers), partial(write_summary, spoilers=spoilers)),
+        lambda: LiveDisplay(console, spoilers),
+        lambda text: console.print(f"\n[bold]{text}[/bold]"),
+    )
+    if as_json:
+        print((series.folder / "summary.json").read_text())
+    else:
+        page = series.folder / "summary.html"
+        terminal.show_series(Console(highlight=False), series.summary(), page, spoilers)
+    if series.interrupted:
+        raise KeyboardInterrupt
+    return series.exit_code
+
+
+def _ask_first(way: Way, yes: bool) -> None:
+    from lab.stacks.server_stats import ServerObserver
+
+    server = ServerObserver(way.url, timeout_s=5, shown=way.shown)
+    keys = server.keys_everywhere()
+    server.close()
+    if yes or not keys:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"{way.shown} holds {keys:,} keys. If the lab may write its own keys beside them, add --yes."
+        )
+    print(
+        f"{way.shown} holds {keys:,} keys. The lab will saturate this server, write keys that begin with "
+        "'latency-lab', and remove only those.",
+        file=sys.stderr,
+    )
+    if not typer.confirm("Go on?", err=True):
+        raise UsageError("nothing was done.")
