@@ -233,10 +233,21 @@ class Mounted(Service):
             )  # fmt: skip
 
     def remount(self, how: str) -> None:
-        """Remount the state folder, `ro` or `rw`."""
+        """Remount the state folder, `ro` or `rw`. `ro` waits for the files of a killed worker: its threads close them
+        some moments after the process has become a zombie.
+        """
         pid = str(self.running["web"].pid)
-        command = ["nsenter", "--target", pid, "--mount", "mount", "-o", f"remount,{how}"]
-        subprocess.run([*command, str(self.state_dir)], check=True)
+        command = [
+            "nsenter",
+            "--target",
+            pid,
+            "--mount",
+            "mount",
+            "-o",
+            f"remount,{how}",
+            str(self.state_dir),
+        ]
+        eventually(lambda: subprocess.run(command, capture_output=True, check=False).returncode == 0)
 
 
 def can_mount() -> bool:
