@@ -14,7 +14,7 @@ from typing import Any
 import typer
 import yaml
 
-from docs.pages import fromfaults, fromfuzz, fromhistory, frompredict, fromtrust, licences, wheels
+from docs.pages import fromcost, fromfaults, fromfuzz, fromhistory, frompredict, fromtrust, licences, wheels
 from docs.pages.fromruns import machine, table
 from docs.pages.records import Records, nearest
 from lab import scenarios
@@ -399,4 +399,5 @@ LISTS: dict[str, Callable[[Path], str]] = {
     **fromfuzz.LISTS,
     **fromhistory.LISTS,
     **frompredict.LISTS,
+    **fromcost.LISTS,
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-from docs.pages import fromcode, fromruns, openapi, schema, sentences
+from docs.pages import fromcode, fromcost, fromruns, openapi, schema, sentences
 from docs.pages.records import FOLDER, Records, nearest
 from lab.errors import UsageError
 
@@ -24,10 +24,11 @@ HAND_WRITTEN = (
     "licences.md",
     "history.md",
     "predict.md",
+    "scale.md",
 )
 """Pages in docs/ that people write, except for their blocks."""
-BEGIN = re.compile(r"<!-- (run|list|help)(?:: *(.*?))? *-->")
-END = re.compile(r"<!-- /(run|list|help) -->")
+BEGIN = re.compile(r"<!-- (run|list|help|plot)(?:: *(.*?))? *-->")
+END = re.compile(r"<!-- /(run|list|help|plot) -->")
 FIGURE = re.compile(r"<!-- fig: *((?:(?!-->).)*?) *-->((?:(?!<!--).)*)<!-- /fig -->", re.DOTALL)
 LOOSE = re.compile(r"<!-- (?:fig:|/fig)")
 
@@ -85,6 +86,8 @@ class Renewal:
     def _block(self, page: Path, kind: str, words: list[str]) -> str:
         if (kind, words) == ("list", ["waiting"]):
             return fromruns.waiting(page.read_text(), self.records)
+        if kind == "plot":
+            return self._picture(page, words)
         if kind != "run":
             return fromcode.block(self.root, self.records, kind, words)
         if len(words) < 2:
@@ -102,6 +105,19 @@ class Renewal:
         if what not in fromruns.KINDS:
             raise UsageError(f"there is no kind {what!r}; {nearest(what, [*fromruns.KINDS, 'plot'])}")
         return fromruns.KINDS[what](view, rest)
+
+    def _picture(self, page: Path, words: list[str]) -> str:
+        """A picture that belongs to no run."""
+        name = " ".join(words)
+        if name not in fromcost.PLOTS:
+            raise UsageError(f"there is no plot {name!r}; {nearest(name, list(fromcost.PLOTS))}")
+        drawn = fromcost.PLOTS[name](self.root)
+        if drawn is None:
+            return fromcost.NOT_YET
+        svg, said = drawn
+        target = self.root / PLOTS / f"{'-'.join(words)}.svg"
+        self.files[target] = svg
+        return f"![{said}]({os.path.relpath(target, page.parent)})"
 
     def _sentences(self, path: Path, text: str) -> None:
         """Evaluate every mark `holds` on its record. Raises `UsageError` for one that does not hold or is unusable."""

@@ -22,8 +22,7 @@ _DIGITS = re.compile(r"(\d+\.\d\d)\d+")
 def named(view: RunView, name: str) -> tuple[str, str]:
     """A chart of the report by its name (a scenario's own by its id): SVG, and what it shows in words.
 
-    Coordinates are cut to hundredths of a pixel: further digits are invisible and differ between machines. Raises
-    `UsageError`, with the nearest name, when the run has no such chart.
+    Raises `UsageError`, with the nearest name, when the run has no such chart.
     """
     known = {found.removeprefix(OWN): (drawn, said) for found, drawn, said in pictures(view)}
     if name not in known:
@@ -34,5 +33,13 @@ def named(view: RunView, name: str) -> tuple[str, str]:
     chart = timeline.timeline(view, WIDTH) if name == "timeline" else drawn(view)
     if own := next((own for own in view.charts if own.id == name), None):
         chart = chart.properties(title=own.title)  # in the report the title stands above the chart
-    svg = vl_convert.vegalite_to_svg(style.spec(chart, said), vl_version=VEGA_LITE)
-    return _DIGITS.sub(r"\1", svg), said
+    return svg(chart, said), said
+
+
+def svg(chart: style.Chart, said: str) -> str:
+    """A chart as SVG, with its description for screen readers.
+
+    Coordinates are cut to hundredths of a pixel: further digits are invisible and differ between machines.
+    """
+    drawn = vl_convert.vegalite_to_svg(style.spec(chart, said), vl_version=VEGA_LITE)
+    return _DIGITS.sub(r"\1", drawn)

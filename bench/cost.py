@@ -1,0 +1,300 @@
+"""What one event costs the server under each strategy: over the keys on the server, and over the user's own entries.
+
+Run as ``python -m bench.cost --write docs/cost.json``, on a quiet machine. Two series, with a server of their own for
+each layout:
+
+- over keys: the server grows from a thousand entries to `--keys`, and users with the usual 20 entries have an event;
+- over entries: on a server with 100,000 other entries, users with 1 to `--entries` entries have an event.
+
+The cost is CPU time of the server, as it counts it itself: of the main thread, which serves nobody else meanwhile, and
+of its other threads, which may free large values in the background. It is read before and after some events, and what
+reading it costs is taken off. Each size is measured in several rounds, with users chosen at random.
+`docs.pages.fromcost` fits the growth.
+
+`ttl` does nothing at an event, and is not measured.
+"""
+
+import argparse
+import asyncio
+import random
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import redis
+
+from app.cache import Cache
+from app.cache_async import AsyncClient, connect
+from app.fragments import AREAS
+from app.layouts import KINDS
+from app.settings import STRATEGY_ROWS, Settings
+from app.strategies import STRATEGIES
+from app.warmer import CHUNK_ENTRIES
+from bench.kit import OneLineParser, interrupts_raise, keep, names_of, server
+from lab.errors import HOLDS, INTERRUPTED, LabError
+from lab.stacks.memory import BASE_BYTES, require_memory
+from lab.stacks.servers import SERVERS
+from loadtest import info
+
+MEASURED = tuple(name for name in STRATEGY_ROWS if name != "ttl")
+USUAL = 20
+"""Entries of a user in the series over keys."""
+OTHERS = 100_000
+"""Entries of others in the series over entries."""
+LEAST_KEYS, MOST_KEYS, MOST_ENTRIES = 1_000, 50_000_000, 100_000
+TTL_S = 30 * 86400
+"""Nothing may expire while the series lasts."""
+SHARE = 0.02
+"""The largest share of the users on the server that has an event in a round, so that nearly all keys stay there."""
+EVENTS = 50
+"""The most events in a round."""
+FEWEST, FILLED = 3, 20_000
+"""In the series over entries a round has three events at least, and no more than use up so many entries."""
+GIANT = 900_000_000
+"""Ids of the users with many entries begin here, beyond those of the others."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """What an event cost at one size. `entries` are all on the server, `own` the user's, `keys` the server's count.
+
+    `main_us` and `others_us`: for each round, CPU time of the main thread and of the other threads, in µs an event.
+    """
+
+    strategy: str
+    entries: int
+    own: int
+    keys: int
+    main_us: list[float] = field(default_factory=list)
+    others_us: list[float] = field(default_factory=list)
+
+
+class Place:
+    """A server, filled in one layout, on which events are carried out."""
+
+    def __init__(self, url: str, layout: str, own: int = USUAL) -> None:
+        self.settings = Settings(
+            store_url=url, entry_ttl_seconds=TTL_S, fragments_per_user=own, store_timeout_seconds=600
+        )
+        self.cache = Cache(self.settings).other(KINDS[layout], 0)
+        self._observer: Any = redis.Redis.from_url(url, protocol=2)
+        self._observer.set_response_callback("INFO", lambda text, **_: info.fields(text))
+        self._about = self._observer.info("server")
+
+    def fill(self, users: range) -> Iterator[int]:
+        """Give users their usual entries, in steps; yields the last user of each."""
+        step = max(1, CHUNK_ENTRIES // self.settings.fragments_per_user)
+        for first in range(users.start, users.stop, step):
+            last = min(users.stop, first + step)
+            self.cache.put_users(range(first, last))
+            yield last - 1
+
+    def keys(self) -> int:
+        """How many keys the server holds."""
+        return int(self.cache.census()[1])
+
+    def cpu_us(self) -> tuple[float, float]:
+        """CPU time of the main thread and of the other threads until now, in µs."""
+        told = self._about | self._observer.info("cpu")
+        main, whole = info.busy_seconds(told), info.process_seconds(told)
+        assert main is not None
+        assert whole is not None
+        return main * 1e6, (whole - main) * 1e6
+
+    def wait_for_freeing(self) -> None:
+        """Wait until the other threads have freed what they were given."""
+        while int(self._observer.info("memory").get("lazyfree_pending_objects", 0)):
+            time.sleep(0.002)
+
+    async def events(self, strategy: str, users: Sequence[int]) -> tuple[float, float]:
+        """Carry out one event for each user in turn. CPU time in µs of one event: main thread, other threads."""
+        raw = connect(self.settings)
+        client = AsyncClient(raw, self.settings, strategy)
+        await raw.ping()  # the connection is made, and not counted
+        first, before = self.cpu_us(), self.cpu_us()
+        for user in users:
+            await STRATEGIES[strategy](client, user, AREAS, self.settings.scan_count)
+        main = self.cpu_us()[0]
+        self.wait_for_freeing()
+        others = self.cpu_us()[1]
+        await raw.aclose()
+        await raw.connection_pool.disconnect()
+        reading = before[0] - first[0]
+        return (main - before[0] - reading) / len(users), (others - before[1]) / len(users)
+
+    def measure(self, point: Point, users: Sequence[int]) -> None:
+        """One round: each of the users, who have their entries, has an event."""
+        main, others = asyncio.run(self.events(point.strategy, users))
+        point.main_us.append(main)
+        point.others_us.append(others)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.cache.close()
+        self._observer.close()
+
+
+def sizes(least: int, most: int) -> list[int]:
+    """Two sizes for each power of ten, from the least to the most."""
+    found, step = [], 0
+    while (size := round(least * 10 ** (step / 2))) < most:
+        found.append(size)
+        step += 1
+    return [*found, most]
+
+
+def layouts_of(strategies: Sequence[str]) -> dict[str, list[str]]:
+    """The strategies by their layout."""
+    found: dict[str, list[str]] = {}
+    for name in strategies:
+        found.setdefault(STRATEGY_ROWS[name].layout, []).append(name)
+    return found
+
+
+def over_keys(kind: str, strategies: Sequence[str], most: int, rounds: int) -> Iterator[Point]:
+    """The series over keys: each strategy at each size."""
+    choose = random.Random(1)
+    for layout, names in layouts_of(strategies).items():
+        with server(kind) as url:
+            place, filled = Place(url, layout), 0
+            for size in sizes(LEAST_KEYS, most):
+                users = size // USUAL
+                began = time.monotonic()
+                for last in place.fill(range(filled + 1, users + 1)):
+                    tell(layout, last - filled, users - filled, time.monotonic() - began)
+                filled = users
+                for name in names:
+                    point = Point(name, users * USUAL, USUAL, place.keys())
+                    having = max(1, min(EVENTS, round(users * SHARE)))
+                    if STRATEGY_ROWS[name].searches:
+                        having = max(1, min(having, LEAST_KEYS * EVENTS // size))
+                    for _ in range(rounds):
+                        chosen = choose.sample(range(1, users + 1), having)
+                        place.measure(point, chosen)
+                        place.cache.put_users(chosen)
+                    yield point
+            place.close()
+
+
+def over_entries(kind: str, strategies: Sequence[str], most: int, rounds: int) -> Iterator[Point]:
+    """The series over a user's entries: each strategy at each size."""
+    for layout, names in layouts_of(strategies).items():
+        with server(kind) as url:
+            others = Place(url, layout)
+            for _ in others.fill(range(1, OTHERS // USUAL + 1)):
+                pass
+            giant = GIANT
+            for size in sizes(1, most):
+                place = Place(url, layout, size)
+                having = max(FEWEST, min(USUAL, FILLED // size))
+                for name in names:
+                    point = Point(name, OTHERS, size, place.keys())
+                    each = min(having, FEWEST) if STRATEGY_ROWS[name].searches else having
+                    for _ in range(rounds):
+                        giants = range(giant, giant + each)
+                        for user in giants:
+                            place.cache.put_many(user, size)
+                        place.measure(point, giants)
+                        giant += each
+                    yield point
+                place.close()
+            others.close()
+
+
+def caches() -> dict[str, int]:
+    """Bytes of the caches of the first core that hold data, by name (L1, L2 ...); empty where Linux does not tell."""
+    found = {}
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        level, kind, size = ((folder / name).read_text().strip() for name in ("level", "type", "size"))
+        if kind != "Instruction":
+            found[f"L{level}"] = int(size.removesuffix("K")) * 1024
+    return found
+
+
+def tell(layout: str, done: int, whole: int, seconds: float) -> None:
+    """Say how far a long fill is, on one line that is written again."""
+    if seconds > 1 and sys.stderr.isatty():
+        left = seconds * (whole - done) / done
+        print(
+            f"\rfilling, layout {layout}: {done / whole:4.0%}, {left:4.0f} s left ", end="", file=sys.stderr
+        )
+
+
+def line(point: Point) -> str:
+    """A point in words: the median of its rounds."""
+    middle = sorted(point.main_us)[len(point.main_us) // 2]
+    return f"{point.strategy:12} {point.keys:>11,} keys, {point.own:>7,} of the user: {middle:>14,.1f} µs an event"
+
+
+def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line, read."""
+    parser = OneLineParser(prog="bench.cost", description="What does an event cost the server?")
+    known = ", ".join(MEASURED)
+    parser.add_argument("--server", default="embedded", choices=sorted(SERVERS))
+    parser.add_argument(
+        "--keys", type=int, default=10_000_000, metavar="N", help="the most entries on the server"
+    )
+    parser.add_argument("--entries", type=int, default=MOST_ENTRIES, metavar="N", help="the most of one user")
+    parser.add_argument("--rounds", type=int, default=5, metavar="N")
+    parser.add_argument(
+        "--strategies",
+        type=lambda text: names_of(text, MEASURED, "strategy"),
+        default=list(MEASURED),
+        help=known,
+    )
+    parser.add_argument("--only", choices=("keys", "entries"), help="one of the two series")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="keep the figures, for make docs")
+    found = parser.parse_args(words)
+    for name, least, most in (
+        ("keys", LEAST_KEYS, MOST_KEYS),
+        ("entries", 1, MOST_ENTRIES),
+        ("rounds", 1, 1000),
+    ):
+        if not least <= getattr(found, name) <= most:
+            parser.error(f"--{name} must be {least:,} to {most:,}")
+    return found
+
+
+def main() -> int:
+    """Measure, print a line for each size, and keep the figures. Returns the exit code of the contract."""
+    asked = arguments()
+    interrupts_raise()
+    try:
+        row = SERVERS[asked.server]
+        row.require()
+        needed = BASE_BYTES + max(asked.keys, 20 * FILLED) * row.key_bytes
+        require_memory(
+            f"{asked.keys:,} entries on {asked.server}",
+            needed,
+            psutil.virtual_memory().available,
+            "free",
+            "Choose fewer with --keys.",
+        )
+        series: dict[str, Iterator[Point]] = {
+            "keys": over_keys(asked.server, asked.strategies, asked.keys, asked.rounds),
+            "entries": over_entries(asked.server, asked.strategies, asked.entries, asked.rounds),
+        }
+        for name, points in series.items():
+            if asked.only in (None, name):
+                found: list[dict[str, Any]] = []
+                for point in points:
+                    print(line(point), flush=True)
+                    found.append(asdict(point))
+                part = f"{asked.server}, {name}" + (f" to {asked.keys}" if name == "keys" else "")
+                about = {"server": asked.server, "key_bytes": row.key_bytes, "caches": caches()}
+                keep(asked.write, part, "bench.cost", series=name, **about, points=found)
+    except KeyboardInterrupt:
+        print("bench.cost: interrupted; a series that was not complete is not kept", file=sys.stderr)
+        return INTERRUPTED
+    except LabError as error:
+        print(f"bench.cost: {error}", file=sys.stderr)
+        return error.exit_code
+    return HOLDS
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""`bench.cost` on a real server: a search costs more among more keys, the index does not."""
+
+from __future__ import annotations
+
+from statistics import median
+
+import pytest
+
+from bench import cost
+from docs.pages.fromcost import PROMISES
+from lab.errors import USAGE
+
+
+def test_every_strategy_but_ttl_is_measured_and_promises_something() -> None:
+    """A new strategy must say how its cost grows."""
+    assert set(cost.MEASURED) == set(PROMISES)
+
+
+def test_sizes_are_two_for_each_power_of_ten() -> None:
+    """From the least to the most, both included."""
+    assert cost.sizes(1000, 100_000) == [1000, 3162, 10_000, 31_623, 100_000]
+    assert cost.sizes(1000, 1000) == [1000]
+    assert cost.sizes(1, 40) == [1, 3, 10, 32, 40]
+
+
+def test_the_cost_over_the_keys() -> None:
+    """Among ten times the keys a search costs several times as much, the index and a number for the user do not."""
+    points = list(cost.over_keys("embedded", ["scan", "index", "generation"], 10_000, rounds=3))
+    assert [point.entries for point in points[:4:2]] == [1000, 3160]
+    assert [point.keys for point in points if point.strategy == "scan"] == [1050, 3318, 10_500]
+
+    def grown(strategy: str) -> float:
+        found = [median(point.main_us) for point in points if point.strategy == strategy]
+        return found[-1] / found[0]
+
+    assert grown("scan") > 3 * grown("index")
+    assert grown("scan") > 3 * grown("generation")
+
+
+def test_the_cost_over_the_users_entries() -> None:
+    """Each of the user's entries costs, but under `hash`, whose entries are freed by another thread."""
+    points = list(cost.over_entries("embedded", ["exact", "hash"], 10_000, rounds=2))
+    by = {(point.strategy, point.own): point for point in points}
+    assert median(by["exact", 10_000].main_us) > 20 * median(by["exact", 10].main_us)
+    assert median(by["hash", 10_000].main_us) < 20 * median(by["hash", 10].main_us)
+    assert median(by["hash", 10_000].others_us) > median(by["hash", 10_000].main_us)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--keys", "10"], "--keys must be 1,000 to 50,000,000"),
+        (["--entries", "0"], "--entries must be 1 to 100,000"),
+        (["--rounds", "0"], "--rounds must be 1 to 1,000"),
+        (["--strategies", "scan,ttl"], "there is no strategy 'ttl'"),
+    ],
+)
+def test_bad_arguments_get_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It says what is wrong."""
+    with pytest.raises(SystemExit) as ended:
+        cost.arguments(words)
+    assert ended.value.code == USAGE
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert said in error
+
+
+def test_too_little_memory_is_refused_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line says how much would be needed."""
+    monkeypatch.setattr("sys.argv", ["bench.cost", "--keys", "50000000"])
+    monkeypatch.setattr("bench.cost.psutil.virtual_memory", lambda: type("Memory", (), {"available": 4e9}))
+    assert cost.main() == USAGE
+    assert "need about 18.5 GB of memory" in capsys.readouterr().err
