@@ -16,7 +16,7 @@ class Trial(Session):
 
     def __init__(
         self,
-        cause: Cause,
+        cause: Cause | tuple[Cause, ...],
         folder: Path,
         looks: int = 1,
         inspect: Callable[[Trial], None] = lambda _: None,
@@ -24,7 +24,8 @@ class Trial(Session):
         task: str = FIND,
     ) -> None:
         self.said: list[str] = []
-        super().__init__(cause, 0, 60.0, folder, self.said.append, make=make, task=task)
+        causes = (cause,) if isinstance(cause, Cause) else cause
+        super().__init__(causes, 0, 60.0, folder, self.said.append, make=make, task=task)
         self._inspect = inspect
         self._more = looks
         self.taken: Readings | None = None

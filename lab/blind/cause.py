@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,10 @@ PAGES_ONLY = (
 OLD_PRICES = (
     "Since this morning users complain: prices are old, say some; one has to wait, say others. Nothing was released, "
     "says everybody."
+)
+MORE_THAN_ONE = (
+    "Since this morning people complain, and not all of them of the same thing. Nothing was released, says everybody. "
+    "This session has two causes: both are to be named."
 )
 """What people say while a cause is at work. Several causes share each of these, so it gives none away."""
 
@@ -86,4 +90,12 @@ class Cause:
 
     def all_orders(self, measured: Measured, strength: float = 1.0) -> Orders:
         """The orders of all programs under this cause; programs that it does not use keep their healthy orders."""
-        return WELL | self.orders(measured, strength)
+        return orders_of([self], measured, strength)
+
+
+def orders_of(causes: Sequence[Cause], measured: Measured, strength: float = 1.0) -> Orders:
+    """The orders of all programs under causes that are at work together; no program may take orders of two."""
+    found = dict(WELL)
+    for cause in causes:
+        found |= cause.orders(measured, strength)
+    return found

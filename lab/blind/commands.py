@@ -10,9 +10,10 @@ from typing import Annotated
 
 import typer
 
-from lab.blind.cause import CURE, FIND, TASKS
-from lab.blind.causes import CAUSES, choose, find
+from lab.blind.cause import CURE, FIND, TASKS, Cause
+from lab.blind.causes import CAUSES, choose, choose_two, find
 from lab.blind.figures import FIXED, OF_COMMANDS, named_in
+from lab.blind.levels import LEVELS, MOST_CAUSES
 from lab.blind.session_socket import ask, home
 from lab.errors import UsageError
 from lab.stacks.servers import check_stack
@@ -35,9 +36,18 @@ Minutes = Annotated[
 ]
 
 Task = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--task", help="find: name the cause. cure: end it, too, with the levers of `bin/lab blind levers`."
+    ),
+]
+LevelNumber = Annotated[
+    int,
+    typer.Option(
+        "--level",
+        help="1: all readings. 2: no look ping, and nobody says what is usual. 3: the same, two causes, and a cure.",
+        min=min(LEVELS),
+        max=max(LEVELS),
     ),
 ]
 
@@ -55,10 +65,21 @@ def start(
     ] = None,
     stack: StackName = "native",
     minutes: Minutes = 60.0,
-    task: Task = FIND,
+    task: Task = None,
+    level: LevelNumber = 1,
+    causes: Annotated[
+        int | None,
+        typer.Option(
+            help="Causes at work together, all to be named; if left out, as the level has it.",
+            min=1,
+            max=MOST_CAUSES,
+        ),
+    ] = None,
 ) -> None:
     """Start the scene with a sealed cause, and show what users see until Ctrl-C, the reveal, or time is up."""
-    _play(None, random_seed(home()) if seed is None else seed, stack, minutes, task)
+    several = (causes or LEVELS[level].causes) > 1
+    drawn = random_seed(home(), several) if seed is None else seed
+    _play(None, drawn, chosen(drawn, several), stack, minutes, task, level)
 
 
 @app.command("open")
@@ -66,13 +87,15 @@ def open_cause(
     cause: Annotated[str, typer.Argument(help="A cause that `bin/lab blind causes` lists.", metavar="CAUSE")],
     stack: StackName = "native",
     minutes: Minutes = 60.0,
-    task: Task = FIND,
+    task: Task = None,
+    level: LevelNumber = 1,
     spoilers: Annotated[
         bool, typer.Option("--spoilers", help="Say at the start what the cause does.")
     ] = False,
 ) -> None:
     """Start the same scene with a cause that you choose and know: to try out what shows it, and what does not."""
-    _play(cause, 0, stack, minutes, task, spoilers)
+    found = find(cause)
+    _play(found.opening_line(spoilers), 0, (found,), stack, minutes, task, level)
 
 
 @app.command()
@@ -178,31 +201,53 @@ def causes() -> None:
         print(f"{cause.id:<20}  {cause.line}")
 
 
-def random_seed(folder: Path) -> int:
-    """A seed of another cause than that of the session in this folder that was revealed last."""
-    from lab.blind.session import LAST_REVEALED
-
-    last = folder / LAST_REVEALED
-    known = last.read_text(errors="replace") if last.is_file() else ""
-    while choose(seed := secrets.randbelow(LARGEST_SEED)).id == known:
-        pass
-    return seed
+def chosen(seed: int, several: bool) -> tuple[Cause, ...]:
+    """The cause of a seed, or the two that are at work together."""
+    return choose_two(seed) if several else (choose(seed),)
 
 
-def _play(name: str | None, seed: int, stack: str, minutes: float, task: str, spoilers: bool = False) -> None:
+def random_seed(folder: Path, several: bool = False) -> int:
+    """A seed of other causes than those of the last two sessions in this folder that were revealed."""
+    from lab.blind.session import revealed
+
+    known = revealed(folder)
+    while True:
+        seed = secrets.randbelow(LARGEST_SEED)
+        if "+".join(cause.id for cause in chosen(seed, several)) not in known:
+            return seed
+
+
+def _play(
+    announced: str | None,
+    seed: int,
+    causes: tuple[Cause, ...],
+    stack: str,
+    minutes: float,
+    task: str | None,
+    level: int,
+) -> None:
+    """Play a session. `announced`: the first line of an exercise whose cause is known; None for a sealed one."""
     check_stack(stack)
+    task = task or LEVELS[level].task
     if task not in TASKS:
         raise UsageError(f"there is no task {task!r}; choose {FIND} or {CURE}.")
-    cause = choose(seed) if name is None else find(name)
     from lab.blind.compose import ComposeBlindStack
     from lab.blind.scene import BlindStack, SceneStack
-    from lab.blind.session import Session, new_folder
+    from lab.blind.session import Session, complaint, new_folder
 
     def say(text: str) -> None:
         print(text, flush=True)
 
     make: Callable[[Path], SceneStack] = ComposeBlindStack if stack == "compose" else BlindStack
-    announced = cause.story if name is None else cause.opening_line(spoilers)
     Session(
-        cause, seed, minutes, new_folder(home()), say, announced, sealed=name is None, make=make, task=task
+        causes,
+        seed,
+        minutes,
+        new_folder(home()),
+        say,
+        announced or complaint(causes),
+        sealed=announced is None,
+        make=make,
+        task=task,
+        level=LEVELS[level],
     ).run()

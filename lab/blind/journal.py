@@ -2,7 +2,7 @@
 
 The right cause earns points, and so do figures that show it and rule out its look-alikes (`lab.blind.judging`), and
 hypotheses that were noted before the answer. Hints, wrong answers and time cost points. Where the task is a cure, the
-cure earns points, and a lever that did not cure costs some.
+cure earns points, and a lever that did not cure costs some. Of two causes that are at work together each is worth half.
 """
 
 from __future__ import annotations
@@ -44,18 +44,22 @@ class Entry:
 
 @dataclass
 class Journal:
-    """The participant's side of a session. Methods raise `UsageError` when a request makes no sense at this point."""
+    """The participant's side of a session. Methods raise `UsageError` when a request makes no sense at this point.
 
-    cause: Cause
+    `hints` counts the hints that were given for each cause, `judgements` has the right answers by their cause, and
+    `right` is the answer with which all causes were named.
+    """
+
+    causes: tuple[Cause, ...]
     file: Path
     judge: Judge
     clock: Callable[[], float] = time.time
     entries: list[Entry] = field(default_factory=list)
-    hints: int = 0
+    hints: dict[str, int] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
     hypotheses: list[str] = field(default_factory=list)
+    judgements: dict[str, Judgement] = field(default_factory=dict)
     right: Entry | None = None
-    judgement: Judgement | None = None
     began: float = 0.0
     task: str = FIND
     outcomes: list[Outcome] = field(default_factory=list)
@@ -83,18 +87,23 @@ class Journal:
         return f"noted in {self.file}"
 
     def hint(self) -> str:
-        """The next hint, which costs points."""
+        """The next hint, which costs points: for the first cause that was not named yet and has hints left."""
         if self.right:
             raise UsageError(
                 "there are no more hints: you have the answer. `bin/lab blind reveal` ends the session."
             )
-        if self.hints == len(self.cause.hints):
+        for cause in self.causes:
+            had = self.hints.get(cause.id, 0)
+            if cause.id not in self.judgements and had < len(cause.hints):
+                break
+        else:
             raise UsageError(
-                f"there were {self.hints} hints, and you have had them all. Answer, or `bin/lab blind reveal`."
+                f"there were {sum(self.hints.values())} hints, and you have had them all. Answer, or "
+                "`bin/lab blind reveal`."
             )
-        text, cost = self.cause.hints[self.hints], HINT_COSTS[self.hints]
-        self.hints += 1
-        self.write(HINT, f"{self.hints} of {len(self.cause.hints)}: {text}")
+        text, cost = cause.hints[had], HINT_COSTS[had]
+        self.hints[cause.id] = had + 1
+        self.write(HINT, f"{had + 1} of {len(cause.hints)}: {text}")
         return f"{text}\n({cost} points; {self.points} of {self.full} left)"
 
     def answer(self, text: str, evidence: str) -> str:
@@ -104,6 +113,8 @@ class Journal:
             raise UsageError(
                 "your answer was right already. `bin/lab blind reveal` shows the cause with its evidence."
             )
+        if cause.id in self.judgements:
+            raise UsageError(f"{cause.id} was right already. Another cause is at work beside it.")
         if len(evidence.split()) < FEWEST_WORDS:
             raise UsageError(
                 'an answer needs evidence: --evidence "link.p50 = 42 ms; server.p50 = 0.1 ms", and words if you like. '
@@ -111,15 +122,23 @@ class Journal:
             )
         judgement = self.judge(cause, evidence)
         figures = [f"  {figure.text}" for figure in judgement.figures]
-        right = cause is self.cause
+        right = cause in self.causes
         entry = self.write(ANSWER, f"{cause.id} ({'right' if right else 'wrong'}), because: {evidence}")
         if not right:
             self.wrong.append(cause.id)
             said = f"no, that is not it. ({WRONG_COSTS} points; {self.points} of {self.full} left)"
             return "\n".join([said, *figures, *self.cure_lines()])
-        self.right, self.judgement = entry, judgement
+        self.judgements[cause.id] = judgement
+        if len(self.judgements) < len(self.causes):
+            said = (
+                f"right, and another cause is at work beside it. ({self.points} of {self.full} points left)"
+            )
+            return "\n".join([said, *figures, *self.worth(cause.id)])
+        self.right = entry
         said = f"right. {self.points} of {self.full} points. `bin/lab blind reveal` ends the scene and shows why."
-        return "\n".join([said, *figures, *self.worth(), *self.cure_lines()])
+        return "\n".join(
+            [said, *figures, *self.worth(cause.id), *self.hypothesis_lines(), *self.cure_lines()]
+        )
 
     def pulled(self, lever: str) -> None:
         """Keep that a lever was pulled."""
@@ -127,8 +146,10 @@ class Journal:
 
     def checked(self, outcome: Outcome) -> str:
         """Keep the outcome of a lever's check; return it in words, with the points."""
+        failed = self.failed_levers
         self.outcomes.append(outcome)
-        told = "cured" if outcome.cured else f"not cured ({NO_CURE_COSTS} points)"
+        costs = f" ({NO_CURE_COSTS} points)" if self.failed_levers > failed else ""
+        told = "cured" if outcome.cured else f"not cured{costs}"
         said = f"{outcome.lever}: {told}. {outcome.text}"
         self.write(LEVER, said)
         return said
@@ -149,11 +170,11 @@ class Journal:
             f"Cured by {of.lever}, pulled {began_s:.0f} s after the cause began; users were well {well_s:.0f} s later."
         ]
 
-    def worth(self) -> list[str]:
-        """Lines that explain the points of the right answer; none without a right answer."""
-        if not self.judgement:
+    def worth(self, cause: str) -> list[str]:
+        """Lines that explain the points of the right answer for a cause; none without one."""
+        of = self.judgements.get(cause)
+        if not of:
             return []
-        of = self.judgement
         lines = []
         if of.is_a_guess:
             lines.append(
@@ -165,40 +186,66 @@ class Journal:
             lines.append("The figures do not show the cause yet: other causes would give the same figures.")
         if of.excluded:
             lines.append(f"They rule out {', '.join(of.excluded)}.")
-        lines += [f"Still possible is {other}: {self.cause.alike[other]}" for other in of.possible]
-        if len(self.hypotheses) < HYPOTHESES:
-            lines.append(
-                f"{len(self.hypotheses)} of {HYPOTHESES} hypotheses were noted before the answer "
-                "(bin/lab blind note --hypothesis CAUSE)."
-            )
+        lines += [f"Still possible is {other}: {find(cause).alike[other]}" for other in of.possible]
         return lines
+
+    def hypothesis_lines(self) -> list[str]:
+        """A line if fewer hypotheses were noted than earn points; none before all causes are named."""
+        if not self.right or len(self.hypotheses) >= HYPOTHESES:
+            return []
+        return [
+            f"{len(self.hypotheses)} of {HYPOTHESES} hypotheses were noted before the answer "
+            "(bin/lab blind note --hypothesis CAUSE)."
+        ]
 
     def account(self) -> list[tuple[str, int]]:
         """What the points are made of: rows of (what for, points), negative for what cost points."""
         rows = []
-        if of := self.judgement:
+        for cause, of in self.judgements.items():
             alike = len(of.excluded) + len(of.possible)
             untrue = sum(not figure.true for figure in of.figures)
-            counted = min(HYPOTHESES, len(self.hypotheses))
-            rows = [
+            parts = [
                 ("the right name", GUESS),
                 ("figures that show the cause", SHOWN if of.shown else 0),
                 (f"{len(of.excluded)} of {alike} look-alikes ruled out", of.worth_of_excluded),
                 (f"{untrue} figures that are not true", -UNTRUE_COSTS * untrue),
-                (f"{counted} of {HYPOTHESES} hypotheses noted before the answer", HYPOTHESIS_WORTH * counted),
             ]
+            if len(self.causes) == 1:
+                rows += parts
+            else:
+                rows.append(
+                    (f"{cause}: {', '.join(f'{what} {n}' for what, n in parts)}; halved", self._share(of))
+                )
+        if self.judgements:
+            counted = min(HYPOTHESES, len(self.hypotheses))
+            what = f"{counted} of {HYPOTHESES} hypotheses noted before the answer"
+            rows.append((what, HYPOTHESIS_WORTH * counted))
         if self.task == CURE:
-            failed = len(self.outcomes) - bool(self.cured)
             rows += [
                 ("the cure", CURE_WORTH if self.cured else 0),
-                (f"{failed} levers that did not cure", -NO_CURE_COSTS * failed),
+                (f"{self.failed_levers} levers that did not cure", -NO_CURE_COSTS * self.failed_levers),
             ]
+        given = sum(self.hints.values())
         return [
             *rows,
-            (f"{self.hints} of {len(self.cause.hints)} hints", -sum(HINT_COSTS[: self.hints])),
+            (f"{given} of {sum(len(cause.hints) for cause in self.causes)} hints", -self._hint_cost),
             (f"{len(self.wrong)} wrong answers", -WRONG_COSTS * len(self.wrong)),
             (f"{self.minutes:.0f} minutes", -self.time_cost),
         ]
+
+    def _share(self, of: Judgement) -> int:
+        """Points of a right answer: all of them, or half where two causes are at work."""
+        return round(of.points / len(self.causes))
+
+    @property
+    def failed_levers(self) -> int:
+        """Levers that did not cure and cost points. Each of two causes needs its own, so the first failure is free."""
+        failed = sum(not outcome.cured for outcome in self.outcomes)
+        return max(0, failed - (len(self.causes) - 1))
+
+    @property
+    def _hint_cost(self) -> int:
+        return sum(sum(HINT_COSTS[:given]) for given in self.hints.values())
 
     @property
     def full(self) -> int:
@@ -218,21 +265,25 @@ class Journal:
     @property
     def deducted(self) -> int:
         """Points that hints, wrong answers, levers without a cure and time cost."""
-        failed = NO_CURE_COSTS * sum(not outcome.cured for outcome in self.outcomes)
-        return sum(HINT_COSTS[: self.hints]) + WRONG_COSTS * len(self.wrong) + failed + self.time_cost
+        failed = NO_CURE_COSTS * self.failed_levers
+        return self._hint_cost + WRONG_COSTS * len(self.wrong) + failed + self.time_cost
 
     @property
     def points(self) -> int:
         """Points that can still be earned, or after the right answer were earned; less all deductions, at least 0."""
-        worth = self.full
-        if self.judgement:
-            worth = self.judgement.points + HYPOTHESIS_WORTH * min(HYPOTHESES, len(self.hypotheses))
-            worth += CURE_WORTH if self.cured else 0
-        return max(0, worth - self.deducted)
+        if self.right:
+            return max(0, self._earned - self.deducted)
+        whole = GUESS + SHOWN + EXCLUDED
+        missing = sum(round(whole / len(self.causes)) - self._share(of) for of in self.judgements.values())
+        return max(0, self.full - missing - self.deducted)
+
+    @property
+    def _earned(self) -> int:
+        worth = sum(self._share(of) for of in self.judgements.values())
+        worth += HYPOTHESIS_WORTH * min(HYPOTHESES, len(self.hypotheses)) if self.judgements else 0
+        return worth + (CURE_WORTH if self.cured else 0)
 
     @property
     def score(self) -> int:
-        """Points of the session. Without the right answer only a cure earns some."""
-        if self.right:
-            return self.points
-        return max(0, CURE_WORTH - self.deducted) if self.cured else 0
+        """Points of the session. Without a right answer only a cure earns some."""
+        return max(0, self._earned - self.deducted)

@@ -7,7 +7,7 @@ put into the typical readings of each look-alike. If the look-alike is no longer
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from lab.blind.cause import Cause
@@ -61,7 +61,8 @@ class Judgement:
     @property
     def worth_of_excluded(self) -> int:
         """Points for look-alikes ruled out: their share of all look-alikes, of `EXCLUDED` points."""
-        return round(EXCLUDED * len(self.excluded) / (len(self.excluded) + len(self.possible)))
+        alike = len(self.excluded) + len(self.possible)
+        return round(EXCLUDED * len(self.excluded) / alike) if alike else EXCLUDED
 
     @property
     def is_a_guess(self) -> bool:
@@ -69,10 +70,17 @@ class Judgement:
         return not self.shown and not self.excluded
 
 
-def judge(cause: Cause, evidence: str, stretches: Sequence[Readings], lately: Readings) -> Judgement:
+def judge(
+    cause: Cause,
+    evidence: str,
+    stretches: Sequence[Readings],
+    lately: Readings,
+    present: Collection[str] = (),
+) -> Judgement:
     """Judge the evidence for a cause against the lab's own readings.
 
     `stretches` are readings over single stretches of the same minutes, `lately` over the latest stretches together.
+    `present` are causes that are at work beside it: no true figure rules them out, and none has to.
     Raises `UsageError` for a reading that does not exist, or a figure without a number or a unit.
     """
     figures = tuple(_judged(named, [*stretches, lately]) for named in named_in(evidence))
@@ -81,8 +89,9 @@ def judge(cause: Cause, evidence: str, stretches: Sequence[Readings], lately: Re
     # Everybody knows what users see, so evidence need not name it, except for the answer that nothing is wrong.
     seen = HURT if cause.finds_health else lately.seen
     shown = bool(true) and cause.evidence(put(true, replace(well, seen=seen))).found
-    possible = tuple(other for other in cause.alike if _fits(CAUSES[other], true, well))
-    return Judgement(figures, shown, tuple(other for other in cause.alike if other not in possible), possible)
+    alike = [other for other in cause.alike if other not in present]
+    possible = tuple(other for other in alike if _fits(CAUSES[other], true, well))
+    return Judgement(figures, shown, tuple(other for other in alike if other not in possible), possible)
 
 
 def _judged(named: Named, stretches: Sequence[Readings]) -> Judged:

@@ -30,7 +30,7 @@ class SessionFacts:
     all was well).
     """
 
-    cause: Cause
+    causes: tuple[Cause, ...]
     sealed: bool
     seed: int
     begun_at: float
@@ -52,8 +52,11 @@ class Line:
 
 def write(facts: SessionFacts, path: Path) -> Path:
     """Write the page of a session; return its path."""
-    cause, journal, now = facts.cause, facts.journal, facts.now
-    others = [(CAUSES[other], how, CAUSES[other].evidence(now)) for other, how in cause.alike.items()]
+    journal, now = facts.journal, facts.now
+    others = {
+        cause.id: [(CAUSES[other], how, CAUSES[other].evidence(now)) for other, how in cause.alike.items()]
+        for cause in facts.causes
+    }
     spent = sorted(now.commands.items(), key=lambda item: -item[1].share)[:TOP_COMMANDS]
     text = (
         templates(HERE)
@@ -61,8 +64,8 @@ def write(facts: SessionFacts, path: Path) -> Path:
         .render(
             style=STYLE.read_text(),
             facts=facts,
-            cause=cause,
-            finding=cause.evidence(now),
+            causes=facts.causes,
+            findings={cause.id: cause.evidence(now) for cause in facts.causes},
             others=others,
             now=now,
             healthy=facts.healthy,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import log10
 
-from lab.blind.cause import CURE
+from lab.blind.cause import CURE, Cause
 from lab.blind.causes import CAUSES
 from lab.blind.page import SessionFacts
 
@@ -27,7 +27,7 @@ def chart(values: Sequence[tuple[float, float]]) -> str:
 
 def lines(facts: SessionFacts) -> list[str]:
     """The whole text, line by line."""
-    cause, journal, now = facts.cause, facts.journal, facts.now
+    journal, now = facts.journal, facts.now
     samples, was, became = facts.samples, facts.healthy, now.seen
     rows = (
         (
@@ -52,39 +52,46 @@ def lines(facts: SessionFacts) -> list[str]:
             "s",
         ),
     )
-    said = [
-        f"it was {cause.id}: {cause.title.lower()}.",
-        cause.mechanism,
-        "",
-        f"{cause.evidence(now).text} (the last {now.seconds:.0f} s)",
-        "",
+    said = []
+    for cause in facts.causes:
+        said += [
+            f"it was {cause.id}: {cause.title.lower()}.",
+            cause.mechanism,
+            "",
+            f"{cause.evidence(now).text} (the last {now.seconds:.0f} s)",
+            "",
+        ]
+    said += [
         f"what users saw, every few seconds; {BEGAN} marks where the cause began:",
         *(f"  {name:<24}  {chart(values)}  {a:.1f} → {b:.1f} {unit}" for name, values, a, b, unit in rows),
-        "",
-        "causes that look like it, what tells them apart, and what this session's readings say:",
     ]
-    for other, how in cause.alike.items():
-        said.append(f"  {other}: {how}\n    here: {CAUSES[other].evidence(now).text}")
+    for cause in facts.causes:
+        it = cause.id if len(facts.causes) > 1 else "it"
+        said += [
+            "",
+            f"causes that look like {it}, what tells them apart, and what this session's readings say:",
+        ]
+        for other, how in cause.alike.items():
+            said.append(f"  {other}: {how}\n    here: {CAUSES[other].evidence(now).text}")
     if journal.hypotheses:
         said += ["", "your hypotheses:"]
-        said += [
-            f"  {hypothesis}: {_comment(hypothesis, cause.id, cause.alike)}"
-            for hypothesis in journal.hypotheses
-        ]
+        said += [f"  {hypothesis}: {_comment(hypothesis, facts.causes)}" for hypothesis in journal.hypotheses]
     if journal.task == CURE:
         said += ["", *journal.cure_lines()]
         said += [f"  {each.lever}: {each.text}" for each in journal.outcomes]
-        said += [f"  a cure is {lever}: {why}" for lever, why in cause.cures.items()]
-        said += [f"  no cure is {lever}: {why}" for lever, why in cause.tempting.items()]
-    said += ["", *journal.worth(), f"score: {journal.score} of {journal.full}"]
+        for cause in facts.causes:
+            of = f" of {cause.id}" if len(facts.causes) > 1 else ""
+            said += [f"  a cure{of} is {lever}: {why}" for lever, why in cause.cures.items()]
+            said += [f"  no cure{of} is {lever}: {why}" for lever, why in cause.tempting.items()]
+    worth = [line for cause in facts.causes for line in journal.worth(cause.id)]
+    said += ["", *worth, *journal.hypothesis_lines(), f"score: {journal.score} of {journal.full}"]
     return said
 
 
-def _comment(hypothesis: str, cause: str, alike: dict[str, str]) -> str:
-    if hypothesis == cause:
-        return "it is the cause"
-    return (
-        f"a look-alike; refuted by: {alike[hypothesis]}"
-        if hypothesis in alike
-        else "wrong, and no look-alike of the cause"
-    )
+def _comment(hypothesis: str, causes: Sequence[Cause]) -> str:
+    if hypothesis in {cause.id for cause in causes}:
+        return "it is the cause" if len(causes) == 1 else "it is one of the causes"
+    for cause in causes:
+        if hypothesis in cause.alike:
+            return f"a look-alike; refuted by: {cause.alike[hypothesis]}"
+    return "wrong, and no look-alike of the cause"

@@ -6,7 +6,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
@@ -16,10 +16,11 @@ from typing import Any
 import redis
 
 from lab.blind import diagnostics, levers, page, reveal, sizing
-from lab.blind.cause import CURE, FIND, Cause
+from lab.blind.cause import CURE, FIND, MORE_THAN_ONE, Cause, orders_of
 from lab.blind.checking import Check, Scene, pace
 from lab.blind.journal import Journal
 from lab.blind.judging import Judgement, judge
+from lab.blind.levels import LEVELS, Level
 from lab.blind.observer import Observer, Sample, readings, seen
 from lab.blind.prices import CHANGES, INDEX
 from lab.blind.readings import RESTLESS_GET_MS, Readings, Seen
@@ -37,8 +38,9 @@ HEALTHY_SAMPLES = 6
 STRONGER = 2.0
 FILL_S = 60.0
 HISTORY_ROWS = 120
-LAST_REVEALED = "last-revealed"
-"""File beside the session folders: the cause of the sealed session that was revealed last."""
+LAST_REVEALED, REMEMBERED = "last-revealed", 2
+"""File beside the session folders: the causes of the sealed sessions that were revealed last, a line for each of so
+many sessions, the latest first."""
 REVEALED_SAMPLES = 12
 """How many of the latest samples the reveal reports on; those before the first lever say whether it was needed."""
 NEEDED_SAMPLES = 2
@@ -60,12 +62,12 @@ def health(measure: Callable[[], Seen]) -> Seen:
 class Session:
     """One blind session. `sealed` is False for an exercise whose cause is known; only the texts differ then.
 
-    `lab.blind` says how the cause is kept from the participant.
+    `causes` has one cause, or two that are at work together. `lab.blind` says how they are kept from the participant.
     """
 
     def __init__(
         self,
-        cause: Cause,
+        causes: Sequence[Cause],
         seed: int,
         minutes: float,
         folder: Path,
@@ -74,8 +76,9 @@ class Session:
         sealed: bool = True,
         make: Callable[[Path], SceneStack] = BlindStack,
         task: str = FIND,
+        level: Level = LEVELS[1],
     ) -> None:
-        self.cause = cause
+        self.causes = tuple(causes)
         self.seed = seed
         self.sealed = sealed
         self.folder = folder
@@ -85,7 +88,8 @@ class Session:
         self._make = make
         self._minutes = minutes
         self._say = say
-        self._announced = announced or cause.story
+        self._announced = announced or complaint(self.causes)
+        self._level = level
         self._strength = 1.0
         self._ended = threading.Event()
         self._turn = threading.Lock()
@@ -105,7 +109,7 @@ class Session:
         )  # before anything else, because two sessions at once would disturb each other
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self.journal = Journal(self.cause, self.folder / "notes.txt", self._judge, task=self._task)
+            self.journal = Journal(self.causes, self.folder / "notes.txt", self._judge, task=self._task)
             self.stack = self._make(self.folder)
             try:
                 self._play()
@@ -195,7 +199,7 @@ class Session:
         self._samples_before = len(self.observer.samples)
         self.begun_at = self.journal.began = time.time()
         for _ in range(2):
-            orders = self.cause.all_orders(self.measured, self._strength)
+            orders = orders_of(self.causes, self.measured, self._strength)
             self._levers = levers.Levers(self.stack, orders)
             for name, order in orders.items():
                 if order != sizing.WELL[name]:
@@ -221,7 +225,8 @@ class Session:
             readings(samples[at - 1], [samples[at]], self.healthy, self.measured.cores)
             for at in range(first, len(samples))
         ]
-        return judge(cause, evidence, stretches, self.readings())
+        present = [other.id for other in self.causes if other is not cause]
+        return judge(cause, evidence, stretches, self.readings(), present)
 
     def _announce(self) -> None:
         say = self._say
@@ -246,6 +251,8 @@ class Session:
         say("")
 
     def _well(self) -> str:
+        if not self._level.figures:
+            return "What is usual here nobody wrote down: at this level you need a yardstick of your own."
         return (
             f"When all was well: p99 of a page {self.healthy.page_ms:.1f} ms, of a bystander's GET "
             f"{self.healthy.get_ms:.1f} ms, the oldest price change {self.healthy.oldest_s:.1f} s."
@@ -282,6 +289,10 @@ class Session:
         if verb == "look":
             self._need_begun()
             name = str(words.get("name", ""))
+            if words["what"] == "ping" and not self._level.pings:
+                raise UsageError(
+                    "at this level there is no look ping: measure it yourself, as the guide shows."
+                )
             return diagnostics.raw_reading(str(words["what"]), self.stack, self._users, name, self._history)
         with self._turn:
             self._need_begun()
@@ -298,7 +309,7 @@ class Session:
             if verb == "reveal":
                 said = self._reveal()
                 self._say(
-                    f"Revealed in the second terminal: it was {self.cause.id}. The scene is taken down."
+                    f"Revealed in the second terminal: it was {self._names(' and ')}. The scene is taken down."
                 )
                 return said
         raise ValueError(verb)
@@ -361,7 +372,10 @@ class Session:
 
     def _history(self) -> str:
         rows = []
-        for before, sample in pairwise(list(self.observer.samples)):
+        samples = list(self.observer.samples)
+        for before, sample in pairwise(
+            samples if self._level.figures else samples[self._samples_before - 1 :]
+        ):
             of = readings(before, [sample], self.healthy, self.measured.cores)
             rows.append(
                 (
@@ -374,15 +388,14 @@ class Session:
             "at", "over s", "page p99 ms", "GET p99 ms", "GETs", "oldest change s", "main thread", "evicted/s",
             "memory of its limit",
         )  # fmt: skip
-        began = (
-            f"The cause began at {datetime.fromtimestamp(self.begun_at):%H:%M:%S}; before, all was well.\n"
-        )
+        told = "before, all was well" if self._level.figures else "at this level nothing before it is shown"
+        began = f"The cause began at {datetime.fromtimestamp(self.begun_at):%H:%M:%S}; {told}.\n"
         return began + diagnostics.table(headings, rows[-HISTORY_ROWS:])
 
     def _reveal(self) -> str:
         now = self.readings()
         facts = page.SessionFacts(
-            self.cause,
+            self.causes,
             self.sealed,
             self.seed,
             self.begun_at,
@@ -393,15 +406,34 @@ class Session:
         )
         self.page = page.write(facts, self.folder / "page.html")
         if self.sealed:
-            (self.folder.parent / LAST_REVEALED).write_text(self.cause.id)
+            remember(self.folder.parent, self._names("+"))
         self._ended.set()
         return "\n".join([*reveal.lines(facts), f"page: {self.page}"])
+
+    def _names(self, between: str) -> str:
+        return between.join(cause.id for cause in self.causes)
 
     def samples_since(self) -> list[tuple[float, Sample]]:
         """Every sample with its seconds since the cause began (negative: while all was well)."""
         samples = list(self.observer.samples)
         began = samples[self._samples_before - 1].at if self._samples_before else samples[0].at
         return [(sample.at - began, sample) for sample in samples]
+
+
+def complaint(causes: Sequence[Cause]) -> str:
+    """What people say while these causes are at work."""
+    return causes[0].story if len(causes) == 1 else MORE_THAN_ONE
+
+
+def revealed(home: Path) -> list[str]:
+    """What the sealed sessions in this folder had that were revealed last, the latest first; causes joined by +."""
+    file = home / LAST_REVEALED
+    return file.read_text(errors="replace").split() if file.is_file() else []
+
+
+def remember(home: Path, names: str) -> None:
+    """Keep what was revealed now, and what was before it."""
+    (home / LAST_REVEALED).write_text("\n".join([names, *revealed(home)][:REMEMBERED]) + "\n")
 
 
 def line_of(sample: Sample) -> str:

@@ -23,7 +23,7 @@ def points(
         {
             "strategy": strategy,
             "entries": size,
-            "own": 20,
+            "own": size,
             "keys": size,
             "main_us": [fixed + 0.1 * size**power * (1 + noise * step) for step in (-1, 0, 1)],
             "others_us": [0.0] * 3,

@@ -16,6 +16,19 @@ CAUSES: dict[str, Cause] = {
 }
 
 
+PAIRS: tuple[tuple[str, str], ...] = (
+    ("exhausted-pool", "unpipelined-deletes"),
+    ("giant-index", "slow-network"),
+    ("keys-command", "slow-network"),
+    ("lua-script", "slow-network"),
+    ("lua-script", "unpipelined-deletes"),
+    ("slow-network", "unpipelined-deletes"),
+    ("stalling-link", "unpipelined-deletes"),
+    ("stalling-storefront", "unpipelined-deletes"),
+)
+"""Causes that can be at work together: they use different programs, and each leaves the other's evidence visible."""
+
+
 def find(text: str) -> Cause:
     """The cause with this id. Raises `UsageError` when there is none, and suggests the nearest."""
     known = text.strip().lower().replace(" ", "-").replace("_", "-")
@@ -32,9 +45,17 @@ def choose(seed: int) -> Cause:
     Seeds form blocks of as many as there are causes; within a block every cause occurs once. So groups that are given
     consecutive seeds do not all get the same cause.
     """
-    block, place = divmod(seed, len(CAUSES))
+    return CAUSES[_drawn(seed, list(CAUSES))]
 
-    def drawn(cause: Cause) -> bytes:
-        return hashlib.sha256(f"lab blind {block} {cause.id}".encode()).digest()
 
-    return sorted(CAUSES.values(), key=drawn)[place]
+def choose_two(seed: int) -> tuple[Cause, Cause]:
+    """Two causes that are at work together, chosen by a seed as `choose` does it."""
+    one, other = _drawn(seed, ["+".join(pair) for pair in PAIRS]).split("+")
+    return CAUSES[one], CAUSES[other]
+
+
+def _drawn(seed: int, names: list[str]) -> str:
+    block, place = divmod(seed, len(names))
+    return sorted(names, key=lambda name: hashlib.sha256(f"lab blind {block} {name}".encode()).digest())[
+        place
+    ]

@@ -163,7 +163,7 @@ def journal(tmp_path: Path, healthy: Readings, task: str = "cure") -> Journal:
     """Return the journal of a session with a slow network that began at the epoch's second 40."""
     here = replace(healthy, **CAUSES["slow-network"].typical)
     return Journal(
-        CAUSES["slow-network"], tmp_path / "notes.txt", lambda cause, said: judge(cause, said, [here], here),
+        (CAUSES["slow-network"],), tmp_path / "notes.txt", lambda cause, said: judge(cause, said, [here], here),
         clock=lambda: 200.0, began=40.0, task=task,
     )  # fmt: skip
 
@@ -204,7 +204,7 @@ def test_the_reveal_and_the_page_tell_of_the_cure(task: str, tmp_path: Path, hea
     of = CAUSES["slow-network"]
     now = replace(healthy, **of.typical)
     samples = [(TICK * tick, sample(tick + 2)) for tick in range(-1, 4)]
-    facts = page.SessionFacts(of, True, 1, 40.0, WELL, now, samples, held)
+    facts = page.SessionFacts((of,), True, 1, 40.0, WELL, now, samples, held)
     written = page.write(facts, tmp_path / "page.html").read_text()
     for text in ("\n".join(reveal.lines(facts)), html.unescape(written)):
         for words in (
@@ -219,7 +219,7 @@ def test_the_reveal_and_the_page_tell_of_the_cure(task: str, tmp_path: Path, hea
 @pytest.fixture
 def session(tmp_path: Path, healthy: Readings) -> Session:
     """A session of a cure without a scene: users were well for three samples, and bad for three since it began."""
-    held = Session(CAUSES["slow-network"], 1, 1.0, tmp_path / "blind" / "now", lambda _: None, task="cure")
+    held = Session((CAUSES["slow-network"],), 1, 1.0, tmp_path / "blind" / "now", lambda _: None, task="cure")
     held.journal = journal(tmp_path, healthy)
     held.healthy, held.measured = WELL, MEASURED
     slow = {"page_ms": 60.0, "link_ms": 50.0}

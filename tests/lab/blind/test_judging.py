@@ -172,7 +172,7 @@ def answered(tmp_path: Path, healthy: Readings, evidence: str, *hypotheses: str)
     """Return the journal of a slow-network session after a right answer, and the reply to that answer."""
     here = scene("slow-network", healthy)
     held = Journal(
-        CAUSES["slow-network"],
+        (CAUSES["slow-network"],),
         tmp_path / "notes.txt",
         lambda cause, said: judging.judge(cause, said, [here], here),
     )

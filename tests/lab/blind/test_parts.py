@@ -131,7 +131,9 @@ def journal(tmp_path: Path, healthy: Readings) -> Journal:
     """A journal of a session with a slow network."""
     here = replace(healthy, **CAUSES["slow-network"].typical)
     return Journal(
-        CAUSES["slow-network"], tmp_path / "notes.txt", lambda cause, said: judge(cause, said, [here], here)
+        (CAUSES["slow-network"],),
+        tmp_path / "notes.txt",
+        lambda cause, said: judge(cause, said, [here], here),
     )
 
 
@@ -150,7 +152,7 @@ def test_hints_and_wrong_answers_cost_and_only_the_right_one_scores(journal: Jou
 
 def test_there_is_no_hint_after_the_last(journal: Journal) -> None:
     """After the last hint another is refused, and costs nothing."""
-    for _ in journal.cause.hints:
+    for _ in journal.causes[0].hints:
         journal.hint()
     points = journal.points
     with pytest.raises(UsageError, match="you have had them all"):
@@ -305,7 +307,7 @@ def test_a_connection_taken_under_a_former_order_does_not_loosen_the_new_one(
 @pytest.fixture
 def revealing(tmp_path: Path, healthy: Readings, monkeypatch: pytest.MonkeyPatch) -> Session:
     """A session of `slow-network` without a scene, which can be revealed."""
-    session = Session(CAUSES["slow-network"], 1, 1.0, tmp_path / "blind" / "now", lambda _: None)
+    session = Session((CAUSES["slow-network"],), 1, 1.0, tmp_path / "blind" / "now", lambda _: None)
     session.begun_at = 1.0
     session.observer = SimpleNamespace(samples=[object()])  # type: ignore[assignment]
     session.journal = SimpleNamespace()  # type: ignore[assignment]

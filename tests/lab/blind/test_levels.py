@@ -1,0 +1,84 @@
+"""The levels of a blind session: what the higher ones keep to themselves, and what is never drawn again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from lab.blind.causes import CAUSES, PAIRS, choose, choose_two
+from lab.blind.commands import random_seed
+from lab.blind.levels import LEVELS
+from lab.blind.session import Session, remember, revealed
+from lab.errors import UsageError
+from tests.lab.blind.conftest import WELL
+from tests.lab.blind.test_checking import sample
+from tests.lab.blind.test_parts import MEASURED
+from tests.lab.labkit import lab
+
+
+def session(level: int, folder: Path) -> Session:
+    """A session of that level without a scene: three samples while all was well, and three since the cause began."""
+    held = Session([CAUSES["slow-network"]], 1, 1.0, folder / "now", lambda _: None, level=LEVELS[level])
+    held.healthy, held.measured = WELL, MEASURED
+    samples = [*(sample(tick) for tick in range(3)), *(sample(tick, page_ms=60.0) for tick in range(3, 6))]
+    held.observer = SimpleNamespace(samples=samples)  # type: ignore[assignment]
+    held._samples_before, held.begun_at = 3, 15.0
+    held.stack = SimpleNamespace()
+    return held
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_what_is_usual_is_told_at_the_first_level_only(level: int, tmp_path: Path) -> None:
+    """`look users` names the healthy figures, and `look history` shows what was before, at level 1 and no other."""
+    held = session(level, tmp_path)
+    usual = f"p99 of a page {WELL.page_ms:.1f} ms"
+    assert (usual in held._users()) is (level == 1)
+    assert (usual in held._well()) is (level == 1)
+    rows = held._history().splitlines()[2:]
+    assert len([row for row in rows if row.strip()]) == (5 if level == 1 else 3)
+
+
+@pytest.mark.parametrize("level", [2, 3])
+def test_there_is_no_look_ping_at_the_higher_levels(level: int, tmp_path: Path) -> None:
+    """It is refused in one line; the other readings are not."""
+    held = session(level, tmp_path)
+    with pytest.raises(UsageError, match="no look ping"):
+        held.reply({"verb": "look", "what": "ping"})
+    assert "p99 of a page" in held.reply({"verb": "look", "what": "users"})
+
+
+def test_the_last_two_causes_are_not_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three seeds the third is taken; after two other sessions the first cause comes again. Pairs likewise."""
+    one, two, three = (
+        next(seed for seed in range(99) if choose(seed) is cause) for cause in list(CAUSES.values())[:3]
+    )
+
+    def drawn(*seeds: int, several: bool = False) -> int:
+        left = iter(seeds)
+        monkeypatch.setattr("secrets.randbelow", lambda _: next(left))
+        return random_seed(tmp_path, several)
+
+    assert drawn(one) == one
+    for seed in (one, two):
+        remember(tmp_path, choose(seed).id)
+    assert drawn(one, two, three) == three
+    remember(tmp_path, choose(three).id)
+    assert drawn(two, one) == one
+    assert revealed(tmp_path) == [choose(three).id, choose(two).id]
+    remember(tmp_path, "+".join(PAIRS[0]))
+    again = next(seed for seed in range(99) if tuple(cause.id for cause in choose_two(seed)) == PAIRS[0])
+    other = next(seed for seed in range(99) if tuple(cause.id for cause in choose_two(seed)) != PAIRS[0])
+    assert drawn(again, other, several=True) == other
+
+
+@pytest.mark.parametrize(
+    "words", [["--level", "4"], ["--level", "0"], ["--causes", "3"], ["--causes", "two"]]
+)
+def test_levels_and_numbers_of_causes_that_do_not_exist(words: list[str], tmp_path: Path) -> None:
+    """One line names the option; nothing is started."""
+    answer = lab("blind", "start", *words, cwd=tmp_path)
+    assert answer.code == 2
+    assert words[0] in answer.err
+    assert answer.err.count("\n") == 1
