@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import re
 import sys
 import time
@@ -17,7 +16,7 @@ from lab.stacks import foreign
 from lab.stacks.base import LoadProcess, Probe, Say, probe_arguments
 from lab.stacks.foreign import KEY_PREFIX
 from lab.stacks.http import Locust, Metrics, Storefront, scrape
-from lab.stacks.processes import Child, CpuMeter, free_port, memory_mb, port_taken, ports_after, stop_all
+from lab.stacks.processes import Child, CpuMeter, free_port, memory_mb, port_taken, stop_all
 from lab.stacks.server_stats import ServerObserver
 from lab.stacks.servers import Server
 from lab.stacks.tunnel import Way
@@ -28,7 +27,6 @@ CACHED_PREFIXES = (
 )
 """Prefixes of all the storefront's keys, in every layout and epoch."""
 READY_S = 30.0
-SERVER_PORTS = (12_000, 28_000)
 
 
 class ProcessMeter:
@@ -83,8 +81,7 @@ class NativeStack:
             self.cannot["replica-unharmed"] = (
                 "the lab does not add a replica to a server that it did not start"
             )
-        # Not a port that the kernel gives to clients: a client could take it while the server restarts.
-        self.server_port = port or next(ports_after(random.randrange(*SERVER_PORTS)))
+        self.server_port = port or free_port()
         if way is None and port_taken(self.server_port):
             raise UsageError(f"port {port} is taken. Choose another --port, or leave it out.")
         self.server_url = way.url if way else f"redis://127.0.0.1:{self.server_port}/0"

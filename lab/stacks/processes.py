@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import random
 import resource
 import signal
 import socket
@@ -21,6 +22,8 @@ from lab.errors import StackError
 
 INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
+LISTENING, TRIES = (12_000, 28_000), 200
+"""Ports for what listens, and how many of them are tried."""
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
@@ -229,16 +232,21 @@ def stop_all(children: list[Child]) -> None:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of 127.0.0.1 that is free now, and that no client takes before a server listens there, or restarts.
+
+    The kernel gives clients ports from 32768 up on Linux, from 49152 up elsewhere.
+    """
+    for _ in range(TRIES):
+        port = random.randrange(*LISTENING)
+        if not port_taken(port):
+            return port
+    raise StackError(f"{TRIES} ports from {LISTENING[0]} to {LISTENING[1]} are taken: end some programs.")
 
 
 def ports_after(port: int) -> Iterator[int]:
     """Yield the free ports above `port`; when those are used up, any free ports.
 
-    The kernel gives ports from 32768 up (on Linux) to clients. A port below that stays free while its server restarts.
+    See `free_port` on ports that stay free while their server restarts.
     """
     yield from (following for following in range(port + 1, 65536) if not port_taken(following))
     while True:

@@ -254,6 +254,20 @@ def test_free_port_is_free_and_a_held_one_taken() -> None:
     assert not port_taken(port)
 
 
+def test_the_kernel_gives_no_client_a_free_port() -> None:
+    """A port for something that listens lies below those of clients: else one of them could take it meanwhile."""
+    clients = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    least = int(clients.read_text().split()[0]) if clients.exists() else 32_768
+    assert all(1024 < free_port() < least for _ in range(50))
+
+
+def test_where_every_port_is_taken_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search ends."""
+    monkeypatch.setattr("lab.stacks.processes.port_taken", lambda _: True)
+    with pytest.raises(StackError, match="are taken: end some programs"):
+        free_port()
+
+
 def test_meter_tells_the_busy_from_the_idle(tmp_path: Path, children: list[Child]) -> None:
     """A process that computes has many times the share of one that sleeps; the work of a child counts as its own."""
     busy = python(
