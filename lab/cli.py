@@ -7,32 +7,86 @@ import signal
 import sys
 import tempfile
 import traceback
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from typer.core import TyperGroup
 
-from lab import __version__, errors, verbs
-from lab.blind.commands import app as blind
-from lab.diagnose.command import diagnose
-from lab.diagnose.export import export
-from lab.diagnose.predict import predict
-from lab.errors import LabError
-from lab.replay.command import record, replay
-from lab.runner.explain import explain
-from lab.stacks.by_hand import redis
-from lab.stacks.bystander import probe
-from lab.stacks.foreign import clean
+from lab import __version__, errors
+from lab.errors import Interrupted, LabError
+from lab.stacks.asking import Finding
 from lab.stacks.processes import INTERRUPTIONS, ignore_interruptions
+from lab.stacks.servers import SERVERS
 
-app = typer.Typer(
-    name="lab",
-    help="Reproduce published Redis latency incidents, and judge every run by its claims.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-app.add_typer(blind)
+GROUPS = {
+    "Reproduce": {
+        "list": "lab.runner.command:list_scenarios",
+        "run": "lab.runner.command:run",
+        "report": "lab.runner.command:report",
+        "explain": "lab.runner.explain:explain",
+        "compare": "lab.runner.command:compare",
+    },
+    "Learn": {
+        "scene": "lab.cli:scene",
+        "blind": "lab.blind.commands:app",
+        "probe": "lab.stacks.bystander:probe",
+        "redis": "lab.stacks.by_hand:redis",
+        "replay": "lab.replay.command:replay",
+    },
+    "At work": {
+        "diagnose": "lab.diagnose.command:diagnose",
+        "predict": "lab.diagnose.predict:predict",
+        "export": "lab.diagnose.export:export",
+    },
+    "Housekeeping": {
+        "doctor": "lab.cli:doctor",
+        "record": "lab.replay.command:record",
+        "clean": "lab.stacks.foreign:clean",
+    },
+}
+"""Every command by what it is for, and the function or group that carries it out. A module is imported when its command
+is asked for, because all of them take most of a second."""
+PLACES = {name: place for group in GROUPS.values() for name, place in group.items()}
+RAW = {"redis": {"ignore_unknown_options": True, "allow_interspersed_args": False}}
+"""Commands whose words go on unchanged, options and negative numbers included."""
+
+
+class Grouped(TyperGroup):
+    """Lists the commands in `GROUPS`, each with the whole first sentence of its help."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the lists."""
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(name, self.commands[name].get_short_help_str(limit=200)) for name in names]
+                )
+
+
+def build(names: Iterable[str] = PLACES) -> typer.Typer:
+    """The command line with these commands."""
+    app = typer.Typer(
+        cls=Grouped,
+        name="lab",
+        help="Reproduce published Redis latency incidents, and judge every run by its claims.",
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.callback()(_options)
+    for name in names:
+        module, _, function = PLACES[name].partition(":")
+        found = getattr(import_module(module), function)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name)
+        else:
+            app.command(name, context_settings=RAW.get(name))(found)
+    return app
 
 
 def _show_version(wanted: bool) -> None:
@@ -41,7 +95,6 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool,
@@ -51,25 +104,86 @@ def _options(
     pass  # the callback of --version does the work
 
 
-app.command("list")(verbs.list_scenarios)
-for command in (
-    verbs.doctor,
-    verbs.run,
-    verbs.scene,
-    verbs.report,
-    verbs.compare,
-    explain,
-    diagnose,
-    export,
-    predict,
-    probe,
-    clean,
-    record,
-    replay,
-):
-    app.command()(command)
-# Words after the first go to the server unchanged, options and negative numbers included.
-app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(redis)
+def doctor(
+    scene: Annotated[
+        bool,
+        typer.Option(
+            "--scene", help="Check the scene that make up started: every page and lever that a workshop uses."
+        ),
+    ] = False,
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="With --scene: folder for doctor.html, with pictures of the dashboards if Chromium is installed."
+        ),
+    ] = Path("runs/doctor"),
+) -> None:
+    """Say what is missing on this machine, and the command that mends it; or whether a workshop could begin."""
+    from lab.stacks.doctor import examine, outcome
+
+    console = Console(highlight=False)
+
+    def say(finding: Finding) -> None:
+        mark = "ok  " if finding.ok else "MISS" if finding.needed else "opt "
+        console.print(f"{mark} {finding.what}: {finding.detail}", soft_wrap=True, markup=False)
+
+    if scene:
+        from lab.stacks.rehearsal import rehearse
+
+        may_begin = rehearse(out, say).may_begin
+        console.print(f"\n{'A workshop could begin.' if may_begin else 'Mend the lines marked MISS first.'}")
+        console.print(f"page: {out / 'doctor.html'}", soft_wrap=True)
+        if not may_begin:
+            raise typer.Exit(errors.STACK_BROKE)
+        return
+    findings = examine()
+    for finding in findings:
+        say(finding)
+    console.print(f"\n{outcome(findings)}")
+    if not all(finding.ok for finding in findings if finding.needed):
+        raise typer.Exit(errors.STACK_BROKE)
+
+
+def scene(
+    server: Annotated[
+        str, typer.Option(help=f"{', '.join(SERVERS)}; if left out, the embedded Valkey.")
+    ] = "embedded",
+    port: Annotated[
+        int, typer.Option(help="Port of the control page; the others take free ones.", min=1, max=65535)
+    ] = 8080,
+    keys: Annotated[
+        int | None,
+        typer.Option(help="Entries cached at the most (200,000).", min=1000, max=50_000_000),
+    ] = None,
+    healthy: Annotated[
+        bool,
+        typer.Option(
+            "--healthy", help="No incident: the cache is full, and all is well until you change something."
+        ),
+    ] = False,
+    prometheus_port: Annotated[
+        int | None, typer.Option(help="Port of Prometheus; a free one if left out.", min=1, max=65535)
+    ] = None,
+) -> None:
+    """Bring up the scene without Docker: storefront, load, control page; it stays until Ctrl-C."""
+    from lab.blind.beside import answering_looks
+    from lab.stacks.native_scene import play
+
+    def say(text: str) -> None:
+        print(text, flush=True)
+
+    try:
+        play(
+            server,
+            port,
+            keys,
+            healthy,
+            prometheus_port,
+            say,
+            lambda scene: answering_looks(scene, scene.users),
+        )
+    except KeyboardInterrupt:
+        raise Interrupted("the scene was ended; nothing of it is left.") from None
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
@@ -87,7 +201,10 @@ def main() -> int:
 
 def run_command(arguments: list[str]) -> int:
     """Run one command line; return its exit code (see `lab.errors`). An error is one line on stderr."""
-    command = typer.main.get_command(app)
+    first = arguments[0] if arguments else ""
+    # `--help`, or a word that is no command, needs all of them.
+    names = [first] if first in PLACES else [] if first == "--version" else PLACES
+    command = typer.main.get_command(build(names))
     try:
         code = command.main(args=arguments or ["--help"], prog_name="lab", standalone_mode=False)
         if not arguments:

@@ -131,9 +131,9 @@ def server_list(_: Path) -> str:
 @cache
 def commands() -> dict[str, Any]:
     """Every command of `bin/lab` by its words, groups resolved: ``run``, ``blind start`` and so on."""
-    from lab.cli import app
+    from lab.cli import build
 
-    return dict(_flat(typer.main.get_command(app), ()))
+    return dict(_flat(typer.main.get_command(build()), ()))
 
 
 def _flat(command: Any, words: tuple[str, ...]) -> Iterator[tuple[str, Any]]:

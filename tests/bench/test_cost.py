@@ -70,6 +70,7 @@ def test_too_little_memory_is_refused_before_anything_starts(
 ) -> None:
     """One line says how much would be needed."""
     monkeypatch.setattr("sys.argv", ["bench.cost", "--keys", "50000000"])
+    monkeypatch.setattr("bench.cost.interrupts_raise", lambda: None)  # pytest keeps its own handlers
     monkeypatch.setattr("bench.cost.psutil.virtual_memory", lambda: type("Memory", (), {"available": 4e9}))
     assert cost.main() == USAGE
     assert "need about 18.5 GB of memory" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from docs.pages.wheels import PYTHONS
-from lab import ROOT, verbs
+from lab import ROOT, cli
 from lab.stacks.preflight import read_env_file, wanted_ports
 
 WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
@@ -51,7 +51,7 @@ def test_the_workflow_keeps_the_page_that_doctor_writes() -> None:
     """What the job of the scene uploads is the folder that `bin/lab doctor --scene` writes by default."""
     steps = yaml.safe_load(WORKFLOW.read_text())["jobs"]["stack"]["steps"]
     [kept] = [step["with"] for step in steps if "upload-artifact" in step.get("uses", "")]
-    assert Path(kept["path"]) == inspect.signature(verbs.doctor).parameters["out"].default
+    assert Path(kept["path"]) == inspect.signature(cli.doctor).parameters["out"].default
     assert "if-no-files-found" not in kept, "GitHub warns where there is nothing to upload"
 
 

@@ -10,9 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
+from typer.core import TyperGroup
 
 from lab import scenarios
-from lab.cli import run_command
+from lab.cli import GROUPS, build, run_command
 from lab.results.folder import RunFacts
 from lab.stacks.asking import Finding
 from lab.stacks.doctor import outcome, packages
@@ -283,6 +285,16 @@ def test_doctor_says_in_a_sentence_whether_one_may_begin(
     findings += [Finding(what, False, "") for what in needed]
     findings += [Finding(what, False, "", needed=False) for what in missing]
     assert outcome(findings).startswith(said)
+
+
+def test_every_command_is_in_one_group_of_the_help(tmp_path: Path) -> None:
+    """`lab --help` lists each command once, under the heading of what it is for."""
+    lists = typer.main.get_command(build())
+    assert isinstance(lists, TyperGroup)
+    grouped = [name for names in GROUPS.values() for name in names]
+    assert sorted(grouped) == sorted(lists.commands)
+    shown = lab("--help", cwd=tmp_path).out
+    assert all(f"\n{title}:\n" in shown for title in GROUPS)
 
 
 @pytest.mark.parametrize("command", [[], ["list"], ["doctor"], ["run"], ["report"], ["compare"]])

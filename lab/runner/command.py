@@ -1,4 +1,4 @@
-"""The commands that run a scenario, judge it and show it, and those that look at the machine."""
+"""`bin/lab list`, `run`, `report` and `compare`: show the scenarios, run them, and judge what was measured."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from lab import errors, scenarios
-from lab.errors import Interrupted, UsageError
+from lab import scenarios
+from lab.errors import UsageError
 from lab.report import terminal
 from lab.stacks.address import (
     ADDRESS_HELP,
@@ -24,13 +24,11 @@ from lab.stacks.address import (
     Tls,
     read_address,
 )
-from lab.stacks.asking import Finding
 from lab.stacks.servers import SERVERS
 from lab.stacks.tunnel import Way, way_to
 
 ALL = "all"
 """Given in place of a scenario's id, it stands for all scenarios."""
-
 Folder = Annotated[Path, typer.Argument(help="A run folder.", metavar="DIR")]
 
 
@@ -41,46 +39,6 @@ def list_scenarios(as_json: Annotated[bool, typer.Option("--json", help="As JSON
         print(json.dumps(terminal.catalogue(known), indent=1))
     else:
         terminal.show_catalogue(Console(highlight=False), known)
-
-
-def doctor(
-    scene: Annotated[
-        bool,
-        typer.Option(
-            "--scene", help="Check the scene that make up started: every page and lever that a workshop uses."
-        ),
-    ] = False,
-    out: Annotated[
-        Path,
-        typer.Option(
-            help="With --scene: folder for doctor.html, with pictures of the dashboards if Chromium is installed."
-        ),
-    ] = Path("runs/doctor"),
-) -> None:
-    """Say what is missing on this machine, and the command that mends it; or whether a workshop could begin."""
-    from lab.stacks.doctor import examine, outcome
-
-    console = Console(highlight=False)
-
-    def say(finding: Finding) -> None:
-        mark = "ok  " if finding.ok else "MISS" if finding.needed else "opt "
-        console.print(f"{mark} {finding.what}: {finding.detail}", soft_wrap=True, markup=False)
-
-    if scene:
-        from lab.stacks.rehearsal import rehearse
-
-        may_begin = rehearse(out, say).may_begin
-        console.print(f"\n{'A workshop could begin.' if may_begin else 'Mend the lines marked MISS first.'}")
-        console.print(f"page: {out / 'doctor.html'}", soft_wrap=True)
-        if not may_begin:
-            raise typer.Exit(errors.STACK_BROKE)
-        return
-    findings = examine()
-    for finding in findings:
-        say(finding)
-    console.print(f"\n{outcome(findings)}")
-    if not all(finding.ok for finding in findings if finding.needed):
-        raise typer.Exit(errors.STACK_BROKE)
 
 
 def run(
@@ -160,48 +118,6 @@ def run(
         terminal.show_verdict(Console(highlight=False), finished.folder)
         print(f"report: {report.resolve()}")
     raise typer.Exit(verdict.exit_code)
-
-
-def scene(
-    server: Annotated[
-        str, typer.Option(help=f"{', '.join(SERVERS)}; if left out, the embedded Valkey.")
-    ] = "embedded",
-    port: Annotated[
-        int, typer.Option(help="Port of the control page; the others take free ones.", min=1, max=65535)
-    ] = 8080,
-    keys: Annotated[
-        int | None,
-        typer.Option(help="Entries cached at the most (200,000).", min=1000, max=50_000_000),
-    ] = None,
-    healthy: Annotated[
-        bool,
-        typer.Option(
-            "--healthy", help="No incident: the cache is full, and all is well until you change something."
-        ),
-    ] = False,
-    prometheus_port: Annotated[
-        int | None, typer.Option(help="Port of Prometheus; a free one if left out.", min=1, max=65535)
-    ] = None,
-) -> None:
-    """Bring up the scene without Docker: storefront, load, control page; it stays until Ctrl-C."""
-    from lab.blind.beside import answering_looks
-    from lab.stacks.native_scene import play
-
-    def say(text: str) -> None:
-        print(text, flush=True)
-
-    try:
-        play(
-            server,
-            port,
-            keys,
-            healthy,
-            prometheus_port,
-            say,
-            lambda scene: answering_looks(scene, scene.users),
-        )
-    except KeyboardInterrupt:
-        raise Interrupted("the scene was ended; nothing of it is left.") from None
 
 
 def report(
