@@ -21,7 +21,9 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import psutil
@@ -53,7 +55,13 @@ SHARE = 0.02
 EVENTS = 50
 """The most events in a round."""
 FEWEST, FILLED = 3, 20_000
-"""In the series over entries a round has three events at least, and no more than use up so many entries."""
+"""In the series over entries so many events are measured together at least, and no more than use up so many entries."""
+ENOUGH_US, BATCHES = 500.0, 5
+"""CPU time that a round must add up to, in at most so many batches: what little costs is told by many events only."""
+SETTLE_S = 0.3
+"""Wait after a user was filled: the server goes on resizing tables and buffers, which would count as the event's."""
+READINGS = 50
+"""Readings of the CPU time, of which the median tells what one costs."""
 GIANT = 900_000_000
 """Ids of the users with many entries begin here, beyond those of the others."""
 
@@ -84,6 +92,8 @@ class Place:
         self._observer: Any = redis.Redis.from_url(url, protocol=2)
         self._observer.set_response_callback("INFO", lambda text, **_: info.fields(text))
         self._about = self._observer.info("server")
+        read = [self.cpu_us()[0] for _ in range(READINGS)]
+        self._reading_us = median(after - before for before, after in pairwise(read))
 
     def fill(self, users: range) -> Iterator[int]:
         """Give users their usual entries, in steps; yields the last user of each."""
@@ -115,7 +125,7 @@ class Place:
         raw = connect(self.settings)
         client = AsyncClient(raw, self.settings, strategy)
         await raw.ping()  # the connection is made, and not counted
-        first, before = self.cpu_us(), self.cpu_us()
+        before = self.cpu_us()
         for user in users:
             await STRATEGIES[strategy](client, user, AREAS, self.settings.scan_count)
         main = self.cpu_us()[0]
@@ -123,14 +133,31 @@ class Place:
         others = self.cpu_us()[1]
         await raw.aclose()
         await raw.connection_pool.disconnect()
-        reading = before[0] - first[0]
-        return (main - before[0] - reading) / len(users), (others - before[1]) / len(users)
+        return (main - before[0] - self._reading_us) / len(users), (others - before[1]) / len(users)
 
     def measure(self, point: Point, users: Sequence[int]) -> None:
         """One round: each of the users, who have their entries, has an event."""
         main, others = asyncio.run(self.events(point.strategy, users))
         point.main_us.append(main)
         point.others_us.append(others)
+
+    def round_of_giants(self, point: Point, first: int, each: int) -> int:
+        """One round with users who get `point.own` entries first, `each` at a time, until `ENOUGH_US` were measured.
+
+        They have numbers from `first` on. Returns the number of the next one.
+        """
+        took: list[tuple[float, float]] = []
+        while not took or (each * sum(main for main, _ in took) < ENOUGH_US and len(took) < BATCHES):
+            users = range(first, first + each)
+            for user in users:
+                self.cache.put_many(user, point.own)
+            time.sleep(SETTLE_S)
+            took.append(asyncio.run(self.events(point.strategy, users)))
+            first += each
+        main, others = (sum(part) / len(took) for part in zip(*took, strict=True))
+        point.main_us.append(main)
+        point.others_us.append(others)
+        return first
 
     def close(self) -> None:
         """Close the connections."""
@@ -195,11 +222,7 @@ def over_entries(kind: str, strategies: Sequence[str], most: int, rounds: int) -
                     point = Point(name, OTHERS, size, place.keys())
                     each = min(having, FEWEST) if STRATEGY_ROWS[name].searches else having
                     for _ in range(rounds):
-                        giants = range(giant, giant + each)
-                        for user in giants:
-                            place.cache.put_many(user, size)
-                        place.measure(point, giants)
-                        giant += each
+                        giant = place.round_of_giants(point, giant, each)
                     yield point
                 place.close()
             others.close()
@@ -226,8 +249,8 @@ def tell(layout: str, done: int, whole: int, seconds: float) -> None:
 
 def line(point: Point) -> str:
     """A point in words: the median of its rounds."""
-    middle = sorted(point.main_us)[len(point.main_us) // 2]
-    return f"{point.strategy:12} {point.keys:>11,} keys, {point.own:>7,} of the user: {middle:>14,.1f} µs an event"
+    who = f"{point.strategy:12} {point.keys:>11,} keys, {point.own:>7,} of the user"
+    return f"{who}: {median(point.main_us):>14,.1f} µs an event"
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -266,13 +289,15 @@ def main() -> int:
     try:
         row = SERVERS[asked.server]
         row.require()
-        needed = BASE_BYTES + max(asked.keys, 20 * FILLED) * row.key_bytes
+        # `generation` leaves all entries behind that were filled for its events.
+        left = FEWEST * BATCHES * asked.rounds * asked.entries * 2
+        needed = BASE_BYTES + max(asked.keys, left) * row.key_bytes
         require_memory(
-            f"{asked.keys:,} entries on {asked.server}",
+            f"the servers of both series ({asked.server}), one at a time,",
             needed,
             psutil.virtual_memory().available,
             "free",
-            "Choose fewer with --keys.",
+            "Choose less with --keys, --entries or --rounds.",
         )
         series: dict[str, Iterator[Point]] = {
             "keys": over_keys(asked.server, asked.strategies, asked.keys, asked.rounds),

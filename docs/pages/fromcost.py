@@ -41,6 +41,10 @@ SLACK = 0.25
 DECADES = 3
 """The powers of ten below the largest size that are fitted: fixed costs hide the growth among the smallest sizes."""
 DRAWS = 1000
+FEW = 10_000
+"""Entries with which the largest size is compared: among fewer the calls themselves cost more than the visits."""
+LEAST_US = 1.0
+"""CPU time of an event in µs; less is none."""
 PATTERNS = 3
 """Searches in one event: one for each area."""
 
@@ -63,7 +67,8 @@ class Growth:
 
     def said(self) -> str:
         """For a cell."""
-        return f"{self.power:.2f} ({self.low:.2f} to {self.high:.2f})"
+        power, low, high = (f"{round(each, 2) + 0.0:.2f}" for each in (self.power, self.low, self.high))
+        return f"{power} ({low} to {high})"
 
 
 def parts(root: Path) -> dict[str, dict[str, Any]]:
@@ -134,7 +139,7 @@ def growth_list(root: Path) -> str:
                 holds = {True: "yes", False: "**no**", None: "–"}[found.holds]
                 cells += [found.said(), "–" if found.promised is None else str(found.promised), holds]
             rows.setdefault(strategy, [f"`{strategy}`"]).extend(cells)
-    said = " ".join(machine(part) for part in both.values() if part)
+    said = " ".join(dict.fromkeys(machine(part) for part in both.values() if part))
     return f"{said}\n\n" + table(heads, list(rows.values()), range(1, len(heads)))
 
 
@@ -146,35 +151,50 @@ def freed_list(root: Path) -> str:
     rows = []
     for strategy, points in by_strategy(part):
         last = points[-1]
-        both = (numbers.us(max(0.0, median(last[threads]))) for threads in ("main_us", "others_us"))
+        both = (
+            numbers.us(took) if (took := median(last[threads])) >= LEAST_US else "–"
+            for threads in ("main_us", "others_us")
+        )
         rows.append([f"`{strategy}`", f"{last['own']:,}", *both])
     return table(["strategy", "entries of the user", "main thread", "other threads"], rows, range(1, 4))
 
 
 def visits(part: dict[str, Any]) -> Iterator[tuple[str, int, float]]:
-    """(strategy, keys on the server, ns of the main thread for each key visited), of the strategies that search."""
+    """(strategy, entries on the server, ns of the main thread for each key visited), of the strategies that search.
+
+    Each user has one key more than entries, the index set, and it is visited, too.
+    """
     for strategy, points in by_strategy(part):
         if strategy in ("scan", "keys"):
             for point in points:
-                yield strategy, point["keys"], 1000 * median(point["main_us"]) / PATTERNS / point["keys"]
+                ns = 1000 * median(point["main_us"]) / PATTERNS / point["keys"]
+                yield strategy, point["entries"], ns
 
 
 def visit_list(root: Path) -> str:
-    """A visited key at each size, in every part that grew over keys."""
-    rows, said = [], []
+    """A visited key at each size, in every part that grew over keys, and how much dearer it became."""
+    rows, said, grown = [], [], []
     for part in parts(root).values():
         if part["series"] != "keys":
             continue
         said.append(machine(part))
         found: dict[int, dict[str, float]] = {}
-        for strategy, keys, ns in visits(part):
-            found.setdefault(round(keys, 2 - len(str(keys))), {})[strategy] = ns
-        for keys, costs in found.items():
+        for strategy, entries, ns in visits(part):
+            found.setdefault(entries, {})[strategy] = ns
+        many = max(found)
+        grown += [
+            f"A key among {many:,} entries costs `{name}` {numbers.times(found[many][name] / found[FEW][name])} "
+            f"as much as among {FEW:,}."
+            for name in ("scan", "keys")
+            if name in found[many] and name in found.get(FEW, {})
+        ]
+        for entries, costs in found.items():
             cells = (f"{costs[name]:,.0f} ns" if name in costs else "–" for name in ("scan", "keys"))
-            rows.append([f"{keys:,}", *cells])
+            rows.append([f"{entries:,}", *cells])
     if not rows:
         return NOT_YET
-    return " ".join(said) + "\n\n" + table(["keys", "`scan`, COUNT 1000", "`keys`"], rows, range(3))
+    heads = ["entries", "`scan`, COUNT 1000", "`keys`"]
+    return "\n\n".join([" ".join(dict.fromkeys(said)), table(heads, rows, range(3)), " ".join(grown)])
 
 
 ROAD: tuple[tuple[str, float, int], ...] = (
@@ -283,7 +303,9 @@ def visit_plot(root: Path) -> tuple[str, str] | None:
     if not kept:
         return None
     rows: list[style.Row] = [
-        {"strategy": strategy, "keys": keys, "ns": ns} for part in kept for strategy, keys, ns in visits(part)
+        {"strategy": strategy, "keys": entries, "ns": ns, "series": number}
+        for number, part in enumerate(kept)
+        for strategy, entries, ns in visits(part)
     ]
     caches: list[style.Row] = [
         {"keys": size / kept[0]["key_bytes"], "text": f"{name} full"}
@@ -291,11 +313,12 @@ def visit_plot(root: Path) -> tuple[str, str] | None:
         if size / kept[0]["key_bytes"] >= min(row["keys"] for row in rows)
     ]
     across = style.log_scale([row["keys"] for row in rows], floor=1)
-    x = alt.X("keys:Q", scale=across, axis=_sizes("keys on the server"))
+    x = alt.X("keys:Q", scale=across, axis=_sizes("entries on the server"))
     names = list(dict.fromkeys(str(row["strategy"]) for row in rows))
     shown = style.chart(rows).encode(
         x=x,
         y=alt.Y("ns:Q", scale=alt.Scale(domainMin=0), axis=alt.Axis(title="main thread, ns for each key")),
+        detail=alt.Detail("series:N"),
         color=alt.Color("strategy:N", scale=alt.Scale(domain=names, range=[style.CAUSE, style.CURE])),
         shape=alt.Shape("strategy:N", scale=alt.Scale(domain=names, range=SHAPES[: len(names)])),
     )
@@ -306,9 +329,7 @@ def visit_plot(root: Path) -> tuple[str, str] | None:
         shown.mark_line(strokeWidth=1.5),
         shown.mark_point(size=90),
     ).properties(width=style.WIDTH - 260, height=330)
-    said = (
-        "The main thread's time for each visited key, over the keys on the server, with the machine's caches."
-    )
+    said = "The main thread's time for each visited key, over the entries on the server, with the machine's caches."
     return picture.svg(drawing, said), said
 
 

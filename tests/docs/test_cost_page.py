@@ -10,6 +10,7 @@ import pytest
 
 from docs.pages import fromcost
 from docs.pages.pages import Renewal
+from lab import ROOT
 from lab.errors import UsageError
 
 SIZES = [10**n for n in range(3, 8)]
@@ -119,3 +120,9 @@ def test_an_unknown_plot_is_one_line(tmp_path: Path) -> None:
     page.write_text("<!-- plot: costs -->\n<!-- /plot -->\n", encoding="utf-8")
     with pytest.raises(UsageError, match=r"page.md:1: there is no plot 'costs'; .*cost"):
         Renewal(tmp_path).page(page)
+
+
+def test_every_promise_holds_in_what_is_committed() -> None:
+    """The docstrings of the strategies agree with the costs that were measured last."""
+    assert "| yes |" in fromcost.growth_list(ROOT)
+    assert "**no**" not in fromcost.growth_list(ROOT)
