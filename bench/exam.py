@@ -7,11 +7,12 @@ Then come loads that no session has, each on a server of its own: healthy loads,
 sessions, and three that none of the diagnosis's causes explains, so that it has to say that it cannot tell. A row is
 right when the first named cause is the expected one (with two causes: when both are named), or when none is named where
 none is expected.
+
+Every row is kept at once. The whole takes hours; `--add` adds rows to those in the file, so it can be held in parts.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -26,17 +27,18 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import redis
 
 from bench.blind_trial import Trial
-from bench.kit import server
+from bench.kit import OneLineParser, server, typed
 from lab.blind.causes import CAUSES
 from lab.blind.scene import BlindStack
 from lab.diagnose.findings import Judgement, answer_of, judge
 from lab.diagnose.watch import watch
 from lab.diagnose.window import LOOP_US
-from lab.errors import LabError
+from lab.errors import LabError, UsageError
 from lab.stacks.address import read_address
 from lab.stacks.processes import Child
 
@@ -171,9 +173,39 @@ def plain(name: str, of: str, seconds: float) -> Row:
             return examine(name, of, expected, url, seconds)
 
 
+class Kept:
+    """The file with the rows, written anew after each. Without a path nothing is kept."""
+
+    def __init__(self, path: Path | None, seconds: float, add: bool) -> None:
+        """`add`: keep the rows that are there. Raises `UsageError` if they were made otherwise."""
+        self._path = path
+        self._content: dict[str, Any] = {
+            "cores": os.cpu_count(),
+            "seconds": seconds,
+            "sittings": [],
+            "rows": [],
+        }
+        if path and add and path.exists():
+            found = json.loads(path.read_text(encoding="utf-8"))
+            for name in ("cores", "seconds"):
+                if found.get(name) != self._content[name]:
+                    raise UsageError(
+                        f"{path} has rows with {name} {found.get(name)}, and here it is {self._content[name]}: leave "
+                        "--add out to begin anew."
+                    )
+            self._content = found
+        self._content["sittings"].append({"command": typed("bench.exam"), "date": str(date.today())})
+
+    def add(self, row: Row) -> None:
+        """Keep a row."""
+        self._content["rows"].append(asdict(row))
+        if self._path:
+            self._path.write_text(json.dumps(self._content, indent=1) + "\n", encoding="utf-8")
+
+
 def main() -> int:
     """Hold the examination; returns 0 when every scene was examined and all rows are right."""
-    parser = argparse.ArgumentParser("bench.exam", description="The examination of bin/lab diagnose.")
+    parser = OneLineParser(prog="bench.exam", description="The examination of bin/lab diagnose.")
     parser.add_argument("--times", type=int, default=3, help="times that each scene is diagnosed (3)")
     parser.add_argument("--seconds", type=float, default=20.0, help="seconds that a diagnosis observes (20)")
     parser.add_argument(
@@ -188,7 +220,12 @@ def main() -> int:
         help="servers for each scene, separated by commas (embedded,redis)",
     )
     parser.add_argument("--write", type=Path, metavar="FILE", help="keep the rows, for the table in the docs")
+    parser.add_argument("--add", action="store_true", help="keep the rows that FILE has")
     asked = parser.parse_args()
+    try:
+        kept = Kept(asked.write, asked.seconds, asked.add)
+    except UsageError as error:
+        parser.error(str(error))
     scenes: list[tuple[str, Callable[[], Row]]] = [
         (name, partial(session if name in CAUSES else plain, name, of, asked.seconds))
         for name in asked.only or [*CAUSES, *EXPECTED]
@@ -209,6 +246,7 @@ def main() -> int:
                 failed += 1
                 continue
             rows.append(row)
+            kept.add(row)
             print(
                 f"| {row.scene} | {row.server} | {row.expected} | {row.said} | {row.p99_ms:.1f} | {row.busy:.0%} | "
                 f"{'yes' if row.right else 'NO'} |",
@@ -216,15 +254,6 @@ def main() -> int:
             )
     right = sum(row.right for row in rows)
     print(f"\n{right} of {len(rows)} right" + (f", {failed} could not be examined" if failed else ""))
-    if asked.write:
-        kept = {
-            "command": f"python -m bench.exam {' '.join(sys.argv[1:])}",
-            "date": str(date.today()),
-            "cores": os.cpu_count(),
-            "seconds": asked.seconds,
-            "rows": [asdict(row) for row in rows],
-        }
-        asked.write.write_text(json.dumps(kept, indent=1) + "\n")
     return 0 if right == len(rows) and not failed else 1
 
 

@@ -92,6 +92,13 @@ def report(what: str, ratio: float, goal: str, **figures: float) -> None:
     print(json.dumps({"bench": what, "ratio": round(ratio, 3), "goal": goal, **shown}))
 
 
+def typed(module: str) -> str:
+    """The command that runs this process, without the places of its files. `module` stands after ``python -m``."""
+    words = iter(sys.argv[1:])
+    kept = [word for word in words if not (word in ELSEWHERE and next(words, ""))]
+    return shlex.join(["python", "-m", module, *kept])
+
+
 def keep(path: Path | None, part: str, module: str, **figures: Any) -> None:
     """Keep figures under the name `part` of a JSON file, for `make docs`: with the command, the day, and the machine.
 
@@ -101,10 +108,8 @@ def keep(path: Path | None, part: str, module: str, **figures: Any) -> None:
         return
     kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     machine = host_facts()
-    words = iter(sys.argv[1:])
-    typed = [word for word in words if not (word in ELSEWHERE and next(words, ""))]
     kept[part] = {
-        "command": shlex.join(["python", "-m", module, *typed]),
+        "command": typed(module),
         "date": date.today().isoformat(),
         "machine": f"{machine['cores']} cores of {machine['processor']}",
         **figures,

@@ -358,8 +358,9 @@ def exam(root: Path) -> str:
             ]
         )
     right = sum(row["right"] for row in kept["rows"])
+    commands = ", ".join(f"`{each['command']}` ({each['date']})" for each in kept["sittings"])
     said = (
-        f"`{kept['command']}` on {kept['cores']} cores, {kept['date']}, {kept['seconds']:g} s of observation each: "
+        f"{commands} on {kept['cores']} cores, {kept['seconds']:g} s of observation each: "
         f"{right} of {len(kept['rows'])} right.\n\n"
     )
     heads = ["scene", "server", "expected", "right", "said otherwise", "p99 of the probe, ms (median)"]

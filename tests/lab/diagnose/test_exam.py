@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -19,7 +20,7 @@ from lab.blind.causes import CAUSES
 from lab.diagnose.findings import CAUSES as KNOWN
 from lab.diagnose.watch import watch
 from lab.diagnose.window import LOOP_US
-from lab.errors import StackError
+from lab.errors import StackError, UsageError
 from lab.stacks.address import read_address
 from lab.stacks.processes import Child
 from tests.app.servicekit import eventually
@@ -167,3 +168,36 @@ def test_a_scene_that_cannot_be_examined_fails_the_examination(
     assert "1 of 1 right, 1 could not be examined" in capsys.readouterr().out
     monkeypatch.setattr(sys, "argv", [*sys.argv, "--servers", "embedded"])
     assert exam.main() == 0
+
+
+def row(scene: str) -> exam.Row:
+    """A right answer for a scene."""
+    return exam.Row(scene, "embedded", scene, scene, True, 12.0, 0.3)
+
+
+def test_rows_are_kept_at_once_and_added_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file has each row as soon as it is known. A later sitting begins anew, or adds, and then both are named."""
+    file = tmp_path / "exam.json"
+    monkeypatch.setattr("sys.argv", ["bench.exam", "--only", "idle", "--write", str(file)])
+    first = exam.Kept(file, 20.0, add=False)
+    for number, scene in enumerate(("idle", "nothing"), start=1):
+        first.add(row(scene))
+        assert len(json.loads(file.read_text())["rows"]) == number
+    monkeypatch.setattr("sys.argv", ["bench.exam", "--add"])
+    exam.Kept(file, 20.0, add=True).add(row("idle"))
+    kept = json.loads(file.read_text())
+    assert [each["scene"] for each in kept["rows"]] == ["idle", "nothing", "idle"]
+    commands = [each["command"] for each in kept["sittings"]]
+    assert commands == ["python -m bench.exam --only idle", "python -m bench.exam --add"]
+    exam.Kept(file, 20.0, add=False).add(row("nothing"))
+    assert len(json.loads(file.read_text())["rows"]) == 1
+
+
+def test_rows_that_were_made_otherwise_are_not_mixed(tmp_path: Path) -> None:
+    """Rows of another length of observation are refused, and stay."""
+    file = tmp_path / "exam.json"
+    exam.Kept(file, 20.0, add=False).add(row("idle"))
+    before = file.read_text()
+    with pytest.raises(UsageError, match=r"has rows with seconds 20\.0, and here it is 5\.0"):
+        exam.Kept(file, 5.0, add=True)
+    assert file.read_text() == before
