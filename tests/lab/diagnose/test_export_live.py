@@ -45,7 +45,7 @@ TURN_S = 0.06
 PLAINLY_LONG_S = 3 * LONG_MS / 1000
 """A call of this length fires the alert on long calls, also if the machine becomes faster."""
 SCRAPES_PER_WINDOW = 8
-FIRES_WITHIN_S = 40.0
+FIRES_WITHIN_S = 90.0
 
 
 class Prometheus:
