@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import statistics
-import threading
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -20,14 +19,12 @@ import pytest
 
 from lab import ROOT
 from tests.compose.stack import EVERYTHING, Stack, until
+from tests.compose.stalls import Stalls
 
 SERVERS = ("dragonfly", "redis")
 INCIDENT_SECONDS = 300
 RISE = 5
 CURED_S = 15.0
-STALL_TICK_S, STALL_S = 0.01, 0.06
-"""How often a stall of the machine is looked for, and from which length on it is one: twice the healthy p99 of a slow
-machine."""
 P99 = "server:probe_latency:p99_10s"
 
 MAY_BE_EMPTY: dict[str, str] = {}
@@ -259,35 +256,6 @@ def seconds_until(story: Stack, check: Any, what: str, seconds: float) -> float:
     except AssertionError as error:
         raise AssertionError(f"{error}; seen at the end: {servers(story)}") from None
     return time.monotonic() - began
-
-
-class Stalls(threading.Thread):
-    """Notes, as a context, the moments at which this machine let nobody run: a sleep that ends far too late.
-
-    p99 is that of ten seconds, so one stall of a tenth of a second makes it bad for that long, whatever the cache does.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self.at: list[float] = []
-        self._ended = threading.Event()
-
-    def run(self) -> None:
-        """Sleep again and again until the context ends."""
-        while True:
-            due = time.monotonic() + STALL_TICK_S
-            if self._ended.wait(STALL_TICK_S):
-                return
-            if time.monotonic() - due > STALL_S:
-                self.at.append(time.monotonic())
-
-    def __enter__(self) -> Stalls:
-        self.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._ended.set()
-        self.join()
 
 
 def cured_in(story: Stack) -> float:
