@@ -14,6 +14,7 @@ from lab.blind.cause import CURE, FIND, TASKS, Cause
 from lab.blind.causes import CAUSES, choose, choose_two, find
 from lab.blind.figures import FIXED, OF_COMMANDS, named_in
 from lab.blind.levels import LEVELS, MOST_CAUSES
+from lab.blind.past import new_folder, revealed
 from lab.blind.session_socket import ask, home
 from lab.errors import UsageError
 from lab.stacks.servers import check_stack
@@ -208,8 +209,6 @@ def chosen(seed: int, several: bool) -> tuple[Cause, ...]:
 
 def random_seed(folder: Path, several: bool = False) -> int:
     """A seed of other causes than those of the last two sessions in this folder that were revealed."""
-    from lab.blind.session import revealed
-
     known = revealed(folder)
     while True:
         seed = secrets.randbelow(LARGEST_SEED)
@@ -233,7 +232,7 @@ def _play(
         raise UsageError(f"there is no task {task!r}; choose {FIND} or {CURE}.")
     from lab.blind.compose import ComposeBlindStack
     from lab.blind.scene import BlindStack, SceneStack
-    from lab.blind.session import Session, complaint, new_folder
+    from lab.blind.session import Session, complaint
 
     def say(text: str) -> None:
         print(text, flush=True)

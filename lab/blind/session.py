@@ -22,6 +22,7 @@ from lab.blind.journal import Journal
 from lab.blind.judging import Judgement, judge
 from lab.blind.levels import LEVELS, Level
 from lab.blind.observer import Observer, Sample, readings, seen
+from lab.blind.past import remember
 from lab.blind.prices import CHANGES, INDEX
 from lab.blind.readings import RESTLESS_GET_MS, Readings, Seen
 from lab.blind.scene import EVENTS_PER_S, PROBES_PER_S, BlindStack, SceneStack
@@ -38,9 +39,6 @@ HEALTHY_SAMPLES = 6
 STRONGER = 2.0
 FILL_S = 60.0
 HISTORY_ROWS = 120
-LAST_REVEALED, REMEMBERED = "last-revealed", 2
-"""File beside the session folders: the causes of the sealed sessions that were revealed last, a line for each of so
-many sessions, the latest first."""
 REVEALED_SAMPLES = 12
 """How many of the latest samples the reveal reports on; those before the first lever say whether it was needed."""
 NEEDED_SAMPLES = 2
@@ -425,17 +423,6 @@ def complaint(causes: Sequence[Cause]) -> str:
     return causes[0].story if len(causes) == 1 else MORE_THAN_ONE
 
 
-def revealed(home: Path) -> list[str]:
-    """What the sealed sessions in this folder had that were revealed last, the latest first; causes joined by +."""
-    file = home / LAST_REVEALED
-    return file.read_text(errors="replace").split() if file.is_file() else []
-
-
-def remember(home: Path, names: str) -> None:
-    """Keep what was revealed now, and what was before it."""
-    (home / LAST_REVEALED).write_text("\n".join([names, *revealed(home)][:REMEMBERED]) + "\n")
-
-
 def line_of(sample: Sample) -> str:
     """What users saw in one sample, in one line."""
     return (
@@ -443,13 +430,3 @@ def line_of(sample: Sample) -> str:
         f"of a bystander's GET {sample.get_ms:7.1f} ms   "
         f"oldest price change {sample.oldest_s:5.1f} s"
     )
-
-
-def new_folder(home: Path) -> Path:
-    """A path, not in use yet, for the folder of a session that begins now."""
-    name = datetime.now().strftime("%Y%m%d-%H%M%S")
-    folder, attempt = home / name, 1
-    while folder.exists():
-        attempt += 1
-        folder = home / f"{name}-{attempt}"
-    return folder

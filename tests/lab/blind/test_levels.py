@@ -10,7 +10,8 @@ import pytest
 from lab.blind.causes import CAUSES, PAIRS, choose, choose_two
 from lab.blind.commands import random_seed
 from lab.blind.levels import LEVELS
-from lab.blind.session import Session, remember, revealed
+from lab.blind.past import remember, revealed
+from lab.blind.session import Session
 from lab.errors import UsageError
 from tests.lab.blind.conftest import WELL
 from tests.lab.blind.test_checking import sample
