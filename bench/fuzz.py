@@ -23,15 +23,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import requests
-import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
-from schemathesis import Case, GenerationMode
-from schemathesis.core.result import Ok
 
 from app.settings import STRATEGY_NAMES
 from bench.fuzz_requests import raw_requests
@@ -41,6 +38,9 @@ from lab.stacks.http import Http
 from lab.stacks.native_scene import NativeScene
 from lab.stacks.processes import Child, free_port
 from lab.stacks.servers import find_server
+
+if TYPE_CHECKING:
+    from schemathesis import Case
 
 HANG_S = 5.0
 GROWTH = 0.5
@@ -204,6 +204,11 @@ class Sender:
         self._session = requests.Session()
         self._session.trust_env = False
         self._rare = 0
+        # Its import takes two seconds, which every process of the tests would spend that only collects them.
+        import schemathesis
+        from schemathesis import GenerationMode
+        from schemathesis.core.result import Ok
+
         schema = schemathesis.openapi.from_dict(description)
         operations = [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]
         paths = description["paths"]

@@ -23,8 +23,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from scipy.stats import t as student_t
-
 from lab import scenarios
 from lab.errors import LabError
 
@@ -106,6 +104,8 @@ def wandering(claim: str, outcomes: Sequence[Outcome]) -> str:
     found = [one.ratios[claim] for one in outcomes if one.judged and claim in one.ratios]
     if len(found) < 3:
         return f"{claim}: {len(found)} valid runs have a ratio of it; three are needed"
+    from scipy.stats import t as student_t  # more than a second, which each of pytest's workers would spend
+
     mean, error = statistics.fmean(found), statistics.stdev(found) / math.sqrt(len(found))
     half = float(student_t.ppf(0.975, len(found) - 1)) * error
     return (

@@ -40,7 +40,12 @@ def job(folder: Path, url: str, strategy: str, plant: str = "") -> Job:
     )
 
 
-@pytest.mark.parametrize("strategy", ["index", "generation", "switch"])
+WHOLE = pytest.mark.whole
+
+
+@pytest.mark.parametrize(
+    "strategy", [pytest.param("index", marks=WHOLE), pytest.param("generation", marks=WHOLE), "switch"]
+)
 def test_without_a_bug_nothing_is_accused(strategy: str, tmp_path: Path, url: str) -> None:
     """Everything that may be accused took place: hits, puts, events, turns, and looks at the indexes."""
     what = history.record(job(tmp_path, url, strategy), 1)
@@ -51,7 +56,9 @@ def test_without_a_bug_nothing_is_accused(strategy: str, tmp_path: Path, url: st
     assert strategy != "generation" or what.found.raced == 0
 
 
-@pytest.mark.parametrize("name", PLANTS)
+@pytest.mark.parametrize(
+    "name", [name if name == "lost-event" else pytest.param(name, marks=WHOLE) for name in PLANTS]
+)
 def test_each_planted_bug_is_found(name: str, tmp_path: Path, url: str) -> None:
     """The accusation is the one that the bug must bring."""
     plant = PLANTS[name]

@@ -5,7 +5,6 @@ import random
 from dataclasses import replace
 
 import pytest
-import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -149,6 +148,8 @@ def test_correlation_of_ranks() -> None:
 
 def test_correlation_agrees_with_scipy() -> None:
     """The rank correlation is SciPy's, ties included."""
+    import scipy.stats  # more than a second, which every process would spend that only collects the tests
+
     noise = random.Random(4)
     pairs = [(float(10 * number), float(noise.randint(1, 8) + number // 4)) for number in range(40)]
     follows = Follows(step_keys=10)

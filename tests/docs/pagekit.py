@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from markdown_it import MarkdownIt
@@ -192,6 +192,7 @@ class Page:
         return found
 
 
+@cache
 def read(root: Path = ROOT) -> list[Page]:
-    """All pages."""
+    """All pages; parsed once in a process, since several files of tests go through them."""
     return [Page(str(path.relative_to(root)), path.read_text()) for path in pages(root)]

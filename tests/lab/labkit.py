@@ -1,5 +1,7 @@
-"""Runs the lab's commands as a person does, each in a process of its own."""
+"""Runs the lab's commands as a person does: most in a process of their own."""
 
+import contextlib
+import io
 import json
 import os
 import re
@@ -10,10 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
+from unittest import mock
 
 import psutil
 import pytest
 
+from lab.cli import run_command
 from tests.lab.claims.checknames import ON_TIME, QUIET, SPARE, STEADY
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,6 +58,22 @@ def lab(*arguments: str, cwd: Path, seconds: float = 60, **environment: str) -> 
         check=False,
     )
     return Answer(done.returncode, done.stdout, done.stderr)
+
+
+def typed(*arguments: str, cwd: Path, **environment: str) -> Answer:
+    """Run a command to its end in this process, which saves the second of a process that starts.
+
+    It is for commands that end before they start anything.
+    """
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        contextlib.chdir(cwd),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        mock.patch.dict(os.environ, environment),
+    ):
+        code = run_command(list(arguments))
+    return Answer(code, out.getvalue(), err.getvalue())
 
 
 def skip_where_nothing_can_be_measured(answer: Answer) -> None:

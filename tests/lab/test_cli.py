@@ -20,7 +20,7 @@ from lab.stacks.asking import Finding
 from lab.stacks.doctor import outcome, packages
 from tests.app.servicekit import free_port
 from tests.lab.doctored import build_run
-from tests.lab.labkit import LAB, ROOT, Answer, lab, tree
+from tests.lab.labkit import LAB, ROOT, Answer, lab, tree, typed
 
 BAD_USAGE = {
     "unknown scenario": (["run", "key-growht"], "did you mean 'key-growth'?"),
@@ -118,40 +118,37 @@ def test_commands_refuse_the_same_in_the_same_words(
 
 def test_compare_of_no_run_folders_is_one_line_and_exit_2(tmp_path: Path) -> None:
     """`lab compare` of folders that are no run folders is refused in one line."""
-    answer = lab("compare", "one", "two", cwd=tmp_path)
+    answer = typed("compare", "one", "two", cwd=tmp_path)
     assert answer.is_one_line(2), answer
     assert tree(tmp_path) == []
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("out", ["file", "file/below", "/proc/lab-run", "/dev/null"])
 def test_output_folder_that_cannot_be_written_is_refused(out: str, tmp_path: Path) -> None:
     """A path that cannot become a folder is refused before anything is started, even for root."""
     (tmp_path / "file").write_text("mine")
-    answer = lab("run", "key-growth", "--pace", "quick", "--out", out, cwd=tmp_path)
+    answer = typed("run", "key-growth", "--pace", "quick", "--out", out, cwd=tmp_path)
     assert answer.is_one_line(2), answer
     assert f"--out {out} cannot be written" in answer.err
     assert tree(tmp_path) == ["file"]
 
 
-@pytest.mark.alone
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_output_folder_without_permission_is_refused(tmp_path: Path) -> None:
     """An output folder without write permission is refused with the system's reason."""
     locked = tmp_path / "locked"
     locked.mkdir(mode=0o500)
-    answer = lab("run", "key-growth", "--out", str(locked / "run"), cwd=tmp_path)
+    answer = typed("run", "key-growth", "--out", str(locked / "run"), cwd=tmp_path)
     assert answer.is_one_line(2), answer
     assert "Permission denied" in answer.err
     assert tree(tmp_path) == ["locked"]
 
 
-@pytest.mark.alone
 def test_output_folder_in_use_is_left_alone(tmp_path: Path) -> None:
     """An output folder that is not empty is refused and left as it was."""
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "result.json").write_text("{}")
-    answer = lab("run", "key-growth", "--out", "old", cwd=tmp_path)
+    answer = typed("run", "key-growth", "--out", "old", cwd=tmp_path)
     assert answer.is_one_line(2), answer
     assert "--out old is not empty" in answer.err
     assert tree(tmp_path) == ["old", "old/result.json"]
@@ -161,7 +158,7 @@ def test_taken_port_is_refused(tmp_path: Path) -> None:
     """A port that is already in use is refused by its number, and nothing is created."""
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
-        answer = lab("run", "key-growth", "--port", str(port), cwd=tmp_path)
+        answer = typed("run", "key-growth", "--port", str(port), cwd=tmp_path)
     assert answer.is_one_line(2), answer
     assert f"port {port} is taken" in answer.err
     assert tree(tmp_path) == []
@@ -171,7 +168,7 @@ def test_taken_port_is_refused(tmp_path: Path) -> None:
 def test_url_to_nothing_is_one_line_and_exit_3(more: list[str], tmp_path: Path) -> None:
     """If no server answers at --url, one line gives the address and the reason, also with --yes; nothing is created."""
     port = free_port()
-    answer = lab("run", "key-growth", "--url", f"redis://127.0.0.1:{port}/0", *more, cwd=tmp_path)
+    answer = typed("run", "key-growth", "--url", f"redis://127.0.0.1:{port}/0", *more, cwd=tmp_path)
     assert answer.is_one_line(3), answer
     assert f"127.0.0.1:{port}" in answer.err
     assert "refused" in answer.err
@@ -182,7 +179,7 @@ def test_url_to_something_else_is_one_line_and_exit_3(tmp_path: Path) -> None:
     """A port that accepts connections but never answers is refused in one line, within seconds."""
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         url = f"redis://127.0.0.1:{deaf.getsockname()[1]}/0"
-        answer = lab("run", "key-growth", "--url", url, cwd=tmp_path)
+        answer = typed("run", "key-growth", "--url", url, cwd=tmp_path)
     assert answer.is_one_line(3), answer
     assert tree(tmp_path) == []
 
@@ -194,7 +191,7 @@ def test_server_that_is_not_installed_is_one_line_and_exit_3(tmp_path: Path) -> 
     work.mkdir()
     for name in ("sh", "dirname", "cksum", "cat", "python3"):
         (programs / name).symlink_to(shutil.which(name) or "/nowhere")
-    answer = lab("run", "key-growth", "--server", "redis", cwd=work, PATH=str(programs))
+    answer = typed("run", "key-growth", "--server", "redis", cwd=work, PATH=str(programs))
     assert answer.is_one_line(3), answer
     assert "apt install redis-server" in answer.err
     assert tree(work) == []
@@ -206,7 +203,7 @@ def test_server_that_is_not_installed_is_one_line_and_exit_3(tmp_path: Path) -> 
 def test_report_of_a_broken_run_is_one_line_and_exit_2(content: str, tmp_path: Path) -> None:
     """A broken run.json is named in one line, and nothing is written beside it."""
     (tmp_path / "run.json").write_text(content)
-    answer = lab("report", ".", cwd=tmp_path)
+    answer = typed("report", ".", cwd=tmp_path)
     assert answer.is_one_line(2), answer
     assert "run.json: " in answer.err
     assert tree(tmp_path) == ["run.json"]
@@ -220,7 +217,7 @@ def test_report_of_a_scenario_that_is_gone_is_one_line_and_exit_2(tmp_path: Path
 
     build_run(tmp_path / "run", doctor=doctor)
     before = tree(tmp_path)
-    answer = lab("report", "run", cwd=tmp_path)
+    answer = typed("report", "run", cwd=tmp_path)
     assert answer.is_one_line(2), answer
     assert "did you mean 'key-growth'?" in answer.err
     assert tree(tmp_path) == before

@@ -54,7 +54,7 @@ def test_headless_asks_at_the_asked_rates(
     assert all(body["type"] in ("order", "profile", "price") for body in storefront.bodies)
 
 
-@pytest.mark.alone
+@pytest.mark.whole
 def test_rates_change_while_it_runs(storefront: Any, start_locust: Callable[..., Any]) -> None:
     """PUT /load takes effect within a second: up, down to 0, and up again; GET /load counts what was sent."""
     locust = start_locust(storefront.url, LOADTEST_READS_PER_SECOND="0", LOADTEST_EVENTS_PER_SECOND="10")

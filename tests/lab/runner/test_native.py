@@ -331,6 +331,7 @@ def test_a_verdict_over_tls_with_the_least_rights(encrypted: tuple[int, Path], t
     owner.close()
 
 
+@pytest.mark.whole
 def test_url_with_yes_touches_only_its_own_keys(foreign: ServerProcess, tmp_path: Path) -> None:
     """After a run on somebody else's server, even interrupted, their keys and settings are as before, ours are gone.
 

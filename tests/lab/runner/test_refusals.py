@@ -50,13 +50,6 @@ REFUSALS: dict[str, Callable[[Any, Path], None]] = {
 }
 
 
-EACH = [
-    pytest.param(word, name, marks=() if (word, name) == ("OOM", "embedded") else pytest.mark.whole)
-    for word in REFUSALS
-    for name in SERVER_NAMES
-]
-
-
 def connected(run: Running) -> Any:
     """Return a client of the server that this run has started."""
     names = tuple(Path(SERVERS[name].require()).name for name in SERVER_NAMES)
@@ -66,8 +59,9 @@ def connected(run: Running) -> Any:
     return redis.Redis(port=int(port), protocol=2, decode_responses=True, driver_info=None)
 
 
-@pytest.mark.alone
-@pytest.mark.parametrize(("word", "server"), EACH)
+@pytest.mark.whole
+@pytest.mark.parametrize("server", SERVER_NAMES)
+@pytest.mark.parametrize("word", REFUSALS)
 def test_a_server_that_refuses_writes_ends_the_run(word: str, server: str, tmp_path: Path) -> None:
     """The run ends with the server's own word in one line and exit code 3; no process is left, samples are kept."""
     folder = tmp_path / "run"

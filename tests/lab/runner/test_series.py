@@ -24,7 +24,7 @@ from lab.runner.run import Request
 from lab.runner.series import Pages, Series, chosen, run_series
 from lab.stacks.servers import SERVERS
 from tests.lab.doctored import build_run
-from tests.lab.labkit import lab, tree
+from tests.lab.labkit import tree, typed
 
 MAIN, CONTROL = scenarios.find("key-growth"), scenarios.find("control")
 OTHER = scenarios.find("keys-command")
@@ -214,7 +214,7 @@ def test_what_cannot_be_is_told_before_anything_is_created(
 )
 def test_options_for_one_scenario_are_refused(option: tuple[str, str], tmp_path: Path) -> None:
     """`lab run all` refuses an option for one scenario: one line, exit code 2."""
-    answer = lab("run", "all", *option, cwd=tmp_path)
+    answer = typed("run", "all", *option, cwd=tmp_path)
     assert answer.is_one_line(2), answer
     assert f"{option[0]} is for one scenario" in answer.err
     assert tree(tmp_path) == []

@@ -22,7 +22,7 @@ from lab.stacks.compose import ComposeStack
 from lab.stacks.containers import AutopilotPause, find_containers
 from lab.stacks.http import Http
 from tests.app.servicekit import eventually
-from tests.lab.labkit import lab, tree
+from tests.lab.labkit import lab, tree, typed
 from tests.lab.stacks.running import SCENARIO, Running
 
 
@@ -188,7 +188,7 @@ def test_more_keys_than_the_container_may_hold_are_refused(running: Running, tmp
     running.docker.has([{**c, "memory": 300_000_000 if c["service"] == "valkey" else 0} for c in found])
     place = tmp_path / "place"
     place.mkdir()
-    answer = lab(
+    answer = typed(
         "run", "key-growth", "--stack", "compose", "--server", "valkey", "--keys", "1000000", cwd=place
     )
     assert answer.is_one_line(2), answer
@@ -247,7 +247,7 @@ def test_what_cannot_be_is_one_line_and_creates_nothing(docker: Any, tmp_path: P
     arguments, code = COMPLAINTS[said]
     place = tmp_path / "place"
     place.mkdir()
-    answer = lab("run", "key-growth", "--stack", "compose", *arguments, cwd=place)
+    answer = typed("run", "key-growth", "--stack", "compose", *arguments, cwd=place)
     assert answer.is_one_line(code), answer
     assert said in answer.err
     assert tree(place) == []

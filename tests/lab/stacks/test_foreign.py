@@ -14,7 +14,7 @@ from lab.stacks import foreign
 from lab.stacks.server_stats import ServerObserver
 from lab.stacks.tunnel import Way
 from tests.app.servicekit import ServerProcess
-from tests.lab.labkit import Answer, lab
+from tests.lab.labkit import Answer, typed
 
 THEIRS = {"session:1": "a", "latency-labels": "not the lab's, though it begins alike"}
 SETTINGS = {"slowlog-log-slower-than": "12345", "slowlog-max-len": "77"}
@@ -62,7 +62,7 @@ def settings(server: ServerProcess) -> dict[str, str]:
 
 def clean(server: ServerProcess, folder: Path, *more: str) -> Answer:
     """Run `lab clean` on this server, without a terminal."""
-    return lab("clean", "--url", server.url, *more, cwd=folder)
+    return typed("clean", "--url", server.url, *more, cwd=folder)
 
 
 def test_nothing_is_there_where_no_run_was(server: ServerProcess, tmp_path: Path) -> None:
@@ -129,5 +129,5 @@ def test_a_note_that_is_not_the_labs_changes_no_setting(
 )
 def test_bad_addresses_are_one_line(url: str, said: str, tmp_path: Path) -> None:
     """An invalid address is one line and exit code 2, a server that does not answer one line and exit code 3."""
-    answer = lab("clean", "--url", url, cwd=tmp_path)
+    answer = typed("clean", "--url", url, cwd=tmp_path)
     assert answer.is_one_line(3 if url.endswith(":1") else 2) and said in answer.err, answer

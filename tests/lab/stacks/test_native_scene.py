@@ -20,7 +20,7 @@ from lab.errors import UsageError
 from lab.stacks import native_prometheus, native_scene
 from lab.stacks.processes import port_taken
 from tests.app.servicekit import Reply, eventually, free_port, http
-from tests.lab.labkit import Running, lab
+from tests.lab.labkit import Running, lab, typed
 
 PROMETHEUS = shutil.which("prometheus")
 QUICK = {
@@ -338,7 +338,7 @@ def test_bad_usage_is_one_line_and_exit_2(options: list[str], said: str, tmp_pat
     with socket.create_server(("127.0.0.1", 0)) as held:
         ports = {"TAKEN": str(held.getsockname()[1]), "FREE": str(free_port())}
         words = [ports.get(word, word) for word in options]
-        answer = lab(
+        answer = typed(
             "scene", *words, cwd=tmp_path, TMPDIR=str(tmp_path), LAB_BLIND_HOME=str(tmp_path / "looks")
         )
     assert answer.is_one_line(2), answer
@@ -350,7 +350,7 @@ def test_missing_server_is_one_line_and_exit_3(tmp_path: Path) -> None:
     """A server that is not installed is refused with how to get it and exit code 3; nothing is created."""
     path, temporary = without_prometheus(tmp_path), tmp_path / "tmp"
     temporary.mkdir()
-    answer = lab(
+    answer = typed(
         "scene", "--server", "redis", "--port", str(free_port()), cwd=temporary, TMPDIR=str(temporary), PATH=path,
         LAB_BLIND_HOME=str(temporary / "looks"),
     )  # fmt: skip

@@ -18,7 +18,7 @@ from lab.stacks.server_stats import ServerObserver, Snapshot
 from lab.stacks.servers import IN_COMPOSE, SERVERS, Server, version_of
 from loadtest import info
 from tests.app.servicekit import free_port
-from tests.lab.labkit import lab
+from tests.lab.labkit import typed
 
 FOUND = [name for name, server in SERVERS.items() if server.find()]
 TOLD = {
@@ -95,7 +95,7 @@ def test_scenario_that_needs_what_the_server_lacks_is_one_line(tmp_path: Path) -
     settings = scenarios.find("eviction-cycle").server_settings
     assert [name for name, server in SERVERS.items() if server.unfit_for(settings)] == ["dragonfly"]
     assert SERVERS["dragonfly"].unfit_for({}) == ""
-    answer = lab("run", "eviction-cycle", "--server", "dragonfly", cwd=tmp_path)
+    answer = typed("run", "eviction-cycle", "--server", "dragonfly", cwd=tmp_path)
     assert answer.is_one_line(2), answer
     assert "eviction-cycle cannot be run on dragonfly. dragonfly has no maxmemory-policy" in answer.err
 

@@ -17,7 +17,7 @@ from lab.stacks import tunnel
 from lab.stacks.address import Tls, read_address
 from lab.stacks.tunnel import Way, way_to
 from tests.app.servicekit import ServerProcess, eventually, free_port
-from tests.lab.labkit import lab
+from tests.lab.labkit import typed
 
 BIG = b"\0\r\n" * 2_000_000
 MANY = 20_000
@@ -137,7 +137,7 @@ def test_clean_goes_the_same_way(on_socket: tuple[ServerProcess, Path], tmp_path
     """`lab clean` finds and removes what a killed run left on a server behind a socket."""
     server, place = on_socket
     server.client().set("latency-lab:u1:page-1", "x")
-    answer = lab("clean", "--url", f"unix://{place}", "--yes", cwd=tmp_path)
+    answer = typed("clean", "--url", f"unix://{place}", "--yes", cwd=tmp_path)
     assert (answer.code, answer.err) == (0, ""), answer
     assert "removed 1 keys" in answer.out
     assert server.client().dbsize() == 0
@@ -146,6 +146,6 @@ def test_clean_goes_the_same_way(on_socket: tuple[ServerProcess, Path], tmp_path
 def test_tls_options_are_for_a_url_with_tls(tmp_path: Path) -> None:
     """TLS options are refused without a TLS URL: they would have no effect."""
     for words in (["--insecure"], ["--insecure", "--url", "redis://127.0.0.1:1"]):
-        answer = lab("run", "key-growth", *words, cwd=tmp_path)
+        answer = typed("run", "key-growth", *words, cwd=tmp_path)
         assert answer.is_one_line(2), answer
         assert "rediss://" in answer.err
