@@ -7,7 +7,7 @@ import sys
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -24,8 +24,11 @@ from lab.stacks.address import (
     Tls,
     read_address,
 )
-from lab.stacks.servers import SERVERS
+from lab.stacks.servers import SERVERS, add_servers
 from lab.stacks.tunnel import Way, way_to
+
+if TYPE_CHECKING:
+    from lab.runner.series import Series
 
 ALL = "all"
 """Given in place of a scenario's id, it stands for all scenarios."""
@@ -48,6 +51,20 @@ def run(
     server: Annotated[
         str | None,
         typer.Option(help=f"{', '.join(SERVERS)}; if left out, embedded (native) or redis (compose)."),
+    ] = None,
+    servers: Annotated[
+        str | None,
+        typer.Option(
+            help="With `all`: several servers, separated by commas, one after the other.", metavar="NAME,NAME"
+        ),
+    ] = None,
+    server_path: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Another binary for a server, or with a label one more: redis-8.4=/opt/redis/src/redis-server. "
+            "May be repeated.",
+            metavar="NAME=FILE",
+        ),
     ] = None,
     stack: Annotated[
         str,
@@ -84,11 +101,24 @@ def run(
     insecure: Insecure = False,
 ) -> None:
     """Run a scenario and judge it by its claims."""
+    if server_path and (stack != "native" or url is not None):
+        raise UsageError(
+            "--server-path is for servers that the lab starts natively: leave --stack and --url out."
+        )
+    add_servers(server_path or [])
     if scenario == ALL:
         for option, given in (("--keys", keys), ("--url", url), ("--port", port)):
             if given is not None:
                 raise UsageError(f"{option} is for one scenario, not for `bin/lab run {ALL}`.")
+        if servers is not None and (server is not None or stack != "native"):
+            raise UsageError(
+                "--servers is for the native stack, and names all servers: leave --server and --stack out."
+            )
+        if servers is not None:
+            raise typer.Exit(_run_matrix(servers, pace, seed, out, controls, spoilers, as_json))
         raise typer.Exit(_run_all(server, stack, pace, seed, out, controls, spoilers, as_json))
+    if servers is not None:
+        raise UsageError(f"--servers is for `bin/lab run {ALL}`; for one scenario there is --server.")
     if controls:
         raise UsageError(f"--controls is for `bin/lab run {ALL}`; a control alone is run by its own id.")
     from lab.report import write_report
@@ -168,6 +198,34 @@ def compare(
     print(f"page: {write_comparison(runs, out, spoilers).resolve()}")
 
 
+def _series(
+    server: str | None,
+    stack: str,
+    pace: str,
+    seed: int,
+    out: Path | None,
+    controls: bool,
+    spoilers: bool,
+) -> Series:
+    """Run the scenarios on one server, one after the other."""
+    from lab.report import write_report, write_summary
+    from lab.runner.live import LiveDisplay
+    from lab.runner.run import Request
+    from lab.runner.series import Pages, chosen, run_series
+
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    return run_series(
+        chosen(controls),
+        lambda scenario, folder: Request(
+            scenario, server, pace, None, seed, folder, stack=stack, spoilers=spoilers
+        ),
+        out,
+        Pages(partial(write_report, spoilers=spoilers), partial(write_summary, spoilers=spoilers)),
+        lambda: LiveDisplay(console, spoilers),
+        lambda text: console.print(f"\n[bold]{text}[/bold]"),
+    )
+
+
 def _run_all(
     server: str | None,
     stack: str,
@@ -179,22 +237,7 @@ def _run_all(
     as_json: bool,
 ) -> int:
     """Run the scenarios one after the other; return the exit code of the whole series."""
-    from lab.report import write_report, write_summary
-    from lab.runner.live import LiveDisplay
-    from lab.runner.run import Request
-    from lab.runner.series import Pages, chosen, run_series
-
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
-    series = run_series(
-        chosen(controls),
-        lambda scenario, folder: Request(
-            scenario, server, pace, None, seed, folder, stack=stack, spoilers=spoilers
-        ),
-        out,
-        Pages(partial(write_report, spoilers=spoilers), partial(write_summary, spoilers=spoilers)),
-        lambda: LiveDisplay(console, spoilers),
-        lambda text: console.print(f"\n[bold]{text}[/bold]"),
-    )
+    series = _series(server, stack, pace, seed, out, controls, spoilers)
     if as_json:
         print((series.folder / "summary.json").read_text())
     else:
@@ -203,6 +246,34 @@ def _run_all(
     if series.interrupted:
         raise KeyboardInterrupt
     return series.exit_code
+
+
+def _run_matrix(
+    servers: str, pace: str, seed: int, out: Path | None, controls: bool, spoilers: bool, as_json: bool
+) -> int:
+    """Run the scenarios on one server after the other; return the exit code of all."""
+    from lab.report import write_matrix
+    from lab.runner.matrix import names_of, run_matrix
+    from lab.runner.series import chosen
+
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    matrix = run_matrix(
+        chosen(controls),
+        names_of(servers),
+        pace,
+        seed,
+        out,
+        lambda name, folder: _series(name, "native", pace, seed, folder, controls, spoilers),
+        partial(write_matrix, spoilers=spoilers),
+        lambda text: console.print(f"\n[bold]{text}[/bold]"),
+    )
+    if as_json:
+        print((matrix.folder / "matrix.json").read_text())
+    else:
+        terminal.show_matrix(Console(highlight=False), matrix.content(), matrix.folder / "matrix.html")
+    if matrix.interrupted:
+        raise KeyboardInterrupt
+    return matrix.exit_code
 
 
 def _ask_first(way: Way, yes: bool) -> None:

@@ -75,6 +75,8 @@ def command_of(request: Request) -> str:
         words += request.way.words
     elif request.server_name != STACKS[request.stack]:
         words += ["--server", request.server_name]
+    if not request.way and (given := SERVERS[request.server_name].path):
+        words += ["--server-path", given]
     if request.keys is not None:
         words += ["--keys", str(request.keys)]
     return shlex.join([*words, "--seed", str(request.seed)])

@@ -22,7 +22,7 @@ from lab.results.folder import Run, make_folder, new_folder, write_json
 from lab.runner.phases import Display
 from lab.runner.run import Request, check_names, conduct
 from lab.scenarios.model import Scenario
-from lab.stacks.servers import STACKS
+from lab.stacks.servers import SERVERS, STACKS
 
 ALL = "all"
 """The word that stands for every scenario on the command line."""
@@ -32,7 +32,8 @@ ALL = "all"
 class Entry:
     """One run of the series. `holds` is None without a verdict; `error` says why a run broke.
 
-    `report` is a path within the series' folder; `headline` the scenario's foremost claim, as judged.
+    `report` is a path within the series' folder; `headline` the scenario's foremost claim, as judged;
+    `visited_key_us` the CPU time of a visited key in µs, as calibrated, None where nothing was.
     """
 
     scenario: str
@@ -46,6 +47,7 @@ class Entry:
     server: str = ""
     claims: list[dict[str, Any]] = field(default_factory=list)
     headline: dict[str, Any] | None = None
+    visited_key_us: float | None = None
     invalid: list[str] = field(default_factory=list)
     report: str | None = None
     error: str = ""
@@ -97,12 +99,7 @@ class Series:
     @property
     def exit_code(self) -> int:
         """130 if interrupted; else 3 if a run broke, 1 if a claim failed, 4 if a run was not valid, or 0."""
-        codes = [entry.exit_code for entry in self.entries]
-        if self.interrupted:
-            return errors.INTERRUPTED
-        if any(code not in (errors.HOLDS, errors.CLAIM_FAILED, errors.NOT_VALID) for code in codes):
-            return errors.STACK_BROKE
-        return errors.CLAIM_FAILED if errors.CLAIM_FAILED in codes else max(codes, default=errors.HOLDS)
+        return errors.INTERRUPTED if self.interrupted else worst([entry.exit_code for entry in self.entries])
 
     @property
     def verdict(self) -> str:
@@ -135,6 +132,17 @@ class Series:
         content = self.summary()
         write_json(self.folder / "summary.json", content)
         pages.summary(self.folder, content)
+
+
+def worst(codes: Sequence[int]) -> int:
+    """The exit code of several runs or series: 130 if one was interrupted; else 3 if one broke, 1 if a claim failed,
+    4 if one was not valid, or 0.
+    """
+    if errors.INTERRUPTED in codes:
+        return errors.INTERRUPTED
+    if any(code not in (errors.HOLDS, errors.CLAIM_FAILED, errors.NOT_VALID) for code in codes):
+        return errors.STACK_BROKE
+    return errors.CLAIM_FAILED if errors.CLAIM_FAILED in codes else max(codes, default=errors.HOLDS)
 
 
 def chosen(controls: bool) -> list[Scenario]:
@@ -216,6 +224,7 @@ def _one(request: Request, pages: Pages, display: Callable[[], AbstractContextMa
     entry.server = f"{finished.facts.server} {finished.facts.server_version}"
     entry.claims = (finished.result() or {}).get("claims", [])
     entry.headline = next((claim for claim in entry.claims if claim["id"] == scenario.headline), None)
+    entry.visited_key_us = finished.facts.calibration.get("cost_alone_us_per_key")
     entry.invalid = [check.check for check in verdict.checks if not check.ok]
     entry.report = f"{report.parent.name}/{report.name}"
     return entry
@@ -249,4 +258,6 @@ def _command(request: Request, controls: bool) -> str:
         words += ["--stack", request.stack]
     if request.server_name != STACKS[request.stack]:
         words += ["--server", request.server_name]
+    if given := SERVERS[request.server_name].path:
+        words += ["--server-path", given]
     return shlex.join([*words, *(["--controls"] if controls else []), "--seed", str(request.seed)])

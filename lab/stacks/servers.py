@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lab.errors import StackError, UsageError
 
@@ -53,6 +53,7 @@ class Server:
     the others). `in_compose`: the compose stack has it, as the services NAME, web-NAME, invalidator-NAME and so on
     (`PARTS`). They start with every `make up`, or, if the server has a `profile`, only with that profile.
     `image_for`: the processors that its image is published for, as `docker info` names them.
+    `path`: NAME=FILE, if the command line named its binary (see `add_servers`).
     """
 
     name: str
@@ -67,6 +68,7 @@ class Server:
     profile: str = ""
     image_for: tuple[str, ...] = ("x86_64", "aarch64")
     key_bytes: int = 470
+    path: str = ""
 
     @property
     def locust_port(self) -> str:
@@ -190,6 +192,32 @@ def find_server(name: str) -> Server:
     if name not in SERVERS:
         raise UsageError(f"there is no server {name!r}; the lab knows {', '.join(SERVERS)}.")
     return SERVERS[name]
+
+
+def add_servers(given: Iterable[str]) -> None:
+    """Add servers that the command line names as NAME=FILE: a server of the table with another binary.
+
+    NAME is a server of the table, then FILE takes the place of its binary; or such a name, a hyphen and a label, as in
+    ``redis-8.4=/opt/redis/src/redis-server``: then there is one more server, so that several versions can be compared.
+    Raises `UsageError` for a text without NAME or FILE, a NAME that begins with no known server, and a FILE that cannot
+    be executed.
+    """
+    for text in given:
+        name, _, file = text.partition("=")
+        known = name if name in SERVERS else name.partition("-")[0]
+        if known not in SERVERS or not file:
+            raise UsageError(
+                f"--server-path takes NAME=FILE, not {text!r}; NAME is {', '.join(SERVERS)}, or such a name with a "
+                "label, as redis-8.4."
+            )
+        path = shutil.which(file)
+        if path is None:
+            raise UsageError(f"--server-path {text}: {file} is no program that can be started.")
+        SERVERS[name] = replace(SERVERS[known], name=name, find=_at(os.path.abspath(path)), path=text)  # noqa: PTH100
+
+
+def _at(path: str) -> Callable[[], str | None]:
+    return lambda: path
 
 
 def version_of(binary: str) -> str:

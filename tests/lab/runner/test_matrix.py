@@ -1,0 +1,226 @@
+"""`lab run all --servers`: the matrix of scenario × server, and servers given by their files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import scenarios
+from lab.claims.verdict import Verdict, write_result
+from lab.cli import run_command
+from lab.errors import CLAIM_FAILED, HOLDS, INTERRUPTED, STACK_BROKE, USAGE, StackError, UsageError
+from lab.report import matrix
+from lab.results.folder import Run
+from lab.runner import series
+from lab.runner.judging import reach
+from lab.runner.run import Request, command_of
+from lab.stacks import servers
+from lab.stacks.servers import SERVERS, add_servers
+from tests.lab.doctored import build_run
+from tests.lab.labkit import tree, typed
+
+MAIN, OTHER = scenarios.find("key-growth"), scenarios.find("eviction-cycle")
+PROGRAM = str(shutil.which("true"))
+
+
+@pytest.fixture(autouse=True)
+def own_table(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Servers that a test adds are gone after it; Dragonfly and Redis seem to be installed."""
+    before = dict(SERVERS)
+    for name in ("dragonfly", "redis"):
+        monkeypatch.setitem(SERVERS, name, replace(SERVERS[name], find=lambda: PROGRAM))
+    yield
+    for name in set(SERVERS) - set(before):
+        del SERVERS[name]
+    SERVERS.update(before)
+
+
+@pytest.fixture
+def endings(monkeypatch: pytest.MonkeyPatch) -> dict[str, BaseException]:
+    """Let runs end without a server: as the incident's claims say, or on a server that is named here by this error."""
+    raised: dict[str, BaseException] = {}
+
+    def conduct(request: Request, _shown: object) -> tuple[Run, Verdict]:
+        assert request.out
+        if error := raised.get(request.server_name):
+            raise error
+        done = build_run(request.out)
+        verdict = reach(done)
+        write_result(done, verdict)
+        return done, verdict
+
+    monkeypatch.setattr(series, "conduct", conduct)
+    monkeypatch.setattr(series, "chosen", lambda controls: [MAIN, OTHER])
+    return raised
+
+
+def run(folder: Path, names: str, *more: str) -> tuple[int, dict[str, Any]]:
+    """Run the matrix of these servers; return the exit code and what matrix.json holds."""
+    code = run_command(
+        ["run", "all", "--servers", names, "--pace", "quick", "--out", str(folder / "out"), *more]
+    )
+    return code, json.loads((folder / "out" / "matrix.json").read_text())
+
+
+def test_a_row_for_each_scenario_and_a_column_for_each_server(
+    endings: dict[str, BaseException], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A cell has verdict, headline, cost of a visited key and report; or why the scenario cannot be run there."""
+    code, content = run(tmp_path, "embedded,dragonfly")
+    assert code == HOLDS
+    assert [row["id"] for row in content["scenarios"]] == ["key-growth", "eviction-cycle"]
+    cells = content["scenarios"][0]["cells"]
+    assert list(cells) == ["embedded", "dragonfly"]
+    assert cells["embedded"]["verdict"] == f"all {len(MAIN.claims)} hold"
+    assert cells["embedded"]["headline"]["id"] == MAIN.headline
+    assert cells["embedded"]["visited_key_us"] > 0
+    assert (tmp_path / "out" / cells["embedded"]["report"]).is_file()
+    other = content["scenarios"][1]["cells"]
+    assert "dragonfly has no maxmemory-policy" in other["dragonfly"]["left_out"]
+    assert other["embedded"]["holds"] is True
+    assert [server["product"] for server in content["servers"]] == ["valkey 9.1.2", "valkey 9.1.2"]
+    assert content["command"] == "bin/lab run all --pace quick --servers embedded,dragonfly --seed 1"
+    said = capsys.readouterr()
+    assert "3 of 3 runs on 2 servers ended as their scenarios promise." in said.out
+    assert "server 2 of 2: dragonfly" in said.err
+
+
+def test_the_page_folds_what_tells_the_causes(endings: dict[str, BaseException], tmp_path: Path) -> None:
+    """The page has outcomes, versions and costs in the open; headlines and refuted claims are folded."""
+    _, content = run(tmp_path, "embedded,dragonfly")
+    page = (tmp_path / "out" / "matrix.html").read_text()
+    for server in ("embedded", "dragonfly"):
+        assert f'href="{server}/summary.html"' in page
+        assert (tmp_path / "out" / server / "summary.html").is_file()
+    headline = content["scenarios"][0]["cells"]["embedded"]["headline"]["statement"]
+    before, after = page.split("<details", 1)
+    assert headline not in before
+    assert headline in after
+    assert "µs" in before
+    assert "<details open" in matrix.render(content, spoilers=True)
+
+
+def test_a_server_that_breaks_does_not_keep_the_next_from_its_turn(
+    endings: dict[str, BaseException], tmp_path: Path
+) -> None:
+    """Its runs are told as broken, and the exit code is 3."""
+    endings["redis"] = StackError("the server does not answer.")
+    code, content = run(tmp_path, "redis,embedded")
+    assert code == STACK_BROKE
+    assert content["scenarios"][0]["cells"]["redis"]["verdict"] == "broke"
+    assert content["scenarios"][0]["cells"]["embedded"]["holds"] is True
+    assert matrix.verdict(content) == "2 of 4 runs on 2 servers ended as their scenarios promise."
+
+
+def test_ctrl_c_ends_all_and_keeps_what_was_done(endings: dict[str, BaseException], tmp_path: Path) -> None:
+    """The exit code is 130; the matrix names the servers that had no turn."""
+    endings["redis"] = KeyboardInterrupt()
+    code, content = run(tmp_path, "embedded,redis,dragonfly")
+    assert code == INTERRUPTED
+    assert content["not_run"] == ["dragonfly"]
+    assert content["scenarios"][0]["cells"]["dragonfly"] is None
+    assert content["scenarios"][0]["cells"]["embedded"]["holds"] is True
+    assert matrix.verdict(content).startswith("Interrupted. 2 of 3 runs")
+
+
+def test_a_refuted_claim_is_named_where_it_was_refuted(
+    endings: dict[str, BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exit code is 1, and the folded part names server, scenario and claims."""
+
+    def flat(request: Request, _shown: object) -> tuple[Run, Verdict]:
+        assert request.out
+        done = build_run(request.out, p99_ms={f"grow-{number}": 1.0 for number in range(1, 8)})
+        verdict = reach(done)
+        write_result(done, verdict)
+        return done, verdict
+
+    monkeypatch.setattr(series, "conduct", flat)
+    code, content = run(tmp_path, "embedded,redis")
+    assert code == CLAIM_FAILED
+    (first, *_) = matrix.reasons(content)
+    assert first.startswith("key-growth on embedded: refuted are ")
+    assert matrix.cell_text(content["scenarios"][0]["cells"]["embedded"]).startswith("✗ ")
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "code"),
+    [
+        (["all", "--servers", "embedded"], "--servers takes two servers or more", USAGE),
+        (["all", "--servers", "embedded,embedded"], "--servers names embedded twice", USAGE),
+        (["all", "--servers", "embedded,memcached"], "there is no server 'memcached'", USAGE),
+        (["all", "--servers", "embedded,keydb"], "there is no keydb on this machine", STACK_BROKE),
+        (["all", "--servers", "embedded,redis", "--pace", "warp"], "quick, standard, full", USAGE),
+        (
+            ["all", "--servers", "embedded,redis", "--server", "redis"],
+            "leave --server and --stack out",
+            USAGE,
+        ),
+        (
+            ["all", "--servers", "embedded,redis", "--stack", "compose"],
+            "leave --server and --stack out",
+            USAGE,
+        ),
+        (["key-growth", "--servers", "embedded,redis"], "--servers is for `bin/lab run all`", USAGE),
+        (["key-growth", "--server-path", "redis"], "--server-path takes NAME=FILE, not 'redis'", USAGE),
+        (["key-growth", "--server-path", "mysql=/bin/true"], "--server-path takes NAME=FILE", USAGE),
+        (["key-growth", "--server-path", "redis=/nowhere"], "/nowhere is no program", USAGE),
+        (
+            ["key-growth", "--url", "redis://127.0.0.1:1", "--server-path", "redis=/bin/true"],
+            "leave --stack and --url out",
+            USAGE,
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_usage_is_one_line(
+    words: list[str], said: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line, and nothing is created."""
+    monkeypatch.setitem(SERVERS, "keydb", replace(SERVERS["keydb"], find=lambda: None))
+    answer = typed("run", *words, cwd=tmp_path)
+    assert answer.is_one_line(code), answer
+    assert said in answer.err
+    assert tree(tmp_path) == []
+
+
+def test_a_file_takes_the_place_of_a_servers_binary() -> None:
+    """NAME=FILE replaces the binary; with a label it is one more server, with all else as the first has it."""
+    add_servers([f"redis={PROGRAM}", f"redis-8.4={PROGRAM}"])
+    assert SERVERS["redis"].require() == SERVERS["redis-8.4"].require() == PROGRAM
+    assert SERVERS["redis-8.4"].command(7000, "/tmp")[0] == PROGRAM
+    assert SERVERS["redis-8.4"].arguments == SERVERS["redis"].arguments
+    assert list(SERVERS)[-1] == "redis-8.4"
+
+
+def test_a_relative_file_is_meant_from_where_the_person_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Processes of a run work in another folder."""
+    (tmp_path / "server").write_text("#!/bin/sh\n")
+    (tmp_path / "server").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    add_servers(["redis-own=./server"])
+    assert SERVERS["redis-own"].require() == str(tmp_path / "server")
+
+
+def test_the_command_that_repeats_a_run_names_the_file() -> None:
+    """Without it the name of the server would mean nothing, or another binary."""
+    given = f"redis-8.4={PROGRAM}"
+    add_servers([given])
+    request = Request(MAIN, "redis-8.4", "quick", None, 1, None)
+    assert f"--server redis-8.4 --server-path {given}" in command_of(request)
+    assert "--server-path" not in command_of(replace(request, server="redis"))
+
+
+def test_a_name_without_a_file_adds_nothing() -> None:
+    """What was named before the bad one does not matter: the command ends."""
+    with pytest.raises(UsageError, match="NAME=FILE"):
+        add_servers(["redis-8.4="])
+    assert "redis-8.4" not in servers.SERVERS
