@@ -14,7 +14,17 @@ from typing import Any
 import typer
 import yaml
 
-from docs.pages import fromcost, fromfaults, fromfuzz, fromhistory, frompredict, fromtrust, licences, wheels
+from docs.pages import (
+    fromcost,
+    fromexam,
+    fromfaults,
+    fromfuzz,
+    fromhistory,
+    frompredict,
+    fromtrust,
+    licences,
+    wheels,
+)
 from docs.pages.fromruns import machine, table
 from docs.pages.records import Records, nearest
 from lab import scenarios
@@ -401,4 +411,5 @@ LISTS: dict[str, Callable[[Path], str]] = {
     **fromhistory.LISTS,
     **frompredict.LISTS,
     **fromcost.LISTS,
+    **fromexam.LISTS,
 }

@@ -25,6 +25,7 @@ HAND_WRITTEN = (
     "history.md",
     "predict.md",
     "scale.md",
+    "exam.md",
 )
 """Pages in docs/ that people write, except for their blocks."""
 BEGIN = re.compile(r"<!-- (run|list|help|plot)(?:: *(.*?))? *-->")
