@@ -65,10 +65,20 @@ def test_an_event_walks_the_whole_keyspace_for_each_pattern(filled: Any, run: An
     assert walk >= KEYS / 20
     assert figures["finished_per_s"] > 0
     assert figures["calls_per_event"] == 2 * walk
-    assert figures["capacity_per_s"] == pytest.approx(figures["calls_per_s"] / (2 * walk), rel=0.5)
     # The server alone counts calls in flight at the end: one for each of six walks.
     assert 0 <= (scans(filled) - before) - figures["calls_per_s"] * 1.5 <= 6 + 0.1 * figures["calls_per_s"]
     assert filled.client().dbsize() == KEYS
+
+
+def test_capacity_is_calls_a_second_over_those_of_an_event(filled: Any, run: Any) -> None:
+    """With one event at a time all calls count: as many as wanted are under way from the first moment on."""
+    (*_, last) = lines(
+        run(*PATTERNS, "--users", str(USERS), "--most", "1", "--seconds", "1", PROBE_URL=filled.url)
+    )
+    figures = last["figures"]
+    assert figures["capacity_per_s"] == pytest.approx(
+        figures["calls_per_s"] / figures["calls_per_event"], rel=0.1
+    )
 
 
 def test_patterns_name_users_and_the_count_is_as_told(filled: Any, run: Any) -> None:
