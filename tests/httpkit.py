@@ -69,7 +69,7 @@ class HttpStandIn:
                 if self.command != "HEAD":
                     self.wfile.write(reply.data)
 
-            do_HEAD = do_POST = do_PUT = do_GET
+            do_HEAD = do_POST = do_PUT = do_OPTIONS = do_GET
 
             def log_message(self, *_: object) -> None:
                 pass

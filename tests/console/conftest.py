@@ -1,13 +1,17 @@
-"""Fixtures: stand-ins, a real server, a server control on both."""
+"""Fixtures: stand-ins, a real server, a server control on both, and a control page in a process of its own."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench import fuzz
 from console.metrics import ControlMetrics
 from console.server_control import ServerControl
-from tests.app.servicekit import ServerProcess
+from tests.app.servicekit import ROOT, ServerProcess, end, eventually, free_port, http
 from tests.console.standins import StandIns
 
 
@@ -52,3 +56,40 @@ def new_control(standins: StandIns, shared_server: ServerProcess) -> Iterator[Ca
     for control in made:
         control.close()
         control.clients.server.close()
+
+
+@pytest.fixture
+def target(tmp_path: Path, standins: StandIns, own_server: ServerProcess) -> Iterator[fuzz.Target]:
+    """A control page in a process of its own, on stand-ins, with a server that is ready for actions."""
+    port, log = free_port(), tmp_path / "control.log"
+    addresses = [
+        own_server.url,
+        *(f"{standins.url}/{role}" for role in ("web", "invalidator", "locust", "probe")),
+    ]
+    environment = {
+        "CONTROL_SERVERS": f"one={'|'.join(addresses)}",
+        "CONTROL_PORT": str(port),
+        "CONTROL_STORY": "off",
+    }
+    with log.open("w") as sink:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "console"],
+            cwd=ROOT,
+            env=environment,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+        )
+    found = fuzz.Target("console", port, lambda: [process.pid], lambda: [log], "one", one_in=1_000_000)
+
+    def ready() -> bool:
+        try:
+            servers = http("GET", f"{found.url}/api/state").json["servers"]
+        except OSError:
+            return False
+        return [server["free"] and server["up"] for server in servers] == [True]
+
+    try:
+        eventually(ready)
+        yield found
+    finally:
+        end(process)
