@@ -22,15 +22,14 @@ def exams(root: Path) -> str:
         return NOT_YET
     rows = [_row(file.stem, json.loads(file.read_text(encoding="utf-8"))) for file in files]
     return table(
-        ["examined", "stack", "level", "task", *KINDS, "points", "causes known?"],
+        ["examined", "stack", "level", "task", *KINDS, "causes known?"],
         rows,
-        range(4, 4 + len(KINDS) + 1),
+        range(4, 4 + len(KINDS)),
     )
 
 
 def _row(name: str, of: dict[str, Any]) -> list[str]:
     counts = of["counts"]
-    points, full = (sum(each[what] for each in counts.values()) for what in ("points", "full"))
     return [
         name,
         of["stack"],
@@ -40,7 +39,6 @@ def _row(name: str, of: dict[str, Any]) -> list[str]:
             f"{counts[kind]['right']} of {counts[kind]['scenes']}" if kind in counts else UNKNOWN
             for kind in KINDS
         ),
-        f"{points} of {full}",
         "on trust" if of["on_trust"] else "sealed",
     ]
 

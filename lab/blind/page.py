@@ -25,14 +25,14 @@ TOP_COMMANDS = 6
 class SessionFacts:
     """A session as the page describes it.
 
-    `sealed`: the cause was hidden. `begun_at`: Unix seconds. `healthy`: what users saw when all was well; `now`: the
-    readings before the reveal; `samples`: what users saw, each with the seconds since the cause began (negative: while
-    all was well).
+    `sealed`: the cause was hidden. `seed`: what chose it, None where it was something else. `begun_at`: Unix seconds.
+    `healthy`: what users saw when all was well; `now`: the readings before the reveal; `samples`: what users saw, each
+    with the seconds since the cause began (negative: while all was well).
     """
 
     causes: tuple[Cause, ...]
     sealed: bool
-    seed: int
+    seed: int | None
     begun_at: float
     healthy: Seen
     now: Readings

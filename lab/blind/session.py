@@ -60,13 +60,14 @@ def health(measure: Callable[[], Seen]) -> Seen:
 class Session:
     """One blind session. `sealed` is False for an exercise whose cause is known; only the texts differ then.
 
-    `causes` has one cause, or two that are at work together. `lab.blind` says how they are kept from the participant.
+    `causes` has one cause, or two that are at work together; `seed` is what chose them, None where it was something
+    else. `lab.blind` says how they are kept from the participant.
     """
 
     def __init__(
         self,
         causes: Sequence[Cause],
-        seed: int,
+        seed: int | None,
         minutes: float,
         folder: Path,
         say: Say,

@@ -13,6 +13,7 @@ from typing import Any
 
 from lab.diagnose.findings import Judgement, judge
 from lab.diagnose.watch import watch
+from lab.errors import HOLDS, LabError
 from lab.stacks.address import read_address
 
 SECONDS = 20.0
@@ -26,13 +27,18 @@ def answers(judgement: Judgement, causes: int) -> list[tuple[str, str]]:
     return [(NOTHING, "nothing is wrong with the server")] if judgement.outcome == NOTHING else []
 
 
-def main() -> None:
-    """Read the scene, diagnose its server, and answer."""
+def main() -> int:
+    """Read the scene, diagnose its server, and answer. Returns the exit code; an error is one line on stderr."""
     paper: dict[str, Any] = json.loads(sys.stdin.readline())
-    window, _ = watch(read_address(paper["link"], environ={}), SECONDS)
+    try:
+        window, _ = watch(read_address(paper["link"], environ={}), SECONDS)
+    except LabError as error:
+        print(f"lab: {error}", file=sys.stderr)
+        return error.exit_code
     for cause, why in answers(judge(window), paper["causes"]):
         _ask({"verb": "answer", "cause": cause, "evidence": f"bin/lab diagnose says: {why}"})
     print(json.dumps({"verb": "done"}), flush=True)
+    return HOLDS
 
 
 def _ask(words: dict[str, Any]) -> None:
@@ -41,4 +47,4 @@ def _ask(words: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,7 +1,8 @@
 """Who takes an examination: a person at a second terminal, or a program that is started for each scene.
 
 The program gets one JSON line that describes the scene. Then it writes requests, a JSON line each, and gets an answer
-to each, {"text": ..., "code": 0}; code 2 says that the request was refused. The requests are those of a blind session:
+to each, {"text": ..., "code": 0}. Code 2 says that the request was refused, code 3 that a part of the scene did not
+answer. The requests are those of a blind session:
 
     {"verb": "look", "what": "commands"}                  {"verb": "look", "what": "key", "name": "NAME"}
     {"verb": "note", "hypothesis": "CAUSE"}               {"verb": "hint"}
@@ -17,14 +18,18 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import selectors
 import shlex
+import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
+
+import psutil
 
 from lab.errors import LabError, UsageError
 
@@ -35,6 +40,9 @@ LONGEST_LINE = 100_000
 MOST_REQUESTS = 10_000
 ALLOWED = {"look", "note", "hint", "answer", "cure", "checked"}
 END_S = 5.0
+LOOK_S = 0.2
+"""Between two looks at whether the program has ended, or the time is up."""
+TIME_IS_UP = "the time was up"
 
 
 class Candidate(Protocol):
@@ -66,9 +74,11 @@ class Program:
             raise UsageError(f"--for {command}: {error}.") from None
         if not self._words:
             raise UsageError("--for takes human, diagnose, or the command of a program.")
+        if shutil.which(self._words[0]) is None:
+            raise UsageError(f"--for {command}: there is no program {self._words[0]}.")
         self.apart = not same_user and os.geteuid() == 0 and _exists(OTHER_USER)
         self._folder = folder
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._turn = threading.Lock()
         self._stopped = False
 
@@ -76,21 +86,22 @@ class Program:
         """Start the program, describe the scene, and answer its requests. See `Candidate`."""
         with self._turn:
             if self._stopped:
-                return "the time was up"
+                return TIME_IS_UP
             self._process = process = self._start()
         try:
-            self._talk(process, paper, ask)
-        finally:
+            ended = self._talk(process, paper, ask)
+            with suppress(OSError):
+                process.stdin.close()  # type: ignore[union-attr] # a pipe: see _start
             with suppress(subprocess.TimeoutExpired):
                 process.wait(END_S)
+        finally:
+            code = process.poll()  # before it is ended here
             _end(process)
-            for stream in (process.stdin, process.stdout):
-                if stream:
-                    with suppress(OSError):
-                        stream.close()
+            with suppress(OSError):
+                process.stdout.close()  # type: ignore[union-attr]
         if self._stopped:
-            return "the time was up"
-        return f"the program ended with exit code {process.returncode}" if process.returncode > 0 else ""
+            return TIME_IS_UP
+        return ended or (f"the program ended with exit code {code}" if code else "")
 
     def stop(self) -> None:
         """See `Candidate`."""
@@ -103,7 +114,7 @@ class Program:
         """The same program, for the next scene."""
         return Program(shlex.join(self._words), not self.apart, self._folder)
 
-    def _start(self) -> subprocess.Popen[str]:
+    def _start(self) -> subprocess.Popen[bytes]:
         """Start the program. Raises `UsageError` where that cannot be done."""
         other: dict[str, Any] = {}
         if self.apart:
@@ -119,7 +130,6 @@ class Program:
                 self._words,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                text=True,
                 start_new_session=True,
                 cwd=self._folder,
                 **other,
@@ -130,38 +140,73 @@ class Program:
                 f"--for {shlex.join(self._words)} cannot be started{as_whom}: {error.strerror}."
             ) from None
 
-    def _talk(self, process: subprocess.Popen[str], paper: dict[str, Any], ask: Ask) -> None:
-        assert process.stdin and process.stdout
-        with suppress(BrokenPipeError, ValueError):  # ValueError: closed since the time is up
-            _tell(process.stdin, paper)
-            for _ in range(MOST_REQUESTS):
-                line = process.stdout.readline(LONGEST_LINE)
-                if not line:
-                    return
+    def _talk(self, process: subprocess.Popen[bytes], paper: dict[str, Any], ask: Ask) -> str:
+        """Answer requests. Returns why the talk ended early, or an empty text."""
+        try:
+            _tell(process, paper)
+            for number, line in enumerate(self._lines(process)):
                 words = _request(line)
                 if words is not None and words.get("verb") == "done":
+                    return ""
+                if number == MOST_REQUESTS:
+                    return f"the program asked more than {MOST_REQUESTS:,} times"
+                _tell(process, _answer(words, ask))
+        except BrokenPipeError:  # it has ended: its exit code says how
+            pass
+        return ""
+
+    def _lines(self, process: subprocess.Popen[bytes]) -> Iterator[bytes]:
+        """What the program writes, line by line, until it ends or the time is up.
+
+        A process that it left behind may keep the pipe open, so the end of the pipe is not waited for.
+        """
+        assert process.stdout
+        buffer, source = bytearray(), process.stdout.fileno()
+        with selectors.DefaultSelector() as selector:
+            selector.register(source, selectors.EVENT_READ)
+            while not self._stopped:
+                ended = process.poll() is not None
+                if not selector.select(0 if ended else LOOK_S):
+                    if ended:
+                        return
+                    continue
+                data = os.read(source, 65536)
+                if not data:
                     return
-                _tell(process.stdin, _answer(words, ask))
+                buffer += data
+                while (at := buffer.find(b"\n")) >= 0 or len(buffer) > LONGEST_LINE:
+                    length = at + 1 if at >= 0 else len(buffer)
+                    yield bytes(buffer[:length])
+                    del buffer[:length]
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
     """End a program and what it started: SIGTERM, then SIGKILL. Safe to call twice."""
+    family: list[psutil.Process] = []
+    with suppress(psutil.Error):
+        family = psutil.Process(process.pid).children(recursive=True)
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, number)
+        for each in family:  # one that has a session of its own
+            with suppress(psutil.Error):
+                each.send_signal(number)
         with suppress(subprocess.TimeoutExpired):
             process.wait(END_S)
 
 
-def _tell(stream: Any, words: dict[str, Any]) -> None:
-    stream.write(json.dumps(words) + "\n")
-    stream.flush()
+def _tell(process: subprocess.Popen[bytes], words: dict[str, Any]) -> None:
+    assert process.stdin
+    process.stdin.write(json.dumps(words).encode() + b"\n")
+    process.stdin.flush()
 
 
-def _request(line: str) -> dict[str, Any] | None:
+def _request(line: bytes) -> dict[str, Any] | None:
+    """The request, or None if the line is no JSON object, or holds text that no file can hold (half a surrogate)."""
     try:
         words = json.loads(line)
-    except ValueError:
+        json.dumps(words, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
         return None
     return words if isinstance(words, dict) else None
 
@@ -169,22 +214,20 @@ def _request(line: str) -> dict[str, Any] | None:
 def _answer(words: dict[str, Any] | None, ask: Ask) -> dict[str, Any]:
     """The session's answer to a request, or why it is refused."""
     if words is None:
-        return {"text": "a request is one JSON object in a line.", "code": UsageError.exit_code}
-    if words.get("verb") not in ALLOWED:
-        known = ", ".join(sorted(ALLOWED | {"done"}))
-        return {
-            "text": f"there is no verb {words.get('verb')!r}; known are {known}.",
-            "code": UsageError.exit_code,
-        }
+        return _refused("a request is one JSON object in a line.")
+    verb = words.get("verb")
+    if not isinstance(verb, str) or verb not in ALLOWED:
+        return _refused(f"there is no verb {verb!r}; known are {', '.join(sorted(ALLOWED | {'done'}))}.")
     try:
         return {"text": ask(words), "code": 0}
     except LabError as error:
         return {"text": str(error), "code": error.exit_code}
     except (KeyError, TypeError, ValueError, AttributeError):
-        return {
-            "text": f"{words['verb']} lacks a word, or one is of another kind.",
-            "code": UsageError.exit_code,
-        }
+        return _refused(f"{verb} lacks a word, or one is of another kind.")
+
+
+def _refused(why: str) -> dict[str, Any]:
+    return {"text": why, "code": UsageError.exit_code}
 
 
 def _exists(user: str) -> bool:

@@ -23,8 +23,7 @@ from lab.blind.exam.sitting import Row, Sitting
 from lab.blind.levels import LEVELS, MOST_CAUSES
 from lab.blind.past import new_folder
 from lab.blind.session_socket import home
-from lab.errors import CLAIM_FAILED, HOLDS, LabError, UsageError
-from lab.results.folder import write_json
+from lab.errors import CLAIM_FAILED, HOLDS, STACK_BROKE, LabError, UsageError
 from lab.stacks.servers import check_stack
 
 HUMAN, DIAGNOSE = "human", "diagnose"
@@ -61,7 +60,9 @@ def exam(
     causes: Annotated[
         int | None,
         typer.Option(
-            help="Causes at work in each scene; if left out, two in every fourth.", min=1, max=MOST_CAUSES
+            help="Causes at work in each scene; if left out, two in every fourth, or as the level has it.",
+            min=1,
+            max=MOST_CAUSES,
         ),
     ] = None,
     level: Annotated[
@@ -70,7 +71,10 @@ def exam(
             help="Level of each session, as in `bin/lab blind start`.", min=min(LEVELS), max=max(LEVELS)
         ),
     ] = 1,
-    task: Annotated[str, typer.Option(help="find: name the causes. cure: end them, too.")] = FIND,
+    task: Annotated[
+        str | None,
+        typer.Option(help="find: name the causes. cure: end them, too. Left out: as the level has it."),
+    ] = None,
     stack: Annotated[
         str, typer.Option(help="native, or compose: the stack that `make up` started.")
     ] = "native",
@@ -90,39 +94,50 @@ def exam(
 ) -> None:
     """Examine somebody with sealed scenes in a row. Exit code 0 if all were solved, else 1."""
     check_stack(stack)
-    if task not in TASKS:
+    if task is not None and task not in TASKS:
         raise UsageError(f"there is no task {task!r}; choose {FIND} or {CURE}.")
-    if out and not out.parent.is_dir():
-        raise UsageError(f"--out {out}: there is no folder {out.parent}.")
+    task = task or LEVELS[level].task
+    if causes is None and LEVELS[level].causes > 1:
+        causes = LEVELS[level].causes
     drawn_from = secrets.randbelow(LARGEST_SEED) if seed is None else seed
     drawn = draw(drawn_from, scenes, causes)
     program = program_of(candidate, same_user)
     trusted = seed is not None or program is None or not program.apart
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
     rows: list[Row] = []
+    result = results.Result(candidate, stack, level, task, drawn_from, trusted, scenes, rows)
+    _keep(out, result)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    examiner = Examiner(
+        scenes, minutes, stack, task, level, lambda text: console.print(text, markup=False, emoji=False)
+    )
     interrupted = False
     for scene in drawn:
         console.print(f"\n[bold]scene {scene.number} of {scenes}[/bold]")
-        examiner = Examiner(
-            scenes, minutes, stack, task, level, lambda text: console.print(text, markup=False)
-        )
-        try:
-            row = examiner.examine(scene, program.again() if program else None)
-        except KeyboardInterrupt:
-            interrupted = True
-            break
+        row, interrupted = examiner.examine(scene, program.again() if program else None)
         rows.append(of_the_server(row) if candidate == DIAGNOSE else row)
-        console.print("  ".join(results.cells(rows[-1])), markup=False)
-    result = results.Result(candidate, stack, level, task, drawn_from, trusted, rows)
-    if out:
-        write_json(out, result.as_dict())
+        console.print("  ".join(results.cells(rows[-1])), markup=False, emoji=False)
+        _keep(out, result)
+        if interrupted:
+            break
     if as_json:
         print(json.dumps(result.as_dict(), indent=1))
     else:
         results.show(Console(highlight=False), result)
     if interrupted:
         raise KeyboardInterrupt
+    if not all(row.held for row in rows):
+        raise typer.Exit(STACK_BROKE)
     raise typer.Exit(HOLDS if all(row.good for row in rows) else CLAIM_FAILED)
+
+
+def _keep(out: Path | None, result: results.Result) -> None:
+    """Write the result so far; the first time is before the first scene. Raises `UsageError` where that cannot be."""
+    if out is None:
+        return
+    try:
+        out.write_text(json.dumps(result.as_dict(), indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--out {out} cannot be written: {error.strerror}.") from None
 
 
 def program_of(candidate: str, same_user: bool) -> Program | None:
@@ -135,11 +150,15 @@ def program_of(candidate: str, same_user: bool) -> Program | None:
 
 
 def of_the_server(row: Row) -> Row:
-    """The row of somebody who sees the server only: right is what can be known there (`NOT_THE_SERVERS`)."""
+    """The row of somebody who sees the server only: right is what can be known there (`NOT_THE_SERVERS`).
+
+    Points do not matter there: they are for evidence.
+    """
     expected = {name for cause in row.causes for name in NOT_THE_SERVERS.get(cause, (cause,))}
     if len(row.causes) > 1:  # something is wrong with the server, whatever else is
         expected.discard("nothing")
-    return replace(row, right=not row.ended and set(row.answers) == expected)
+    wrong = sum(answer not in expected for answer in row.answers)
+    return replace(row, right=not row.ended and set(row.answers) == expected, wrong=wrong, points=0, full=0)
 
 
 @dataclass(frozen=True)
@@ -153,26 +172,46 @@ class Examiner:
     level: int
     say: Callable[[str], None]
 
-    def examine(self, scene: Scene, program: Program | None) -> Row:
-        """Hold a scene. One that cannot be held is told in the row."""
+    def examine(self, scene: Scene, program: Program | None) -> tuple[Row, bool]:
+        """Hold a scene. Returns its row, and whether Ctrl-C ended it; the row tells why a scene ended early.
+
+        Raises `UsageError` where no scene can be held at all, as while another session runs.
+        """
         from lab.blind.compose import ComposeBlindStack
         from lab.blind.scene import BlindStack, SceneStack
 
         make: Callable[[Path], SceneStack] = ComposeBlindStack if self.stack == "compose" else BlindStack
         say = self.say if program is None else _quiet
-        folder = new_folder(home())
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        if program and program.apart:
-            folder.parent.chmod(0o700)  # what earlier sessions had is nobody else's business
+        folder = new_folder(home_of(program))
         sitting = Sitting(
             scene, self.of, self.minutes, folder, say, make, self.task, LEVELS[self.level], program
         )
         try:
             sitting.run()
+        except KeyboardInterrupt:
+            return sitting.row("interrupted"), True
+        except UsageError as error:
+            if not sitting.begun_at:
+                raise
+            return sitting.row(str(error)), False
         except LabError as error:
-            names = tuple(cause.id for cause in scene.causes)
-            return Row(scene.number, scene.kind, names, ended=str(error))
-        return sitting.row()
+            return sitting.row(str(error)), False
+        except Exception as error:  # a fault of the lab in one scene must not keep the next from its turn
+            return sitting.row(f"a fault in the lab itself, {error!r}"), False
+        return sitting.row(), False
+
+
+def home_of(program: Program | None) -> Path:
+    """The folder for a candidate's sessions, made if it is not there.
+
+    A person's is that of all sessions, where `bin/lab blind` finds them. A program that runs as another user gets one
+    that is closed to it, since the pages of earlier scenes name their causes.
+    """
+    folder = home() if program is None or not program.apart else home() / "exam"
+    folder.mkdir(parents=True, exist_ok=True)
+    if folder != home():
+        folder.chmod(0o700)
+    return folder
 
 
 def _quiet(_text: str) -> None:

@@ -21,7 +21,7 @@ class Result:
     """The result of a candidate.
 
     `trusted`: the candidate could have known the causes, because the seed was given, or because it ran as the user who
-    examined it. Then the result is on trust.
+    examined it. Then the result is on trust. `planned`: number of scenes; fewer rows: not all were held, or not yet.
     """
 
     candidate: str
@@ -30,6 +30,7 @@ class Result:
     task: str
     seed: int
     trusted: bool
+    planned: int
     rows: Sequence[Row]
 
     def counts(self) -> dict[str, dict[str, int]]:
@@ -55,6 +56,7 @@ class Result:
             "task": self.task,
             "seed": self.seed,
             "on_trust": self.trusted,
+            "planned": self.planned,
             "counts": self.counts(),
             "rows": [row.as_dict() for row in self.rows],
         }
@@ -68,7 +70,7 @@ def cells(row: Row) -> list[str]:
         " + ".join(row.causes),
         " then ".join(row.answers) or UNKNOWN,
         f"{'right' if row.right else 'not right'}{cured}",
-        f"{row.points} of {row.full}",
+        f"{row.points} of {row.full}" if row.full else UNKNOWN,
         f"{row.minutes:.1f}",
         row.ended,
     ]
@@ -84,5 +86,8 @@ def show(console: Console, result: Result) -> None:
     console.print(table)
     console.print()
     for kind, of in result.counts().items():
-        console.print(f"{kind}: {of['right']} of {of['scenes']} right, {of['points']} of {of['full']} points")
+        points = f", {of['points']} of {of['full']} points" if of["full"] else ""
+        console.print(f"{kind}: {of['right']} of {of['scenes']} right{points}")
+    if len(result.rows) < result.planned:
+        console.print(f"{len(result.rows)} of {result.planned} scenes were held")
     console.print(f"seed {result.seed}{'; on trust' if result.trusted else ''}")

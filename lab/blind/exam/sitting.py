@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.blind.causes import CAUSES
-from lab.blind.diagnostics import HISTORY, KINDS
+from lab.blind.diagnostics import HISTORY, KEY, KINDS
 from lab.blind.exam.candidates import Candidate
 from lab.blind.exam.scenes import Scene
 from lab.blind.figures import FIXED, OF_COMMANDS
@@ -18,16 +18,19 @@ from lab.blind.levers import LEVERS
 from lab.blind.scene import SceneStack
 from lab.blind.session import Say, Session
 from lab.errors import LabError
+from lab.stacks.processes import uninterrupted
+
+PATIENCE_S = 30.0
 
 
 @dataclass(frozen=True)
 class Row:
     """The result of one scene.
 
-    `answers`: the causes that were named, in order; `right`: all that are at work were named; `wrong`: number of
-    answers that name none of them; `points` of `full`; `minutes` from the beginning of the cause to the last right
-    answer; `cured`: None where that was not the task; `ended`: why the candidate ended early, or why there was no
-    scene.
+    `answers`: the causes that were named, in order; `right`: all that are at work were named, and nothing else;
+    `wrong`: number of answers that name none of them; `points` of `full`, which is 0 where points do not matter;
+    `minutes` from the beginning of the cause to the last right answer, or to the end; `cured`: None where that was not
+    the task; `ended`: why the candidate ended early, or why there was no scene. `held`: the scene came up.
     """
 
     number: int
@@ -42,6 +45,7 @@ class Row:
     hints: int = 0
     cured: bool | None = None
     ended: str = ""
+    held: bool = True
 
     @property
     def good(self) -> bool:
@@ -68,7 +72,7 @@ class Sitting(Session):
         level: Level,
         candidate: Candidate | None,
     ) -> None:
-        super().__init__(scene.causes, 0, minutes, folder, say, make=make, task=task, level=level)
+        super().__init__(scene.causes, None, minutes, folder, say, make=make, task=task, level=level)
         self._scene, self._of, self._candidate = scene, of, candidate
         self._answers: list[str] = []
         self._ended_early = ""
@@ -84,23 +88,28 @@ class Sitting(Session):
         if self._candidate is None:
             super()._watch()
             return
-        thread = threading.Thread(target=self._sit, name="candidate")
+        thread = threading.Thread(target=self._sit, name="candidate", daemon=True)
         thread.start()
         try:
             super()._watch()
         finally:
-            self._candidate.stop()
-            thread.join()
+            with uninterrupted():
+                self._candidate.stop()
+                thread.join(PATIENCE_S)
 
     def _sit(self) -> None:
         """Let the candidate work, then reveal, which ends the scene."""
         assert self._candidate is not None
         try:
             self._ended_early = self._candidate.sit(self.paper(), self.reply)
+            if not self._ended.is_set():
+                self.reply({"verb": "reveal"})
         except LabError as error:
             self._ended_early = str(error)
-        if not self._ended.is_set():
-            self.reply({"verb": "reveal"})
+        except Exception as error:  # a fault of the lab in one scene must not keep the next from its turn
+            self._ended_early = f"a fault in the lab itself, {error!r}"
+        finally:
+            self._ended.set()
 
     def paper(self) -> dict[str, Any]:
         """What a program is told at the beginning of the scene."""
@@ -122,7 +131,9 @@ class Sitting(Session):
             "places": places,
             "usual": usual if self._level.figures else None,
             "answers": {cause.id: cause.line for cause in CAUSES.values()},
-            "looks": ["users", HISTORY, *KINDS],
+            "looks": [
+                what for what in ("users", HISTORY, *KINDS, KEY) if what != "ping" or self._level.pings
+            ],
             "readings": {
                 name: {"unit": unit, "meaning": meaning}
                 for name, unit, meaning in (
@@ -133,20 +144,23 @@ class Sitting(Session):
             "levers": {lever.form: lever.meaning for lever in LEVERS.values()},
         }
 
-    def row(self) -> Row:
-        """The result, after `run`."""
+    def row(self, ended: str = "") -> Row:
+        """The result, after `run`. `ended`: why the scene ended early. Without a beginning there was no scene."""
+        if not self.begun_at:
+            names = tuple(cause.id for cause in self.causes)
+            return Row(self._scene.number, self._scene.kind, names, ended=ended, held=False)
         journal = self.journal
         return Row(
             self._scene.number,
             self._scene.kind,
             tuple(cause.id for cause in self.causes),
             tuple(self._answers),
-            journal.right is not None,
+            journal.right is not None and not journal.wrong,
             len(journal.wrong),
             journal.score,
             journal.full,
             round(journal.minutes, 1),
             sum(journal.hints.values()),
             None if not journal.cure_lines() else journal.cured is not None,
-            self._ended_early,
+            ended or self._ended_early,
         )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shlex
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +52,17 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
                 search(f"/proc/{pid}/fd/{open_file}")
         except OSError:
             pass
-for folder, _, files in os.walk("HOME"):
+for folder, _, files in os.walk("PLACE"):
     for file in files:
         search(os.path.join(folder, file))
 print(json.dumps({"verb": "note", "text": "seen: " + " ".join(sorted(set(seen)))}), flush=True)
 sys.stdin.readline()
 """
+
+
+def seed_of(cause: str) -> int:
+    """The first seed whose first scene has this cause."""
+    return next(seed for seed in range(1000) if draw(seed, 1, 1)[0].causes[0].id == cause)
 
 
 def examine(out: Path, text: str, *more: str) -> tuple[int, dict[str, Any]]:
@@ -74,7 +81,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_program_that_looks_and_answers(home: Path, tmp_path: Path) -> None:
     """It is told the scene, sees readings, names the cause, and gets its points; the seed was given: on trust."""
-    seed = next(seed for seed in range(1000) if draw(seed, 1, 1)[0].causes[0].id == "scan-storm")
+    seed = seed_of("scan-storm")
     text = WORKS.replace("CAUSE", "scan-storm")
     code, result = examine(tmp_path / "out.json", text, "--seed", str(seed), "--same-user")
     (row,) = result["rows"]
@@ -85,20 +92,30 @@ def test_a_program_that_looks_and_answers(home: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may start a program as another user")
-def test_a_cheat_finds_no_cause(home: Path, tmp_path: Path) -> None:
-    """Process table, environments, open files and the session's folder tell it nothing; the result is sealed."""
-    code, result = examine(tmp_path / "out.json", CHEATS.replace("HOME", str(home)))
+def test_a_cheat_finds_no_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Process table, environments, open files and the session's folder tell it nothing; the result is sealed.
+
+    The same search finds a name in a file beside them that everybody may read.
+    """
+    seed = seed_of("scan-storm")
+    monkeypatch.setattr(secrets, "randbelow", lambda _: seed)
+    with tempfile.TemporaryDirectory() as place:  # pytest's own folders are closed to other users
+        Path(place).chmod(0o755)
+        (Path(place) / "decoy").write_text("giant-index")
+        monkeypatch.setenv("LAB_BLIND_HOME", f"{place}/home")
+        code, result = examine(tmp_path / "out.json", CHEATS.replace("PLACE", place))
+        (notes,) = Path(place).rglob("notes.txt")
+        seen = notes.read_text().partition("seen:")[2].split()
     (row,) = result["rows"]
     assert (code, row["right"], row["ended"]) == (1, False, ""), row
     assert result["on_trust"] is False
-    (notes,) = home.rglob("notes.txt")
-    seen = notes.read_text().partition("seen:")[2]
-    assert [name for name in row["causes"] if name in seen] == [], seen
+    assert "giant-index" in seen
+    assert "scan-storm" not in seen
 
 
 def test_diagnose_is_examined(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It finds a cause that lies on the server, and no more than that counts for it."""
-    seed = next(seed for seed in range(1000) if draw(seed, 1, 1)[0].causes[0].id == "lua-script")
+    seed = seed_of("lua-script")
     code = run_command(
         ["exam", "--for", "diagnose", "--scenes", "1", "--causes", "1", "--seed", str(seed), "--json"]
     )
