@@ -43,7 +43,10 @@ def outcomes(content: dict[str, Any]) -> Table:
 
 
 def costs(content: dict[str, Any]) -> Table:
-    """The CPU time of a visited key, as each run's calibration found it."""
+    """What a visited key costs the main thread, as each run's calibration found it.
+
+    It is the execution time that the server counts; where that is incomplete, as on KeyDB, its CPU time.
+    """
     names = [server["name"] for server in content["servers"]]
     rows = []
     for row in content["scenarios"]:
@@ -51,7 +54,7 @@ def costs(content: dict[str, Any]) -> Table:
         if any(value is not None for value in found):
             rows.append([row["id"], *(us(value) for value in found)])
     return Table(
-        "CPU time of a visited key, as calibrated before each run",
+        "The main thread's time for a visited key, as calibrated before each run",
         ["scenario", *names],
         rows,
         figures=frozenset(range(1, len(names) + 1)),
@@ -84,13 +87,20 @@ def headlines(content: dict[str, Any]) -> Table:
 
 
 def reasons(content: dict[str, Any]) -> list[str]:
-    """Why scenarios were left out on a server, and which claims were refuted; the ids of claims tell causes."""
+    """Why scenarios were left out on a server, and which claims of valid runs ended not as promised.
+
+    The ids of claims tell causes.
+    """
     said = []
     for row in content["scenarios"]:
         for name, cell in row["cells"].items():
             if cell and "left_out" in cell:
                 said.append(f"{row['id']} on {name} is left out: {cell['left_out']}.")
-            elif cell and cell["refuted"] and not row["refutes"]:
+            elif cell and cell["holds"] is False and row["refutes"]:
+                said.append(
+                    f"{row['id']} on {name}: claims hold without the cause: {', '.join(cell['held'])}."
+                )
+            elif cell and cell["holds"] is False:
                 said.append(f"{row['id']} on {name}: refuted are {', '.join(cell['refuted'])}.")
     return said
 

@@ -24,7 +24,7 @@ from lab.stacks.address import (
     Tls,
     read_address,
 )
-from lab.stacks.servers import SERVERS, add_servers
+from lab.stacks.servers import SERVERS, STACKS, add_servers
 from lab.stacks.tunnel import Way, way_to
 
 if TYPE_CHECKING:
@@ -105,7 +105,12 @@ def run(
         raise UsageError(
             "--server-path is for servers that the lab starts natively: leave --stack and --url out."
         )
-    add_servers(server_path or [])
+    named = add_servers(server_path or [])
+    used = [name.strip() for name in servers.split(",")] if servers else [server or STACKS["native"]]
+    if unused := [name for name in named if name not in used]:
+        raise UsageError(
+            f"--server-path names {unused[0]}, which is not run: name it with --server or --servers, too."
+        )
     if scenario == ALL:
         for option, given in (("--keys", keys), ("--url", url), ("--port", port)):
             if given is not None:

@@ -99,9 +99,10 @@ class Matrix:
         }
 
     def _cell(self, name: str, scenario: str) -> dict[str, Any] | None:
-        """One run: verdict, tally, headline and the cost of a visited key (µs); or why it was left out; None: not run.
+        """One run: verdict, claims by outcome, headline, and the main thread's time for a visited key in µs.
 
-        The cost is that of the calibration, before the load began.
+        The time is that of the calibration, before the load began. A scenario that was left out has the reason only;
+        None: not run.
         """
         if name not in self.series:
             return None
@@ -118,6 +119,7 @@ class Matrix:
             "said": entry.said,
             "headline": entry.headline,
             "refuted": [claim["id"] for claim in entry.claims if claim["holds"] is False],
+            "held": [claim["id"] for claim in entry.claims if claim["holds"]],
             "not_applicable": [claim["id"] for claim in entry.claims if claim["holds"] is None],
             "visited_key_us": entry.visited_key_us,
             "report": f"{name}/{entry.report}" if entry.report else None,
@@ -155,6 +157,8 @@ def run_matrix(
 ) -> Matrix:
     """Run the series on one server after the other. A run that breaks ends nothing; Ctrl-C ends all.
 
+    The matrix is written after each server, and whatever ends it.
+
     `run` runs the series on a server into a folder, `page` writes the page of the matrix, and `say` announces each
     server. Raises `UsageError`, before anything is created, for an unknown pace or where the folder cannot be made.
     """
@@ -165,10 +169,12 @@ def run_matrix(
     matrix = Matrix(folder.resolve(), pace, seed, wanted, servers, started.isoformat(timespec="seconds"))
     begun = time.monotonic()
     for number, name in enumerate(servers, start=1):
-        say(f"server {number} of {len(servers)}: {name}")
-        matrix.series[name] = run(name, matrix.folder / name)
-        matrix.seconds = time.monotonic() - begun
-        matrix.write(page)
+        try:
+            say(f"server {number} of {len(servers)}: {name}")
+            matrix.series[name] = run(name, matrix.folder / name)
+        finally:
+            matrix.seconds = time.monotonic() - begun
+            matrix.write(page)
         if matrix.interrupted:
             break
     return matrix

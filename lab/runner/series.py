@@ -33,7 +33,7 @@ class Entry:
     """One run of the series. `holds` is None without a verdict; `error` says why a run broke.
 
     `report` is a path within the series' folder; `headline` the scenario's foremost claim, as judged;
-    `visited_key_us` the CPU time of a visited key in µs, as calibrated, None where nothing was.
+    `visited_key_us` the main thread's time for a visited key in µs, as calibrated; None where nothing was.
     """
 
     scenario: str

@@ -6,6 +6,7 @@ Needs only the standard library, because `lab.stacks.preflight` reads the rows b
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable
@@ -194,26 +195,33 @@ def find_server(name: str) -> Server:
     return SERVERS[name]
 
 
-def add_servers(given: Iterable[str]) -> None:
+LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+"""What may stand behind the hyphen in the name of one more server: it becomes the name of a folder."""
+
+
+def add_servers(given: Iterable[str]) -> list[str]:
     """Add servers that the command line names as NAME=FILE: a server of the table with another binary.
 
     NAME is a server of the table, then FILE takes the place of its binary; or such a name, a hyphen and a label, as in
     ``redis-8.4=/opt/redis/src/redis-server``: then there is one more server, so that several versions can be compared.
-    Raises `UsageError` for a text without NAME or FILE, a NAME that begins with no known server, and a FILE that cannot
-    be executed.
+    Returns the names. Raises `UsageError` for a text without NAME or FILE, a NAME that begins with no known server, a
+    label that is no name of a folder, and a FILE that cannot be executed.
     """
+    names = []
     for text in given:
         name, _, file = text.partition("=")
-        known = name if name in SERVERS else name.partition("-")[0]
-        if known not in SERVERS or not file:
+        known, _, label = name.partition("-")
+        if known not in SERVERS or not file or ("-" in name and not LABEL.fullmatch(label)):
             raise UsageError(
                 f"--server-path takes NAME=FILE, not {text!r}; NAME is {', '.join(SERVERS)}, or such a name with a "
-                "label, as redis-8.4."
+                "label of letters, digits and dots, as redis-8.4."
             )
         path = shutil.which(file)
         if path is None:
             raise UsageError(f"--server-path {text}: {file} is no program that can be started.")
         SERVERS[name] = replace(SERVERS[known], name=name, find=_at(os.path.abspath(path)), path=text)  # noqa: PTH100
+        names.append(name)
+    return names
 
 
 def _at(path: str) -> Callable[[], str | None]:

@@ -14,7 +14,7 @@ import pytest
 from lab import scenarios
 from lab.claims.verdict import Verdict, write_result
 from lab.cli import run_command
-from lab.errors import CLAIM_FAILED, HOLDS, INTERRUPTED, STACK_BROKE, USAGE, StackError, UsageError
+from lab.errors import CLAIM_FAILED, HOLDS, INTERRUPTED, NOT_VALID, STACK_BROKE, USAGE, StackError, UsageError
 from lab.report import matrix
 from lab.results.folder import Run
 from lab.runner import series
@@ -149,6 +149,68 @@ def test_a_refuted_claim_is_named_where_it_was_refuted(
     assert matrix.cell_text(content["scenarios"][0]["cells"]["embedded"]).startswith("✗ ")
 
 
+def test_a_run_that_is_not_valid_refutes_nothing(
+    endings: dict[str, BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its claims were judged, but do not count: nothing is called refuted."""
+
+    def interrupted(request: Request, _shown: object) -> tuple[Run, Verdict]:
+        assert request.out
+        flat = {f"grow-{number}": 1.0 for number in range(1, 8)}
+        done = build_run(request.out, p99_ms=flat, doctor=lambda facts: setattr(facts, "interrupted", True))
+        verdict = reach(done)
+        write_result(done, verdict)
+        return done, verdict
+
+    monkeypatch.setattr(series, "conduct", interrupted)
+    code, content = run(tmp_path, "embedded,redis")
+    assert code == NOT_VALID
+    assert matrix.reasons(content) == []
+    assert matrix.cell_text(content["scenarios"][0]["cells"]["redis"]) == "? not valid"
+
+
+def test_a_control_whose_claims_hold_is_told(
+    endings: dict[str, BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What held without the cause is named."""
+
+    def holds(request: Request, _shown: object) -> tuple[Run, Verdict]:
+        assert request.out
+        done = build_run(request.out, "index", p99_ms={f"grow-{i}": 10.0 * i for i in range(1, 8)})
+        verdict = reach(done)
+        write_result(done, verdict)
+        return done, verdict
+
+    monkeypatch.setattr(series, "conduct", holds)
+    monkeypatch.setattr(series, "chosen", lambda controls: [scenarios.find("control")])
+    code, content = run(tmp_path, "embedded,redis")
+    assert code == CLAIM_FAILED
+    assert matrix.reasons(content)[0].startswith("control on embedded: claims hold without the cause: ")
+
+
+def test_whatever_ends_it_the_matrix_is_written(
+    endings: dict[str, BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C between two runs, too: the servers that were done are there."""
+    written = series.Series.write
+    monkeypatch.setattr(
+        series.Series,
+        "write",
+        lambda self, pages: (
+            written(self, pages) if self.server == "embedded" else raise_(KeyboardInterrupt())
+        ),
+    )
+    code, content = run(tmp_path, "embedded,redis")
+    assert code == INTERRUPTED
+    assert [server["name"] for server in content["servers"]] == ["embedded"]
+    assert content["not_run"] == ["redis"]
+
+
+def raise_(error: BaseException) -> None:
+    """Raise it."""
+    raise error
+
+
 @pytest.mark.parametrize(
     ("words", "said", "code"),
     [
@@ -171,6 +233,18 @@ def test_a_refuted_claim_is_named_where_it_was_refuted(
         (["key-growth", "--server-path", "redis"], "--server-path takes NAME=FILE, not 'redis'", USAGE),
         (["key-growth", "--server-path", "mysql=/bin/true"], "--server-path takes NAME=FILE", USAGE),
         (["key-growth", "--server-path", "redis=/nowhere"], "/nowhere is no program", USAGE),
+        (["key-growth", "--server-path", "redis-../x=/bin/true"], "--server-path takes NAME=FILE", USAGE),
+        (["key-growth", "--server-path", "redis-=/bin/true"], "--server-path takes NAME=FILE", USAGE),
+        (
+            ["key-growth", "--server-path", "redis=/bin/true"],
+            "--server-path names redis, which is not run",
+            USAGE,
+        ),
+        (
+            ["all", "--servers", "embedded,redis", "--server-path", "redis-8.4=/bin/true"],
+            "--server-path names redis-8.4, which is not run",
+            USAGE,
+        ),
         (
             ["key-growth", "--url", "redis://127.0.0.1:1", "--server-path", "redis=/bin/true"],
             "leave --stack and --url out",
