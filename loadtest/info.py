@@ -84,6 +84,17 @@ def busy_seconds(info: Fields) -> float | None:
     return used / threads(info)
 
 
+def active_seconds(info: Fields) -> float | None:
+    """Seconds of the clock in which the main thread was at work, by the server itself; None if it does not tell.
+
+    Valkey tells it from 9.1 on (valkey-io/valkey #2931): the time of those rounds of the event loop that handled
+    something. It includes moments in which the thread had work, but no core; CPU time does not. CPU time includes
+    rounds that found nothing to do; this does not.
+    """
+    told = info.get("used_active_time_main_thread")
+    return None if told is None else cpu_seconds(told)
+
+
 def process_seconds(info: Fields) -> float | None:
     """CPU seconds of the whole server, all of its threads together. Needs the section cpu."""
     if "used_cpu_user" not in info:

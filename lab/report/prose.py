@@ -23,6 +23,10 @@ ALIKE = 2.0
 BUSY = 0.7
 """A main thread with a smaller busy share has time to spare."""
 
+DISAGREE, LITTLE = 0.1, 0.2
+"""The server's own clock and its CPU time are put side by side if they differ by more than this share of the CPU time;
+a thread that is busy for a smaller share than `LITTLE` is left out."""
+
 
 def tell(view: RunView, judged: Judged) -> list[Section]:
     """All sections. If no phase was finished, a single section that says so."""
@@ -152,6 +156,7 @@ def where_time_went(view: RunView) -> Section:
         lines.append(f"What is called execution here is more than that: {reason.rstrip('.')}.")
     if worst.utilisation is not None:
         lines.append(f"The server's main thread was busy {percent(worst.utilisation)} of that phase.")
+        lines += _other_clock(worst)
     if culprit := evidence.busiest(worst):
         name, part_of = culprit
         lines.append(
@@ -159,6 +164,20 @@ def where_time_went(view: RunView) -> Section:
             f"{us(worst.execution_us(name))} each on average."
         )
     return Section("Where the time went", lines, [])
+
+
+def _other_clock(of: PhaseRecord) -> list[str]:
+    """A line if the server's own clock and its CPU time disagree about how busy it was."""
+    if of.utilisation is None or of.active is None or of.utilisation < LITTLE:
+        return []
+    if abs(of.active / of.utilisation - 1) <= DISAGREE:
+        return []
+    why = (
+        "it was at work for longer than it had a core, as where other programs take the core or a page fault waits"
+        if of.active > of.utilisation
+        else "part of its CPU time went into something else, such as looking for work"
+    )
+    return [f"By its own clock it was at work {percent(of.active)}: {why}."]
 
 
 def slow_log(view: RunView) -> Section:

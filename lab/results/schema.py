@@ -86,10 +86,11 @@ class PhaseRecord:
     """What one phase did. Times are unix seconds.
 
     `commands`: the server's counters over the phase, `commands[NAME] = {"calls": n, "usec": execution time}`.
-    `utilisation`: busy share of the server's main thread. `forecasts`: demands predicted from part of the load, just
-    before and just after the phase (see `lab.runner.calibration`); empty where nothing was predicted. `events`:
-    invalidation events offered and finished per second, those in flight at the end, and failed requests; where
-    forecasts were made also `server_s`, the server's CPU time per event, measured until all were done.
+    `utilisation`: busy share of the server's main thread, from its CPU time. `active`: the share of the time in which
+    it was at work by the server's own clock; None where the server does not tell. `forecasts`: demands predicted from
+    part of the load, just before and just after the phase (see `lab.runner.calibration`); empty where nothing was
+    predicted. `events`: invalidation events offered and finished per second, those in flight at the end, and failed
+    requests; where forecasts were made also `server_s`, the server's CPU time per event, measured until all were done.
     `client_p99_ms`: p99 of a GET as other observers saw it: `app` (its own histogram) and `locust` (the HTTP request).
     `params`: the scenario's figures of the phase. `figures`: what its loads measured. `attempt`: the number of this
     measurement of the phase, from 1. `unfair`: why the measurement was not fair, in clauses (`lab.claims.fairness`).
@@ -105,6 +106,7 @@ class PhaseRecord:
     keys: Amount
     commands: dict[str, Counters] = field(default_factory=dict)
     utilisation: Amount | None = None
+    active: Amount | None = None
     forecasts: list[Number] = field(default_factory=list)
     events: Events = field(default_factory=dict)
     slowlog: dict[str, dict[str, Amount]] = field(default_factory=dict)

@@ -304,6 +304,9 @@ class Conductor:
         utilisation = None
         if before.server.main_thread_s is not None and after.server.main_thread_s is not None:
             utilisation = (after.server.main_thread_s - before.server.main_thread_s) / (t1 - t0)
+        active = None
+        if before.server.active_s is not None and after.server.active_s is not None:
+            active = (after.server.active_s - before.server.active_s) / (t1 - t0)
         commands = {}
         for name, (calls, usec) in after.server.commands.items():
             old_calls, old_usec = before.server.commands.get(name, (0.0, 0.0))
@@ -321,6 +324,7 @@ class Conductor:
             keys=(before.server.keys + after.server.keys) / 2,
             commands=commands,
             utilisation=utilisation,
+            active=active,
             events={
                 "offered_per_s": (tallies["events"]["count"] - tallies["events"]["failures"]) / covered,
                 "finished_per_s": (after.metrics.finished - before.metrics.finished) / (t1 - t0),

@@ -32,6 +32,7 @@ class Snapshot:
     """The server's counters at one moment of its own clock (unix seconds).
 
     `main_thread_s`: CPU seconds of the thread that executes commands, or the mean where several `threads` do.
+    `active_s`: seconds in which that thread was at work by the server's own clock, None if it does not tell.
     `run_id` differs after a restart.
     """
 
@@ -43,6 +44,7 @@ class Snapshot:
     clients: int
     run_id: str
     threads: int = 1
+    active_s: float | None = None
 
 
 class ServerObserver:
@@ -125,6 +127,7 @@ class ServerObserver:
             keys=int(keys),
             commands=info.counters(stats),
             main_thread_s=info.busy_seconds(server | cpu),
+            active_s=info.active_seconds(cpu),
             memory_mb=float(memory["used_memory"]) / 1e6,
             clients=int(clients["connected_clients"]),
             # Dragonfly has no run_id, but draws a new replication id at each start.

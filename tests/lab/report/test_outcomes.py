@@ -63,6 +63,29 @@ def test_an_invalid_run_has_no_verdict(tmp_path: Path) -> None:
     assert "No verdict: the run is not valid. Not fulfilled: the machine was quiet. Close other" in text
 
 
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        (None, ""),
+        (1.08, ""),
+        (1.4, "it was at work for longer than it had a core"),
+        (0.6, "part of its CPU time went into something else"),
+    ],
+)
+@pytest.mark.usefixtures("words_only")
+def test_two_clocks_that_disagree_are_told(times: float | None, said: str, tmp_path: Path) -> None:
+    """What the server says of its main thread stands beside its CPU time where the two differ by more than a tenth."""
+
+    def told(facts: RunFacts) -> None:
+        for phase in facts.phases:
+            phase.active = times and times * (phase.utilisation or 0.0)
+
+    text = words(page_of(build_run(tmp_path / "run", doctor=told, judged=True)))
+
+    assert ("By its own clock it was at work" in text) is bool(said)
+    assert said in text
+
+
 ARMS = ("grow", "turns", "restart", "return", "fix", "index")
 
 

@@ -121,6 +121,12 @@ def test_dragonflys_seconds_are_the_mean_of_its_threads() -> None:
     assert info.threads({"thread_count": "8", "redis_version": "8.0"}) == 1
 
 
+def test_time_at_work_is_told_by_the_servers_own_clock() -> None:
+    """Valkey tells from 9.1 on how long its main thread was at work; where nothing is told there is no figure."""
+    assert info.active_seconds(info.fields("# CPU\r\nused_active_time_main_thread:12.500000\r\n")) == 12.5
+    assert info.active_seconds(info.fields("# CPU\r\nused_cpu_user:1.000000\r\n")) is None
+
+
 def test_seconds_of_the_main_thread_where_it_is_told_and_else_of_the_process() -> None:
     """CPU time is the main thread's, else (KeyDB) the process's, else None."""
     process = {"redis_version": "6.3.4", "used_cpu_user": "2.0", "used_cpu_sys": "1.000000"}
