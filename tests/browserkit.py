@@ -19,7 +19,7 @@ from tests.httpkit import Answer, HttpStandIn, Request
 CHROMIUM = shutil.which("chromium")
 SITE = "evil.test"
 """The name of the other site. It is reserved (RFC 6761); the browser is told that it is this machine."""
-PATIENCE_S = 60.0
+PATIENCE_S = 100.0
 
 PAGE = """<!doctype html><title>another site</title><body><iframe name="frame"></iframe><iframe id="seen"></iframe>
 <script>
@@ -32,7 +32,7 @@ async function attempt(name, go) {
   } catch (error) { found[name] = {error: String(error)}; }
 }
 function loaded(element, begin) {
-  return new Promise(go => { element.onload = go; setTimeout(go, 3000); begin(); });
+  return new Promise(go => { element.onload = () => go(true); setTimeout(() => go(false), 30000); begin(); });
 }
 (async () => {
   const asked = {method: "POST", body};
@@ -46,7 +46,8 @@ function loaded(element, begin) {
   [field.name, field.value] = [body.slice(0, -1) + ', "more": "', '"}'];
   form.append(field);
   document.body.append(form);
-  await loaded(document.querySelector("[name=frame]"), () => form.submit());
+  const frameForm = document.querySelector("[name=frame]");
+  found.form = {sent: await loaded(frameForm, () => form.submit())};
   const frame = document.getElementById("seen");
   await loaded(frame, () => { frame.src = target + "/"; });
   try { found.frame = {text: frame.contentDocument.body.innerText}; }
@@ -126,7 +127,11 @@ def browser(url: str, profile: Path) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait(10)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def attempts(aim: Aim, rebinds: bool, folder: Path) -> dict[str, dict[str, Any]]:

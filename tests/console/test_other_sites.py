@@ -50,6 +50,7 @@ def test_nothing_is_read_and_nothing_done(
     """The page sees no state, and no action reaches the processes; the same action from here does."""
     before = list(standins.told)
     found = attempts(Aim(target.url, "/api/state", ACT, BODY), rebinds, tmp_path)
+    assert found["form"]["sent"], found
     assert not [name for name, seen in found.items() if "servers" in seen.get("text", "")], found
     assert standins.told == before, found
     if rebinds:
