@@ -96,6 +96,29 @@ def test_a_signal_before_the_lab_has_begun_is_an_interruption(tmp_path: Path, nu
     assert process.returncode == 130
 
 
+def test_the_dots_end_where_their_end_cannot_be_signalled(tmp_path: Path) -> None:
+    """Where SIGTERM is ignored, or lost by a shell that has only just begun, the dots end by themselves.
+
+    Otherwise they would go on for ever, and whoever waits for the end of stderr, too.
+    """
+    tree, tools = tmp_path / "tree", tmp_path / "tools"
+    (tree / "bin").mkdir(parents=True)
+    tools.mkdir()
+    shutil.copy(ROOT / "bin" / "lab", tree / "bin" / "lab")
+    (tree / "requirements.lock").write_text("nothing\n")
+    (tools / "python3").write_text(
+        '#!/bin/sh\ncase "$1 $2" in "-m venv") mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;; esac\n'
+    )
+    (tools / "python3").chmod(0o755)
+    done = subprocess.run(
+        [str(tree / "bin" / "lab"), "--bootstrap"],
+        env={"PATH": f"{tools}:/usr/bin:/bin", "PYTHON": "python3"},
+        capture_output=True, text=True, timeout=20, check=False,
+        preexec_fn=lambda: signal.signal(signal.SIGTERM, signal.SIG_IGN),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("uv", ["exit 0", "exit 2", None])
 @pytest.mark.parametrize("index", ["", "named"])
 def test_uv_installs_where_it_is_there_and_can(tmp_path: Path, uv: str | None, index: str) -> None:
