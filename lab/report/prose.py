@@ -175,7 +175,7 @@ def _other_clock(of: PhaseRecord) -> list[str]:
     why = (
         "it was at work for longer than it had a core, as where other programs take the core or a page fault waits"
         if of.active > of.utilisation
-        else "part of its CPU time went into something else, such as looking for work"
+        else "that clock counts a round of the event loop when it is over, and one that finds no work not at all"
     )
     return [f"By its own clock it was at work {percent(of.active)}: {why}."]
 

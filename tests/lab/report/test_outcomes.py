@@ -69,7 +69,7 @@ def test_an_invalid_run_has_no_verdict(tmp_path: Path) -> None:
         (None, ""),
         (1.08, ""),
         (1.4, "it was at work for longer than it had a core"),
-        (0.6, "part of its CPU time went into something else"),
+        (0.6, "that clock counts a round of the event loop when it is over"),
     ],
 )
 @pytest.mark.usefixtures("words_only")
