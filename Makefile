@@ -5,8 +5,8 @@ PY := .venv/bin/python
 # order in which they stand. tests/conftest.py says which tests must run alone.
 WORKERS := $(shell python3 -c "import os; print(min(6, 3 + (os.cpu_count() or 1)))")
 SIDE_BY_SIDE := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
-# Python keeps what it compiled, even where the environment forbids it: the tests start thousands of processes, and each
-# would compile the lab, and each of pytest's workers all tests, anew (a minute of `make test` on two cores).
+# Python keeps what it compiled, even where the environment forbids it: else each process that the tests start compiles
+# the lab anew, and each of pytest's workers all tests (it then takes twice the CPU time to collect them).
 unexport PYTHONDONTWRITEBYTECODE
 
 help: ## Show the verbs

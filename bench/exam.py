@@ -34,6 +34,7 @@ import redis
 from bench.blind_trial import Trial
 from bench.kit import OneLineParser, server, typed
 from lab.blind.causes import CAUSES
+from lab.blind.exam.command import NOT_THE_SERVERS
 from lab.blind.scene import BlindStack
 from lab.diagnose.findings import Judgement, answer_of, judge
 from lab.diagnose.watch import watch
@@ -43,9 +44,6 @@ from lab.stacks.address import read_address
 from lab.stacks.processes import Child
 
 ROOT = Path(__file__).resolve().parents[1]
-NOT_THE_SERVERS = {"exhausted-pool": "nothing", "stalling-storefront": "nothing", "stalling-link": "unknown"}
-"""The right answers for causes outside the server: that nothing is wrong with it. Over a link that stalls now and then
-a bystander waits, and the server shows no reason. A server whose process is stopped would look the same."""
 EXPECTED = {
     "idle": "nothing",
     "busy-30": "nothing",
@@ -104,7 +102,7 @@ def examine(scene: str, of: str, expected: str, url: str, seconds: float) -> Row
 def session(cause: str, of: str, seconds: float) -> Row:
     """A blind session, diagnosed over its storefront's way to the server."""
     found: list[Row] = []
-    expected = NOT_THE_SERVERS.get(cause, cause)
+    expected = " + ".join(NOT_THE_SERVERS.get(cause, (cause,))) or "unknown"
     with tempfile.TemporaryDirectory(prefix="lab-") as home:
         Trial(
             CAUSES[cause],

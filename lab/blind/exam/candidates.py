@@ -1,6 +1,6 @@
-"""Who takes an examination: a person at a second terminal, or a program that is started for each scene.
+"""A program that takes an examination: it is started for each scene, and asks what a person asks.
 
-The program gets one JSON line that describes the scene. Then it writes requests, a JSON line each, and gets an answer
+It gets one JSON line that describes the scene. Then it writes requests, a JSON line each, and gets an answer
 to each, {"text": ..., "code": 0}. Code 2 says that the request was refused, code 3 that a part of the scene did not
 answer. The requests are those of a blind session:
 
@@ -27,7 +27,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import psutil
 
@@ -45,26 +45,12 @@ LOOK_S = 0.2
 TIME_IS_UP = "the time was up"
 
 
-class Candidate(Protocol):
-    """Takes one scene after the other."""
-
-    apart: bool
-    """True if it cannot read the examiner's memory, because it runs under another user."""
-
-    def sit(self, paper: dict[str, Any], ask: Ask) -> str:
-        """Work on a scene until the candidate is done. Returns why it ended early, or an empty text."""
-        ...
-
-    def stop(self) -> None:
-        """End what works on the scene, since its time is up."""
-        ...
-
-
 class Program:
     """A program that speaks JSON. It runs under another user where this one may do so, and `same_user` is not given.
 
-    `folder`: the folder in which it is started; if left out, that of this process. Raises `UsageError` for a command
-    that cannot be split into words.
+    `folder`: the folder in which it is started; if left out, that of this process. `apart`: it runs under another user,
+    so it cannot read the examiner's memory. Raises `UsageError` for a command that cannot be split into words, or whose
+    program is not there.
     """
 
     def __init__(self, command: str, same_user: bool = False, folder: Path | None = None) -> None:
@@ -83,7 +69,10 @@ class Program:
         self._stopped = False
 
     def sit(self, paper: dict[str, Any], ask: Ask) -> str:
-        """Start the program, describe the scene, and answer its requests. See `Candidate`."""
+        """Start the program, describe the scene, and answer its requests.
+
+        Returns why it ended early, or an empty text. Raises `UsageError` if it cannot be started.
+        """
         with self._turn:
             if self._stopped:
                 return TIME_IS_UP
@@ -104,7 +93,7 @@ class Program:
         return ended or (f"the program ended with exit code {code}" if code else "")
 
     def stop(self) -> None:
-        """See `Candidate`."""
+        """End the program, since its time is up."""
         with self._turn:
             self._stopped = True
             if self._process:

@@ -16,12 +16,15 @@ from rich.console import Console
 
 from lab import ROOT
 from lab.blind.cause import CURE, FIND, TASKS
+from lab.blind.commands import LevelNumber, Minutes, StackName, Task
+from lab.blind.compose import ComposeBlindStack
 from lab.blind.exam import results
 from lab.blind.exam.candidates import Program
 from lab.blind.exam.scenes import Scene, draw
 from lab.blind.exam.sitting import Row, Sitting
 from lab.blind.levels import LEVELS, MOST_CAUSES
 from lab.blind.past import new_folder
+from lab.blind.scene import BlindStack, SceneStack
 from lab.blind.session_socket import home
 from lab.errors import CLAIM_FAILED, HOLDS, STACK_BROKE, LabError, UsageError
 from lab.stacks.servers import check_stack
@@ -34,7 +37,8 @@ NOT_THE_SERVERS: dict[str, tuple[str, ...]] = {
     "stalling-link": (),
 }
 """What is right for `diagnose`, which sees the server only, where the cause lies outside the server: that nothing is
-wrong with it. Over a link that stalls now and then a bystander waits, and the server shows no reason: no answer."""
+wrong with it. Over a link that stalls now and then a bystander waits, and the server shows no reason: no answer. (A
+server whose process is stopped would look the same.)"""
 LARGEST_SEED = 2**31
 
 
@@ -65,20 +69,10 @@ def exam(
             max=MOST_CAUSES,
         ),
     ] = None,
-    level: Annotated[
-        int,
-        typer.Option(
-            help="Level of each session, as in `bin/lab blind start`.", min=min(LEVELS), max=max(LEVELS)
-        ),
-    ] = 1,
-    task: Annotated[
-        str | None,
-        typer.Option(help="find: name the causes. cure: end them, too. Left out: as the level has it."),
-    ] = None,
-    stack: Annotated[
-        str, typer.Option(help="native, or compose: the stack that `make up` started.")
-    ] = "native",
-    minutes: Annotated[float, typer.Option(help="Minutes for each scene.", min=0.1, max=24 * 60)] = 10.0,
+    level: LevelNumber = 1,
+    task: Task = None,
+    stack: StackName = "native",
+    minutes: Minutes = 10.0,
     same_user: Annotated[
         bool,
         typer.Option(
@@ -177,9 +171,6 @@ class Examiner:
 
         Raises `UsageError` where no scene can be held at all, as while another session runs.
         """
-        from lab.blind.compose import ComposeBlindStack
-        from lab.blind.scene import BlindStack, SceneStack
-
         make: Callable[[Path], SceneStack] = ComposeBlindStack if self.stack == "compose" else BlindStack
         say = self.say if program is None else _quiet
         folder = new_folder(home_of(program))

@@ -10,7 +10,7 @@ from typing import Any
 
 from lab.blind.causes import CAUSES
 from lab.blind.diagnostics import HISTORY, KEY, KINDS
-from lab.blind.exam.candidates import Candidate
+from lab.blind.exam.candidates import Program
 from lab.blind.exam.scenes import Scene
 from lab.blind.figures import FIXED, OF_COMMANDS
 from lab.blind.levels import Level
@@ -70,7 +70,7 @@ class Sitting(Session):
         make: Callable[[Path], SceneStack],
         task: str,
         level: Level,
-        candidate: Candidate | None,
+        candidate: Program | None,
     ) -> None:
         super().__init__(scene.causes, None, minutes, folder, say, make=make, task=task, level=level)
         self._scene, self._of, self._candidate = scene, of, candidate

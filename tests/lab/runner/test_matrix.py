@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,18 +12,17 @@ from typing import Any
 import pytest
 
 from lab import scenarios
-from lab.claims.verdict import Verdict, write_result
+from lab.claims.verdict import Verdict
 from lab.cli import run_command
 from lab.errors import CLAIM_FAILED, HOLDS, INTERRUPTED, NOT_VALID, STACK_BROKE, USAGE, StackError, UsageError
 from lab.report import matrix
 from lab.results.folder import Run
 from lab.runner import series
-from lab.runner.judging import reach
 from lab.runner.run import Request, command_of
 from lab.stacks import servers
 from lab.stacks.servers import SERVERS, add_servers
-from tests.lab.doctored import build_run
 from tests.lab.labkit import tree, typed
+from tests.lab.runner.test_series import ends_with
 
 MAIN, OTHER = scenarios.find("key-growth"), scenarios.find("eviction-cycle")
 PROGRAM = str(shutil.which("true"))
@@ -41,19 +40,24 @@ def own_table(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     SERVERS.update(before)
 
 
+def doctored(cause: str = "scan", **more: Any) -> Callable[[Request, object], tuple[Run, Verdict]]:
+    """Return a run that reaches a verdict; `cause` and `more` are arguments of `build_run`."""
+    return lambda request, _shown: ends_with(cause, **more)(request)
+
+
+FLAT = {f"grow-{number}": 1.0 for number in range(1, 8)}
+"""The p99 of a run in which nothing happened."""
+
+
 @pytest.fixture
 def endings(monkeypatch: pytest.MonkeyPatch) -> dict[str, BaseException]:
     """Let runs end without a server: as the incident's claims say, or on a server that is named here by this error."""
     raised: dict[str, BaseException] = {}
 
-    def conduct(request: Request, _shown: object) -> tuple[Run, Verdict]:
-        assert request.out
+    def conduct(request: Request, shown: object) -> tuple[Run, Verdict]:
         if error := raised.get(request.server_name):
             raise error
-        done = build_run(request.out)
-        verdict = reach(done)
-        write_result(done, verdict)
-        return done, verdict
+        return doctored()(request, shown)
 
     monkeypatch.setattr(series, "conduct", conduct)
     monkeypatch.setattr(series, "chosen", lambda controls: [MAIN, OTHER])
@@ -133,15 +137,7 @@ def test_a_refuted_claim_is_named_where_it_was_refuted(
     endings: dict[str, BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The exit code is 1, and the folded part names server, scenario and claims."""
-
-    def flat(request: Request, _shown: object) -> tuple[Run, Verdict]:
-        assert request.out
-        done = build_run(request.out, p99_ms={f"grow-{number}": 1.0 for number in range(1, 8)})
-        verdict = reach(done)
-        write_result(done, verdict)
-        return done, verdict
-
-    monkeypatch.setattr(series, "conduct", flat)
+    monkeypatch.setattr(series, "conduct", doctored(p99_ms=FLAT))
     code, content = run(tmp_path, "embedded,redis")
     assert code == CLAIM_FAILED
     (first, *_) = matrix.reasons(content)
@@ -153,16 +149,9 @@ def test_a_run_that_is_not_valid_refutes_nothing(
     endings: dict[str, BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its claims were judged, but do not count: nothing is called refuted."""
-
-    def interrupted(request: Request, _shown: object) -> tuple[Run, Verdict]:
-        assert request.out
-        flat = {f"grow-{number}": 1.0 for number in range(1, 8)}
-        done = build_run(request.out, p99_ms=flat, doctor=lambda facts: setattr(facts, "interrupted", True))
-        verdict = reach(done)
-        write_result(done, verdict)
-        return done, verdict
-
-    monkeypatch.setattr(series, "conduct", interrupted)
+    monkeypatch.setattr(
+        series, "conduct", doctored(p99_ms=FLAT, doctor=lambda facts: setattr(facts, "interrupted", True))
+    )
     code, content = run(tmp_path, "embedded,redis")
     assert code == NOT_VALID
     assert matrix.reasons(content) == []
@@ -173,15 +162,9 @@ def test_a_control_whose_claims_hold_is_told(
     endings: dict[str, BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What held without the cause is named."""
-
-    def holds(request: Request, _shown: object) -> tuple[Run, Verdict]:
-        assert request.out
-        done = build_run(request.out, "index", p99_ms={f"grow-{i}": 10.0 * i for i in range(1, 8)})
-        verdict = reach(done)
-        write_result(done, verdict)
-        return done, verdict
-
-    monkeypatch.setattr(series, "conduct", holds)
+    monkeypatch.setattr(
+        series, "conduct", doctored("index", p99_ms={name: 10.0 * int(name[-1]) for name in FLAT})
+    )
     monkeypatch.setattr(series, "chosen", lambda controls: [scenarios.find("control")])
     code, content = run(tmp_path, "embedded,redis")
     assert code == CLAIM_FAILED
