@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import jinja2
 
 
+@cache  # an environment keeps what it compiled: several pages are made of one template
 def templates(folder: Path) -> jinja2.Environment:
     """The Jinja environment for the templates of a folder."""
     return jinja2.Environment(

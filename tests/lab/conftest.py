@@ -4,14 +4,25 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
 import redis
 
+from lab.results import folder as run_folder
 from lab.results.folder import Run
+from lab.results.histograms import values_of
 from tests.app.servicekit import free_port
 from tests.lab.doctored import build_run
+
+
+@pytest.fixture(scope="session", autouse=True)
+def decoded_once() -> Iterator[None]:
+    """The text of a histogram is decoded once: the runs that tests build have most of their texts in common."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_folder, "values_of", lru_cache(maxsize=20_000)(values_of))
+        yield
 
 
 @pytest.fixture(scope="session")

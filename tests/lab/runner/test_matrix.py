@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lab import scenarios
+from lab import report, scenarios
 from lab.claims.verdict import Verdict
 from lab.cli import run_command
 from lab.errors import CLAIM_FAILED, HOLDS, INTERRUPTED, NOT_VALID, STACK_BROKE, USAGE, StackError, UsageError
@@ -22,7 +22,7 @@ from lab.runner.run import Request, command_of
 from lab.stacks import servers
 from lab.stacks.servers import SERVERS, add_servers
 from tests.lab.labkit import tree, typed
-from tests.lab.runner.test_series import ends_with
+from tests.lab.runner.test_series import blank, ends_with
 
 MAIN, OTHER = scenarios.find("key-growth"), scenarios.find("eviction-cycle")
 PROGRAM = str(shutil.which("true"))
@@ -61,6 +61,7 @@ def endings(monkeypatch: pytest.MonkeyPatch) -> dict[str, BaseException]:
 
     monkeypatch.setattr(series, "conduct", conduct)
     monkeypatch.setattr(series, "chosen", lambda controls: [MAIN, OTHER])
+    monkeypatch.setattr(report, "write_report", lambda run, spoilers: blank(run))
     return raised
 
 
