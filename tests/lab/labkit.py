@@ -183,10 +183,18 @@ class Running:
         """Processes of this run that are still alive some seconds after its end."""
         end = time.monotonic() + seconds
         while True:
-            alive = [p for p in self.seen.values() if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+            alive = [process for process in self.seen.values() if lives(process)]
             if not alive or time.monotonic() > end:
                 return alive
             time.sleep(0.05)
+
+
+def lives(process: psutil.Process) -> bool:
+    """True if the process is there and no zombie. It may end at any moment, also between two looks at it."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 THE_MACHINES = {ON_TIME, QUIET, SPARE, STEADY}
