@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lab.blind.cause import FIND, Cause
+from lab.blind.levels import LEVELS, Level
 from lab.blind.readings import Readings
 from lab.blind.scene import BlindStack, SceneStack
 from lab.blind.session import Session
@@ -22,10 +23,11 @@ class Trial(Session):
         inspect: Callable[[Trial], None] = lambda _: None,
         make: Callable[[Path], SceneStack] = BlindStack,
         task: str = FIND,
+        level: Level = LEVELS[1],
     ) -> None:
         self.said: list[str] = []
         causes = (cause,) if isinstance(cause, Cause) else cause
-        super().__init__(causes, 0, 60.0, folder, self.said.append, make=make, task=task)
+        super().__init__(causes, 0, 60.0, folder, self.said.append, make=make, task=task, level=level)
         self._inspect = inspect
         self._more = looks
         self.taken: Readings | None = None

@@ -21,6 +21,7 @@ from docs.pages import (
     fromfuzz,
     fromhistory,
     frompredict,
+    fromsessions,
     fromtrust,
     licences,
     wheels,
@@ -412,4 +413,5 @@ LISTS: dict[str, Callable[[Path], str]] = {
     **frompredict.LISTS,
     **fromcost.LISTS,
     **fromexam.LISTS,
+    **fromsessions.LISTS,
 }

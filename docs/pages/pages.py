@@ -26,6 +26,7 @@ HAND_WRITTEN = (
     "predict.md",
     "scale.md",
     "exam.md",
+    "sessions.md",
 )
 """Pages in docs/ that people write, except for their blocks."""
 BEGIN = re.compile(r"<!-- (run|list|help|plot)(?:: *(.*?))? *-->")

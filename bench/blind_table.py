@@ -1,0 +1,182 @@
+"""Blind sessions over all causes, levels and stacks: is each what it promises? `python -m bench.blind_table`.
+
+Each session is played from its beginning to its cure, in place of a participant. A row says whether the evidence of the
+causes is there and that of no other cause, whether the complaint is true, and what a tempting lever and the cures did.
+A session takes some minutes. Its row is kept at once in the file of `--write`, in place of an older row of the same
+session, so the table can be made in parts (`--only`). Exit code 0 when every row is as promised, else 1.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+from bench.blind_trial import Trial
+from bench.kit import OneLineParser, interrupts_raise, keep, names_of
+from lab.blind.cause import CURE, EVERYBODY, MORE_THAN_ONE, NOW_AND_THEN, OLD_PRICES, PAGES_ONLY, Cause
+from lab.blind.causes import CAUSES, PAIRS
+from lab.blind.checking import LONGEST_S
+from lab.blind.levels import LEVELS
+from lab.blind.readings import Readings
+from lab.blind.scene import BlindStack, SceneStack
+from lab.blind.session import TICK_S, complaint
+from lab.errors import CLAIM_FAILED, HOLDS, LabError
+
+LOOKS = 3
+COMPLAINTS: dict[str, Callable[[Readings], bool]] = {
+    EVERYBODY: lambda of: of.slow_pages and of.slow_gets,
+    NOW_AND_THEN: lambda of: of.slow_pages or of.slow_gets,
+    PAGES_ONLY: lambda of: of.slow_pages and not of.slow_gets,
+    OLD_PRICES: lambda of: of.stale or of.slow_pages,
+    MORE_THAN_ONE: lambda of: of.symptom,
+}
+"""What has to be seen for a complaint to be true. Where nothing is wrong it is hearsay: then nothing may be seen."""
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """What a lever did. `well_after_s`: seconds until users were well; None: never."""
+
+    lever: str
+    cured: bool
+    well_after_s: float | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One session. `others`: causes whose evidence is there, too. `tempting` is None where no lever tempts."""
+
+    stack: str
+    level: int
+    causes: tuple[str, ...]
+    shown: bool
+    others: tuple[str, ...]
+    complaint_true: bool
+    tempting: Pulled | None
+    cures: tuple[Pulled, ...]
+    seconds: float
+    error: str = ""
+
+    @property
+    def broken(self) -> list[str]:
+        """Which promises the session broke; empty where it was as promised."""
+        if self.error:
+            return [self.error]
+        promises = {
+            "the evidence is not there": self.shown,
+            f"the evidence of {', '.join(self.others)} is there, too": not self.others,
+            "the complaint is not true": self.complaint_true,
+            "what tempts is a cure": self.tempting is None or not self.tempting.cured,
+            "what should cure does not": bool(self.cures) and self.cures[-1].cured,
+        }
+        return [said for said, kept in promises.items() if not kept]
+
+
+class Whole(Trial):
+    """A session that pulls its levers one after the other, until the last one has an outcome."""
+
+    def __init__(
+        self,
+        causes: tuple[Cause, ...],
+        folder: Path,
+        levers: Sequence[str],
+        make: Callable[[Path], SceneStack],
+        level: int,
+    ) -> None:
+        super().__init__(causes, folder, looks=LOOKS, make=make, task=CURE, level=LEVELS[level])
+        self._levers_to_pull = levers
+
+    def _watch(self) -> None:
+        super()._watch()
+        for lever in self._levers_to_pull:
+            known = len(self.journal.outcomes)
+            self.reply({"verb": "cure", "words": lever.split()})
+            for _ in range(round(2 * LONGEST_S / TICK_S)):
+                self._wait(TICK_S)
+                self._tell_users()
+                if len(self.journal.outcomes) > known:
+                    break
+
+    def pulled(self) -> list[Pulled]:
+        """What each lever did, in their order."""
+        return [Pulled(each.lever, each.cured, each.well_after_s) for each in self.journal.outcomes]
+
+
+def play(causes: tuple[Cause, ...], level: int, stack: str, make: Callable[[Path], SceneStack]) -> Row:
+    """Play a session. An error that ends it is told in the row."""
+    tempting = (
+        next((lever for cause in causes for lever in cause.tempting), None) if len(causes) == 1 else None
+    )
+    cures = [next(iter(cause.cures)) for cause in causes]
+    began = time.monotonic()
+    ids = tuple(cause.id for cause in causes)
+    with tempfile.TemporaryDirectory(prefix="lab-") as home:
+        levers = [*([tempting] if tempting else []), *cures]
+        session = Whole(causes, Path(home) / "session", levers, make, level)
+        try:
+            session.run()
+        except LabError as error:
+            return Row(stack, level, ids, False, (), False, None, (), time.monotonic() - began, str(error))
+    of = session.outcome()
+    healthy = any(cause.finds_health for cause in causes)
+    pulled = session.pulled()
+    return Row(
+        stack,
+        level,
+        ids,
+        all(cause.evidence(of).found for cause in causes),
+        tuple(other.id for other in CAUSES.values() if other not in causes and other.evidence(of).found),
+        not of.symptom if healthy else COMPLAINTS[complaint(causes)](of),
+        pulled[0] if tempting and pulled else None,
+        tuple(pulled[1:] if tempting else pulled),
+        time.monotonic() - began,
+    )
+
+
+def wanted(only: Sequence[str] | None) -> list[tuple[int, tuple[Cause, ...]]]:
+    """The sessions: every cause at level 1 or 2 by turns, and every pair at level 3."""
+    singles = [(1 + number % 2, (cause,)) for number, cause in enumerate(CAUSES.values())]
+    pairs = [(3, tuple(CAUSES[name] for name in pair)) for pair in PAIRS]
+    every = [*singles, *pairs]
+    return [one for one in every if only is None or "+".join(cause.id for cause in one[1]) in only]
+
+
+def told(row: Row) -> str:
+    """A row in a line."""
+    tells = "; ".join(row.broken) or "as promised"
+    return f"{' + '.join(row.causes)} ({row.stack}, level {row.level}, {row.seconds:.0f} s): {tells}"
+
+
+def main() -> int:
+    """Play the sessions; return the exit code."""
+    parser = OneLineParser(prog="bench.blind_table", description="Blind sessions from complaint to cure.")
+    parser.add_argument("--stack", choices=("native", "compose"), default="native", help="(native)")
+    known = ["+".join(cause.id for cause in causes) for _, causes in wanted(None)]
+    parser.add_argument(
+        "--only", type=partial(names_of, known=known, what="session"), metavar="CAUSE,CAUSE", help="(all)"
+    )
+    parser.add_argument("--write", type=Path, metavar="FILE", help="keep the rows, for the table in the docs")
+    asked = parser.parse_args()
+    interrupts_raise()
+    make: Callable[[Path], SceneStack] = BlindStack
+    if asked.stack == "compose":
+        from lab.blind.compose import ComposeBlindStack
+
+        make = ComposeBlindStack
+    good = True
+    for level, causes in wanted(asked.only):
+        row = play(causes, level, asked.stack, make)
+        good = good and not row.broken
+        name = f"{row.stack} {'+'.join(row.causes)}"
+        keep(asked.write, name, "bench.blind_table", **asdict(row), broken=row.broken)
+        print(told(row), flush=True)
+    return HOLDS if good else CLAIM_FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())
