@@ -16,7 +16,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from app import bulk
-from app.fragments import Keyspace, fragment_names
+from app.fragments import fragment_names, keyspace_of
 from app.metrics import CallTimer
 from app.settings import Settings
 
@@ -47,6 +47,8 @@ def connection_options(timeout_seconds: float) -> dict[str, Any]:
 class Cache:
     """Cached fragments of users. Thread-safe. Methods raise `CacheUnavailable` when the server fails."""
 
+    layout = "entries"
+
     def __init__(
         self,
         settings: Settings,
@@ -54,7 +56,7 @@ class Cache:
         epoch: int = 0,
         pool: redis.ConnectionPool | None = None,
     ) -> None:
-        self.keyspace = Keyspace(settings.key_prefix, settings.entry_ttl_seconds).at(epoch)
+        self.keyspace = keyspace_of(self.layout, settings.key_prefix, settings.entry_ttl_seconds).at(epoch)
         self._settings = settings
         self.now = clock
         self._timer = CallTimer(settings.server_name)

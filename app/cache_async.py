@@ -13,9 +13,9 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from app.cache import connection_options
-from app.fragments import Keyspace, fragment_names, generation_step
+from app.fragments import fragment_names, generation_step, keyspace_of
 from app.metrics import EVENT_CALLS, CallTimer
-from app.settings import Settings
+from app.settings import Settings, layout_of
 from app.telemetry import SCAN_PAGE
 
 ServerError = redis.RedisError
@@ -59,7 +59,8 @@ class AsyncClient:
         clock: Callable[[], float] = time.time,
         epoch: int = 0,
     ) -> None:
-        self.keyspace = Keyspace(settings.key_prefix, settings.entry_ttl_seconds).at(epoch)
+        first = keyspace_of(layout_of(strategy), settings.key_prefix, settings.entry_ttl_seconds)
+        self.keyspace = first.at(epoch)
         most = settings.searches_at_once
         self._search: AbstractAsyncContextManager[Any] = asyncio.Semaphore(most) if most else nullcontext()
         self.clock = clock

@@ -143,3 +143,47 @@ class Keyspace:
     def index_expires_ms(self, bucket: int) -> int:
         """Unix milliseconds at which a bucket's index set expires."""
         return int(((bucket + 2) * self.ttl_seconds + CLOCK_SKEW_SECONDS) * 1000)
+
+
+@dataclass(frozen=True)
+class TaggedKeyspace(Keyspace):
+    """The names in the layout `tagged`: the user is the hash tag of all of the user's keys, before any wildcard.
+
+    A hash tag is what stands in braces. A cluster puts all keys with one tag into one slot, so a user's transaction is
+    carried out by one node. And a search visits that slot only, if its pattern has the tag before its first wildcard
+    (Redis 8, Valkey 8, in cluster mode).
+    """
+
+    def entry(self, user: int | str, name: str) -> str:
+        """Key of a fragment cached by this release."""
+        return f"{self.prefix}:{{{user}}}:{RELEASE}:{name}"
+
+    def entry_of(self, user: int, member: bytes) -> str:
+        """Key of the entry that a member of the user's index stands for, whatever its release."""
+        return f"{self.prefix}:{{{user}}}:{member.decode()}"
+
+    def parse_entry(self, key: str) -> tuple[int, str] | None:
+        """The user and the index member of an entry's key, or None for any other key."""
+        user, _, member = key.removeprefix(f"{self.prefix}:{{").partition("}:")
+        release, _, name = member.partition(":")
+        number = parse_user(user)
+        if number is None or not is_fragment_name(name) or not _RELEASE.fullmatch(release):
+            return None
+        return number, member
+
+    def pattern(self, user: int, area: str) -> str:
+        """Glob for all of a user's fragments in one area, of any release."""
+        return f"{self.prefix}:{{{user}}}:*:{area}-*"
+
+    def index(self, user: int | str, bucket: int) -> str:
+        """Key of a user's index set for one time bucket."""
+        return f"{self.prefix}-index:{{{user}}}:{bucket}"
+
+
+KEYSPACES: dict[str, type[Keyspace]] = {"tagged": TaggedKeyspace}
+"""Layout → how its keys are named, where it is not as in `Keyspace`."""
+
+
+def keyspace_of(layout: str, prefix: str, ttl_seconds: int) -> Keyspace:
+    """The names of a layout's keys, in the first epoch."""
+    return KEYSPACES.get(layout, Keyspace)(prefix, ttl_seconds)

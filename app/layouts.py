@@ -5,12 +5,16 @@
                  index-naive
     hash         hash                       HGET              MULTI HSET PEXPIREAT EXEC        one key
     generation   generation                 GET, then GET     MULTI SET PEXPIREAT EXEC         one number
+    tagged       slot, scan-tagged          GET               MULTI SET SADD PEXPIREAT EXEC    see the strategy
     plain        ttl                        GET               SET                              none
 
-Values that may be served although they are older than a finished event: under `entries` and `hash`, a value computed
-before the event and put after it, for one TTL at most, or until the user's next event. It stays so, and is counted
-(`bench.history`, `loadtest.incidents.race`): to close the race, each read must ask for a number first, one round trip
-more. That is `generation`, under which no such value is served. Under `plain` all are, for one TTL at most.
+`tagged` is `entries` with the user's id as a hash tag, so that all keys of a user are in one slot of a cluster. Of a
+server in cluster mode the other layouts cannot be used: their transactions cross slots.
+
+Values that may be served although they are older than a finished event: under `entries`, `tagged` and `hash`, a value
+computed before the event and put after it, for one TTL at most, or until the user's next event. It stays so, and is
+counted (`bench.history`, `loadtest.incidents.race`): to close the race, each read must ask for a number first, one
+round trip more. That is `generation`, under which no such value is served. Under `plain` all are, for one TTL at most.
 
 The strategy may change at any time, and no process tells the others. Three rules make that safe:
 
@@ -135,6 +139,12 @@ class GenerationCache(Cache):
         return GenerationTemplate(self.keyspace, names, size, now, generations), filled
 
 
+class TaggedCache(Cache):
+    """Layout `tagged`: as `entries`, with names in which the user's id is a hash tag (`TaggedKeyspace`)."""
+
+    layout = "tagged"
+
+
 class PlainCache(Cache):
     """Layout `plain`: entries only, as a client that relies on their TTL writes them."""
 
@@ -162,6 +172,7 @@ KINDS: dict[str, type[Cache]] = {
     "entries": Cache,
     "hash": HashCache,
     "generation": GenerationCache,
+    "tagged": TaggedCache,
     "plain": PlainCache,
 }
 

@@ -33,6 +33,16 @@ STRATEGY_ROWS = {
     "generation": StrategyRow(
         "give the user's keys a new number; old entries stay for one TTL", layout="generation"
     ),
+    "slot": StrategyRow(
+        "SCAN the one slot of the user's keys, if the server is in cluster mode; else as scan",
+        layout="tagged",
+        searches=True,
+    ),
+    "scan-tagged": StrategyRow(
+        "SCAN the whole keyspace: the pattern has a wildcard before the user's hash tag",
+        layout="tagged",
+        searches=True,
+    ),
     "ttl": StrategyRow("do nothing: entries live until their time ends", layout="plain"),
 }
 """All strategies. This is the only list: the control page gets it from the storefront."""

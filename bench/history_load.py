@@ -31,7 +31,7 @@ import redis
 from app import invalidator
 from app.cache import CacheUnavailable, connection_options
 from app.cache_async import AsyncClient
-from app.fragments import Keyspace, fragment_names
+from app.fragments import Keyspace, fragment_names, keyspace_of
 from app.layouts import KINDS, Layouts
 from app.process import setup_logging
 from app.settings import Settings
@@ -43,6 +43,8 @@ from bench.history_plants import PLANTS
 THREADS = 8
 """Threads of a reader process: most of them wait for the server, or for a value that is being computed."""
 LAYOUTS = tuple(KINDS)
+INDEXED = ("entries", "tagged")
+"""Layouts under which every entry is in an index set."""
 POLL_S = 0.002
 LOOK_EVERY_S = 0.1
 LOOK_AT_ONCE = 100
@@ -297,8 +299,8 @@ class Indexes:
             while True:
                 last = self._stopped.is_set()
                 mode = state.invalidation()
-                if mode.layout == "entries":
-                    self._look(Keyspace(self.job.prefix, self.job.ttl_s).at(mode.epoch))
+                if mode.layout in INDEXED:
+                    self._look(keyspace_of(mode.layout, self.job.prefix, self.job.ttl_s).at(mode.epoch))
                 if last:
                     return
                 self._stopped.wait(LOOK_EVERY_S)

@@ -14,7 +14,11 @@ from app.cache_async import AsyncClient, together
 
 async def invalidate(client: AsyncClient, user: int, areas: Sequence[str], scan_count: int) -> int:
     """Delete the user's entries in ``areas``, one full iteration for each, all started at once."""
-    patterns = [client.keyspace.pattern(user, area) for area in areas]
+    return await search(client, [client.keyspace.pattern(user, area) for area in areas], scan_count)
+
+
+async def search(client: AsyncClient, patterns: Sequence[str], scan_count: int) -> int:
+    """Delete what matches, by one iteration for each pattern, all started at once; the number of keys deleted."""
     return await together(*(_sweep(client, pattern, scan_count) for pattern in patterns))
 
 

@@ -27,7 +27,7 @@ def _figure(run: Run, way: str, name: str) -> float:
     return need_figure(need_phase(run, f"{way}-cost"), name)
 
 
-def _apart(run: Run, before: PhaseRecord, after: PhaseRecord) -> tuple[float, float]:
+def apart(run: Run, before: PhaseRecord, after: PhaseRecord) -> tuple[float, float]:
     """p99 and p90 of bystanders in the first phase as multiples of those in the second.
 
     p90 too, because a single stall of the machine for 50 ms moves the p99 of a few seconds, whatever the strategy.
@@ -43,7 +43,7 @@ def relieves(way: str, times: float) -> Claim:
     def check(run: Run) -> Finding:
         before, after = _load(run, CAUSE), _load(run, way)
         p99s = need_p99(run, before), need_p99(run, after)
-        (ratio, at_p90), differs = _apart(run, before, after), differ(before, after, in_keys=False)
+        (ratio, at_p90), differs = apart(run, before, after), differ(before, after, in_keys=False)
         return Finding(
             min(ratio, at_p90) >= times and not differs,
             f"{ratio:.1f} × ({p99s[0]:.1f} → {p99s[1]:.2f} ms), at p90 {at_p90:.1f} ×{differs}",
@@ -64,7 +64,7 @@ def keys_relieves_not(times: float) -> Claim:
     def check(run: Run) -> Finding:
         keys, index = _load(run, SEARCH), _load(run, "index")
         p99s = need_p99(run, keys), need_p99(run, index)
-        (ratio, at_p90), differs = _apart(run, keys, index), differ(keys, index, in_keys=False)
+        (ratio, at_p90), differs = apart(run, keys, index), differ(keys, index, in_keys=False)
         return Finding(
             min(ratio, at_p90) >= times and not differs,
             f"{p99s[0]:.1f} ms under KEYS, {p99s[1]:.2f} ms under the index ({ratio:.1f} ×, at p90 {at_p90:.1f} ×)"

@@ -37,6 +37,8 @@ ASKS_FOR: dict[str, tuple[str, float]] = {
     "index-naive": ("SMEMBERS", 1),
     "hash": ("UNLINK", 1),
     "generation": ("INCRBY", 1),
+    "slot": ("SCAN", 3),
+    "scan-tagged": ("SCAN", 3),
 }
 """Strategy → the command that shows it on the server, and its fewest calls per event. Only `ttl` sends none."""
 SEARCHES = ("SCAN", "KEYS")

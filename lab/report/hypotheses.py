@@ -31,6 +31,10 @@ HYPOTHESES: dict[str, str] = {
     "generation-leaves": "a version number costs no memory",
     "generation-reads-twice": "a version number costs the readers nothing",
     "hash-leaner": "a hash per user takes as much memory as keys and an index",
+    # one-slot
+    "tag-first-costs-little": "a search for one user's keys has to visit everybody's",
+    "slot-relieves": "as long as events search, bystanders wait",
+    "shared-slot-costs": "with the tag first a search costs next to nothing, whoever the user is",
     # empty-slowlog
     "server-drowns": "the server has time to spare",
     "slow-log-empty": "an empty slow log means that no command is to blame",
@@ -83,6 +87,7 @@ FIXES: dict[str, tuple[tuple[str, str], ...]] = {
     "eviction-cycle": (("cycle", "short-ttl"),),
     "giant-index": (("naive", "chunked"),),
     "keys-command": (("grow", "exact"),),
+    "one-slot": (("late-load", "slot-load"),),
     "pipelined-delete": (("variadic-all", "variadic-1000"),),
 }
 """Scenario → pairs of phases (or of arms, whose last phases are meant), before and after."""

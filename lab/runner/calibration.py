@@ -94,7 +94,7 @@ class Calibrator:
         began = time.monotonic()
         stack, scenario = self._stack, self._scenario
         ping = stack.server.ping_us()
-        stack.web.use("scan", scenario.scan_count)
+        stack.web.use(scenario.searching, scenario.scan_count)
         say(f"calibrating: {wanted_knee:,.0f} keys")
         stack.web.warm(wanted_knee, restart=False, seconds=120, check=stack.check)
         self._load(0.0)

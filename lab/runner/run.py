@@ -141,7 +141,7 @@ def _check_request(request: Request, server: Server) -> ServerContainers | None:
 
     Raises `UsageError`, or `StackError` when something is missing.
     """
-    if request.way is None and (unfit := server.unfit_for(request.scenario.server_settings)):
+    if request.way is None and (unfit := server.unfit_for(request.scenario.server_settings, request.stack)):
         raise UsageError(f"{request.scenario.id} cannot be run on {server.name}. {unfit}.")
     if request.stack == "compose":
         if request.port:

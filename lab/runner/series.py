@@ -168,7 +168,7 @@ def run_series(
     server, *_ = [check_names(one) for one in first]
     if first[0].stack == "native":
         server.require()
-    unfit = {scenario.id: server.unfit_for(scenario.server_settings) for scenario in wanted}
+    unfit = {scenario.id: server.unfit_for(scenario.server_settings, first[0].stack) for scenario in wanted}
     left_out = {name: why for name, why in unfit.items() if why}
     for name, why in left_out.items():
         say(f"{name} is left out. {why}.")

@@ -146,13 +146,14 @@ class Scenario:
     """One incident: its story in a line, its source, what is done, and what must be true of the result.
 
     `knee_at` is the fraction of the key count at which the calibrated event rate saturates the server; `load_share` of
-    that rate is offered. If `knee_at` is None nothing is calibrated, and `events_per_second` are offered. `scan_count`
-    is the COUNT of each SCAN. `refutes` marks a control: its run is as it should be when every applicable claim fails.
-    `replica`: the primary has a replica. `own_server`: the scenario changes settings that the lab must not change on
-    somebody else's server. `timeout_s` is how long the storefront of a native run, and the lab, wait for one answer of
-    the server: a stalled server is the subject here, and not an error. `symptom` (what people saw) and `cause` (what it
-    was) are a few words each, for tables of incidents. `headline` is the id of the claim whose measured text says most:
-    it stands at the head of reports, summaries and tables.
+    that rate is offered. If `knee_at` is None nothing is calibrated, and `events_per_second` are offered. `searching`
+    is the strategy by which the calibration has the server searched, and `scan_count` the COUNT of each SCAN. `refutes`
+    marks a control: its run is as it should be when every applicable claim fails. `replica`: the primary has a replica.
+    `own_server`: the scenario changes settings that the lab must not change on somebody else's server. `timeout_s` is
+    how long the storefront of a native run, and the lab, wait for one answer of the server: a stalled server is the
+    subject here, and not an error. `symptom` (what people saw) and `cause` (what it was) are a few words each, for
+    tables of incidents. `headline` is the id of the claim whose measured text says most: it stands at the head of
+    reports, summaries and tables.
     """
 
     id: str
@@ -171,6 +172,7 @@ class Scenario:
     slowlog_threshold_us: int = 10_000
     fragments_per_user: int = 20
     refutes: bool = False
+    searching: str = "scan"
     replica: bool = False
     own_server: bool = False
     timeout_s: float = 30.0

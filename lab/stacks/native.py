@@ -18,7 +18,7 @@ from lab.stacks.foreign import KEY_PREFIX
 from lab.stacks.http import Locust, Metrics, Storefront, scrape
 from lab.stacks.processes import Child, CpuMeter, free_port, memory_mb, port_taken, stop_all
 from lab.stacks.server_stats import ServerObserver
-from lab.stacks.servers import Server
+from lab.stacks.servers import CLUSTER, Server
 from lab.stacks.tunnel import Way
 
 CACHED_PREFIXES = (
@@ -27,6 +27,8 @@ CACHED_PREFIXES = (
 )
 """Prefixes of all the storefront's keys, in every layout and epoch."""
 READY_S = 30.0
+NODES = "nodes.conf"
+"""Where a server in cluster mode notes its slots; one that starts empty must not find it."""
 
 
 class ProcessMeter:
@@ -125,12 +127,28 @@ class NativeStack:
         command += [
             word for pair in self._scenario.server_settings.items() for word in (f"--{pair[0]}", pair[1])
         ]
+        in_cluster_mode = CLUSTER in self._scenario.server_settings
+        if in_cluster_mode:  # by default the nodes' own port is 10,000 above the server's, which may be none
+            command += ["--cluster-port", str(free_port())]
+            (self._folder / "logs" / NODES).unlink(missing_ok=True)
         child = Child(self._kind.name, command, self._folder / "logs" / "server.log")
         self._server_child = child
         self._children.insert(0, child)
         self.server.wait(READY_S, child.check)
+        if in_cluster_mode:
+            self._begin_cluster(child)
         if self.has_replica:
             self._start_replica()
+
+    def _begin_cluster(self, child: Child) -> None:
+        """Give the server all slots. Raises `UsageError` if it searches all of them for a pattern of one."""
+        self.server.take_all_slots(READY_S, child.check)
+        if not self.server.searches_one_slot():
+            product, version = self.server.identity()
+            raise UsageError(
+                f"{product} {version} searches all slots, whatever the pattern; {self._scenario.id} needs Redis 8 or "
+                "Valkey 8 at least: leave --server out for the embedded one."
+            )
 
     def _start_replica(self) -> None:
         """Start a replica of the server; after a restart of the server, have the running replica follow it again."""

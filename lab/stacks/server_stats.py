@@ -22,6 +22,8 @@ REFUSALS = ("OOM", "READONLY", "MISCONF", "NOREPLICAS")
 """First words of errors with which a server refuses every write, but answers reads as if nothing were wrong."""
 CANARY = "latency-lab-canary"
 """A key that never exists: see `ServerObserver.refusal`."""
+LAST_SLOT, TRIED = 16_383, 64
+"""The last slot of a cluster, and how many keys show whether a search visits all slots."""
 INCOMPLETE_BEYOND = 3.0
 """CPU time beyond this multiple of the execution time means that the execution time is incomplete: what a call costs
 besides its execution (reading, answering, waking up) is less."""
@@ -101,6 +103,38 @@ class ServerObserver:
             if time.monotonic() > end:
                 raise StackError(f"the replica at {self.shown} does not reach its primary.")
             time.sleep(0.05)
+
+    def take_all_slots(self, seconds: float, check: Callable[[], None] = lambda: None) -> None:
+        """Give all slots to a new server in cluster mode, and wait until it serves them; `check` may raise meanwhile.
+
+        Raises `StackError` after `seconds`.
+        """
+        self._ask(
+            "CLUSTER ADDSLOTSRANGE", self._client.execute_command, "CLUSTER", "ADDSLOTSRANGE", 0, LAST_SLOT
+        )
+        end = time.monotonic() + seconds
+        while "cluster_state:ok" not in str(
+            self._ask("CLUSTER INFO", self._client.execute_command, "CLUSTER", "INFO")
+        ):
+            check()
+            if time.monotonic() > end:
+                raise StackError(f"the server at {self.shown} does not serve its slots after {seconds:g} s.")
+            time.sleep(0.05)
+
+    def searches_one_slot(self) -> bool:
+        """True if a SCAN whose pattern begins with a hash tag visits that slot only.
+
+        Tried with keys in many slots, which are removed again: where all are visited, a SCAN of one key cannot be at
+        its end. Only for a server that belongs to the lab.
+        """
+        keys = [f"{CANARY}{{{number}}}" for number in range(TRIED)]
+        for key in keys:
+            self._ask("SET", self._client.set, key, "")
+        pattern = f"{CANARY}{{none}}*"
+        cursor, _ = self._ask("SCAN", self._client.scan, 0, match=pattern, count=1)
+        for key in keys:
+            self._ask("UNLINK", self._client.unlink, key)
+        return int(cursor) == 0
 
     def identity(self) -> tuple[str, str]:
         """(product, version), for instance ('valkey', '9.1.2'); ('unknown', 'unknown') if it does not say."""

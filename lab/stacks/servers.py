@@ -33,6 +33,8 @@ DRAGONFLY = (
 """By default Dragonfly accepts 65,536 words in a command. One DEL of a giant's 100,000 entries has more; Redis accepts
 it."""
 
+CLUSTER = "cluster-enabled"
+"""The setting of a server in cluster mode."""
 WAITS_COUNT = (
     "Dragonfly's clock for a command starts before it is scheduled: its {} includes waiting for others"
 )
@@ -40,6 +42,10 @@ WAITS_COUNT = (
 COUNTS_MATCHES = "Dragonfly's COUNT is of keys that match: a SCAN for few of many goes on for up to 50 ms"
 """Dragonfly 1.40.1, generic_family.cc: a call ends at COUNT matches or after about 50 ms, and lets other commands run
 meanwhile."""
+
+
+AT_START = {CLUSTER: "it is chosen when a server starts, and the compose stack starts its servers without"}
+"""Settings that a server takes only when it starts, and why a server that runs already is unfit."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +82,11 @@ class Server:
         """The variable in .env that holds the port of its Locust."""
         return f"LOCUST_{self.name.upper()}_PORT"
 
-    def unfit_for(self, settings: Iterable[str]) -> str:
+    def unfit_for(self, settings: Iterable[str], stack: str = "native") -> str:
         """Why a scenario that needs these settings cannot be run on this server; empty if it can."""
-        missing = [name for name in settings if name in self.lacks]
-        return "; ".join(f"{self.name} has no {name}: {self.lacks[name]}" for name in missing)
+        lacks = self.lacks if stack == "native" else {**AT_START, **self.lacks}
+        missing = [name for name in settings if name in lacks]
+        return "; ".join(f"{self.name} has no {name}: {lacks[name]}" for name in missing)
 
     def require(self) -> str:
         """Path of the binary. Raises `StackError` where there is none."""
@@ -157,7 +164,8 @@ SERVERS = {
             },
             lacks={
                 "maxmemory-policy": "its cache_mode is chosen when it starts, and evicts in the background, "
-                "from 256 MB a thread upwards"
+                "from 256 MB a thread upwards",
+                CLUSTER: "its cluster mode is another one, in which a search visits all slots",
             },
             whole_scans=False,  # a SCAN call returns after about 50 ms, wherever its cursor is
         ),
@@ -168,6 +176,7 @@ SERVERS = {
             # Commands are executed under one lock, whatever the number of threads; see ServerObserver.snapshot.
             (*REDIS_LIKE, "--server-threads", "1"),
             "Put a keydb-server on PATH, or use --stack compose.",
+            lacks={CLUSTER: "in its cluster mode a search visits all slots, whatever the pattern"},
             profile="keydb",
             image_for=("x86_64",),
         ),

@@ -137,6 +137,16 @@ class ServerProcess:
         return redis.Redis(port=self.port, protocol=2, decode_responses=True, driver_info=None)
 
 
+def in_cluster_mode(folder: Path) -> ServerProcess:
+    """Start a server in cluster mode: one node that has all slots. It keeps its file of nodes in the folder."""
+    options = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()), "--dir", str(folder))
+    server = ServerProcess(ServerProcess.valkey(), *options).start()
+    raw = server.client()
+    raw.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+    eventually(lambda: "cluster_state:ok" in str(raw.execute_command("CLUSTER", "INFO")))
+    return server
+
+
 class Reply:
     """An HTTP answer."""
 

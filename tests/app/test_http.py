@@ -191,7 +191,7 @@ def test_invalidation_settings(web: FlaskClient) -> None:
     """PUT changes only the settings it names; GET returns the new values."""
     at_first = web.get("/settings/invalidation").get_json()
     assert list(at_first.pop("strategies")) == list(STRATEGY_NAMES)
-    assert at_first.pop("searching") == ["scan", "keys"]
+    assert at_first.pop("searching") == ["scan", "keys", "slot", "scan-tagged"]
     assert at_first == {"strategy": "scan", "scan_count": 1000}
     changed = {"strategy": "index", "scan_count": 1000}
     assert web.put("/settings/invalidation", json={"strategy": "index"}).json == changed

@@ -216,7 +216,7 @@ def test_bulk_equals_single_puts(settings: Settings, server: ServerProcess, stra
     cache = cache_of(settings, strategy, lambda: FAR)
 
     def content() -> dict[str, Any]:
-        kinds: dict[str, Callable[[str], Any]] = {"hash": raw.hgetall, "string": raw.get}
+        kinds: dict[str, Callable[[str], Any]] = {"hash": raw.hgetall, "string": raw.get, "set": raw.smembers}
         return {key: (kinds[raw.type(key)](key), raw.pexpiretime(key)) for key in raw.keys("*")}
 
     assert cache.put_users(users) == 20 * len(users)

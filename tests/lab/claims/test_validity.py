@@ -366,7 +366,7 @@ def test_the_checks_know_every_strategy() -> None:
     searching = {strategy for strategy, (command, _) in ASKS_FOR.items() if command in SEARCHES}
     assert searching == {strategy for strategy, row in STRATEGY_ROWS.items() if row.searches}
     entries_are_keys = {
-        strategy for strategy, row in STRATEGY_ROWS.items() if row.layout in ("entries", "plain")
+        strategy for strategy, row in STRATEGY_ROWS.items() if row.layout in ("entries", "tagged", "plain")
     }
     assert set(STRATEGY_ROWS) - set(OWN_LAYOUT) == entries_are_keys
 

@@ -95,6 +95,9 @@ def test_scenario_that_needs_what_the_server_lacks_is_one_line(tmp_path: Path) -
     settings = scenarios.find("eviction-cycle").server_settings
     assert [name for name, server in SERVERS.items() if server.unfit_for(settings)] == ["dragonfly"]
     assert SERVERS["dragonfly"].unfit_for({}) == ""
+    in_slots = scenarios.find("one-slot").server_settings
+    assert [name for name, server in SERVERS.items() if server.unfit_for(in_slots)] == ["dragonfly", "keydb"]
+    assert "compose stack" in SERVERS["redis"].unfit_for(in_slots, "compose")
     answer = typed("run", "eviction-cycle", "--server", "dragonfly", cwd=tmp_path)
     assert answer.is_one_line(2), answer
     assert "eviction-cycle cannot be run on dragonfly. dragonfly has no maxmemory-policy" in answer.err

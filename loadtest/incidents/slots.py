@@ -1,0 +1,139 @@
+"""What an event costs a user whose slot is shared with a user of many entries: fills the neighbour, then sends events.
+
+`python -m loadtest.incidents.slots --storefront http://127.0.0.1:8000 --first-user 100001 --neighbour 100000` has two
+users of its own whose ids, as hash tags, fall into the same of the 16,384 slots of a cluster. The neighbour gets
+--neighbour entries, in bulk. Then, in each round, all usual fragments of the first user are read, and so cached, and
+one event is sent; nothing is read until the storefront says that the event is done. At the end an event removes the
+neighbour's entries.
+
+One JSON line for each round (t, round, event_ms); the last line holds the `figures`:
+
+    neighbour_entries          entries of the neighbour in the slot
+    commands_per_event         calls of --commands on the server, by its own counters, for each event
+    execution_per_event_us     their median execution time
+    event_ms                   median time from an event to its end (to 10 ms, because its state is asked that often)
+    rounds                     number of events
+
+Ends by itself, after --seconds at the earliest, or on SIGTERM, or with `--until-stdin-ends` at the end of stdin: exit
+code 0. Bad arguments: 2. A storefront or a server that does not do what it should: 3, with one line on stderr.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import statistics
+import sys
+from binascii import crc_hqx
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import monotonic, perf_counter, sleep, time
+
+from loadtest.arguments import Parser, number
+from loadtest.customers.load import AREAS, fragment_name
+from loadtest.incidents.freshness import Sample
+from loadtest.incidents.storefront import Storefront, address
+from loadtest.process import Stop, run_load, say
+from loadtest.resp import connect
+
+SLOTS = 16_384
+MOST_ENTRIES = 1_000_000
+COMMANDS = ("SCAN", "UNLINK")
+FAR = 10**6
+"""A neighbour's id lies at most so far beyond the user's: of so many ids about sixty share a slot."""
+
+
+def slot_of(user: int) -> int:
+    """The slot of a user whose id is a key's hash tag: CRC16 (XMODEM) modulo 16,384, says the cluster specification."""
+    return crc_hqx(str(user).encode(), 0) % SLOTS
+
+
+def neighbour_of(user: int) -> int:
+    """The first user id beyond this one that falls into the same slot."""
+    return next(other for other in range(user + 1, user + FAR) if slot_of(other) == slot_of(user))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which user, how often, how many entries beside, and what is counted."""
+
+    user: int
+    neighbour: int
+    rounds: int
+    each: int
+    commands: tuple[str, ...]
+    seconds: float
+
+
+def work(plan: Plan, front: Storefront, line: socket.socket, stop: Stop) -> dict[str, float]:
+    """Fill the neighbour, send the events, and remove the neighbour's entries again; returns the figures."""
+    end = monotonic() + plan.seconds
+    beside = neighbour_of(plan.user)
+    if not plan.neighbour:
+        return _rounds(plan, front, line, end, stop)
+    try:
+        front.ask("PUT", f"/users/{beside}/fragments", {"count": plan.neighbour})
+        return _rounds(plan, front, line, end, stop)
+    finally:
+        front.await_end(beside, front.send_event(beside))
+
+
+def _rounds(plan: Plan, front: Storefront, line: socket.socket, end: float, stop: Stop) -> dict[str, float]:
+    calls: list[float] = []
+    execution_us: list[float] = []
+    took_ms: list[float] = []
+    names = [fragment_name(i) for i in range(plan.each)]
+    while len(calls) < plan.rounds and not stop.requested:
+        for name in names:
+            front.cached(plan.user, name)
+        before, sent = Sample.at(line, plan.commands), perf_counter()
+        front.await_end(plan.user, front.send_event(plan.user))
+        took_ms.append((perf_counter() - sent) * 1e3)
+        after = Sample.at(line, plan.commands)
+        calls.append(after.calls - before.calls)
+        execution_us.append(after.execution_us - before.execution_us)
+        say({"t": time(), "round": len(calls), "event_ms": took_ms[-1]})
+    while monotonic() < end and not stop.requested:
+        sleep(0.02)
+    figures = {"neighbour_entries": float(plan.neighbour), "rounds": float(len(calls))}
+    if calls:
+        figures |= {
+            "commands_per_event": statistics.mean(calls),
+            "execution_per_event_us": statistics.median(execution_us),
+            "event_ms": statistics.median(took_ms),
+        }
+    return figures
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the load; returns the exit code."""
+    parser = Parser(
+        "slots", "What an event costs beside a neighbour in the same slot; one JSON line a round."
+    )
+    parser.add_argument(
+        "--storefront", type=address, required=True, help="the storefront's base URL: http://127.0.0.1:8000"
+    )
+    parser.add_argument("--first-user", type=number(1, 10**9 - FAR, int), required=True,
+                        help="id of its own user, whom no other client reads")  # fmt: skip
+    parser.add_argument("--neighbour", type=number(0, MOST_ENTRIES, int), default=0,
+                        help="entries of another user in the same slot (0)")  # fmt: skip
+    parser.add_argument("--rounds", type=number(1, 10_000, int), default=5, help="number of events (5)")
+    parser.add_argument(
+        "--each", type=number(len(AREAS), 1000, int), default=20, help="fragments of the user (20)"
+    )
+    parser.add_argument("--commands", type=lambda text: tuple(text.upper().split(",")), default=COMMANDS,
+                        help="commands that only invalidations use, separated by commas (SCAN,UNLINK)")  # fmt: skip
+    parser.add_argument("--seconds", type=number(0, 10**6), default=0.0, help="least number of seconds (0)")
+    options = parser.read(None if arguments is None else list(arguments))
+    plan = Plan(options.first_user, options.neighbour, options.rounds, options.each, options.commands,
+                options.seconds)  # fmt: skip
+
+    def whole(stop: Stop) -> dict[str, float]:
+        with contextlib.closing(Storefront(*options.storefront)) as front, connect(options.url) as line:
+            return work(plan, front, line, stop)
+
+    return run_load("slots", whole, options.until_stdin_ends)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
