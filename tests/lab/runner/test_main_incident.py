@@ -1,6 +1,6 @@
 """Whole runs for real, at quick pace.
 
-The run that several tests check is made once and shared: in `make test` that of `keys-command`, the shortest
+The run that several tests check is made once and shared: in `make test` that of `empty-slowlog`, the shortest
 incident, and in `make test-all` that of the main incident too. Where the machine alone makes a run not valid (exit
 code 4) its tests are skipped, with the failed check named. All bounds are ratios and ranks within a run.
 """
@@ -20,7 +20,7 @@ from tests.lab.labkit import Finished, lab, whole_run
 pytestmark = pytest.mark.alone
 
 
-@pytest.fixture(scope="module", params=["keys-command", pytest.param("key-growth", marks=pytest.mark.whole)])
+@pytest.fixture(scope="module", params=["empty-slowlog", pytest.param("key-growth", marks=pytest.mark.whole)])
 def finished(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Finished:
     """A valid quick run of an incident on the embedded server."""
     return whole_run(tmp_path_factory.mktemp(request.param), request.param)
@@ -42,7 +42,7 @@ def test_what_the_guide_says_of_it_is_true_of_this_run(finished: Finished) -> No
 def test_json_on_stdout_is_the_result_and_nothing_else(finished: Finished) -> None:
     """--json prints result.json alone; progress goes to stderr, without a complaint."""
     assert json.loads(finished.answer.out) == finished.result
-    assert "grow" in finished.answer.err
+    assert "server busy" in finished.answer.err
     assert finished.answer.complaints == []
 
 
