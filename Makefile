@@ -21,7 +21,7 @@ up: ## Look at the machine, start the whole stack on Docker, say where things ar
 down: ## Stop the stack and remove what it left: containers, volumes, network
 	docker compose --profile "*" down --volumes --remove-orphans
 
-test: tools ## What needs neither Docker nor whole runs, in seven to eight minutes
+test: tools ## What needs neither Docker nor whole runs, in seven minutes
 	$(PY) -m pytest $(SIDE_BY_SIDE) -m "not whole"
 
 test-all: tools ## All that needs no Docker: every incident, whole scenes, blind seeds; some of it: ONLY=tests/console

@@ -1,7 +1,7 @@
 """`scan-tagged`: as `slot`, but with a wildcard before the hash tag, which makes the server visit the whole keyspace.
 
-The pattern matches the same keys. But it does not begin with the tag's slot for certain, so no server can leave out the
-others: the cost is that of `scan`, in cluster mode as well.
+The pattern matches the same keys. But what the wildcard stands for could have a hash tag of its own, so the server
+cannot know the slot: the cost is that of `scan`, in cluster mode as well.
 """
 
 from collections.abc import Sequence

@@ -3,10 +3,11 @@
 A server in cluster mode has 16,384 slots, also where it is the only node. Since Redis 8 and Valkey 8 it keeps the keys
 of each slot apart, and a SCAN or KEYS whose pattern can match in one slot only visits that one. All keys of a user have
 the user's id as their hash tag here (the layout `tagged`). What differs is the pattern: behind a wildcard the tag helps
-nobody, before it an event costs next to nothing. Unless the slot is full: then its users pay for their neighbour.
+nobody, before it an event costs next to nothing. But if one user has very many keys in a slot, every search of this
+slot visits them, also that of another user.
 
-Nothing of the application changes but names, so this is a cure for who cannot give up searching. It is none without
-cluster mode (the control), on Dragonfly, on KeyDB, and on releases before; the lab says so before it measures.
+Nothing of the application changes but names, so this is a cure for a team that has to go on searching. It is none
+without cluster mode (the control), on Dragonfly, on KeyDB, and on releases before; the lab says so before it measures.
 """
 
 from __future__ import annotations

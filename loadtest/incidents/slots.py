@@ -1,4 +1,4 @@
-"""What an event costs a user whose slot is shared with a user of many entries: fills the neighbour, then sends events.
+"""What an event costs a user who shares a slot with a user of many entries: fills the neighbour, then sends events.
 
 `python -m loadtest.incidents.slots --storefront http://127.0.0.1:8000 --first-user 100001 --neighbour 100000` has two
 users of its own whose ids, as hash tags, fall into the same of the 16,384 slots of a cluster. The neighbour gets
