@@ -8,8 +8,8 @@
     tagged       slot, scan-tagged          GET               MULTI SET SADD PEXPIREAT EXEC    see the strategy
     plain        ttl                        GET               SET                              none
 
-`tagged` is `entries` with the user's id as a hash tag, so that all keys of a user are in one slot of a cluster. Of a
-server in cluster mode the other layouts cannot be used: their transactions cross slots.
+`tagged` is `entries` with the user's id as a hash tag, so that all keys of a user are in one slot of a cluster. On a
+server in cluster mode `entries` and `generation` cannot be used: their transactions cross slots.
 
 Values that may be served although they are older than a finished event: under `entries`, `tagged` and `hash`, a value
 computed before the event and put after it, for one TTL at most, or until the user's next event. It stays so, and is

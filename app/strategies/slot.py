@@ -15,5 +15,5 @@ from app.strategies import scan
 
 
 async def invalidate(client: AsyncClient, user: int, areas: Sequence[str], scan_count: int) -> int:
-    """Delete the user's entries in ``areas``, one iteration for each, all started at once."""
-    return await scan.search(client, [client.keyspace.pattern(user, area) for area in areas], scan_count)
+    """Delete the user's entries in ``areas``, as `scan` does: the layout's patterns make the difference."""
+    return await scan.invalidate(client, user, areas, scan_count)

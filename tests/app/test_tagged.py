@@ -74,11 +74,19 @@ def test_without_cluster_mode_slot_searches_all(settings: Settings, server: Serv
     cache.close()
 
 
-def test_only_tagged_can_write_in_cluster_mode(on_cluster: Settings) -> None:
-    """A put of the layout `entries` crosses slots, and is refused; one of `tagged` is served and indexed."""
-    tagged = cache_of(on_cluster, "slot")
-    tagged.put(5, "cart-1", b"value")
-    assert tagged.get(5, "cart-1") == b"value"
+@pytest.mark.parametrize("strategy", ["slot", "hash", "ttl"])
+def test_layouts_that_fit_cluster_mode(on_cluster: Settings, strategy: str) -> None:
+    """A put whose keys are in one slot is carried out, and read back."""
+    cache = cache_of(on_cluster, strategy)
+    cache.put(5, "cart-1", b"value")
+    assert cache.get(5, "cart-1") == b"value"
+    cache.close()
+
+
+@pytest.mark.parametrize("strategy", ["scan", "generation"])
+def test_layouts_that_do_not_fit_cluster_mode(on_cluster: Settings, strategy: str) -> None:
+    """A put whose transaction crosses slots is refused."""
+    cache = cache_of(on_cluster, strategy)
     with pytest.raises(CacheUnavailable, match="same slot"):
-        cache_of(on_cluster, "scan").put(5, "cart-1", b"value")
-    tagged.close()
+        cache.put(5, "cart-1", b"value")
+    cache.close()

@@ -11,9 +11,10 @@ import pytest
 import redis
 
 from lab import scenarios
-from lab.errors import StackError
+from lab.errors import StackError, UsageError
 from lab.scenarios import catalogue
-from lab.stacks.processes import Child
+from lab.stacks.native import NativeStack
+from lab.stacks.processes import Child, port_taken
 from lab.stacks.server_stats import ServerObserver, Snapshot
 from lab.stacks.servers import IN_COMPOSE, SERVERS, Server, version_of
 from loadtest import info
@@ -243,6 +244,48 @@ def test_a_replica_follows_and_has_its_primarys_keys(observer: ServerObserver, t
         raw(observer).delete("followed")
         replica.close()
         child.stop()
+
+
+def test_a_new_server_in_cluster_mode_gets_all_slots_and_searches_one(tmp_path: Path) -> None:
+    """The embedded server then serves, and visits one slot for a pattern of one; the trial leaves no key behind."""
+    port = free_port()
+    command = [*SERVERS["embedded"].command(port, str(tmp_path)), "--cluster-enabled", "yes"]
+    child = Child("server", [*command, "--cluster-port", str(free_port())], tmp_path / "server.log")
+    server = ServerObserver(f"redis://127.0.0.1:{port}/0")
+    try:
+        server.wait(10, child.check)
+        server.take_all_slots(10, child.check)
+        assert server.searches_one_slot()
+        assert server.keys_everywhere() == 0
+    finally:
+        server.close()
+        child.stop()
+
+
+def test_a_server_without_cluster_mode_searches_all(observer: ServerObserver) -> None:
+    """The trial tells so, and leaves no key behind; such a server has no slots to take."""
+    raw(observer).flushall()
+    if observer.identity()[0] != "dragonfly":  # whose COUNT is of keys that match
+        assert not observer.searches_one_slot()
+    assert observer.keys_everywhere() == 0
+    with pytest.raises(StackError, match="CLUSTER ADDSLOTSRANGE"):
+        observer.take_all_slots(1)
+
+
+def test_a_release_that_searches_all_slots_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """one-slot is refused there before anything is measured, and the server is ended."""
+    monkeypatch.setattr(ServerObserver, "searches_one_slot", lambda _: False)
+    stack = NativeStack(scenarios.find("one-slot"), SERVERS["embedded"], tmp_path, 1)
+    try:
+        with pytest.raises(
+            UsageError, match=r"valkey \S+ searches all slots, whatever the pattern; one-slot"
+        ):
+            stack.up(lambda _: None)
+    finally:
+        stack.down()
+    assert not port_taken(stack.server_port)
 
 
 def test_only_own_keys_are_removed(observer: ServerObserver) -> None:
