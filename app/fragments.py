@@ -68,7 +68,8 @@ class Keyspace:
     Buckets are one TTL wide. An entry put at time t lies in bucket floor(t / TTL) and expires at t + TTL,
     which is before (bucket + 2) * TTL, when its index set expires. So a set outlives each of its entries
     (cached implies indexed), a member outlives an expired entry by at most one TTL, and entries alive now are in the
-    current bucket or the one before. The TTL is part of that arithmetic: after changing it, wait one old TTL
+    current bucket or the one before. After a clock was set back by up to one TTL, they are also in the bucket after the
+    current one. The TTL is part of that arithmetic: after changing it, wait one old TTL
     (or empty the server).
     """
 
@@ -130,11 +131,12 @@ class Keyspace:
         return int(now // self.ttl_seconds)
 
     def live_buckets(self, now: float) -> range:
-        """All buckets that can hold an entry alive at ``now``: two, or three within the clock skew of a
-        boundary.
+        """All buckets that can hold an entry alive at ``now``: three, or four within the clock skew of a boundary.
+
+        The last of them lies in the future: entries are in it that were put before a clock was set back.
         """
         first = self.bucket(now - CLOCK_SKEW_SECONDS) - 1
-        return range(first, self.bucket(now + CLOCK_SKEW_SECONDS) + 1)
+        return range(first, self.bucket(now + CLOCK_SKEW_SECONDS) + 2)
 
     def entry_expires_ms(self, now: float) -> int:
         """Unix milliseconds at which an entry put at ``now`` expires."""

@@ -25,13 +25,15 @@ KILL_EVERY_S = 0.1
 PASSWORD = "another"
 CODE_2 = "processes ended with code 2"
 BLOCK = b"\0" * 4096
+HOUR_S = 3600.0
 
 
 @dataclass(frozen=True)
 class Fault:
     """A row of the matrix.
 
-    `act` does the fault to a scene of its stack, for that many seconds. `proxy`, `small`, `traced`: see `Scene`.
+    `act` does the fault to a scene of its stack, for that many seconds. `proxy`, `small`, `traced`, `stepped`: see
+    `Scene`.
     `freezes`: a put that the server has received may be carried out after its client gave up (`bench.fault_judge`:
     late). `corrupts`: the outbox is lost, so nothing may be accepted meanwhile, and what was in it is counted.
     `slower`: the load is sent at this share of its rate, and the fault lasts longer accordingly. `not_here`: why this
@@ -45,6 +47,7 @@ class Fault:
     traced: bool = False
     freezes: bool = False
     corrupts: bool = False
+    stepped: bool = False
     slower: float = 1.0
     not_here: str = ""
 
@@ -259,11 +262,14 @@ def tempo_silent(scene: Scene, seconds: float) -> None:
     scene.tempo.come()
 
 
-def _never(_scene: Scene, _seconds: float) -> None:
-    """For a row that is not applicable."""
+def clock_stepped(scene: Scene, seconds: float) -> None:
+    """The clock of the storefront's processes is set an hour forward, right, an hour back, and right again."""
+    for step, share in ((HOUR_S, 0.4), (0.0, 0.2), (-HOUR_S, 0.4)):
+        scene.step_clock(step)
+        time.sleep(seconds * share)
+    scene.step_clock(0.0)
 
 
-NO_CLOCK = "Python cannot sleep under libfaketime 0.9.10 (clock_nanosleep fails)"
 NO_MOUNTS = (
     "" if sys.platform == "linux" and os.geteuid() == 0 else "needs root on Linux, for a small file system"
 )
@@ -298,5 +304,7 @@ FAULTS = {
     "state-corrupt": Fault("state folder corrupt under way", state_corrupt_under_way, corrupts=True),
     "tempo-gone": Fault("Tempo gone", tempo_gone, traced=True),
     "tempo-silent": Fault("Tempo accepting without an answer", tempo_silent, traced=True),
-    "clock-stepped": Fault("clock stepped by an hour", _never, not_here=NO_CLOCK),
+    "clock-stepped": Fault(
+        "the storefront's clock an hour forward, and an hour back", clock_stepped, stepped=True
+    ),
 }

@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -39,6 +40,8 @@ FIRST_PORTS = (12_000, 28_000)
 STATE_MB = 16
 """Size of the state folder where it is a file system of its own. SQLite's journal takes up to 4 MB of it."""
 CLONE_NEWNS = 0x0002_0000
+STEPPED = ROOT / "bench" / "stepped"
+"""On the path of a Python process it makes the clock a stepped one: see the module in it."""
 
 
 def own_mounts() -> None:
@@ -113,7 +116,8 @@ class Scene:
 
     (The kernel ends a child when the thread that started it ends.) `proxy`: all processes reach the server through a
     relay. `small`: the state folder is a small file system, for which `own_mounts` was called. `traced`: spans go to a
-    stand-in of Tempo. `instead` replaces the commands of some processes.
+    stand-in of Tempo. `stepped`: the wall clock of the storefront, the invalidator and the warmer can be stepped (the
+    server's stays right, as on another machine). `instead` replaces the commands of some processes.
     """
 
     has_alarms = False
@@ -125,6 +129,7 @@ class Scene:
         proxy: bool = False,
         small: bool = False,
         traced: bool = False,
+        stepped: bool = False,
         instead: dict[str, list[str]] | None = None,
     ) -> None:
         self.folder, self.strategy = folder, "scan"
@@ -141,6 +146,9 @@ class Scene:
         self.base = f"http://127.0.0.1:{self.ports['web']}"
         self.tempo = Tempo(self.ports["tempo"]) if traced else None
         self._proxied = proxy
+        self._clock = folder / "clock" if stepped else None
+        if stepped:
+            self.step_clock(0.0)
         self.small = small
         self.state_folder.mkdir(parents=True, exist_ok=True)
         if small:
@@ -192,6 +200,7 @@ class Scene:
             "APP_METRICS_PORT": str(self.ports.get(name, 0)),
             "PORT": str(self.ports["web"]),
             "OMP_NUM_THREADS": "1",
+            **({"PYTHONPATH": str(STEPPED), "STEPPED_CLOCK": str(self._clock)} if self._clock else {}),
             **traces,
         }
 
@@ -285,6 +294,14 @@ class Scene:
         assert pipe is not None
         pipe.write(json.dumps({"delay_s": seconds}).encode() + b"\n")
         pipe.flush()
+
+    def step_clock(self, seconds: float) -> None:
+        """Let the processes' wall clock differ from the right one by that much, from now on."""
+        assert self._clock is not None
+        with self._clock.open(
+            "r+b" if self._clock.exists() else "wb"
+        ) as file:  # in place: the processes map it
+            file.write(struct.pack("d", seconds))
 
     # the state folder
 

@@ -73,7 +73,7 @@ class NativeRows:
             folder = self._folder / str(self._started)
             folder.mkdir(parents=True)
             fault = self._fault
-            self._scene = Scene(folder, self._server, fault.proxy, fault.small, fault.traced)
+            self._scene = Scene(folder, self._server, fault.proxy, fault.small, fault.traced, fault.stepped)
             self._scene.up()
         return run_cell(self._scene, self._fault, strategy, plan, first_user)
 

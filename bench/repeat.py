@@ -4,7 +4,8 @@ Runs until N *valid* runs are done (at most a fifth more are started) and exits 
 should be: claims hold, or with a control are refuted. A run that is not valid says something about the machine, not
 about the claims, and is counted apart. Each run has a seed of its own. With `--stack compose` the runs are made in the
 scene that `make up` brought up. With `--claim ID` the last line tells how far that claim's ratio varies from run to
-run: lowest, highest, and the mean with its 95 % interval (Student's t).
+run: lowest, highest, and the mean with its 95 % interval (Student's t). With `--hold 0.5` the server gets half a core
+(`bench.held`), which stands in for another machine.
 """
 
 from __future__ import annotations
@@ -70,12 +71,13 @@ def outcome(seed: int, code: int, seconds: float, result: dict[str, Any], headli
     return Outcome(seed, code, seconds, claims, wrong or foremost, ratios)
 
 
-def once(scenario: str, server: str, stack: str, folder: Path, seed: int) -> Outcome:
-    """Make one run into that folder."""
+def once(scenario: str, server: str, stack: str, folder: Path, seed: int, hold: str = "") -> Outcome:
+    """Make one run into that folder, with the server held to the share `hold` of a core unless that is empty."""
     began = time.monotonic()
+    held = [sys.executable, "-m", "bench.held", "--share", hold, "--server", server] if hold else []
     command = [sys.executable, "-m", "lab", "run", scenario, "--pace", "quick", "--server", server, "--json"]
     done = subprocess.run(
-        [*command, "--stack", stack, "--seed", str(seed), "--out", str(folder)],
+        [*held, *command, "--stack", stack, "--seed", str(seed), "--out", str(folder)],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     seconds = time.monotonic() - began
@@ -133,6 +135,7 @@ def main() -> int:
     parser.add_argument(
         "--seed", type=int, default=1, help="seed of the first run; each later run takes the next number (1)"
     )
+    parser.add_argument("--hold", default="", metavar="SHARE", help="hold the server to a share of a core")
     parser.add_argument("--claim", help="also tell how far the ratio of this claim wanders from run to run")
     options = parser.parse_args()
     try:
@@ -147,7 +150,14 @@ def main() -> int:
         with TemporaryDirectory() as folder:
             run = Path(folder) / "run"
             found.append(
-                once(options.scenario, options.server, options.stack, run, options.seed + len(found))
+                once(
+                    options.scenario,
+                    options.server,
+                    options.stack,
+                    run,
+                    options.seed + len(found),
+                    options.hold,
+                )
             )
             print(found[-1].row(), file=sys.stderr, flush=True)
             if found[-1].code == 1:  # worth a look afterwards

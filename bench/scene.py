@@ -3,9 +3,9 @@
 `--rounds`: first the scene is brought up without its story (`CONTROL_STORY=off`), and its idle cost is measured.
 
 A round: `docker compose up` from nothing; five minutes untouched; ten more, in which both servers must be ill and
-stable; *index*: how long until p99 is below twice the healthy p99; *scan*: how long until it is ten times the healthy
-p99 again; *Restart server*: how long until healthy, and until ill again. It prints a table with a row for each server
-and round.
+stable; *index*: how long until both are cured (see `cured`); *scan*: how long until p99 is ten times the healthy p99
+again; *Restart server*: how long until the incident is over, and until it is back. It prints a table with a row for
+each server and round.
 
 `--write` keeps the figures of processor, memory and disk, idle and at the edge, so that `make up` can announce them.
 
@@ -41,7 +41,7 @@ from lab.stacks.http import Http
 from lab.stacks.usage import Usage, usage_of
 
 UNTOUCHED_S, HELD_S, HELD_WITHIN_S = 300.0, 600.0, 420.0
-ILL, CURED, KNEE_WITHIN = 10.0, 2.0, 0.20
+ILL, WELL, LEFT, KNEE_WITHIN = 10.0, 2.0, 0.1, 0.20
 EVERY_S = 2.0
 SETTLE_S, IDLE_S = 30.0, 30.0
 STOREFRONT = ("web", "invalidator", "warmer")
@@ -157,9 +157,16 @@ def ill(row: dict[str, Any]) -> bool:
     return (times(row) or 0.0) >= ILL
 
 
-def healthy(row: dict[str, Any]) -> bool:
-    """True if p99 is known and below twice the healthy p99."""
-    return (times(row) or ILL) < CURED
+def cured(row: dict[str, Any], before: float) -> bool:
+    """True if p99 is known, and the incident is gone from it; `before` is `times` of the row during the incident.
+
+    The incident is gone once p99 is below twice the healthy p99. It is gone as well once p99 is below ten times the
+    healthy p99 and nine tenths of what the incident had added are gone. On a fast machine the healthy p99 is a few
+    milliseconds, and what the machine's other programs do doubles it at times; an incident is there hundreds of times
+    the healthy p99.
+    """
+    now = times(row)
+    return now is not None and now < max(WELL, min(ILL, 1 + LEFT * (before - 1)))
 
 
 def watchers(cores: dict[str, float], servers: Rows) -> float:
@@ -209,15 +216,20 @@ def one_round(scene: Scene, number: int) -> tuple[list[str], bool, dict[str, flo
     edge = scene.cores(20.0)
     memory = sum(scene.memory_mb().values()) / 1e3
     rest = hold(scene, HELD_S / 2)
+    before = {name: times(row) or ILL for name, row in scene.rows().items()}
+
+    def gone(row: dict[str, Any]) -> bool:
+        return cured(row, before[row["name"]])
+
     scene.act("strategy", strategy="index")
-    cured = scene.seconds_until(healthy, 120)
+    over = scene.seconds_until(gone, 120)
     time.sleep(20)
     scene.act("strategy", strategy="scan")
     again = scene.seconds_until(ill, 120)
     time.sleep(10)
     scene.act("restart")
     time.sleep(3)
-    restarted = scene.seconds_until(healthy, 60)
+    restarted = scene.seconds_until(gone, 60)
     back = scene.seconds_until(ill, 300)
     lines, good = [], True
     for name, row in first.items():
@@ -231,7 +243,7 @@ def one_round(scene: Scene, number: int) -> tuple[list[str], bool, dict[str, flo
             and ill(row)
             and share >= 0.95
             and abs((said or 0) / (reached or 1) - 1) <= KNEE_WITHIN
-            and cured[name] <= 15
+            and over[name] <= 15
             and again[name] < 120
             and restarted[name] + 3 <= 20
             and back[name] < 300
@@ -240,7 +252,7 @@ def one_round(scene: Scene, number: int) -> tuple[list[str], bool, dict[str, flo
             f"| {number} | {name} | {row['healthy_p99_ms']:.1f} ms | {times(row) or 0:.0f} × | "
             f"{statistics.median(p99):,.0f} ms ({min(ratios):.0f} to {max(ratios):.0f} ×) | {share:.0%} | "
             f"{backlog:.0f} | {said or 0:,} / {reached or 0:,} | {min(keys):,} to {max(keys):,} | "
-            f"{cured[name]:.0f} s | {again[name]:.0f} s | {restarted[name] + 3:.0f} s | {back[name]:.0f} s |"
+            f"{over[name]:.0f} s | {again[name]:.0f} s | {restarted[name] + 3:.0f} s | {back[name]:.0f} s |"
         )
     figures = {
         "edge_watchers_cores": watchers(edge, first),
@@ -252,7 +264,7 @@ def one_round(scene: Scene, number: int) -> tuple[list[str], bool, dict[str, flo
 
 HEAD = (
     "| round | server | healthy p99 | after 5 min | p99 for 10 min more | ill | backlog at most | knee shown / edge | "
-    "keys | index: healthy after | scan: ill after | restart: healthy after | then ill after |\n"
+    "keys | index: cured after | scan: ill after | restart: over after | then ill after |\n"
     + "|---" * 13
     + "|"
 )

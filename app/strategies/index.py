@@ -1,14 +1,14 @@
 """`index`: read the user's own index sets and delete exactly the entries they name. The cure.
 
-Cost, with M entries of the user: for each of the two live time buckets, M / 500 round trips of SSCAN and as
-many of MULTI; UNLINK; SREM; EXEC. Usually three or four round trips in all, two of them at once. Server work
-is O(M), whatever else the server holds, and never more than 500 members in a row, so one giant set stalls
-nobody.
+Cost, with M entries of the user: for each of the three time buckets in which they may be, M / 500 round trips of SSCAN
+and, where there are any, as many of MULTI; UNLINK; SREM; EXEC. Usually four or five round trips in all, three of them
+at once. Server work is O(M), whatever else the server holds, and never more than 500 members in a row, so one giant set
+stalls nobody.
 
 Why nothing is lost: an entry and its membership are written together (`Cache.put` in `app.cache`) and deleted together,
 so whatever is cached is indexed at every moment. SSCAN returns each member that is there from beginning to end. A put
 between SSCAN and the transaction loses both entry and membership (it is deleted as an older one would be); a put after
-it keeps both.
+it keeps both. A clock that is set back by more than one TTL hides what was put before: empty the server then.
 """
 
 from collections.abc import Sequence

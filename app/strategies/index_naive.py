@@ -1,8 +1,9 @@
 """`index-naive`: read the user's index sets whole, and delete everything they name at once. The cure done naively.
 
-Cost, with M entries of the user: for each of the two live time buckets one round trip of SMEMBERS, and one of MULTI;
-DEL; SREM; EXEC. Server work is O(M) as under `index`, but in two pieces, however large M is: nobody else is served
-during either. For a user of ordinary size it is as good as `index`; one giant set stalls everybody.
+Cost, with M entries of the user: for each of the three time buckets in which they may be one round trip of SMEMBERS,
+and, where there are any, one of MULTI; DEL; SREM; EXEC. Server work is O(M) as under `index`, but in two pieces,
+however large M is: nobody else is served during either. For a user of ordinary size it is as good as `index`; one giant
+set stalls everybody.
 
 Nothing is lost, for the same reason as under `index`: entries and memberships are written and deleted together.
 """

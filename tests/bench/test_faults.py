@@ -40,6 +40,20 @@ def test_three_faults_lose_nothing(tmp_path: Path) -> None:
         scene.down()
 
 
+def test_a_clock_that_is_set_back_hides_no_entry(tmp_path: Path) -> None:
+    """The storefront's clock goes an hour forward and an hour back: the index still finds what was put before."""
+    scene = Scene(tmp_path, stepped=True)
+    try:
+        scene.up()
+        row = run_cell(
+            scene, FAULTS["clock-stepped"], "index", Plan(events=120, before_s=0.2, fault_s=3.0), 1_000_000
+        )
+    finally:
+        scene.down()
+    assert row["red"] == [], row
+    assert row["accepted"] == 120
+
+
 def test_planted_bugs_are_found(tmp_path: Path) -> None:
     """An invalidator loses one event in ten, and a storefront serves entries that it kept: both are counted."""
     planted = [sys.executable, "-m", "tests.bench.planted"]

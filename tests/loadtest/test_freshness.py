@@ -71,7 +71,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("strategy", "commands", "left"),
     [
-        ("index", 6.0, 0.0),
+        ("index", 7.0, 0.0),
         pytest.param("scan", 6.0, 0.0, marks=pytest.mark.whole),
         pytest.param("hash", 1.0, 0.0, marks=pytest.mark.whole),
         ("generation", 4.0, 20.0),
