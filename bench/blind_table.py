@@ -18,24 +18,15 @@ from pathlib import Path
 
 from bench.blind_trial import Trial
 from bench.kit import OneLineParser, interrupts_raise, keep, names_of
-from lab.blind.cause import CURE, EVERYBODY, MORE_THAN_ONE, NOW_AND_THEN, OLD_PRICES, PAGES_ONLY, Cause
+from lab.blind.cause import CURE, SEEN_IN, Cause
 from lab.blind.causes import CAUSES, PAIRS
 from lab.blind.checking import LONGEST_S
 from lab.blind.levels import LEVELS
-from lab.blind.readings import Readings
 from lab.blind.scene import BlindStack, SceneStack
 from lab.blind.session import TICK_S, complaint
 from lab.errors import CLAIM_FAILED, HOLDS, LabError
 
 LOOKS = 3
-COMPLAINTS: dict[str, Callable[[Readings], bool]] = {
-    EVERYBODY: lambda of: of.slow_pages and of.slow_gets,
-    NOW_AND_THEN: lambda of: of.slow_pages or of.slow_gets,
-    PAGES_ONLY: lambda of: of.slow_pages and not of.slow_gets,
-    OLD_PRICES: lambda of: of.stale or of.slow_pages,
-    MORE_THAN_ONE: lambda of: of.symptom,
-}
-"""What has to be seen for a complaint to be true. Where nothing is wrong it is hearsay: then nothing may be seen."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +122,7 @@ def play(causes: tuple[Cause, ...], level: int, stack: str, make: Callable[[Path
         ids,
         all(cause.evidence(of).found for cause in causes),
         tuple(other.id for other in CAUSES.values() if other not in causes and other.evidence(of).found),
-        not of.symptom if healthy else COMPLAINTS[complaint(causes)](of),
+        not of.symptom if healthy else SEEN_IN[complaint(causes)](of),  # where all is well, it is hearsay
         pulled[0] if tempting and pulled else None,
         tuple(pulled[1:] if tempting else pulled),
         time.monotonic() - began,

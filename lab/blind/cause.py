@@ -32,6 +32,14 @@ MORE_THAN_ONE = (
     "This session has two causes: both are to be named."
 )
 """What people say while a cause is at work. Several causes share each of these, so it gives none away."""
+SEEN_IN: dict[str, Callable[[Readings], bool]] = {
+    EVERYBODY: lambda of: of.slower_pages and of.slow_gets,
+    NOW_AND_THEN: lambda of: of.slow_pages or of.slow_gets,
+    PAGES_ONLY: lambda of: of.slow_pages and not of.slow_gets,
+    OLD_PRICES: lambda of: of.stale or of.slow_pages,
+    MORE_THAN_ONE: lambda of: of.symptom,
+}
+"""What has to be seen in the readings for a complaint to be true."""
 
 FIND, CURE = TASKS = ("find", "cure")
 """What a session asks for: to name the cause, or to end it, too."""
@@ -58,8 +66,9 @@ class Cause:
     `evidence` looks for the cause in readings. `typical` holds the readings in which the cause differs from a healthy
     scene, with figures of a common machine: an answer for another cause must rule them out. `orders` returns what the
     scene's programs are told when the cause begins, computed from the measurements of this machine and from a strength
-    (1.0 at first, more when no symptom shows). `disturb` carries out an order whose `kind` is the cause's id. A program
-    of the scene calls it with the order, an inbox that says when the next order has come, and the server.
+    (1.0 at first, more when the readings do not bear out the complaint). `disturb` carries out an order whose `kind` is
+    the cause's id. A program of the scene calls it with the order, an inbox that says when the next order has come, and
+    the server.
     """
 
     id: str

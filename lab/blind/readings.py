@@ -12,6 +12,12 @@ RESTLESS_GET_MS, RESTLESS_PAGE_MS = 10.0, 50.0
 """A healthy p99 above this is due to the machine more than to the scene."""
 TIMES_RESTLESS = 1.5
 """This multiple of such a healthy value is a symptom if it is also `TIMES_HEALTHY` times the bound above."""
+SLOWER = 1.5
+"""Users say that pages became slow from this multiple of the healthy p99 on, if others who use the server say so, too.
+
+A page takes the storefront some milliseconds, and what a read waits is added to them. On a fast machine a wait that
+makes a bystander's GET ten times as long makes a page twice as long.
+"""
 
 
 def plainly_slower(now_ms: float, healthy_ms: float, least_ms: float, restless_ms: float) -> bool:
@@ -81,6 +87,11 @@ class Readings:
     def slow_pages(self) -> bool:
         """True if pages are plainly slower than when all was well."""
         return plainly_slower(self.seen.page_ms, self.healthy.page_ms, LEAST_PAGE_MS, RESTLESS_PAGE_MS)
+
+    @property
+    def slower_pages(self) -> bool:
+        """True if pages are slower than when all was well, if not as plainly as for `slow_pages`."""
+        return self.slow_pages or self.seen.page_ms >= SLOWER * self.healthy.page_ms
 
     @property
     def slow_gets(self) -> bool:

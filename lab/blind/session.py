@@ -16,7 +16,7 @@ from typing import Any
 import redis
 
 from lab.blind import diagnostics, levers, page, reveal, sizing
-from lab.blind.cause import CURE, FIND, MORE_THAN_ONE, Cause, orders_of
+from lab.blind.cause import CURE, FIND, MORE_THAN_ONE, SEEN_IN, Cause, orders_of
 from lab.blind.checking import Check, Scene, pace
 from lab.blind.journal import Journal
 from lab.blind.judging import Judgement, judge
@@ -190,7 +190,7 @@ class Session:
         client.close()
 
     def _begin(self) -> None:
-        """Begin the cause; if it shows no symptom, begin it once more, `STRONGER` times as strong.
+        """Begin the cause; if its complaint is not true yet, begin it once more, `STRONGER` times as strong.
 
         `nothing` takes as long as a cause that shows at once, so the time does not betray it.
         """
@@ -205,7 +205,7 @@ class Session:
                     self.stack.order(name, order)
             self._wait(SETTLE_S)
             self.observer.take_sample()
-            if self.readings(1).symptom:
+            if SEEN_IN[complaint(self.causes)](self.readings(1)):
                 self._wait(SETTLE_S)
                 self.observer.take_sample()
                 return

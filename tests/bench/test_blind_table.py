@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from bench.blind_table import COMPLAINTS, Pulled, Row, wanted
+from bench.blind_table import Pulled, Row, wanted
+from lab.blind.cause import SEEN_IN
 from lab.blind.causes import CAUSES, PAIRS
 
 TEMPTED, CURED = Pulled("restart server", False, None), Pulled("strategy index", True, 4.0)
@@ -53,4 +54,4 @@ def test_every_cause_and_every_pair_is_played() -> None:
     ]
     assert {level for level, causes in played if len(causes) == 1} == {1, 2}
     assert {level for level, causes in played if len(causes) == 2} == {3}
-    assert {cause.story for cause in CAUSES.values()} <= set(COMPLAINTS)
+    assert {cause.story for cause in CAUSES.values()} <= set(SEEN_IN)
