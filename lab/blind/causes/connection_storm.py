@@ -16,7 +16,7 @@ from lab.blind.sizing import SECOND, Measured, Orders
 from loadtest.incidents.crowd_model import allow_files
 from loadtest.resp import ANSWER_S, Server, ask, command
 
-CONNECTIONS, EVERY_S = 1000, 0.3
+CONNECTIONS, EVERY_S = 1000, 0.15
 """Connections of one wave, and the seconds from one wave to the next. Each takes some 30 kB while it is open: with more
 of them, entries would be evicted."""
 SPARE_FILES = 50
@@ -69,7 +69,7 @@ CAUSE = Cause(
     evidence=evidence,
     orders=orders,
     disturb=disturb,
-    typical={"busy": 0.3, "connects_per_s": 3000.0},
+    typical={"busy": 0.5, "connects_per_s": 6000.0},
     alike={
         "scan-storm": "INFO commandstats: no command takes much of the time.",
         "keys-command": "SLOWLOG GET holds no long command.",
