@@ -31,11 +31,12 @@ LOOKS = 3
 
 @dataclass(frozen=True)
 class Pulled:
-    """What a lever did. `well_after_s`: seconds until users were well; None: never."""
+    """What a lever did, and what the check said. `well_after_s`: seconds until users were well; None: never."""
 
     lever: str
     cured: bool
     well_after_s: float | None
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,10 @@ class Row:
     error: str = ""
 
     @property
+    def _last(self) -> Pulled:
+        return self.cures[-1] if self.cures else Pulled("", False, None, "its check did not end.")
+
+    @property
     def broken(self) -> list[str]:
         """Which promises the session broke; empty where it was as promised."""
         if self.error:
@@ -63,7 +68,7 @@ class Row:
             f"the evidence of {', '.join(self.others)} is there, too": not self.others,
             "the complaint is not true": self.complaint_true,
             "what tempts is a cure": self.tempting is None or not self.tempting.cured,
-            "what should cure does not": bool(self.cures) and self.cures[-1].cured,
+            f"what should cure does not: {self._last.text}": self._last.cured,
         }
         return [said for said, kept in promises.items() if not kept]
 
@@ -95,7 +100,9 @@ class Whole(Trial):
 
     def pulled(self) -> list[Pulled]:
         """What each lever did, in their order."""
-        return [Pulled(each.lever, each.cured, each.well_after_s) for each in self.journal.outcomes]
+        return [
+            Pulled(each.lever, each.cured, each.well_after_s, each.text) for each in self.journal.outcomes
+        ]
 
 
 def play(causes: tuple[Cause, ...], level: int, stack: str, make: Callable[[Path], SceneStack]) -> Row:

@@ -55,6 +55,10 @@ Env = dict[str, str]
 class ComposeBlindStack(ComposeStack):
     """One server of the running compose stack, with a replaced storefront and programs that follow orders."""
 
+    healthy_samples = 3
+    """Beside Grafana, Prometheus and Tempo, samples of five seconds had a p99 of 1.7 to 5.3 ms for a GET, and of 11 to
+    39 ms for a page, while all was well. Against the luckiest of them any other looks ill."""
+
     def __init__(self, folder: Path, server: str = SERVER) -> None:
         scene = find_containers(server)
         found = engine.detect()

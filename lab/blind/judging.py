@@ -24,6 +24,11 @@ HURT = Seen(60.0, 60.0, 5.0)
 """What users see when all three figures are bad."""
 
 
+def _plain(figure: float) -> str:
+    """A figure as people write it: three digits, or a whole number with its thousands apart."""
+    return f"{figure:,.0f}" if abs(figure) >= 100 else f"{figure:.3g}"
+
+
 @dataclass(frozen=True)
 class Judged:
     """A figure of an answer, the range that the lab measured (None: unknown here), and whether it is true."""
@@ -39,7 +44,7 @@ class Judged:
             return f"{self.named.text}: the lab cannot measure it on this machine, so it counts as true"
         low, high = self.range
         unit = self.named.reading.unit
-        told = f"{low:.3g} {unit}" if low == high else f"{low:.3g} to {high:.3g} {unit}"
+        told = f"{_plain(low)} {unit}" if low == high else f"{_plain(low)} to {_plain(high)} {unit}"
         return f"{self.named.text}: {'true' if self.true else 'not true'}, the lab measured {told}"
 
 

@@ -48,9 +48,14 @@ def tell(child: Child, words: dict[str, Any]) -> None:
 
 
 class SceneStack(Stack, Protocol):
-    """What a session needs of a scene, on either stack."""
+    """What a session needs of a scene, on either stack.
+
+    `core`: the core that the server is kept on. `healthy_samples`: how many samples tell what users see when all is
+    well; more than one where the parts of the scene disturb each other.
+    """
 
     core: int | None
+    healthy_samples: int
 
     @property
     def invalidator(self) -> Storefront:
@@ -88,6 +93,8 @@ class SceneStack(Stack, Protocol):
 
 class BlindStack(NativeStack):
     """The native stack with a link, and programs that follow orders."""
+
+    healthy_samples = 1
 
     def __init__(self, folder: Path, server: str = "embedded") -> None:
         super().__init__(SCENARIO, SERVERS[server], folder, seed=1)

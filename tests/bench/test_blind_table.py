@@ -28,8 +28,11 @@ def test_a_session_that_holds_every_promise() -> None:
         ({"others": ("lua-script",)}, "the evidence of lua-script is there, too"),
         ({"complaint_true": False}, "the complaint is not true"),
         ({"tempting": replace(TEMPTED, cured=True)}, "what tempts is a cure"),
-        ({"cures": (replace(CURED, cured=False),)}, "what should cure does not"),
-        ({"cures": ()}, "what should cure does not"),
+        (
+            {"cures": (replace(CURED, cured=False, text="the symptom returned."),)},
+            "what should cure does not: the symptom returned.",
+        ),
+        ({"cures": ()}, "what should cure does not: its check did not end."),
         ({"error": "the server does not answer.", "shown": False}, "the server does not answer."),
     ],
 )

@@ -74,7 +74,8 @@ CAUSE = Cause(
         "scan-storm": "INFO commandstats: no command takes much of the time.",
         "keys-command": "SLOWLOG GET holds no long command.",
         "hot-big-key": "INFO stats: total_net_output_bytes hardly climbs.",
-        "noisy-neighbour": "The server's first thread hardly waits for a core, and no other program takes one.",
+        "noisy-neighbour": "INFO stats: total_connections_received climbs by thousands a second. A program that only "
+        "computes opens none.",
     },
     cures={
         "stop program-2": "Nobody connects anew for each command any more.",

@@ -53,7 +53,7 @@ GOOD = {
     "slowlog.keys = 0 ms; keys.calls = 0 /s; memory.evicted = 0 /s",
     "lua-script": "slowlog.eval = 110 ms; eval.mean = 100 ms; eval.calls = 2 /s; keys.calls = 0 /s; "
     "smembers.calls = 0 /s; memory.evicted = 0 /s; memory.expired = 0 /s; programs.cores = 0 cores",
-    "connection-storm": "server.connects = 3,000 /s; scan.calls = 0 /s; keys.calls = 0 /s; server.sent = 0.3 MB/s; "
+    "connection-storm": "server.connects = 6,000 /s; scan.calls = 0 /s; keys.calls = 0 /s; server.sent = 0.3 MB/s; "
     "programs.cores = 0.1 cores",
     "nothing": "page.p99 = 5 ms; get.p99 = 1 ms; change.oldest = 0.3 s",
 }
@@ -92,6 +92,12 @@ def test_wrong_figures_cost_and_prove_nothing(healthy: Readings) -> None:
     assert [figure.true for figure in found.figures] == [False, False]
     assert found.is_a_guess and found.points == GUESS - 2 * UNTRUE_COSTS
     assert "not true, the lab measured 40 ms" in found.figures[0].text
+
+
+def test_large_figures_are_told_in_full(healthy: Readings) -> None:
+    """The lab's figure is written with all its digits, as people write it, and never as a power of ten."""
+    found = judged("connection-storm", "server.connects = 20 /s", healthy)
+    assert found.figures[0].text.endswith("the lab measured 6,000 /s")
 
 
 def test_figures_that_show_it_and_leave_a_look_alike_say_which(healthy: Readings) -> None:

@@ -361,6 +361,14 @@ def test_health_on_a_restless_machine_is_the_best_sample(
     assert len(list(left)) == len(waits) - samples
 
 
+def test_health_is_the_median_where_samples_differ_by_luck() -> None:
+    """Of three samples the median of each figure counts, and one that the machine disturbed counts for nothing."""
+    three = iter([Seen(39.0, 1.7, 0.1), Seen(11.0, 5.3, 0.2), Seen(15.0, 3.0, 0.3)])
+    assert health(lambda: next(three), 3) == Seen(15.0, 3.0, 0.2)
+    disturbed = iter([Seen(15.0, 3.0, 0.3), Seen(400.0, 90.0, 0.3), Seen(15.0, 3.0, 0.3)])
+    assert health(lambda: next(disturbed), 3) == Seen(15.0, 3.0, 0.3)
+
+
 @pytest.mark.parametrize(
     ("healthy", "now", "slower"),
     [
