@@ -27,6 +27,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from lab import ROOT
 from lab.stacks.asking import ask
 from lab.stacks.preflight import OLDEST_COMPOSE, read_env_file
@@ -46,6 +48,9 @@ BASE_PACKAGES = (
     "prometheus-redis-exporter",
     "busybox",
 )
+PID_FILE = "dockerd.pid"
+OTHERS_END_S = 60.0
+"""Seconds for which the end of another engine is waited for: a daemon takes some to stop."""
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
@@ -111,6 +116,7 @@ class Engine:
             raise NotPossible("no engine runs, and only root may start one")
         socket = self.cache / "docker.sock"
         os.environ["DOCKER_HOST"] = f"unix://{socket}"
+        self._await_the_other()
         # The state of containers that a killed engine left does not hold for this engine.
         shutil.rmtree(self.cache / "exec", ignore_errors=True)
         with (self.cache / "dockerd.log").open("wb") as log:
@@ -120,7 +126,7 @@ class Engine:
                     f"--host=unix://{socket}",
                     f"--data-root={self.cache / 'data'}",
                     f"--exec-root={self.cache / 'exec'}",
-                    f"--pidfile={self.cache / 'dockerd.pid'}",
+                    f"--pidfile={self.cache / PID_FILE}",
                 ],
                 stdout=log,
                 stderr=log,
@@ -135,6 +141,17 @@ class Engine:
             time.sleep(0.5)
         lines = (self.cache / "dockerd.log").read_text(errors="replace").splitlines()
         raise NotPossible("dockerd does not start:\n" + "\n".join(lines[-10:]))
+
+    def _await_the_other(self) -> None:
+        """Wait for the end of an engine that another run of the tests started in the same folder."""
+        end = time.monotonic() + OTHERS_END_S
+        while (pid := engine_in(self.cache)) is not None:
+            if time.monotonic() > end:
+                raise NotPossible(
+                    f"another run of the tests uses its engine in {self.cache} (pid {pid}): wait for its end, "
+                    "or set LAB_ENGINE_CACHE to another folder"
+                )
+            time.sleep(0.5)
 
     # -- compose -------------------------------------------------------------------------------------------
 
@@ -224,6 +241,15 @@ class Engine:
             half.rename(tarball)
         environment = [f"--change=ENV {name}={CERTIFICATES}" for name in ("PIP_CERT", "SSL_CERT_FILE")]
         run("docker", "import", *environment, str(tarball), BASE_IMAGE)
+
+
+def engine_in(cache: Path) -> int | None:
+    """The pid of the dockerd that runs with its files in this folder; None if none does."""
+    try:
+        pid = int((cache / PID_FILE).read_text())
+        return pid if psutil.Process(pid).name() == "dockerd" else None
+    except (OSError, ValueError, psutil.Error):
+        return None
 
 
 def compose_is_new_enough() -> bool:
