@@ -69,8 +69,7 @@ class Keyspace:
     which is before (bucket + 2) * TTL, when its index set expires. So a set outlives each of its entries
     (cached implies indexed), a member outlives an expired entry by at most one TTL, and entries alive now are in the
     current bucket or the one before. After a clock was set back by up to one TTL, they are also in the bucket after the
-    current one. The TTL is part of that arithmetic: after changing it, wait one old TTL
-    (or empty the server).
+    current one. The TTL is part of that arithmetic: after changing it, wait one old TTL (or empty the server).
     """
 
     prefix: str

@@ -27,6 +27,8 @@ from lab.errors import LabError, StackError
 from lab.stacks.servers import find_server
 
 PERIOD_US = 5_000
+SMALLEST = 0.2
+"""The smallest share: the kernel takes no quota below 1 ms."""
 LOOK_S = 0.02
 GROUPS = Path("/sys/fs/cgroup")
 
@@ -129,7 +131,7 @@ def run(command: list[str], binary: str, share: float) -> int:
 
 def share(text: str) -> float:
     """A share of a core from the command line. Raises `ValueError` for anything else (argparse reports it)."""
-    if not 0.05 <= (value := float(text)) <= 1.0:
+    if not SMALLEST <= (value := float(text)) <= 1.0:
         raise ValueError(text)
     return value
 
@@ -137,7 +139,7 @@ def share(text: str) -> float:
 def main() -> int:
     """The command; its exit code."""
     parser = OneLineParser(prog="bench.held", description="Run a command of the lab with its server held.")
-    parser.add_argument("--share", type=share, required=True, help="share of a core, 0.05 to 1")
+    parser.add_argument("--share", type=share, required=True, help=f"share of a core, {SMALLEST:g} to 1")
     parser.add_argument("--server", default="embedded", help="the server that the command starts (embedded)")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="bin/lab run key-growth ...")
     asked = parser.parse_args()

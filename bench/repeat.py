@@ -10,7 +10,6 @@ run: lowest, highest, and the mean with its 95 % interval (Student's t). With `-
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import shutil
@@ -24,6 +23,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from bench.held import share
+from bench.kit import OneLineParser
 from lab import scenarios
 from lab.errors import LabError
 
@@ -71,10 +72,12 @@ def outcome(seed: int, code: int, seconds: float, result: dict[str, Any], headli
     return Outcome(seed, code, seconds, claims, wrong or foremost, ratios)
 
 
-def once(scenario: str, server: str, stack: str, folder: Path, seed: int, hold: str = "") -> Outcome:
-    """Make one run into that folder, with the server held to the share `hold` of a core unless that is empty."""
+def once(
+    scenario: str, server: str, stack: str, folder: Path, seed: int, hold: float | None = None
+) -> Outcome:
+    """Make one run into that folder, with the server held to the share `hold` of a core where one is given."""
     began = time.monotonic()
-    held = [sys.executable, "-m", "bench.held", "--share", hold, "--server", server] if hold else []
+    held = [sys.executable, "-m", "bench.held", "--share", str(hold), "--server", server] if hold else []
     command = [sys.executable, "-m", "lab", "run", scenario, "--pace", "quick", "--server", server, "--json"]
     done = subprocess.run(
         [*held, *command, "--stack", stack, "--seed", str(seed), "--out", str(folder)],
@@ -125,7 +128,7 @@ def count(text: str) -> int:
 
 def main() -> int:
     """Entry point; exit code 0 when enough runs were valid and every valid one was as it should be."""
-    parser = argparse.ArgumentParser(prog="bench.repeat", description="Repeat a quick run and count.")
+    parser = OneLineParser(prog="bench.repeat", description="Repeat a quick run and count.")
     parser.add_argument("scenario", nargs="?", default="key-growth", help="scenario to repeat (key-growth)")
     parser.add_argument("--server", default="embedded", help="server to run it on (embedded)")
     parser.add_argument(
@@ -135,9 +138,11 @@ def main() -> int:
     parser.add_argument(
         "--seed", type=int, default=1, help="seed of the first run; each later run takes the next number (1)"
     )
-    parser.add_argument("--hold", default="", metavar="SHARE", help="hold the server to a share of a core")
+    parser.add_argument("--hold", type=share, metavar="SHARE", help="hold the server to a share of a core")
     parser.add_argument("--claim", help="also tell how far the ratio of this claim wanders from run to run")
     options = parser.parse_args()
+    if options.hold and options.stack != "native":
+        parser.error("only a server that the run itself starts can be held: --hold goes with --stack native")
     try:
         scenarios.find(options.scenario)
     except LabError as error:
@@ -149,16 +154,8 @@ def main() -> int:
             break
         with TemporaryDirectory() as folder:
             run = Path(folder) / "run"
-            found.append(
-                once(
-                    options.scenario,
-                    options.server,
-                    options.stack,
-                    run,
-                    options.seed + len(found),
-                    options.hold,
-                )
-            )
+            where = options.scenario, options.server, options.stack
+            found.append(once(*where, run, options.seed + len(found), options.hold))
             print(found[-1].row(), file=sys.stderr, flush=True)
             if found[-1].code == 1:  # worth a look afterwards
                 kept = ROOT / "runs" / f"failed-{time.strftime('%Y%m%d-%H%M%S')}-{options.scenario}"

@@ -58,7 +58,8 @@ def test_a_process_that_is_gone_is_not_held() -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--share", "0"], "--share"),
+        (["--share", "0.19"], "--share"),  # the kernel would refuse the quota
+        (["--share", "1.1"], "--share"),
         (["--share", "x"], "--share"),
         (["--share", "0.5"], "no command"),
         (["--share", "0.5", "--server", "rediz", "bin/lab"], "no server 'rediz'"),
@@ -68,6 +69,19 @@ def test_bad_arguments_are_one_line(words: list[str], told: str) -> None:
     """The exit code is 2, and nothing is started."""
     done = subprocess.run(
         [sys.executable, "-m", "bench.held", *words], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert told in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [(["--hold", "2"], "--hold"), (["--hold", "0.5", "--stack", "compose"], "--stack native")],
+)
+def test_a_hold_that_cannot_be_is_refused_before_the_first_run(words: list[str], told: str) -> None:
+    """`bench.repeat` starts no run for a share that cannot be, nor on compose, whose server it does not start."""
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.repeat", *words], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 2, done.stderr
     assert told in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
