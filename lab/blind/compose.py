@@ -36,7 +36,7 @@ from lab.stacks import engine
 from lab.stacks.base import Say
 from lab.stacks.compose import READY_S, ComposeStack
 from lab.stacks.containers import PORTS, find_containers
-from lab.stacks.docker import Container
+from lab.stacks.docker import Container, named
 from lab.stacks.http import Http, Storefront
 from lab.stacks.processes import Child, stop_all
 from lab.stacks.usage import Usage, usage_of
@@ -212,7 +212,7 @@ class ComposeBlindStack(ComposeStack):
             self._watch.expect(of)
         self._docker.ask("stop", of.id)
         options = [f"--name={self._name(WEB)}", "--use-aliases", f"--publish=127.0.0.1::{PORTS[WEB]}"]
-        words = ["compose", "run", "--rm", "--no-deps", "--no-TTY", *options, of.service]
+        words = ["compose", *named(*of.files), "run", "--rm", "--no-deps", "--no-TTY", *options, of.service]
         arguments = list(of.command[1:])  # all that compose.yaml says after "gunicorn"
         self._start(WEB, words, "lab.blind.faulty_pool", arguments, {"APP_STORE_URL": link})
         self._use_web(self._await(WEB))

@@ -16,7 +16,7 @@ from lab.replay.deliver import deliver
 from lab.replay.prometheus import Prometheus
 from lab.replay.recording import Recording
 from lab.replay.tempo import Receiver, Tempo, shifted, spans
-from lab.stacks.asking import MEMORY, memory_by_name
+from lab.stacks.asking import ID_LENGTH, MEMORY, memory_by_id
 from lab.stacks.docker import Docker, rows
 from lab.stacks.preflight import read_env_file
 
@@ -132,12 +132,12 @@ def down(docker: Docker) -> None:
 
 def memory(docker: Docker) -> dict[str, int]:
     """Bytes of memory in use, by service."""
-    names = {
-        str(row["Name"]): str(row["Service"])
+    service = {
+        str(row["ID"])[:ID_LENGTH]: str(row["Service"])
         for row in rows(docker.ask("compose", *FILES, "ps", "--format", "json"))
     }
-    said = docker.ask("stats", "--no-stream", "--format", MEMORY, *names)
-    return {names[name]: taken for name, taken in memory_by_name(said).items()}
+    said = docker.ask("stats", "--no-stream", "--format", MEMORY, *service)
+    return {service[id_]: taken for id_, taken in memory_by_id(said).items()}
 
 
 def dashboards(served: Served, root: Path = ROOT) -> list[tuple[str, str]]:

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 SECONDS_TO_ANSWER = 20.0
 UNITS = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 """Docker counts memory in the binary units, Podman in the decimal ones."""
-MEMORY = "{{.Name}}\t{{.MemUsage}}"
-"""The format of `docker stats` that `memory_by_name` reads."""
+MEMORY = "{{.ID}}\t{{.MemUsage}}"
+"""The format of `docker stats` that `memory_by_id` reads. Podman's names lack their first letter there."""
+ID_LENGTH = 12
+"""Characters of a container's id that every command prints."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ def in_bytes(size: str) -> float:
     return float(found[1]) * UNITS[found[2].upper()]
 
 
-def memory_by_name(said: str) -> dict[str, int]:
-    """Bytes of memory in use by a container's name, from `docker stats` in the format `MEMORY`."""
+def memory_by_id(said: str) -> dict[str, int]:
+    """Bytes of memory in use by a container's id (`ID_LENGTH`), from `docker stats` in the format `MEMORY`."""
     rows = re.findall(rf"(?i)^(\S+)\t([\d.]+(?:{'|'.join(UNITS)})) /", said, re.MULTILINE)
-    return {name: int(in_bytes(size)) for name, size in rows}
+    return {id_[:ID_LENGTH]: int(in_bytes(size)) for id_, size in rows}

@@ -37,7 +37,8 @@ HEALTHY_S = 60
 class Container:
     """A running container of the stack. `pid` is its first process's id, as the engine's host sees it.
 
-    `memory` is its limit in bytes (0: none). `files` are the compose files that it was started with.
+    `memory` is its limit in bytes (0: none). `files` are the compose files that it was started with. `gateways`: for
+    each of `addresses` that of the engine's machine in the same network.
     """
 
     id: str
@@ -46,6 +47,7 @@ class Container:
     pid: int
     env: dict[str, str] = field(default_factory=dict)
     addresses: tuple[str, ...] = ()
+    gateways: tuple[str, ...] = ()
     published: dict[int, tuple[str, int]] = field(default_factory=dict)
     project: str = ""
     network: str = ""
@@ -59,8 +61,12 @@ class Container:
 
         On Linux this is the container's own address, which needs no published port and no detour through a proxy.
         Elsewhere, or if that does not answer, it is the published port. Raises `StackError` when neither answers.
+
+        The network of an engine without root, or in a virtual machine, is not this machine's: there the same address
+        may be a stranger's. So the container's own address counts only where this machine is its gateway.
         """
-        ways = [(address, port) for address in self.addresses] if sys.platform == "linux" else []
+        pairs = zip(self.addresses, self.gateways, strict=False) if sys.platform == "linux" else ()
+        ways = [(address, port) for address, gateway in pairs if _sender_to(address) == gateway]
         ways += [self.published[port]] if port in self.published else []
         for way in ways:
             try:
@@ -129,7 +135,6 @@ class Docker:
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as overlay:
             json.dump({"services": services}, overlay)
             overlay.flush()
-            named = [word for file in (*files, overlay.name) for word in ("--file", file)]
             words = [
                 "up",
                 "--detach",
@@ -140,7 +145,7 @@ class Docker:
                 str(HEALTHY_S),
                 *services,
             ]
-            self.ask("compose", *named, *words, seconds=2 * HEALTHY_S)
+            self.ask("compose", *named(*files, overlay.name), *words, seconds=2 * HEALTHY_S)
 
     def inspect(self, *ids: str) -> list[Container]:
         """These containers as `docker inspect` describes them."""
@@ -148,6 +153,14 @@ class Docker:
             return [_container(raw) for raw in json.loads(self.ask("inspect", *ids))]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StackError(f"docker inspect says something unexpected: {error!r}") from error
+
+
+def named(*files: str) -> list[str]:
+    """The options of `docker compose` that name these compose files.
+
+    A container is replaced by the files that it was started with. With others Compose would make the network anew.
+    """
+    return [word for file in files for word in ("--file", file)]
 
 
 def rows(text: str) -> list[dict[str, Any]]:
@@ -173,6 +186,7 @@ def _complaint(words: tuple[str, ...], said: str) -> str:
 
 def _container(raw: dict[str, Any]) -> Container:
     networks = raw["NetworkSettings"]["Networks"] or {}
+    joined = [network for network in networks.values() if network.get("IPAddress")]
     ports = raw["NetworkSettings"]["Ports"] or {}
     published = {
         int(inside.partition("/")[0]): (_loopback(ways[0]["HostIp"]), int(ways[0]["HostPort"]))
@@ -185,7 +199,8 @@ def _container(raw: dict[str, Any]) -> Container:
         health=(raw["State"].get("Health") or {}).get("Status", "none"),
         pid=int(raw["State"]["Pid"]),
         env=dict(pair.split("=", 1) for pair in raw["Config"]["Env"] or [] if "=" in pair),
-        addresses=tuple(network["IPAddress"] for network in networks.values() if network.get("IPAddress")),
+        addresses=tuple(network["IPAddress"] for network in joined),
+        gateways=tuple(network.get("Gateway") or "" for network in joined),
         published=published,
         project=raw["Config"]["Labels"].get("com.docker.compose.project", ""),
         network=next(iter(networks), ""),
@@ -194,6 +209,16 @@ def _container(raw: dict[str, Any]) -> Container:
         memory=int(raw["HostConfig"]["Memory"]),
         files=_files(raw["Config"]["Labels"].get("com.docker.compose.project.config_files", "")),
     )
+
+
+def _sender_to(address: str) -> str:
+    """This machine's own address from which it would send to another; empty if there is no way. Nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unused:
+        try:
+            unused.connect((address, 9))
+        except OSError:
+            return ""
+        return str(unused.getsockname()[0])
 
 
 def _files(label: str) -> tuple[str, ...]:

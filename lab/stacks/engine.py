@@ -27,7 +27,7 @@ MARK = "# Written by `make up` for this engine"
 class Engine:
     """A container engine. `cpu_limits`: it can limit a container's CPU time. `root`: where it keeps its images.
 
-    `cpu_sets`: it can keep a container on some of the cores.
+    `cpu_sets`: it can keep a container on some of the cores. `meters`: its figures of a container are that container's.
     `processor`: the kind of processor, as `docker info` names it (x86_64, aarch64); empty if that is not known.
     """
 
@@ -38,6 +38,7 @@ class Engine:
     memory_bytes: int = 0
     cpu_limits: bool = True
     cpu_sets: bool = True
+    meters: bool = True
     root: str = ""
     processor: str = ""
 
@@ -57,17 +58,32 @@ def detect() -> Engine | None:
     code, said = ask("docker", "info", "--format", "{{json .}}")
     try:
         told: dict[str, Any] = json.loads(said) if code == 0 else {}
-        return _of_podman(told) if "host" in told else _of_docker(told) if told else None
+        if "host" in told:
+            return _of_podman(told)
+        found = _of_docker(told) if told else None
+        return _of_podman(own) if found and found.is_podman and (own := _podman_info()) else found
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
+def _podman_info() -> dict[str, Any]:
+    """What `podman info` says of the service behind Docker's command; empty without a `podman` that can ask it.
+
+    Podman's answer to `docker info` names no missing limits, and (in version 4.3) not that it runs without root.
+    """
+    _, address = ask("docker", "context", "inspect", "--format", "{{.Endpoints.docker.Host}}")
+    code, said = ask("podman", "--url", address, "info", "--format", "json")
+    told: dict[str, Any] = json.loads(said) if code == 0 else {}
+    return told
+
+
 def _of_podman(told: dict[str, Any]) -> Engine:
-    """The engine that `podman info` describes, where `docker` is another name for podman."""
+    """The engine that `podman info` describes."""
     host = told["host"]
     rootless = bool(host["security"]["rootless"])
-    # Without root, limits are ignored on cgroups v1 (with a warning), and refused on v2 without their controllers.
-    able = set(host["cgroupControllers"]) if rootless and host["cgroupVersion"] != "v1" else {"cpu", "cpuset"}
+    # Without root, limits are refused on cgroups v2 without their controllers. On v1 limits are ignored, and all
+    # containers are in one cgroup, so each container's figures are those of all.
+    able = set(host["cgroupControllers"] or ()) if rootless else {"cpu", "cpuset"}
     return Engine(
         kind="Podman",
         version=str(told["version"]["Version"]),
@@ -76,6 +92,7 @@ def _of_podman(told: dict[str, Any]) -> Engine:
         memory_bytes=int(host["memTotal"]),
         cpu_limits="cpu" in able,
         cpu_sets="cpuset" in able,
+        meters=not rootless or host["cgroupVersion"] != "v1",
         root=str(told["store"]["graphRoot"]),
         processor=_processor(host.get("arch")),
     )

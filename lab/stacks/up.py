@@ -18,7 +18,7 @@ from typing import Any
 
 from lab import ROOT
 from lab.stacks import engine
-from lab.stacks.asking import MEMORY, ask, memory_by_name
+from lab.stacks.asking import ID_LENGTH, MEMORY, ask, memory_by_id
 from lab.stacks.preflight import examine, read_env_file, wanted_profiles
 from lab.stacks.servers import IN_COMPOSE
 
@@ -27,6 +27,7 @@ WAIT_SECONDS = 300
 SAMPLES = 3
 BUDGET = ROOT / "docs" / "scene.json"
 """Figures of `python -m bench.scene --write docs/scene.json`."""
+NOT_METERED = "idle: not measured, because this engine keeps all containers in one cgroup"
 FROM_BUNDLE = ROOT / ".from-bundle"
 """A file that install.sh leaves: no image is built or fetched here."""
 
@@ -75,13 +76,13 @@ def complaints() -> list[str]:
 
 def memory() -> dict[str, int]:
     """Bytes in use by each service's containers."""
-    service = {container["Name"]: container["Service"] for container in containers()}
+    service = {container["ID"][:ID_LENGTH]: container["Service"] for container in containers()}
     if not service:
         return {}
     _, said = ask("docker", "stats", "--no-stream", "--format", MEMORY, *service, seconds=60)
     used: dict[str, int] = {}
-    for name, taken in memory_by_name(said).items():
-        used[service[name]] = used.get(service[name], 0) + taken
+    for id_, taken in memory_by_id(said).items():
+        used[service[id_]] = used.get(service[id_], 0) + taken
     return used
 
 
@@ -92,6 +93,16 @@ def cores() -> float:
         _, said = ask("docker", "stats", "--no-stream", "--format", "{{.CPUPerc}}", *names(), seconds=60)
         samples.append(sum(float(share) for share in re.findall(r"^([\d.]+)%", said, re.MULTILINE)) / 100)
     return sum(samples) / len(samples)
+
+
+def idle() -> str:
+    """What the containers use together before there is any load, and which use the most memory."""
+    used = memory()
+    largest = sorted(used.items(), key=lambda item: -item[1])[:4]
+    return (
+        f"idle: {cores():.2f} of a core, {sum(used.values()) / 1e9:.2f} GB of memory; most of it "
+        + ", ".join(f"{name} {size / 1e6:.0f} MB" for name, size in largest)
+    )
 
 
 def names() -> list[str]:
@@ -145,7 +156,8 @@ def start() -> int:
     if not all(finding.ok for finding in findings):
         print("lab: nothing was started.", file=sys.stderr)
         return STACK_BROKE
-    if (found := engine.detect()) and (mend := engine.adapt(ROOT, found)):
+    found = engine.detect()
+    if found and (mend := engine.adapt(ROOT, found)):
         print(f"lab: nothing was started: {mend}", file=sys.stderr)
         return STACK_BROKE
     if (
@@ -166,15 +178,9 @@ def start() -> int:
         print("lab: not everything is healthy. `docker compose logs SERVICE` tells more.", file=sys.stderr)
         return STACK_BROKE
     settings = {**(read_env_file(ROOT / ".env") or {}), **os.environ}
-    used = memory()
-    print(f"\nhealthy after {took:.0f} s: {len(used)} services\n")
+    print(f"\nhealthy after {took:.0f} s: {len({row['Service'] for row in containers()})} services\n")
     print("\n".join(addresses(settings)))
-    largest = sorted(used.items(), key=lambda item: -item[1])[:4]
-    print(
-        f"\nidle: {cores():.2f} of a core, {sum(used.values()) / 1e9:.2f} GB of memory; most of it "
-        + ", ".join(f"{name} {size / 1e6:.0f} MB" for name, size in largest)
-        + incident_budget()
-    )
+    print(f"\n{idle() if not found or found.meters else NOT_METERED}{incident_budget()}")
     print("make down stops everything and leaves nothing behind.")
     return 0
 

@@ -1,17 +1,21 @@
-"""CPU seconds and memory of containers, from the kernel's cgroups, or else from `docker stats`.
+"""CPU seconds and memory of containers, from the kernel's cgroups, from their processes, or else from `docker stats`.
 
-Cgroups cost nothing to read and are exact. They are out of sight where the engine runs in a virtual machine (Docker
-Desktop); there a thread asks `docker stats`, and its percentages are summed up over time.
+Cgroups cost nothing to read and are exact. An engine without root on cgroups v1 keeps all containers in one cgroup;
+there the processes of each container are summed up. Both are out of sight where the engine runs in a virtual machine
+(Docker Desktop); there a thread asks `docker stats`, and its percentages are summed up over time.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+
+import psutil
 
 from lab.errors import StackError
 from lab.stacks.asking import in_bytes
@@ -115,6 +119,51 @@ def _stat(file: Path) -> dict[str, float]:
     return {pair[0]: float(pair[1]) for pair in pairs if len(pair) == 2}
 
 
+class ProcessUsage:
+    """Sums up the processes of the containers, which it knows by their namespace of process ids.
+
+    Memory that processes share counts for each of them. Raises `OSError` where the containers' processes are out of
+    sight: their `pid` then is of another machine, or this user may not look.
+    """
+
+    def __init__(self, by_part: Mapping[str, list[Container]], proc: Path = PROC) -> None:
+        self._proc = proc
+        self._parts = list(by_part)
+        self._part_of = {
+            self._namespace(container.pid): part for part, found in by_part.items() for container in found
+        }
+        if self._namespace(os.getpid()) in self._part_of:
+            raise FileNotFoundError("a container's first process has no process ids of its own here")
+
+    def _namespace(self, pid: int) -> str:
+        return str((self._proc / str(pid) / "ns" / "pid").readlink())
+
+    def _sum(self, wanted: str, read: Callable[[Any], float]) -> dict[str, float]:
+        sums = dict.fromkeys(self._parts, 0.0)
+        for process in psutil.process_iter([wanted]):
+            try:
+                part = self._part_of.get(self._namespace(process.pid))
+            except OSError:  # it has just ended, or is somebody else's
+                continue
+            if part is not None and process.info[wanted] is not None:
+                sums[part] += read(process.info[wanted])
+        return sums
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """See `Usage`. Processes that ended count with those that started them."""
+        return self._sum(
+            "cpu_times",
+            lambda times: times.user + times.system + times.children_user + times.children_system,
+        )
+
+    def memory_mb(self) -> dict[str, float]:
+        """See `Usage`."""
+        return self._sum("memory_info", lambda memory: memory.rss / 1e6)
+
+    def close(self) -> None:
+        """Do nothing: no file is held open."""
+
+
 class StatsUsage:
     """Asks `docker stats` in a thread until it is closed."""
 
@@ -184,11 +233,13 @@ def read_stats(text: str, parts: Mapping[str, str]) -> tuple[dict[str, float], d
 
 
 def usage_of(docker: Docker, by_part: Mapping[str, list[Container]]) -> Usage:
-    """`CgroupUsage` where the cgroups can be read, else `StatsUsage`."""
-    try:
-        return CgroupUsage(by_part)
-    except (OSError, ValueError, KeyError):
-        return StatsUsage(docker, by_part)
+    """`CgroupUsage` where the cgroups can be read, else `ProcessUsage` where the processes can, else `StatsUsage`."""
+    for by in (CgroupUsage, ProcessUsage):
+        try:
+            return by(by_part)
+        except (OSError, ValueError, KeyError):
+            continue
+    return StatsUsage(docker, by_part)
 
 
 class ContainerMeter:

@@ -25,13 +25,22 @@ echo "$*" >>"$FAKE_LOG"
 case "$1 $2" in
 "--version ") echo "Docker version 28.2.2, build 0" ;;
 "compose version") [ -n "$FAKE_COMPOSE" ] && echo "$FAKE_COMPOSE" || { echo "unknown command: compose" >&2; exit 1; } ;;
-"version --format") [ -z "$FAKE_ENGINE_ERROR" ] && echo 28.2.2 || { echo "$FAKE_ENGINE_ERROR" >&2; exit 1; } ;;
+"version --format")
+  [ -z "$FAKE_ENGINE_ERROR" ] || { echo "$FAKE_ENGINE_ERROR" >&2; exit 1; }
+  echo "${FAKE_PARTS:-28.2.2}" ;;
+"context inspect") echo unix:///run/somewhere.sock ;;
 "info --format") echo "${FAKE_INFO:-$FAKE_USUAL}" ;;
 "network ls") seq ${FAKE_NETWORKS:-3} ;;
 "compose --profile") echo "$FAKE_CONFIG" ;;
 "ps --filter") echo "$FAKE_PS" ;;
 *) exit 9 ;;
 esac
+"""
+
+
+FAKE_PODMAN = """#!/bin/sh
+echo "podman $*" >>"$FAKE_LOG"
+[ -n "$FAKE_PODMAN" ] && echo "$FAKE_PODMAN"
 """
 
 
@@ -61,9 +70,9 @@ def machine(tmp_path: Path) -> Machine:
         shutil.copy(ROOT / "lab" / name, tree / "lab" / name)
     for name in ("compose.yaml", ".env"):
         shutil.copy(ROOT / name, tree)
-    docker = programs / "docker"
-    docker.write_text(FAKE_DOCKER)
-    docker.chmod(0o755)
+    for name, text in (("docker", FAKE_DOCKER), ("podman", FAKE_PODMAN)):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
 
     def up(**variables: str) -> subprocess.CompletedProcess[str]:
         environ = {
@@ -282,6 +291,34 @@ def test_what_an_engine_cannot_is_said_and_left_out(
         assert written == laid_over
     machine()
     assert not overlay.exists(), "another engine, and nothing is left out any more"
+
+
+@pytest.mark.parametrize(
+    ("told", "name", "limits"),
+    [
+        (PODMAN, "Podman 4.3.1, rootless", False),
+        (
+            PODMAN | {"host": PODMAN["host"] | {"cgroupVersion": "v1", "cgroupControllers": None}},
+            "Podman 4.3.1, rootless", False,
+        ),
+        (PODMAN | {"host": PODMAN["host"] | {"security": {"rootless": False}}}, "Podman 4.3.1", True),
+        (None, "Podman 28.2.2", True),
+    ],
+    ids=["cgroups v2", "cgroups v1", "root", "no podman command"],
+)  # fmt: skip
+def test_podman_behind_dockers_command_is_asked_itself(
+    machine: Machine, tmp_path: Path, told: dict[str, Any] | None, name: str, limits: bool
+) -> None:
+    """Podman's answer to `docker info` says that it can limit CPU time, even where it cannot: its own answer counts.
+
+    Without the command `podman` nobody can be asked, and what `docker info` says is taken.
+    """
+    answer = machine(FAKE_PARTS='[{"Name": "Podman Engine"}]', FAKE_PODMAN=json.dumps(told) if told else "")
+    assert f"engine: {name}\n" in answer.stdout
+    assert ("CPU limits: not possible here" in answer.stdout) is not limits
+    assert ("cpus: !reset" in (tmp_path / "tree" / "compose.override.yaml").read_text()) is not limits
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert "podman --url unix:///run/somewhere.sock info --format json" in asked
 
 
 def test_an_overlay_of_somebodys_own_is_left_alone(machine: Machine, tmp_path: Path) -> None:

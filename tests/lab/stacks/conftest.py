@@ -154,7 +154,14 @@ def running(docker: Any, control: Any, make: Callable[..., Any], tmp_path: Path)
                     ),
                 ),
                 *(
-                    make(f"{role}-valkey", port.get(role, {}), env=env, command=GUNICORN, run=run)
+                    make(
+                        f"{role}-valkey",
+                        port.get(role, {}),
+                        env=env,
+                        command=GUNICORN,
+                        run=run,
+                        files=[str(ROOT / "compose.yaml")],
+                    )
                     for role in ROLES
                 ),
                 make("redis"),

@@ -51,7 +51,9 @@ def inspected(container: dict[str, Any]) -> dict[str, Any]:
         },
         "HostConfig": {"Memory": container.get("memory", 0)},
         "NetworkSettings": {
-            "Networks": {"default": {"IPAddress": container.get("address", "")}},
+            "Networks": {
+                "default": {"IPAddress": (address := container.get("address", "")), "Gateway": address}
+            },
             "Ports": {**ports, "9999/tcp": None},
         },
     }
@@ -171,7 +173,7 @@ def main(words: list[str]) -> int:
         print(json.dumps(listed) if (FOLDER / "array").exists() else "\n".join(map(json.dumps, listed)))
     elif words[0] == "compose" and "up" in words:
         publish(words)
-    elif words[0] == "run" or words[:2] == ["compose", "run"]:
+    elif words[0] == "run" or (words[0] == "compose" and "run" in words):
         run(words)
     elif words[0] in ("stop", "start"):
         stop(words[-1], words[0] == "stop")

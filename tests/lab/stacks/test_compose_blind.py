@@ -47,6 +47,9 @@ def test_blind_session_on_the_compose_stack(
     assert found == {"unpipelined-deletes"}, trial.outcome()
     calls = "\n".join(" ".join(call) for call in running.docker.calls)
     assert calls.count("lab.blind.launcher") == 6, "link, storefront, four programs"
+    assert f"compose --file {ROOT / 'compose.yaml'} run --rm" in calls, (
+        "the files that the storefront was started with"
+    )
     assert leaks({"calls of docker": calls, "printed": "\n".join(trial.said)}) == []
     web, last = (
         f"start {find_containers('valkey').of('web').id}",

@@ -6,6 +6,7 @@ import json
 import socket
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -224,11 +225,15 @@ def test_port_is_reached_by_whatever_way_there_is() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         published = {6379: ("127.0.0.1", port)}
-        unreachable = Container("id", "redis", "healthy", 0, addresses=("127.0.0.1",), published=published)
-        assert unreachable.reach(6379) == ("127.0.0.1", port)
-        direct = Container("id", "redis", "healthy", 0, addresses=("127.0.0.1",), published={})
+        redis = Container("id", "redis", "healthy", 0, addresses=("127.0.0.1",), gateways=("127.0.0.1",))
+        assert replace(redis, published=published).reach(6379) == ("127.0.0.1", port), (
+            "nothing listens on 6379"
+        )
         if sys.platform == "linux":
-            assert direct.reach(port) == ("127.0.0.1", port)
+            assert redis.reach(port) == ("127.0.0.1", port)
+        assert not replace(redis, gateways=("10.0.0.1",)).reachable(port), (
+            "this machine is not in the container's network, so a stranger listens there"
+        )
     nothing = Container("id", "redis", "healthy", 0, published={6379: ("127.0.0.1", free_port())})
     with pytest.raises(StackError, match="port 6379 of redis cannot be reached") as caught:
         nothing.reach(6379)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from lab.errors import StackError
-from lab.stacks.asking import memory_by_name
+from lab.stacks.asking import memory_by_id
 from lab.stacks.docker import Container, Docker
-from lab.stacks.usage import CgroupUsage, ContainerMeter, StatsUsage, read_stats, usage_of
+from lab.stacks.usage import CgroupUsage, ContainerMeter, ProcessUsage, StatsUsage, read_stats, usage_of
 from tests.app.servicekit import eventually
 
 ID = "ab12" * 16
@@ -87,6 +91,36 @@ def test_process_number_of_another_machine_is_not_believed(version_2: tuple[Path
         CgroupUsage({"store": [container(pid=8)]}, proc, groups)
 
 
+@pytest.fixture
+def busy_first_process() -> Iterator[int]:
+    """The first process of a namespace of process ids, which works for 0.2 s of CPU time and waits."""
+    program = "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True)\ntime.sleep(60)"
+    words = ["unshare", "--user", "--map-root-user", "--pid", "--fork", sys.executable, "-c", program]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as outside:
+        try:
+            assert outside.stdout is not None
+            if not outside.stdout.readline():
+                pytest.skip("this machine lets nobody make a namespace")
+            [inside] = psutil.Process(outside.pid).children()
+            yield inside.pid
+            inside.kill()
+        finally:
+            outside.kill()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no namespaces")
+def test_containers_in_one_cgroup_are_told_apart_by_their_processes(busy_first_process: int) -> None:
+    """Without root on cgroups v1 no cgroup is one container's. Its processes are, and only they count."""
+    found = usage_of(Docker(), {"store": [container(busy_first_process)]})
+    assert isinstance(found, ProcessUsage)
+    busy = psutil.Process(busy_first_process)
+    assert found.cpu_seconds()["store"] >= 0.2
+    assert found.cpu_seconds()["store"] == pytest.approx(sum(busy.cpu_times()[:2]), abs=0.1)
+    assert found.memory_mb()["store"] == pytest.approx(busy.memory_info().rss / 1e6, rel=0.1)
+    with pytest.raises(OSError, match="no process ids of its own"):
+        ProcessUsage({"store": [container(os.getpid())]})
+
+
 def test_docker_stats_are_read_in_every_unit() -> None:
     """Percent become shares of a core, units become megabytes, and short ids are recognised."""
     text = (
@@ -104,8 +138,8 @@ def test_docker_stats_are_read_in_every_unit() -> None:
 
 def test_memory_is_read_in_the_units_of_either_engine() -> None:
     """Docker prints memory in binary units and Podman in decimal ones; a container without a figure is left out."""
-    said = "redis-1\t1.5GiB / 2GiB\nweb-1\t20.5kB / 1.2GB\nprobe-1\t0B / 0B\nkeydb-1\t-- / --\n"
-    assert memory_by_name(said) == {"redis-1": 1.5 * 2**30, "web-1": 20_500, "probe-1": 0}
+    said = "aaaa\t1.5GiB / 2GiB\nbbbbbbbbbbbbbb\t20.5kB / 1.2GB\ncccc\t0B / 0B\ndddd\t-- / --\n"
+    assert memory_by_id(said) == {"aaaa": 1.5 * 2**30, "bbbbbbbbbbbb": 20_500, "cccc": 0}
 
 
 def test_where_books_are_out_of_sight_stats_are_asked(docker: Any, make: Callable[..., Any]) -> None:
