@@ -172,8 +172,9 @@ def _blocked(of: Window) -> bool:
 
 
 def far(of: Window) -> Evidence:
+    """Evidence that the way is long: even round trips that find the server idle take long."""
     return Evidence(
-        of.floor_ms >= FAR_MS and of.busy < evidence.BUSY_ENOUGH,
+        of.floor_ms >= FAR_MS and of.busy < evidence.BUSY_ENOUGH and of.floor_is_the_way,
         f"the quickest twentieth of the round trips took {of.floor_ms:.1f} ms and the server executed a GET in "
         f"{of.parts_ms['execution'] * 1000:.0f} µs; {_busy(of)}; {_p99(of)}.",
     )
@@ -240,7 +241,6 @@ def disk(of: Window) -> Evidence:
     delayed = of.per_s("aof_delayed_fsync")
     told = {name: took for name, took in of.events.items() if name.startswith(("aof-", "rdb-", "fork"))}
     said = "".join(f"; {name} {took:.0f} ms" for name, took in told.items())
-    always = of.settings.get("appendonly") == "yes" and of.settings.get("appendfsync") == "always"
     logged = any(took >= evidence.LONG_MS for name, took in told.items() if name != "fork")
     loop = "this server does not tell how long its main loop was held"
     waits = False
@@ -252,7 +252,7 @@ def disk(of: Window) -> Evidence:
     return Evidence(
         of.slow_gets and not _blocked(of) and (delayed > 0 or logged or waits),
         f"{delayed:.1f} writes a second waited for an earlier fsync{said}; {loop}; appendfsync is "
-        f"{'always' if always else of.settings.get('appendfsync', 'unknown')}; {_p99(of)}.",
+        f"{of.settings.get('appendfsync', 'unknown')}; {_p99(of)}.",
     )
 
 

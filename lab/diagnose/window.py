@@ -26,6 +26,9 @@ few hundred."""
 LOOP_US, LOOP_COMMANDS_US = "eventloop_duration_sum", "eventloop_duration_cmd_sum"
 """Fields of INFO: µs that the main loop was held, and those of them that commands took, waits included. Valkey, and
 Redis from 7.2 on, tell them."""
+LOOP_FULL = 0.9
+"""Share of the time from which the main loop is so seldom free that even the quickest twentieth of the round trips may
+wait for it."""
 ELSEWHERE = 20
 """The fewest requests of the probe outside some stretches from which a p99 is taken."""
 STALL_TIMES, STALL_MS = 10.0, 5.0
@@ -165,16 +168,27 @@ class Window:
         return (used[1] - used[0]) / self.seconds
 
     @property
+    def looped(self) -> float | None:
+        """Share of the time in which the main loop was held by anything. None if the server does not tell."""
+        return self.per_s(LOOP_US) / 1e6 if LOOP_US in self.last.fields else None
+
+    @property
     def held(self) -> float | None:
         """Share of the time in which the main loop was held and neither computed nor executed a command.
 
         It then waited for a disk or a core. None if the server does not tell how long its loop was held.
         """
-        if LOOP_US not in self.last.fields:
+        if self.looped is None:
             return None
-        loop, commands = (self.per_s(name) / 1e6 for name in (LOOP_US, LOOP_COMMANDS_US))
         # A command's time includes its waits, such as for swapped memory: they are not the disk's.
-        return max(0.0, loop - max(self.busy, commands))
+        return max(0.0, self.looped - max(self.busy, self.per_s(LOOP_COMMANDS_US) / 1e6))
+
+    @property
+    def syncs_writes(self) -> bool | None:
+        """True if the server waits for the disk at every write; None if it appends writes, and does not tell how."""
+        if self.last.fields.get("aof_enabled") != "1":
+            return False
+        return self.settings["appendfsync"] == "always" if "appendfsync" in self.settings else None
 
     @cached_property
     def copies(self) -> list[tuple[float, float]]:
@@ -257,6 +271,15 @@ class Window:
         return lags[math.ceil(0.99 * len(lags)) - 1] if lags else 0.0
 
     @property
+    def floor_is_the_way(self) -> bool:
+        """True if the quickest round trips found the server idle, and so took as long as the way does.
+
+        None finds it idle where its main loop is hardly ever free. A server that waits for the disk at every write may
+        be such a one, and if it does not tell how long its loop was held, this is not known.
+        """
+        return self.syncs_writes is False if self.looped is None else self.looped < LOOP_FULL
+
+    @property
     def slow_gets(self) -> bool:
         """True if a bystander has something to complain of, judged as in blind sessions, with the floor for health."""
         return self.get_ms >= self.slow_from_ms
@@ -264,7 +287,7 @@ class Window:
     @property
     def slow_from_ms(self) -> float:
         """The wait from which a bystander has something to complain of."""
-        return max(TIMES_HEALTHY * self.floor_ms, LEAST_GET_MS)
+        return max(TIMES_HEALTHY * self.floor_ms if self.floor_is_the_way else 0.0, LEAST_GET_MS)
 
     def apart_ms(self, stretches: Sequence[tuple[float, float]]) -> float | None:
         """p99 of the requests that were due outside these stretches; None with fewer than `ELSEWHERE` of them."""

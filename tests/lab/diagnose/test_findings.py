@@ -189,6 +189,28 @@ def test_a_loop_that_waits_for_something_else_shows_no_slow_disk(
     assert answer_of(judge(make(**HELD | less))) == said
 
 
+FAR: dict[str, Any] = {"waits_ms": (40.0, 41.0), "fields": {"aof_enabled": 1}}
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"settings": {"appendfsync": "everysec"}}, "slow-network"),
+        ({"settings": {"appendfsync": "always"}}, "unknown"),
+        ({}, "unknown"),  # CONFIG is not allowed
+        ({"settings": {"appendfsync": "always"}, "per_second": {LOOP_US: 50_000}}, "slow-network"),
+        ({"settings": {"appendfsync": "always"}, "per_second": {LOOP_US: 950_000}}, "slow-disk"),
+        ({"fields": {"aof_enabled": 0}}, "slow-network"),
+    ],
+)
+def test_a_server_that_is_never_idle_says_nothing_of_the_way(
+    more: dict[str, Any], said: str, make: Make
+) -> None:
+    """Where each write waits for the disk, all round trips may wait for that: the way is blamed only if the loop is
+    known to be free."""
+    assert answer_of(judge(make(**FAR | more))) == said
+
+
 def test_a_disk_and_a_neighbour_are_told_apart_by_the_kernels_record(make: Make) -> None:
     """A loop that waits much longer than it lacks a core waits for the disk as well."""
     both = judge(make(**HELD | {"waited": 0.15, "others": 1.5}))
