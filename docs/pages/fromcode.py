@@ -369,10 +369,13 @@ def exam(root: Path) -> str:
             ]
         )
     right = sum(row["right"] for row in kept["rows"])
-    commands = ", ".join(f"`{each['command']}` ({each['date']})" for each in kept["sittings"])
+    # Which scenes a sitting had is seen in the rows; docs/exam.json has each command whole.
+    commands = list(dict.fromkeys(each["command"].partition(" --")[0] for each in kept["sittings"]))
+    days = sorted(each["date"] for each in kept["sittings"])
+    when = days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
     said = (
-        f"{commands} on {kept['cores']} cores, {kept['seconds']:g} s of observation each: "
-        f"{right} of {len(kept['rows'])} right.\n\n"
+        f"`{', '.join(commands)}`, in {len(days)} parts ({when}) on {kept['cores']} cores, "
+        f"{kept['seconds']:g} s of observation each: {right} of {len(kept['rows'])} right.\n\n"
     )
     heads = ["scene", "server", "expected", "right", "said otherwise", "p99 of the probe, ms (median)"]
     return said + table(heads, rows)

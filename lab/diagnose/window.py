@@ -274,8 +274,8 @@ class Window:
     def floor_is_the_way(self) -> bool:
         """True if the quickest round trips found the server idle, and so took as long as the way does.
 
-        None finds it idle where its main loop is hardly ever free. A server that waits for the disk at every write may
-        be such a one, and if it does not tell how long its loop was held, this is not known.
+        No round trip does where the main loop is hardly ever free. The loop of a server that waits for the disk at
+        every write may be like that; if such a server does not tell how long its loop was held, the answer is False.
         """
         return self.syncs_writes is False if self.looped is None else self.looped < LOOP_FULL
 
@@ -322,9 +322,12 @@ class Window:
 
     @property
     def parts_ms(self) -> dict[str, float]:
-        """The probe's p99 in parts: execution of a GET, the round trip without it, and waiting (the rest)."""
+        """The probe's p99 in parts: execution of a GET, the round trip without it, and waiting (the rest).
+
+        Where the floor is not the way, the round trip is not known, and is part of the waiting.
+        """
         execution = min(self.spent("GET").mean_us or self.spent("PING").mean_us, 1000 * self.get_ms) / 1000
-        trip = max(0.0, min(self.floor_ms, self.get_ms) - execution)
+        trip = max(0.0, min(self.floor_ms, self.get_ms) - execution) if self.floor_is_the_way else 0.0
         return {
             "execution": execution,
             "round trip": trip,
