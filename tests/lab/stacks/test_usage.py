@@ -114,8 +114,10 @@ def test_containers_in_one_cgroup_are_told_apart_by_their_processes(busy_first_p
     found = usage_of(Docker(), {"store": [container(busy_first_process)]})
     assert isinstance(found, ProcessUsage)
     busy = psutil.Process(busy_first_process)
-    assert found.cpu_seconds()["store"] >= 0.2
-    assert found.cpu_seconds()["store"] == pytest.approx(sum(busy.cpu_times()[:2]), abs=0.1)
+    assert found.cpu_seconds()["store"] == pytest.approx(sum(busy.cpu_times()[:2]), abs=0.05)
+    assert found.cpu_seconds()["store"] > 0.1, (
+        "0.2 s less what the kernel rounds down (user and system time, to 10 ms each)"
+    )
     assert found.memory_mb()["store"] == pytest.approx(busy.memory_info().rss / 1e6, rel=0.1)
     with pytest.raises(OSError, match="no process ids of its own"):
         ProcessUsage({"store": [container(os.getpid())]})
