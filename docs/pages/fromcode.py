@@ -373,8 +373,9 @@ def exam(root: Path) -> str:
     commands = list(dict.fromkeys(each["command"].partition(" --")[0] for each in kept["sittings"]))
     days = sorted(each["date"] for each in kept["sittings"])
     when = days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
+    parts = f", in {len(days)} parts" if len(days) > 1 else ""
     said = (
-        f"`{', '.join(commands)}`, in {len(days)} parts ({when}) on {kept['cores']} cores, "
+        f"`{', '.join(commands)}`{parts} ({when}) on {kept['cores']} cores, "
         f"{kept['seconds']:g} s of observation each: {right} of {len(kept['rows'])} right.\n\n"
     )
     heads = ["scene", "server", "expected", "right", "said otherwise", "p99 of the probe, ms (median)"]

@@ -122,7 +122,8 @@ def _stat(file: Path) -> dict[str, float]:
 class ProcessUsage:
     """Sums up the processes of the containers, which it knows by their namespace of process ids.
 
-    Memory that processes share counts for each of them. Raises `OSError` where the containers' processes are out of
+    Memory that processes share counts for each of them. A container that is started again has another namespace, and
+    counts as nothing from then on. Raises `OSError` where the containers' processes are out of
     sight: their `pid` then is of another machine, or this user may not look.
     """
 
