@@ -53,7 +53,7 @@ bench: venv ## Ratios against raw redis-py, redis-benchmark and a bare pipeline
 ten: tools ## Ten quick runs of key-growth in a row, as a table, and how far they agree
 	$(PY) -m bench.repeat --claim p99-is-one-search
 
-exam: venv ## The examination of bin/lab diagnose: every cause, unknown to it (two hours)
+exam: venv ## The examination of bin/lab diagnose: every cause, unknown to it (two and a half hours)
 	$(PY) -m bench.exam --write docs/exam.json
 
 faults: venv ## The fault matrix: do accepted events survive when parts fail, under every strategy? (forty minutes; after make up: STACK=compose)

@@ -2,11 +2,11 @@
 
     python -m bench.exam --times 3 --only scan-storm --write docs/exam.json
 
-First comes every cause of the blind sessions on a real scene, observed over the storefront's own way to the server.
-Then come loads that no session has, each on a server of its own: healthy loads, two causes at once, causes outside the
-sessions, and three that none of the diagnosis's causes explains, so that it has to say that it cannot tell. A row is
-right when the first named cause is the expected one (with two causes: when both are named), or when none is named where
-none is expected.
+First comes every cause of the blind sessions on a real scene, observed over the storefront's own way to the server,
+without and with ordinary programs of other teams on that server. Then come loads that no session has, each on a server
+of its own: healthy loads, two causes at once, causes outside the sessions, and three that none of the diagnosis's
+causes explains, so that it has to say that it cannot tell. A row is right when the first named cause is the expected
+one (with two causes: when both are named), or when none is named where none is expected.
 
 Every row is kept at once. The whole takes hours; `--add` adds rows to those in the file, so it can be held in parts.
 """
@@ -22,8 +22,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Container, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -64,7 +64,10 @@ PAUSE_S, PAUSED_EVERY_S = 0.15, 1.0
 
 @dataclass(frozen=True)
 class Row:
-    """One diagnosis of one scene. `said`: the causes that were named, or nothing, or unknown."""
+    """One diagnosis of one scene. `said`: the causes that were named, or nothing, or unknown.
+
+    `others`: ordinary programs of other teams had an eighth of the server's time beside the scene's cause.
+    """
 
     scene: str
     server: str
@@ -73,6 +76,7 @@ class Row:
     right: bool
     p99_ms: float
     busy: float
+    others: bool = False
 
 
 def is_right(expected: str, judgement: Judgement) -> bool:
@@ -99,16 +103,23 @@ def examine(scene: str, of: str, expected: str, url: str, seconds: float) -> Row
     )
 
 
-def session(cause: str, of: str, seconds: float) -> Row:
+def session(cause: str, of: str, seconds: float, others: bool) -> Row:
     """A blind session, diagnosed over its storefront's way to the server."""
     found: list[Row] = []
     expected = " + ".join(NOT_THE_SERVERS.get(cause, (cause,))) or "unknown"
     with tempfile.TemporaryDirectory(prefix="lab-") as home:
+
+        def inspect(trial: Trial) -> None:
+            beside = loaded("others", trial.stack.server.url, Path(home)) if others else nullcontext()
+            with beside:
+                row = examine(cause, of, expected, trial.stack.link_url(), seconds)
+            found.append(replace(row, others=others))
+
         Trial(
             CAUSES[cause],
             Path(home) / "session",
             looks=0,
-            inspect=lambda trial: found.append(examine(cause, of, expected, trial.stack.link_url(), seconds)),
+            inspect=inspect,
             make=partial(BlindStack, server=of),
         ).run()
     return found[0]
@@ -219,16 +230,29 @@ def main() -> int:
     )
     parser.add_argument("--write", type=Path, metavar="FILE", help="keep the rows, for the table in the docs")
     parser.add_argument("--add", action="store_true", help="keep the rows that FILE has")
+    parser.add_argument(
+        "--others",
+        default="without,with",
+        help="blind sessions without or with ordinary programs of other teams, separated by commas (without,with)",
+    )
     asked = parser.parse_args()
+    others = asked.others.split(",")
+    if wrong := set(others) - {"without", "with"}:
+        parser.error(f"--others knows without and with, not {min(wrong)!r}.")
+    names = asked.only or [*CAUSES, *EXPECTED]
     try:
         kept = Kept(asked.write, asked.seconds, asked.add)
     except UsageError as error:
         parser.error(str(error))
-    scenes: list[tuple[str, Callable[[], Row]]] = [
-        (name, partial(session if name in CAUSES else plain, name, of, asked.seconds))
-        for name in asked.only or [*CAUSES, *EXPECTED]
-        for of in asked.servers.split(",")
-    ]
+    scenes: list[tuple[str, Callable[[], Row]]] = []
+    for name in names:
+        for of in asked.servers.split(","):
+            if name in CAUSES:
+                scenes += [
+                    (name, partial(session, name, of, asked.seconds, each == "with")) for each in others
+                ]
+            else:
+                scenes.append((name, partial(plain, name, of, asked.seconds)))
     rows: list[Row] = []
     failed = 0
     print(

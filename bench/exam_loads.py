@@ -25,14 +25,16 @@ CHUNK = 1_000
 BATCH, TRIED, QUICKEST_OF = 10, 200, 5
 CALL_S = 60e-6
 """Execution time of one call of the ordinary traffic, in seconds."""
+OTHERS = 1 / 8
+"""Share of the server's time that the ordinary programs of other teams take, where the server is not too busy."""
 BURST_LINES, BURST_COMMANDS, BURST_EVERY_S = 100, 600, 0.5
 """Connections that send a pipeline at once, how many commands it has (about what the server reads at once), and how
 often."""
 HELD_BACK_MS, HELD_BACK_EVERY_S = 150, 1.0
-COPIED_KEYS, COPIED_BYTES = 300_000, 1_000
-"""What a full copy transfers: 300 MB. Server and replica together hold about 700 MB."""
+COPIED_KEYS, COPIED_BYTES = 100_000, 10_000
+"""What a full copy transfers: 1 GB. A fork then takes 25 ms on a quick machine."""
 COPY_S, LOOK_S = 30.0, 0.05
-"""The most seconds that a full copy may take, and the time from one look at it to the next."""
+"""The most seconds until a full copy begins, and the time from one look at it to the next."""
 SYNCERS, SYNCED_BYTES, FILE_BYTES = 2, 4_000_000, 64_000_000
 """Threads that write beside the server, bytes from one fsync to the next, and bytes after which a file begins anew."""
 WRITES_PER_S, TRIED_WRITES = 50, 40
@@ -58,12 +60,12 @@ def repeatedly(every_s: float, do: Callable[[], object]) -> None:
         time.sleep(max(0.0, due - time.monotonic()))
 
 
-def quickest_s(line: socket, request: bytes) -> float:
-    """How long a command takes that nothing interrupts, in seconds: the quickest of a few."""
+def quickest_s(line: socket, request: bytes, each: int = 1) -> float:
+    """How long a request of `each` commands takes that nothing interrupts, in seconds: the quickest of a few."""
 
     def took_s() -> float:
         began = time.monotonic()
-        ask(line, request)
+        ask(line, request, each=each)
         return time.monotonic() - began
 
     return min(took_s() for _ in range(QUICKEST_OF))
@@ -106,19 +108,23 @@ def held_back(server: Server) -> None:
         repeatedly(HELD_BACK_EVERY_S, lambda: ask(line, command("CLIENT", "PAUSE", HELD_BACK_MS)))
 
 
-def traffic(server: Server, busy: float) -> None:
-    """Short commands that keep the main thread busy for about that share, controlled by the server's CPU time.
+def ordinary(server: Server) -> bytes:
+    """A batch of ordinary commands, each of which takes the server `CALL_S`; calls that long let one client suffice.
 
-    A BITCOUNT of a long enough string takes some tens of microseconds, so one client suffices.
+    It is a BITCOUNT of a string whose length is found by trying.
     """
     size = 200_000
     with connect(server) as line:
         ask(line, command("SET", "exam:bits", "x" * size))
-        began = time.monotonic()
-        ask(line, command("BITCOUNT", "exam:bits") * TRIED, each=TRIED)
-        size = round(size * CALL_S * TRIED / (time.monotonic() - began))
+        tried_s = quickest_s(line, command("BITCOUNT", "exam:bits") * TRIED, each=TRIED)
+        size = round(size * CALL_S * TRIED / tried_s)
         ask(line, command("SET", "exam:bits", "x" * size))
-    request = command("BITCOUNT", "exam:bits") * BATCH
+    return command("BITCOUNT", "exam:bits") * BATCH
+
+
+def traffic(server: Server, busy: float) -> None:
+    """Ordinary commands that keep the main thread busy for about that share, controlled by the server's CPU time."""
+    request = ordinary(server)
     per_s = 200.0
     with connect(server) as line, connect(server) as watched:
 
@@ -137,6 +143,13 @@ def traffic(server: Server, busy: float) -> None:
                 share = (now[1] - before[1]) / (now[0] - before[0])
                 per_s = max(10.0, per_s * min(2.0, max(0.5, busy / max(share, 0.01))) ** 0.5)
                 before = now
+
+
+def others(server: Server) -> None:
+    """Ordinary commands of other teams' programs, for an eighth of the server's time, as others leave it."""
+    request = ordinary(server)
+    with connect(server) as line:
+        repeatedly(BATCH * CALL_S / OTHERS, lambda: ask(line, request, each=BATCH))
 
 
 def keys(server: Server) -> None:
@@ -188,16 +201,21 @@ def start_replica(server: Server) -> Server:
 
 
 def full_sync(server: Server) -> None:
-    """A replica that copies the whole data set again and again, as one does whose backlog is too small."""
+    """A replica whose copy of the whole data set breaks off and begins anew, as one does whose buffer is too small.
+
+    What hurts is the fork at the beginning of each copy. There is one a second: a server looks once a second whether a
+    replica waits, and this one is told not to wait for others.
+    """
     fill(server, COPIED_KEYS, os.urandom(COPIED_BYTES))  # nothing that the snapshot could compress
-    replica = start_replica(server)
-    with connect(replica) as line:
+    with connect(server) as line:
+        ask(line, command("CONFIG", "SET", "repl-diskless-sync-delay", 0))
+    with connect(start_replica(server)) as line:
         while True:
+            forks, give_up = told(server)["total_forks"], time.monotonic() + COPY_S
             ask(line, command("REPLICAOF", server.host, server.port))
-            give_up = time.monotonic() + COPY_S
-            while told(replica).get("master_link_status") != "up":
+            while told(server)["total_forks"] == forks:
                 if time.monotonic() > give_up:
-                    sys.exit(f"the replica has no copy after {COPY_S:.0f} s")
+                    sys.exit(f"no copy has begun after {COPY_S:.0f} s")
                 time.sleep(LOOK_S)
             ask(line, command("REPLICAOF", "NO", "ONE"))  # its history is then another: it needs all anew
 
@@ -245,6 +263,7 @@ def idle(server: Server) -> None:
 
 LOADS: dict[str, Callable[[Server], None]] = {
     "idle": idle,
+    "others": others,
     "busy-30": lambda server: traffic(server, 0.3),
     "busy-60": lambda server: traffic(server, 0.6),
     "busy-80": lambda server: traffic(server, 0.8),

@@ -363,7 +363,8 @@ def exam(root: Path) -> str:
                 scene,
                 server,
                 expected,
-                f"{sum(row['right'] for row in sittings)} of {len(sittings)}",
+                _right([row for row in sittings if not row["others"]]),
+                _right([row for row in sittings if row["others"]]),
                 ", ".join(wrong),
                 f"{p99s[len(p99s) // 2]:.1f}",
             ]
@@ -378,8 +379,20 @@ def exam(root: Path) -> str:
         f"`{', '.join(commands)}`{parts} ({when}) on {kept['cores']} cores, "
         f"{kept['seconds']:g} s of observation each: {right} of {len(kept['rows'])} right.\n\n"
     )
-    heads = ["scene", "server", "expected", "right", "said otherwise", "p99 of the probe, ms (median)"]
+    heads = [
+        "scene",
+        "server",
+        "expected",
+        "right",
+        "right beside others",
+        "said otherwise",
+        "p99, ms (median)",
+    ]
     return said + table(heads, rows)
+
+
+def _right(rows: list[dict[str, Any]]) -> str:
+    return f"{sum(row['right'] for row in rows)} of {len(rows)}" if rows else ""
 
 
 def right_list(_: Path) -> str:

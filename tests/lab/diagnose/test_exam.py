@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bench import exam
-from bench.exam_loads import LOADS
+from bench.exam_loads import CALL_S, LATE_S, LOADS, OTHERS, QUICKEST_OF, TRIED
 from lab import ROOT
 from lab.blind.causes import CAUSES
 from lab.blind.exam.command import NOT_THE_SERVERS
@@ -137,8 +137,11 @@ def test_a_server_that_holds_commands_back_shows_no_long_command(server: Server,
 
 
 def test_every_load_has_its_right_answer() -> None:
-    """Each load has an answer; only a pause of the process needs no load. Three have none that a diagnosis knows."""
-    assert set(LOADS) == set(exam.EXPECTED) - {"paused"}
+    """Each load has an answer, but the one beside a cause; only a pause of the process needs no load.
+
+    Three have an answer that no diagnosis knows.
+    """
+    assert set(LOADS) == set(exam.EXPECTED) - {"paused"} | {"others"}
     assert [name for name, answer in exam.EXPECTED.items() if answer == "unknown"] == [
         "bursts",
         "held-back",
@@ -169,6 +172,47 @@ def test_a_scene_that_cannot_be_examined_fails_the_examination(
     assert "1 of 1 right, 1 could not be examined" in capsys.readouterr().out
     monkeypatch.setattr(sys, "argv", [*sys.argv, "--servers", "embedded"])
     assert exam.main() == 0
+
+
+def test_sessions_are_held_without_and_with_other_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each session is one row without and one with them; a load has none beside it. A wrong word is one line."""
+    held: list[tuple[str, bool | None]] = []
+
+    def noted(name: str, of: str, _: float, others: bool | None = None) -> exam.Row:
+        held.append((name, others))
+        return exam.Row(name, of, name, name, True, 0.3, 0.0)
+
+    monkeypatch.setattr(exam, "plain", noted)
+    monkeypatch.setattr(exam, "session", noted)
+    asked = ["exam", "--only", "idle", "--only", "nothing", "--times", "1", "--servers", "embedded"]
+    monkeypatch.setattr(sys, "argv", asked)
+    assert exam.main() == 0
+    assert held == [("idle", None), ("nothing", False), ("nothing", True)]
+    held.clear()
+    monkeypatch.setattr(sys, "argv", [*asked, "--others", "with"])
+    assert exam.main() == 0
+    assert held == [("idle", None), ("nothing", True)]
+    monkeypatch.setattr(sys, "argv", [*asked, "--others", "many"])
+    with pytest.raises(SystemExit, match="2"):
+        exam.main()
+
+
+def test_other_programs_keep_to_their_share(server: Server, tmp_path: Path) -> None:
+    """They ask no more often than what an eighth of the server's time allows for, and they go on."""
+    calls = number(server, "total_commands_processed")
+    child = Child(
+        "others", [sys.executable, "-m", "bench.exam_loads", "others", server.url], tmp_path / "load.log", cwd=ROOT
+    )  # fmt: skip
+    try:
+        tried = QUICKEST_OF * TRIED
+        eventually(lambda: calls() > 2 * tried)
+        began, before = time.monotonic(), calls()
+        eventually(lambda: calls() > before + 1_000)
+        child.check()
+        allowed = OTHERS / CALL_S * (time.monotonic() - began + LATE_S)
+        assert calls() - before < 1.2 * allowed
+    finally:
+        child.stop()
 
 
 def row(scene: str) -> exam.Row:
