@@ -71,8 +71,8 @@ def build() -> Dashboard:
             ),
             number(
                 "Transactions in the queue",
-                "Commands that wait for their turn on a shard. SCAN lets others in every few microseconds, so the "
-                "queue is short although everybody waits.",
+                "Commands that wait for their turn on a shard. SCAN lets others in every thirty microseconds, so "
+                "the queue is short although everybody waits.",
                 [Query(zero_told(f"sum by (server) (dragonfly_tx_queue_len{{{HERE}}})"), "waiting")],
                 unit="short",
             ),
