@@ -92,8 +92,8 @@ def connect(server: Server) -> socket.socket:
     """A blocking connection that is signed in. Raises `LoadFailed` or `ConnectionLost`."""
     try:
         line = socket.create_connection((server.host, server.port), ANSWER_S)
-    except OSError as error:
-        raise ConnectionLost(f"{server}: {error.strerror or error}") from None
+    except (OSError, UnicodeError) as error:  # a name with an empty part is no text for a resolver
+        raise ConnectionLost(f"{server}: {getattr(error, 'strerror', None) or error}") from None
     try:
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if words := server.greeting():

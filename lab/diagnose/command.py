@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import time
 from collections import Counter
@@ -122,6 +123,8 @@ def diagnose(
         raise UsageError("--watch prints a line for each diagnosis: leave out --json and --compare.")
     address = read_address(url, Tls(ca, cert, key, insecure))
     before = read(compare) if compare else None
+    if out and not watched:
+        _can_be_written(out)
     progress, console = (
         Console(stderr=True, highlight=False, soft_wrap=True),
         Console(highlight=False, soft_wrap=True),
@@ -139,15 +142,26 @@ def diagnose(
     seconds = seconds or SECONDS
     window, sent = watch(address, seconds, rate, _ShownProgress(progress, seconds, rate), show_arguments)
     diagnosis = Diagnosis.of(window, judge(window), sent)
-    page = diagnosis.write(out) if out else None
     if as_json:
         print(diagnosis.model_dump_json(indent=1))
-        return
-    show(console, diagnosis, window)
-    if before:
-        _show_changes(console, before, diagnosis)
-    if page:
-        console.print(f"page: {page.resolve()}", markup=False)
+    else:
+        show(console, diagnosis, window)
+        if before:
+            _show_changes(console, before, diagnosis)
+    if out:  # last, so that a disk that has become full takes nothing else away
+        page = diagnosis.write(out)
+        if not as_json:
+            console.print(f"page: {page.resolve()}", markup=False)
+
+
+def _can_be_written(folder: Path) -> None:
+    """Make the folder before a diagnosis that takes its time. Raises `UsageError` if that is not possible."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be written: {error.strerror}. Choose another --out.") from None
+    if not os.access(folder, os.W_OK):
+        raise UsageError(f"{folder} cannot be written: no right to it. Choose another --out.")
 
 
 def show(console: Console, it: Diagnosis, window: Window | None = None) -> None:

@@ -25,11 +25,15 @@ class Local:
 
 
 def find(told: info.Fields) -> Local | None:
-    """The server's process, if it is one of this machine: one with the same process id and age. Else None."""
+    """The server's process, if it is one of this machine: one with the same process id, age and program. Else None.
+
+    The program counts because containers may share an address and have process ids of their own, all from 1.
+    """
     with contextlib.suppress(psutil.Error, ValueError, KeyError):
         process = psutil.Process(int(told["process_id"]))
         age = time.time() - process.create_time()
-        if abs(age - float(told["uptime_in_seconds"])) < 10:
+        program = Path(told.get("executable", "")).name  # Dragonfly does not tell it
+        if abs(age - float(told["uptime_in_seconds"])) < 10 and program in ("", process.name()):
             return _measure(process.pid)
     return None
 

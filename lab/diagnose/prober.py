@@ -109,9 +109,13 @@ class Prober(threading.Thread):
             self.lost = Gone(f"the server no longer answers PING and GET: {error}")
 
     def stop(self) -> None:
-        """Stop. A request that is still without a reply counts as having waited until now."""
+        """Stop. A request without a reply counts as having waited until now, and so do those that became due since."""
         self._ended.set()
         self.join(LAST_REPLY_S)
         if (since := self._out_since) is not None:
-            self.probed.append(Probed(since - self.began, time.monotonic() - since))
+            now = time.monotonic()
+            self.probed.append(Probed(since - self.began, now - since))
+            for number in range(1, math.ceil((now - since) / self._every)):
+                due = since + number * self._every
+                self.probed.append(Probed(due - self.began, now - due, sent=False))
         self._questions.close()

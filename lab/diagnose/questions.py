@@ -109,9 +109,15 @@ class Questions:
         )
 
     def connect(self) -> None:
-        """Connect and log in, whatever `until` is. Raises `Gone`."""
-        with self._faults_in_words():
-            self._line.connect()
+        """Connect, log in and select the database, whatever `until` is. Raises `Gone`."""
+        try:
+            with self._faults_in_words():
+                self._line.connect()
+        except Refused as error:
+            raise Gone(
+                f"the server at {self.address.shown} refuses the connection to database {self.address.database}: "
+                f"{error}."
+            ) from None
 
     def ask(self, *words: str | int) -> Any:
         """Send a command and return its reply as RESP2 has it. Raises `NotAllowed` for one that is not allowed."""

@@ -153,7 +153,7 @@ def core(of: Window) -> Evidence:
         said.append(f"other programs of its machine used {of.others:.1f} cores")
     if torn:
         said.append(
-            f"{torn[1]:,} of {torn[0]:,} commands of constant time took longer than {TORN_US / 1000:.0f} ms"
+            f"{torn[1]:,} of {torn[0]:,} commands of constant time took longer than {TORN_US / 1000:.1f} ms"
         )
     return Evidence(found, f"{'; '.join(said)}; {_p99(of)}.")
 

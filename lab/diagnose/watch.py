@@ -10,6 +10,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -78,6 +79,8 @@ def watch(
             prober.stop()
         if prober.lost:
             raise prober.lost
+        if not prober.probed:
+            raise StackError("no request of the probe came due: take more --seconds, or a higher --rate.")
         questions.until = ends
         window = gathering.finish(prober)
         return window, questions.sent + Counter(prober.sent)
@@ -269,7 +272,7 @@ class _Gathering:
         for name, (calls, torn) in executed.items():
             were, before = (self._tails or {}).get(name, (0, 0))
             if calls > were:
-                tails[name] = calls - were, torn - before
+                tails[name] = calls - were, max(0, torn - before)
         window = Window(
             shown=self._address.shown,
             product=self.product,
@@ -285,6 +288,9 @@ class _Gathering:
             arguments=tuple(arguments) if self._show_arguments else (),
             probe_began=prober.began,
         )
+        if window.set_back:
+            said = "counters: they were set back meanwhile, so what came before is counted up to the last look only"
+            window = replace(window, unseen=(*window.unseen, said))
         return local.add(window, self._local)
 
 

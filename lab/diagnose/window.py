@@ -19,10 +19,10 @@ OWN = frozenset(
 """Commands that a diagnosis sends besides GET, as commandstats writes them."""
 CONSTANT = ("GET", "SET", "SETEX", "EXISTS", "EXPIRE", "PING", "INCR", "HGET", "HSET", "SISMEMBER", "TTL")
 """Commands whose execution takes microseconds whatever the keyspace holds."""
-TORN_US, TORN_SHARE = 1000, 1 / 20_000
-"""An execution of such a command that takes longer was interrupted; from this share on, the server lacks a core. On an
-idle machine of two cores none of 60,000 was interrupted; beside programs that compute on the server's core, one in a
-few hundred."""
+TORN_US, TORN_SHARE = 528, 1 / 20_000
+"""An execution of such a command that takes longer was interrupted; from this share on, the server lacks a core. (The
+bound is one of those of LATENCY HISTOGRAM, which double.) On an idle machine of two cores none of 60,000 was
+interrupted; beside programs that compute on the server's core, one in a few hundred."""
 LOOP_US, LOOP_COMMANDS_US = "eventloop_duration_sum", "eventloop_duration_cmd_sum"
 """Fields of INFO: µs that the main loop was held, and those of them that commands took, waits included. Valkey, and
 Redis from 7.2 on, tell them."""
@@ -114,8 +114,10 @@ class Window:
         return max(self.last.at - self.first.at, 1e-3)
 
     def per_s(self, name: str) -> float:
-        """How much a counter of INFO rose a second; 0 if it fell, because the server restarted meanwhile."""
-        return max(0.0, self.last.number(name) - self.first.number(name)) / self.seconds
+        """How much a counter of INFO rose a second. One that fell was set back meanwhile, and counts from 0."""
+        steps = ((before.number(name), after.number(name)) for before, after in pairwise(self.snapshots))
+        risen = (after - before if after >= before else max(0.0, after) for before, after in steps)
+        return sum(risen) / self.seconds
 
     def setting(self, name: str) -> float:
         """A setting as a number; 0 if it is unknown or is none ("1gb")."""
@@ -126,18 +128,30 @@ class Window:
 
     @cached_property
     def commands(self) -> dict[str, Spent]:
-        """What each command cost in this window, our own commands included."""
-        before, after = info.counters(self.first.fields), info.counters(self.last.fields)
-        found = {}
-        for name, (calls, usec) in after.items():
-            were, spent = before.get(name, (0.0, 0.0))
-            if calls > were:
-                found[name] = Spent(
-                    (calls - were) / self.seconds,
-                    (usec - spent) / 1e6 / self.seconds,
-                    (usec - spent) / (calls - were),
-                )
-        return found
+        """What each command cost in this window, our own commands included.
+
+        Counters that fell were set back meanwhile (CONFIG RESETSTAT, a restart), and count from 0.
+        """
+        counted = [info.counters(snapshot.fields) for snapshot in self.snapshots]
+        total: dict[str, tuple[float, float]] = {}
+        for before, after in pairwise(counted):
+            for name, (calls, usec) in after.items():
+                were, spent = before.get(name, (0.0, 0.0))
+                if calls < were or usec < spent:
+                    were = spent = 0.0
+                so_far = total.get(name, (0.0, 0.0))
+                total[name] = so_far[0] + calls - were, so_far[1] + usec - spent
+        return {
+            name: Spent(calls / self.seconds, usec / 1e6 / self.seconds, usec / calls)
+            for name, (calls, usec) in total.items()
+            if calls
+        }
+
+    @property
+    def set_back(self) -> bool:
+        """True if the server's counters were set back meanwhile, by CONFIG RESETSTAT or a restart."""
+        told = [snapshot.number("total_commands_processed") for snapshot in self.snapshots]
+        return any(after < before for before, after in pairwise(told))
 
     def spent(self, command: str) -> Spent:
         """What one command cost; all zero if it was not called."""

@@ -311,7 +311,8 @@ class Conductor:
         for name, (calls, usec) in after.server.commands.items():
             old_calls, old_usec = before.server.commands.get(name, (0.0, 0.0))
             if calls > old_calls:
-                commands[name] = {"calls": calls - old_calls, "usec": usec - old_usec}
+                # Somebody may have set the counters back (CONFIG RESETSTAT): there is no time below 0.
+                commands[name] = {"calls": calls - old_calls, "usec": max(0.0, usec - old_usec)}
         covered = float(tallies["seconds"])  # almost, not exactly, the length of the phase
         p99 = bucket_quantile(before.metrics.get_buckets, after.metrics.get_buckets, 0.99)
         return PhaseRecord(

@@ -156,7 +156,9 @@ def read_address(
     try:
         port = parts.port
     except ValueError:
-        raise UsageError(f"{called} must have a port from 1 to 65535, {EXAMPLE}.") from None
+        port = 0
+    if port == 0:
+        raise UsageError(f"{called} must have a port from 1 to 65535, {EXAMPLE}.")
     if parts.scheme not in (*PLAIN, *ENCRYPTED, SOCKET):
         raise UsageError(f"{called} must begin with redis://, rediss:// (TLS) or unix://, {EXAMPLE}.")
     encrypted = parts.scheme in ENCRYPTED
@@ -172,6 +174,10 @@ def read_address(
     else:
         if not parts.hostname:
             raise UsageError(f"{called} names no host, {EXAMPLE}.")
+        try:
+            parts.hostname.encode("idna")
+        except UnicodeError:  # an empty part, or one of more than 63 letters
+            raise UsageError(f"{called} names a host that cannot be one, {EXAMPLE}.") from None
         database = parts.path.strip("/") or "0"
     if not (database.isascii() and database.isdigit()):
         raise UsageError(f"{called} must name its database by a number, {EXAMPLE}.")

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from contextlib import closing
 from pathlib import Path
 
+import psutil
 import pytest
 import redis
 
-from lab.diagnose import questions
+from lab.diagnose import local, questions
+from lab.diagnose.diagnosis import Diagnosis
 from lab.diagnose.questions import Questions, Refused
+from lab.errors import StackError
 from lab.stacks.address import read_address
 from tests.app.servicekit import free_port
 from tests.lab.diagnose.diagnosekit import Fake, Other, Run, acl, one_line
@@ -33,6 +37,7 @@ from tests.loadtest.conftest import Server
             ("--watch", "--above", "5", "--out", "/dev/null/kept"),
             "/dev/null/kept cannot be written: Not a dir",
         ),
+        (("--out", "/dev/null/kept"), "/dev/null/kept cannot be written: Not a dir"),
         (("--watch", "--json"), "leave out --json"),
         (("--compare", "/nowhere.json"), "/nowhere.json cannot be read: No such file"),
         (("--ca", "/nowhere.pem"), "there is no file /nowhere.pem"),
@@ -172,3 +177,55 @@ def test_what_cannot_be_read_is_left_out_and_told(diagnose: Run) -> None:
         "LATENCY LATEST: the reply cannot be read",
         "SLOWLOG GET: the reply cannot be read",
     ]
+
+
+def test_a_server_that_hangs_at_the_end_is_not_healthy(diagnose: Run) -> None:
+    """Requests that became due while nothing was answered count with their wait, also those at the very end."""
+    with Fake(stands=lambda _, infos: infos >= 7) as fake:
+        code, said, _ = diagnose(fake.url, "--seconds", "8", "--rate", "20", "--json")
+        fake.shutdown()
+    told = json.loads(said)
+    assert code == 0
+    assert told["figures"]["p99_ms"] > 1000
+    assert told["outcome"] != "nothing"
+
+
+def test_a_database_that_is_not_there_is_one_line(server: Server, diagnose: Run) -> None:
+    """What the server refuses while redis-py connects, such as a database, is told in one line."""
+    found = diagnose(f"redis://127.0.0.1:{server.port}/99", "--seconds", "1")
+    one_line(found, 3, "refuses the connection to database 99")
+
+
+def test_a_probe_that_never_came_due_is_no_answer(diagnose: Run) -> None:
+    """Without a single request nothing can be said of a bystander, least of all that it is well."""
+    with Fake() as fake:
+        found = diagnose(fake.url, "--seconds", "1", "--rate", "1")
+        fake.shutdown()
+    one_line(found, 3, "no request of the probe came due")
+
+
+def test_what_was_seen_is_shown_before_it_is_written(
+    server: Server, diagnose: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that becomes full meanwhile takes the files away, and not the answer."""
+
+    def full(_: Diagnosis, folder: Path) -> Path:
+        raise StackError(f"the diagnosis cannot be written to {folder}: No space left on device.")
+
+    monkeypatch.setattr(Diagnosis, "write", full)
+    code, said, complaints = diagnose(server.url, "--seconds", "1", "--out", str(tmp_path / "out"))
+    assert code == 3
+    assert "where the probe's p99" in said
+    assert "No space left on device" in complaints
+
+
+def test_another_program_with_the_same_number_is_not_the_server() -> None:
+    """Containers count their processes from 1, so the number and the age may be those of another program."""
+    own = psutil.Process()
+    told = {
+        "process_id": str(own.pid),
+        "uptime_in_seconds": str(round(time.time() - own.create_time())),
+        "executable": f"/usr/bin/{own.name()}",
+    }
+    assert local.find(told) is not None
+    assert local.find(told | {"executable": "/usr/bin/redis-server"}) is None

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lab.diagnose.prober import Probed
-from lab.diagnose.window import Window
+from lab.diagnose.window import Snapshot, Window
 from tests.lab.diagnose.conftest import Make
 
 
@@ -98,3 +98,39 @@ def test_what_we_ask_is_not_among_the_dearest(make: Make) -> None:
     """The diagnosis's own commands are not among the dearest."""
     of = make(commands={"INFO": (1, 90_000), "SLOWLOG|GET": (1, 9000), "SET": (10, 5)})
     assert [name for name, _ in of.dearest] == ["GET", "SET"]
+
+
+def told_at(second: float, processed: int, keys: tuple[int, int]) -> Snapshot:
+    """INFO of a server that has executed KEYS so often, in so many µs."""
+    return Snapshot(
+        second,
+        {
+            "total_commands_processed": str(processed),
+            "evicted_keys": str(processed),
+            "cmdstat_keys": f"calls={keys[0]},usec={keys[1]}",
+        },
+    )
+
+
+def test_counters_that_were_set_back_count_from_nothing(make: Make) -> None:
+    """After CONFIG RESETSTAT the calls before and after it count, none of them twice and none below zero."""
+    of = replace(
+        make(),
+        snapshots=[
+            told_at(0.0, 1_000, (100, 4_000_000)),
+            told_at(1.0, 1_100, (105, 4_200_000)),
+            told_at(2.0, 10, (3, 120_000)),
+            told_at(3.0, 110, (8, 320_000)),
+        ],
+    )
+    assert of.set_back
+    assert of.spent("KEYS").per_s == pytest.approx(13 / 3)
+    assert of.spent("KEYS").mean_us == pytest.approx(40_000)
+    assert of.evicted_per_s == pytest.approx(210 / 3)
+    assert not make().set_back
+
+
+def test_more_calls_in_less_time_is_a_reset_too(make: Make) -> None:
+    """A counter of calls may have overtaken its old value between two looks, but not its time: no share is negative."""
+    of = replace(make(), snapshots=[told_at(0.0, 1_000, (3, 4_000_000)), told_at(1.0, 1_100, (5, 200_000))])
+    assert of.spent("KEYS").share == pytest.approx(0.2)
