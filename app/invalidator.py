@@ -43,7 +43,14 @@ CALM_AFTER_SECONDS = 2.0
 """After this time without an event the outbox is polled less often: at full pace, polling takes 1 % of a core."""
 RETRY_FIRST_SECONDS = 0.1
 RETRY_CAP_SECONDS = 5.0
+MOST_DOUBLINGS = 16
+"""The delay is at its cap long before; without a bound its power of two is no float any more after 1,024 attempts."""
 RETRIES_AT_ONCE = 20
+
+
+def retry_delay(attempt: int) -> float:
+    """The most seconds until the next attempt, after so many before: twice as long each time, up to the cap."""
+    return min(RETRY_CAP_SECONDS, RETRY_FIRST_SECONDS * 2.0 ** min(attempt, MOST_DOUBLINGS))
 
 
 class Invalidator:
@@ -140,8 +147,7 @@ class Invalidator:
             except (ServerError, StateError, OSError) as error:
                 EVENTS.labels(mode.strategy, "retried").inc()
                 self._rare.warning(f"event {event.id} will be tried again: {error}")
-            delay = min(RETRY_CAP_SECONDS, RETRY_FIRST_SECONDS * 2.0**attempt)
-            await asyncio.sleep(delay * random.uniform(0.5, 1.0))
+            await asyncio.sleep(retry_delay(attempt) * random.uniform(0.5, 1.0))
             attempt += 1
         EVENTS.labels(mode.strategy, "done").inc()
         EVENT_DURATION.labels(mode.strategy).observe(time.perf_counter() - started)

@@ -88,6 +88,9 @@ class Warmer:
             return delay
         except CacheUnavailable as error:
             self._rare.warning(str(error))
+            self._next_census = (
+                0.0  # the next step asks again: else it would call an idle fill healthy, unasked
+            )
             short = self._status.users < math.ceil(wanted.target_keys / self._each)
             self._status = replace(
                 self._status,

@@ -61,13 +61,18 @@ class Pace:
 
     @property
     def per_second(self) -> float:
-        """Turns per second; 0 means none. A new rate counts from the last turn on: no pause, no burst."""
+        """Turns per second; 0 means none. A new rate counts from the last turn on: no pause, no burst.
+
+        Owed turns that are more than a second's worth of the new rate are missed.
+        """
         return self._per_second
 
     @per_second.setter
     def per_second(self, value: float) -> None:
         if value != self._per_second:
             self._per_second = value
+            owed = min(self._owed, math.ceil(value))
+            self._owed, self.missed = owed, self.missed + self._owed - owed
             self._changed.set()
 
     @property

@@ -91,8 +91,10 @@ class Stretch:
 
 
 def allow_files(wanted: int) -> None:
-    """Let this process open `wanted` files. Raises `LoadFailed` if the system does not allow it."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    """Let this process open at least `wanted` files. Raises `LoadFailed` if the system does not allow it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
     if hard != resource.RLIM_INFINITY and hard < wanted:
         raise LoadFailed(f"{wanted} open files are needed, and the system allows {hard} (ulimit -n)")
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -29,7 +29,6 @@ arguments: 2. A server that refuses or is gone: 3.
 from __future__ import annotations
 
 import math
-import resource
 import selectors
 import statistics
 import sys
@@ -41,6 +40,7 @@ from time import perf_counter_ns as clock
 import hiredis
 
 from loadtest.arguments import Parser, number
+from loadtest.incidents.crowd_model import allow_files
 from loadtest.process import Stop, run_load, say
 from loadtest.resp import LoadFailed, Server, Stream, ask, command, connect
 
@@ -81,9 +81,7 @@ class Iterations:
     def __init__(
         self, server: Server, count: int, concurrent: int, pings: bool, rest_s: float, rest_between: float
     ) -> None:
-        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = concurrent + SPARE_FILES
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard == -1 else min(hard, wanted), hard))
+        allow_files(concurrent + SPARE_FILES)
         with connect(server) as line:
             self._keys = max(1, int(str(ask(line, command("DBSIZE"))[0])))
         self._count, self._pings = count, pings

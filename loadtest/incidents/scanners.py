@@ -189,7 +189,7 @@ class Scanners:
             self._calls_of_finished += event.calls
 
     def _figures(self, began: int, now: int) -> dict[str, float]:
-        seconds = (now - began) / SECOND
+        seconds = max(now - began, 1) / SECOND  # it may be told to end before it has begun
         full_at, calls_then = self._full or (began, 0)
         figures = {
             "arrived_per_s": self._arrived / seconds,
@@ -200,7 +200,7 @@ class Scanners:
         }
         if self._finished:
             each = self._calls_of_finished / self._finished
-            capacity = (self._calls - calls_then) * SECOND / (now - full_at) / each
+            capacity = (self._calls - calls_then) * SECOND / max(now - full_at, 1) / each
             figures |= {"calls_per_event": each, "capacity_per_s": capacity}
         return figures
 

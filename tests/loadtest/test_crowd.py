@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from loadtest.incidents.crowd_model import allow_files
 from loadtest.incidents.pages import Layout, Pages, fill
 from loadtest.info import ask_info, read_info
 from loadtest.process import Stop
@@ -232,3 +234,16 @@ def test_a_look_reads_what_all_servers_say(server: Server) -> None:
     assert seen.busy_s > 0
     with pytest.raises(LoadFailed, match="lacks"):
         read_info(b"used_memory:1\r\n")
+
+
+def test_a_limit_of_open_files_is_raised_and_never_lowered() -> None:
+    """A load that needs few files leaves a higher limit alone: the same process may need more for something else."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        allow_files(10)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == before
+        resource.setrlimit(resource.RLIMIT_NOFILE, (200, before[1]))
+        allow_files(300)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 300
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

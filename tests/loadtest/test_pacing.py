@@ -238,3 +238,18 @@ def test_slot_that_changes_takes_over_the_turns(clock: Clock, crowd: Callable[..
     users.turns.clear()
     clock.turn(1.0)
     assert len(users.turns) == pytest.approx(40, abs=1)
+
+
+def test_a_lower_rate_takes_owed_turns_back(clock: Clock, crowd: Callable[..., Crowd]) -> None:
+    """After the rate was set to 0 no turn comes, whatever is owed; at a lower rate no more than a second's worth."""
+    pace = Pace(100)
+    crowd(pace, 1, busy_seconds=60.0)
+    clock.turn(0.5)
+    pace.per_second = 0
+    late = crowd(pace, 30)
+    clock.turn(5.0)
+    assert late.turns == []
+    assert pace.missed > 40
+    pace.per_second = 100
+    clock.turn(1.0)
+    assert len(late.turns) == pytest.approx(100, abs=2)

@@ -202,3 +202,10 @@ def test_bad_arguments_are_one_line(run: Any, arguments: list[str], named: str) 
     assert process.returncode == 2
     assert len(complaints.splitlines()) == 1, complaints
     assert named in complaints
+
+
+def test_a_load_that_is_ended_at_once_has_figures(
+    run: Callable[..., subprocess.Popen[str]], filled: Any
+) -> None:
+    """Told to end before the first event, the load ends with 0 and its line of figures."""
+    assert "figures" in lines(run(*PATTERNS, "--until-stdin-ends", PROBE_URL=filled.url))[-1]
