@@ -127,7 +127,13 @@ class Autopilot(threading.Thread):
         return "The story begins."
 
     def halt(self) -> list[PartDone]:
-        """Break off the story, and let everything rest; returns what became of each part."""
+        """Break off the story, and let everything rest; returns what became of each part.
+
+        While a run of the lab has the scene, this happens after the run: until then the load is the run's.
+        """
+        if self._hands_off.is_set():
+            self._halt.set()
+            return [PartDone("scene", True, "It stops when the run is over.")]
         if not self.control.free or self._story_due:
             self._halt.set()  # the thread itself lets everything rest again when it is out of the story
         return self.control.rest()

@@ -144,6 +144,11 @@ class Observed:
         self._counters = None
         if counted is None or estimate is None or self.tuning is None:
             return
+        if self._phase == "leased":  # the run's load and keys tell nothing of the scene
+            estimate.forget()
+            for metric in (self.metrics.busy, self.metrics.capacity):
+                metric.labels(self.server).set(float("nan"))
+            return
         counters, idle = counted
         if counters.main_thread_s is not None and self.free:
             of_server = counters.at, counters.main_thread_s, idle
@@ -171,20 +176,24 @@ class Observed:
         if up and restarting and starts > restarting[0]:
             self.restarting = None
         if restarted:
+            self.complaint = ""
             with self.acting:
                 now = time.monotonic()
                 self._follow_from = now + WINDOW_S  # until then p99 still covers the time before the restart
                 self.follows.begin()
-                self.begin_growth()
+                self._forget_edge()
                 if self.growing:
                     self.grows_at, self.target = now + EMPTY_S, 0
 
-    def begin_growth(self) -> None:
-        """Forget where the edge was; if growth is on, keys grow from here on."""
+    def _forget_edge(self) -> None:
         self.grows_at = None
         self.steering.begin()
         if self.estimate:
             self.estimate.forget()
+
+    def begin_growth(self) -> None:
+        """Forget where the edge was; if growth is on, keys grow from here on."""
+        self._forget_edge()
         if self.growing:
             self.target, self.pace = self.config.keys, self.config.keys_per_second
             self.metrics.growing.labels(self.server).set(True)

@@ -69,7 +69,7 @@ def _events(control: ServerControl) -> str:
         )
     if control.planned <= 0:
         return "No events."
-    if control.over:
+    if control.over and control.searching:
         return "Over the edge: events pile up."
     return (
         "Events arrive as fast as they can be finished."

@@ -314,6 +314,18 @@ def test_lease(page: Page, standins: StandIns, resumed: bool) -> None:
     assert page.post("/api/servers/one/rate", {"events_per_second": 5}).status_code == 200
 
 
+def test_stopping_everything_waits_for_a_run(page: Page, standins: StandIns) -> None:
+    """While a run leases the scene, its load is left alone, and the answer says so; afterwards everything rests."""
+    page.post("/api/pause", {"seconds": 60})
+    told = len(standins.told)
+    answer = page.post("/api/stop", {})
+    assert answer.status_code == 200 and "when the run is over" in answer.text
+    assert len(standins.told) == told
+    page.post("/api/resume", {})
+    eventually(lambda: len(standins.told) > told)
+    eventually(lambda: standins.load["events_per_second"] == 0)
+
+
 @pytest.mark.parametrize("seconds", [0, -1, 1e9, True, None, "60"])
 def test_lease_must_end(page: Page, seconds: Any) -> None:
     """A lease without a sensible end is refused: the scene must go on by itself if the run dies."""

@@ -14,6 +14,7 @@ from console.observed import EMPTY_S
 from console.server_control import SLOWER, Refused, ServerControl
 from console.tuning import Tuning
 from lab.errors import StackError
+from lab.stacks.server_stats import Snapshot
 from tests.console.standins import StandIns
 
 NewControl = Callable[..., ServerControl]
@@ -187,6 +188,10 @@ def test_over_the_edge_and_back(new_control: NewControl, standins: StandIns) -> 
     standins.in_flight = 300
     control.keep_within_bounds()
     assert standins.load["events_per_second"] == 30
+    assert "pile up" in view.status(control)
+    control.switch("index")
+    assert "pile up" not in view.status(control), "under the index they are done"
+    control.switch("scan")
     control.go_over(False)
     assert standins.fills()[-1]["target_keys"] == 600 and control.shown_phase == "held"
     assert (counted(control, "over_the_edge"), counted(control, "back_to_the_edge")) == (1, 1)
@@ -334,9 +339,11 @@ def test_restart_while_growing_keeps_growing(
     control.keep_within_bounds()
     assert standins.fills()[-1]["target_keys"] == 0
     assert "Some twenty seconds later keys grow again." in view.status(control)
+    assert counted(control, "growth_start") == 1, "it does not grow yet"
     monkeypatch.setattr(time, "monotonic", lambda: clock() + EMPTY_S)
     control.keep_within_bounds()
     assert standins.fills()[-1] == {"target_keys": 1000, "keys_per_second": control.pace, "restart": False}
+    assert counted(control, "growth_start") == 2
 
 
 def test_growth_by_hand_ends_the_wait_of_a_restarted_server(
@@ -384,6 +391,22 @@ def test_a_server_that_stays_away_is_told(new_control: NewControl, monkeypatch: 
     for _ in range(2):
         control.keep_within_bounds()
         assert "has not come back" in view.status(control)
+    control.record_up(True, 2)
+    assert "has not come back" not in view.status(control)
+
+
+def test_a_run_that_has_the_scene_is_no_part_of_the_estimate(new_control: NewControl) -> None:
+    """While a run leases the scene the share of the processor is unknown: the load and the keys are the run's."""
+    control = new_control()
+    control.tuned(Tuning(base_share=0.0, cost_s=1e-6, events_per_second=2.0))
+    control.metrics.busy.labels("one").set(0.5)
+    control.phase = "leased"
+    control.record_counters(
+        Snapshot(at=1.0, keys=9, commands={}, main_thread_s=3.0, memory_mb=1.0, clients=1, run_id="")
+    )
+    control.observe()
+    busy = gauge(control, "lab_store_busy_cores")
+    assert busy is not None and math.isnan(busy)
 
 
 @pytest.mark.parametrize("role", ["web", "invalidator", "locust", "probe"])
