@@ -60,7 +60,7 @@ def build() -> Dashboard:
             ),
             number(
                 "Slow log's length",
-                "How many entries are in it, at most 128. A full slow log stays full: look at the rate below, not "
+                "How many entries are in it, at most 512. A full slow log stays full: look at the rate below, not "
                 "at this.",
                 [Query(f"redis_slowlog_length{{{HERE}}}", "entries")],
                 unit="short",

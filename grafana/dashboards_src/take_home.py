@@ -48,7 +48,7 @@ def build() -> Dashboard:
         number(
             "Answers",
             "Whether the exporter reached the server. It asks like any client and waits in the same queue.",
-            [Query(f"min(redis_up{{{HERE}}})", "up")],
+            [Query(f"min(redis_up{{{HERE}}} or on (<<label>>) up{{{HERE}}})", "up")],
             unit="bool_yes_no",
             steps=((None, "red"), (1, "green")),
         ),
