@@ -96,7 +96,7 @@ def open_cause(
 ) -> None:
     """Start the same scene with a cause that you choose and know: to try out what shows it, and what does not."""
     found = find(cause)
-    _play(found.opening_line(spoilers), 0, (found,), stack, minutes, task, level)
+    _play(found.opening_line(spoilers), None, (found,), stack, minutes, task, level)
 
 
 @app.command()
@@ -218,7 +218,7 @@ def random_seed(folder: Path, several: bool = False) -> int:
 
 def _play(
     announced: str | None,
-    seed: int,
+    seed: int | None,
     causes: tuple[Cause, ...],
     stack: str,
     minutes: float,

@@ -78,7 +78,8 @@ class Journal:
         if hypothesis:
             cause = find(hypothesis)
             self.write(HYPOTHESIS, f"{cause.id}{f': {text}' if text.strip() else ''}")
-            if cause.id not in self.hypotheses and not self.right:
+            # After it was named it is no hypothesis any more.
+            if cause.id not in (*self.hypotheses, *self.judgements) and not self.right:
                 self.hypotheses.append(cause.id)
         elif not text.strip():
             raise UsageError('the note is empty: bin/lab blind note "...", or note --hypothesis CAUSE.')

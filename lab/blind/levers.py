@@ -29,7 +29,8 @@ STOREFRONT = "storefront"
 WAYS = ("standby", "primary")
 SWITCHED = ("off", "on")
 MOST_CONNECTIONS, LONGEST_WAIT_S, LARGEST_BATCH = 500, 10.0, 100_000
-LEAST_PERCENT, MOST_PERCENT = 10, 90
+LEAST_PERCENT, MOST_PERCENT = 20, 90
+"""With less, what a program does now and then would come more seldom than a check lasts, and pass for cured."""
 MEMORY_PERCENT = (50, 200)
 """Range of maxmemory in percent of its value when the cause began: the machine has no more for this server."""
 USUAL_WAIT_S = 1.0

@@ -142,6 +142,17 @@ class _Since:
     memory: float = 0.0
 
 
+def age_s(asked_at: Any, now: float) -> float:
+    """How long ago (s) a price change was asked for, of which the server has the Unix time; 0 if it has none.
+
+    Participants may put anything into that list. What is no time has no age.
+    """
+    try:
+        return now - float(asked_at) if asked_at else 0.0
+    except ValueError:
+        return 0.0
+
+
 class Observer:
     """Gathers figures in threads of its own; each call of `take_sample` makes a sample of those since the last call."""
 
@@ -175,7 +186,7 @@ class Observer:
                 oldest, memory = pipe.execute()
             except (redis.RedisError, ValueError):
                 continue
-            age = time.time() - float(oldest) if oldest else 0.0
+            age = age_s(oldest, time.time())
             share = memory["used_memory"] / memory["maxmemory"] if memory.get("maxmemory") else 0.0
             with self._lock:
                 self._since.oldest_s = max(self._since.oldest_s, age)

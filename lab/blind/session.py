@@ -304,6 +304,8 @@ class Session:
             return diagnostics.raw_reading(str(words["what"]), self.stack, self._users, name, self._history)
         with self._turn:
             self._need_begun()
+            if self._ended.is_set():
+                raise UsageError("the session has ended.")
             if verb == "note":
                 return self.journal.note(str(words["text"]), str(words.get("hypothesis", "")))
             if verb == "hint":

@@ -84,13 +84,23 @@ def _read(line: socket.socket) -> bytes:
     return bytes(data)
 
 
+def make(folder: Path) -> None:
+    """Make a folder for sessions if it is not there. Raises `UsageError` if that is not possible."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{folder} cannot be made: {error.strerror}. Set LAB_BLIND_HOME to a folder of yours."
+        ) from None
+
+
 class SessionSocket:
     """The session's end of the socket. Creating it raises `UsageError` while another session listens there."""
 
     def __init__(self, folder: Path, handle: Handler) -> None:
         self._handle = handle
         self._path = address(folder)
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make(self._path.parent)
         found = self._path.parent.stat()
         if self._path.parent != folder and (
             found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077

@@ -25,7 +25,7 @@ from lab.blind.exam.sitting import Row, Sitting
 from lab.blind.levels import LEVELS, MOST_CAUSES
 from lab.blind.past import new_folder
 from lab.blind.scene import BlindStack, SceneStack
-from lab.blind.session_socket import home
+from lab.blind.session_socket import home, make
 from lab.errors import CLAIM_FAILED, HOLDS, STACK_BROKE, LabError, UsageError
 from lab.stacks.servers import check_stack
 
@@ -100,6 +100,7 @@ def exam(
     rows: list[Row] = []
     result = results.Result(candidate, stack, level, task, drawn_from, trusted, scenes, rows)
     _keep(out, result)
+    home_of(program)  # before anything is said: where it cannot be made, nothing begins
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     examiner = Examiner(
         scenes, minutes, stack, task, level, lambda text: console.print(text, markup=False, emoji=False)
@@ -199,7 +200,7 @@ def home_of(program: Program | None) -> Path:
     that is closed to it, since the pages of earlier scenes name their causes.
     """
     folder = home() if program is None or not program.apart else home() / "exam"
-    folder.mkdir(parents=True, exist_ok=True)
+    make(folder)
     if folder != home():
         folder.chmod(0o700)
     return folder

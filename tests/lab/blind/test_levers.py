@@ -30,7 +30,7 @@ BAD = {
     "stop nobody": ("stop", "name one or more of program-1"),
     "stop somebody else's": ("stop prometheus", "no program of this session 'prometheus'"),
     "limit without a rate": ("limit program-2", "limit PROGRAM... PERCENT"),
-    "limit to nothing": ("limit program-2 0%", "a number from 10% to 90%, not '0%'"),
+    "limit to nothing": ("limit program-2 0%", "a number from 20% to 90%, not '0%'"),
     "limit what has no rate": ("limit program-1 50%", "no rate of its own"),
     "batch elsewhere": ("batch program-2 250", "no program that removes keys, 'program-2'"),
     "batch of half a key": ("batch program-1 0.5", "a number from 1 to 100000"),

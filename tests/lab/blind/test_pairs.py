@@ -108,6 +108,14 @@ def test_each_of_two_causes_is_worth_half(journal: Journal) -> None:
     assert sum(points for _, points in journal.account()) == journal.score
 
 
+def test_a_cause_that_was_named_is_no_hypothesis(journal: Journal) -> None:
+    """A hypothesis counts if it was noted before its answer, also while the other cause is still looked for."""
+    journal.answer("slow-network", BOTH["slow-network"])
+    before = journal.score
+    journal.note("", "slow-network")
+    assert journal.score == before
+
+
 def test_a_guess_of_one_of_two_is_worth_little(journal: Journal) -> None:
     """Names without figures that separate them are guesses, each worth half of one."""
     journal.answer("slow-network", "I had a strong feeling about it")

@@ -23,6 +23,7 @@ from lab.blind.commands import random_seed
 from lab.blind.evidence import LEAST_GET_MS
 from lab.blind.journal import HINT_COSTS, WRONG_COSTS, Journal
 from lab.blind.judging import GUESS, HURT, judge
+from lab.blind.observer import age_s
 from lab.blind.readings import RESTLESS_GET_MS, Readings, Seen, plainly_slower
 from lab.blind.scene import tell
 from lab.blind.session import HEALTHY_SAMPLES, Session, health
@@ -319,6 +320,22 @@ def revealing(tmp_path: Path, healthy: Readings, monkeypatch: pytest.MonkeyPatch
     return session
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"verb": "answer", "cause": "slow-network", "evidence": "link.p50 = 42 ms"},
+        {"verb": "cure", "words": ["leave"]},
+        {"verb": "note", "text": "", "hypothesis": "slow-network"},
+        {"verb": "reveal"},
+    ],
+)
+def test_after_the_reveal_nothing_counts_any_more(revealing: Session, words: dict[str, Any]) -> None:
+    """While the scene is taken down, what the reveal has told is no answer."""
+    revealing.reply({"verb": "reveal"})
+    with pytest.raises(UsageError, match="the session has ended"):
+        revealing.reply(words)
+
+
 def test_a_reveal_is_told_in_the_first_terminal_too(revealing: Session) -> None:
     """The terminal of the scene says that it was revealed in the other one, names the cause, and that it ends."""
     said: list[str] = []
@@ -385,3 +402,9 @@ def test_health_is_the_median_where_samples_differ_by_luck() -> None:
 def test_what_users_call_slower(healthy: float, now: float, slower: bool) -> None:
     """Slower is three times the healthy value; less on a restless machine, whose own delay is in the healthy value."""
     assert plainly_slower(now, healthy, LEAST_GET_MS, RESTLESS_GET_MS) is slower
+
+
+@pytest.mark.parametrize(("entry", "age"), [(b"90.5", 9.5), (b"x", 0.0), (b"", 0.0), (None, 0.0)])
+def test_what_is_no_time_has_no_age(entry: bytes | None, age: float) -> None:
+    """Participants may put anything into the list of price changes; the observer goes on."""
+    assert age_s(entry, 100.0) == age
