@@ -136,6 +136,11 @@ def save_images(system: str, place: Path) -> None:
     if code:
         raise StackError(f"docker compose config: {said.splitlines()[-1] if said else 'failed'}")
     names = sorted(set(said.split()))
+    if any("@" in name for name in names):
+        raise StackError(
+            "the images are pinned by digest (make pins), and docker save keeps no digests: git checkout .env, make "
+            "up, make down, then try again."
+        )
     missing = [name for name in names if ask("docker", "image", "inspect", name)[0]]
     if missing:
         raise StackError(

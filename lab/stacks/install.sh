@@ -15,7 +15,8 @@ stop() {
 sums='sha256sum'
 command -v sha256sum >/dev/null 2>&1 || sums='shasum -a 256' # macOS
 [ -f "$here/SHA256SUMS" ] || stop "the bundle is damaged (SHA256SUMS is missing): copy it again."
-damaged=$(cd "$here" && $sums -c SHA256SUMS 2>/dev/null | grep -v ': OK$' | sed 's/: .*//' | head -n 1) || true
+# In the language of this machine, "OK" may be another word.
+damaged=$(cd "$here" && LC_ALL=C $sums -c SHA256SUMS 2>/dev/null | grep -v ': OK$' | sed 's/: .*//' | head -n 1) || true
 [ -z "$damaged" ] || stop "the bundle is damaged ($damaged is missing or altered): copy it again."
 # A list of checksums that was cut names fewer files than there are; what names this bundle is the last of them.
 [ -f "$here/system" ] && [ -f "$here/pythons" ] || stop "the bundle is damaged (a part is missing): copy it again."
@@ -35,7 +36,9 @@ mkdir -p "$folder"
 tar xzf "$here/lab.tar.gz" -C "$folder" || stop "lab.tar.gz cannot be unpacked: see the message above."
 # make up finds its images loaded, and neither builds nor fetches any.
 : >"$folder/.from-bundle"
-PIP_NO_INDEX=1 PIP_FIND_LINKS="$here/wheels" "$folder/bin/lab" --bootstrap || exit $?
+# pip takes a space in PIP_FIND_LINKS for the end of a folder's name: hence a name without the way to it.
+there=$(CDPATH='' cd -- "$folder" && pwd)
+(cd "$here" && PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels "$there/bin/lab" --bootstrap) || exit $?
 
 if [ -f "$here/images.tar.gz" ]; then
     if docker version >/dev/null 2>&1; then

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from lab import ROOT
-from lab.errors import StackError
+from lab.errors import StackError, UsageError
 from lab.stacks.asking import Finding
 from lab.stacks.http import Http
 from lab.stacks.preflight import read_env_file
@@ -64,9 +64,18 @@ def rehearse(folder: Path, say: Callable[[Finding], None]) -> Rehearsal:
     """Check the running scene, say each finding as it comes, and write `doctor.html` with its pictures to `folder`.
 
     Takes half a minute, a minute longer if the scene has just begun, and some seconds for each picture. Raises
-    `StackError` when there is no docker.
+    `StackError` when the ports are unknown, and `UsageError` when the folder cannot be written.
     """
     settings = {**(read_env_file(ROOT / ".env") or {}), **os.environ}
+    missing = sorted({"GRAFANA_PORT", "CONTROL_PORT"} - set(settings))
+    if missing:
+        raise StackError(
+            f".env does not name {missing[0]}: take the file that the project has (git checkout .env)."
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be written: {error.strerror}. Choose another --out.") from None
     found = Rehearsal()
 
     def note(finding: Finding) -> None:
@@ -86,7 +95,6 @@ def rehearse(folder: Path, say: Callable[[Finding], None]) -> Rehearsal:
         ):
             for finding in findings:
                 note(finding)
-        folder.mkdir(parents=True, exist_ok=True)
         for finding in _pictures(grafana, folder, found.pictures):
             note(finding)
     finally:
@@ -182,14 +190,20 @@ def _dashboards(grafana: Http) -> Iterator[Finding]:
 
 
 def _boards(grafana: Http) -> list[dict[str, Any]]:
+    """The dashboards that have a choice of servers: the lab's. Anybody may have saved others beside them."""
     listed = grafana.ask("GET", "/api/search?type=dash-db")
     found = [grafana.ask("GET", f"/api/dashboards/uid/{row['uid']}")["dashboard"] for row in listed]
-    return sorted(found, key=lambda board: str(board["title"]))
+    return sorted((board for board in found if _choices(board)), key=lambda board: str(board["title"]))
+
+
+def _choices(board: dict[str, Any]) -> list[dict[str, Any]]:
+    """The dashboard's variable `server`; none if it has no such variable."""
+    return [v for v in board.get("templating", {}).get("list") or () if v["name"] == "server"]
 
 
 def _servers(grafana: Http, board: dict[str, Any]) -> list[str]:
     """The values that the dashboard's variable `server` offers; if it offers none, its current value."""
-    [variable] = [v for v in board["templating"]["list"] if v["name"] == "server"]
+    variable = _choices(board)[0]
     query = variable["query"]
     metric = (
         (query["query"] if isinstance(query, dict) else query).removeprefix("label_values(").partition(",")[0]
@@ -337,7 +351,10 @@ def _pull_levers(control: Http, server: dict[str, Any], what: str) -> Finding:
 
 
 def _locusts(settings: dict[str, str]) -> Iterator[Finding]:
-    running = {container["Service"] for container in containers()}
+    try:
+        running = {container["Service"] for container in containers()}
+    except (OSError, StackError):  # there is no docker, or it does not answer: `_containers` has told this
+        return
     for server in IN_COMPOSE:
         if f"locust-{server.name}" in running:
             what = f"Locust, {server.title}"

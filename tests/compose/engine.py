@@ -196,7 +196,8 @@ class Engine:
         wanted = os.environ.get("LAB_IMAGES", "")
         if wanted != "standins" and self._real_images():
             os.environ["LAB_IMAGES"] = "real"
-            say("using the real images")
+            say("using the real images, and building the lab's")
+            self._build()
             return
         if wanted == "real":
             raise NotPossible("LAB_IMAGES=real, but the registry does not answer")
@@ -205,6 +206,10 @@ class Engine:
         os.environ["PYTHON_IMAGE"] = BASE_IMAGE
         self._want_base()
         say("building the stand-ins and the lab's image")
+        self._build()
+
+    def _build(self) -> None:
+        """Build here, with the person's own proxies: the tests' Docker configuration has a dead one."""
         run("docker", "compose", "--project-directory", str(ROOT), "--profile", "*", "build", PWD=str(ROOT))
 
     def _real_images(self) -> bool:

@@ -307,6 +307,8 @@ def test_build_context_holds_what_is_copied_and_no_more() -> None:
     copied = set(re.findall(r"^COPY (?!--from)(\S+)", dockerfile, re.MULTILINE))
     assert "*" in ignored
     assert let_through == copied
+    compiled = re.search(r"compileall -q ([\w ]+)", dockerfile)
+    assert compiled and set(compiled[1].split()) == {name for name in copied if (ROOT / name).is_dir()}
 
 
 def test_all_that_the_containers_import_is_in_their_lock() -> None:

@@ -119,6 +119,44 @@ def test_the_dots_end_where_their_end_cannot_be_signalled(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "code", "said"),
+    [
+        ("mkdir", "exit 1", 3, "cannot be written"),
+        # The other call ends between the two looks: what it made stays as it is.
+        (
+            "python3",
+            "mkdir -p {venv}/bin; cp /bin/true {venv}/bin/python; cksum <{lock} >{venv}/.made-from",
+            0,
+            "",
+        ),
+    ],
+)
+def test_the_folder_and_the_other_call_are_looked_at_again(
+    tmp_path: Path, name: str, text: str, code: int, said: str
+) -> None:
+    """A tree that cannot be written is not called busy, and an environment that was just made is not made again."""
+    tree, tools = tmp_path / "tree", tmp_path / "tools"
+    (tree / "bin").mkdir(parents=True)
+    tools.mkdir()
+    shutil.copy(ROOT / "bin" / "lab", tree / "bin" / "lab")
+    lock, venv, asked = tree / "requirements.lock", tree / ".venv", tmp_path / "asked"
+    lock.write_text("nothing\n")
+    (tools / "python3").write_text("#!/bin/sh\n")
+    (tools / name).write_text(f'#!/bin/sh\necho "$1 $2" >>{asked}\n{text.format(venv=venv, lock=lock)}\n')
+    for tool in tools.iterdir():
+        tool.chmod(0o755)
+    done = subprocess.run(
+        [str(tree / "bin" / "lab"), "--bootstrap"],
+        env={"PATH": f"{tools}:/usr/bin:/bin", "PYTHON": "python3"},
+        capture_output=True, text=True, timeout=20, check=False,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert "-m venv" not in asked.read_text()
+    assert not (tree / ".venv-in-the-making").exists()
+
+
 @pytest.mark.parametrize("uv", ["exit 0", "exit 2", None])
 @pytest.mark.parametrize("index", ["", "named"])
 def test_uv_installs_where_it_is_there_and_can(tmp_path: Path, uv: str | None, index: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from lab.errors import StackError, UsageError
 from lab.stacks import rehearsal
 from lab.stacks.asking import Finding
 from tests.httpkit import Answer, HttpStandIn, Request
@@ -113,6 +114,36 @@ def look(folder: Path) -> dict[str, Finding]:
     assert ("A workshop could begin." in page) == found.may_begin
     assert page.count('class="miss"') == len([finding for finding in said if not finding.ok])
     return {finding.what: finding for finding in said}
+
+
+def test_a_dashboard_of_a_participant_is_passed_over(scene: Everything, tmp_path: Path) -> None:
+    """Anybody may save a dashboard; one without a choice of servers is none of the lab's."""
+    scene.answers["/api/search?type=dash-db"] = [{"uid": "incident"}, {"uid": "mine"}]
+    scene.answers["/api/dashboards/uid/mine"] = {"dashboard": {"uid": "mine", "title": "Mine", "panels": []}}
+    found = look(tmp_path)
+    assert found["dashboards"].detail == "1"
+    assert found["dashboard 1 The incident, redis"].ok
+
+
+def test_without_docker_the_page_is_written_all_the_same(
+    scene: Everything, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the engine's command is missing, the finding on containers says so, and the rest is looked at."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = look(tmp_path)
+    assert not found["containers"].ok
+    assert found["dashboard 1 The incident, redis"].ok
+
+
+def test_bad_places_are_one_line(scene: Everything, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that cannot be made, and a lab without its .env, are told before anything is asked."""
+    with pytest.raises(UsageError, match="/dev/null/x cannot be written"):
+        look(Path("/dev/null/x"))
+    monkeypatch.delenv("GRAFANA_PORT")
+    monkeypatch.setattr(rehearsal, "read_env_file", lambda _: None)
+    with pytest.raises(StackError, match=r"\.env does not name GRAFANA_PORT"):
+        look(tmp_path)
+    assert scene.asked == []
 
 
 def test_a_whole_scene_is_looked_at_and_left_as_it_was(scene: Everything, tmp_path: Path) -> None:
