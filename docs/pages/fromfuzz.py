@@ -29,7 +29,15 @@ def fuzz_list(root: Path) -> str:
         ]
         for name, one in kept.items()
     ]
-    heads = ["asked", "requests", "answers by status", "closed without an answer", "faults", "memory, MB", "made by"]
+    heads = [
+        "asked",
+        "requests",
+        "answers by status",
+        "closed without an answer",
+        "faults",
+        "memory, MB",
+        "made by",
+    ]
     return table(heads, rows)
 
 

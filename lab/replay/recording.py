@@ -122,6 +122,8 @@ def read(folder: Path) -> Recording:
     try:
         meta = Meta(**raw)
         length_s = meta.end - meta.start
+        if not all(math.isfinite(each) for each in (meta.start, meta.end, meta.step_s)):
+            raise ValueError("a time without an end")
         name = METRICS
         series = [_series(json.loads(line)) for line in gzip.decompress(packed[0]).decode().splitlines()]
         name = TRACES
@@ -161,8 +163,8 @@ def _series(line: dict[str, Any]) -> Series:
         [float(value) for value in values],
         [Exemplar(int(t), float(value), dict(labels)) for t, value, labels in line.get("e", ())],
     )
-    if len(series.times) != len(series.values):
-        raise ValueError("times and values are not of one length")
+    if not series.times or len(series.times) != len(series.values):
+        raise ValueError("times and values are not of one length, or there are none")
     return series
 
 

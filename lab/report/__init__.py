@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lab.errors import StackError
+from lab.errors import StackError, UsageError
 from lab.results.folder import Run
 
 __all__ = ["write_comparison", "write_matrix", "write_report", "write_summary"]
@@ -45,11 +46,14 @@ def write_comparison(runs: Sequence[Run], path: Path, spoilers: bool = False) ->
 
 
 def _write(path: Path, content: bytes) -> Path:
+    if not path.name or path.is_dir():
+        raise UsageError(f"{path} is a folder: name a file.")
     draft = path.with_name(f".{path.name}.part")
     try:
         draft.write_bytes(content)
         draft.replace(path)
     except OSError as error:
-        draft.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            draft.unlink()
         raise StackError(f"cannot write {path}: {error.strerror}. Free some space.") from error
     return path

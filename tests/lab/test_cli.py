@@ -116,6 +116,15 @@ def test_commands_refuse_the_same_in_the_same_words(
     assert tree(tmp_path) == []
 
 
+@pytest.mark.parametrize(("out", "code"), [(".", 2), ("/", 2), ("file/x.html", 3)])
+def test_a_comparison_needs_a_file_to_write_to(out: str, code: int, tmp_path: Path) -> None:
+    """`lab compare --out` of a folder, or below a file, is refused in one line."""
+    (tmp_path / "file").touch()
+    run = str(ROOT / "docs" / "runs" / "key-growth")
+    answer = typed("compare", run, run, "--out", out, cwd=tmp_path)
+    assert answer.is_one_line(code), answer
+
+
 def test_compare_of_no_run_folders_is_one_line_and_exit_2(tmp_path: Path) -> None:
     """`lab compare` of folders that are no run folders is refused in one line."""
     answer = typed("compare", "one", "two", cwd=tmp_path)

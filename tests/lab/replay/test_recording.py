@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 from pathlib import Path
@@ -85,6 +86,19 @@ def cut(path: Path) -> None:
     path.write_bytes(content[: len(content) // 2])
 
 
+def change_meta(folder: Path, **changes: object) -> None:
+    """Change what meta.json says."""
+    file = folder / "meta.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+
+
+def empty_series(file: Path) -> None:
+    """Let the first series have no samples."""
+    first, *rest = gzip.decompress(file.read_bytes()).decode().splitlines()
+    lines = [json.dumps({**json.loads(first), "t": [], "v": []}), *rest]
+    file.write_bytes(gzip.compress("\n".join(lines).encode()))
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -96,6 +110,9 @@ def cut(path: Path) -> None:
         (lambda folder: (folder / "meta.json").write_text("{"), "meta.json is damaged"),
         (lambda folder: (folder / "meta.json").write_text("[]"), "another version"),
         (lambda folder: (folder / "meta.json").write_text('{"schema": 1}'), "meta.json is damaged"),
+        (lambda folder: change_meta(folder, step_s=None), "meta.json is damaged"),
+        (lambda folder: change_meta(folder, end=float("inf")), "meta.json is damaged"),
+        (lambda folder: empty_series(folder / METRICS), "metrics.gz is damaged"),
         (lambda folder: cut(folder / METRICS), "metrics.gz is damaged"),
         (lambda folder: (folder / METRICS).write_bytes(b"no gzip"), "metrics.gz is damaged"),
         (lambda folder: cut(folder / TRACES), "traces.gz is damaged"),
