@@ -39,15 +39,15 @@ def write_matrix(folder: Path, content: dict[str, Any], spoilers: bool = False) 
 
 
 def write_comparison(runs: Sequence[Run], path: Path, spoilers: bool = False) -> Path:
-    """Write the page that puts several runs side by side; see `write_report`."""
+    """Write the page that puts several runs side by side; see `write_report`. Raises `UsageError` for a folder."""
+    if not path.name or path.is_dir():
+        raise UsageError(f"{path} is a folder: name a file.")
     from lab.report.servers import render
 
     return _write(path, render(runs, spoilers).encode())
 
 
 def _write(path: Path, content: bytes) -> Path:
-    if not path.name or path.is_dir():
-        raise UsageError(f"{path} is a folder: name a file.")
     draft = path.with_name(f".{path.name}.part")
     try:
         draft.write_bytes(content)
@@ -55,5 +55,7 @@ def _write(path: Path, content: bytes) -> Path:
     except OSError as error:
         with contextlib.suppress(OSError):
             draft.unlink()
-        raise StackError(f"cannot write {path}: {error.strerror}. Free some space.") from error
+        raise StackError(
+            f"cannot write {path}: {error.strerror}. Free some space, or name another place."
+        ) from error
     return path
