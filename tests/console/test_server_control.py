@@ -14,7 +14,6 @@ from console.observed import EMPTY_S
 from console.server_control import SLOWER, Refused, ServerControl
 from console.tuning import Tuning
 from lab.errors import StackError
-from lab.stacks.server_stats import Snapshot
 from tests.console.standins import StandIns
 
 NewControl = Callable[..., ServerControl]
@@ -393,20 +392,6 @@ def test_a_server_that_stays_away_is_told(new_control: NewControl, monkeypatch: 
         assert "has not come back" in view.status(control)
     control.record_up(True, 2)
     assert "has not come back" not in view.status(control)
-
-
-def test_a_run_that_has_the_scene_is_no_part_of_the_estimate(new_control: NewControl) -> None:
-    """While a run leases the scene the share of the processor is unknown: the load and the keys are the run's."""
-    control = new_control()
-    control.tuned(Tuning(base_share=0.0, cost_s=1e-6, events_per_second=2.0))
-    control.metrics.busy.labels("one").set(0.5)
-    control.phase = "leased"
-    control.record_counters(
-        Snapshot(at=1.0, keys=9, commands={}, main_thread_s=3.0, memory_mb=1.0, clients=1, run_id="")
-    )
-    control.observe()
-    busy = gauge(control, "lab_store_busy_cores")
-    assert busy is not None and math.isnan(busy)
 
 
 @pytest.mark.parametrize("role", ["web", "invalidator", "locust", "probe"])
