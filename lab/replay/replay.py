@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from lab.replay.deliver import deliver
 from lab.replay.prometheus import Prometheus
 from lab.replay.recording import Recording
 from lab.replay.tempo import Receiver, Tempo, shifted, spans
+from lab.stacks import engine
 from lab.stacks.asking import ID_LENGTH, MEMORY, memory_by_id
 from lab.stacks.docker import Docker, rows
 from lab.stacks.preflight import read_env_file
@@ -68,9 +71,9 @@ def replay(recording: Recording, docker: Docker, say: Say) -> tuple[Served, dict
         raise UsageError("a replay is running already: `bin/lab replay --down` ends it.")
     try:
         say("starting Prometheus, Tempo and Grafana")
-        docker.ask(
-            "compose", *FILES, "up", "--detach", "--wait", "--wait-timeout", str(HEALTHY_S), seconds=UP_S
-        )
+        with left_out(docker) as more:
+            words = ("up", "--detach", "--wait", "--wait-timeout", str(HEALTHY_S))
+            docker.ask("compose", *FILES, *more, *words, seconds=UP_S)
         otlp = docker.ask("compose", *FILES, "port", "tempo", str(OTLP_PORT)).strip()
         with (
             Prometheus(address("PROMETHEUS_PORT")) as prometheus,
@@ -94,6 +97,26 @@ def replay(recording: Recording, docker: Docker, say: Say) -> tuple[Served, dict
         if why:
             raise why from error
         raise
+
+
+@contextmanager
+def left_out(docker: Docker) -> Iterator[list[str]]:
+    """The options of `docker compose` that name an overlay without what this engine refuses; none where it takes all.
+
+    The overlay is a file that ends with the context. Raises `StackError` when docker fails.
+    """
+    found = engine.detect()
+    text = ""
+    if found:
+        config = docker.ask("compose", *FILES, "config", "--format", "json")
+        text = engine.overlay(found, json.loads(config)["services"])
+    if not text:
+        yield []
+        return
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as overlay:
+        overlay.write(text)
+        overlay.flush()
+        yield ["--file", overlay.name]
 
 
 def fill(

@@ -220,6 +220,12 @@ def overlay(engine: Engine, services: dict[str, dict[str, Any]]) -> str:
     return "\n".join([f"{MARK} ({engine.name}), which cannot do what is left out here.", *lines]) + "\n"
 
 
+def is_adapted(root: Path) -> bool:
+    """True if there is an overlay that the lab wrote."""
+    place = root / OVERLAY
+    return place.is_file() and place.read_text(encoding="utf-8").startswith(MARK)
+
+
 def adapt(root: Path, engine: Engine) -> str | None:
     """Write the overlay beside compose.yaml, where Compose reads it by itself, or remove one made for another engine.
 

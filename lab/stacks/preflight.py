@@ -22,6 +22,9 @@ from lab.stacks.servers import IN_COMPOSE, PROFILES
 PROJECT = "redis-latency-lab"
 OLDEST_COMPOSE = (2, 20)
 MEMORY_GB = 3.0
+ANSWER_S = 0.5
+DISTRIBUTED, MASTER = "distributed", "LOCUST_MASTER"
+"""The profile of Locust's workers, and the variable that makes Locust their master."""
 PLATFORM = "DOCKER_DEFAULT_PLATFORM"
 """With this variable Docker takes images for another processor, which the engine then emulates."""
 
@@ -46,6 +49,7 @@ def examine(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> list[
         else:
             findings.append(answers)
     if settings is not None:
+        findings += _workers({**settings, **environ})
         findings.append(_ports({**settings, **environ}, ours or set()))
     return findings
 
@@ -58,7 +62,14 @@ def read_env_file(path: Path) -> dict[str, str] | None:
         return None
     lines = (line.strip() for line in text.splitlines())
     pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
-    return {name.strip(): value.strip().strip("'\"") for name, _, value in pairs}
+    return {name.strip(): _value(value.strip()) for name, _, value in pairs}
+
+
+def _value(text: str) -> str:
+    """A value of .env as Compose reads it: what stands in quotes, else what stands before a comment."""
+    if quoted := re.match(r"""(["'])(.*?)\1""", text):
+        return quoted[2]
+    return re.split(r"\s+#", f" {text}", maxsplit=1)[0].strip()
 
 
 def wanted_profiles(settings: Mapping[str, str]) -> set[str]:
@@ -76,6 +87,19 @@ def wanted_ports(settings: Mapping[str, str]) -> dict[str, str]:
         for name, value in settings.items()
         if re.fullmatch(r"(CONTROL|GRAFANA|PROMETHEUS|TEMPO|LOCUST_[A-Z]+)_PORT", name) and name not in off
     }
+
+
+def _workers(settings: Mapping[str, str]) -> list[Finding]:
+    """One finding where there would be workers without a master, or a master without workers."""
+    profiles = {name.strip() for name in settings.get("COMPOSE_PROFILES", "").split(",")}
+    workers, master = DISTRIBUTED in profiles, settings.get(MASTER) == "true"
+    if workers and not master:
+        said = f"its workers would find no master: {MASTER}=true with it, or leave it out of COMPOSE_PROFILES"
+        return [Finding(f"profile {DISTRIBUTED}", False, said)]
+    if master and not workers and "*" not in profiles:
+        said = f"Locust would wait for workers: COMPOSE_PROFILES={DISTRIBUTED} with it, or {MASTER}=false"
+        return [Finding(f"{MASTER}=true", False, said)]
+    return []
 
 
 def _env_file(root: Path, settings: dict[str, str] | None) -> Finding:
@@ -203,11 +227,16 @@ def _ports(settings: Mapping[str, str], ours: set[int]) -> Finding:
 
 
 def is_free(port: int) -> bool:
-    """True if a server could listen on 127.0.0.1 at this port."""
+    """True if a server could listen on 127.0.0.1 at this port, and none answers there.
+
+    macOS lets a server take 127.0.0.1 where another one holds the port on all addresses.
+    """
     with socket.socket() as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             trial.bind(("127.0.0.1", port))
         except OSError:
             return False
-    return True
+    with socket.socket() as asking:
+        asking.settimeout(ANSWER_S)
+        return asking.connect_ex(("127.0.0.1", port)) != 0

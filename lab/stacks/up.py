@@ -160,9 +160,9 @@ def start() -> int:
     if found and (mend := engine.adapt(ROOT, found)):
         print(f"lab: nothing was started: {mend}", file=sys.stderr)
         return STACK_BROKE
-    if (
-        os.environ.get("COMPOSE_FILE") and (ROOT / engine.OVERLAY).is_file()
-    ):  # then Compose does not look for the overlay by itself
+    if os.environ.get("COMPOSE_FILE") and engine.is_adapted(
+        ROOT
+    ):  # then Compose does not look for it by itself
         os.environ["COMPOSE_FILE"] += os.pathsep + engine.OVERLAY
     # Images are fetched and built first, so that the time printed is the stack's own.
     if create():

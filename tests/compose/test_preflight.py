@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 
 from lab import ROOT
-from lab.stacks import engine
+from lab.stacks import engine, preflight
 from tests.compose.stack import PORTS, free_ports
 
 Machine = Callable[..., subprocess.CompletedProcess[str]]
 
 FAKE_DOCKER = """#!/bin/sh
 echo "$*" >>"$FAKE_LOG"
+[ -z "$COMPOSE_FILE" ] || echo "files $COMPOSE_FILE" >>"$FAKE_LOG"
 case "$1 $2" in
 "--version ") echo "Docker version 28.2.2, build 0" ;;
 "compose version") [ -n "$FAKE_COMPOSE" ] && echo "$FAKE_COMPOSE" || { echo "unknown command: compose" >&2; exit 1; } ;;
@@ -134,6 +135,45 @@ def test_port_of_everybody_counts_as_taken(machine: Machine) -> None:
     with socket.create_server(("0.0.0.0", 0)) as held:
         port = str(held.getsockname()[1])
         refused(machine(CONTROL_PORT=port), f"port {port} is taken", "CONTROL_PORT")
+
+
+def test_port_that_answers_is_taken_where_binding_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS allows a second server at a port that another one holds on all addresses: it is taken all the same."""
+    with socket.create_server(("0.0.0.0", 0)) as held:
+        port = int(held.getsockname()[1])
+        monkeypatch.setattr(socket.socket, "bind", lambda *_: None)
+        assert not preflight.is_free(port)
+    assert preflight.is_free(port)
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"COMPOSE_PROFILES": "valkey,distributed"}, ("profile distributed", "LOCUST_MASTER=true")),
+        ({"LOCUST_MASTER": "true"}, ("LOCUST_MASTER=true", "COMPOSE_PROFILES=distributed")),
+    ],
+)
+def test_workers_and_their_master_come_together(
+    variables: dict[str, str], words: tuple[str, ...], machine: Machine
+) -> None:
+    """Workers without a master would end, and a master without workers would send nothing."""
+    refused(machine(**variables), *words)
+    assert "MISS" not in machine(COMPOSE_PROFILES="distributed", LOCUST_MASTER="true").stdout
+
+
+def test_comments_behind_values_are_no_part_of_them(machine: Machine, tmp_path: Path) -> None:
+    """In .env a comment may stand behind a value, in quotes or not, as for Compose."""
+    file = tmp_path / "tree" / ".env"
+    file.write_text(
+        file.read_text()
+        .replace("GROW_SECONDS=200", "GROW_SECONDS=200  # slower")
+        .replace(
+            "LOCUST_MASTER=false", "LOCUST_MASTER='true' # workers\nCOMPOSE_PROFILES=distributed # with it"
+        )
+    )
+    read = preflight.read_env_file(file) or {}
+    assert (read["GROW_SECONDS"], read["LOCUST_MASTER"]) == ("200", "true")
+    assert "MISS" not in machine().stdout
 
 
 def test_port_the_lab_itself_holds_is_no_trouble(machine: Machine) -> None:
@@ -330,6 +370,16 @@ def test_an_overlay_of_somebodys_own_is_left_alone(machine: Machine, tmp_path: P
     assert answer.returncode == 3
     assert answer.stderr.splitlines()[-1].endswith("services: redis: {cpus: 1.0}")
     assert own.read_text() == "services: {}\n"
+
+
+def test_somebodys_own_overlay_is_not_read_beside_named_files(machine: Machine, tmp_path: Path) -> None:
+    """COMPOSE_FILE names the files: an overlay that the lab did not write stays out, as Compose leaves it out."""
+    (tmp_path / "tree" / engine.OVERLAY).write_text("services: {}\n")
+    answer = machine(COMPOSE_FILE="compose.yaml")
+    assert "the images could not be built or fetched" in answer.stderr
+    asked = (tmp_path / "asked").read_text()
+    assert "files compose.yaml\n" in asked
+    assert engine.OVERLAY not in asked
 
 
 def test_too_many_networks_are_noticed(machine: Machine) -> None:

@@ -15,6 +15,7 @@ from lab.replay.prometheus import Prometheus
 from lab.replay.record import record
 from lab.replay.recording import METRICS, TRACES, Meta, Recording, Series, pack_metrics, pack_traces, write
 from lab.replay.tempo import Tempo
+from lab.stacks import engine
 from tests.app.servicekit import free_port
 from tests.lab.replay.conftest import TempoStandin
 from tests.lab.replay.test_choice import OnePrometheus, T, WeakTempo
@@ -247,6 +248,30 @@ def test_one_replay_at_a_time() -> None:
     with pytest.raises(UsageError, match="--down"):
         replay.replay(empty_recording(), docker, lambda _: None)  # type: ignore[arg-type]
     assert not [line for line in docker.asked if " down " in line]
+
+
+def test_what_the_engine_refuses_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Podman without root refuses limits and an option of the network: the replay starts without them."""
+    podman = engine.Engine("Podman", "5.6", rootless=True, cpus=2, cpu_limits=False)
+    monkeypatch.setattr(engine, "detect", lambda: podman)
+    config = '{"services": {"tempo": {"cpus": 1.0, "dns": ["127.0.0.1"]}}}'
+    docker = Reading(("config", config), ("up", StackError("that was all")))
+    with pytest.raises(StackError, match="that was all"):
+        replay.replay(empty_recording(), docker, lambda _: None)  # type: ignore[arg-type]
+    assert "tempo: {cpus: !reset null, dns: !reset null}" in docker.read
+    assert "driver_opts: !reset null" in docker.read
+
+
+class Reading(Told):
+    """A stand-in for docker that reads the last of the files it is given for `up`."""
+
+    read = ""
+
+    def ask(self, *words: str, seconds: float = 0.0) -> str:
+        """Keep the text of the last file, then answer."""
+        if "up" in words:
+            self.read = Path(words[len(words) - 1 - words[::-1].index("--file") + 1]).read_text()
+        return super().ask(*words, seconds=seconds)
 
 
 def test_addresses_hold_the_time_of_the_recording(monkeypatch: pytest.MonkeyPatch) -> None:
