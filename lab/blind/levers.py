@@ -194,7 +194,11 @@ LEVERS: dict[str, Lever] = {
         _check_housekeeping,
     ),
     "stop": Lever("stop PROGRAM...", "stop programs of other teams", _check_programs),
-    "limit": Lever("limit PROGRAM... N%", "let programs work at N % of their rate, 10 to 90", _check_limit),
+    "limit": Lever(
+        "limit PROGRAM... N%",
+        f"let programs work at N % of their rate, {LEAST_PERCENT} to {MOST_PERCENT}",
+        _check_limit,
+    ),
     "batch": Lever(f"batch {CHANGER} N", "let it remove N keys with each command", _check_batch),
     "restart": Lever(
         "restart PART...",
@@ -217,11 +221,16 @@ def parse(words: Sequence[str]) -> Pull:
 
 
 def limited(order: Order, share: float) -> Order:
-    """The order of a program that works at this share of its rate: less often, or else on fewer connections."""
+    """The order of a program that works at this share of its rate.
+
+    It works less often, or computes for that share of the time, or else uses fewer connections.
+    """
     if "every_s" in order:
         return {**order, "every_s": order["every_s"] / share}
+    if "threads" in order:
+        return {**order, "share": share}
     return {
-        name: max(1, round(value * share)) if name in ("connections", "threads") else value
+        name: max(1, round(value * share)) if name == "connections" else value
         for name, value in order.items()
     }
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import redis
 
+from lab.blind.counting import Onward
 from lab.blind.evidence import Spent
 from lab.blind.prices import CHANGES
 from lab.blind.readings import Readings, Seen
@@ -161,6 +162,8 @@ class Observer:
         self._lock = threading.Lock()
         self._since = _Since()
         self._client: Any = client(scene.server.url)
+        self._onward = Onward()
+        self._commands: set[str] = set()
         self._waits = Waits(asking(scene))
         self._seen_slow: set[str] = {entry[0] for entry in scene.server.slowlog()}
         self.samples: deque[Sample] = deque(maxlen=KEPT_SAMPLES)
@@ -208,7 +211,7 @@ class Observer:
             since, self._since = self._since, _Since()
         sample = Sample(
             at=snapshot.at,
-            counters=snapshot.commands,
+            counters=self._go_on(snapshot.commands),
             busy_s=snapshot.main_thread_s or 0.0,
             waited_s=scene.waited_s(),
             neighbours_s=scene.neighbours_s(),
@@ -240,6 +243,16 @@ class Observer:
         self.samples.append(sample)
         return sample
 
+    def _go_on(self, commands: dict[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+        """Calls and execution time (µs) of each command so far, also where the server counts them from zero again."""
+        self._commands |= commands.keys()
+        read = self._onward.read
+        found = {name: commands.get(name, (0.0, 0.0)) for name in self._commands}
+        return {
+            name: (read(f"{name} calls", calls), read(f"{name} usec", usec))
+            for name, (calls, usec) in found.items()
+        }
+
     def _ask_server(self) -> _Counted:
         """What the server counted, in one round trip."""
         try:
@@ -248,13 +261,14 @@ class Observer:
             pipe.llen(CHANGES)
             pipe.info("commandstats")
             stats, queue, commands = pipe.execute()
+            popped = float(commands.get("cmdstat_lpop", {}).get("calls", 0))
             return _Counted(
-                evicted=float(stats["evicted_keys"]),
-                expired=float(stats["expired_keys"]),
-                sent=float(stats["total_net_output_bytes"]),
-                connects=float(stats["total_connections_received"]),
+                evicted=self._onward.read("evicted", float(stats["evicted_keys"])),
+                expired=self._onward.read("expired", float(stats["expired_keys"])),
+                sent=self._onward.read("sent", float(stats["total_net_output_bytes"])),
+                connects=self._onward.read("connects", float(stats["total_connections_received"])),
                 queue=int(queue),
-                popped=int(commands.get("cmdstat_lpop", {}).get("calls", 0)),
+                popped=int(self._onward.read("popped", popped)),
             )
         except redis.RedisError as error:
             raise StackError(f"the server does not answer INFO: {error}") from None

@@ -34,6 +34,14 @@ class Seen:
     get_ms: float
     oldest_s: float
 
+    @property
+    def text(self) -> str:
+        """The three figures in words."""
+        return (
+            f"p99 of a page {self.page_ms:.1f} ms; p99 of a bystander's GET {self.get_ms:.1f} ms; the oldest change "
+            f"waited {self.oldest_s:.1f} s"
+        )
+
 
 @dataclass(frozen=True)
 class Readings:

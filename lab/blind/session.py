@@ -346,7 +346,9 @@ class Session:
     def _usual(self) -> Scene:
         """What the check of a lever compares with: the samples while all was well."""
         before = list(self.observer.samples)[: self._samples_before]
-        return Scene(self.healthy, self.measured.cores, *pace(before[0], before[1:]))
+        return Scene(
+            self.healthy, self.measured.cores, *pace(before[0], before[1:]), told=self._level.figures
+        )
 
     def _needed(self) -> bool:
         """True if users had a symptom in some of the samples before the first lever was pulled."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import select
+import time
 from contextlib import ExitStack, closing, suppress
 from socket import socket
 
@@ -21,6 +22,9 @@ VALUE_BYTES = 100_000
 ROOM = 0.6
 """Share of the room for cached entries that the answers under way may take: with more, entries would be evicted."""
 POLL_MS = 250
+GONE = b"$-1\r\n"
+"""The answer to GET where there is no such key."""
+AGAIN_S = 1.0
 
 
 def evidence(of: Readings) -> Finding:
@@ -46,16 +50,20 @@ def orders(_of: Measured, strength: float) -> Orders:
 
 
 def disturb(order: Order, inbox: Inbox, server: Server) -> None:
-    """Read one value on many connections at once, on each of them over and over."""
+    """Read one value on many connections at once, on each of them over and over.
+
+    Where the value is gone, it is put again within `AGAIN_S`.
+    """
     question, room = command("GET", CATALOGUE), bytearray(2**18)
     answer = len(b"$%d\r\n\r\n" % order["bytes"]) + order["bytes"]
     with ExitStack() as stack:
         poll, lines, left = select.poll(), dict[int, socket](), dict[int, int]()
+        publisher, put_at = stack.enter_context(closing(connect(server))), time.monotonic()
+        ask(publisher, command("SET", CATALOGUE, b"c" * order["bytes"]))
         for _ in range(order["connections"]):
             line = stack.enter_context(closing(connect(server)))
             lines[line.fileno()] = line
             poll.register(line, select.POLLIN)
-        ask(next(iter(lines.values())), command("SET", CATALOGUE, b"c" * order["bytes"]))
         for fd, line in lines.items():
             line.setblocking(False)
             line.sendall(question)
@@ -66,7 +74,11 @@ def disturb(order: Order, inbox: Inbox, server: Server) -> None:
                     taken = lines[fd].recv_into(room)
                     if not taken:
                         raise ConnectionLost("the server closed the connection")
-                    left[fd] -= taken
+                    is_gone = left[fd] == answer and room.startswith(GONE)
+                    if is_gone and time.monotonic() > put_at + AGAIN_S:
+                        ask(publisher, command("SET", CATALOGUE, b"c" * order["bytes"]))
+                        put_at = time.monotonic()
+                    left[fd] -= answer if is_gone else taken
                     if not left[fd]:
                         lines[fd].sendall(question)
                         left[fd] = answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from hashlib import sha256
 
 from lab.blind import evidence as shown
@@ -15,6 +16,8 @@ from loadtest.resp import Server
 
 BLOCK = b"." * 65_536
 """Hashing a block of this size releases the interpreter's lock, so the threads compute at the same time."""
+PERIOD_S = 0.1
+"""The usual period of a container's quota of CPU time."""
 
 
 def evidence(of: Readings) -> Finding:
@@ -34,18 +37,27 @@ def evidence(of: Readings) -> Finding:
 def orders(of: Measured, strength: float) -> Orders:
     """Order threads that compute, on the server's own core if it is kept on one."""
     threads = 4 if of.core is not None else 2 * of.cores
-    order = {"kind": "noisy-neighbour", "threads": round(threads * strength), "core": of.core}
+    order = {"kind": "noisy-neighbour", "threads": round(threads * strength), "core": of.core, "share": 1.0}
     return dict.fromkeys((SECOND, *REST), order)
 
 
 def disturb(order: Order, inbox: Inbox, _server: Server) -> None:
-    """Compute in some threads, on one core if the order names it and the system allows the choice."""
+    """Compute in some threads, for a share of each period; on one core if the order names it and the system can.
+
+    All threads rest at the same time, as those of a container whose quota is used up.
+    """
     if order["core"] is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {order["core"]})
 
+    began, works_s = time.monotonic(), order["share"] * PERIOD_S
+
     def hash_on() -> None:
         while not inbox.news:
-            sha256(BLOCK)
+            in_period = (time.monotonic() - began) % PERIOD_S
+            if in_period < works_s:
+                sha256(BLOCK)
+            else:
+                time.sleep(PERIOD_S - in_period)
 
     threads = [threading.Thread(target=hash_on, name="work", daemon=True) for _ in range(order["threads"])]
     for thread in threads:

@@ -45,10 +45,10 @@ def sample(tick: int, get_ms: float = 1.0, **changes: Any) -> Sample:
 
 
 def checked(
-    rows: list[dict[str, Any]], lever: str = "stop program-2", needed: bool = True
+    rows: list[dict[str, Any]], lever: str = "stop program-2", needed: bool = True, scene: Scene = SCENE
 ) -> tuple[Outcome | None, int]:
     """Return the outcome of a check of these samples after the first, and how many samples it took."""
-    check = Check(lever, TICK * 0.5, SCENE, needed)
+    check = Check(lever, TICK * 0.5, scene, needed)
     before = sample(0, **BAD)
     for tick, row in enumerate(rows, 1):
         after = sample(tick, **row)
@@ -97,6 +97,25 @@ def test_a_queue_that_gets_shorter_is_waited_for() -> None:
     assert outcome and "still there" in outcome.text
     outcome, _ = checked([{**BAD, "queue": 40 - tick} for tick in range(20)])
     assert outcome and "still there" in outcome.text
+
+
+def test_a_queue_may_take_longer_than_a_scene_that_comes_and_goes() -> None:
+    """A long list of changes that gets shorter all the time is waited for, however long that takes."""
+    ticks = round(2 * LONGEST_S / TICK)
+    late = [{"oldest_s": 40.0, "queue": ticks - tick} for tick in range(ticks)]
+    outcome, _ = checked([*late, *[{"queue": 0}] * 20])
+    assert outcome and outcome.cured and (outcome.well_after_s or 0.0) > LONGEST_S
+
+
+@pytest.mark.parametrize("rows", [[BAD] * 30, [{}, {}, BAD, BAD], [{"pages": 200}] * 20])
+def test_an_outcome_tells_what_is_usual_at_the_first_level_only(rows: list[dict[str, Any]]) -> None:
+    """From level 2 on an outcome names what was seen, and none of the figures of the time when all was well."""
+    usual = ("1.0 →", "60 when all was well")
+    outcome, _ = checked(rows)
+    assert outcome and any(word in outcome.text for word in usual)
+    outcome, _ = checked(rows, scene=replace(SCENE, told=False))
+    assert outcome and not outcome.cured
+    assert not any(word in outcome.text for word in (*usual, "→"))
 
 
 def test_a_scene_that_is_well_now_and_then_is_not_cured() -> None:

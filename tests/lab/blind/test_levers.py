@@ -188,14 +188,18 @@ def test_a_restarted_pool_is_new_for_a_while_and_keeps_what_was_set() -> None:
 
 
 def test_a_limit_is_of_the_first_rate_and_never_nothing() -> None:
-    """A limit makes a program ask less often, or on fewer connections; two limits are not multiplied."""
+    """A limit makes a program ask less often, compute less, or use fewer connections; two are not multiplied."""
     assert limited({"kind": "k", "every_s": 2.0, "connections": 40}, 0.5) == {
         "kind": "k",
         "every_s": 4.0,
         "connections": 40,
     }
     assert limited({"kind": "k", "connections": 40, "count": 9}, 0.1)["connections"] == 4
-    assert limited({"kind": "k", "threads": 4}, 0.1)["threads"] == 1
+    assert limited({"kind": "k", "threads": 4, "share": 1.0}, 0.3) == {
+        "kind": "k",
+        "threads": 4,
+        "share": 0.3,
+    }
     assert limited(RESTING, 0.1) == RESTING
     orders = CAUSES["keys-command"].all_orders(MEASURED)
     scene = Fake(orders)

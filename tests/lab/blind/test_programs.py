@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -102,6 +104,30 @@ def test_a_big_value_is_sent_again_and_again(server: Server) -> None:
         stats, calls = pipe.execute()
         sent = stats["total_net_output_bytes"]
         assert sent / calls["cmdstat_get"]["calls"] == pytest.approx(50_000, rel=0.2)
+
+
+def test_a_big_value_that_somebody_deletes_is_put_again(server: Server) -> None:
+    """Whoever deletes the value has a moment's rest: the program puts it again, and all connections go on."""
+    client = server.client()
+    with at_work("hot-big-key", server, connections=4, bytes=50_000):
+        eventually(lambda: stat(client, "total_net_output_bytes") > 10_000_000)
+        client.delete(hot_big_key.CATALOGUE)
+        eventually(lambda: client.strlen(hot_big_key.CATALOGUE) == 50_000)
+        before = stat(client, "total_net_output_bytes")
+        eventually(lambda: stat(client, "total_net_output_bytes") > before + 10_000_000)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs a choice of cores")
+def test_a_limited_neighbour_computes_for_its_share_of_the_time(server: Server) -> None:
+    """At a fifth of its time a program on one core uses about a fifth of that core, whatever the number of threads."""
+    core = min(os.sched_getaffinity(0))
+    shares = []
+    for share in (1.0, 0.2):
+        with at_work("noisy-neighbour", server, threads=4, core=core, share=share):
+            before, began = time.process_time(), time.monotonic()
+            time.sleep(1.0)
+            shares.append((time.process_time() - before) / (time.monotonic() - began))
+    assert shares[1] < 0.7 * shares[0], shares
 
 
 def test_a_script_takes_about_as_long_as_ordered(server: Server) -> None:
