@@ -56,10 +56,17 @@ def machine_unfair(steal: float, others: float, times: float = 1.0) -> list[str]
     return found
 
 
-def measured_again(kept: PhaseRecord, discarded: list[PhaseRecord]) -> str:
-    """A sentence on a phase that was measured more than once, with the reasons. `discarded`: attempts of all phases."""
+def measured_again(kept: PhaseRecord, discarded: list[PhaseRecord], name: str = "") -> str:
+    """What made the lab measure a phase more than once, and which attempt counts.
+
+    `discarded`: attempts of all phases. `name`: what people call the phase, its id if it is left out.
+    """
     before = [attempt for attempt in discarded if attempt.id == kept.id]
     count = len(before) + 1
     why = "; ".join(", ".join(attempt.unfair) for attempt in before)
     still = f"; and the last time {', '.join(kept.unfair)}" if kept.unfair else ""
-    return f"{kept.id} was measured {TIMES.get(count, f'{count} times')}: {why}{still}."
+    counts = "No attempt was fair, so the last one counts" if kept.unfair else "The first fair attempt counts"
+    return (
+        f"{name or kept.id} was measured {TIMES.get(count, f'{count} times')}: {why}{still}. {counts}; the others are "
+        "in run.json."
+    )

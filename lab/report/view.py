@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from lab import scenarios
+from lab.claims.fairness import measured_again
 from lab.report.latencies import LatencyView
 from lab.results import operational, stats
 from lab.results.folder import PhaseRecord, Run
@@ -118,6 +119,15 @@ class RunView:
         """The phase's title as it was recorded. Without spoilers: what the scenario shows in its place."""
         planned = self._planned.get(phase.id)
         return phase.title if self.spoilers or planned is None else planned.named(spoilers=False)
+
+    @property
+    def repeated(self) -> list[str]:
+        """A sentence on each phase that was measured more than once."""
+        return [
+            measured_again(phase, self.run.facts.discarded, self.title(phase))
+            for phase in self.run.phases
+            if phase.attempt > 1
+        ]
 
     @cached_property
     def _planned(self) -> dict[str, Phase]:

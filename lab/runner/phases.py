@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from lab.claims.fairness import measured_again
 from lab.claims.planned import keys_are_judged, keys_beside
 from lab.claims.validity import FEWEST_EVENTS
 from lab.errors import StackError
@@ -41,6 +40,16 @@ def too_many_to_begin(phase: Phase, planned: int, keys: int) -> bool:
     """
     judged = keys_are_judged(planned, phase.strategy, bool(phase.loads))
     return judged and keys > planned + keys_beside(planned) / 2
+
+
+def too_few_to_begin(phase: Phase, filled: int, keys: int) -> bool:
+    """True if more than half of the keys that a phase may lack are missing of those that were filled in before.
+
+    Events take a customer's entries away until they are read again: the phases before took these. Where there are a
+    hundred events a second a phase would begin with a tenth fewer keys than the one it is compared with.
+    """
+    judged = keys_are_judged(filled, phase.strategy, bool(phase.loads))
+    return judged and keys < filled - keys_beside(filled) / 2
 
 
 class Display(Protocol):
@@ -82,6 +91,7 @@ class Conductor:
         self._population = max(1, facts.keys // scenario.fragments_per_user)
         self._calibrator = Calibrator(stack, scenario, self._population, self._pause, self._drain)
         self._loads: list[RunningLoad] = []
+        self._filled = 0  # keys that the phase before was to begin with
         self._probed: tuple[float, list[str]] | None = None  # since when these probes must have no errors
 
     def run(self) -> None:
@@ -108,12 +118,17 @@ class Conductor:
         repetition = Repetition(self._pace.attempts, self._pace.repeats * self._pace.plateau_s)
         phases = self._scenario.phases
         for number, phase in enumerate(phases, start=1):
-            record, discarded = repetition.measure(partial(self._walk, number, len(phases), phase))
+            record, discarded = repetition.measure(
+                partial(self._walk, number, len(phases), phase), self._not_fair
+            )
             facts.discarded += discarded
             facts.phases.append(record)
             self._writer.facts(facts)
-            if discarded:
-                self._display.say(measured_again(record, facts.discarded))
+            if record.unfair:
+                self._display.say(f"  that was not fair: {', '.join(record.unfair)}")
+
+    def _not_fair(self, record: PhaseRecord) -> None:
+        self._display.say(f"  that was not fair, and is measured again: {', '.join(record.unfair)}")
 
     def _gets_of_others(self) -> float:
         """GETs a second before the run sends any: from the compose stack's own probe, other programs or the warmer."""
@@ -194,7 +209,10 @@ class Conductor:
         if attempt == 1 and before != phase.strategy:
             self._note("switch", f"strategy {phase.strategy}")
         stack.web.use(phase.strategy, phase.scan_count or self._scenario.scan_count)
-        stack.web.warm(planned, restart=phase.empty or surplus, seconds=FILL_S, check=self._check)
+        again = phase.empty or surplus
+        again = again or too_few_to_begin(phase, min(planned, self._filled), stack.server.keys_everywhere())
+        stack.web.warm(planned, restart=again, seconds=FILL_S, check=self._check)
+        self._filled = planned
         forecasts = [self._predict()] if phase.predict else []
         before_events = self._calibrator.mark() if forecasts else None
         self._start_loads(phase, seconds, self_terminating=False)
@@ -347,6 +365,7 @@ class Conductor:
         self._stack.web.warm(0, restart=False, seconds=FILL_S, check=self._check)
         self._note("restart", why)
         self._stack.empty()
+        self._filled = 0
 
     def _note(self, kind: str, text: str) -> None:
         self._facts.marks.append(Mark(time.time(), kind, text))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from lab.claims.check import NOT_JUDGED
 from lab.claims.fairness import OTHERS_MOST, STEAL_MOST, machine_unfair, why_unfair
 from lab.errors import NotFair
 from lab.results.folder import PhaseRecord
@@ -28,21 +29,26 @@ class Repetition:
         """At most `attempts` for each phase, and `budget_s` seconds for all repetitions of a run together."""
         self._attempts, self._left, self._clock = attempts, budget_s, clock
 
-    def measure(self, walk: Callable[[int], PhaseRecord]) -> tuple[PhaseRecord, list[PhaseRecord]]:
+    def measure(
+        self, walk: Callable[[int], PhaseRecord], again: Callable[[PhaseRecord], None] = lambda _: None
+    ) -> tuple[PhaseRecord, list[PhaseRecord]]:
         """The attempt that counts, and those before it. `walk(n)` measures the phase for the nth time.
 
-        If no attempt was fair the last one counts, and says in `unfair` why the run cannot be valid.
+        If no attempt was fair the last one counts, and says in `unfair` why the run cannot be valid. A phase that no
+        claim looks at is measured once. `again` hears of each attempt that does not count.
         """
         discarded: list[PhaseRecord] = []
         while True:
             began = self._clock()
             record = walk(len(discarded) + 1)
             took = self._clock() - began
-            record.attempt, record.unfair = len(discarded) + 1, why_unfair(record)
+            record.attempt = len(discarded) + 1
+            record.unfair = [] if record.arm in NOT_JUDGED else why_unfair(record)
             self._left -= took if discarded else 0.0
             if not record.unfair or record.attempt == self._attempts or took > self._left:
                 return record, discarded
             discarded.append(record)
+            again(record)
 
 
 def check_machine(

@@ -108,7 +108,8 @@ def test_each_attempt_is_told_with_all_its_reasons() -> None:
         replace(measured(), unfair=[f"{word} one", f"{word} two"]) for word in ("a", "b", "c")
     )
     said = measured_again(kept, [first, replace(first, id="grow-9"), second])
-    assert said == "grow-3 was measured 3 times: a one, a two; b one, b two; and the last time c one, c two."
+    told = "grow-3 was measured 3 times: a one, a two; b one, b two; and the last time c one, c two. "
+    assert said == told + "No attempt was fair, so the last one counts; the others are in run.json."
 
 
 class Walk:
@@ -146,8 +147,18 @@ def test_first_fair_attempt_counts_and_not_the_best() -> None:
     assert (record.attempt, record.unfair) == (2, [])
     assert [(one.attempt, one.unfair) for one in discarded] == [(1, ["the hypervisor took 30% of a core"])]
     assert (
-        measured_again(record, discarded) == "grow-3 was measured twice: the hypervisor took 30% of a core."
+        measured_again(record, discarded)
+        == "grow-3 was measured twice: the hypervisor took 30% of a core. The first "
+        "fair attempt counts; the others are in run.json."
     )
+    assert measured_again(record, discarded, "keys grow").startswith("keys grow was measured twice")
+
+
+def test_a_phase_that_no_claim_looks_at_is_measured_once() -> None:
+    """The moment of the fix is in no claim, so what the machine did then makes no difference, and is not reported."""
+    walk = Walk(*[{"others": 0.6}] * 3)
+    record, discarded = Repetition(3, 100.0).measure(lambda attempt: replace(walk(attempt), arm="fix"))
+    assert (walk.walked, record.unfair, discarded) == ([1], [], [])
 
 
 def test_attempts_are_used_up() -> None:
@@ -159,6 +170,7 @@ def test_attempts_are_used_up() -> None:
     assert len(discarded) == 2
     assert "was measured 3 times" in measured_again(record, discarded)
     assert "the last time other programs" in measured_again(record, discarded)
+    assert "No attempt was fair, so the last one counts" in measured_again(record, discarded)
 
 
 def test_repetitions_share_a_budget_of_time() -> None:
@@ -221,7 +233,8 @@ def test_attempts_are_kept_and_told(tmp_path: Path) -> None:
     verdict = reach(again_read)
     assert verdict.holds
     assert as_result(again_read, verdict)["repeated"] == [
-        f"{phase.id} was measured twice: the hypervisor took 31% of a core."
+        f"{phase.id} was measured twice: the hypervisor took 31% of a core. The first fair attempt counts; the others "
+        "are in run.json."
     ]
     quiet = next(check for check in validate(again_read) if check.check == "the machine was quiet")
     assert "1 of 15 phases had to be measured again" in quiet.detail
