@@ -84,8 +84,9 @@ def once(
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     seconds = time.monotonic() - began
-    if done.returncode not in WORDS:
-        return Outcome(seed, done.returncode, seconds, "", tuple(done.stderr.strip().splitlines()[-1:]))
+    if done.returncode not in WORDS or not done.stdout:  # it broke, or the machine was too busy to begin
+        said = [line for line in done.stderr.splitlines() if line.startswith("lab:")]
+        return Outcome(seed, done.returncode, seconds, "", tuple(said[-1:]))
     headline = scenarios.find(scenario).headline
     return outcome(seed, done.returncode, seconds, json.loads(done.stdout), headline)
 

@@ -162,11 +162,12 @@ def flat_under_index(share: float, times: float) -> Claim:
     def check(run: Run) -> Finding:
         before, after = _rise(run, need_arm(run, "grow", 4)), _rise(run, need_arm(run, "index", 4))
         worst = max(after.high, 0.0)
+        moves = f"rises by {after.value:.2f}" if after.value >= 0 else f"falls by {-after.value:.2f}"
         index = need_arm(run, "index", 4)
         own = need_p99(run, index[-1]) / need_p99(run, index[0])
         return Finding(
             before.low > 0 and worst <= share * before.low and own < times <= elevation(run),
-            f"rises by {after.value:.2f} ms (at most {after.high:.2f}, {own:.1f} ×) under the index, "
+            f"{moves} ms (at most {after.high:.2f}, {own:.1f} ×) under the index, "
             f"by {before.value:.1f} ms (at least {before.low:.1f}) before",
             {"index_high_ms": after.high, "cause_low_ms": before.low},
         )
@@ -195,7 +196,7 @@ def restart_restores(share: float, times: float) -> Claim:
         taken = (top - after) / (top - first) if top > first else 0.0
         return Finding(
             top / first >= times and taken >= share and back / first >= times,
-            f"the restart took {taken:.0%} of the rise away ({top:.1f} → {after:.2f} ms), the keys brought "
+            f"the restart took {max(0.0, taken):.0%} of the rise away ({top:.1f} → {after:.2f} ms), the keys brought "
             f"{back:.1f} ms back",
             {"taken_away": taken, "back_ratio": back / first},
         )

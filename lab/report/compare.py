@@ -65,7 +65,8 @@ def side_by_side(console: Console, runs: Sequence[Run], spoilers: bool = False) 
 def _table(*headings: str) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     for heading in headings:
-        table.add_column(heading, overflow="fold", justify="right" if heading[:1] == " " else "left")
+        figure = heading[:1] == " "
+        table.add_column(heading, overflow="fold", justify="right" if figure else "left", no_wrap=figure)
     return table
 
 
