@@ -9,7 +9,7 @@ import time
 import psutil
 import pytest
 
-from bench.held import Quota
+from lab.stacks.quota import Quota
 from lab import ROOT
 from lab.errors import StackError
 
