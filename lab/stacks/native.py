@@ -181,6 +181,7 @@ class NativeStack:
             "APP_FRAGMENTS_PER_USER": str(self._scenario.fragments_per_user),
             "APP_STORE_TIMEOUT_SECONDS": f"{self._scenario.timeout_s:g}",
             "APP_METRICS_PORT": "0",  # the process takes a free one, and says which
+            "APP_STORE_CLUSTER": "1" if self._scenario.node_share else "0",
             "OTEL_TRACES_EXPORTER": "none",  # no trace backend natively; spans and sampling work all the same
             "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
             "OTEL_TRACES_SAMPLER_ARG": "0.1",
@@ -235,17 +236,22 @@ class NativeStack:
 
     def start_probe(self, spec: ProbeSpec, rate: float) -> Child:
         """Start an open-loop probe as a process of its own; its lines come on a pipe."""
+        url, tag = self._probed(spec)
         child = Child(
             f"probe-{spec.name}",
-            [sys.executable, "-m", "loadtest.probe", *probe_arguments(spec, rate, self._seed)],
+            [sys.executable, "-m", "loadtest.probe", *probe_arguments(spec, rate, self._seed, tag)],
             self._folder / "logs" / f"probe-{spec.name}.log",
             # Not on the command line, where everybody could read a password.
-            env={"PROBE_URL": self._replica_url if spec.replica else self.server_url},
+            env={"PROBE_URL": url},
             cwd=ROOT,
             pipe=True,
         )
         self._children.append(child)
         return child
+
+    def _probed(self, spec: ProbeSpec) -> tuple[str, str]:
+        """The address of the server that a probe asks, and the hash tag of its keys ('' for none)."""
+        return self._replica_url if spec.replica else self.server_url, ""
 
     def start_load(self, spec: LoadSpec, arguments: list[str]) -> Child:
         """Start a load as a process of its own; its lines come on a pipe."""
@@ -267,7 +273,7 @@ class NativeStack:
             child.finish()
             self._loads.remove(child)
 
-    def empty(self) -> None:
+    def empty(self, shards: int = 1) -> None:
         """Empty the server by restarting it; on somebody else's server remove the storefront's keys instead."""
         if self._server_child is None:
             self.server.remove_own(CACHED_PREFIXES)

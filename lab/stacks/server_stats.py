@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -35,7 +35,7 @@ class Snapshot:
 
     `main_thread_s`: CPU seconds of the thread that executes commands, or the mean where several `threads` do.
     `active_s`: seconds in which that thread was at work by the server's own clock, None if it does not tell.
-    `run_id` differs after a restart.
+    `run_id` differs after a restart. `figures`: further counters, which become figures of a phase by their difference.
     """
 
     at: float
@@ -47,6 +47,7 @@ class Snapshot:
     run_id: str
     threads: int = 1
     active_s: float | None = None
+    figures: dict[str, float] = field(default_factory=dict)
 
 
 class ServerObserver:
@@ -109,17 +110,35 @@ class ServerObserver:
 
         Raises `StackError` after `seconds`.
         """
-        self._ask(
-            "CLUSTER ADDSLOTSRANGE", self._client.execute_command, "CLUSTER", "ADDSLOTSRANGE", 0, LAST_SLOT
-        )
+        self._cluster("ADDSLOTSRANGE", 0, LAST_SLOT)
+        self.wait_for_cluster(1, seconds, check)
+
+    def take_slots(self, number: int, first: int, last: int) -> None:
+        """Become the node of that number (from 1) of a new cluster, with the slots from `first` to `last`."""
+        self._cluster("SET-CONFIG-EPOCH", number)
+        self._cluster("ADDSLOTSRANGE", first, last)
+
+    def meet(self, port: int, bus_port: int) -> None:
+        """Get to know another node on this machine; each tells the other of the nodes that it knows."""
+        self._cluster("MEET", "127.0.0.1", port, bus_port)
+
+    def wait_for_cluster(self, nodes: int, seconds: float, check: Callable[[], None] = lambda: None) -> None:
+        """Wait until the server knows so many nodes, which serve all slots; `check` may raise meanwhile.
+
+        Raises `StackError` after `seconds`.
+        """
         end = time.monotonic() + seconds
-        while "cluster_state:ok" not in str(
-            self._ask("CLUSTER INFO", self._client.execute_command, "CLUSTER", "INFO")
-        ):
+        while True:
+            told = info.fields(self._cluster("INFO"))
+            if told.get("cluster_state") == "ok" and told.get("cluster_known_nodes") == str(nodes):
+                return
             check()
             if time.monotonic() > end:
                 raise StackError(f"the server at {self.shown} does not serve its slots after {seconds:g} s.")
             time.sleep(0.05)
+
+    def _cluster(self, *words: str | int) -> str:
+        return str(self._ask(f"CLUSTER {words[0]}", self._client.execute_command, "CLUSTER", *words))
 
     def searches_one_slot(self) -> bool:
         """True if a SCAN whose pattern begins with a hash tag visits that slot only.
