@@ -186,7 +186,7 @@ class AsyncCluster:
         try:
             return await Place(self._client.get_node_from_key(commands[0][1])).transact(commands)
         except MovedError:  # the slots were given to other nodes: nothing was carried out
-            await self._client.nodes_manager.initialize()
+            await self._learn()
             return await Place(self._client.get_node_from_key(commands[0][1])).transact(commands)
 
     async def places(self) -> list["Place"]:
@@ -196,14 +196,24 @@ class AsyncCluster:
     async def _places(self) -> list["Place"]:
         await self._client.initialize()
         if time.monotonic() - self._asked_at >= SLOTS_KNOWN_S:
-            self._asked_at = time.monotonic()
+            asking = time.monotonic()
             node = Place(self._client.get_default_node())
             found = await node.execute_command("CLUSTER", "SLOTS")
             # Learning the slots closes all connections, so it is done only if they changed.
             if found != self._slots:
-                await self._client.nodes_manager.initialize()
+                await self._learn()
                 self._slots = found
+            self._asked_at = asking  # not before: an event that failed is tried again, and must ask again
         return [Place(node) for node in self._client.get_primaries()]
+
+    async def _learn(self) -> None:
+        """Learn the slots anew."""
+        try:
+            await self._client.nodes_manager.initialize()
+        except (
+            RedisClusterException
+        ):  # its connection may be from before a restart; it has now closed that one
+            await self._client.nodes_manager.initialize()
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -217,10 +227,17 @@ class Place:
         self._node = node
 
     async def get_connection(self) -> Any:
-        """A connection for this caller alone, until `release`."""
+        """A connection for this caller alone, until `release`. One that the node has closed is opened again."""
         connection = self._node.acquire_connection()
-        await self._node.disconnect_if_needed(connection)
-        await connection.connect()
+        try:
+            await self._node.disconnect_if_needed(connection)
+            await connection.connect()
+            if await _is_closed(connection):
+                await connection.disconnect()
+                await connection.connect()
+        except BaseException:
+            self._node.release(connection)
+            raise
         return connection
 
     async def release(self, connection: Any) -> None:
@@ -250,6 +267,14 @@ class Place:
             if isinstance(reply, Exception):
                 raise reply
         return list(done)
+
+
+async def _is_closed(connection: Any) -> bool:
+    """True if the other side has closed the connection, or sent something that nobody asked for."""
+    try:
+        return bool(await connection.can_read())
+    except (redis.ConnectionError, OSError):
+        return True
 
 
 async def _reply(connection: Any) -> Any:
