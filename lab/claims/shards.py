@@ -110,7 +110,9 @@ def foretold(run: Run) -> float:
     )
     if not points:
         raise Missing("no search was measured on one node")
-    keys, events = run.facts.keys, run.facts.load["events_per_second"]
+    keys, events = run.facts.keys, run.facts.load.get("events_per_second", 0.0)
+    if events <= 0:
+        raise Missing("the run does not say how many events a second there were")
     basis = Basis(
         source=f"{ONE} node",
         strategy="scan",
@@ -153,7 +155,7 @@ def knee_moves(within: float) -> Claim:
     return Claim(
         "knee-moves",
         "three nodes saturate at as many times the keys of one as was predicted from one",
-        f"within {percent(within)} of the prediction",
+        f"within {within:.0%} of the prediction",
         check,
     )
 
@@ -214,8 +216,8 @@ def slow_shard_spreads(most: float, tagged: tuple[float, float]) -> Claim:
         than_ms = need_figure(phase, "slow_ms")
         return Finding(
             spread >= most and tagged[0] <= together <= tagged[1],
-            f"slower than {ms(than_ms)}: {percent(together)} of the pages whose entries are on one node, "
-            f"{percent(spread)} of those whose entries are spread",
+            f"slower than {ms(than_ms)}: {together:.0%} of the pages whose entries are on one node, "
+            f"{spread:.0%} of those whose entries are spread",
             {"tagged": together, "spread": spread},
         )
 
@@ -223,7 +225,7 @@ def slow_shard_spreads(most: float, tagged: tuple[float, float]) -> Claim:
         "slow-shard-spreads",
         "one slow node of three makes about a third of the pages slow that are on one node, and nearly all that are "
         "spread",
-        f"{percent(tagged[0])} to {percent(tagged[1])} of the first, ≥ {percent(most)} of the others",
+        f"{tagged[0]:.0%} to {tagged[1]:.0%} of the first, ≥ {most:.0%} of the others",
         check,
     )
 
@@ -237,8 +239,8 @@ def tags_keep_together(least_users: int) -> Claim:
         users, nodes, slots, all_nodes = (need_figure(phase, name) for name in names)
         return Finding(
             nodes == slots == 1 and all_nodes == NODES and users >= least_users,
-            f"{users:,.0f} users on {all_nodes:.0f} nodes; a user's keys are on {nodes:.0f} of them at most, in "
-            f"{slots:.0f} slots",
+            f"{users:,.0f} users on {all_nodes:.0f} nodes; nodes with keys of one user: at most {nodes:.0f}, slots: at most "
+            f"{slots:.0f}",
             {"nodes": nodes, "slots": slots, "users": users},
         )
 
