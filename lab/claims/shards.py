@@ -239,8 +239,8 @@ def tags_keep_together(least_users: int) -> Claim:
         users, nodes, slots, all_nodes = (need_figure(phase, name) for name in names)
         return Finding(
             nodes == slots == 1 and all_nodes == NODES and users >= least_users,
-            f"{users:,.0f} users on {all_nodes:.0f} nodes; nodes with keys of one user: at most {nodes:.0f}, slots: at most "
-            f"{slots:.0f}",
+            f"{users:,.0f} users on {all_nodes:.0f} nodes; nodes with keys of one user: at most {nodes:.0f}; slots: "
+            f"at most {slots:.0f}",
             {"nodes": nodes, "slots": slots, "users": users},
         )
 
