@@ -71,7 +71,7 @@ class Cache:
         self._settings = settings
         self.now = clock
         self._timer = CallTimer(settings.server_name)
-        self._pool = pool or connect(settings)
+        self._pool: Any = pool or connect(settings)
         self._client: Any = (
             self._pool if isinstance(self._pool, cluster.Cluster) else redis.Redis(connection_pool=self._pool)
         )

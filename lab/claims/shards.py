@@ -21,7 +21,7 @@ from lab.claims.base import (
     need_phase,
 )
 from lab.results import operational, stats
-from lab.results.basis import CALL_S, Basis, Costs
+from lab.results.basis import CALL_S, Basis, Costs, Range
 from lab.results.folder import PhaseRecord, Run
 from lab.results.knee import PATTERNS_PER_EVENT
 from lab.results.numbers import ms, percent, sig, us
@@ -101,8 +101,8 @@ def knee(run: Run, arm: str) -> float | None:
     return found if found is not None and found <= BEYOND * largest else None
 
 
-def foretold(run: Run) -> float:
-    """By how much `bin/lab predict --shards 3` has the knee move, from what one node was measured to do."""
+def predicted_knee(run: Run, nodes: int) -> Range:
+    """The keys that saturate so many nodes, as `bin/lab predict` works it out from the plateaus of one node."""
     points = tuple(
         (phase.keys, cost / 1e6 / PATTERNS_PER_EVENT / phase.keys)
         for phase in need_arm(run, ONE)
@@ -126,13 +126,10 @@ def foretold(run: Run) -> float:
         event_s={},
         floor_ms=0.0,
     )
-    knees = [
-        predict(basis, Question(keys, events, run.facts.scan_count, shards, "scan")).knee_keys
-        for shards in (1, NODES)
-    ]
-    if knees[0] is None or knees[1] is None:  # not for a strategy that searches
+    found = predict(basis, Question(keys, events, run.facts.scan_count, nodes, "scan")).knee_keys
+    if found is None:  # not for a strategy that searches
         raise Missing("no knee was predicted")
-    return knees[1].likely / knees[0].likely
+    return found
 
 
 def knee_moves(within: float) -> Claim:
@@ -143,7 +140,8 @@ def knee_moves(within: float) -> Claim:
         if one is None or three is None:
             where = " and ".join(arm for arm, found in ((ONE, one), (THREE, three)) if found is None)
             return Finding(False, f"there was no knee among the plateaus of {where}")
-        wanted, observed = foretold(run), three / one
+        wanted = predicted_knee(run, NODES).likely / predicted_knee(run, 1).likely
+        observed = three / one
         off = observed / wanted - 1
         return Finding(
             abs(off) <= within,

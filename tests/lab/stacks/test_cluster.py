@@ -22,12 +22,12 @@ from lab.runner import run as runs
 from lab.runner.run import Request, conduct
 from lab.scenarios.model import ProbeSpec
 from lab.stacks import quota
-from lab.stacks.cluster import SLOTS, ClusterStack, slots_of
+from lab.stacks.cluster import ClusterStack, slots_of
 from lab.stacks.processes import port_taken
 from lab.stacks.quota import GROUPS, Quota, why_none
 from lab.stacks.servers import SERVERS
 from loadtest.cluster import Nodes as Seen
-from loadtest.cluster import slot_of, tag_in
+from loadtest.cluster import SLOTS, slot_of, tag_in
 from loadtest.resp import Server as Address
 
 SHARDS = scenarios.find("shards")
@@ -185,7 +185,7 @@ def test_down_leaves_nothing(tmp_path: Path) -> None:
     assert not port_taken(stack.server_port)
 
     broken = ClusterStack(SHARDS, SERVERS["embedded"], tmp_path, 1)
-    broken._nodes._command = lambda *_: ["false"]  # type: ignore[method-assign, assignment]
+    broken._nodes._command = lambda *_: ["false"]  # type: ignore[method-assign]
     with pytest.raises(StackError):
         broken._start_server()
     broken.down()
