@@ -12,7 +12,10 @@ from app.settings import load_settings
 
 def main() -> None:
     """Entry point: exit code 3 if the server fails; what was indexed by then stays indexed."""
-    cache = Cache(load_settings())
+    settings = load_settings()
+    if settings.store_cluster:
+        raise fail("APP_STORE_CLUSTER: a cluster cannot be backfilled, because a cursor is one server's.", 2)
+    cache = Cache(settings)
     cursor, adopted = 0, 0
     try:
         while True:

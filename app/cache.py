@@ -9,13 +9,14 @@ after it; the TTL, or the user's next event, bounds how long such a value is ser
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from app import bulk
+from app import bulk, cluster
 from app.fragments import fragment_names, keyspace_of
 from app.metrics import CallTimer
 from app.settings import Settings
@@ -44,28 +45,36 @@ def connection_options(timeout_seconds: float) -> dict[str, Any]:
     }
 
 
+def connect(settings: Settings) -> redis.ConnectionPool | cluster.Cluster:
+    """Connections to the server, or to the cluster, made when they are needed."""
+    options = connection_options(settings.store_timeout_seconds)
+    if settings.store_cluster:
+        return cluster.Cluster(settings, options)
+    return redis.ConnectionPool.from_url(settings.store_url, retry=Retry(NoBackoff(), 0), **options)
+
+
 class Cache:
     """Cached fragments of users. Thread-safe. Methods raise `CacheUnavailable` when the server fails."""
 
     layout = "entries"
+    one_slot = True
+    """Whether a cluster has all of a user's keys in one slot, so that a fill can write them to one node at once."""
 
     def __init__(
         self,
         settings: Settings,
         clock: Callable[[], float] = time.time,
         epoch: int = 0,
-        pool: redis.ConnectionPool | None = None,
+        pool: redis.ConnectionPool | cluster.Cluster | None = None,
     ) -> None:
         self.keyspace = keyspace_of(self.layout, settings.key_prefix, settings.entry_ttl_seconds).at(epoch)
         self._settings = settings
         self.now = clock
         self._timer = CallTimer(settings.server_name)
-        self._pool = pool or redis.ConnectionPool.from_url(
-            settings.store_url,
-            retry=Retry(NoBackoff(), 0),
-            **connection_options(settings.store_timeout_seconds),
+        self._pool: Any = pool or connect(settings)
+        self._client: Any = (
+            self._pool if isinstance(self._pool, cluster.Cluster) else redis.Redis(connection_pool=self._pool)
         )
-        self._client: Any = redis.Redis(connection_pool=self._pool)
 
     def other(self, kind: type["Cache"], epoch: int) -> "Cache":
         """Another epoch or layout on the same connections."""
@@ -118,22 +127,26 @@ class Cache:
         return sum(self._put_bulk(part, [user]) for part in parts)
 
     def _put_bulk(self, names: Sequence[str], users: Iterable[int]) -> int:
-        template, users = self._template(names, users)
         try:
-            connection: Any = self._pool.get_connection()
-        except redis.RedisError as error:
+            if isinstance(self._pool, cluster.Cluster):
+                return self._put_on_nodes(self._pool, names, list(users))
+            template, users = self._template(names, users)
+            return cluster.write_users(self._pool, template, users) * len(names)
+        except (bulk.BulkError, OSError, redis.RedisError) as error:
             raise CacheUnavailable(f"bulk: {error}") from error
-        try:
-            # Uses the bare socket: reading the replies with redis-py costs more than the server's writes.
-            return bulk.write_users(connection._sock, template, users) * len(names)
-        except (bulk.BulkError, OSError) as error:
-            connection.disconnect()
-            raise CacheUnavailable(f"bulk: {error}") from error
-        except BaseException:
-            connection.disconnect()
-            raise
-        finally:
-            self._pool.release(connection)
+
+    def _put_on_nodes(self, nodes: cluster.Cluster, names: Sequence[str], users: list[int]) -> int:
+        """As `_put_bulk`, on a cluster: a user's entries at once where they are in one slot, else name by name."""
+        done = 0
+        for part in [list(names)] if self.one_slot else [[name] for name in names]:
+            template, filled = self._template(part, users)
+            key_of = partial(self._slot_key, name=part[0])
+            done += nodes.write_users(template, filled, key_of) * len(part)
+        return done
+
+    def _slot_key(self, user: int, name: str) -> str:
+        """The key whose slot has the user's fragment of that name."""
+        return self.keyspace.entry(user, name)
 
     def _template(
         self, names: Sequence[str], users: Iterable[int]
@@ -188,7 +201,13 @@ class Cache:
         self._timed("UNLINK", self._client.execute_command, "UNLINK", self.keyspace.marker())
 
     def census(self) -> tuple[str, int]:
-        """The marker ('' if none) and the number of keys on the server. One round trip, never a scan."""
+        """The marker ('' if none) and the number of keys on the server. One round trip, never a scan.
+
+        On a cluster, one round trip to the marker's node and one to every node.
+        """
+        if isinstance(self._pool, cluster.Cluster):
+            marker = self._timed("GET", self._client.execute_command, "GET", self.keyspace.marker())
+            return (marker or b"").decode(errors="replace"), int(self._timed("DBSIZE", self._pool.keys))
         pipe = self._client.pipeline(transaction=False)
         pipe.execute_command("GET", self.keyspace.marker())
         pipe.execute_command("DBSIZE")

@@ -13,6 +13,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from app.cache import connection_options
+from app.cluster import AsyncCluster, Place
 from app.fragments import fragment_names, generation_step, keyspace_of
 from app.metrics import EVENT_CALLS, CallTimer
 from app.settings import Settings, layout_of
@@ -26,13 +27,22 @@ UNLINK_CHUNK = 500
 
 
 def connect(settings: Settings) -> Any:
-    """redis-py's client, with a pool without limit: nothing may queue inside the client, only in the server."""
-    pool = redis.asyncio.ConnectionPool.from_url(
-        settings.store_url,
-        retry=Retry(NoBackoff(), 0),
-        **connection_options(settings.store_timeout_seconds),
-    )
+    """redis-py's client, with a pool without limit: nothing may queue inside the client, only in the server.
+
+    Close it by `disconnect`.
+    """
+    options = connection_options(settings.store_timeout_seconds)
+    if settings.store_cluster:
+        return AsyncCluster(settings, options)
+    pool = redis.asyncio.ConnectionPool.from_url(settings.store_url, retry=Retry(NoBackoff(), 0), **options)
     return redis.asyncio.Redis(connection_pool=pool)
+
+
+async def disconnect(raw: Any) -> None:
+    """Close all connections of what `connect` returned."""
+    await raw.aclose()
+    if not isinstance(raw, AsyncCluster):
+        await raw.connection_pool.disconnect()
 
 
 async def together(*calls: Awaitable[int]) -> int:
@@ -75,6 +85,8 @@ class AsyncClient:
         return await self._timed(operation, self._raw.execute_command, operation, *args)
 
     async def _transaction(self, operation: str, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        if isinstance(self._raw, AsyncCluster):
+            return list(await self._timed(operation, self._raw.transact, commands))
         pipe = self._raw.pipeline(transaction=True)
         for command in commands:
             pipe.execute_command(*command)
@@ -97,16 +109,23 @@ class AsyncClient:
             self._timer.observe(operation, time.perf_counter() - started)
             counter.inc()
 
-    async def scan(self, pattern: str, count: int) -> AsyncGenerator[list[bytes], None]:
-        """Iterate over the whole keyspace, one SCAN call per page; yields the keys of each page that has any.
+    async def places(self) -> Sequence[Place | None]:
+        """Where a search must go: to every node of a cluster; None stands for the one server there is otherwise."""
+        return await self._raw.places() if isinstance(self._raw, AsyncCluster) else [None]
+
+    async def scan(
+        self, pattern: str, count: int, place: Place | None = None
+    ) -> AsyncGenerator[list[bytes], None]:
+        """Iterate over all keys of a place, one SCAN call per page; yields the keys of each page that has any.
 
         The caller must close it (`contextlib.aclosing`). Outside a recorded trace all pages use one connection
         without redis-py's pool and command layers, which halves this process's CPU time per page: the server
         must reach its limit before the client does.
         """
-        call, connection = self._raw.execute_command, None
+        call, connection = (place or self._raw).execute_command, None
+        pool = place or self._raw.connection_pool
         if not trace.get_current_span().is_recording():
-            connection = await self._raw.connection_pool.get_connection()
+            connection = await pool.get_connection()
 
             async def call(*words: Any) -> Any:
                 await connection.send_command(*words)
@@ -126,7 +145,7 @@ class AsyncClient:
                     return
         finally:
             if connection is not None:
-                await self._raw.connection_pool.release(connection)
+                await pool.release(connection)
 
     async def keys(self, pattern: str) -> list[bytes]:
         """All keys that match, by one KEYS call, which blocks the server while it visits the whole keyspace."""

@@ -22,7 +22,7 @@ from typing import Any
 from opentelemetry import propagate, trace
 from opentelemetry.instrumentation.utils import suppress_instrumentation
 
-from app.cache_async import AsyncClient, ServerError, connect
+from app.cache_async import AsyncClient, ServerError, connect, disconnect
 from app.fragments import AREAS
 from app.metrics import (
     EVENT_DURATION,
@@ -199,8 +199,7 @@ async def serve(settings: Settings, state: State, log: logging.Logger) -> None:
     try:
         await Invalidator(settings, state, raw, log).run(stop)
     finally:
-        await raw.aclose()
-        await raw.connection_pool.disconnect()
+        await disconnect(raw)
 
 
 def main() -> None:

@@ -5,11 +5,13 @@
                  index-naive
     hash         hash                       HGET              MULTI HSET PEXPIREAT EXEC        one key
     generation   generation                 GET, then GET     MULTI SET PEXPIREAT EXEC         one number
-    tagged       slot, scan-tagged          GET               MULTI SET SADD PEXPIREAT EXEC    see the strategy
+    tagged       slot, scan-tagged,         GET               MULTI SET SADD PEXPIREAT EXEC    see the strategy
+                 index-tagged
     plain        ttl                        GET               SET                              none
 
 `tagged` is `entries` with the user's id as a hash tag, so that all keys of a user are in one slot of a cluster. On a
-server in cluster mode `entries` and `generation` cannot be used: their transactions cross slots.
+server in cluster mode `entries` and `generation` cannot be used: their transactions cross slots. On a cluster of
+several nodes (`app.cluster`) a user's keys are on one node under `tagged` and `hash`, and on any under `plain`.
 
 Values that may be served although they are older than a finished event: under `entries`, `tagged` and `hash`, a value
 computed before the event and put after it, for one TTL at most, or until the user's next event. It stays so, and is
@@ -45,6 +47,9 @@ class HashCache(Cache):
     cost: 13 bytes per entry, and an expired field takes memory until its user has had no put for one TTL, or is
     invalidated. An entry's expiry depends on the reader's clock; in the other layouts it depends on the server's.
     """
+
+    def _slot_key(self, user: int, name: str) -> str:
+        return self.keyspace.user_hash(user)
 
     def get(self, user: int, name: str) -> bytes | None:
         """The cached fragment or None. One round trip."""
@@ -147,6 +152,8 @@ class TaggedCache(Cache):
 
 class PlainCache(Cache):
     """Layout `plain`: entries only, as a client that relies on their TTL writes them."""
+
+    one_slot = False
 
     def put(self, user: int, name: str, value: bytes | str, since: int = 0) -> None:
         """Cache a fragment for one TTL. One round trip."""

@@ -43,6 +43,7 @@ STRATEGY_ROWS = {
         layout="tagged",
         searches=True,
     ),
+    "index-tagged": StrategyRow("look up the user's own index, which is in the user's slot", layout="tagged"),
     "ttl": StrategyRow("do nothing: entries live until their time ends", layout="plain"),
 }
 """All strategies. This is the only list: the control page gets it from the storefront."""
@@ -60,12 +61,14 @@ class Settings(BaseSettings):
 
     `operations_port`: a second port, where the web process serves settings, health and metrics on threads of their own;
     None for no such port, 0 for any free one. `searches_at_once`: the most SCAN and KEYS calls that the invalidator has
-    in flight at a time; 0 for no limit.
+    in flight at a time; 0 for no limit. `store_cluster`: `store_url` is a node of a cluster, which is asked for the
+    others (`app.cluster`).
     """
 
     model_config = SettingsConfigDict(env_prefix="APP_", frozen=True)
 
     store_url: str = "redis://127.0.0.1:6379/0"
+    store_cluster: bool = False
     state_dir: Path = Path("state")
     server_name: str = Field(default="valkey", pattern=r"^[A-Za-z0-9._-]{1,64}$")
     key_prefix: str = Field(default="shop", pattern=r"^[A-Za-z0-9_-]{1,64}$")

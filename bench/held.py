@@ -1,10 +1,8 @@
 """Runs a command of the lab while its server is held to a share of a core.
 
-`python -m bench.held --share 0.5 bin/lab run key-growth --pace quick` stands in for a slower machine. The kernel gives
-the server's process a quota in each period of 5 ms: with its usual period of 100 ms a server would stand still for up
-to that long, and p99 would measure the quota. The server's own clock counts the time in which it was held as execution,
-so its calls take longer, as on a slower machine; its CPU time does not. In the end a line on stderr says in how many
-periods the server was held. The exit code is the command's.
+`python -m bench.held --share 0.5 bin/lab run key-growth --pace quick` stands in for a slower machine. How the server
+is held, and why in periods of 5 ms, is told in `lab.stacks.quota`. In the end a line on stderr says in how many periods
+the server was held. The exit code is the command's.
 
 Linux only, with the right to make control groups (root); else one line and exit code 3.
 """
@@ -12,60 +10,20 @@ Linux only, with the right to make control groups (root); else one line and exit
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
 from bench.kit import ROOT, OneLineParser
-from lab.errors import LabError, StackError
+from lab.errors import LabError
+from lab.stacks.quota import PERIOD_US, SMALLEST, Quota
 from lab.stacks.servers import find_server
 
-PERIOD_US = 5_000
-SMALLEST = 0.2
-"""The smallest share: the kernel takes no quota below 1 ms."""
 LOOK_S = 0.02
-GROUPS = Path("/sys/fs/cgroup")
-
-
-class Quota:
-    """A control group whose processes get that share of a core together. Raises `StackError` where none can be made."""
-
-    def __init__(self, share: float) -> None:
-        old = GROUPS / "cpu"  # control groups of version 1 have a tree for each resource
-        self._folder = (old if old.is_dir() else GROUPS) / f"latency-lab-{os.getpid()}"
-        quota = round(share * PERIOD_US)
-        try:
-            self._folder.mkdir()
-            if old.is_dir():
-                (self._folder / "cpu.cfs_period_us").write_text(str(PERIOD_US))
-                (self._folder / "cpu.cfs_quota_us").write_text(str(quota))
-            else:
-                (self._folder / "cpu.max").write_text(f"{quota} {PERIOD_US}")
-        except OSError as error:
-            self.close()
-            raise StackError(f"no CPU quota can be set here: {error}. It needs Linux and root.") from error
-
-    def add(self, pid: int) -> None:
-        """Hold a process, with all of its threads. Nothing is done if it has ended."""
-        with suppress(ProcessLookupError):
-            (self._folder / "cgroup.procs").write_text(str(pid))
-
-    def periods(self) -> tuple[int, int]:
-        """In how many periods there was something to do, and in how many of those it was held."""
-        lines = (self._folder / "cpu.stat").read_text().splitlines()
-        found = {name: int(value) for name, _, value in (line.partition(" ") for line in lines)}
-        return found.get("nr_periods", 0), found.get("nr_throttled", 0)
-
-    def close(self) -> None:
-        """Remove the group; processes in it must have ended."""
-        with suppress(OSError):
-            self._folder.rmdir()
 
 
 class Holder:
@@ -125,7 +83,6 @@ def run(command: list[str], binary: str, share: float) -> int:
         )
         return process.returncode
     finally:
-        time.sleep(0.1)  # a group can be removed a moment after its last process
         quota.close()
 
 

@@ -68,6 +68,13 @@ def word(text: str) -> str:
     return text
 
 
+def key_prefix(text: str) -> str:
+    """Parse a prefix of keys, which may have a hash tag."""
+    if not re.fullmatch(r"[A-Za-z0-9_.:{}-]{1,64}", text):
+        raise argparse.ArgumentTypeError(f"letters, digits and _.:{{}}- only, at most 64: {text!r}")
+    return text
+
+
 def server(text: str) -> Server:
     """Parse a server's address."""
     try:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 
 from app.cache_async import AsyncClient, together
+from app.cluster import Place
 
 
 async def invalidate(client: AsyncClient, user: int, areas: Sequence[str], scan_count: int) -> int:
@@ -18,13 +19,19 @@ async def invalidate(client: AsyncClient, user: int, areas: Sequence[str], scan_
 
 
 async def search(client: AsyncClient, patterns: Sequence[str], scan_count: int) -> int:
-    """Delete what matches, by one iteration for each pattern, all started at once; the number of keys deleted."""
-    return await together(*(_sweep(client, pattern, scan_count) for pattern in patterns))
+    """Delete what matches, by one iteration for each pattern, all started at once; the number of keys deleted.
+
+    On a cluster each node has an iteration for each pattern: with n nodes, n times as many, over an nth of the keys.
+    """
+    places = await client.places()
+    return await together(
+        *(_sweep(client, pattern, scan_count, place) for pattern in patterns for place in places)
+    )
 
 
-async def _sweep(client: AsyncClient, pattern: str, scan_count: int) -> int:
+async def _sweep(client: AsyncClient, pattern: str, scan_count: int, place: Place | None) -> int:
     deleted = 0
-    async with aclosing(client.scan(pattern, scan_count)) as pages:
+    async with aclosing(client.scan(pattern, scan_count, place)) as pages:
         async for found in pages:
             deleted += await client.unlink(found)
     return deleted

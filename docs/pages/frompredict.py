@@ -8,6 +8,7 @@ from pathlib import Path
 
 from docs.pages.fromruns import table
 from docs.pages.records import FOLDER
+from lab.claims import shards
 from lab.results import formulas, numbers, operational
 from lab.results.basis import SEARCHES, Range, of_run
 from lab.results.folder import Run
@@ -66,13 +67,23 @@ def checks(run: Run) -> Iterator[Check]:
             yield Check(name, what, numbers.ms, first.even_ms, second.even_ms, p99)
 
 
+def cluster_checks(run: Run) -> Iterator[Check]:
+    """The knee of a cluster, if it was observed: predicted from the plateaus of one node, with `--shards`."""
+    knee = shards.knee(run, shards.THREE)
+    if knee is not None:
+        found = shards.predicted_knee(run, shards.NODES)
+        yield Check(run.folder.name, f"knee of {shards.NODES} nodes, keys", numbers.sig, found, found, knee)
+
+
 def checked(root: Path) -> Iterator[Check]:
-    """The checks of every record whose keys grow under searches."""
+    """The checks of every record whose keys grow under searches, on one server or on a cluster."""
     for path in sorted((root / FOLDER).glob("*/run.json")):
         run = Run(path.parent)
         grown = run.arm("grow")
         if len(grown) > LOWEST and all(phase.strategy in SEARCHES for phase in grown):
             yield from checks(run)
+        if run.arm(shards.THREE):
+            yield from cluster_checks(run)
 
 
 def check_list(root: Path) -> str:

@@ -39,6 +39,7 @@ ASKS_FOR: dict[str, tuple[str, float]] = {
     "generation": ("INCRBY", 1),
     "slot": ("SCAN", 3),
     "scan-tagged": ("SCAN", 3),
+    "index-tagged": ("SSCAN", 1),
 }
 """Strategy → the command that shows it on the server, and its fewest calls per event. Only `ttl` sends none."""
 SEARCHES = ("SCAN", "KEYS")

@@ -35,6 +35,13 @@ HYPOTHESES: dict[str, str] = {
     "tag-first-costs-little": "a search for one user's keys has to visit everybody's",
     "slot-relieves": "as long as events search, bystanders wait",
     "shared-slot-costs": "with the tag first a search costs next to nothing, whoever the user is",
+    # shards
+    "search-goes-everywhere": "with three servers an event costs each of them, and all of them together, a third",
+    "knee-moves": "three servers bear more or less than three times the keys",
+    "knee-remains": "a cluster has no knee",
+    "index-cures-every-shard": "the cluster itself is slow, or one of its nodes has all the work",
+    "slow-shard-spreads": "one slow server of three concerns a third of the pages",
+    "tags-keep-together": "a user's keys are on any node",
     # empty-slowlog
     "server-drowns": "the server has time to spare",
     "slow-log-empty": "an empty slow log means that no command is to blame",
@@ -88,6 +95,7 @@ FIXES: dict[str, tuple[tuple[str, str], ...]] = {
     "giant-index": (("naive", "chunked"),),
     "keys-command": (("grow", "exact"),),
     "one-slot": (("late-load", "slot-load"),),
+    "shards": (("three-4", "index"),),
     "pipelined-delete": (("variadic-all", "variadic-1000"),),
 }
 """Scenario → pairs of phases (or of arms, whose last phases are meant), before and after."""

@@ -150,7 +150,7 @@ class Conductor:
             f"calibrated: {found.events_per_second:.1f} events a second saturate the server at "
             f"{found.planned_knee_keys:,.0f} keys"
         )
-        self._empty("calibration ends")
+        self._empty("calibration ends", self._scenario.phases[0].shards)
 
     def _predict(self) -> float:
         window = max(SHORTEST_SAMPLE_S, min(self._pace.plateau_s / 4, 4.0))
@@ -204,7 +204,7 @@ class Conductor:
         planned = round(phase.keys * self._facts.keys)
         surplus = attempt > 1 and too_many_to_begin(phase, planned, stack.server.keys_everywhere())
         if phase.empty or surplus:
-            self._empty("restart" if stack.owns_server else "emptied")
+            self._empty("restart" if stack.owns_server else "emptied", phase.shards)
         before = self._facts.phases[-1].strategy if self._facts.phases else ""
         if attempt == 1 and before != phase.strategy:
             self._note("switch", f"strategy {phase.strategy}")
@@ -262,7 +262,11 @@ class Conductor:
         self._pause(PROBE_INTERVAL_S + 0.05)  # until the probes' last lines about the phase have come
         self._probed = None
         record = self._record(phase, before, after, tallies, shares, machine, names)
-        record.figures = figures
+        counted = after.server.figures
+        record.figures = {
+            **{name: counted[name] - value for name, value in before.server.figures.items()},
+            **figures,
+        }
         return record, {name: recorder.p99_ms(name, record.t0, record.t1) for name in names}
 
     def _start_loads(self, phase: Phase, seconds: float, self_terminating: bool) -> None:
@@ -360,11 +364,11 @@ class Conductor:
             params=dict(phase.params),
         )
 
-    def _empty(self, why: str) -> None:
+    def _empty(self, why: str, shards: int) -> None:
         # Set the warmer's target to 0 first: else it would begin to fill the emptied server by itself.
         self._stack.web.warm(0, restart=False, seconds=FILL_S, check=self._check)
         self._note("restart", why)
-        self._stack.empty()
+        self._stack.empty(shards)
         self._filled = 0
 
     def _note(self, kind: str, text: str) -> None:

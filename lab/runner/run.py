@@ -15,7 +15,7 @@ from typing import cast
 import psutil
 
 from lab.claims.verdict import Verdict, write_result
-from lab.errors import UsageError
+from lab.errors import StackError, UsageError
 from lab.results.folder import Run, RunFacts, RunWriter, check_folder, make_folder, new_folder
 from lab.results.schema import StackName
 from lab.runner.judging import reach
@@ -23,11 +23,13 @@ from lab.runner.phases import Conductor, Display
 from lab.runner.repetition import check_machine
 from lab.scenarios.model import Scenario
 from lab.stacks.base import Stack
+from lab.stacks.cluster import ClusterStack
 from lab.stacks.compose import ComposeStack
 from lab.stacks.containers import ServerContainers, find_containers
 from lab.stacks.memory import held_bytes, require_compose_memory, require_native_memory
 from lab.stacks.native import NativeStack
 from lab.stacks.processes import port_taken, uninterrupted
+from lab.stacks.quota import why_none
 from lab.stacks.rights import check_server
 from lab.stacks.servers import IN_COMPOSE, SERVERS, STACKS, Server, check_stack, find_server
 from lab.stacks.tunnel import Way
@@ -136,6 +138,11 @@ def check_names(request: Request) -> Server:
     return server
 
 
+def cannot_hold(scenario: Scenario) -> str:
+    """Why a scenario's nodes cannot be held to their share of a core here; empty if they can, or need not be."""
+    return why_none(scenario.node_share) if scenario.node_share else ""
+
+
 def _check_request(request: Request, server: Server) -> ServerContainers | None:
     """Check the request before anything is created. Returns the compose stack's scene, or None for the native stack.
 
@@ -154,6 +161,8 @@ def _check_request(request: Request, server: Server) -> ServerContainers | None:
             )
     else:
         server.require()
+        if why := cannot_hold(request.scenario):
+            raise StackError(f"{request.scenario.id} cannot be run here: {why}")
         if request.port and port_taken(request.port):
             raise UsageError(f"port {request.port} is taken. Choose another --port, or leave it out.")
     return None
@@ -215,6 +224,8 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
     try:
         if scene:
             stack = ComposeStack(scenario, scene, folder, request.seed)
+        elif scenario.node_share:
+            stack = ClusterStack(scenario, server, folder, request.seed, request.port)
         else:
             stack = NativeStack(scenario, server, folder, request.seed, request.way, request.port)
         stack.up(display.say)

@@ -20,7 +20,7 @@ from lab.claims import wording
 from lab.errors import LabError
 from lab.results.folder import Run, make_folder, new_folder, write_json
 from lab.runner.phases import Display
-from lab.runner.run import Request, check_names, conduct
+from lab.runner.run import Request, cannot_hold, check_names, conduct
 from lab.scenarios.model import Scenario
 from lab.stacks.servers import SERVERS, STACKS
 
@@ -168,7 +168,11 @@ def run_series(
     server, *_ = [check_names(one) for one in first]
     if first[0].stack == "native":
         server.require()
-    unfit = {scenario.id: server.unfit_for(scenario.server_settings, first[0].stack) for scenario in wanted}
+    unfit = {
+        scenario.id: server.unfit_for(scenario.server_settings, first[0].stack)
+        or cannot_hold(scenario).removesuffix(".")
+        for scenario in wanted
+    }
     left_out = {name: why for name, why in unfit.items() if why}
     for name, why in left_out.items():
         say(f"{name} is left out. {why}.")

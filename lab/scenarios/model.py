@@ -13,12 +13,16 @@ from lab.results.schema import PlannedPhase
 
 @dataclass(frozen=True)
 class ProbeSpec:
-    """One more open-loop probe, beside the main one, during a phase. `replica`: it asks the replica."""
+    """One more open-loop probe, beside the main one, during a phase.
+
+    `replica`: it asks the replica. `node`: the node of a cluster that it asks, from 1.
+    """
 
     name: str
     connections: int = 1
     reconnect_seconds: float | None = None
     replica: bool = False
+    node: int = 1
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,9 @@ class Phase:
     server). `predict`: the demand is predicted from part of the load, before and after the plateau. `events` is the
     share of the run's events offered in this phase, or, with `events_from`, a multiple of an earlier phase's figure,
     written PHASE[FIGURE]. `scan_count` replaces the scenario's COUNT. `params` are figures by which claims and charts
-    tell phases apart. `neutral` is shown in place of a title that tells the cause to a person who still looks for it.
+    tell phases apart. `shards`: how many nodes a scenario's cluster has in this phase; where it differs from the phase
+    before, the phase must be `empty`. `neutral` is shown in place of a title that tells the cause to a person who still
+    looks for it.
     """
 
     id: str
@@ -74,6 +80,7 @@ class Phase:
     events_from: str = ""
     scan_count: int | None = None
     params: dict[str, float] = field(default_factory=dict)
+    shards: int = 1
     neutral: str = ""
 
     def named(self, spoilers: bool) -> str:
@@ -151,7 +158,8 @@ class Scenario:
     marks a control: its run is as it should be when every applicable claim fails. `replica`: the primary has a replica.
     `own_server`: the scenario changes settings that the lab must not change on somebody else's server. `timeout_s` is
     how long the storefront of a native run, and the lab, wait for one answer of the server: a stalled server is the
-    subject here, and not an error. `symptom` (what people saw) and `cause` (what it was) are a few words each, for
+    subject here, and not an error. `node_share`: the server is a cluster, each node of which is held to this share of a
+    core; 0 for no cluster. `symptom` (what people saw) and `cause` (what it was) are a few words each, for
     tables of incidents. `headline` is the id of the claim whose measured text says most: it stands at the head of
     reports, summaries and tables.
     """
@@ -176,6 +184,7 @@ class Scenario:
     replica: bool = False
     own_server: bool = False
     timeout_s: float = 30.0
+    node_share: float = 0.0
     server_settings: dict[str, str] = field(default_factory=dict)
     charts: tuple[Chart, ...] = ()
     listings: tuple[Listing, ...] = ()

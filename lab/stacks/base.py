@@ -23,9 +23,12 @@ BYSTANDER_PREFIX = "latency-lab-bystander"
 LOAD_PREFIX = "latency-lab-load"
 
 
-def probe_arguments(spec: ProbeSpec, rate: float, seed: int) -> list[str]:
-    """Arguments of `python -m loadtest.probe`, the same on every stack. Each stack passes the URL in its own way."""
-    keys = "main" if spec.replica else spec.name
+def probe_arguments(spec: ProbeSpec, rate: float, seed: int, tag: str = "") -> list[str]:
+    """Arguments of `python -m loadtest.probe`, the same on every stack. Each stack passes the URL in its own way.
+
+    `tag`: the hash tag of the probe's keys, so that one node of a cluster has all of them.
+    """
+    keys = ("main" if spec.replica else spec.name) + (f"-{{{tag}}}" if tag else "")
     words = [
         "--rate", str(rate), "--name", spec.name, "--connections", str(spec.connections),
         "--key-prefix", f"{BYSTANDER_PREFIX}-{keys}", "--interval-seconds", str(PROBE_INTERVAL_S),
@@ -146,8 +149,11 @@ class Stack(Protocol):
         """
         ...
 
-    def empty(self) -> None:
-        """Empty the server by restarting it. Where the lab may not restart it, remove the storefront's keys instead."""
+    def empty(self, shards: int = 1) -> None:
+        """Empty the server by restarting it. Where the lab may not restart it, remove the storefront's keys instead.
+
+        `shards`: how many nodes there are then, in a scenario of a cluster.
+        """
         ...
 
     def check(self) -> None:

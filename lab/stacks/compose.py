@@ -188,7 +188,7 @@ class ComposeStack:
             child.stop()
             self._probes.remove(child)
 
-    def empty(self) -> None:
+    def empty(self, shards: int = 1) -> None:
         """Empty the server by restarting its container. Raises `StackError` if more than `LEFTOVERS` keys are left."""
         container = self._scene.of("server")
         if self._watch:

@@ -17,6 +17,7 @@ from lab.stacks.base import LoadProcess, Probe, Say, probe_arguments
 from lab.stacks.foreign import KEY_PREFIX
 from lab.stacks.http import Locust, Metrics, Storefront, scrape
 from lab.stacks.processes import Child, CpuMeter, free_port, memory_mb, port_taken, stop_all
+from lab.stacks.quota import allowed
 from lab.stacks.server_stats import ServerObserver
 from lab.stacks.servers import CLUSTER, Server
 from lab.stacks.tunnel import Way
@@ -87,13 +88,18 @@ class NativeStack:
         if way is None and port_taken(self.server_port):
             raise UsageError(f"port {port} is taken. Choose another --port, or leave it out.")
         self.server_url = way.url if way else f"redis://127.0.0.1:{self.server_port}/0"
-        self.server = ServerObserver(self.server_url, scenario.timeout_s, way.shown if way else "")
+        shown = way.shown if way else ""
+        self.server = ServerObserver(self.server_url, scenario.timeout_s, shown, self._server_share)
         (folder / "logs").mkdir(parents=True, exist_ok=True)
 
     @property
     def web_url(self) -> str:
         """The storefront's address."""
         return self.web.base_url
+
+    def _server_share(self) -> float:
+        """The share of a core that the lab's own server may use: less than one where somebody holds it."""
+        return allowed(self._server_child.pid) if self._server_child else 1.0
 
     @property
     def owns_server(self) -> bool:
@@ -181,6 +187,7 @@ class NativeStack:
             "APP_FRAGMENTS_PER_USER": str(self._scenario.fragments_per_user),
             "APP_STORE_TIMEOUT_SECONDS": f"{self._scenario.timeout_s:g}",
             "APP_METRICS_PORT": "0",  # the process takes a free one, and says which
+            "APP_STORE_CLUSTER": "1" if self._scenario.node_share else "0",
             "OTEL_TRACES_EXPORTER": "none",  # no trace backend natively; spans and sampling work all the same
             "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
             "OTEL_TRACES_SAMPLER_ARG": "0.1",
@@ -235,17 +242,22 @@ class NativeStack:
 
     def start_probe(self, spec: ProbeSpec, rate: float) -> Child:
         """Start an open-loop probe as a process of its own; its lines come on a pipe."""
+        url, tag = self._probed(spec)
         child = Child(
             f"probe-{spec.name}",
-            [sys.executable, "-m", "loadtest.probe", *probe_arguments(spec, rate, self._seed)],
+            [sys.executable, "-m", "loadtest.probe", *probe_arguments(spec, rate, self._seed, tag)],
             self._folder / "logs" / f"probe-{spec.name}.log",
             # Not on the command line, where everybody could read a password.
-            env={"PROBE_URL": self._replica_url if spec.replica else self.server_url},
+            env={"PROBE_URL": url},
             cwd=ROOT,
             pipe=True,
         )
         self._children.append(child)
         return child
+
+    def _probed(self, spec: ProbeSpec) -> tuple[str, str]:
+        """The address of the server that a probe asks, and the hash tag of its keys ('' for none)."""
+        return self._replica_url if spec.replica else self.server_url, ""
 
     def start_load(self, spec: LoadSpec, arguments: list[str]) -> Child:
         """Start a load as a process of its own; its lines come on a pipe."""
@@ -267,7 +279,7 @@ class NativeStack:
             child.finish()
             self._loads.remove(child)
 
-    def empty(self) -> None:
+    def empty(self, shards: int = 1) -> None:
         """Empty the server by restarting it; on somebody else's server remove the storefront's keys instead."""
         if self._server_child is None:
             self.server.remove_own(CACHED_PREFIXES)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -33,9 +33,10 @@ besides its execution (reading, answering, waking up) is less."""
 class Snapshot:
     """The server's counters at one moment of its own clock (unix seconds).
 
-    `main_thread_s`: CPU seconds of the thread that executes commands, or the mean where several `threads` do.
+    `main_thread_s`: CPU seconds of the thread that executes commands, or the mean where several `threads` do. Of a
+    server that is held to a share of a core they are counted as parts of that share.
     `active_s`: seconds in which that thread was at work by the server's own clock, None if it does not tell.
-    `run_id` differs after a restart.
+    `run_id` differs after a restart. `figures`: further counters, which become figures of a phase by their difference.
     """
 
     at: float
@@ -47,14 +48,18 @@ class Snapshot:
     run_id: str
     threads: int = 1
     active_s: float | None = None
+    figures: dict[str, float] = field(default_factory=dict)
 
 
 class ServerObserver:
     """The observer's own connection to the server. Methods raise `StackError` when the server does not answer."""
 
-    def __init__(self, url: str, timeout_s: float = 20.0, shown: str = "") -> None:
-        """`shown`: the address for people, where `url` is a tunnel's."""
+    def __init__(
+        self, url: str, timeout_s: float = 20.0, shown: str = "", share: Callable[[], float] = lambda: 1.0
+    ) -> None:
+        """`shown`: the address for people, where `url` is a tunnel's. `share`: the share of a core it may use now."""
         self.url = url
+        self._share = share
         self.shown = shown or redacted(url)
         self._clock_offset: float | None = None
         self._client: Any = redis.Redis.from_url(
@@ -109,17 +114,35 @@ class ServerObserver:
 
         Raises `StackError` after `seconds`.
         """
-        self._ask(
-            "CLUSTER ADDSLOTSRANGE", self._client.execute_command, "CLUSTER", "ADDSLOTSRANGE", 0, LAST_SLOT
-        )
+        self._cluster("ADDSLOTSRANGE", 0, LAST_SLOT)
+        self.wait_for_cluster(1, seconds, check)
+
+    def take_slots(self, number: int, first: int, last: int) -> None:
+        """Become the node of that number (from 1) of a new cluster, with the slots from `first` to `last`."""
+        self._cluster("SET-CONFIG-EPOCH", number)
+        self._cluster("ADDSLOTSRANGE", first, last)
+
+    def meet(self, port: int, bus_port: int) -> None:
+        """Get to know another node on this machine; each tells the other of the nodes that it knows."""
+        self._cluster("MEET", "127.0.0.1", port, bus_port)
+
+    def wait_for_cluster(self, nodes: int, seconds: float, check: Callable[[], None] = lambda: None) -> None:
+        """Wait until the server knows so many nodes, which serve all slots; `check` may raise meanwhile.
+
+        Raises `StackError` after `seconds`.
+        """
         end = time.monotonic() + seconds
-        while "cluster_state:ok" not in str(
-            self._ask("CLUSTER INFO", self._client.execute_command, "CLUSTER", "INFO")
-        ):
+        while True:
+            told = info.fields(self._cluster("INFO"))
+            if told.get("cluster_state") == "ok" and told.get("cluster_known_nodes") == str(nodes):
+                return
             check()
             if time.monotonic() > end:
                 raise StackError(f"the server at {self.shown} does not serve its slots after {seconds:g} s.")
             time.sleep(0.05)
+
+    def _cluster(self, *words: str | int) -> str:
+        return str(self._ask(f"CLUSTER {words[0]}", self._client.execute_command, "CLUSTER", *words))
 
     def searches_one_slot(self) -> bool:
         """True if a SCAN whose pattern begins with a hash tag visits that slot only.
@@ -156,11 +179,12 @@ class ServerObserver:
             pipe.info(section)
         pipe.dbsize()
         server, clients, memory, cpu, stats, replication, keys = self._ask("INFO", pipe.execute)
+        busy_s = info.busy_seconds(server | cpu)
         return Snapshot(
             at=self._local(server),
             keys=int(keys),
             commands=info.counters(stats),
-            main_thread_s=info.busy_seconds(server | cpu),
+            main_thread_s=None if busy_s is None else busy_s / self._share(),
             active_s=info.active_seconds(cpu),
             memory_mb=float(memory["used_memory"]) / 1e6,
             clients=int(clients["connected_clients"]),

@@ -24,11 +24,11 @@ import contextlib
 import socket
 import statistics
 import sys
-from binascii import crc_hqx
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic, perf_counter, sleep, time
 
+from loadtest import cluster
 from loadtest.arguments import Parser, number
 from loadtest.customers.load import AREAS, fragment_name
 from loadtest.incidents.freshness import Sample
@@ -36,7 +36,6 @@ from loadtest.incidents.storefront import Storefront, address
 from loadtest.process import Stop, run_load, say
 from loadtest.resp import connect
 
-SLOTS = 16_384
 MOST_ENTRIES = 1_000_000
 COMMANDS = ("SCAN", "UNLINK")
 FAR = 10**6
@@ -44,8 +43,8 @@ FAR = 10**6
 
 
 def slot_of(user: int) -> int:
-    """The slot of a user whose id is a key's hash tag: CRC16 (XMODEM) modulo 16,384, says the cluster specification."""
-    return crc_hqx(str(user).encode(), 0) % SLOTS
+    """The slot of a user whose id is a key's hash tag."""
+    return cluster.slot_of(str(user))
 
 
 def neighbour_of(user: int) -> int:

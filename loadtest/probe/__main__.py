@@ -27,7 +27,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from loadtest.arguments import Parser, number, stop_with_stdin, word
+from loadtest.arguments import Parser, key_prefix, number, stop_with_stdin, word
 from loadtest.probe.openloop import OpenLoop, Plan
 from loadtest.probe.quiet import become_quiet
 from loadtest.probe.record import Observer
@@ -64,7 +64,7 @@ def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, tuple[str,
         "--keys", type=number(1, 100_000, int), default=100, help="own keys to write and GET in turn (100)"
     )
     parser.add_argument(
-        "--key-prefix", type=word, default="bystander", help="own keys are PREFIX:0, PREFIX:1 ..."
+        "--key-prefix", type=key_prefix, default="bystander", help="own keys are PREFIX:0, PREFIX:1 ..."
     )
     parser.add_argument(
         "--read-only", action="store_true", help="write no keys: on a replica, another probe has written them"

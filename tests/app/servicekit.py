@@ -86,6 +86,10 @@ def end(process: "subprocess.Popen[Any]", number: int = signal.SIGTERM) -> int:
         return process.wait()
 
 
+SLOTS = 16_384
+"""Slots of a cluster."""
+
+
 class ServerProcess:
     """A real server on a port of its own, without persistence."""
 
@@ -139,12 +143,33 @@ class ServerProcess:
 
 def in_cluster_mode(folder: Path) -> ServerProcess:
     """Start a server in cluster mode: one node that has all slots. It keeps its file of nodes in the folder."""
-    options = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()), "--dir", str(folder))
-    server = ServerProcess(ServerProcess.valkey(), *options).start()
-    raw = server.client()
-    raw.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-    eventually(lambda: "cluster_state:ok" in str(raw.execute_command("CLUSTER", "INFO")))
+    [server] = cluster_of(folder, 1)
     return server
+
+
+def cluster_of(folder: Path, count: int) -> list[ServerProcess]:
+    """Start a cluster of so many nodes, which have a like number of slots each, in order."""
+    nodes, ports = [], []
+    for number in range(count):
+        place = folder / f"node-{number}"
+        place.mkdir()
+        ports.append(free_port())
+        options = ("--cluster-enabled", "yes", "--cluster-port", str(ports[-1]), "--dir", str(place))
+        nodes.append(ServerProcess(ServerProcess.valkey(), *options).start())
+    raws = [node.client() for node in nodes]
+    firsts = [SLOTS * number // count for number in range(count + 1)]
+    for number, raw in enumerate(raws):
+        raw.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+        raw.execute_command("CLUSTER", "ADDSLOTSRANGE", firsts[number], firsts[number + 1] - 1)
+        for node, port in zip(nodes[:number], ports[:number], strict=True):
+            raw.execute_command("CLUSTER", "MEET", "127.0.0.1", node.port, port)
+
+    def whole(raw: Any) -> bool:
+        told = str(raw.execute_command("CLUSTER", "INFO"))
+        return "cluster_state:ok" in told and f"cluster_known_nodes:{count}" in told
+
+    eventually(lambda: all(whole(raw) for raw in raws))
+    return nodes
 
 
 class Reply:

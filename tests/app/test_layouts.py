@@ -11,7 +11,7 @@ import pytest
 
 from app.bulk import GenerationTemplate, HashTemplate, PlainTemplate, UserTemplate
 from app.cache import Cache, CacheUnavailable
-from app.cache_async import AsyncClient, connect
+from app.cache_async import AsyncClient, connect, disconnect
 from app.fragments import AREAS, Keyspace, fragment_names, render
 from app.layouts import KINDS, Layouts
 from app.metrics import CALL_DURATION
@@ -40,8 +40,7 @@ def invalidate(settings: Settings, strategy: str, user: int, clock: Callable[[],
             client = AsyncClient(raw, settings, strategy, clock)
             return await STRATEGIES[strategy](client, user, AREAS, 100)
         finally:
-            await raw.aclose()
-            await raw.connection_pool.disconnect()
+            await disconnect(raw)
 
     return asyncio.run(run())
 

@@ -9,9 +9,9 @@ import time
 import psutil
 import pytest
 
-from bench.held import Quota
 from lab import ROOT
 from lab.errors import StackError
+from lab.stacks.quota import Quota
 
 SHARE, SECONDS = 0.2, 1.0
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.incidents.slots import SLOTS, neighbour_of, slot_of
+from loadtest.cluster import SLOTS
+from loadtest.incidents.slots import neighbour_of, slot_of
 from tests.app.servicekit import ROOT, ServerProcess, Service, eventually, in_cluster_mode
 
 USER, ENTRIES, COUNT = 1001, 3000, 500

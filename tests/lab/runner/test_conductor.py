@@ -107,7 +107,7 @@ class MadeUp:
         """Return the counters of a storefront without events."""
         return Metrics({}, 0.0, 0.0, 0.0)
 
-    def empty(self) -> None:
+    def empty(self, shards: int) -> None:
         """Restart the server."""
         self.done.append("empty")
         self._keys = 0

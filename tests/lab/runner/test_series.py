@@ -233,7 +233,7 @@ def test_controls_are_run_where_they_are_wanted() -> None:
     """`all` chooses every incident, and with the controls every scenario of the catalogue."""
     assert all(not scenario.refutes for scenario in chosen(controls=False))
     assert chosen(controls=True) == list(scenarios.catalogue().values())
-    assert len(chosen(controls=False)) == 9
+    assert len(chosen(controls=False)) == 10
 
 
 @pytest.mark.parametrize("spoilers", [False, True])

@@ -1,0 +1,267 @@
+"""Claims about a cluster: what becomes of searches, knee and pages when three nodes share the keys of one server.
+
+The same events come in all phases. In the phases of the arm ``one`` one node has all slots, in those of ``three`` three
+nodes share them; each node is held to the same share of a core, so three can do three times as much. ``three-1`` has
+the keys of ``one-3``. A node's counters are figures of the phase (see `lab.stacks.cluster`).
+"""
+
+from __future__ import annotations
+
+import math
+
+from lab.claims.base import (
+    Claim,
+    Finding,
+    Missing,
+    differ,
+    need_arm,
+    need_figure,
+    need_p99,
+    need_param,
+    need_phase,
+)
+from lab.results import operational, stats
+from lab.results.basis import CALL_S, Basis, Costs, Range
+from lab.results.folder import PhaseRecord, Run
+from lab.results.knee import PATTERNS_PER_EVENT
+from lab.results.numbers import ms, percent, sig, us
+from lab.results.prediction import Question, predict
+
+ONE, THREE = "one", "three"
+NODES = 3
+PROBES = ("main", "node-2", "node-3")
+"""The probes of the three nodes."""
+BEYOND = 1.1
+"""A knee that lies further than this beyond the largest plateau was not observed."""
+
+
+def _finished(phase: PhaseRecord) -> float:
+    """Events that the phase finished. Raises `Missing` for none."""
+    done = phase.events.get("finished_per_s", 0.0) * phase.seconds
+    if done <= 0:
+        raise Missing(f"no event of {phase.id!r} was finished")
+    return done
+
+
+def _searched_us(phase: PhaseRecord) -> float:
+    """Execution time of SCAN for each finished event, on all nodes together; 0 if nothing was searched."""
+    return phase.commands.get("SCAN", {}).get("usec", 0.0) / _finished(phase)
+
+
+def search_goes_everywhere(low: float, high: float) -> Claim:
+    """With the same keys, an event's searches cost three nodes together what they cost one, and each is asked."""
+
+    def check(run: Run) -> Finding:
+        one, three = need_phase(run, f"{ONE}-3"), need_phase(run, f"{THREE}-1")
+        before, after = _searched_us(one), _searched_us(three)
+        calls = [need_figure(three, f"node_{node}_scans") / _finished(three) for node in range(1, NODES + 1)]
+        if not before or not after:
+            return Finding(False, "no node was searched", {"least_calls": min(calls)})
+        differs = differ(one, three)
+        return Finding(
+            low <= after / before <= high and min(calls) >= PATTERNS_PER_EVENT and not differs,
+            f"{us(before)} on one node, {us(after)} on {NODES} together ({sig(after / before)} ×); calls of SCAN for "
+            f"each event on each node: {', '.join(f'{each:.1f}' for each in calls)}{differs}",
+            {"ratio": after / before, "least_calls": min(calls)},
+        )
+
+    return Claim(
+        "search-goes-everywhere",
+        "with the same keys an event's searches cost three nodes together what they cost one, and each node is asked",
+        f"{low:g} to {high:g} ×, ≥ {PATTERNS_PER_EVENT} calls for each event on each node",
+        check,
+    )
+
+
+def demand(phase: PhaseRecord, scan_count: int) -> float | None:
+    """The work that arrives, as a share of what the nodes may do; above 1 they cannot keep up. None if unknown.
+
+    Work is counted in SCAN calls, as in `lab.results.operational`: each node has an iteration for each pattern.
+    """
+    if phase.utilisation is None:
+        return None
+    nodes, served = round(need_param(phase, "shards")), phase.rate("SCAN")
+    if not served:
+        return phase.utilisation
+    calls = PATTERNS_PER_EVENT * nodes * math.ceil(phase.keys / nodes / scan_count)
+    return phase.utilisation * max(1.0, phase.events.get("offered_per_s", 0.0) * calls / served)
+
+
+def knee(run: Run, arm: str) -> float | None:
+    """The number of keys, on all nodes together, at which the demand reaches 1; None if it does not."""
+    known = [
+        (phase.keys, found)
+        for phase in need_arm(run, arm, 3)
+        if (found := demand(phase, run.facts.scan_count)) is not None
+    ]
+    nodes = need_param(need_arm(run, arm)[0], "shards")
+    base = run.facts.calibration.get("base_utilisation", 0.0) / nodes
+    found = stats.saturation([keys for keys, _ in known], [load for _, load in known], base, operational.NEAR)
+    largest = max((keys for keys, _ in known), default=0.0)
+    return found if found is not None and found <= BEYOND * largest else None
+
+
+def predicted_knee(run: Run, nodes: int) -> Range:
+    """The keys that saturate so many nodes, as `bin/lab predict` works it out from the plateaus of one node."""
+    points = tuple(
+        (phase.keys, cost / 1e6 / PATTERNS_PER_EVENT / phase.keys)
+        for phase in need_arm(run, ONE)
+        if (cost := _searched_us(phase)) > 0 and phase.keys > 0
+    )
+    if not points:
+        raise Missing("no search was measured on one node")
+    keys, events = run.facts.keys, run.facts.load.get("events_per_second", 0.0)
+    if events <= 0:
+        raise Missing("the run does not say how many events a second there were")
+    basis = Basis(
+        source=f"{ONE} node",
+        strategy="scan",
+        patterns=PATTERNS_PER_EVENT,
+        keys=keys,
+        events=events,
+        count=run.facts.scan_count,
+        base=max(0.0, run.facts.calibration.get("base_utilisation", 0.0)),
+        costs={"SCAN": Costs(points)},
+        call_s=CALL_S,
+        event_s={},
+        floor_ms=0.0,
+    )
+    found = predict(basis, Question(keys, events, run.facts.scan_count, nodes, "scan")).knee_keys
+    if found is None:  # not for a strategy that searches
+        raise Missing("no knee was predicted")
+    return found
+
+
+def knee_moves(within: float) -> Claim:
+    """The knee of three nodes lies at as many times the keys of one node's as was predicted from one node."""
+
+    def check(run: Run) -> Finding:
+        one, three = knee(run, ONE), knee(run, THREE)
+        if one is None or three is None:
+            where = " and ".join(arm for arm, found in ((ONE, one), (THREE, three)) if found is None)
+            return Finding(False, f"there was no knee among the plateaus of {where}")
+        wanted = predicted_knee(run, NODES).likely / predicted_knee(run, 1).likely
+        observed = three / one
+        off = observed / wanted - 1
+        return Finding(
+            abs(off) <= within,
+            f"the knee moved from {one:,.0f} to {three:,.0f} keys, {observed:.2f} times as many; predicted "
+            f"{wanted:.2f} ({off:+.1%})",
+            {"knee_one": one, "knee_three": three, "ratio": observed, "predicted": wanted, "off": off},
+        )
+
+    return Claim(
+        "knee-moves",
+        "three nodes saturate at as many times the keys of one as was predicted from one",
+        f"within {within:.0%} of the prediction",
+        check,
+    )
+
+
+def knee_remains(times: float) -> Claim:
+    """Beyond the knee p99 climbs on three nodes as on one: the last plateau against the first, in both arms."""
+
+    def check(run: Run) -> Finding:
+        rises, said = [], []
+        for arm in (ONE, THREE):
+            plateaus = need_arm(run, arm, 2)
+            p99s = need_p99(run, plateaus[0]), need_p99(run, plateaus[-1])
+            rises.append(p99s[1] / p99s[0])
+            said.append(
+                f"{rises[-1]:.1f} × on {arm} ({ms(p99s[0])} → {ms(p99s[1])} at {plateaus[-1].keys:,.0f} keys)"
+            )
+        return Finding(min(rises) >= times, ", ".join(said), {"rise_one": rises[0], "rise_three": rises[1]})
+
+    return Claim(
+        "knee-remains",
+        "p99 climbs beyond the knee of three nodes as it does beyond that of one",
+        f"≥ {times:g} × the first plateau, on one node and on three",
+        check,
+    )
+
+
+def index_cures_every_shard(times: float) -> Claim:
+    """At all keys, p99 on each node under the searches is a multiple of p99 under the index."""
+
+    def check(run: Run) -> Finding:
+        before, after = need_arm(run, THREE, 2)[-1], need_phase(run, "index")
+        p99s = [(need_p99(run, before, probe), need_p99(run, after, probe)) for probe in PROBES]
+        ratios, differs = [search / index for search, index in p99s], differ(before, after)
+        return Finding(
+            min(ratios) >= times and not differs,
+            "; ".join(
+                f"node {node}: {ratio:.1f} × ({ms(search)} → {ms(index)})"
+                for node, (ratio, (search, index)) in enumerate(zip(ratios, p99s, strict=True), start=1)
+            )
+            + differs,
+            {"least_ratio": min(ratios)},
+        )
+
+    return Claim(
+        "index-cures-every-shard",
+        "at the same keys and load, p99 under searches is a multiple of p99 under the index on every node",
+        f"≥ {times:g} × on each",
+        check,
+    )
+
+
+def slow_shard_spreads(most: float, tagged: tuple[float, float]) -> Claim:
+    """With one slow node, about a third of the pages on one node are slow, and nearly all that are spread."""
+
+    def check(run: Run) -> Finding:
+        phase = need_phase(run, "pages")
+        spread, together = (need_figure(phase, f"{kind}_slow_share") for kind in ("spread", "tagged"))
+        than_ms = need_figure(phase, "slow_ms")
+        return Finding(
+            spread >= most and tagged[0] <= together <= tagged[1],
+            f"slower than {ms(than_ms)}: {together:.0%} of the pages whose entries are on one node, "
+            f"{spread:.0%} of those whose entries are spread",
+            {"tagged": together, "spread": spread},
+        )
+
+    return Claim(
+        "slow-shard-spreads",
+        "one slow node of three makes about a third of the pages slow that are on one node, and nearly all that are "
+        "spread",
+        f"{tagged[0]:.0%} to {tagged[1]:.0%} of the first, ≥ {most:.0%} of the others",
+        check,
+    )
+
+
+def tags_keep_together(least_users: int) -> Claim:
+    """All keys of a user are on one node and in one slot, and the users are on all nodes."""
+
+    def check(run: Run) -> Finding:
+        phase = need_phase(run, "where")
+        names = ("users", "nodes_per_user_most", "slots_per_user_most", "nodes_with_keys")
+        users, nodes, slots, all_nodes = (need_figure(phase, name) for name in names)
+        return Finding(
+            nodes == slots == 1 and all_nodes == NODES and users >= least_users,
+            f"{users:,.0f} users on {all_nodes:.0f} nodes; nodes with keys of one user: at most {nodes:.0f}; slots: "
+            f"at most {slots:.0f}",
+            {"nodes": nodes, "slots": slots, "users": users},
+        )
+
+    return Claim(
+        "tags-keep-together",
+        "with a hash tag all keys of a user are on one node, and the users are on all",
+        f"1 node and 1 slot for each user, {NODES} nodes for all, ≥ {least_users} users seen",
+        check,
+    )
+
+
+HEADINGS = ("phase", *(f"node {node}: busy, held" for node in range(1, NODES + 1)))
+
+
+def nodes_of(run: Run) -> list[list[str]]:
+    """How busy each node was of what it may use, and in which share of its periods it was held."""
+
+    def cell(phase: PhaseRecord, node: int) -> str:
+        busy, periods, held = (
+            phase.figures.get(f"node_{node}_{name}") for name in ("busy_s", "periods", "held")
+        )
+        if busy is None or not periods or held is None:
+            return "–"
+        return f"{percent(busy / phase.seconds)}, {percent(held / periods)}"
+
+    return [[phase.title, *(cell(phase, node) for node in range(1, NODES + 1))] for phase in run.phases]
