@@ -210,11 +210,13 @@ class ClusterStack(NativeStack):
         self.server.configure_slowlog(self._scenario.slowlog_threshold_us)
 
     def _probed(self, spec: ProbeSpec) -> tuple[str, str]:
-        """A probe asks one node for keys of one slot, which this node has whether the cluster has one node or more."""
-        number = spec.node - 1
-        if number >= self._shards:
-            raise StackError(f"probe {spec.name} asks node {spec.node} of {self._shards}.")
-        most = max(phase.shards for phase in self._scenario.phases)
+        """A probe asks one node for keys of one slot, which this node has whenever it is in the cluster.
+
+        A probe may begin before its node does: it then goes on trying.
+        """
+        number, most = spec.node - 1, max(phase.shards for phase in self._scenario.phases)
+        if number >= most:
+            raise StackError(f"probe {spec.name} asks node {spec.node} of {most}.")
         return self._nodes.url(number), tag_in(*slots_of(number, most))
 
     def meter(self) -> ProcessMeter:

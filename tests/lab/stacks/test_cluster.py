@@ -25,9 +25,10 @@ from lab.stacks import quota
 from lab.stacks.cluster import ClusterStack, slots_of
 from lab.stacks.processes import port_taken
 from lab.stacks.quota import GROUPS, Quota, why_none
+from lab.stacks.server_stats import ServerObserver
 from lab.stacks.servers import SERVERS
-from loadtest.cluster import Nodes as Seen
 from loadtest.cluster import SLOTS, slot_of, tag_in
+from loadtest.cluster import Nodes as Seen
 from loadtest.resp import Server as Address
 
 SHARDS = scenarios.find("shards")
@@ -131,16 +132,21 @@ def test_a_busy_node_is_held_and_the_throttling_counted(stack: ClusterStack) -> 
 
 @needs_quota
 def test_each_probe_asks_its_own_node(stack: ClusterStack) -> None:
-    """The main probe and that of node 3 get replies without an error: their keys are on the nodes that they ask."""
-    stack._shards = 3
+    """Probes begin before there are three nodes. Then each gets replies without an error: its node has its keys."""
     stack._start_server()
     probes = [stack.start_probe(spec, 100.0) for spec in (ProbeSpec("main"), ProbeSpec("node-3", node=3))]
+    stack.empty(3)
+    end = time.monotonic() + 20
     for probe in probes:
-        lines = iter(probe.lines())
-        next(lines)
-        told = json.loads(next(lines))
-        assert told["received"] > 0
-        assert told["errors"] == 0, told
+        for raw in probe.lines():
+            told = json.loads(raw)
+            if told["received"] > 0 and not told["errors"]:
+                break
+            assert time.monotonic() < end, told
+    seen = [ServerObserver(stack._nodes.url(number)) for number in range(3)]
+    assert [node.keys_everywhere() for node in seen] == [100, 0, 100]
+    for node in seen:
+        node.close()
     with pytest.raises(StackError, match="node 4 of 3"):
         stack.start_probe(ProbeSpec("node-4", node=4), 1.0)
 
