@@ -241,8 +241,9 @@ def test_it_is_refused_elsewhere_in_one_line(
 
 
 def test_a_group_is_removed_and_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Control groups of version 2 get quota and period in one file; a folder that is there already is an error."""
+    """Control groups of version 2 get quota and period in one file. An empty group of a killed process is replaced."""
     monkeypatch.setattr(quota, "GROUPS", tmp_path)
+    (tmp_path / f"latency-lab-{os.getpid()}-one").mkdir()
     group = Quota(0.25, "one")
     [folder] = tmp_path.iterdir()
     assert (folder / "cpu.max").read_text() == "1250 5000"
