@@ -121,7 +121,12 @@ class ClusterObserver(ServerObserver):
         self._at_once = ThreadPoolExecutor(thread_name_prefix="node")
 
     def snapshot(self) -> Snapshot:
-        """All counters. The nodes are asked at once, because a busy one answers late."""
+        """All counters. The nodes are asked at once, because a busy one answers late.
+
+        Raises `StackError` when one does not answer, and while the cluster is started anew.
+        """
+        if not self._nodes.observers:
+            raise StackError("the cluster is being started.")
         found = list(self._at_once.map(ServerObserver.snapshot, self._nodes.observers))
         commands: dict[str, tuple[float, float]] = {}
         for each in found:
