@@ -8,7 +8,6 @@ server on a machine that is four times as slow.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from pathlib import Path
@@ -226,8 +225,7 @@ class ClusterStack(NativeStack):
 
     def meter(self) -> ProcessMeter:
         """A new meter, in which all nodes together are ``store``."""
-        seconds: Callable[[], dict[str, float]] = self._seconds
-        return ProcessMeter(seconds)
+        return ProcessMeter(self._seconds)
 
     def _seconds(self) -> dict[str, float]:
         spent: dict[str, float] = {}
@@ -235,6 +233,14 @@ class ClusterStack(NativeStack):
             part = FIRST if child in self._nodes.children else name
             spent[part] = spent.get(part, 0.0) + child.cpu_seconds()
         return spent
+
+    def memory_mb(self) -> dict[str, float]:
+        """Resident memory of each process, in which all nodes together are ``store``."""
+        found = super().memory_mb()
+        return {
+            **{name: value for name, value in found.items() if not name.startswith(FIRST)},
+            FIRST: sum(value for name, value in found.items() if name.startswith(FIRST)),
+        }
 
     def down(self) -> None:
         """End every process, and remove the quotas."""

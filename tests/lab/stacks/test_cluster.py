@@ -103,7 +103,8 @@ def test_nodes_come_up_held_and_grow_from_one_to_three(stack: ClusterStack) -> N
     pids = [child.pid for child in stack._nodes.children]
     assert [int((group / "cgroup.procs").read_text().split()[0]) for group in groups()] == pids
     spent, _ = stack.meter().sample()
-    assert set(spent) - {"lab"} == {"store"}
+    assert set(spent) - {"lab"} == {"store"} == set(stack.memory_mb()) - {"lab"}
+    assert stack.memory_mb()["store"] > 3.0
     client.close()
 
 
