@@ -87,6 +87,14 @@ def demand(phase: PhaseRecord, scan_count: int) -> float | None:
     return phase.utilisation * max(1.0, phase.events.get("offered_per_s", 0.0) * calls / served)
 
 
+def _base(run: Run) -> float:
+    """The share of a node that everything but the searches takes. It is the same on each of three as on one.
+
+    (Most of it is the node's own probe, and the lab's look at its counters.)
+    """
+    return max(0.0, run.facts.calibration.get("base_utilisation", 0.0))
+
+
 def knee(run: Run, arm: str) -> float | None:
     """The number of keys, on all nodes together, at which the demand reaches 1; None if it does not."""
     known = [
@@ -94,9 +102,9 @@ def knee(run: Run, arm: str) -> float | None:
         for phase in need_arm(run, arm, 3)
         if (found := demand(phase, run.facts.scan_count)) is not None
     ]
-    nodes = need_param(need_arm(run, arm)[0], "shards")
-    base = run.facts.calibration.get("base_utilisation", 0.0) / nodes
-    found = stats.saturation([keys for keys, _ in known], [load for _, load in known], base, operational.NEAR)
+    found = stats.saturation(
+        [keys for keys, _ in known], [load for _, load in known], _base(run), operational.NEAR
+    )
     largest = max((keys for keys, _ in known), default=0.0)
     return found if found is not None and found <= BEYOND * largest else None
 
@@ -120,7 +128,7 @@ def predicted_knee(run: Run, nodes: int) -> Range:
         keys=keys,
         events=events,
         count=run.facts.scan_count,
-        base=max(0.0, run.facts.calibration.get("base_utilisation", 0.0)),
+        base=nodes * _base(run),  # of all nodes together: `predict` spreads it over them
         costs={"SCAN": Costs(points)},
         call_s=CALL_S,
         event_s={},

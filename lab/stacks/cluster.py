@@ -8,7 +8,6 @@ server on a machine that is four times as slow.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from pathlib import Path
@@ -124,7 +123,12 @@ class ClusterObserver(ServerObserver):
         self._at_once = ThreadPoolExecutor(thread_name_prefix="node")
 
     def snapshot(self) -> Snapshot:
-        """All counters. The nodes are asked at once, because a busy one answers late."""
+        """All counters. The nodes are asked at once, because a busy one answers late.
+
+        Raises `StackError` when one does not answer, and while the cluster is started anew.
+        """
+        if not self._nodes.observers:
+            raise StackError("the cluster is being started.")
         found = list(self._at_once.map(ServerObserver.snapshot, self._nodes.observers))
         commands: dict[str, tuple[float, float]] = {}
         for each in found:
@@ -213,17 +217,18 @@ class ClusterStack(NativeStack):
         self.server.configure_slowlog(self._scenario.slowlog_threshold_us)
 
     def _probed(self, spec: ProbeSpec) -> tuple[str, str]:
-        """A probe asks one node for keys of one slot, which this node has whether the cluster has one node or more."""
-        number = spec.node - 1
-        if number >= self._shards:
-            raise StackError(f"probe {spec.name} asks node {spec.node} of {self._shards}.")
-        most = max(phase.shards for phase in self._scenario.phases)
+        """A probe asks one node for keys of one slot, which this node has whenever it is in the cluster.
+
+        A probe may begin before its node does: it then goes on trying.
+        """
+        number, most = spec.node - 1, max(phase.shards for phase in self._scenario.phases)
+        if number >= most:
+            raise StackError(f"probe {spec.name} asks node {spec.node} of {most}.")
         return self._nodes.url(number), tag_in(*slots_of(number, most))
 
     def meter(self) -> ProcessMeter:
         """A new meter, in which all nodes together are ``store``."""
-        seconds: Callable[[], dict[str, float]] = self._seconds
-        return ProcessMeter(seconds)
+        return ProcessMeter(self._seconds)
 
     def _seconds(self) -> dict[str, float]:
         spent: dict[str, float] = {}
@@ -231,6 +236,14 @@ class ClusterStack(NativeStack):
             part = FIRST if child in self._nodes.children else name
             spent[part] = spent.get(part, 0.0) + child.cpu_seconds()
         return spent
+
+    def memory_mb(self) -> dict[str, float]:
+        """Resident memory of each process, in which all nodes together are ``store``."""
+        found = super().memory_mb()
+        return {
+            **{name: value for name, value in found.items() if not name.startswith(FIRST)},
+            FIRST: sum(value for name, value in found.items() if name.startswith(FIRST)),
+        }
 
     def down(self) -> None:
         """End every process, and remove the quotas."""

@@ -36,6 +36,8 @@ class Quota:
         name = f"latency-lab-{os.getpid()}" + (f"-{label}" if label else "")
         self._folder = (old if old.is_dir() else GROUPS) / name
         quota = round(share * PERIOD_US)
+        with suppress(OSError):  # of a process of that id that was killed
+            self._folder.rmdir()
         try:
             self._folder.mkdir()
             if old.is_dir():

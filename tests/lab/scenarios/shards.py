@@ -37,7 +37,7 @@ WHERE = {
 def search(plain: Plain, phase_id: str, nodes: int, knee: float = KNEE) -> None:
     """Give a phase the counters of nodes on which each event searches: `knee` is that of one node."""
     phase = plain.phase(phase_id)
-    asked = BASE / nodes + (1 - BASE) * phase.keys / nodes / knee
+    asked = BASE + (1 - BASE) * phase.keys / nodes / knee
     phase.utilisation = min(1.0, asked)
     calls = CALLS * nodes * math.ceil(phase.keys / nodes / SCENARIO.scan_count)
     events = EVENTS_PER_S * phase.seconds / max(1.0, asked)

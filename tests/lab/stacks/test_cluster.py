@@ -25,6 +25,7 @@ from lab.stacks import quota
 from lab.stacks.cluster import ClusterStack, slots_of
 from lab.stacks.processes import port_taken
 from lab.stacks.quota import GROUPS, Quota, why_none
+from lab.stacks.server_stats import ServerObserver
 from lab.stacks.servers import SERVERS
 from loadtest.cluster import SLOTS, slot_of, tag_in
 from loadtest.cluster import Nodes as Seen
@@ -55,9 +56,9 @@ def test_a_tag_decides_on_the_slot() -> None:
 
 
 @pytest.fixture
-def stack(tmp_path: Path) -> Iterator[ClusterStack]:
-    """A stack that is taken down whatever happens."""
-    made = ClusterStack(SHARDS, SERVERS["embedded"], tmp_path, 1)
+def stack(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ClusterStack]:
+    """A stack that is taken down whatever happens; on the embedded server, if the test names no other."""
+    made = ClusterStack(SHARDS, SERVERS[getattr(request, "param", "embedded")], tmp_path, 1)
     with contextlib.ExitStack() as last:
         last.callback(made.down)
         yield made
@@ -69,8 +70,13 @@ def groups() -> list[Path]:
 
 
 @needs_quota
+@pytest.mark.parametrize(
+    "stack", [name for name in ("embedded", "redis") if SERVERS[name].find()], indirect=True
+)
 def test_nodes_come_up_held_and_grow_from_one_to_three(stack: ClusterStack) -> None:
     """One node has all slots, then three share them. Counts are those of all; each is in a quota of its own."""
+    with pytest.raises(StackError):  # so a recorder writes a gap
+        stack.server.snapshot()
     stack._start_server()
     stack.server.configure_slowlog(10_000)
     assert stack.server.snapshot().keys == 0
@@ -97,7 +103,8 @@ def test_nodes_come_up_held_and_grow_from_one_to_three(stack: ClusterStack) -> N
     pids = [child.pid for child in stack._nodes.children]
     assert [int((group / "cgroup.procs").read_text().split()[0]) for group in groups()] == pids
     spent, _ = stack.meter().sample()
-    assert set(spent) - {"lab"} == {"store"}
+    assert set(spent) - {"lab"} == {"store"} == set(stack.memory_mb()) - {"lab"}
+    assert stack.memory_mb()["store"] > 3.0
     client.close()
 
 
@@ -131,16 +138,21 @@ def test_a_busy_node_is_held_and_the_throttling_counted(stack: ClusterStack) -> 
 
 @needs_quota
 def test_each_probe_asks_its_own_node(stack: ClusterStack) -> None:
-    """The main probe and that of node 3 get replies without an error: their keys are on the nodes that they ask."""
-    stack._shards = 3
+    """Probes begin before there are three nodes. Then each gets replies without an error: its node has its keys."""
     stack._start_server()
     probes = [stack.start_probe(spec, 100.0) for spec in (ProbeSpec("main"), ProbeSpec("node-3", node=3))]
+    stack.empty(3)
+    end = time.monotonic() + 20
     for probe in probes:
-        lines = iter(probe.lines())
-        next(lines)
-        told = json.loads(next(lines))
-        assert told["received"] > 0
-        assert told["errors"] == 0, told
+        for raw in probe.lines():
+            told = json.loads(raw)
+            if told["received"] > 0 and not told["errors"]:
+                break
+            assert time.monotonic() < end, told
+    seen = [ServerObserver(stack._nodes.url(number)) for number in range(3)]
+    assert [node.keys_everywhere() for node in seen] == [100, 0, 100]
+    for node in seen:
+        node.close()
     with pytest.raises(StackError, match="node 4 of 3"):
         stack.start_probe(ProbeSpec("node-4", node=4), 1.0)
 
@@ -235,8 +247,9 @@ def test_it_is_refused_elsewhere_in_one_line(
 
 
 def test_a_group_is_removed_and_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Control groups of version 2 get quota and period in one file; a folder that is there already is an error."""
+    """Control groups of version 2 get quota and period in one file. An empty group of a killed process is replaced."""
     monkeypatch.setattr(quota, "GROUPS", tmp_path)
+    (tmp_path / f"latency-lab-{os.getpid()}-one").mkdir()
     group = Quota(0.25, "one")
     [folder] = tmp_path.iterdir()
     assert (folder / "cpu.max").read_text() == "1250 5000"
