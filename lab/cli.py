@@ -221,7 +221,8 @@ def run_command(arguments: list[str]) -> int:
             f"{words} `lab --help` and `lab COMMAND --help` list commands and options.", errors.USAGE
         )
     except KeyboardInterrupt:
-        return _complain("interrupted; every process was ended, samples so far are kept.", errors.INTERRUPTED)
+        left = "nothing of the scene is left" if first == "blind" else "samples so far are kept"
+        return _complain(f"interrupted; every process was ended, {left}.", errors.INTERRUPTED)
     except LabError as error:
         return _complain(str(error), error.exit_code)
     except BrokenPipeError:

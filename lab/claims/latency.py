@@ -20,6 +20,7 @@ from lab.results import formulas, operational, stats
 from lab.results.correlation import spearman
 from lab.results.folder import PhaseRecord, Run
 from lab.results.knee import PATTERNS_PER_EVENT
+from lab.results.numbers import sig
 
 FEWEST = 3
 """The fewest plateaus for a slope, or for a typical figure."""
@@ -227,7 +228,7 @@ def wrong_turn(claim_id: str, phase_id: str, probe: str, what: str, within: floa
         trouble = plain / need_p99(run, need_arm(run, "grow", 2)[0])
         return Finding(
             change > -within and trouble >= times,
-            f"p99 {plain:.1f} → {changed:.1f} ms ({change:+.1%}) while p99 was {trouble:.0f} × the first plateau",
+            f"p99 {plain:.1f} → {changed:.1f} ms ({change:+.1%}) while p99 was {sig(trouble)} × the first plateau",
             {"change": change, "trouble": trouble},
         )
 

@@ -170,9 +170,12 @@ def strategy_in_force(run: Run) -> Check:
                 for command in SEARCHES
                 if command != _command_of(phase.strategy) and calls.get(command)
             ]
-    return verdict_of(
-        "the planned strategy was in force", wrong, f"the server's own counters say so, in {looked} phases"
+    said = (
+        f"the server's own counters say so, in the {looked} phases whose events show it"
+        if looked
+        else "not asked: no phase has events that would show it"
     )
+    return verdict_of("the planned strategy was in force", wrong, said)
 
 
 def events_carried_out(run: Run) -> Check:
@@ -229,7 +232,8 @@ def load_as_calibrated(run: Run, terms: Terms) -> Check:
     name = "the load was the calibrated one"
     load = run.facts.load.get("events_per_second", math.nan)
     if terms.load_share is None:
-        said = f"nothing is calibrated; {load:.2f} events a second were asked for"
+        asked = f"{load:.2f} events a second were asked for" if load else "no events were asked for"
+        said = f"nothing is calibrated; {asked}"
         return Check(name, load == terms.events_per_second, said)
     found = run.facts.calibration.get("events_per_second", math.nan) * terms.load_share
     return Check(

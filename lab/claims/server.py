@@ -56,7 +56,7 @@ def victims_never_slow(times: float) -> Claim:
         was_read = bool(entries) or (top.execution_us("SCAN") or 0.0) < run.facts.slowlog_threshold_us
         return Finding(
             victims * ONE_IN <= entries.total() and client >= times and was_read,
-            f"on the plateaus the slow log recorded {named}; the client's p99 rose {client:.1f} ×"
+            f"on the plateaus the slow log recorded {named}; the client's p99 was {client:.1f} × the first"
             + ("" if was_read else "; but SCAN was slow enough to be in it"),
             {"victims": float(victims), "client_ratio": client},
         )
