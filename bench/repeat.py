@@ -5,7 +5,7 @@ should be: claims hold, or with a control are refuted. A run that is not valid s
 about the claims, and is counted apart. Each run has a seed of its own. With `--stack compose` the runs are made in the
 scene that `make up` brought up. With `--claim ID` the last line tells how far that claim's ratio varies from run to
 run: lowest, highest, and the mean with its 95 % interval (Student's t). With `--hold 0.5` the server gets half a core
-(`bench.held`), which stands in for another machine.
+(`bench.held`), which stands in for another machine. `--write FILE` keeps the rows for `make docs`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from bench.held import share
-from bench.kit import OneLineParser
+from bench.kit import OneLineParser, keep
 from lab import scenarios
 from lab.errors import LabError
 
@@ -141,6 +141,7 @@ def main() -> int:
     )
     parser.add_argument("--hold", type=share, metavar="SHARE", help="hold the server to a share of a core")
     parser.add_argument("--claim", help="also tell how far the ratio of this claim wanders from run to run")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="keep the rows in this JSON file")
     options = parser.parse_args()
     if options.hold and options.stack != "native":
         parser.error("only a server that the run itself starts can be held: --hold goes with --stack native")
@@ -163,8 +164,14 @@ def main() -> int:
                 shutil.copytree(run, kept)
                 print(f"      kept in {kept.relative_to(ROOT)}", file=sys.stderr)
     print(table(options.scenario, options.server, found))
-    if options.claim:
-        print(wandering(options.claim, found))
+    wanders = wandering(options.claim, found) if options.claim else ""
+    if wanders:
+        print(wanders)
+    part = f"repeat {options.scenario} on {options.server}" + (
+        f", held to {options.hold}" if options.hold else ""
+    )
+    rows = [asdict(one) for one in found]
+    keep(options.write, part, "bench.repeat", rows=rows, claim=options.claim or "", wanders=wanders)
     return 0 if valid >= options.times and all(one.code == 0 for one in found if one.judged) else 1
 
 

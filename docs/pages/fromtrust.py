@@ -14,6 +14,7 @@ from docs.pages.fromruns import table
 FILE = Path("docs/trust.json")
 REASONS = Path("docs/pages/unnoticed.toml")
 """Why some changes of the judging code make no difference, by hand."""
+REPEAT = "bench.repeat --claim p99-is-one-search"
 STRICT = re.compile("[<>]=?")
 VERDICTS = {0: "every claim holds", 1: "a claim failed", 4: "not valid"}
 
@@ -60,6 +61,27 @@ def _disturbed(kept: dict[str, Any], _: Path) -> str:
         f"{kept['verdicts']} of {runs} runs ended in a verdict; in {kept['held']} of those every claim held."
     )
     return f"{said}\n\n{_rows(kept)}"
+
+
+def _repeated(kept: dict[str, Any], _: Path) -> str:
+    """Runs with seeds in a row: how each ended, and the ratio of the claim that runs can be compared by."""
+    claim = kept["claim"]
+    rows = [
+        [
+            str(row["seed"]),
+            _ended(row["code"]),
+            f"{row['seconds']:.0f}",
+            row["claims"] or "–",
+            f"{row['ratios'][claim]:.2f} ×" if claim in row["ratios"] else "–",
+        ]
+        for row in kept["rows"]
+    ]
+    judged = sum(row["code"] in (0, 1) for row in kept["rows"])
+    holds = sum(row["code"] == 0 for row in kept["rows"])
+    said = f"{judged} of {len(rows)} runs ended in a verdict; in {holds} of those every claim held. `{kept['wanders']}`"
+    return (
+        f"{said}\n\n{table(['seed', 'verdict', 'seconds', 'claims that hold', f'`{claim}`'], rows, (2, 4))}"
+    )
 
 
 def _demos(kept: dict[str, Any], _: Path) -> str:
@@ -121,6 +143,8 @@ def _reason(change: Sequence[str]) -> str:
 
 LISTS: dict[str, Callable[[Path], str]] = {
     "disturbed": block("disturbed 3 a minute, hog 0, embedded", "bench.disturb --per-minute 3", _disturbed),
+    "repeated": block("repeat key-growth on embedded", REPEAT, _repeated),
+    "repeated, held": block("repeat key-growth on embedded, held to 0.5", f"{REPEAT} --hold 0.5", _repeated),
     "demos": block("demos", "bench.demos", _demos),
     "mutations": block("mutations", "bench.mutants --one-in 8", _mutations),
     "suite": block("suite", "bench.suite", _suite),

@@ -2,7 +2,7 @@
 
 The same events come in all phases. In the phases of the arm ``one`` one node has all slots, in those of ``three`` three
 nodes share them; each node is held to the same share of a core, so three can do three times as much. ``three-1`` has
-the keys of ``one-3``. A node's counters are figures of the phase (see `lab.stacks.cluster`).
+the keys of ``one-2``. A node's counters are figures of the phase (see `lab.stacks.cluster`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lab.results import operational, stats
 from lab.results.basis import CALL_S, Basis, Costs, Range
 from lab.results.folder import PhaseRecord, Run
 from lab.results.knee import PATTERNS_PER_EVENT
-from lab.results.numbers import ms, percent, sig, us
+from lab.results.numbers import ms, percent, sig
 from lab.results.prediction import Question, predict
 
 ONE, THREE = "one", "three"
@@ -49,25 +49,29 @@ def _searched_us(phase: PhaseRecord) -> float:
 
 
 def search_goes_everywhere(low: float, high: float) -> Claim:
-    """With the same keys, an event's searches cost three nodes together what they cost one, and each is asked."""
+    """With the same keys, an event visits as many of them on three nodes together as on one, and each is asked.
+
+    Judged by the calls of SCAN, each of which visits COUNT keys. (Execution times cannot be compared: the server's clock
+    goes on while it is held, and that depends on how much work comes at once.)
+    """
 
     def check(run: Run) -> Finding:
-        one, three = need_phase(run, f"{ONE}-3"), need_phase(run, f"{THREE}-1")
-        before, after = _searched_us(one), _searched_us(three)
-        calls = [need_figure(three, f"node_{node}_scans") / _finished(three) for node in range(1, NODES + 1)]
-        if not before or not after:
-            return Finding(False, "no node was searched", {"least_calls": min(calls)})
-        differs = differ(one, three)
+        one, three = need_phase(run, f"{ONE}-2"), need_phase(run, f"{THREE}-1")
+        before = one.commands.get("SCAN", {}).get("calls", 0.0) / _finished(one)
+        each = [need_figure(three, f"node_{node}_scans") / _finished(three) for node in range(1, NODES + 1)]
+        if not before or not min(each):
+            return Finding(False, "not every node was searched", {"least_calls": min(each)})
+        ratio, differs = sum(each) / before, differ(one, three)
         return Finding(
-            low <= after / before <= high and min(calls) >= PATTERNS_PER_EVENT and not differs,
-            f"{us(before)} on one node, {us(after)} on {NODES} together ({sig(after / before)} ×); calls of SCAN for "
-            f"each event on each node: {', '.join(f'{each:.1f}' for each in calls)}{differs}",
-            {"ratio": after / before, "least_calls": min(calls)},
+            low <= ratio <= high and min(each) >= PATTERNS_PER_EVENT and not differs,
+            f"{before:.1f} calls of SCAN for each event on one node, {sum(each):.1f} on {NODES} together ({sig(ratio)} "
+            f"×): {', '.join(f'{calls:.1f}' for calls in each)}{differs}",
+            {"ratio": ratio, "least_calls": min(each)},
         )
 
     return Claim(
         "search-goes-everywhere",
-        "with the same keys an event's searches cost three nodes together what they cost one, and each node is asked",
+        "with the same keys an event's searches make as many calls on three nodes together as on one, and ask each",
         f"{low:g} to {high:g} ×, ≥ {PATTERNS_PER_EVENT} calls for each event on each node",
         check,
     )

@@ -25,7 +25,7 @@ SHARE = 0.25
 KNEE_AT = 0.23
 """The share of the keys that saturates one node by the calibration. On the plateaus a key is cheaper, so there it is
 some 0.3. Three times as many saturate three."""
-ONE, THREE = (0.11, 0.17, 0.24, 0.40), (0.24, 0.50, 0.75, 1.0)
+ONE, THREE = (0.11, 0.17, 0.24, 0.40), (0.17, 0.50, 0.75, 1.0)
 """Shares of the keys on the plateaus. The last of each lies beyond the knee."""
 LOADS_MB = 80.0
 """Memory of the pages' entries on the nodes, and of all keys' names in the process that reads them."""
@@ -81,8 +81,8 @@ def phases(search: str, cure: str, searches: int) -> tuple[Phase, ...]:
 
 
 CLAIMS = (
-    shards.search_goes_everywhere(low=0.7, high=1.4),
-    shards.knee_moves(within=0.15),
+    shards.search_goes_everywhere(low=0.8, high=1.6),
+    shards.knee_moves(within=0.25),
     shards.knee_remains(times=3),
     shards.slow_shard_spreads(most=0.8, tagged=(0.15, 0.5)),
     shards.index_cures_every_shard(times=4),

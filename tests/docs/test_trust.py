@@ -16,6 +16,15 @@ TEST = {"code": 0, "seconds": 470, "hogged": False, "closing": "9 passed", "fail
 CHANGE = {"in": "lab/claims/x.py: f", "change": ["- a", "+ b"]}
 BOUND = {"in": "lab/claims/x.py: g", "change": ["- a >= b", "+ a > b"]}
 KNOWN = {"in": "lab/claims/x.py: h", "change": ["- c", "+ d"]}
+IN_A_ROW = {
+    **BY,
+    "rows": [
+        {"seed": 1, "code": 0, "seconds": 88.4, "claims": "11 of 11", "ratios": {"c": 1.084}},
+        {"seed": 2, "code": 4, "seconds": 90.0, "claims": "", "ratios": {}},
+    ],
+    "claim": "c",
+    "wanders": "c: 1.08 in 1 run",
+}
 KEPT: dict[str, dict[str, Any]] = {
     "disturbed 3 a minute, hog 0, embedded": {
         **BY,
@@ -23,6 +32,8 @@ KEPT: dict[str, dict[str, Any]] = {
         "verdicts": 2,
         "held": 1,
     },
+    "repeat key-growth on embedded": IN_A_ROW,
+    "repeat key-growth on embedded, held to 0.5": IN_A_ROW,
     "demos": {**BY, "rows": [RUN], "within_s": 210.0, "good": 1},
     "suite": {**BY, "rows": [TEST, TEST | {"hogged": True, "code": 2, "failed": ["tests/x.py::test_y"]}]},
     "mutations": {
@@ -36,7 +47,14 @@ KEPT: dict[str, dict[str, Any]] = {
         "survivors": [CHANGE, BOUND, KNOWN],
     },
 }
+AGREE = [
+    "1 of 2 runs ended in a verdict; in 1 of those every claim held. `c: 1.08 in 1 run`",
+    "| 1 | every claim holds | 88 | 11 of 11 | 1.08 × |",
+    "| 2 | not valid | 90 | – | – |",
+]
 SAYS = {
+    "repeated": AGREE,
+    "repeated, held": AGREE,
     "disturbed": [
         "2 of 3 runs ended in a verdict; in 1 of those",
         "a claim failed",
