@@ -18,6 +18,8 @@ from lab.results.simulation import wait_s
 LOWEST = 3
 """The plateaus with the fewest keys, from which the rest is predicted."""
 BELOW_KNEE = 0.9
+HELD = Path("docs/held")
+"""Runs by which nothing in the prediction was chosen: other seeds, and servers held to a share of a core."""
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.8)
 
 
@@ -77,7 +79,7 @@ def cluster_checks(run: Run) -> Iterator[Check]:
 
 def checked(root: Path) -> Iterator[Check]:
     """The checks of every record whose keys grow under searches, on one server or on a cluster."""
-    for path in sorted((root / FOLDER).glob("*/run.json")):
+    for path in sorted(path for folder in (FOLDER, HELD) for path in (root / folder).glob("*/run.json")):
         run = Run(path.parent)
         grown = run.arm("grow")
         if len(grown) > LOWEST and all(phase.strategy in SEARCHES for phase in grown):

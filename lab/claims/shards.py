@@ -51,8 +51,8 @@ def _searched_us(phase: PhaseRecord) -> float:
 def search_goes_everywhere(low: float, high: float) -> Claim:
     """With the same keys, an event visits as many of them on three nodes together as on one, and each is asked.
 
-    Judged by the calls of SCAN, each of which visits COUNT keys. (Execution times cannot be compared: the server's clock
-    goes on while it is held, and that depends on how much work comes at once.)
+    Judged by the calls of SCAN, each of which visits COUNT keys. (Execution times cannot be compared: the server's
+    clock goes on while it is held, and that depends on how much work comes at once.)
     """
 
     def check(run: Run) -> Finding:

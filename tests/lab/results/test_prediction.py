@@ -197,17 +197,18 @@ def found() -> list[Check]:
 
 
 def test_every_run_whose_keys_grow_is_checked(found: list[Check]) -> None:
-    """Both records of the main incident have a knee and p99s to predict."""
-    for run in ("key-growth", "key-growth-standard"):
+    """Both records of the main incident, and the one of a held server, have a knee and p99s to predict."""
+    for run in ("key-growth", "key-growth-standard", "key-growth-held"):
         figures = [each.figure for each in found if each.run == run]
         assert figures[0].startswith("knee")
         assert len(figures) >= 3
 
 
 def test_the_rest_of_a_run_follows_from_its_beginning(found: list[Check]) -> None:
-    """By calibration and three lowest plateaus the knee is within 10 %, p99 below it within 35 %."""
+    """By calibration and three lowest plateaus the knee is within 10 % (of a cluster 15 %), p99 below it within 35 %."""
     for each in found:
-        assert abs(each.off) <= (0.10 if each.figure.startswith("knee") else 0.35), each
+        knee = 0.15 if "nodes" in each.figure else 0.10
+        assert abs(each.off) <= (knee if each.figure.startswith("knee") else 0.35), each
 
 
 def test_what_was_observed_is_in_the_range(found: list[Check]) -> None:
