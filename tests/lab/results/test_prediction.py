@@ -205,7 +205,7 @@ def test_every_run_whose_keys_grow_is_checked(found: list[Check]) -> None:
 
 
 def test_the_rest_of_a_run_follows_from_its_beginning(found: list[Check]) -> None:
-    """By calibration and three lowest plateaus the knee is within 10 % (of a cluster 15 %), p99 below it within 35 %."""
+    """By calibration and three lowest plateaus the knee is within 10 % (a cluster's 15 %), p99 below within 35 %."""
     for each in found:
         knee = 0.15 if "nodes" in each.figure else 0.10
         assert abs(each.off) <= (knee if each.figure.startswith("knee") else 0.35), each
