@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,6 +34,8 @@ LATE_US = 1000
 PREFIX = "latency-lab:probe"
 COLUMNS = (("sent", 7), ("on time", 8), ("late", 6), ("failed", 7), ("answered", 9))
 WAITS = ("p50", "p99", "max")
+SHORT = 0.75
+"""An interval of less than this share of the others is a remainder: its figures are not to be compared with theirs."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ class Row:
     """The requests of an interval, and their latencies in milliseconds, each from the moment the request was due.
 
     `sent` = `on_time` + `late`. `answered` is the number of samples behind the three latencies; a reply counts in the
-    interval in which it came. `oldest_ms`: how long the oldest unanswered request has waited by the end.
+    interval in which it came. `oldest_ms`: how long the oldest unanswered request has waited by the end. `seconds`: how
+    long the interval was.
     """
 
     clock: str
@@ -54,15 +57,17 @@ class Row:
     p99: float | None
     max: float | None
     oldest_ms: float
+    seconds: float = 0.0
 
-    def line(self) -> str:
-        """The row as a line of the table."""
+    def line(self, every: float = 0.0) -> str:
+        """The row as a line of the table. A row that covers much less than `every` seconds says so."""
         cells = [f"{self.clock:<9}"]
         figures = asdict(self)
         cells += [f"{figures[name.replace(' ', '_')]:>{width},}" for name, width in COLUMNS]
         cells += [f"{numbers.ms(figures[name]):>9}" for name in WAITS]
         waits = f"  the oldest waits for {numbers.ms(self.oldest_ms)}" if self.oldest_ms > 1000 else ""
-        return " ".join(cells) + waits
+        part = f"  the last {self.seconds:.1f} s only" if self.seconds < SHORT * every else ""
+        return " ".join(cells) + waits + part
 
 
 HEADING = " ".join(
@@ -103,7 +108,8 @@ def read(line: bytes, total: Counted) -> Row:
     found, one = json.loads(line), Counted()
     one.add(found)
     total.add(found)
-    return one.row(time.strftime("%H:%M:%S", time.localtime(found["t"])), found["oldest_in_flight_us"])
+    row = one.row(time.strftime("%H:%M:%S", time.localtime(found["t"])), found["oldest_in_flight_us"])
+    return replace(row, seconds=found["interval_s"])
 
 
 def starting(server: str | None) -> tuple[list[str], dict[str, str], str]:
@@ -198,14 +204,14 @@ def probe(
                 for line in child.lines():
                     rows.append(read(line, total))
                     if not as_json:
-                        print(rows[-1].line(), flush=True)
+                        print(rows[-1].line(min(every, seconds)), flush=True)
                 break
             except KeyboardInterrupt:
                 interrupted = True
                 child.finish()
         if child.exit_code():
             raise StackError(child.end_message())
-    whole = total.row("all")
+    whole = replace(total.row("all"), seconds=sum(row.seconds for row in rows))
     if as_json:
         print(
             json.dumps(

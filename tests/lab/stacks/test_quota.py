@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from lab.errors import StackError
 from lab.stacks import quota
+from lab.stacks.processes import CpuMeter
 from lab.stacks.quota import Quota, allowed
 
 
@@ -68,3 +70,24 @@ def test_quotas_of_both_versions_are_read(
         ),
     )
     assert allowed(9) == pytest.approx(share)
+
+
+@pytest.mark.alone
+def test_a_held_process_is_counted_with_what_it_used() -> None:
+    """A process that is held to half of a core is half of a core to the meter, though it is busy at every tick."""
+    try:
+        held = Quota(0.5, "meter")
+    except StackError as error:
+        pytest.skip(str(error))
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        held.add(process.pid)
+        time.sleep(0.3)
+        meter = CpuMeter()
+        time.sleep(2.0)
+        others = meter.shares({})[1]["others"]
+    finally:
+        process.kill()
+        process.wait()
+        held.close()
+    assert others < 0.66
