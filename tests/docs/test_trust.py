@@ -32,7 +32,6 @@ KEPT: dict[str, dict[str, Any]] = {
         "verdicts": 2,
         "held": 1,
     },
-    "repeat key-growth on embedded": IN_A_ROW,
     "repeat key-growth on embedded, held to 0.5": IN_A_ROW,
     "demos": {**BY, "rows": [RUN], "within_s": 210.0, "good": 1},
     "suite": {**BY, "rows": [TEST, TEST | {"hogged": True, "code": 2, "failed": ["tests/x.py::test_y"]}]},
@@ -54,7 +53,6 @@ AGREE = [
 ]
 SAYS = {
     "repeated": AGREE,
-    "repeated, held": AGREE,
     "disturbed": [
         "2 of 3 runs ended in a verdict; in 1 of those",
         "a claim failed",
