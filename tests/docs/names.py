@@ -92,6 +92,7 @@ def wrong_line(snippet: str) -> Iterator[str]:
     for target in re.findall(r"(?:^|[\s;&|])make ([a-z][a-z-]*)", f" {snippet}"):
         if target not in fromcode.targets(ROOT):
             yield f"there is no target make {target}"
+    snippet = re.sub(r" \d>&\d", "", snippet)  # the shell's own: no argument
     call = re.search(r"(?:^|[\s;&|(])(?:bin/)?lab ((?:\"[^\"]*\"|[^;&|)<>])*)", f" {snippet}")
     if call:
         yield from wrong_call(call[1])

@@ -55,7 +55,7 @@ def test_throttling_is_shown(folder: Path) -> None:
     run = healthy().write(folder)
     rows = {row[0]: row[1:] for row in nodes_of(run)}
     assert len(rows) == len(run.phases)
-    assert rows["one node, 34% of the keys"] == ["100 %, 100 %", "–", "–"]
+    assert rows["one node, 40% of the keys"] == ["100 %, 100 %", "–", "–"]
     assert all("%" in cell for cell in rows["3 nodes, 50% of the keys"])
 
 

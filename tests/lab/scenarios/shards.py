@@ -155,7 +155,7 @@ PROOFS = Proofs(
             Change("a few calls fewer", calls(0.9)),
             Change("some calls more", calls(1.2)),
         ],
-        "knee-moves": [Change("a sixth too early", moved(2.5)), Change("a sixth too late", moved(3.5))],
+        "knee-moves": [Change("a tenth too early", moved(2.75)), Change("a sixth too late", moved(3.5))],
         "knee-remains": [Change("less of a rise", waits("three-4", 60.0))],
         "index-cures-every-shard": [Change("one node less relieved", waits("index:node-3", 15.0))],
         "slow-shard-spreads": [
