@@ -62,6 +62,7 @@ def a_line(waits: list[int], lags: list[int], errors: int = 0, oldest_us: int = 
         lag.record(each)
     words = {
         "t": 0.0,
+        "interval_s": 0.5,
         "errors": errors,
         "oldest_in_flight_us": oldest_us,
         "last_error": "gone" if errors else None,
@@ -76,6 +77,8 @@ def test_a_row_counts_what_was_sent_late_and_what_came_back() -> None:
     assert (row.sent, row.on_time, row.late, row.failed, row.answered) == (100, 97, 3, 1, 100)
     assert [row.p50, row.p99, row.max] == pytest.approx([1, 50, 50], rel=0.01)
     assert "waits" not in row.line()
+    assert "only" not in row.line(every=0.5)
+    assert row.line(every=1.0).endswith("  the last 0.5 s only")
     later = read(a_line([], [10] * 100, oldest_us=2_500_000), total)
     assert (later.answered, later.p99) == (0, None)
     assert later.line().endswith("–  the oldest waits for 2.50 s")
