@@ -36,7 +36,7 @@ HYPOTHESES: dict[str, str] = {
     "slot-relieves": "as long as events search, bystanders wait",
     "shared-slot-costs": "with the tag first a search costs next to nothing, whoever the user is",
     # shards
-    "search-goes-everywhere": "with three servers an event costs each of them, and all of them together, a third",
+    "search-goes-everywhere": "with three servers an event makes a third of the calls, all of them together",
     "knee-moves": "three servers bear more or less than three times the keys",
     "knee-remains": "a cluster has no knee",
     "index-cures-every-shard": "the cluster itself is slow, or one of its nodes has all the work",
