@@ -52,6 +52,9 @@ def show_catalogue(console: Console, known: Sequence[Scenario]) -> None:
 
 def show_verdict(console: Console, folder: Path) -> None:
     """Print claims, validity and the verdict of a judged run folder."""
+    from lab.report.view import RunView  # numpy and all: `bin/lab list` needs none of it
+    from lab.results.folder import Run
+
     result = json.loads((folder / "result.json").read_text())
     table = Table(box=None, header_style="bold", pad_edge=False)
     for heading in ("", "claim", "bound", "measured"):
@@ -64,7 +67,7 @@ def show_verdict(console: Console, folder: Path) -> None:
     console.print()
     for check in result["validity"]:
         console.print(f"{'valid  ' if check['ok'] else 'INVALID'} {check['check']}: {check['detail']}")
-    for said in result["repeated"]:
+    for said in RunView(Run(folder)).repeated:  # by the phases' names; result.json has their ids
         console.print(f"again   {said}")
     console.print()
     console.print(f"[bold]{sentence(result)}[/bold]")
