@@ -21,6 +21,7 @@ from docs.pages import (
     fromfuzz,
     fromhistory,
     frompredict,
+    fromservers,
     fromsessions,
     fromtrust,
     licences,
@@ -430,5 +431,6 @@ LISTS: dict[str, Callable[[Path], str]] = {
     **frompredict.LISTS,
     **fromcost.LISTS,
     **fromexam.LISTS,
+    **fromservers.LISTS,
     **fromsessions.LISTS,
 }

@@ -25,6 +25,7 @@ HAND_WRITTEN = (
     "history.md",
     "predict.md",
     "scale.md",
+    "servers.md",
     "exam.md",
     "sessions.md",
 )

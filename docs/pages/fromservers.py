@@ -1,0 +1,109 @@
+"""Every scenario on every server: tables from docs/servers.json, into which `make docs RUNS=DIR` takes the matrix of DIR.
+
+A matrix is what `bin/lab run all --servers` writes (`lab.runner.matrix`). The file has its shape, but a server is named
+by its product and version there. So several matrices stand side by side: of several versions, or of several days. A
+product that is taken again takes the place of the former one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from docs.pages.fromruns import table
+from lab.errors import UsageError
+from lab.report import matrix
+from lab.report.tables import Table
+from lab.results.folder import write_json
+
+FILE = Path("docs/servers.json")
+MATRIX = "matrix.json"
+NOT_YET = (
+    "Not measured yet: `bin/lab run all --pace quick --servers NAME,NAME --out DIR`, then `make docs RUNS=DIR`."
+)
+ABOUT = ("command", "pace", "started", "host")
+"""What a matrix says of all its servers, and the file of each."""
+HOST = ("processor", "cores")
+
+
+def load(root: Path) -> dict[str, Any]:
+    """What was kept: servers, and scenarios with a cell for each server. Empty lists where nothing was."""
+    path = root / FILE
+    found: dict[str, Any] = {"servers": [], "scenarios": []}
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else found
+
+
+def take(folder: Path, root: Path) -> Path:
+    """Take the matrix of a folder into docs/servers.json; return its path.
+
+    Raises `UsageError`, and takes nothing, where a server of the matrix told no product, or the matrix is not whole.
+    """
+    found = json.loads((folder / MATRIX).read_text(encoding="utf-8"))
+    if found["interrupted"] or found["not_run"]:
+        raise UsageError(f"{folder} was interrupted, so it is no whole matrix: run its command again.")
+    names = {server["name"]: server["product"] for server in found["servers"]}
+    if nameless := [name for name, product in names.items() if not product]:
+        raise UsageError(f"no run on {nameless[0]} told the server's version: see its summary in {folder}.")
+    kept = load(root)
+    about = {key: found[key] for key in ABOUT} | {"host": {key: found["host"][key] for key in HOST}}
+    for server in found["servers"]:
+        row = server | about | {"name": server["product"], "given": server["name"]}
+        row.pop("summary")
+        kept["servers"] = [old for old in kept["servers"] if old["name"] != row["name"]] + [row]
+    rows = {row["id"]: row for row in kept["scenarios"]}
+    for row in found["scenarios"]:
+        cells = rows[row["id"]]["cells"] if row["id"] in rows else {}
+        for name, cell in row["cells"].items():
+            cells[names[name]] = cell and {key: value for key, value in cell.items() if key != "report"}
+        rows[row["id"]] = row | {"cells": cells}
+    for row in rows.values():
+        row["cells"] = {server["name"]: row["cells"].get(server["name"]) for server in kept["servers"]}
+    write_json(root / FILE, kept | {"scenarios": list(rows.values())})
+    return root / FILE
+
+
+def block(told: Callable[[dict[str, Any]], str]) -> Callable[[Path], str]:
+    """Return a block that tells what was kept, or by which command it would be."""
+
+    def text(root: Path) -> str:
+        kept = load(root)
+        return told(kept) if kept["servers"] else NOT_YET
+
+    return text
+
+
+def _shown(found: Table) -> str:
+    return table(found.headings, found.rows, sorted(found.figures))
+
+
+def _products(kept: dict[str, Any]) -> str:
+    """A row for each server: the command, the machine and the day."""
+    rows = [
+        [
+            server["name"],
+            server["verdict"],
+            f"`{server['command']}`",
+            f"{server['host']['cores']} cores of {server['host']['processor']}",
+            f"{datetime.fromisoformat(server['started']):%Y-%m-%d}",
+        ]
+        for server in kept["servers"]
+    ]
+    return table(["server", "its runs", "command", "machine", "day"], rows)
+
+
+def _reasons(kept: dict[str, Any]) -> str:
+    """Which claims ended otherwise than promised, and why a scenario is not applicable: once for each reason."""
+    said = [f"- {line}" for line in matrix.reasons(kept)]
+    return "\n".join(said) if said else "Every claim ended as promised, and no scenario was left out."
+
+
+LISTS: dict[str, Callable[[Path], str]] = {
+    "servers run": block(_products),
+    "servers outcomes": block(lambda kept: _shown(matrix.outcomes(kept))),
+    "servers headlines": block(lambda kept: _shown(matrix.headlines(kept))),
+    "servers costs": block(lambda kept: _shown(matrix.costs(kept))),
+    "servers reasons": block(_reasons),
+}
