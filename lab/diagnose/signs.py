@@ -78,15 +78,19 @@ def keys(of: Window) -> Evidence:
     return Evidence(evidence.long_calls(of, "KEYS"), _search(of, "KEYS"))
 
 
+def _logged(of: Window, name: str) -> str:
+    """What a command took, and what the slow log got of it."""
+    logged, longest = of.slow.get(name, (0, 0.0))
+    return _spent(of, name) + (f"; the slow log got {logged}, the longest {longest:.0f} ms" if logged else "")
+
+
 def long_calls(names: tuple[str, ...]) -> Callable[[Window], Evidence]:
     """Make the function that looks for long calls of these commands and reports on the one that takes most time."""
 
     def evidence_of_longest(of: Window) -> Evidence:
         found = [name for name in names if evidence.long_calls(of, name)]
         dearest = max(found or names, key=lambda name: of.spent(name).share)
-        logged, longest = of.slow.get(dearest, (0, 0.0))
-        said = f"; the slow log got {logged}, the longest {longest:.0f} ms" if logged else ""
-        return Evidence(bool(found), f"{_spent(of, dearest)}{said}; {_p99(of)}.")
+        return Evidence(bool(found), f"{_logged(of, dearest)}; {_p99(of)}.")
 
     return evidence_of_longest
 
@@ -120,8 +124,10 @@ def other(of: Window) -> Evidence:
 
 
 def collection(of: Window) -> Evidence:
-    plain = long_calls(WHOLE)(of)
-    return Evidence(plain.found or evidence.giant_set(of), plain.text)
+    """Evidence of a collection that is read in one piece; with what it names, if that is deleted in one piece, too."""
+    if evidence.giant_set(of):
+        return Evidence(True, f"{_logged(of, 'SMEMBERS')}; {_logged(of, 'UNLINK')}; {_p99(of)}.")
+    return long_calls(WHOLE)(of)
 
 
 def evictions(of: Window) -> Evidence:

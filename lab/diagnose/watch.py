@@ -265,7 +265,8 @@ class _Gathering:
                 "SLOWLOG",
             ):
                 count, longest = slow.get(name, (0, 0.0))
-                slow[name] = count + 1, max(longest, took_ms)
+                in_slow_log = identity.startswith("slow ")  # the others are of large requests and replies
+                slow[name] = count + in_slow_log, max(longest, took_ms)
                 arguments.append(words)
         tails = {}
         executed = self._histograms() if self._tails is not None else {}

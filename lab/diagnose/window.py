@@ -75,7 +75,8 @@ class Clients:
 class Window:
     """Everything that was seen in `seconds`.
 
-    `slow`: command → entries that the slow log got meanwhile, and the longest (ms). `tails`: command → executions, and
+    `slow`: command → entries that the slow log got meanwhile, and the longest (ms); 0 entries if only the logs of large
+    requests and replies got some. `tails`: command → executions, and
     how many of them took longer than `TORN_US`; empty without LATENCY HISTOGRAM. `events`: event of the latency
     monitor → ms. `waited` and `others` are known for a server on this machine: the share of the time that its thread
     was ready but had no core, and the cores that all other programs used. `unseen`: what could not be seen, and why.

@@ -36,6 +36,8 @@ UNITS = {
     "_x": "×",
 }
 """Ends of names → units; the first that fits counts. A share is a fraction of one."""
+LABELS = {"busy_us": ("thread's time for one request", "µs")}
+"""Label and unit of names that would read like another one, `busy`, without their unit."""
 MS_IN = {"ms": 1.0, "µs": 1e-3, "s": 1e3}
 """Units of time, in milliseconds."""
 BYTES_IN = {"bytes": 1.0, "kB": 1e3, "MB": 1e6}
@@ -112,6 +114,8 @@ def quantity(name: str) -> Quantity:
 
 def words(name: str) -> tuple[str, str]:
     """Label and unit of a figure or param."""
+    if name in LABELS:
+        return LABELS[name]
     for ending, unit in UNITS.items():
         stem = name.removesuffix(ending)
         if stem and stem != name:

@@ -145,6 +145,8 @@ def figures_by_phase(view: RunView) -> list[Table]:
     """What tells the phases apart, the p99 in each, how long a search took there, and what its loads measured."""
     params = _columns(view, "param", [name for phase in view.run.phases for name in phase.params])
     found = _columns(view, "figure", [name for phase in view.run.phases for name in phase.figures])
+    measured = {column.label for column in found}
+    params = [column for column in params if column.label not in measured]
     fixed = [*params, quantity("keys"), *_search(view), quantity("utilisation"), quantity("p99")]
     tables = [_table("Each phase, and what a bystander met in it", view, fixed)]
     for start in range(0, len(found), WIDEST):

@@ -112,6 +112,11 @@ def key(view: RunView) -> Table:
     return Table("What the phases were", ["in this page", "what it was", "strategy"], rows)
 
 
+def _events(per_second: float | None) -> str:
+    """The storefront's events, for people: in some scenarios only a load of their own sends any."""
+    return "no events to the storefront" if per_second == 0 else f"{sig(per_second)} invalidation events/s"
+
+
 def setting(view: RunView) -> Table:
     """Where and with what the run was made."""
     facts, host, found = view.facts, view.facts.host, view.facts.calibration
@@ -133,7 +138,7 @@ def setting(view: RunView) -> Table:
             if part
         ),
         "pace and size": f"{facts.pace}, {count(facts.keys)} keys, seed {facts.seed}",
-        "load": f"{sig(load.get('events_per_second'))} invalidation events/s, "
+        "load": f"{_events(load.get('events_per_second'))}, "
         f"{load.get('reads_per_second', 0):g} page reads/s, {load.get('probe_per_second', 0):g} probe GETs/s",
         "SCAN": f"COUNT {count(facts.scan_count)}; slow log from {setting_of(facts.slowlog_threshold_us)}",
     }

@@ -82,7 +82,7 @@ def phases(search: str, cure: str, searches: int) -> tuple[Phase, ...]:
 
 CLAIMS = (
     shards.search_goes_everywhere(low=0.8, high=1.6),
-    shards.knee_moves(within=0.25),
+    shards.knee_moves(within=0.15),
     shards.knee_remains(times=3),
     shards.slow_shard_spreads(most=0.8, tagged=(0.15, 0.5)),
     shards.index_cures_every_shard(times=4),

@@ -34,12 +34,15 @@ WHERE = {
 }
 
 
-def search(plain: Plain, phase_id: str, nodes: int, knee: float = KNEE) -> None:
-    """Give a phase the counters of nodes on which each event searches: `knee` is that of one node."""
+def search(plain: Plain, phase_id: str, nodes: int, knee: float = KNEE, work: float = 1.0) -> None:
+    """Give a phase the counters of nodes on which each event searches: `knee` is that of one node.
+
+    `work`: how many times as many calls an event makes as there are pages.
+    """
     phase = plain.phase(phase_id)
     asked = BASE + (1 - BASE) * phase.keys / nodes / knee
     phase.utilisation = min(1.0, asked)
-    calls = CALLS * nodes * math.ceil(phase.keys / nodes / SCENARIO.scan_count)
+    calls = work * CALLS * nodes * math.ceil(phase.keys / nodes / SCENARIO.scan_count)
     events = EVENTS_PER_S * phase.seconds / max(1.0, asked)
     phase.events["finished_per_s"] = events / phase.seconds
     phase.commands["SCAN"] = {"calls": calls * events, "usec": KEY_US * CALLS * phase.keys * events}
@@ -85,11 +88,21 @@ def control() -> Plain:
 
 
 def moved(times: float) -> Callable[[Plain], object]:
-    """Another knee of three nodes: so many times that of one node, in keys."""
+    """Another knee of three nodes: so many times that of one node, in keys, because events make more or fewer calls."""
 
     def change(plain: Plain) -> None:
         for phase in plain.arm(THREE):
-            search(plain, phase.id, NODES, KNEE * times / NODES)
+            search(plain, phase.id, NODES, KNEE * times / NODES, NODES / times)
+
+    return change
+
+
+def drifted(speed: float) -> Callable[[Plain], object]:
+    """A machine so many times as fast while three nodes are measured."""
+
+    def change(plain: Plain) -> None:
+        for phase in plain.arm(THREE):
+            search(plain, phase.id, NODES, KNEE * speed)
 
     return change
 
@@ -128,6 +141,7 @@ PROOFS = Proofs(
             Change("a knee that stays", moved(1.2)),
             Change("a knee a third too early", moved(2.0)),
             Change("a knee that is not reached", moved(9.0)),
+            Change("a machine at half its speed meanwhile", drifted(0.5)),
         ],
         "knee-remains": [
             Change("no rise on three nodes", waits("three-4", 30.0)),
@@ -155,7 +169,12 @@ PROOFS = Proofs(
             Change("a few calls fewer", calls(0.9)),
             Change("some calls more", calls(1.2)),
         ],
-        "knee-moves": [Change("a tenth too early", moved(2.75)), Change("a sixth too late", moved(3.5))],
+        "knee-moves": [
+            Change("a tenth too early", moved(2.75)),
+            Change("a tenth too late", moved(3.25)),
+            Change("a machine that became faster meanwhile", drifted(1.25)),
+            Change("a machine that became slower meanwhile", drifted(0.8)),
+        ],
         "knee-remains": [Change("less of a rise", waits("three-4", 60.0))],
         "index-cures-every-shard": [Change("one node less relieved", waits("index:node-3", 15.0))],
         "slow-shard-spreads": [
