@@ -29,7 +29,7 @@ def renew(root: Path, runs: Path | None = None) -> list[Path]:
 
 
 def taken(root: Path, runs: Path) -> list[Path]:
-    """Take the matrix of `bin/lab run all --servers`, or else the records of a folder of runs; return what was written."""
+    """Take the matrix of a folder, or else the records of its runs; return what was written."""
     if (runs / fromservers.MATRIX).is_file():
         return [fromservers.take(runs, root)]
     return [root / FOLDER / name for name in take(runs, root / FOLDER)]

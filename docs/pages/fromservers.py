@@ -1,4 +1,4 @@
-"""Every scenario on every server: tables from docs/servers.json, into which `make docs RUNS=DIR` takes the matrix of DIR.
+"""Every scenario on every server: tables from docs/servers.json. `make docs RUNS=DIR` takes the matrix of DIR into it.
 
 A matrix is what `bin/lab run all --servers` writes (`lab.runner.matrix`). The file has its shape, but a server is named
 by its product and version there. So several matrices stand side by side: of several versions, or of several days. A
@@ -21,9 +21,7 @@ from lab.results.folder import write_json
 
 FILE = Path("docs/servers.json")
 MATRIX = "matrix.json"
-NOT_YET = (
-    "Not measured yet: `bin/lab run all --pace quick --servers NAME,NAME --out DIR`, then `make docs RUNS=DIR`."
-)
+NOT_YET = "Not measured yet: `bin/lab run all --pace quick --servers NAME,NAME --out DIR`, then `make docs RUNS=DIR`."
 ABOUT = ("command", "pace", "started", "host")
 """What a matrix says of all its servers, and the file of each."""
 HOST = ("processor", "cores")

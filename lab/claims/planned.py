@@ -232,7 +232,9 @@ def load_as_calibrated(run: Run, terms: Terms) -> Check:
     name = "the load was the calibrated one"
     load = run.facts.load.get("events_per_second", math.nan)
     if terms.load_share is None:
-        asked = f"{load:.2f} events a second were asked for" if load else "the storefront was asked for no events"
+        asked = (
+            f"{load:.2f} events a second were asked for" if load else "the storefront was asked for no events"
+        )
         said = f"nothing is calibrated; {asked}"
         return Check(name, load == terms.events_per_second, said)
     found = run.facts.calibration.get("events_per_second", math.nan) * terms.load_share

@@ -88,8 +88,8 @@ def demand(phase: PhaseRecord, scan_count: int) -> float | None:
     if phase.utilisation is None:
         return None
     nodes, served = round(need_param(phase, "shards")), phase.rate("SCAN")
-    if not served:
-        return phase.utilisation
+    if not served or phase.utilisation <= operational.TIME_LEFT:
+        return phase.utilisation  # all that arrives is served
     calls = PATTERNS_PER_EVENT * nodes * math.ceil(phase.keys / nodes / scan_count)
     return phase.utilisation * max(1.0, phase.events.get("offered_per_s", 0.0) * calls / served)
 
@@ -180,15 +180,20 @@ def knee_moves(within: float) -> Claim:
         speed = _call_s(run, ONE) / _call_s(run, THREE)
         wanted, observed = moved * speed, three / one
         off = observed / wanted - 1
-        drifted = "" if 1 / MOST_DRIFT <= speed <= MOST_DRIFT else "; the machine's speed changed too much"
+        drifted = "" if 1 / MOST_DRIFT <= speed <= MOST_DRIFT else ", which changed too much"
         return Finding(
             abs(off) <= within and not drifted,
             f"the knee moved from {one:,.0f} to {three:,.0f} keys, {observed:.2f} times as many; predicted "
-            f"{wanted:.2f} ({off:+.1%}): {moved:.2f} by the nodes, {speed:.2f} by the machine's speed meanwhile{drifted}",
+            f"{wanted:.2f} ({off:+.1%}): {moved:.2f} by the nodes, {speed:.2f} by the machine's speed{drifted}",
             {
-                "knee_one": one, "knee_three": three, "ratio": observed, "predicted": wanted, "off": off, "speed": speed,
+                "knee_one": one,
+                "knee_three": three,
+                "ratio": observed,
+                "predicted": wanted,
+                "off": off,
+                "speed": speed,
             },
-        )  # fmt: skip
+        )
 
     return Claim(
         "knee-moves",

@@ -66,7 +66,11 @@ def _equal(run: Run) -> Check:
     """In a run that compares a cause with its cure, both got the same load."""
     grow, index = run.arm("grow"), run.arm("index")
     if not {"grow", "index"} <= {phase.arm for phase in run.facts.plan}:
-        return Check("both sides got the same load", True, "not asked: no plateaus of a search stand beside plateaus of an index")
+        return Check(
+            "both sides got the same load",
+            True,
+            "not asked: no plateaus of a search beside those of an index",
+        )
     if not grow or not index:
         return Check("both sides got the same load", False, "one side was not measured")
     before, after = grow[-1].events["offered_per_s"], index[-1].events["offered_per_s"]

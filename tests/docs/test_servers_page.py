@@ -83,8 +83,9 @@ def test_a_server_is_named_by_its_version(root: Path) -> None:
     assert "| key-growth | 0.250 µs | 0.500 µs |" in tables["servers costs"]
     assert "refuted are climbs" in tables["servers reasons"]
     assert "valkey" not in tables["servers reasons"]
-    assert "| redis 7.0.15 | 1 of 1 | `bin/lab run all --pace quick --servers embedded,redis --seed 1` |" in (
-        tables["servers run"]
+    assert (
+        "| redis 7.0.15 | 1 of 1 | `bin/lab run all --pace quick --servers embedded,redis --seed 1` |"
+        in (tables["servers run"])
     )
     assert "somebody" not in (root / "docs/servers.json").read_text()
 
@@ -92,7 +93,9 @@ def test_a_server_is_named_by_its_version(root: Path) -> None:
 def test_another_version_stands_beside_the_first(root: Path) -> None:
     """The same name with another version is another server; the same version takes the former's place."""
     fromservers.take(written(root / "one", {"embedded": "valkey 9.1.2", "redis": "redis 7.0.15"}), root)
-    fromservers.take(written(root / "two", {"redis": "redis 8.2.1", "embedded": "valkey 9.1.2"}, "30 ×"), root)
+    fromservers.take(
+        written(root / "two", {"redis": "redis 8.2.1", "embedded": "valkey 9.1.2"}, "30 ×"), root
+    )
     outcomes = fromservers.LISTS["servers headlines"](root)
     assert "| scenario | claim | redis 7.0.15 | redis 8.2.1 | valkey 9.1.2 |" in outcomes
     assert "| key-growth | p99 climbs | 20 × | 30 × | 30 × |" in outcomes
@@ -106,7 +109,9 @@ def test_a_scenario_that_one_matrix_did_not_have_was_not_run(root: Path) -> None
     content["scenarios"][0]["id"] = "shards"
     (two / "matrix.json").write_text(json.dumps(content))
     fromservers.take(two, root)
-    assert "| shards | – | – | ✓ all 2 hold | ✗ 1 of 2 refuted |" in fromservers.LISTS["servers outcomes"](root)
+    assert "| shards | – | – | ✓ all 2 hold | ✗ 1 of 2 refuted |" in fromservers.LISTS["servers outcomes"](
+        root
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,7 +122,9 @@ def test_a_scenario_that_one_matrix_did_not_have_was_not_run(root: Path) -> None
         ({"embedded": "valkey 9.1.2"}, {"not_run": ["redis"]}, "was interrupted"),
     ],
 )
-def test_half_a_matrix_is_refused(root: Path, products: dict[str, str], more: dict[str, Any], why: str) -> None:
+def test_half_a_matrix_is_refused(
+    root: Path, products: dict[str, str], more: dict[str, Any], why: str
+) -> None:
     """Nothing is taken then."""
     with pytest.raises(UsageError, match=why):
         fromservers.take(written(root / "m", products, **more), root)

@@ -173,7 +173,7 @@ PROOFS = Proofs(
             Change("a tenth too early", moved(2.75)),
             Change("a tenth too late", moved(3.25)),
             Change("a machine that became faster meanwhile", drifted(1.25)),
-            Change("a machine that became slower meanwhile", drifted(0.8)),
+            Change("a machine that became slower meanwhile", drifted(0.9)),
         ],
         "knee-remains": [Change("less of a rise", waits("three-4", 60.0))],
         "index-cures-every-shard": [Change("one node less relieved", waits("index:node-3", 15.0))],
