@@ -180,7 +180,7 @@ class Iterations:
 
     def _figures(self) -> dict[str, float]:
         elapsed = clock() - self._began
-        return {
+        figures = {
             "count": self._count,
             "concurrent": len(self._clients),
             "calls_per_s": self.calls / elapsed * 1e9,
@@ -192,6 +192,8 @@ class Iterations:
             "longest_call_ms": self._longest / 1e6,
             "longest_in_iteration_ms": statistics.median(self._longest_each or [self._longest]) / 1e6,
         }
+        # People read these lines, too: more digits than were measured are noise.
+        return {name: float(f"{value:.5g}") if isinstance(value, float) else value for name, value in figures.items()}
 
 
 def main(arguments: list[str] | None = None) -> int:
