@@ -286,7 +286,8 @@ class Run:
             try:
                 tag, start, length, _, encoded = line.split(",")
                 began, ended = float(start), float(start) + float(length)
-                if not (tag.startswith("Tag=") and began < ended < math.inf):
+                # A probe that ends on the boundary of an interval has one of no length, in whole milliseconds.
+                if not (tag.startswith("Tag=") and began <= ended < math.inf):
                     raise ValueError(line[:40])
                 found.setdefault(tag[4:], []).append(Interval(began, ended, values_of(encoded)))
             except Exception:  # a decoder may raise anything for a cut or altered line

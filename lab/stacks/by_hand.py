@@ -258,9 +258,7 @@ def redis(
     words: Annotated[
         list[str] | None, typer.Argument(help="The command and its arguments.", metavar="COMMAND...")
     ] = None,
-    url: Annotated[
-        str, typer.Option(envvar=ADDRESS, help="redis://[user:password@]host:port[/db].")
-    ] = "redis://127.0.0.1:6379",
+    url: Annotated[str, typer.Option(envvar=ADDRESS, help="redis://[user:password@]host:port[/db].")] = "",
     write: Annotated[
         bool,
         typer.Option("--write", help="Allow commands that change a server where no scene of the lab runs."),
@@ -272,6 +270,10 @@ def redis(
     """Give the server one command, and show its raw answer, as redis-cli would."""
     if put_back == bool(words):
         raise UsageError("name a command, as in bin/lab redis INFO memory, or --restore alone.")
+    if not url:  # no usual address: somebody else's server may listen there
+        raise UsageError(
+            f"name a server by --url redis://127.0.0.1:6379, or set {ADDRESS} as a scene prints it."
+        )
     with contextlib.closing(Line(url)) as line:
         if not words:
             for name, value in restore(line).items():

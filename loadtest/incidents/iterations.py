@@ -193,7 +193,10 @@ class Iterations:
             "longest_in_iteration_ms": statistics.median(self._longest_each or [self._longest]) / 1e6,
         }
         # People read these lines, too: more digits than were measured are noise.
-        return {name: float(f"{value:.5g}") if isinstance(value, float) else value for name, value in figures.items()}
+        return {
+            name: float(f"{value:.5g}") if isinstance(value, float) else value
+            for name, value in figures.items()
+        }
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -128,11 +128,13 @@ class OpenLoop:
 
     def _first_close(self, start: int) -> int:
         """When the first interval ends: at a whole multiple of its length on the wall clock, so that the intervals of
-        several probes coincide. If one interval holds the whole run, it ends after everything."""
+        several probes coincide, and at least half an interval after the start. If one interval holds the whole run, it
+        ends after everything."""
         plan = self._plan
         if plan.duration is not None and plan.duration <= plan.interval_seconds:
             return start + int(plan.duration * SECOND) + DRAIN + SECOND
-        return start + self._interval_ns - (time_ns() + SECOND // 100) % self._interval_ns
+        first = self._interval_ns - (time_ns() + SECOND // 100) % self._interval_ns
+        return start + (first if 2 * first >= self._interval_ns else first + self._interval_ns)
 
     def _settle(self) -> None:
         """Give the first connections and keys up to a second, so that their cost is not measured."""

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from loadtest.histogram import Histogram
+from loadtest.probe import openloop
+from loadtest.probe.openloop import OpenLoop, Plan
 from loadtest.probe.record import percentile
 from loadtest.resp import Server as Address
 
@@ -212,6 +214,23 @@ def test_a_duration_no_longer_than_the_interval_is_one_line(server: Any, start_p
         (line,) = probe.end(None)
         assert line["received"] == 80
         assert_nothing_is_lost([line])
+
+
+@pytest.mark.parametrize("into_s", [0.0, 0.0001, 0.1, 0.2399, 0.2401, 0.2499])
+def test_the_first_interval_is_no_shorter_than_half_of_one(
+    into_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the start lies between two whole multiples, the first interval ends at one, and not at once.
+
+    An interval of a few microseconds has no length in the whole milliseconds of a run's file, which was once taken for
+    a broken line. `into_s`: how far the wall clock is into an interval.
+    """
+    wall = 1_800_000_000_000_000_000 + round(into_s * 1e9)
+    monkeypatch.setattr(openloop, "time_ns", lambda: wall)
+    loop = OpenLoop(Plan(Address("127.0.0.1", 1), interval_seconds=0.25), print, print)
+    length = loop._first_close(0)
+    assert 0.125e9 <= length <= 0.375e9
+    assert (wall + 10_000_000 + length) % 250_000_000 == 0
 
 
 def test_a_password_is_used_and_its_absence_is_an_error(guarded_server: Any, start_probe: Any) -> None:

@@ -200,6 +200,21 @@ def test_cut_last_line_of_the_histogram_log_is_left_out(cut: int, folder: Path) 
     assert all(np.array_equal(a, b) for a, b in zip(whole, rest, strict=False))
 
 
+def test_an_interval_of_no_length_is_no_broken_line(folder: Path) -> None:
+    """A probe that ends right after an interval writes one of no length, in whole milliseconds; no line is lost."""
+    run = build_run(folder)
+    first = run.phases[0]
+    p99 = run.p99_ms(first)
+    with (folder / "probe.hlog").open("a") as log:
+        log.write(f"Tag=main-intended,{first.t1:.3f},0.000,0.000,{encode([])}\n")
+    again = Run(folder)
+    assert again.unreadable == 0
+    assert again.p99_ms(first) == p99
+    with (folder / "probe.hlog").open("a") as log:
+        log.write(f"Tag=main-intended,{first.t1:.3f},-0.250,0.000,{encode([])}\n")
+    assert Run(folder).unreadable == 1
+
+
 def test_partial_run_can_be_read(folder: Path) -> None:
     """A folder whose run was interrupted after a few phases is read like any other, and is not valid."""
 

@@ -177,10 +177,11 @@ def test_what_cannot_be_is_one_line(words: list[str], code: int, said: str, serv
     assert not by_hand.journal().exists()
 
 
-def test_a_probe_needs_an_address(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    """A probe without an address is refused: it never guesses a server."""
+@pytest.mark.parametrize("words", [["probe"], ["redis", "PING"], ["redis", "--restore"]])
+def test_an_address_is_never_guessed(words: list[str], monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    """Without an address a probe and a command are refused: somebody else's server may be at the usual one."""
     monkeypatch.delenv("PROBE_URL", raising=False)
-    answer = run("probe")
+    answer = run(*words)
     assert answer.is_one_line(2), answer
     assert "name a server" in answer.err
 
