@@ -1,7 +1,7 @@
 """One source of truth: what the chart and compose.yaml both say, held against each other, container by container.
 
-Each rule takes the objects of a release and returns where it differs from compose.yaml. A difference that is meant is in
-one of the tables, with its reason.
+Each rule takes the objects of a release and returns where it differs from compose.yaml. A difference that is meant is
+in one of the tables, with its reason.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ IMAGES = {
 }
 """Key of .Values.images -> variable of .env."""
 NO_LIMIT_OF_COMPOSE = {"probe-": "cpu"}
-"""Beginning of a name -> what is not Compose's limit. The probe's CPU is also kept free for it, so it is half a core."""
+"""Beginning of a name -> what is not Compose's limit. Its CPU is also kept free for it, so it is half a core."""
 LONGER_GRACE_S = {"storefront-": 2}
 """Beginning of a workload's name -> seconds that its preStop takes."""
 DOCKER_GRACE_S = 10
@@ -96,7 +96,7 @@ def commands_are_the_same(objects: list[Object]) -> list[str]:
 
 
 def environments_are_the_same(objects: list[Object]) -> list[str]:
-    """Each variable is Compose's. (Nobody gives a pod a proxy, so none is taken away.) Lists name the release's servers."""
+    """Each variable is Compose's, less the proxies, which nobody gives to a pod. Lists name the release's servers."""
     wrong = []
     here = set(containers(objects))
     for each, service in _services(objects):
