@@ -116,12 +116,18 @@ def what_measures_is_guaranteed(objects: list[Object]) -> list[str]:
 
 
 def probes_come_first(objects: list[Object]) -> list[str]:
-    """Probes have a priority, and nothing else has; the release's own class is named for its namespace, and polite."""
-    wrong = [
-        made["metadata"]["name"]
-        for made in workloads(objects)
-        if bool(pod(made).get("priorityClassName")) != made["metadata"]["name"].startswith("probe-")
-    ]
+    """All probes have a priority, and nothing else has; the release's own class has its namespace's name, and is polite.
+
+    (All, or none of them: for somebody who may make no class.)
+    """
+    prior = {made["metadata"]["name"] for made in workloads(objects) if "priorityClassName" in pod(made)}
+    probes = {each for each in containers(objects) if each.startswith("probe-")}
+    wrong = sorted(prior ^ probes) if prior else []
+    wrong += (
+        []
+        if prior or not any(o["kind"] == "PriorityClass" for o in objects)
+        else ["a class that nobody uses"]
+    )
     for made in objects:
         if made["kind"] == "PriorityClass":
             name = made["metadata"]["name"]
@@ -304,7 +310,10 @@ def the_quota_fits(objects: list[Object]) -> list[str]:
             for kind, given in container["resources"].items():
                 need[f"{kind}.cpu"] += count * millicores(given["cpu"])
                 need[f"{kind}.memory"] += count * mebibytes(given["memory"])
-    hard = find(objects, "ResourceQuota", "redis-latency-lab")["spec"]["hard"]
+    quotas = [o for o in objects if o["kind"] == "ResourceQuota"]
+    if not quotas:
+        return []  # values say quota=false
+    hard = quotas[0]["spec"]["hard"]
     have = {key: millicores(hard[key]) if "cpu" in key else mebibytes(hard[key]) for key in need}
     claims = [o for o in objects if o["kind"] == "PersistentVolumeClaim"]
     wrong = [f"{key}: {need[key]} is more than {have[key]}" for key in need if need[key] > have[key]]

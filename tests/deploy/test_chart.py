@@ -30,8 +30,10 @@ MATRIX: dict[str, tuple[str, ...]] = {
     "the room": ("--values", str(ROOM)),
     "somebody's cluster": (
         "--set",
-        "nodeSelector.pool=measured,probePriorityClass=measured,storage.className=fast,imagePullSecrets={registry}",
+        "nodeSelector.pool=measured,probePriority.create=false,probePriority.className=measured,storage.className=fast,"
+        "imagePullSecrets={registry}",
     ),
+    "an admin of the namespace": ("--set", "probePriority.create=false,quota=false"),
     "small limits": (
         "--set",
         "resources.server.cpu=300,resources.probe.cpu=100,resources.web.cpu=20,spare.pods=0",
@@ -56,6 +58,12 @@ def test_lint(values: str) -> None:
 def test_promise_is_kept(values: str, rule: str) -> None:
     """The release breaks none of the chart's promises."""
     assert promises.RULES[rule](rendered(values)) == []
+
+
+def test_an_admin_of_the_namespace_can_install_it() -> None:
+    """With these values nothing is made that belongs to the cluster, or that a namespace's admin may only look at."""
+    kinds = {found["kind"] for found in rendered("an admin of the namespace")}
+    assert not {"PriorityClass", "ResourceQuota", "LimitRange"} & kinds
 
 
 @pytest.mark.parametrize("rule", same.RULES)
@@ -131,6 +139,7 @@ BAD = {
     "resources.server.cpuLimit=3000": "cpuLimit",
     "resources.web.memory=192Mi": "memory",
     "observability.shared=true,observability.releases.team-1={redis}": "observability.releases",
+    "probePriority.className=measured": "probePriority",
     "observability.shared=true,observability.namespace=team-7": "observability.namespace",
 }
 

@@ -159,3 +159,25 @@ rules, which know the label `server` only, show each group's servers apart.
          "redisExporter" (min (len (include "lab.translated" . | fromJsonArray)) 1)
          "prometheus" $watchers "tempo" $watchers "grafana" $watchers | toJson -}}
 {{- end }}
+
+{{/* What all pods of the release need at once, as JSON: pods, cpu and cpuLimit in thousandths of a core, memory in MiB. */}}
+{{- define "lab.needed" -}}
+{{- $counts := include "lab.counts" . | fromJson -}}
+{{- $cpu := 0 }}{{ $cpuLimit := 0 }}{{ $memory := 0 }}{{ $pods := 0 -}}
+{{- range $kind, $needs := .Values.resources -}}
+{{- $count := index $counts $kind | int -}}
+{{- $cpu = add $cpu (mul $count $needs.cpu) -}}
+{{- $cpuLimit = add $cpuLimit (mul $count ($needs.cpuLimit | default $needs.cpu)) -}}
+{{- $memory = add $memory (mul $count $needs.memory) -}}
+{{- /* The three processes of a storefront are one pod. */ -}}
+{{- if not (has $kind (list "invalidator" "warmer")) }}{{ $pods = add $pods $count }}{{ end -}}
+{{- end -}}
+{{ dict "cpu" $cpu "cpuLimit" $cpuLimit "memory" $memory "pods" $pods | toJson }}
+{{- end }}
+
+{{/* A quantity as Kubernetes writes it, as a whole number: (list QUANTITY UNITS), UNITS says what each suffix stands for. */}}
+{{- define "lab.quantity" -}}
+{{- $text := index . 0 | toString -}}
+{{- $unit := regexFind "[A-Za-z]*$" $text -}}
+{{- mulf (trimSuffix $unit $text | float64) (index (index . 1) $unit | default 0.0) | floor | int64 -}}
+{{- end }}
