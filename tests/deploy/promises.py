@@ -13,7 +13,6 @@ from tests.deploy.helmkit import (
     Object,
     containers,
     environment,
-    find,
     mebibytes,
     millicores,
     pod,
@@ -116,7 +115,7 @@ def what_measures_is_guaranteed(objects: list[Object]) -> list[str]:
 
 
 def probes_come_first(objects: list[Object]) -> list[str]:
-    """All probes have a priority, and nothing else has; the release's own class has its namespace's name, and is polite.
+    """All probes have a priority, and nothing else has; the release's own class is named for its namespace, and polite.
 
     (All, or none of them: for somebody who may make no class.)
     """
