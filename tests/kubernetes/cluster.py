@@ -216,7 +216,6 @@ def inside(run: Path, programs: Path, images: Path, command: list[str]) -> int:
 
 def main(command: list[str]) -> int:
     """Run `command` beside a cluster; the exit code."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         refuse()
         cache = helmkit.cache_folder()
@@ -254,4 +253,5 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--inside"]:
         folder, programs, images = map(Path, sys.argv[2:5])
         sys.exit(inside(folder, programs, images, sys.argv[5:]))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     sys.exit(main(sys.argv[1:]))

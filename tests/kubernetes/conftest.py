@@ -10,24 +10,17 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.kubernetes.groups import ONE, ROOM, SERVER, TWO, VALUES
 from tests.kubernetes.kube import Kube
 
 collect_ignore_glob = [] if os.environ.get("LAB_KUBERNETES") else ["test_cluster_*.py"]
 
-ROOM, ONE, TWO = "latency-lab-room", "team-1", "team-2"
-SERVER = {ONE: "redis", TWO: "valkey"}
-"""The server of each group. The first has its own Prometheus, Tempo and Grafana, the second uses the room's."""
 STORAGE = """
 apiVersion: storage.k8s.io/v1
 kind: StorageClass
 metadata: {name: tests}
 provisioner: kubernetes.io/no-provisioner
 """
-VALUES = {
-    ROOM: ("--set-json", "servers=[]", "--set", f"observability.releases.{TWO}={{valkey}}"),
-    ONE: ("--set", "servers={redis}"),
-    TWO: ("--set", "servers={valkey}", "--set", "observability.shared=true"),
-}
 
 
 @pytest.fixture(scope="session")

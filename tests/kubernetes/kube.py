@@ -27,6 +27,11 @@ VALUES = ROOT / "tests" / "kubernetes" / "values.yaml"
 RELEASE = "lab"
 LEVEL = "pod-security.kubernetes.io"
 EVIDENCE = ("get pods --all-namespaces --output wide", "get events --all-namespaces --sort-by .lastTimestamp")
+KINDS = (
+    "networkpolicies,resourcequotas,limitranges,configmaps,services,deployments,statefulsets,persistentvolumeclaims,"
+    "secrets,pods"
+)
+"""What a release makes in its namespace, and what follows from it."""
 
 Answer = tuple[int, dict[str, str], str]
 
@@ -70,6 +75,11 @@ class Kube:
         found = json.loads(self("get", kind, "--namespace", namespace, "--output", "json", *options))
         items: list[dict[str, Any]] = found["items"]
         return items
+
+    def objects(self, namespace: str) -> set[str]:
+        """The names of all objects in a namespace, but for what Kubernetes puts there itself."""
+        found = self("get", KINDS, "--namespace", namespace, "--output", "name", "--ignore-not-found").split()
+        return set(found) - {"configmap/kube-root-ca.crt"}
 
     # -- releases --------------------------------------------------------------------------------------------------
 

@@ -13,11 +13,6 @@ from tests.deploy.matrix import MATRIX
 from tests.kubernetes import configs
 from tests.kubernetes.kube import Kube, one_line
 
-KINDS = (
-    "networkpolicies,resourcequotas,limitranges,configmaps,services,deployments,statefulsets,persistentvolumeclaims,"
-    "secrets,pods"
-)
-
 
 @pytest.fixture(scope="module")
 def checked(kube: Kube) -> str:
@@ -36,12 +31,6 @@ def test_the_api_server_takes_every_object(values: str, kube: Kube, checked: str
     assert "Warning" not in done.stderr, done.stderr[-3000:]
 
 
-def objects(kube: Kube, namespace: str) -> set[str]:
-    """All that is in a namespace, but for what Kubernetes puts there itself."""
-    found = kube("get", KINDS, "--namespace", namespace, "--output", "name", "--ignore-not-found").split()
-    return set(found) - {"configmap/kube-root-ca.crt"}
-
-
 def test_no_cluster(kube: Kube, checked: str, tmp_path: Path) -> None:
     """Without a cluster Helm says so in a line."""
     nowhere = tmp_path / "nowhere.conf"
@@ -53,14 +42,14 @@ def test_no_right(kube: Kube, checked: str) -> None:
     """Who has no right in the namespace is told which one is missing."""
     said = one_line(kube.try_helm("install", checked, kubeconfig=kube.run / "guest.conf"))
     assert "forbidden" in said
-    assert objects(kube, checked) == set()
+    assert kube.objects(checked) == set()
 
 
 def test_an_unknown_value(kube: Kube, checked: str) -> None:
     """A value that the chart does not know is named."""
     done = kube.try_helm("install", checked, "--set", "servrs={redis}")
     assert done.returncode and "servrs" in done.stderr.strip().splitlines()[-1]
-    assert objects(kube, checked) == set()
+    assert kube.objects(checked) == set()
 
 
 @pytest.mark.parametrize(
@@ -83,14 +72,14 @@ def test_a_quota_that_is_too_small(hard: dict[str, str], named: str, kube: Kube,
     try:
         said = one_line(kube.try_helm("install", checked))
         assert "the quota small" in said and f"{named}: {hard[named]}" in said
-        assert objects(kube, checked) == {"resourcequota/small"}
+        assert kube.objects(checked) == {"resourcequota/small"}
     finally:
         kube("delete", "resourcequota", "small", "--namespace", checked)
 
 
 def test_a_release_that_is_there(kube: Kube, releases: Kube) -> None:
     """A release of the same name, or another one in the same namespace, is refused, and the first goes on."""
-    before = objects(kube, "team-1")
+    before = kube.objects("team-1")
     assert "still in use" in one_line(kube.try_helm("install", "team-1"))
     assert "exists" in one_line(kube.try_helm("install", "team-1", release="other"))
-    assert objects(kube, "team-1") == before
+    assert kube.objects("team-1") == before

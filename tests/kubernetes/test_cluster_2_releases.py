@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from tests.compose.stack import until
-from tests.kubernetes.conftest import ONE, ROOM, SERVER, TWO
+from tests.kubernetes.groups import ONE, ROOM, SERVER, TWO
 from tests.kubernetes.kube import Kube
 
 WATCHED_BY = {ONE: ONE, TWO: ROOM}

@@ -1,4 +1,4 @@
-"""The story on Kubernetes, from calm to incident to cure, beside another group and a neighbour that takes what it gets."""
+"""The story on Kubernetes, from calm to cure, beside another group and a neighbour that takes all it can get."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from bench.scene import ILL, cured, times
 from tests.compose.stack import until
 from tests.compose.stalls import Stalls
-from tests.kubernetes.conftest import ONE, TWO, VALUES
+from tests.kubernetes.groups import ONE, TWO, VALUES
 from tests.kubernetes.kube import Kube
 
 INCIDENT_S = 420

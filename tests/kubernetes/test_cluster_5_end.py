@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from tests.compose.stack import until
-from tests.kubernetes.conftest import ONE, ROOM, TWO
+from tests.kubernetes.groups import ONE, ROOM, TWO
 from tests.kubernetes.kube import RELEASE, Kube
-from tests.kubernetes.test_cluster_1_refusals import objects
 
 
 def test_uninstall_leaves_nothing(releases: Kube) -> None:
@@ -14,6 +13,6 @@ def test_uninstall_leaves_nothing(releases: Kube) -> None:
         done = releases.command("helm", "uninstall", RELEASE, "--namespace", name)
         assert done.returncode == 0, done.stderr
     for name in (ONE, TWO, ROOM):
-        until(lambda name=name: not objects(releases, name), f"nothing left in {name}", 90)  # type: ignore[misc]
+        until(lambda name=name: not releases.objects(name), f"nothing left in {name}", 90)  # type: ignore[misc]
     classes = releases("get", "priorityclasses", "--output", "name").split()
     assert not [each for each in classes if each.endswith("-probe")]
