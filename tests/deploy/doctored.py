@@ -53,7 +53,6 @@ def _without(kind: str, name: str) -> Change:
     return lambda objects: objects.remove(find(objects, kind, name))
 
 
-ASKS_THE_SERVER = ["python", "-SI", "app/health.py", "http://127.0.0.1:9101/readyz"]
 ROLE = {"kind": "Role", "metadata": {"name": "reader"}}
 EVERYWHERE = [{"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}]
 
@@ -131,7 +130,7 @@ DOCTORED: dict[str, tuple[str, Change]] = {
     ),
     "a storefront that dies with its server": (
         "a_drowned_server_is_left_alone",
-        _container("web-redis", "livenessProbe", "exec", "command", value=ASKS_THE_SERVER),
+        _container("web-redis", "livenessProbe", "httpGet", "path", value="/readyz"),
     ),
     "a late loop that is given up": (
         "a_drowned_server_is_left_alone",

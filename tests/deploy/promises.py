@@ -162,12 +162,21 @@ def a_drowned_server_is_left_alone(objects: list[Object]) -> list[str]:
         for probe in (alive, starting):
             if probe is None:
                 continue
-            command = " ".join(probe.get("exec", {}).get("command", ["?"]))
-            if not command.startswith("python -SI app/health.py http://127.0.0.1:") or "/readyz" in command:
-                wrong.append(f"{name}: {command}")
+            if not _asks_the_process(probe, container):
+                wrong.append(f"{name}: {probe}")
             if probe["periodSeconds"] * probe["failureThreshold"] < PATIENCE_S:
                 wrong.append(f"{name} is given up too soon")
     return wrong
+
+
+def _asks_the_process(probe: dict[str, Any], container: dict[str, Any]) -> bool:
+    """True for a page that a process answers without its server, and for the age of its heartbeat."""
+    ports = {port["containerPort"] for port in container.get("ports", ())}
+    if "httpGet" in probe:
+        return probe["httpGet"]["path"] in ("/healthz", "/metrics") and probe["httpGet"]["port"] in ports
+    command = " ".join(probe.get("exec", {}).get("command", ()))
+    found = re.fullmatch(r"python -SI app/health\.py http://127\.0\.0\.1:(\d+)/metrics --fresh \w+", command)
+    return found is not None and int(found[1]) in ports
 
 
 def requests_reach_who_is_not_ready(objects: list[Object]) -> list[str]:

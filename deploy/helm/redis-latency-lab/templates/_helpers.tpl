@@ -81,7 +81,8 @@ failureThreshold: 2
 {{/*
 How often a liveness probe asks. Compose has nothing like it: there an unhealthy container is left as it is. A process
 is started anew here only if it has not moved for two minutes. None of these probes asks the server: to be drowned is
-the incident, and a restart would be its cure.
+the incident, and a restart would be its cure. Where a page says it the kubelet asks itself, which costs nothing; a program
+that it runs for each question (exec) is another process in the container, every time.
 */}}
 {{- define "lab.alive" -}}
 periodSeconds: 20
