@@ -25,7 +25,8 @@ def rendered(values: str) -> list[Object]:
 @pytest.mark.parametrize("values", MATRIX)
 def test_lint(values: str) -> None:
     """`helm lint --strict` finds nothing."""
-    helmkit.run("lint", "--strict", "--quiet", str(CHART), *MATRIX[values])
+    version = ("--kube-version", helmkit.KUBERNETES)
+    helmkit.run("lint", "--strict", "--quiet", *version, str(CHART), *MATRIX[values])
 
 
 @pytest.mark.parametrize("rule", promises.RULES)

@@ -20,8 +20,8 @@ from pathlib import Path
 from lab import ROOT
 from tests.compose.engine import BASE_IMAGE, Engine, NotPossible, install, run, say
 from tests.deploy import helmkit
+from tests.deploy.helmkit import KUBERNETES
 
-KUBERNETES = "1.34.2"
 COREDNS = "github.com/coredns/coredns@v1.12.4"
 PROGRAMS = (
     "kube-apiserver",

@@ -151,7 +151,7 @@ class Cluster:
         # Pods need the account, although none has its token.
         self._until("kube-controller-manager", ["kubectl", "get", "serviceaccount", "default"])
         say(
-            f"Kubernetes {building.KUBERNETES} is ready after {time.monotonic() - began:.0f} s, logs in {self.logs}"
+            f"Kubernetes {helmkit.KUBERNETES} is ready after {time.monotonic() - began:.0f} s, logs in {self.logs}"
         )
 
     def _place(self) -> None:

@@ -35,6 +35,7 @@ def test_no_cluster(kube: Kube, checked: str, tmp_path: Path) -> None:
     """Without a cluster Helm says so in a line."""
     nowhere = tmp_path / "nowhere.conf"
     nowhere.write_text(configs.kubeconfig(configs.ADMIN, "https://127.0.0.1:1"))
+    nowhere.chmod(0o600)  # Helm warns of others who might read it
     assert "unreachable" in one_line(kube.try_helm("install", checked, kubeconfig=nowhere))
 
 
