@@ -22,8 +22,8 @@ CHART = ROOT / "deploy" / "helm" / "redis-latency-lab"
 ROOM = ROOT / "deploy" / "helm" / "room.yaml"
 MODULE, VERSION = "helm.sh/helm/v3/cmd/helm", "v3.22.0"
 KUBERNETES = "1.34.2"
-"""What Helm is told that the cluster is, where there is none. Helm itself does not know: built from its module, it takes
-Kubernetes for 1.20, which is too old for the chart."""
+"""What Helm is told that the cluster is, where there is none. Helm itself does not know: built from its module, it
+takes Kubernetes for 1.20, which is too old for the chart."""
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The dashboards make half a megabyte of YAML, for which the loader in Python takes seconds."""
 
