@@ -67,6 +67,7 @@ def test_a_group_has_no_watchers_of_its_own() -> None:
     told = environment(containers(objects)["web-redis"])
     assert told["APP_SERVER_NAME"] == "team-7.redis"
     assert told["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://tempo.latency-lab-room.svc:4318"
+    assert environment(containers(objects)["control"])["CONTROL_SERIES_PREFIX"] == "team-7."
     hosts = {"control.team-7.svc", "web-redis.team-7.svc", "locust-redis.team-7.svc"}
     assert hosts <= set(told["ALLOWED_HOSTS"].split())
 
