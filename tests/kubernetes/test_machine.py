@@ -13,6 +13,8 @@ from tests.compose.engine import NotPossible
 from tests.deploy import helmkit
 from tests.kubernetes import building, cluster, configs
 
+pytestmark = pytest.mark.skipif(not Path("/proc/mounts").exists(), reason="it is about Linux")
+
 
 def test_another_engine_is_not_disturbed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
