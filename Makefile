@@ -33,6 +33,9 @@ test-compose: tools ## The story on a real Docker Engine, in eight minutes; stan
 test-compose-all: tools ## The same and the rest: every server, faults, traces, blind mode, replay
 	$(PY) -m tests.compose.engine $(PY) -m pytest tests/compose
 
+test-kubernetes: tools ## The chart on a real Kubernetes of one node, made for the tests (root on Debian, Go; not in .ci/run)
+	$(PY) -m tests.kubernetes.cluster $(PY) -m pytest tests/kubernetes
+
 mutate: ## Change the judging code in thousands of small ways: is each noticed by a test? (not in CI)
 	@bin/lab --bootstrap checks mutate
 	$(PY) -m mutmut run
@@ -94,4 +97,4 @@ venv:
 tools:
 	@bin/lab --bootstrap checks
 
-.PHONY: help demo up down test test-all test-compose test-compose-all mutate soak check bench ten exam faults docs lock sbom audit pins bundle room venv tools
+.PHONY: help demo up down test test-all test-compose test-compose-all test-kubernetes mutate soak check bench ten exam faults docs lock sbom audit pins bundle room venv tools
