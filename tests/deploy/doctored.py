@@ -56,6 +56,39 @@ def _without(kind: str, name: str) -> Change:
 ROLE = {"kind": "Role", "metadata": {"name": "reader"}}
 EVERYWHERE = [{"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}]
 
+
+def _outside(host: str, service: str, port: int, selector: dict[str, Any]) -> Change:
+    """Give a Service a name outside, and let the ingress controller in to the pods of a selector."""
+    backend = {"service": {"name": service, "port": {"number": port}}}
+    controller = {"matchLabels": {"kubernetes.io/metadata.name": "ingress-nginx"}}
+
+    def change(objects: list[Object]) -> None:
+        objects.append(
+            {
+                "kind": "Ingress",
+                "metadata": {"name": "page"},
+                "spec": {"rules": [{"host": host, "http": {"paths": [{"path": "/", "backend": backend}]}}]},
+            }
+        )
+        objects.append(
+            {
+                "kind": "NetworkPolicy",
+                "metadata": {"name": "from-the-ingress-controller"},
+                "spec": {
+                    "podSelector": selector,
+                    "policyTypes": ["Ingress"],
+                    "ingress": [{"from": [{"namespaceSelector": controller}], "ports": [{"port": port}]}],
+                },
+            }
+        )
+
+    return change
+
+
+def _page(name: str) -> dict[str, Any]:
+    return {"matchLabels": {"app.kubernetes.io/component": name}}
+
+
 DOCTORED: dict[str, tuple[str, Change]] = {
     "a right in the cluster": ("known_kinds_only", lambda objects: objects.append(ROLE)),
     "an object elsewhere": (
@@ -205,6 +238,32 @@ DOCTORED: dict[str, tuple[str, Change]] = {
     "a policy for one pod": (
         "nothing_leaves_the_namespace",
         _spec("NetworkPolicy", "within-the-namespace", "podSelector", {"matchLabels": {"a": "b"}}),
+    ),
+    "a server with a name outside": (
+        "one_page_has_a_name_outside",
+        _outside("localhost", "redis", 6379, _page("redis")),
+    ),
+    "a page that refuses its own name": (
+        "one_page_has_a_name_outside",
+        _outside("team-7.lab.example", "control", 8080, _page("control")),
+    ),
+    "a controller that goes anywhere": (
+        "one_page_has_a_name_outside",
+        _outside("localhost", "control", 8080, {}),
+    ),
+    "a door without a page": (
+        "one_page_has_a_name_outside",
+        lambda objects: objects.append(
+            {
+                "kind": "NetworkPolicy",
+                "metadata": {"name": "from-the-ingress-controller"},
+                "spec": {
+                    "podSelector": _page("control"),
+                    "policyTypes": ["Ingress"],
+                    "ingress": [{"from": [{}], "ports": [{"port": 8080}]}],
+                },
+            }
+        ),
     ),
     "a release that outgrows its quota": (
         "the_quota_fits",

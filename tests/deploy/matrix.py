@@ -18,6 +18,16 @@ MATRIX: dict[str, tuple[str, ...]] = {
     "load from several processes": ("--set", "loadtest.workers=3"),
     "a group of a room": ("--set", "observability.shared=true"),
     "the room": ("--values", str(ROOM)),
+    "a group with a name outside": (
+        "--set",
+        "observability.shared=true,ingress.enabled=true,ingress.className=nginx,ingress.host=team-7.lab.example",
+    ),
+    "the room with a name outside": (
+        "--values",
+        str(ROOM),
+        "--set",
+        "ingress.enabled=true,ingress.host=grafana.lab.example",
+    ),
     "somebody's cluster": (
         "--set",
         "nodeSelector.pool=measured,probePriority.create=false,probePriority.className=measured,storage.className=fast,"

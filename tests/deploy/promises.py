@@ -23,10 +23,12 @@ Rule = Callable[[list[Object]], list[str]]
 
 SERVERS = ("dragonfly", "redis", "valkey")
 KINDS = {
-    "ConfigMap", "Deployment", "LimitRange", "NetworkPolicy", "PersistentVolumeClaim", "PriorityClass", "ResourceQuota",
-    "Service", "StatefulSet",
+    "ConfigMap", "Deployment", "Ingress", "LimitRange", "NetworkPolicy", "PersistentVolumeClaim", "PriorityClass",
+    "ResourceQuota", "Service", "StatefulSet",
 }  # fmt: skip
-"""No role, service account, secret or ingress: a release has no right in the cluster, and no door to the outside."""
+"""No role, service account or secret: a release has no right in the cluster."""
+PAGES = {"control": 8080, "grafana": 3000}
+"""What may have a name outside the cluster."""
 CONFINED = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
@@ -283,7 +285,9 @@ def nothing_is_there_twice(objects: list[Object]) -> list[str]:
 
 
 def nothing_leaves_the_namespace(objects: list[Object]) -> list[str]:
-    """Traffic is refused but within the namespace, to the cluster's DNS, and between a group and its observability."""
+    """Traffic is refused but within the namespace, to the cluster's DNS, between a group and its room, and from
+    the namespace of an ingress controller (see `one_page_has_a_name_outside`).
+    """
     policies = [o for o in objects if o["kind"] == "NetworkPolicy"]
     everyone = [o for o in policies if o["spec"]["podSelector"] == {} and len(o["spec"]["policyTypes"]) == 2]
     wrong = [] if everyone else ["no policy holds for every pod"]
@@ -306,6 +310,33 @@ def _is_known(peer: dict[str, Any], rule: dict[str, Any]) -> bool:
     names = [row["values"] for row in selector.get("matchExpressions", ()) if row["key"] == NAMED]
     in_room = set(selector.get("matchLabels", {})) == {NAMED} and bool(peer.get("podSelector"))
     return in_room or (len(names) == 1 and bool(names[0]))
+
+
+def one_page_has_a_name_outside(objects: list[Object]) -> list[str]:
+    """An ingress leads to the control page, or to Grafana where there is none; the control page answers to it.
+
+    A policy lets the controller in to this page's port, and there is one only beside an ingress.
+    """
+    ingresses = [o for o in objects if o["kind"] == "Ingress"]
+    doors = [o for o in objects if o["metadata"]["name"] == "from-the-ingress-controller"]
+    wrong = (
+        [] if len(ingresses) == len(doors) <= 1 else [f"{len(ingresses)} ingresses, {len(doors)} policies"]
+    )
+    here = containers(objects)
+    page = "control" if "control" in here else "grafana"
+    for made in ingresses:
+        rules = made["spec"]["rules"]
+        backends = [path["backend"]["service"] for rule in rules for path in rule["http"]["paths"]]
+        if backends != [{"name": page, "port": {"number": PAGES[page]}}] or not rules[0].get("host"):
+            wrong.append(f"the ingress leads to {backends}")
+        elif page == "control" and rules[0]["host"] not in environment(here[page])["ALLOWED_HOSTS"].split():
+            wrong.append(f"the page does not answer to {rules[0]['host']}")
+    for door in doors:
+        [rule] = door["spec"]["ingress"]
+        one_page = {"matchLabels": {"app.kubernetes.io/component": page}}
+        if door["spec"]["podSelector"] != one_page or rule.get("ports") != [{"port": PAGES[page]}]:
+            wrong.append(f"the policy lets the controller go to {door['spec']['podSelector']}")
+    return wrong
 
 
 def the_quota_fits(objects: list[Object]) -> list[str]:
@@ -372,6 +403,7 @@ RULES: dict[str, Rule] = {
         accepted_events_survive,
         nothing_is_there_twice,
         nothing_leaves_the_namespace,
+        one_page_has_a_name_outside,
         the_quota_fits,
         addresses_exist,
         configurations_can_be_applied,

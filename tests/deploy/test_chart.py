@@ -96,6 +96,28 @@ def test_values_reach_their_place() -> None:
     assert pod(find(objects, "Deployment", "control"))["imagePullSecrets"] == [{"name": "registry"}]
 
 
+def test_a_name_outside_reaches_its_place() -> None:
+    """A group's control page has the name, and the room's Grafana; both let in the controller's namespace only."""
+    group, room = rendered("a group with a name outside"), rendered("the room with a name outside")
+    made = find(group, "Ingress", "page")["spec"]
+    assert (made["ingressClassName"], made["rules"][0]["host"]) == ("nginx", "team-7.lab.example")
+    assert "team-7.lab.example" in environment(containers(group)["control"])["ALLOWED_HOSTS"].split()
+    [rule] = find(room, "Ingress", "page")["spec"]["rules"]
+    assert rule["http"]["paths"][0]["backend"]["service"]["name"] == "grafana"
+    [way] = find(room, "NetworkPolicy", "from-the-ingress-controller")["spec"]["ingress"]
+    [named] = way["from"][0]["namespaceSelector"]["matchExpressions"]
+    assert named["values"] == ["ingress-nginx"]
+
+
+def test_a_larger_tempo_may_use_its_memory() -> None:
+    """Tempo's own bound on its memory is the same share of its limit, whatever the limit is."""
+    told = {
+        memory: environment(containers(helmkit.render("--set", f"resources.tempo.memory={memory}"))["tempo"])
+        for memory in (768, 1536)
+    }
+    assert [each["GOMEMLIMIT"] for each in told.values()] == ["600MiB", "1200MiB"]
+
+
 BAD = {
     "servrs={redis}": "servrs",
     "servers={mysql}": "servers",
@@ -118,6 +140,10 @@ BAD = {
     "observability.shared=true,observability.releases.team-1={redis}": "observability.releases",
     "probePriority.className=measured": "probePriority",
     "observability.shared=true,observability.namespace=team-7": "observability.namespace",
+    "ingress.enabled=true": "ingress.host",
+    "ingress.host=http://lab.example": "host",
+    "ingress.namespace=The_Controller": "namespace",
+    "ingress.open=true": "open",
 }
 
 

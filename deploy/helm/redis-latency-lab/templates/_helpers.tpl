@@ -134,7 +134,10 @@ rules, which know the label `server` only, show each group's servers apart.
 {{- if $root.Values.observability.shared }}{{ $root.Release.Namespace }}.{{ end }}{{ index . 1 }}
 {{- end }}
 
-{{/* Names under which the containers call each other's pages. The room's Prometheus adds the namespace to each. */}}
+{{/*
+Names under which the containers call each other's pages. The room's Prometheus adds the namespace to each, and browsers use
+that of the ingress.
+*/}}
 {{- define "lab.hosts" -}}
 {{- $names := list "control" -}}
 {{- range .Values.servers }}{{ $names = concat $names (list (print "web-" .) (print "locust-" .)) }}{{ end -}}
@@ -142,6 +145,7 @@ rules, which know the label `server` only, show each group's servers apart.
 {{- if .Values.observability.shared -}}
 {{- range $names }}{{ $all = append $all (printf "%s.%s.svc" . $.Release.Namespace) }}{{ end -}}
 {{- end -}}
+{{- if .Values.ingress.enabled }}{{ $all = append $all .Values.ingress.host }}{{ end -}}
 {{ concat $all .Values.allowedHosts | join " " }}
 {{- end }}
 
