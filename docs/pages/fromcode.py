@@ -21,6 +21,7 @@ from docs.pages import (
     fromfuzz,
     fromhistory,
     frompredict,
+    fromroom,
     fromsessions,
     fromtrust,
     licences,
@@ -431,4 +432,5 @@ LISTS: dict[str, Callable[[Path], str]] = {
     **fromcost.LISTS,
     **fromexam.LISTS,
     **fromsessions.LISTS,
+    **fromroom.LISTS,
 }
