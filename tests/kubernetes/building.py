@@ -2,7 +2,7 @@
 
 All is kept in the folder that the tests' engine uses (LAB_ENGINE_CACHE or ~/.cache/redis-latency-lab):
 
-- Kubernetes and CoreDNS, built from their Go modules, in `kubernetes-VERSION/`;
+- Kubernetes, CoreDNS and KWOK, built from their Go modules, in `kubernetes-VERSION/`;
 - the lab's image and the stand-ins of tests/compose/standins, made by the tests' own Docker Engine, which has ended
   before the cluster starts, in `kubernetes-images-….tar`. They are made anew when something changes that is in them.
 """
@@ -23,6 +23,7 @@ from tests.deploy import helmkit
 from tests.deploy.helmkit import KUBERNETES
 
 COREDNS = "github.com/coredns/coredns@v1.12.4"
+KWOK = "sigs.k8s.io/kwok/cmd/kwok@v0.7.0"
 PROGRAMS = (
     "kube-apiserver",
     "kube-controller-manager",
@@ -76,13 +77,16 @@ def want_packages() -> None:
 
 
 def want_programs(cache: Path) -> Path:
-    """Build what is missing of Kubernetes, CoreDNS and Helm; return the first two's folder. Raises `NotPossible`."""
+    """Build what is missing; return the folder of Kubernetes, CoreDNS and KWOK. Raises `NotPossible`."""
     folder = cache / f"kubernetes-{KUBERNETES}"
     try:
         helmkit.helm()
         if not (folder / "coredns").exists():
             say("building CoreDNS from its Go module (about two minutes, once)")
             helmkit.go_install(COREDNS, folder)
+        if not (folder / "kwok").exists():
+            say("building KWOK, which plays nodes, from its Go module (about two minutes, once)")
+            helmkit.go_install(KWOK, folder)
     except helmkit.NoHelm as error:
         raise NotPossible(str(error)) from None
     if not all((folder / program).exists() for program in PROGRAMS):
