@@ -71,7 +71,11 @@ def programs() -> Iterator[Finding]:
 
 def cluster() -> Finding:
     """The cluster answers, and is new enough."""
-    context = room_kube.call("kubectl", "config", "current-context").out.strip() or "no context"
+    context = room_kube.call("kubectl", "config", "current-context").out.strip()
+    if not context:
+        return Finding(
+            "cluster", False, "kubectl has none chosen: kubectl config use-context NAME, or KUBECONFIG"
+        )
     said = room_kube.call("kubectl", "version", "--output", "json", seconds=20)
     if said.code:
         return Finding("cluster", False, f"{context} does not answer: {said.why}")

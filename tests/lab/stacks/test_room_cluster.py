@@ -305,6 +305,7 @@ def test_a_cluster_that_will_not_do_is_left_alone(case: str, kube: Kube, tmp_pat
             "Unable to connect to the server: no such host",
             "classroom does not answer: Unable",
         ),
+        ("kubectl config", "error: current-context is not set", "kubectl has none chosen"),
         ("kubectl get nodes", "Error from server (Forbidden): no", "kubectl get nodes: Error from server"),
         (
             "helm template",
