@@ -130,7 +130,7 @@ def namespaces(wanted: Asked, there: Sequence[Object]) -> Finding:
     more = [name for name in ours if name not in wanted.names]
     if strangers:
         return Finding(
-            "namespaces", False, f"{short(strangers)} there already, and not of this lab: delete first"
+            "namespaces", False, f"{short(strangers)} there already, and not made by this command: delete first"
         )
     if ending:
         return Finding("namespaces", False, f"{short(ending)} still being deleted: wait a minute")

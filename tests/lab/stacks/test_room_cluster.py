@@ -362,6 +362,21 @@ def test_pods_that_wait_for_a_node_are_told(kube: Kube, tmp_path: Path, capsys: 
     assert told == {"", "no node for it: 0/1 nodes available"}
 
 
+@pytest.mark.parametrize(("typed", "counts"), [(["HOST=lab.example"], True), ([], False)])
+def test_only_a_typed_host_counts(typed: list[str], counts: bool) -> None:
+    """HOST in the environment is a shell's name for this machine: only on make's command line it is a domain."""
+    done = subprocess.run(
+        ["make", "--dry-run", "room-cluster", "N=4", *typed],
+        cwd=ROOT,
+        env={**os.environ, "HOST": "lab.example"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert '--groups "4"' in done.stdout
+    assert ("--host" in done.stdout) == counts
+
+
 # -- it ends ----------------------------------------------------------------------------------------------------------
 
 

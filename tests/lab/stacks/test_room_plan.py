@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import pytest
 
 from docs.pages import fromroom
+from lab import ROOT
 from lab.errors import UsageError
 from lab.stacks import room_plan
 from lab.stacks.room_plan import Node, Pod
@@ -70,6 +73,16 @@ def test_the_room_grows_with_its_groups() -> None:
     for name, more in room_plan.PER_GROUP.items():
         assert many[name]["memory"] - few[name]["memory"] == 38 * more["memory"]
         assert many[name]["cpu"] < many[name]["cpuLimit"]
+
+
+def test_a_groups_series_find_room_in_prometheus() -> None:
+    """What Prometheus gets for a group is 16 KiB for each series that a recorded scene of two servers has."""
+    shared = {"prometheus", "tempo", "grafana"}
+    with gzip.open(ROOT / "workshop" / "cold-case" / "metrics.gz", "rt", encoding="utf-8") as lines:
+        jobs = [json.loads(line)["labels"].get("job") for line in lines if line.startswith('{"labels"')]
+    series = sum(job not in shared for job in jobs)
+    assert 4_000 < series < 5_000
+    assert series * 16 / 1024 <= room_plan.PER_GROUP["prometheus"]["memory"]
 
 
 def test_pods_are_packed_and_not_divided() -> None:
