@@ -130,7 +130,9 @@ def namespaces(wanted: Asked, there: Sequence[Object]) -> Finding:
     more = [name for name in ours if name not in wanted.names]
     if strangers:
         return Finding(
-            "namespaces", False, f"{short(strangers)} there already, and not made by this command: delete first"
+            "namespaces",
+            False,
+            f"{short(strangers)} there already, and not made by this command: it stays as it is",
         )
     if ending:
         return Finding("namespaces", False, f"{short(ending)} still being deleted: wait a minute")

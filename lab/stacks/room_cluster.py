@@ -4,7 +4,7 @@
     python -m lab.stacks.room_cluster down
 
 `up` looks at the cluster first, and changes nothing if something is missing. Then it makes a namespace for each group,
-installs the room's release and one for each group, waits until all pods are ready, and writes a page with an address
+installs the room's release and one for each group, waits until all is ready, and writes a page with an address
 for each group. It can be typed again at any time: what is there is brought up to date, what is missing is made.
 deploy/room.md says how large a cluster must be.
 """
@@ -36,6 +36,7 @@ INSTALL_S, WAIT_S, DELETE_S = 300.0, 900.0, 600.0
 LOOK_S = 5.0
 """Seconds between two looks at the pods."""
 GRAFANA = "grafana"
+OURS = ("--all-namespaces", "--selector", room_kube.OF_THE_CHART)
 CONTINUES = "make room-cluster again goes on, make room-cluster-down removes what is there"
 
 
@@ -156,23 +157,21 @@ def side_by_side(names: Sequence[str], do: Callable[[str], None], done: str) -> 
 
 
 def wait(wanted: Asked, seconds: float) -> None:
-    """Wait until every pod of the room is ready. Raises `StackError` if they are not after so many seconds."""
-    values = room_plan.chart_values(wanted.files)
-    count = len(room_plan.group_pods(values))
-    needed = dict.fromkeys(wanted.names, count) | {room_plan.ROOM: len(room_plan.PER_GROUP)}
+    """Wait until every workload of the room has its pods, and all are ready. Raises `StackError` after so many seconds.
+
+    Workloads are asked, and not pods: right after an upgrade the pods of before are still there, and ready.
+    """
+    group = {pod.name for pod in room_plan.group_pods(room_plan.chart_values(wanted.files))}
+    needed = dict.fromkeys(wanted.names, len(group)) | {room_plan.ROOM: len(room_plan.PER_GROUP)}
     end, said = time.monotonic() + seconds, ""
     while True:
-        pods = [
-            pod
-            for pod in room_kube.listed("pods", "--all-namespaces", "--selector", room_kube.OF_THE_CHART)
-            if pod["metadata"]["namespace"] in needed
-        ]
-        ready = dict.fromkeys(needed, 0)
-        for pod in filter(room_kube.is_ready, pods):
-            ready[pod["metadata"]["namespace"]] += 1
-        lacking = [name for name, number in needed.items() if ready[name] < number]
+        done = dict.fromkeys(needed, 0)
+        for each in room_kube.listed("deployments,statefulsets", *OURS):
+            if each["metadata"]["namespace"] in done:
+                done[each["metadata"]["namespace"]] += room_kube.is_done(each)
+        lacking = [name for name, number in needed.items() if done[name] < number]
         releases = f"{len(needed) - len(lacking)} of {len(needed)} releases"
-        now = f"{releases}, {sum(ready.values())} of {sum(needed.values())} pods"
+        now = f"{releases}, {sum(done.values())} of {sum(needed.values())} workloads"
         if now != said:
             print(f"     ready: {now}", flush=True)
             said = now
@@ -181,12 +180,10 @@ def wait(wanted: Asked, seconds: float) -> None:
         if time.monotonic() >= end:
             break
         time.sleep(min(LOOK_S, max(0.0, end - time.monotonic())))
-    complaints = [room_kube.complaint(pod) for pod in pods if not room_kube.is_ready(pod)]
-    told = next((f"; the first says: {each}" for each in complaints if each), "")
-    raise StackError(
-        f"after {seconds:.0f} s {room_checks.short(lacking)} not ready, {sum(map(bool, complaints))} pods complain"
-        f"{told}. {CONTINUES}."
-    )
+    pods = [each for each in room_kube.listed("pods", *OURS) if each["metadata"]["namespace"] in lacking]
+    complaints = list(filter(None, map(room_kube.complaint, pods)))
+    told = f", {len(complaints)} pods complain; the first says: {complaints[0]}" if complaints else ""
+    raise StackError(f"after {seconds:.0f} s {room_checks.short(lacking)} not ready{told}. {CONTINUES}.")
 
 
 # -- the page ---------------------------------------------------------------------------------------------------------

@@ -202,10 +202,11 @@ def nodes(without: Iterable[str]) -> list[Node]:
     return found
 
 
-def is_ready(pod: Object) -> bool:
-    """True while all containers of a pod are ready."""
-    conditions = pod.get("status", {}).get("conditions", ())
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+def is_done(workload: Object) -> bool:
+    """True while a workload has all its pods, of its newest kind, and all of them are ready."""
+    status, wanted = workload["status"], workload["spec"]["replicas"]
+    seen = status.get("observedGeneration") == workload["metadata"]["generation"]
+    return bool(seen and status.get("updatedReplicas", 0) == status.get("readyReplicas", 0) == wanted)
 
 
 def complaint(pod: Object) -> str:

@@ -39,6 +39,12 @@ def option(words: list[str], name: str) -> str:
     return words[words.index(name) + 1]
 
 
+def workload(pod: dict[str, Any]) -> dict[str, Any]:
+    ready = int(pod["status"]["conditions"][0]["status"] == "True")
+    status = {"observedGeneration": 1, "updatedReplicas": 1, "readyReplicas": ready}
+    return {"metadata": {**pod["metadata"], "generation": 1}, "spec": {"replicas": 1}, "status": status}
+
+
 def kubectl(words: list[str], cluster: dict[str, Any]) -> int:
     if words[:2] == ["config", "current-context"]:
         print("classroom")
@@ -46,6 +52,8 @@ def kubectl(words: list[str], cluster: dict[str, Any]) -> int:
         print(
             json.dumps({"clientVersion": {}, "serverVersion": {"gitVersion": cluster["version"]}}, indent=2)
         )
+    elif words[:2] == ["get", "deployments,statefulsets"]:
+        print(json.dumps({"items": [workload(pod) for pod in cluster["pods"]]}))
     elif words[0] == "get":
         print(json.dumps({"items": cluster[words[1]]}))
     elif words[0] == "create":

@@ -152,7 +152,7 @@ def test_each_group_has_a_namespace_and_a_release(kube: Kube, tmp_path: Path, ca
     for group in groups:
         assert f"kubectl --namespace {group} port-forward service/control 8080:8080" in out
         assert f"kubectl --namespace {group} port-forward service/control 8080:8080" in page
-    assert "13 of 13 releases, 123 of 123 pods" in out
+    assert "13 of 13 releases, 123 of 123 workloads" in out
 
 
 def test_with_a_domain_each_group_has_a_link(kube: Kube, tmp_path: Path, capsys: Say) -> None:

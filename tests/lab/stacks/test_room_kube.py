@@ -44,3 +44,20 @@ def asks(cpu: str = "0", memory: str = "0", **more: str) -> dict[str, Any]:
 def test_what_a_pod_asks_for(spec: dict[str, Any], expected: tuple[int, int]) -> None:
     """Containers ask together, init containers one after the other; what is asked is rounded up."""
     assert room_kube.requests({"spec": spec}) == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "done"),
+    [
+        ({"observedGeneration": 2, "updatedReplicas": 3, "readyReplicas": 3}, True),
+        ({"observedGeneration": 1, "updatedReplicas": 3, "readyReplicas": 3}, False),
+        ({"observedGeneration": 2, "updatedReplicas": 1, "readyReplicas": 3}, False),
+        ({"observedGeneration": 2, "updatedReplicas": 3, "readyReplicas": 2}, False),
+        ({}, False),
+    ],
+)
+def test_pods_of_before_an_upgrade_do_not_count(status: dict[str, int], done: bool) -> None:
+    """A workload is done when its controller has seen the newest version, and all pods are of it and ready."""
+    assert (
+        room_kube.is_done({"metadata": {"generation": 2}, "spec": {"replicas": 3}, "status": status}) is done
+    )
