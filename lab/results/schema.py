@@ -44,7 +44,7 @@ Events = Annotated[
     dict[str, Amount], _has("asked_per_s", "offered_per_s", "finished_per_s", "in_flight_end", "failures")
 ]
 Probed = Annotated[dict[str, Amount], _has("sent", "received", "errors", "rate", "lag_p99_us")]
-StackName = Literal["native", "compose"]
+StackName = Literal["native", "compose", "kubernetes"]
 STRICT = ConfigDict(extra="forbid", strict=True, validate_default=True)
 
 
