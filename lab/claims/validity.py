@@ -217,19 +217,21 @@ def _not_held(run: Run) -> Check:
     return Check(
         "no container was held by its limit",
         ok,
-        f"held longest: {MEASURED.get(whose, whose)}, {worst:.1%} of a phase (at most {THROTTLED_MOST:.1%} for server and "
-        f"probe, {CLIENT_THROTTLED_MOST:.0%} for the others)",
+        f"held longest: {MEASURED.get(whose, whose)}, {worst:.1%} of a phase (at most {THROTTLED_MOST:.1%} for server "
+        f"and probe, {CLIENT_THROTTLED_MOST:.0%} for the others)",
     )
 
 
 def _not_waiting(run: Run) -> Check:
-    """On a cluster server and probes did not wait for a core, where the kernel tells it (control groups of version 2)."""
+    """On a cluster server and probes did not wait for a core. Only control groups of version 2 tell it."""
     phases = compared(run)
     told = [name for name in MEASURED if any(f"waited_{name}" in phase.machine for phase in phases)]
     if not told:
         return Check("no container waited for a core", True, "not asked: the nodes do not tell")
     # A node that tells it in one phase tells it in all: a figure that is missing was taken out.
-    found = [(phase.machine.get(f"waited_{name}", math.inf), MEASURED[name]) for phase in phases for name in told]
+    found = [
+        (phase.machine.get(f"waited_{name}", math.inf), MEASURED[name]) for phase in phases for name in told
+    ]
     worst, whose = max(found)
     return Check(
         "no container waited for a core",

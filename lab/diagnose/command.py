@@ -166,6 +166,7 @@ def diagnose(
             if not as_json:
                 console.print(f"page: {page.resolve()}", markup=False)
 
+
 @contextmanager
 def _found(url: str, namespace: str, server: str | None, tls: Tls) -> Iterator[Address]:
     """The address of the server: by its URL, or that of a release in a cluster through a port-forward.
@@ -173,7 +174,9 @@ def _found(url: str, namespace: str, server: str | None, tls: Tls) -> Iterator[A
     Raises `UsageError` unless exactly one of the two is named, and `StackError` where the release cannot be reached.
     """
     if bool(url) == bool(namespace):
-        raise UsageError("name a server by its URL, as in redis://host:6379/0, or a release in a cluster by --namespace.")
+        raise UsageError(
+            "name a server by its URL, as in redis://host:6379/0, or a release in a cluster by --namespace."
+        )
     if url:
         if server:
             raise UsageError("--server is for --namespace: the URL names the server already.")

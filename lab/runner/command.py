@@ -35,7 +35,8 @@ ALL = "all"
 """Given in place of a scenario's id, it stands for all scenarios."""
 Folder = Annotated[Path, typer.Argument(help="A run folder.", metavar="DIR")]
 STACK_HELP = (
-    "native: processes of this machine. compose: the stack that `make up` started. kubernetes: a release of the chart."
+    "native: processes of this machine. compose: the stack that `make up` started. "
+    "kubernetes: a release of the chart."
 )
 
 
@@ -54,7 +55,9 @@ def run(
     ],
     server: Annotated[
         str | None,
-        typer.Option(help=f"{', '.join(SERVERS)}; if left out, embedded (native) or redis (compose, kubernetes)."),
+        typer.Option(
+            help=f"{', '.join(SERVERS)}; if left out, embedded (native) or redis (compose, kubernetes)."
+        ),
     ] = None,
     servers: Annotated[
         str | None,
@@ -147,9 +150,7 @@ def run(
     with way_to(read_address(url, tls, called="--url")) if url is not None else nullcontext() as way:
         if way:
             _ask_first(way, yes)
-        request = Request(
-            asked_for, server, pace, keys, seed, out, way, port, stack, spoilers, namespace
-        )
+        request = Request(asked_for, server, pace, keys, seed, out, way, port, stack, spoilers, namespace)
         with LiveDisplay(console, spoilers) as display:
             finished, verdict = conduct(request, display)
             display.say("drawing the report")

@@ -24,9 +24,7 @@ from lab.stacks.processes import Child
 
 Namespace = Annotated[
     str,
-    typer.Option(
-        "--namespace", help="Kubernetes: the namespace of a release of the chart.", metavar="NAME"
-    ),
+    typer.Option("--namespace", help="Kubernetes: the namespace of a release of the chart.", metavar="NAME"),
 ]
 NO_KUBECTL = (
     "there is no kubectl on this machine. Install it; what runs natively (`bin/lab run ID`) needs none."
@@ -88,11 +86,12 @@ class Kubectl:
         more = [f"--subresource={part}"] if part else []
         words = ("auth", "can-i", verb, resource, *more)
         code, out, said = self._run(words, KUBECTL_S)
-        if (answer := out.strip().partition("\n")[0]) in ("yes", "no"):  # exit code 1 is both a no and a failure
+        if (answer := out.strip().partition("\n")[0]) in (
+            "yes",
+            "no",
+        ):  # exit code 1 is both a no and a failure
             return answer == "yes"
-        raise StackError(
-            complaint(words, said or out or f"exit code {code} and no answer", self.namespace)
-        )
+        raise StackError(complaint(words, said or out or f"exit code {code} and no answer", self.namespace))
 
     def _run(self, words: Sequence[str], seconds: float) -> tuple[int, str, str]:
         try:
@@ -194,9 +193,7 @@ class Inside:
     lab. Start it in the main thread: see `Child.start_again`.
     """
 
-    def __init__(
-        self, kubectl: Kubectl, pod: str, container: str, program: Sequence[str], log: Path
-    ) -> None:
+    def __init__(self, kubectl: Kubectl, pod: str, container: str, program: Sequence[str], log: Path) -> None:
         self._kubectl = kubectl
         self._answers: queue.Queue[tuple[str, list[str]] | None] = queue.Queue()
         self._asked = 0

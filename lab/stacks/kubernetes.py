@@ -31,8 +31,8 @@ from lab.stacks.containers import PORTS
 from lab.stacks.guest import READY_S, GuestStack
 from lab.stacks.http import Locust, Storefront
 from lab.stacks.kubectl import END, Forward, Inside, Kubectl
-from lab.stacks.podusage import PodMeter, PodUsage, Reading, require_metrics
 from lab.stacks.pods import PodContainer, ServerPods, find_pods, node_facts, pods_of, require_rights
+from lab.stacks.podusage import PodMeter, PodUsage, Reading, require_metrics
 from lab.stacks.processes import Child, memory_mb
 from lab.stacks.server_stats import ServerObserver
 
@@ -190,7 +190,7 @@ class ForwardedObserver(ServerObserver):
 
 
 class Elsewhere(Child):
-    """A probe or a load on a node whose clock is `offset_s` ahead of this machine's: its lines tell this machine's time."""
+    """A probe or a load on a node whose clock is `offset_s` ahead. Its lines are told by this machine's clock."""
 
     offset_s = 0.0
 
@@ -230,7 +230,7 @@ class KubernetesStack(GuestStack):
         self.share = min(1.0, examined.quota or 1.0)
 
     def up(self, say: Say) -> None:
-        """Open the ways in, pause all other load and empty the server. Raises `StackError` naming what does not answer."""
+        """Open the ways in, pause all other load, empty the server. Raises `StackError` naming what does not answer."""
         scene, ways = self._scene, self._ways
         if self.share < 1:
             say(
@@ -302,7 +302,9 @@ class KubernetesStack(GuestStack):
         finally:
             child.stop()
         if not waited:
-            raise StackError(f"a probe in the cluster gets no answer: {child.last_words() or 'no reason is told'}")
+            raise StackError(
+                f"a probe in the cluster gets no answer: {child.last_words() or 'no reason is told'}"
+            )
         return waited
 
     def empty(self, shards: int = 1) -> None:
@@ -368,7 +370,10 @@ class KubernetesStack(GuestStack):
     def memory_mb(self) -> dict[str, float]:
         """Memory by part in MB; the lab's own, on its own machine, is ``lab``."""
         found = self._usage.read() if self._usage else {}
-        return {**{part: each.reading.memory_mb for part, each in found.items()}, "lab": memory_mb(os.getpid())}
+        return {
+            **{part: each.reading.memory_mb for part, each in found.items()},
+            "lab": memory_mb(os.getpid()),
+        }
 
     def down(self) -> None:
         """End the probes, put everything back, let the autopilot go on, and end the port-forwards."""
@@ -377,5 +382,3 @@ class KubernetesStack(GuestStack):
         if self._usage:
             self._usage.close()
         self._ways.close()
-
-

@@ -56,7 +56,7 @@ def require_native_memory(scenario: Scenario, pace: Pace, server: Server, keys: 
 def require_compose_memory(
     scenario: Scenario, pace: Pace, server: Server, keys: int, scene: ServerContainers
 ) -> str:
-    """A sentence on the memory that the server's container needs, and its limit. Raises `UsageError` beyond the limit."""
+    """A sentence on the memory that the server's container needs, and its limit. Raises `UsageError` beyond it."""
     container = scene.of("server")
     return _require_limit(
         scenario,

@@ -12,8 +12,8 @@ from lab.stacks.asking import Finding
 from lab.stacks.containers import PORTS
 from lab.stacks.kubectl import Forward, Kubectl
 from lab.stacks.kubernetes import clock_offset
-from lab.stacks.podusage import Reading, require_metrics
 from lab.stacks.pods import PodContainer, ServerPods, missing_rights, release_in, servers_in, versions
+from lab.stacks.podusage import Reading, require_metrics
 from lab.stacks.rehearsal import Pages, Rehearsal, look_at
 from lab.stacks.servers import SERVERS
 
@@ -62,7 +62,9 @@ def _findings(
     kubectl: Kubectl, release: str, found: list[PodContainer], missing: list[str]
 ) -> Iterator[Finding]:
     told = versions(kubectl, found[0].node if found else "")
-    yield Finding("cluster", True, ", ".join(f"{name} {version}" for name, version in told.items()) or "it answers")
+    yield Finding(
+        "cluster", True, ", ".join(f"{name} {version}" for name, version in told.items()) or "it answers"
+    )
     yield Finding(
         "rights", not missing, f"missing: {', '.join(missing)}; {ROLE}" if missing else "all that a run needs"
     )
@@ -105,4 +107,6 @@ def _seen(reading: Reading) -> str:
     parts += ["waiting for a core"] if reading.waited_s is not None else []
     limit = "no limit of CPU time" if reading.quota is None else f"a limit of {reading.quota:g} cores"
     held = ", which will hold it near the knee" if (reading.quota or 1) < 1 else ""
-    return f"control groups of version {reading.version} show {', '.join(parts)}; the server has {limit}{held}"
+    return (
+        f"control groups of version {reading.version} show {', '.join(parts)}; the server has {limit}{held}"
+    )

@@ -30,7 +30,18 @@ RIGHTS = (
     ("create", "pods", "portforward"),
 )
 """What a run must be allowed: verb, resource, part of it. deploy/README.md has them as a Role."""
-UNITS = {"": 1, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+UNITS = {
+    "": 1,
+    "m": 1e-3,
+    "k": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "Ki": 2**10,
+    "Mi": 2**20,
+    "Gi": 2**30,
+    "Ti": 2**40,
+}
 FACTS = (
     "cat /proc/sys/kernel/osrelease; uname -m; grep -m1 MemTotal /proc/meminfo; grep -c ^processor /proc/cpuinfo; "
     "grep -m1 '^model name' /proc/cpuinfo || true"
@@ -185,9 +196,7 @@ def release_in(kubectl: Kubectl) -> tuple[str, list[PodContainer]]:
 
 def servers_in(found: list[PodContainer]) -> list[str]:
     """The servers of a release that have a storefront."""
-    return sorted(
-        each.service.removeprefix("web-") for each in found if each.service.startswith("web-")
-    )
+    return sorted(each.service.removeprefix("web-") for each in found if each.service.startswith("web-"))
 
 
 def _scene_of(server: str, kubectl: Kubectl) -> ServerPods:
@@ -232,7 +241,9 @@ def find_pods(server: str, kubectl: Kubectl) -> ServerPods:
     release, space = scene.release, kubectl.namespace
     for service in (server, *(f"{role}-{server}" for role in ROLES)):
         if not scene.has(service):
-            raise StackError(f"the release {release} in {space} has no {service}: helm upgrade brings it back.")
+            raise StackError(
+                f"the release {release} in {space} has no {service}: helm upgrade brings it back."
+            )
         container = scene.containers[service]
         _require_running(container, space)
         if not container.ready:

@@ -32,9 +32,7 @@ OLD = (
 )
 NODE = ("/proc/uptime", "/proc/stat", "/proc/pressure/cpu")
 FILES = (*(f"{GROUP}/{name}" for name in (*NEW, *OLD)), *NODE)
-SCRIPT = (
-    f"while read -r n; do grep -Hsv -e '^intr' -e '^softirq' {' '.join(FILES)}; echo \"{END}$n\"; done"
-)
+SCRIPT = f"while read -r n; do grep -Hsv -e '^intr' -e '^softirq' {' '.join(FILES)}; echo \"{END}$n\"; done"
 """Reads all files with one process, and prints each line with its file's name before it. grep is in every image of the
 chart: its health checks need it. The two counters that are left out are lines of many kilobytes."""
 TICKS = 100.0
@@ -57,8 +55,9 @@ Lines = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class NodeReading:
-    """A node's counters. `at`: its uptime, s. `idle_s`: over all cores. `stolen_s`: for each core, what the hypervisor
-    took. `pressure_s`: seconds in which some process of the node waited for a core, None where the kernel does not tell.
+    """A node's counters. `at`: its uptime, s. `idle_s`: of all cores. `stolen_s`: each core's loss to the hypervisor.
+
+    `pressure_s`: seconds in which some process of the node waited for a core, None where the kernel does not tell.
     """
 
     at: float
@@ -71,9 +70,9 @@ class NodeReading:
 class Reading:
     """The counters of one container, and of its node at the same moment.
 
-    `cpu_s`: CPU seconds. `held_s`: seconds in which its limit held it, added up over cores. `waited_s`: seconds in which
-    some process of it was ready and got no core, None without control groups of version 2. `quota`: its limit in cores,
-    None without one. `version`: that of the control groups.
+    `cpu_s`: CPU seconds. `held_s`: seconds in which its limit held it, added up over cores. `waited_s`: seconds in
+    which some process of it was ready and got no core, None without control groups of version 2. `quota`: its limit in
+    cores, None without one. `version`: that of the control groups.
     """
 
     cpu_s: float
@@ -181,9 +180,7 @@ class PodUsage:
         """Begin to read a part, also one that was read in an earlier pod."""
         self.end(part)
         log = self._logs / f"reading-{part}.log"
-        shell = Inside(
-            self._kubectl, container.pod, container.service, ("sh", "-c", SCRIPT), log
-        )
+        shell = Inside(self._kubectl, container.pod, container.service, ("sh", "-c", SCRIPT), log)
         with self._turn:
             self._of[part] = container, shell
 
@@ -246,8 +243,8 @@ class PodMeter:
         machine = {"busy": 0.0, "steal": 0.0, "others": 0.0, **_waiting(pairs)}
         for where in {now[part].where for part in pairs}:
             here = [part for part in pairs if now[part].where == where]
-            old, new = pairs[here[0]]
-            found = node_shares(old.node, new.node, sum(shares[part] for part in here))
+            first, last = pairs[here[0]]
+            found = node_shares(first.node, last.node, sum(shares[part] for part in here))
             if "store" not in here:
                 del found["busy"]
             machine |= {name: max(share, machine.get(name, 0.0)) for name, share in found.items()}
