@@ -40,6 +40,7 @@ END = "END "
 """How the line begins that ends an answer of a program in a container."""
 
 _FORWARDING = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+) -> (\d+)")
+_REPEATED = "command terminated with exit code"
 _LOG_LINE = re.compile(r"[EWI]\d{4} ")
 """How a line begins with which kubectl explains to its own developers what failed; the last line is for people."""
 _AWAY = re.compile(
@@ -131,6 +132,21 @@ def complaint(words: Sequence[str], said: str, namespace: str) -> str:
     return f"kubectl {' '.join(words[:2])}: {last.removeprefix('error: ')}"
 
 
+class KubectlChild(Child):
+    """A kubectl that goes on. Its last words are those of the program in the container, where there is one."""
+
+    def last_words(self) -> str:
+        """The last line of its log before the one in which kubectl repeats the program's exit code."""
+        try:
+            lines = [
+                line.strip() for line in self.log.read_text(errors="replace").splitlines() if line.strip()
+            ]
+        except OSError:
+            return ""
+        told = [line for line in lines if not line.startswith(_REPEATED)] or lines
+        return told[-1][-300:] if told else ""
+
+
 class Forward:
     """A `kubectl port-forward` to ports of a pod, each on a free port of 127.0.0.1. It ends when the lab does.
 
@@ -144,7 +160,7 @@ class Forward:
         self._told = threading.Event()
         # ":PORT" has kubectl choose a free one, and say which: no other program can take it in between.
         words = kubectl.words("port-forward", "--address", "127.0.0.1", f"pod/{pod}")
-        self._child = Child(
+        self._child = KubectlChild(
             f"kubectl port-forward to {pod}", [*words, *(f":{port}" for port in ports)], log, pipe=True
         )
         self._kubectl = kubectl
@@ -198,7 +214,7 @@ class Inside:
         self._answers: queue.Queue[tuple[str, list[str]] | None] = queue.Queue()
         self._asked = 0
         words = kubectl.words("exec", "--stdin", pod, "--container", container, "--", *program)
-        self._child = Child(f"kubectl exec into {container}", words, log, pipe=True, stdin_open=True)
+        self._child = KubectlChild(f"kubectl exec into {container}", words, log, pipe=True, stdin_open=True)
         threading.Thread(target=self._listen, name=f"inside-{container}", daemon=True).start()
 
     def _listen(self) -> None:

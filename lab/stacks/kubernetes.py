@@ -30,7 +30,7 @@ from lab.stacks.base import Say
 from lab.stacks.containers import PORTS
 from lab.stacks.guest import READY_S, GuestStack
 from lab.stacks.http import Locust, Storefront
-from lab.stacks.kubectl import END, Forward, Inside, Kubectl
+from lab.stacks.kubectl import END, Forward, Inside, Kubectl, KubectlChild
 from lab.stacks.pods import PodContainer, ServerPods, find_pods, node_facts, pods_of, require_rights
 from lab.stacks.podusage import PodMeter, PodUsage, Reading, require_metrics
 from lab.stacks.processes import Child, memory_mb
@@ -189,7 +189,7 @@ class ForwardedObserver(ServerObserver):
         return self._ping_us(times)
 
 
-class Elsewhere(Child):
+class Elsewhere(KubectlChild):
     """A probe or a load on a node whose clock is `offset_s` ahead. Its lines are told by this machine's clock."""
 
     offset_s = 0.0
@@ -292,7 +292,7 @@ class KubernetesStack(GuestStack):
         seconds = max(1.0, times / PINGS_PER_S)
         words = ["--command", "ping", "--rate", str(PINGS_PER_S), "--duration", f"{seconds:g}"]
         words += ["--interval-seconds", f"{seconds:g}", "--name", "ping"]
-        child = Child("probe-ping", self._in_probe("probe", words), self._logs / "ping.log", pipe=True)
+        child = KubectlChild("probe-ping", self._in_probe("probe", words), self._logs / "ping.log", pipe=True)
         try:
             waited = [
                 float(value) for line in child.lines() for value in values_of(json.loads(line)["service"])

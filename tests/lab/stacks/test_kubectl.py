@@ -10,7 +10,7 @@ import pytest
 
 from lab.errors import StackError, UsageError
 from lab.stacks import kubectl as module
-from lab.stacks.kubectl import NO_KUBECTL, Forward, Inside, Kubectl
+from lab.stacks.kubectl import NO_KUBECTL, Forward, Inside, Kubectl, KubectlChild
 from tests.app.servicekit import eventually
 from tests.lab.stacks.kubekit import SPACE, FakeKubectl, container, pod
 
@@ -212,3 +212,22 @@ def test_a_program_that_ended_is_one_line(inside: Any) -> None:
     missing.ask()
     with pytest.raises(StackError, match=r'container not found \("sidecar"\)'):
         missing.answer()
+
+
+REPEATED = "command terminated with exit code 3"
+LOGS = {
+    "the server refuses: OOM\n" + REPEATED + "\n": "the server refuses: OOM",
+    REPEATED + "\n": REPEATED,
+    "error: lost connection to pod\n\n": "error: lost connection to pod",
+    "": "",
+}
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_last_words_are_those_of_the_program(tmp_path: Path, log: str) -> None:
+    """kubectl repeats a program's exit code behind the program's own last line, which is the one to show."""
+    file = tmp_path / "load.log"
+    child = KubectlChild("load", [sys.executable, "-c", ""], file)
+    child.exit_code()
+    file.write_text(log)
+    assert child.last_words() == LOGS[log]
