@@ -17,7 +17,7 @@ from lab.blind.levels import LEVELS, MOST_CAUSES
 from lab.blind.past import new_folder, revealed
 from lab.blind.session_socket import ask, home
 from lab.errors import UsageError
-from lab.stacks.servers import check_stack
+from lab.stacks.servers import check_session_stack
 
 LARGEST_SEED = 2**31
 POLL_S = 1.0
@@ -226,7 +226,7 @@ def _play(
     level: int,
 ) -> None:
     """Play a session. `announced`: the first line of an exercise whose cause is known; None for a sealed one."""
-    check_stack(stack)
+    check_session_stack(stack)
     task = task or LEVELS[level].task
     if task not in TASKS:
         raise UsageError(f"there is no task {task!r}; choose {FIND} or {CURE}.")

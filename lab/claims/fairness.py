@@ -23,12 +23,25 @@ STALLED_MOST = 0.005
 which stood still as well, takes time to catch up. With more than half of that hundredth lost, p99 shows only stalls."""
 DUE_WITHIN = 0.05
 """Share of the events that may be late or missing because the load generator got no processor."""
+WAITED_MOST = 0.10
+"""Share of a phase in which the server, or the probes, may wait for a core of a cluster's node: as much as a hypervisor
+may take. Only control groups of version 2 tell it."""
+THROTTLED_MOST, CLIENT_THROTTLED_MOST = STALLED_MOST, 0.05
+"""Share of a phase in which its container's limit may hold the server, or the probes: they stand still then, as in a
+stall. The storefront and the load may be held for longer: their delays are not the probe's."""
+MEASURED = {"store": "the server", "probe": "the probe"}
+"""The parts that a bystander's latency is made of: as the machine's figures name them, and for people."""
 TIMES = {2: "twice"}
 
 
 def why_unfair(phase: PhaseRecord) -> list[str]:
     """Why a phase was not measured fairly: one clause per reason, with its figure. Empty if it was fair."""
     found = machine_unfair(phase.machine.get("steal", 0.0), phase.machine.get("others", 0.0))
+    found += [
+        f"{whom} waited for a core {phase.machine[f'waited_{name}']:.0%} of the time"
+        for name, whom in MEASURED.items()
+        if phase.machine.get(f"waited_{name}", 0.0) > WAITED_MOST
+    ]
     for name, probe in phase.probes.items():
         late = probe["lag_p99_us"] / 1000
         if late > LATE_MS:

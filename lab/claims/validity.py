@@ -11,7 +11,16 @@ from collections.abc import Callable
 
 from lab.claims import planned
 from lab.claims.check import Check, Terms, compared
-from lab.claims.fairness import LATE_MS, OTHERS_MOST, STEAL_MOST, stalled
+from lab.claims.fairness import (
+    CLIENT_THROTTLED_MOST,
+    LATE_MS,
+    MEASURED,
+    OTHERS_MOST,
+    STEAL_MOST,
+    THROTTLED_MOST,
+    WAITED_MOST,
+    stalled,
+)
 from lab.results.folder import Run
 
 LOAD_WITHIN = 0.05
@@ -25,6 +34,8 @@ DEARER_MOST = 0.50
 where it cannot be observed: it is planned at 0.85 of the keys and observed up to 1.1 of them, so keys that became
 cheaper by 1 - 0.85 / 1.1 = 23 % end that, and less than that is safe. Dearer keys move it down among the plateaus; at
 twice the cost hardly any lie below it."""
+HELD = ("store", "web", "invalidator", "locust", "probe")
+"""The parts of a run on a cluster whose limits are looked at, as the machine's figures name them."""
 NEAR_KNEE = 0.75
 """Share of the planned knee from which plateaus are compared with calibration. With far fewer keys each is cheaper,
 because more of them fit into the processor's caches."""
@@ -33,7 +44,8 @@ because more of them fit into the processor's caches."""
 def validate(run: Run, terms: Terms) -> list[Check]:
     """All checks; the run is valid when all are ok."""
     by_terms = [judge(run, terms) for judge in planned.CHECKS_BY_TERMS]
-    return [*(judge(run) for judge in CHECKS), *by_terms]
+    of_stack = CHECKS_OF_CLUSTERS if run.facts.stack == "kubernetes" else ()
+    return [*(judge(run) for judge in (*CHECKS, *of_stack)), *by_terms]
 
 
 def _complete(run: Run) -> Check:
@@ -193,6 +205,47 @@ def _steady(run: Run) -> Check:
         f"({-CHEAPER_MOST:+.0%} to {DEARER_MOST:+.0%} are allowed)",
     )
 
+
+def _not_held(run: Run) -> Check:
+    """On a cluster no container was held by its limit of CPU time for long.
+
+    The kernel holds it to the end of a period of 100 ms, so p99 would measure the limit.
+    """
+    worst, whose, ok = 0.0, "none", bool(compared(run))
+    for phase in compared(run):
+        for name in HELD:
+            share = phase.machine.get(f"throttled_{name}", math.nan)
+            ok = ok and share <= (THROTTLED_MOST if name in MEASURED else CLIENT_THROTTLED_MOST)
+            if share > worst:
+                worst, whose = share, name
+    return Check(
+        "no container was held by its limit",
+        ok,
+        f"held longest: {MEASURED.get(whose, whose)}, {worst:.1%} of a phase (at most {THROTTLED_MOST:.1%} for server "
+        f"and probe, {CLIENT_THROTTLED_MOST:.0%} for the others)",
+    )
+
+
+def _not_waiting(run: Run) -> Check:
+    """On a cluster server and probes did not wait for a core. Only control groups of version 2 tell it."""
+    phases = compared(run)
+    told = [name for name in MEASURED if any(f"waited_{name}" in phase.machine for phase in phases)]
+    if not told:
+        return Check("no container waited for a core", True, "not asked: the nodes do not tell")
+    # A node that tells it in one phase tells it in all: a figure that is missing was taken out.
+    found = [
+        (phase.machine.get(f"waited_{name}", math.inf), MEASURED[name]) for phase in phases for name in told
+    ]
+    worst, whose = max(found)
+    return Check(
+        "no container waited for a core",
+        worst <= WAITED_MOST,
+        f"in the worst phase {whose} waited {worst:.0%} of the time (at most {WAITED_MOST:.0%})",
+    )
+
+
+CHECKS_OF_CLUSTERS = (_not_held, _not_waiting)
+"""Checks of runs on Kubernetes: there a pod is promised less than a machine, and shares it with strangers."""
 
 CHECKS: tuple[Callable[[Run], Check], ...] = (
     _complete,

@@ -44,7 +44,7 @@ Events = Annotated[
     dict[str, Amount], _has("asked_per_s", "offered_per_s", "finished_per_s", "in_flight_end", "failures")
 ]
 Probed = Annotated[dict[str, Amount], _has("sent", "received", "errors", "rate", "lag_p99_us")]
-StackName = Literal["native", "compose"]
+StackName = Literal["native", "compose", "kubernetes"]
 STRICT = ConfigDict(extra="forbid", strict=True, validate_default=True)
 
 
@@ -92,9 +92,10 @@ class PhaseRecord:
     predicted. `events`: invalidation events offered and finished per second, those in flight at the end, and failed
     requests; where forecasts were made also `server_s`, the server's CPU time per event, measured until all were done.
     `client_p99_ms`: p99 of a GET as other observers saw it: `app` (its own histogram) and `locust` (the HTTP request).
-    `params`: the scenario's figures of the phase. `figures`: what its loads measured, and of a cluster the counters of
-    each node (`lab.stacks.cluster`). `attempt`: the number of this
-    measurement of the phase, from 1. `unfair`: why the measurement was not fair, in clauses (`lab.claims.fairness`).
+    `machine`: shares of the machine's cores; on Kubernetes also how long limits held the containers, or they waited
+    (`lab.stacks.podusage`). `params`: the scenario's figures of the phase. `figures`: what its loads measured, and of a
+    cluster the counters of each node (`lab.stacks.cluster`). `attempt`: the number of this measurement of the phase,
+    from 1. `unfair`: why the measurement was not fair, in clauses (`lab.claims.fairness`).
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT

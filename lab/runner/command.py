@@ -24,6 +24,7 @@ from lab.stacks.address import (
     Tls,
     read_address,
 )
+from lab.stacks.kubectl import Namespace
 from lab.stacks.servers import SERVERS, STACKS, add_servers
 from lab.stacks.tunnel import Way, way_to
 
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 ALL = "all"
 """Given in place of a scenario's id, it stands for all scenarios."""
 Folder = Annotated[Path, typer.Argument(help="A run folder.", metavar="DIR")]
+STACK_HELP = (
+    "native: processes of this machine. compose: the stack that `make up` started. "
+    "kubernetes: a release of the chart."
+)
 
 
 def list_scenarios(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
@@ -50,7 +55,9 @@ def run(
     ],
     server: Annotated[
         str | None,
-        typer.Option(help=f"{', '.join(SERVERS)}; if left out, embedded (native) or redis (compose)."),
+        typer.Option(
+            help=f"{', '.join(SERVERS)}; if left out, embedded (native) or redis (compose, kubernetes)."
+        ),
     ] = None,
     servers: Annotated[
         str | None,
@@ -68,8 +75,9 @@ def run(
     ] = None,
     stack: Annotated[
         str,
-        typer.Option(help="native: processes of this machine. compose: the stack that `make up` started."),
+        typer.Option(help=STACK_HELP),
     ] = "native",
+    namespace: Namespace = "",
     pace: Annotated[str, typer.Option(help="quick, standard or full.")] = "standard",
     keys: Annotated[
         int | None, typer.Option(help="Entries cached at the most; if left out, as the pace has it.")
@@ -115,13 +123,13 @@ def run(
         for option, given in (("--keys", keys), ("--url", url), ("--port", port)):
             if given is not None:
                 raise UsageError(f"{option} is for one scenario, not for `bin/lab run {ALL}`.")
-        if servers is not None and (server is not None or stack != "native"):
+        if servers is not None and (server is not None or stack != "native" or namespace):
             raise UsageError(
                 "--servers is for the native stack, and names all servers: leave --server and --stack out."
             )
         if servers is not None:
             raise typer.Exit(_run_matrix(servers, pace, seed, out, controls, spoilers, as_json))
-        raise typer.Exit(_run_all(server, stack, pace, seed, out, controls, spoilers, as_json))
+        raise typer.Exit(_run_all(server, stack, namespace, pace, seed, out, controls, spoilers, as_json))
     if servers is not None:
         raise UsageError(f"--servers is for `bin/lab run {ALL}`; for one scenario there is --server.")
     if controls:
@@ -133,7 +141,7 @@ def run(
     if url is not None and stack == "native" and (server is not None or port is not None):
         raise UsageError("--url names a server that already runs: leave out --server and --port.")
     if url is not None and stack != "native":
-        raise UsageError("--url is for the native stack: leave --stack compose out.")
+        raise UsageError(f"--url is for the native stack: leave --stack {stack} out.")
     tls = Tls(ca, cert, key, insecure)
     if url is None and tls != Tls():
         raise UsageError("--ca, --cert, --key and --insecure are for --url rediss://host:port/0.")
@@ -142,7 +150,7 @@ def run(
     with way_to(read_address(url, tls, called="--url")) if url is not None else nullcontext() as way:
         if way:
             _ask_first(way, yes)
-        request = Request(asked_for, server, pace, keys, seed, out, way, port, stack, spoilers)
+        request = Request(asked_for, server, pace, keys, seed, out, way, port, stack, spoilers, namespace)
         with LiveDisplay(console, spoilers) as display:
             finished, verdict = conduct(request, display)
             display.say("drawing the report")
@@ -206,6 +214,7 @@ def compare(
 def _series(
     server: str | None,
     stack: str,
+    namespace: str,
     pace: str,
     seed: int,
     out: Path | None,
@@ -222,7 +231,15 @@ def _series(
     return run_series(
         chosen(controls),
         lambda scenario, folder: Request(
-            scenario, server, pace, None, seed, folder, stack=stack, spoilers=spoilers
+            scenario,
+            server,
+            pace,
+            None,
+            seed,
+            folder,
+            stack=stack,
+            spoilers=spoilers,
+            namespace=namespace,
         ),
         out,
         Pages(partial(write_report, spoilers=spoilers), partial(write_summary, spoilers=spoilers)),
@@ -234,6 +251,7 @@ def _series(
 def _run_all(
     server: str | None,
     stack: str,
+    namespace: str,
     pace: str,
     seed: int,
     out: Path | None,
@@ -242,7 +260,7 @@ def _run_all(
     as_json: bool,
 ) -> int:
     """Run the scenarios one after the other; return the exit code of the whole series."""
-    series = _series(server, stack, pace, seed, out, controls, spoilers)
+    series = _series(server, stack, namespace, pace, seed, out, controls, spoilers)
     if as_json:
         print((series.folder / "summary.json").read_text())
     else:
@@ -268,7 +286,7 @@ def _run_matrix(
         pace,
         seed,
         out,
-        lambda name, folder: _series(name, "native", pace, seed, folder, controls, spoilers),
+        lambda name, folder: _series(name, "native", "", pace, seed, folder, controls, spoilers),
         partial(write_matrix, spoilers=spoilers),
         lambda text: console.print(f"\n[bold]{text}[/bold]"),
     )

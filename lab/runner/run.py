@@ -26,20 +26,32 @@ from lab.stacks.base import Stack
 from lab.stacks.cluster import ClusterStack
 from lab.stacks.compose import ComposeStack
 from lab.stacks.containers import ServerContainers, find_containers
-from lab.stacks.memory import held_bytes, require_compose_memory, require_native_memory
+from lab.stacks.kubectl import Kubectl
+from lab.stacks.kubernetes import Examined, KubernetesStack, examine
+from lab.stacks.memory import (
+    held_bytes,
+    require_compose_memory,
+    require_native_memory,
+    require_pod_memory,
+)
 from lab.stacks.native import NativeStack
 from lab.stacks.processes import port_taken, uninterrupted
 from lab.stacks.quota import why_none
 from lab.stacks.rights import check_server
-from lab.stacks.servers import IN_COMPOSE, SERVERS, STACKS, Server, check_stack, find_server
+from lab.stacks.servers import IN_CHART, IN_COMPOSE, SERVERS, STACKS, Server, check_stack, find_server
 from lab.stacks.tunnel import Way
 
 FEWEST_KEYS, MOST_KEYS = 10_000, 50_000_000
+Scene = ServerContainers | Examined | None
+"""The running scene that a run is the guest of; None for one of its own."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A run as a person asked for it. Without a `server` the stack chooses one. `spoilers`: the cause may be told."""
+    """A run as a person asked for it. Without a `server` the stack chooses one. `spoilers`: the cause may be told.
+
+    `namespace`: that of the release, on Kubernetes.
+    """
 
     scenario: Scenario
     server: str | None
@@ -51,6 +63,7 @@ class Request:
     port: int | None = None
     stack: str = "native"
     spoilers: bool = False
+    namespace: str = ""
 
     @property
     def server_name(self) -> str:
@@ -73,6 +86,8 @@ def command_of(request: Request) -> str:
     words = ["bin/lab", "run", request.scenario.id, "--pace", request.pace]
     if request.stack != "native":
         words += ["--stack", request.stack]
+    if request.namespace:
+        words += ["--namespace", request.namespace]
     if request.way:
         words += request.way.words
     elif request.server_name != STACKS[request.stack]:
@@ -106,7 +121,7 @@ def _processor() -> str:
     return platform.processor() or "unknown"
 
 
-def _memory(request: Request, keys: int, scene: ServerContainers | None) -> str:
+def _memory(request: Request, keys: int, scene: Scene) -> str:
     """A sentence on the memory that the run needs and what there is; empty if the server tells no limit.
 
     Raises `UsageError` when the keys do not fit, or somebody else's server would refuse what a run needs.
@@ -118,6 +133,8 @@ def _memory(request: Request, keys: int, scene: ServerContainers | None) -> str:
         largest = max(SERVERS.values(), key=lambda each: each.key_bytes)
         needed = held_bytes(pace, largest, keys) + pace.loads_mb * 1e6
         return check_server(request.way, needed, f"{keys:,} keys, with what the loads write,")
+    if isinstance(scene, Examined):
+        return require_pod_memory(scenario, pace, server, keys, scene.scene)
     if scene:
         return require_compose_memory(scenario, pace, server, keys, scene)
     return require_native_memory(scenario, pace, server, keys)
@@ -135,7 +152,21 @@ def check_names(request: Request) -> Server:
     if request.stack == "compose" and not server.in_compose:
         known = ", ".join(row.name for row in IN_COMPOSE)
         raise UsageError(f"the compose stack has no {server.name} server; it knows {known}.")
+    if request.stack == "kubernetes" and not server.in_chart:
+        known = ", ".join(row.name for row in IN_CHART)
+        raise UsageError(f"the chart has no {server.name} server; it knows {known}.")
+    check_namespace(request.stack, request.namespace)
     return server
+
+
+def check_namespace(stack: str, namespace: str) -> None:
+    """Raise `UsageError` if a namespace is missing, is no name, or is given for another stack."""
+    if stack == "kubernetes":
+        if not namespace:
+            raise UsageError("--stack kubernetes needs the namespace of a release: --namespace NAME.")
+        Kubectl(namespace)
+    elif namespace:
+        raise UsageError("--namespace is for --stack kubernetes.")
 
 
 def cannot_hold(scenario: Scenario) -> str:
@@ -143,16 +174,18 @@ def cannot_hold(scenario: Scenario) -> str:
     return why_none(scenario.node_share) if scenario.node_share else ""
 
 
-def _check_request(request: Request, server: Server) -> ServerContainers | None:
-    """Check the request before anything is created. Returns the compose stack's scene, or None for the native stack.
+def _check_request(request: Request, server: Server) -> Scene:
+    """Check the request before anything is created. Returns the running scene, or None for the native stack.
 
     Raises `UsageError`, or `StackError` when something is missing.
     """
     if request.way is None and (unfit := server.unfit_for(request.scenario.server_settings, request.stack)):
         raise UsageError(f"{request.scenario.id} cannot be run on {server.name}. {unfit}.")
-    if request.stack == "compose":
+    if request.stack != "native":
         if request.port:
-            raise UsageError("--port is for the native stack: leave --stack compose out.")
+            raise UsageError(f"--port is for the native stack: leave --stack {request.stack} out.")
+        if request.stack == "kubernetes":
+            return examine(server.name, Kubectl(request.namespace))
         return find_containers(server.name)
     if request.way is not None:
         if request.scenario.own_server:
@@ -222,7 +255,10 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
         plan=scenario.plan(pace, keys),
     )
     try:
-        if scene:
+        if isinstance(scene, Examined):
+            stack = KubernetesStack(scenario, scene, folder, request.seed)
+            facts.host |= stack.host
+        elif scene:
             stack = ComposeStack(scenario, scene, folder, request.seed)
         elif scenario.node_share:
             stack = ClusterStack(scenario, server, folder, request.seed, request.port)

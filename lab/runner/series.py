@@ -260,6 +260,8 @@ def _command(request: Request, controls: bool) -> str:
     words = ["bin/lab", "run", ALL, "--pace", request.pace]
     if request.stack != "native":
         words += ["--stack", request.stack]
+    if request.namespace:
+        words += ["--namespace", request.namespace]
     if request.server_name != STACKS[request.stack]:
         words += ["--server", request.server_name]
     if given := SERVERS[request.server_name].path:

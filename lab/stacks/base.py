@@ -68,8 +68,8 @@ class Meter(Protocol):
     def sample(self) -> tuple[dict[str, float], dict[str, float]]:
         """Shares of one core since the last sample: by part (``store``, ``web``, ``lab``, …), and of the machine.
 
-        The machine's are ``busy``, ``steal`` and ``others`` (busy with none of the parts). In the first sample every
-        part is 0.
+        The machine's are ``busy``, ``steal`` and ``others`` (busy with none of the parts); a stack may tell more. In
+        the first sample every part is 0.
         """
         ...
 

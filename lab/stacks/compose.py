@@ -1,9 +1,6 @@
 """The compose stack: a run against one server of the scene that `docker compose up` has brought up.
 
-A run starts and ends only its own probes and loads. Nothing else acts during the run: the control page's autopilot is
-paused, and the other servers' load and growth stand still. At the end load, growth, strategy and slow log are put back
-as they were found, and the autopilot goes on. The server under test is restarted (and so emptied) as often as the
-scenario wants.
+What a run pauses, holds and puts back is told in `lab.stacks.guest`.
 
 Probes and loads are processes in the container probe-NAME, which reaches the server without a detour. When `docker
 exec` is ended, the process that it started goes on; so probes and loads end when their stdin does, even if the lab is
@@ -13,76 +10,36 @@ killed.
 from __future__ import annotations
 
 import os
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from lab.errors import StackError
-from lab.scenarios.model import LoadSpec, ProbeSpec, Scenario
-from lab.stacks.base import LoadProcess, Probe, Say, probe_arguments
-from lab.stacks.containers import (
-    PORTS,
-    ROLES,
-    AutopilotPause,
-    ServerContainers,
-    Watch,
-    hold_growth,
-    hold_load,
-)
-from lab.stacks.http import CLEARING, Http, Locust, Metrics, Storefront, scrape
-from lab.stacks.processes import Child, memory_mb, stop_all
+from lab.scenarios.model import Scenario
+from lab.stacks.base import Say
+from lab.stacks.containers import ROLES, ServerContainers, Watch
+from lab.stacks.guest import READY_S, GuestStack
+from lab.stacks.http import Locust, Storefront
+from lab.stacks.processes import Child, memory_mb
 from lab.stacks.server_stats import ServerObserver
-from lab.stacks.servers import SERVERS
 from lab.stacks.usage import ContainerMeter, Usage, usage_of
 
-READY_S = 60.0
-STILL_S = 120.0
-LEFTOVERS = 10_000
-"""The most keys that probes and late events may have written into a server that was restarted a moment ago."""
 
-
-class ComposeStack:
+class ComposeStack(GuestStack):
     """One server of the running compose stack as a run's scene."""
 
     name = "compose"
-    owns_server = True
-    has_replica = False
+    settings_in = "compose.yaml"
 
     def __init__(self, scenario: Scenario, scene: ServerContainers, folder: Path, seed: int) -> None:
-        self._scenario = scenario
+        super().__init__(scenario, scene, folder, seed)
         self._scene = scene
         self._docker = scene.docker
-        self._seed = seed
-        self.cannot = dict(SERVERS[scene.server].cannot)
-        if scenario.replica:
-            self.cannot["replica-unharmed"] = "no server of the compose stack has a replica"
-        self._logs = folder / "logs"
-        self._logs.mkdir(parents=True, exist_ok=True)
-        self._probes: list[Child] = []
-        self._loads: list[Child] = []
         self._watch: Watch | None = None
-        self._pause: AutopilotPause | None = None
-        self._control: Http | None = None
         self._usage: Usage | None = None
-        self._undo: list[Callable[[], object]] = []
-        env = scene.of("web").env
-        self.key_prefix = env.get("APP_KEY_PREFIX", "shop")
-        self._inner_url = env.get("APP_STORE_URL", f"redis://{scene.server}:6379/0")
-        self._check_settings(env)
         self.web = Storefront(f"web-{scene.server}", scene.address("web"))
         self.invalidator = Storefront(f"invalidator-{scene.server}", scene.address("invalidator"))
-        self.web_url = f"http://web-{scene.server}:{PORTS['web']}"
         self.locust = Locust(f"locust-{scene.server}", scene.address("locust"))
         self.server = ServerObserver(scene.server_url(scene.of("server")), scenario.timeout_s)
-
-    def _check_settings(self, env: dict[str, str]) -> None:
-        each = env.get("APP_FRAGMENTS_PER_USER", "20")
-        if each != str(self._scenario.fragments_per_user):
-            raise StackError(
-                f"web-{self._scene.server} caches {each} fragments a user, {self._scenario.id} needs "
-                f"{self._scenario.fragments_per_user}: take APP_FRAGMENTS_PER_USER out of compose.yaml."
-            )
 
     def up(self, say: Say) -> None:
         """Pause all other load and empty the server. Raises `StackError` naming what does not answer."""
@@ -92,77 +49,7 @@ class ComposeStack:
         self._watch = Watch(self._docker, [scene.of(role) for role in ("server", *ROLES)], self._logs)
         self._usage = usage_of(self._docker, scene.by_part())
         self._undo.append(self._usage.close)
-        if "control" in scene.containers:
-            say("pausing the autopilot")
-            self._control = Http("control", scene.address("control"))
-            self._pause = AutopilotPause(self._control)
-            self._undo.append(self._pause.end)
-        for other in scene.others():
-            say(f"holding the load and the growth of {other}")
-            self._undo.append(hold_growth(scene, other))
-            self._undo.append(hold_load(scene, other))
-        self.web.wait("/readyz", READY_S, self.check)
-        self.server.wait(READY_S, self.check)
-        self._remember()
-        say(f"emptying {scene.server}")
-        self.locust.load(0.0, 0.0, 1)
-        self._await_events()
-        self.web.fill(0)
-        self.empty()
-
-    def _remember(self) -> None:
-        """Note this server's load, growth, strategy and settings, so that `down` can put them back."""
-        web, locust, server = self.web, self.locust, self.server
-        invalidation = web.ask("GET", "/settings/invalidation")
-        warming = web.ask("GET", "/settings/warming")
-        load = locust.ask("GET", "/load")
-        threshold, length = server.slowlog_settings()
-        settings = server.settings({"maxmemory", *self._scenario.server_settings})  # a load may set maxmemory
-        self._undo += [
-            lambda: self.server.configure(settings),
-            lambda: self.web.use(invalidation["strategy"], invalidation["scan_count"]),
-            lambda: self.web.fill(warming["target_keys"], warming["keys_per_second"]),
-            lambda: locust.load(
-                load["reads_per_second"], load["events_per_second"], load["users_population"]
-            ),
-            lambda: self.server.configure_slowlog(threshold, length),
-        ]
-
-    def _await_events(self) -> None:
-        """Finish the story's events with `CLEARING`: else they would scan during the calibration.
-
-        Raises `StackError` when some are left after `STILL_S`.
-        """
-        end = time.monotonic() + STILL_S
-        if (seen := self.observe()).pending + seen.in_flight:
-            self.web.use(CLEARING, self._scenario.scan_count)
-        while True:
-            seen = self.observe()
-            if seen.pending + seen.in_flight == 0:
-                return
-            if time.monotonic() > end:
-                raise StackError(
-                    f"{seen.pending:.0f} events are still under way after {STILL_S:g} s without a new one: "
-                    "stop everything on the control page, and try again."
-                )
-            self.check()
-            time.sleep(0.1)
-
-    def observe(self) -> Metrics:
-        """Scrape the metrics of the storefront and the invalidator."""
-        return scrape([self.web.text("/metrics"), self.invalidator.text("/metrics")])
-
-    def start_probe(self, spec: ProbeSpec, rate: float) -> Child:
-        """Start an open-loop probe in the container probe-NAME; its lines come back through `docker exec`."""
-        child = self._inside(f"probe-{spec.name}", "probe", probe_arguments(spec, rate, self._seed))
-        self._probes.append(child)
-        return child
-
-    def start_load(self, spec: LoadSpec, arguments: list[str]) -> Child:
-        """Start a load in the container probe-NAME. It ends when its stdin does, as the probes do."""
-        child = self._inside(f"load-{spec.name}", f"incidents.{spec.module}", arguments)
-        self._loads.append(child)
-        return child
+        self._take_over(say)
 
     def _inside(self, name: str, module: str, arguments: list[str]) -> Child:
         words = ["docker", "exec", "-i", "-e", "PROBE_URL", self._scene.of("probe").id]
@@ -175,18 +62,6 @@ class ComposeStack:
             pipe=True,
             stdin_open=True,
         )
-
-    def end_load(self, load: LoadProcess) -> None:
-        """Tell a load to end, and wait for it."""
-        for child in [child for child in self._loads if child is load]:
-            child.finish()
-            self._loads.remove(child)
-
-    def forget(self, probe: Probe) -> None:
-        """End a probe that is no longer needed."""
-        for child in [child for child in self._probes if child is probe]:
-            child.stop()
-            self._probes.remove(child)
 
     def empty(self, shards: int = 1) -> None:
         """Empty the server by restarting its container. Raises `StackError` if more than `LEFTOVERS` keys are left."""
@@ -208,23 +83,13 @@ class ComposeStack:
         if url != self.server.url:
             self.server.close()
             self.server = ServerObserver(url, self._scenario.timeout_s)
-        self.server.wait(READY_S, self.check)
-        self.server.configure(self._scenario.server_settings)
-        self.server.configure_slowlog(self._scenario.slowlog_threshold_us)
-        self.web.wait("/readyz", READY_S, self.check)
-        if (keys := self.server.keys_everywhere()) > LEFTOVERS:
-            raise StackError(
-                f"{self._scene.server} came back with {keys:,} keys: its persistence must be off in compose.yaml."
-            )
+        self._settle()
 
     def check(self) -> None:
         """Raise `StackError` if a container of this server or a probe has ended."""
         if self._watch:
             self._watch.check()
-        if self._pause:
-            self._pause.check()
-        for child in self._probes:
-            child.check()
+        super().check()
 
     def meter(self) -> ContainerMeter:
         """A new meter of all containers of the stack."""
@@ -238,18 +103,7 @@ class ComposeStack:
 
     def down(self) -> None:
         """End the probes, put everything back, and let the autopilot go on."""
-        stop_all([*self._loads, *self._probes])
-        self._loads.clear()
-        self._probes.clear()
+        self._end_programs()
         if self._watch:
             self._watch.close()
-        for undo in reversed(self._undo):
-            try:
-                undo()
-            except StackError as error:
-                print(f"could not put everything back: {error}", file=sys.stderr)
-        self._undo.clear()
-        for client in (self.web, self.invalidator, self.locust, self._control):
-            if client:
-                client.close()
-        self.server.close()
+        self._put_back()

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -60,18 +60,42 @@ class Rehearsal:
         return all(finding.ok for finding in self.findings)
 
 
-def rehearse(folder: Path, say: Callable[[Finding], None]) -> Rehearsal:
-    """Check the running scene, say each finding as it comes, and write `doctor.html` with its pictures to `folder`.
+@dataclass(frozen=True)
+class Pages:
+    """The addresses of a running scene's pages. `locusts`: those of the loads, by the server's title.
 
-    Takes half a minute, a minute longer if the scene has just begun, and some seconds for each picture. Raises
-    `StackError` when the ports are unknown, and `UsageError` when the folder cannot be written.
+    `grafana` is empty where the dashboards are those of a room, `control` in the room itself.
     """
+
+    control: str
+    grafana: str
+    locusts: Callable[[], Mapping[str, str]]
+
+
+def rehearse(folder: Path, say: Callable[[Finding], None]) -> Rehearsal:
+    """Check the scene that `make up` started: see `look_at`. Raises `StackError` when its ports are unknown."""
     settings = {**(read_env_file(ROOT / ".env") or {}), **os.environ}
     missing = sorted({"GRAFANA_PORT", "CONTROL_PORT"} - set(settings))
     if missing:
         raise StackError(
             f".env does not name {missing[0]}: take the file that the project has (git checkout .env)."
         )
+    pages = Pages(
+        _address(settings, "CONTROL_PORT"),
+        _address(settings, "GRAFANA_PORT"),
+        partial(_locust_addresses, settings),
+    )
+    return look_at(pages, _containers(), folder, say)
+
+
+def look_at(
+    pages: Pages, first: Iterable[Finding], folder: Path, say: Callable[[Finding], None]
+) -> Rehearsal:
+    """Check a running scene, say each finding as it comes, and write `doctor.html` with its pictures to `folder`.
+
+    `first`: findings on what the pages stand on. Takes half a minute, a minute longer if the scene has just begun, and
+    some seconds for each picture. Raises `UsageError` when the folder cannot be written.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -82,21 +106,19 @@ def rehearse(folder: Path, say: Callable[[Finding], None]) -> Rehearsal:
         found.findings.append(finding)
         say(finding)
 
-    grafana = Http("Grafana", _address(settings, "GRAFANA_PORT"), timeout_s=30)
-    control = Http("control", _address(settings, "CONTROL_PORT"), timeout_s=30)
+    grafana = Http("Grafana", pages.grafana, timeout_s=30)
+    control = Http("control", pages.control, timeout_s=30)
+    shown = (_targets, _dashboards, _trace) if pages.grafana else ()
     try:
         for findings in (
-            _containers(),
-            _targets(grafana),
-            _dashboards(grafana),
-            _trace(grafana),
-            _actions(control),
-            _locusts(settings),
+            first,
+            *(look(grafana) for look in shown),
+            _actions(control) if pages.control else (),
+            _locusts(pages.locusts),
+            _pictures(grafana, folder, found.pictures) if pages.grafana else (),
         ):
             for finding in findings:
                 note(finding)
-        for finding in _pictures(grafana, folder, found.pictures):
-            note(finding)
     finally:
         grafana.close()
         control.close()
@@ -350,19 +372,27 @@ def _pull_levers(control: Http, server: dict[str, Any], what: str) -> Finding:
     )
 
 
-def _locusts(settings: dict[str, str]) -> Iterator[Finding]:
+def _locust_addresses(settings: dict[str, str]) -> dict[str, str]:
+    """The addresses of the loads that run, by the server's title."""
     try:
         running = {container["Service"] for container in containers()}
     except (OSError, StackError):  # there is no docker, or it does not answer: `_containers` has told this
-        return
-    for server in IN_COMPOSE:
-        if f"locust-{server.name}" in running:
-            what = f"Locust, {server.title}"
-            yield _guarded(what, partial(_locust, settings, server.locust_port, what))
+        return {}
+    return {
+        server.title: f"http://127.0.0.1:{settings.get(server.locust_port, 0)}"
+        for server in IN_COMPOSE
+        if f"locust-{server.name}" in running
+    }
 
 
-def _locust(settings: dict[str, str], port: str, what: str) -> Finding:
-    locust = Http("Locust", _address(settings, port))
+def _locusts(addresses: Callable[[], Mapping[str, str]]) -> Iterator[Finding]:
+    for title, address in addresses().items():
+        what = f"Locust, {title}"
+        yield _guarded(what, partial(_locust, address, what))
+
+
+def _locust(address: str, what: str) -> Finding:
+    locust = Http("Locust", address)
     try:
         state = locust.ask("GET", "/stats/requests")["state"]
         page = "<html" in locust.text("/").lower()

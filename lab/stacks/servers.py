@@ -44,8 +44,8 @@ COUNTS_MATCHES = "Dragonfly's COUNT is of keys that match: a SCAN for few of man
 meanwhile."""
 
 
-AT_START = {CLUSTER: "it is chosen when a server starts, and the compose stack starts its servers without"}
-"""Settings that a server takes only when it starts, and why a server that runs already is unfit."""
+AT_START = {CLUSTER: "it is chosen when a server starts, and the {stack} stack starts its servers without"}
+"""Settings that a server takes only when it starts, and why a server of a stack that runs already is unfit."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,7 @@ class Server:
     (measured at up to 5 million keys for Valkey 9.1 and Redis 7.0, see bench/fill_millions.py; the larger of both for
     the others). `in_compose`: the compose stack has it, as the services NAME, web-NAME, invalidator-NAME and so on
     (`PARTS`). They start with every `make up`, or, if the server has a `profile`, only with that profile.
+    `in_chart`: a release of the Helm chart may have it, by the same names.
     `image_for`: the processors that its image is published for, as `docker info` names them.
     `path`: NAME=FILE, if the command line named its binary (see `add_servers`).
     """
@@ -72,6 +73,7 @@ class Server:
     lacks: dict[str, str] = field(default_factory=dict)
     whole_scans: bool = True
     in_compose: bool = True
+    in_chart: bool = False
     profile: str = ""
     image_for: tuple[str, ...] = ("x86_64", "aarch64")
     key_bytes: int = 470
@@ -84,7 +86,8 @@ class Server:
 
     def unfit_for(self, settings: Iterable[str], stack: str = "native") -> str:
         """Why a scenario that needs these settings cannot be run on this server; empty if it can."""
-        lacks = self.lacks if stack == "native" else {**AT_START, **self.lacks}
+        at_start = {name: why.format(stack=stack) for name, why in AT_START.items()}
+        lacks = self.lacks if stack == "native" else {**at_start, **self.lacks}
         missing = [name for name in settings if name in lacks]
         return "; ".join(f"{self.name} has no {name}: {lacks[name]}" for name in missing)
 
@@ -136,6 +139,7 @@ SERVERS = {
             _on_path("valkey-server"),
             REDIS_LIKE,
             "Put a valkey-server on PATH, or leave --server out for the embedded one.",
+            in_chart=True,
             profile="valkey",
             key_bytes=360,
         ),
@@ -145,6 +149,7 @@ SERVERS = {
             _on_path("redis-server"),
             REDIS_LIKE,
             "Install it (Debian: apt install redis-server), or leave --server out.",
+            in_chart=True,
         ),
         Server(
             "dragonfly",
@@ -152,6 +157,7 @@ SERVERS = {
             _on_path("dragonfly"),
             DRAGONFLY,
             "Put a dragonfly on PATH, or use --stack compose.",
+            in_chart=True,
             cannot={
                 "victims-not-slow": WAITS_COUNT.format("slow log"),
                 "execution-steady": WAITS_COUNT.format("execution time"),
@@ -185,9 +191,10 @@ SERVERS = {
 
 IN_COMPOSE = [server for server in SERVERS.values() if server.in_compose]
 PROFILES = [server.profile for server in IN_COMPOSE if server.profile]
+IN_CHART = [server for server in SERVERS.values() if server.in_chart]
 PARTS = ("web", "invalidator", "warmer", "locust", "probe")
 """The services that each server has beside itself in the compose stack, named PART-NAME."""
-STACKS = {"native": "embedded", "compose": "redis"}
+STACKS = {"native": "embedded", "compose": "redis", "kubernetes": "redis"}
 """Stack → the server that it uses if none is named."""
 
 
@@ -195,6 +202,16 @@ def check_stack(name: str) -> None:
     """Raise `UsageError` if there is no such stack."""
     if name not in STACKS:
         raise UsageError(f"there is no stack {name!r}; the lab knows {', '.join(STACKS)}.")
+
+
+def check_session_stack(name: str) -> None:
+    """Raise `UsageError` if there is no such stack, or none on which a blind session can be held."""
+    check_stack(name)
+    if name == "kubernetes":
+        raise UsageError(
+            "blind sessions are not possible on Kubernetes yet: they replace the storefront, and start programs beside "
+            "it. Take --stack compose, or leave --stack out."
+        )
 
 
 def find_server(name: str) -> Server:

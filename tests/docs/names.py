@@ -10,7 +10,7 @@ from pathlib import Path
 
 from docs.pages import fromcode
 from lab import scenarios
-from lab.stacks.servers import SERVERS
+from lab.stacks.servers import SERVERS, STACKS
 from tests.docs.pagekit import ROOT, Page
 
 SHOWN = ("lab/report", "console", "lab/scenarios", "lab/claims", "grafana/dashboards")
@@ -152,7 +152,7 @@ def wrong_call(arguments: str) -> Iterator[str]:
 
 def _wrong_value(option: str, value: str) -> Iterator[str]:
     paces = {pace for scenario in scenarios.catalogue().values() for pace in scenario.paces}
-    known = {"--pace": paces, "--server": {*SERVERS, "embedded"}, "--stack": {"native", "compose"}}
+    known = {"--pace": paces, "--server": {*SERVERS, "embedded"}, "--stack": set(STACKS)}
     if value and option in known and value not in known[option] and not PLACEHOLDER.fullmatch(value):
         yield f"{option} cannot be {value}"
 

@@ -19,6 +19,7 @@ from lab.stacks.native import NativeStack
 from lab.stacks.servers import SERVERS
 from tests.app.servicekit import free_port
 from tests.httpkit import Answer, HttpStandIn, Request
+from tests.lab.stacks import kubekit
 from tests.lab.stacks.running import GUNICORN, SCENARIO, Neighbour, Running
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -85,6 +86,12 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeDocker:
     monkeypatch.setenv("FAKE_DOCKER_ROOT", str(ROOT))
     monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
     return FakeDocker(folder)
+
+
+@pytest.fixture
+def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> kubekit.FakeKubectl:
+    """The stand-in is the first `kubectl` on PATH, for this process and its children. Its namespace has no pods."""
+    return kubekit.put_on_path(tmp_path, monkeypatch)
 
 
 class FakeControl(HttpStandIn):

@@ -1,4 +1,4 @@
-"""Both stacks fulfil the protocol that phases, recorder and calibration rely on."""
+"""All stacks fulfil the protocol that phases, recorder and calibration rely on."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import pytest
 
 from lab.stacks.base import Stack
 from lab.stacks.compose import ComposeStack
+from lab.stacks.kubernetes import KubernetesStack
 from lab.stacks.native import NativeStack
 
 ROOT = Path(__file__).resolve().parents[3]
-STACKS = (NativeStack, ComposeStack)
+STACKS = (NativeStack, ComposeStack, KubernetesStack)
 MEMBERS = [name for name in vars(Stack) if not name.startswith("_")]
 METHODS = [name for name in MEMBERS if inspect.isfunction(vars(Stack)[name])]
 USERS = ("phases", "recorder", "calibration")
@@ -34,8 +35,8 @@ def test_methods_take_what_the_protocol_says(stack: type, method: str) -> None:
 
 @pytest.mark.parametrize("stack", STACKS, ids=lambda stack: stack.__name__)
 def test_attributes_are_set(stack: type) -> None:
-    """Every attribute of the protocol belongs to the class or is set by it."""
-    source = inspect.getsource(stack)
+    """Every attribute of the protocol belongs to the class or one that it extends, or is set by it."""
+    source = "".join(inspect.getsource(each) for each in stack.__mro__ if each is not object)
     for name in set(MEMBERS) - set(METHODS):
         assert hasattr(stack, name) or re.search(rf"self\.{name} = ", source), name
 
@@ -46,7 +47,7 @@ def test_users_of_a_stack_know_no_particular_one(module: str) -> None:
     source = (ROOT / "lab" / "runner" / f"{module}.py").read_text()
     assert "from lab.stacks.base import" in source
     assert set(re.findall(r"lab\.stacks\.(\w+)", source)) <= {"base", "http", "server_stats"}
-    assert not re.search(r"NativeStack|ComposeStack|subprocess", source)
+    assert not re.search(r"NativeStack|ComposeStack|KubernetesStack|subprocess", source)
 
 
 @pytest.mark.parametrize("module", USERS)
