@@ -6,7 +6,7 @@
 Rates of all customers together: LOADTEST_READS_PER_SECOND (50), LOADTEST_EVENTS_PER_SECOND (10). Number of customers:
 LOADTEST_USERS (10000). How the load changes over time: LOADTEST_SHAPE. While it runs: `GET`/`PUT /load` on the web UI,
 and `GET /metrics` for Prometheus. More than one process can carry the load (`--processes N`, or `--master` and any
-number of `--worker --master-host HOST`): the rates stay those of the whole.
+number of `--worker --master-host HOST`, also on other machines: distributed.md): the rates stay those of the whole.
 """
 
 from __future__ import annotations

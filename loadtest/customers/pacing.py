@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
-from time import monotonic, time
+from time import monotonic
 
 from gevent import sleep  # type: ignore[import-untyped] # no type information in the package
 from gevent.event import Event  # type: ignore[import-untyped] # the same
@@ -15,8 +15,8 @@ from gevent.event import Event  # type: ignore[import-untyped] # the same
 class Slot:
     """One process's part of a schedule that several share: every `of`-th turn, beginning with number `index`.
 
-    Turn number k of the whole is due at `origin` (unix time) + k / rate, by each process's own clock: the processes
-    need not talk to each other for their turns to interleave. `of` 0 means no part at all.
+    Turn number k of the whole is due at `origin` + k / rate, by this process's monotonic clock: the processes need not
+    talk to each other for their turns to interleave. `of` 0 means no part at all.
     """
 
     index: int
@@ -24,15 +24,12 @@ class Slot:
     origin: float
 
     def after(self, last: float, per_second: float) -> float:
-        """The moment of this slot's first turn after `last`, both by the monotonic clock. `per_second` is the rate of
-        the whole.
-        """
+        """The moment of this slot's first turn after `last`. `per_second` is the rate of the whole."""
         period = self.of / per_second
-        since_origin = time() - monotonic() - self.origin
-        phase = self.index / per_second
+        first = self.origin + self.index / per_second
         # `last` may be a turn of this grid: the added quarter keeps rounding errors from repeating that turn.
-        turn = math.floor((last + since_origin - phase) / period + 0.25) + 1
-        return turn * period + phase - since_origin
+        turn = math.floor((last - first) / period + 0.25) + 1
+        return turn * period + first
 
 
 class Pace:
@@ -46,12 +43,15 @@ class Pace:
     are users to spare, and `missed` shows when that was no longer true. `due` counts all turns, taken or not: if they
     are fewer than the rate asks for, this process itself was too late.
 
-    With a `slot` this process gives only its part of the turns; `per_second` is still the rate of the whole.
+    With a `slot` this process gives only its part of the turns; `per_second` is still the rate of the whole. With a
+    lease (`renew`) it gives turns only until that ends: from then on another process may give them.
     """
 
     def __init__(self, per_second: float) -> None:
         self._per_second = per_second
         self._slot: Slot | None = None
+        self._until = math.inf
+        self._afresh = False
         self._open = False
         self._owed = 0
         self._free_users: deque[Event] = deque()
@@ -86,6 +86,22 @@ class Pace:
             self._slot = value
             self._changed.set()
 
+    def renew(self, until: float, afresh: bool) -> None:
+        """Give turns until then, by the monotonic clock, in s.
+
+        Turns that were held since the last lease ended are given at once; `afresh` forgets them, because others have
+        given them.
+        """
+        ended = monotonic() > self._until
+        self._until, self._afresh = until, self._afresh or afresh
+        if ended or afresh:
+            self._changed.set()
+
+    def owe(self, turns: int) -> None:
+        """Give so many turns more, at once: those of a process that is gone."""
+        for _ in range(turns):
+            self._give_turn(self._per_second)
+
     def begin(self) -> None:
         """Called when a test starts: forget what was owed. Turns come as soon as the first user asks for one."""
         self._open = False
@@ -114,6 +130,8 @@ class Pace:
         last = monotonic()
         while True:
             self._changed.clear()
+            if self._afresh:
+                self._afresh, last = False, monotonic()
             slot, whole = self._slot, self._per_second if self._open else 0.0
             per_second = whole if slot is None else whole / slot.of if slot.of else 0.0
             if per_second <= 0:
@@ -125,9 +143,14 @@ class Pace:
             if delay <= 0:
                 sleep(0)
             elif self._changed.wait(timeout=delay):
-                # A slot's next turn follows from the clock alone; without one it follows from the last turn.
-                before = 0.0 if self._slot else 1 / max(self._per_second, per_second)
-                last = max(last, monotonic() - before)
+                # Without a slot the next turn follows from the last one. With one it follows from the clock: a quarter
+                # of a period ago is before the turn that is due next, and after the one that was given last.
+                of = max(1, self._slot.of) if self._slot else 1
+                period = 1 / max(self._per_second / of, per_second)
+                last = max(last, monotonic() - (period / 4 if self._slot else period))
+                continue
+            if monotonic() > self._until:  # also when this process stood still past the end of its lease
+                self._changed.wait()
                 continue
             self._give_turn(per_second)
             last = due
