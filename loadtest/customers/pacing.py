@@ -50,7 +50,7 @@ class Pace:
     def __init__(self, per_second: float) -> None:
         self._per_second = per_second
         self._slot: Slot | None = None
-        self._until = math.inf
+        self._since = self._until = math.inf
         self._afresh = False
         self._open = False
         self._owed = 0
@@ -86,14 +86,14 @@ class Pace:
             self._slot = value
             self._changed.set()
 
-    def renew(self, until: float, afresh: bool) -> None:
-        """Give turns until then, by the monotonic clock, in s.
+    def renew(self, since: float, until: float, afresh: bool) -> None:
+        """Give turns from `since` on, which may be a moment ago, until then; by the monotonic clock, in s.
 
         Turns that were held since the last lease ended are given at once; `afresh` forgets them, because others have
         given them.
         """
         ended = monotonic() > self._until
-        self._until, self._afresh = until, self._afresh or afresh
+        self._since, self._until, self._afresh = since, until, self._afresh or afresh
         if ended or afresh:
             self._changed.set()
 
@@ -120,9 +120,12 @@ class Pace:
         self._free_users.append(turn)
         try:
             turn.wait()
-        finally:  # also when the user is stopped while waiting
-            if turn in self._free_users:
+        except BaseException:  # the user is stopped while it waits
+            if turn.is_set():  # and its turn came at the same moment: it is another's
+                self._hand_on()
+            else:
                 self._free_users.remove(turn)
+            raise
         return 0.0
 
     def run(self) -> None:
@@ -131,12 +134,12 @@ class Pace:
         while True:
             self._changed.clear()
             if self._afresh:
-                self._afresh, last = False, monotonic()
+                self._afresh, last = False, min(self._since, monotonic())
             slot, whole = self._slot, self._per_second if self._open else 0.0
             per_second = whole if slot is None else whole / slot.of if slot.of else 0.0
             if per_second <= 0:
                 self._changed.wait()
-                last = monotonic()
+                last = min(self._since, monotonic())
                 continue
             due = last + 1 / per_second if slot is None else slot.after(last, whole)
             delay = due - monotonic()
@@ -154,6 +157,12 @@ class Pace:
                 continue
             self._give_turn(per_second)
             last = due
+
+    def _hand_on(self) -> None:
+        if self._free_users:
+            self._free_users.popleft().set()
+        else:
+            self._owed += 1
 
     def _give_turn(self, per_second: float) -> None:
         self.due += 1

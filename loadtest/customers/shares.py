@@ -57,21 +57,25 @@ class Shares:
         """How often a worker's turns went to others. A worker that finds this changed forgets the turns it held."""
         return self._losses[worker]
 
-    def deal(
-        self, able: Mapping[str, Sequence[str]], present: Set[str], rates: Mapping[str, float], now: float
-    ) -> dict[str, dict[str, Share]]:
-        """Share the turns out anew: kind of turn → worker → share.
+    def lose(self, present: Set[str], rates: Mapping[str, float], now: float) -> set[str]:
+        """The workers that gave turns and are not among those that answer. What they did not give is owed from now on.
 
-        `able`: the workers that can give each kind. `present`: those that answer; who gave turns and is not among them
-        is lost. `rates`: turns a second of the whole.
+        `rates`: turns of each kind a second, of the whole.
         """
-        for worker in {worker for giving in self._giving.values() for worker in giving} - present:
+        lost = {worker for giving in self._giving.values() for worker in giving} - present
+        for worker in lost:
             self._losses[worker] += 1
             # When it died is not known: between its last answer and the next, so the middle is taken.
             silent_s = max(0.0, now - self._heard[worker] - TELL_EVERY_S / 2)
             for kind, giving in self._giving.items():
                 if worker in giving:
                     self._owed[kind] = self._owed.get(kind, 0.0) + silent_s * rates[kind] / len(giving)
+        return lost
+
+    def deal(
+        self, able: Mapping[str, Sequence[str]], rates: Mapping[str, float]
+    ) -> dict[str, dict[str, Share]]:
+        """Share the turns out anew: kind of turn → worker → share. `able`: the workers that can give each kind."""
         self._giving = dict(able)
         return {kind: self._among(workers, kind, rates[kind]) for kind, workers in able.items()}
 

@@ -12,6 +12,7 @@ own, would be out of date by as much. What a worker did after its last report is
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -33,6 +34,7 @@ from loadtest.customers.shares import LEASE_S, TELL_EVERY_S, MastersClock, Share
 
 TELL, HEARD, ASK, REPORT = "lab-tell", "lab-heard", "lab-ask", "lab-report"
 ANSWER_S = 1.0
+logger = logging.getLogger(__name__)
 AT_WORK = (STATE_SPAWNING, STATE_RUNNING)
 
 
@@ -163,7 +165,9 @@ class Master:
             for kind, carrier in self._carriers.items()
         }
         rates = {READS_NAME: self._load.reads.per_second, EVENTS_NAME: self._load.events.per_second}
-        shares = self._shares.deal(able, present, rates, now)
+        for name in self._shares.lose(present, rates, now):
+            logger.warning("%s is gone, or does not answer: the others have its turns from now on", name)
+        shares = self._shares.deal(able, rates)
         for name in [client.id for client in clients]:
             told = {
                 "now": now,
@@ -223,14 +227,14 @@ class Worker:
     def _follow(self, environment: object, msg: Any) -> None:
         told = msg.data
         # Counted from when the message was sent: one that waited in a stopped process comes with an old lease.
-        until = told["now"] + self._clock.compare(monotonic(), told["now"]) + LEASE_S
+        since = told["now"] + self._clock.compare(monotonic(), told["now"])
         origin = told["origin"] + self._clock.steady()
         shares = {kind: Share(**share) for kind, share in told["shares"].items()}
         slots = {kind: Slot(share.index, share.of, origin) for kind, share in shares.items()}
         self._load.follow(told["dials"], slots)
         afresh, self._losses = told["losses"] != self._losses, told["losses"]
         for kind, pace in ((READS_NAME, self._load.reads), (EVENTS_NAME, self._load.events)):
-            pace.renew(until, afresh)
+            pace.renew(since, since + LEASE_S, afresh)
             pace.owe(shares[kind].owed)
         if told["epoch"] != self._epoch:
             self._epoch = told["epoch"]

@@ -191,7 +191,7 @@ def test_the_schedule_is_kept_while_a_worker_is_lost_and_another_joins(
     begun = time.monotonic()
     time.sleep(2.0)
     for moments, rate in ((storefront.events, EVENTS), (storefront.reads, READS)):
-        assert inside(list(moments), begun, begun + 2.0) == pytest.approx(2 * rate, rel=0.15), rate
+        assert inside(list(moments), begun, begun + 2.0) == pytest.approx(2 * rate, rel=0.25), rate
 
 
 @pytest.mark.parametrize("seconds", [2.5, -40.0])

@@ -255,11 +255,11 @@ def test_no_turn_is_given_after_a_lease_and_those_held_are_given_when_it_is_rene
     """Without a word from its master a process gives no turn; a word later it gives those that it held, at once."""
     pace = Pace(40)
     pace.slot = Slot(0, 2, clock.now)
-    pace.renew(clock.now + 1.0, afresh=False)
+    pace.renew(clock.now, clock.now + 1.0, afresh=False)
     users = crowd(pace, 30)
     clock.turn(1.5)
     assert len(users.turns) == pytest.approx(20, abs=1)
-    pace.renew(clock.now + 1.0, afresh=False)
+    pace.renew(clock.now, clock.now + 1.0, afresh=False)
     clock.turn(0.001)
     assert len(users.turns) == pytest.approx(30, abs=1)
     clock.turn(0.5)
@@ -270,12 +270,24 @@ def test_turns_that_others_gave_are_not_given_again(clock: Clock, crowd: Callabl
     """A process that was given up forgets the turns that it held: others have given them."""
     pace = Pace(40)
     pace.slot = Slot(0, 2, clock.now)
-    pace.renew(clock.now + 1.0, afresh=False)
+    pace.renew(clock.now, clock.now + 1.0, afresh=False)
     users = crowd(pace, 30)
     clock.turn(2.0)
-    pace.renew(clock.now + 1.0, afresh=True)
+    pace.renew(clock.now, clock.now + 1.0, afresh=True)
     clock.turn(0.5)
     assert len(users.turns) == pytest.approx(20 + 10, abs=1)
+
+
+def test_turns_since_a_slot_was_dealt_are_given(clock: Clock, crowd: Callable[..., Crowd]) -> None:
+    """A process that hears of its slot half a second late gives the turns of that half second: nobody else has them."""
+    pace = Pace(40)
+    pace.slot = Slot(0, 0, 0.0)
+    users = crowd(pace, 30)
+    clock.turn(3.0)
+    pace.slot = Slot(0, 2, clock.now)
+    pace.renew(clock.now - 0.5, clock.now + 0.5, afresh=False)
+    clock.turn(0.001)
+    assert len(users.turns) == pytest.approx(10, abs=1)
 
 
 def test_turns_of_a_lost_process_are_given_at_once(clock: Clock, crowd: Callable[..., Crowd]) -> None:

@@ -28,9 +28,8 @@ class Told:
         """Let that much time pass."""
         for _ in range(round(seconds / TELL_EVERY_S)):
             present = {name for name in self.workers if self.shares.answers(name, self.now)}
-            self.last = self.shares.deal({"events": sorted(present)}, present, {"events": RATE}, self.now)[
-                "events"
-            ]
+            self.shares.lose(present, {"events": RATE}, self.now)
+            self.last = self.shares.deal({"events": sorted(present)}, {"events": RATE})["events"]
             self.owed += sum(share.owed for share in self.last.values())
             for name in self.workers:
                 if name not in self.silent:

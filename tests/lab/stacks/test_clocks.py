@@ -128,7 +128,8 @@ def test_the_probe_goes_on_without_the_time(run: Run) -> None:
 
 def test_a_user_who_may_not_ask_the_time_is_told_so(server: Server, run: Run) -> None:
     """Where TIME is not allowed the server's own words are the reason, and the probe goes on."""
-    server.client().execute_command("ACL", "SETUSER", "shy", "on", ">sesame", "~*", "+@all", "-time")
+    client: Any = server.client()
+    client.execute_command("ACL", "SETUSER", "shy", "on", ">sesame", "~*", "+@all", "-time")
     answer = run(server.url.replace("//", "//shy:sesame@"))
     assert answer.code == 0, answer
     assert answer.out.splitlines()[1].startswith(
