@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from geventhttpclient.client import HTTPClientPool
 from locust import FastHttpUser, events, task
+from locust.runners import STATE_RUNNING, STATE_SPAWNING
+from locust.user.task import LOCUST_STATE_RUNNING
 
 from loadtest.customers.load import Load
 from loadtest.customers.routes import Controls
@@ -32,6 +34,15 @@ class Customer(FastHttpUser):
 
     def on_start(self) -> None:
         self.wait()  # type: ignore[no-untyped-call] # Locust has no types here
+
+    def stop(self, force: bool = False) -> bool:
+        """End this user. One who moves to another worker ends after its request, which was sent and counts."""
+        runner = self.environment.runner
+        goes_on = runner is not None and runner.state in (STATE_SPAWNING, STATE_RUNNING)
+        if goes_on and self._state == LOCUST_STATE_RUNNING:
+            self._group.discard(self._greenlet)  # Locust neither counts it any more nor stops it again
+            force = False
+        return bool(super().stop(force))
 
 
 class Browse(Customer):

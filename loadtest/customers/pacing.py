@@ -43,15 +43,15 @@ class Pace:
     are users to spare, and `missed` shows when that was no longer true. `due` counts all turns, taken or not: if they
     are fewer than the rate asks for, this process itself was too late.
 
-    With a `slot` this process gives only its part of the turns; `per_second` is still the rate of the whole. With a
-    lease (`renew`) it gives turns only until that ends: from then on another process may give them.
+    A process that shares the schedule with others takes a slot of it for a while at a time (`take`), and gives only
+    its part of the turns; `per_second` is still the rate of the whole.
     """
 
     def __init__(self, per_second: float) -> None:
         self._per_second = per_second
         self._slot: Slot | None = None
-        self._since = self._until = math.inf
-        self._afresh = False
+        self._until = math.inf
+        self._last = monotonic()  # when the last turn was due
         self._open = False
         self._owed = 0
         self._free_users: deque[Event] = deque()
@@ -75,26 +75,23 @@ class Pace:
             self._owed, self.missed = owed, self.missed + self._owed - owed
             self._changed.set()
 
-    @property
-    def slot(self) -> Slot | None:
-        """The part of the turns that this process gives; None means all."""
-        return self._slot
+    def take(
+        self, slot: Slot, per_second: float, since: float, until: float, *, afresh: bool = False
+    ) -> None:
+        """Give this slot's turns of that schedule from `since`, which may be a moment ago, until `until`.
 
-    @slot.setter
-    def slot(self, value: Slot | None) -> None:
-        if value != self._slot:
-            self._slot = value
-            self._changed.set()
-
-    def renew(self, since: float, until: float, afresh: bool) -> None:
-        """Give turns from `since` on, which may be a moment ago, until then; by the monotonic clock, in s.
-
-        Turns that were held since the last lease ended are given at once; `afresh` forgets them, because others have
-        given them.
+        Both are in s, by the monotonic clock. Turns of the slot before, up to `since`, are given at once if they were
+        not yet, also those that were held after its end; `afresh` forgets them, because others have given them.
         """
-        ended = monotonic() > self._until
-        self._since, self._until, self._afresh = since, until, self._afresh or afresh
-        if ended or afresh:
+        old, held = self._slot, monotonic() > self._until
+        moved = old is None or (slot.index, slot.of) != (old.index, old.of) or per_second != self._per_second
+        if moved and not afresh:
+            self._catch_up(since)
+        self._slot, self.per_second, self._until = slot, per_second, until
+        if (moved or afresh) and slot.of and per_second:
+            # A quarter of a period earlier is before the first turn after `since`, and after the one before it.
+            self._last = max(self._last, since - slot.of / per_second / 4)
+        if moved or afresh or held or slot != old:
             self._changed.set()
 
     def owe(self, turns: int) -> None:
@@ -106,6 +103,7 @@ class Pace:
         """Called when a test starts: forget what was owed. Turns come as soon as the first user asks for one."""
         self._open = False
         self._owed = 0
+        self._last = monotonic()
         self._changed.set()
 
     def next_turn(self) -> float:
@@ -130,33 +128,40 @@ class Pace:
 
     def run(self) -> None:
         """Hand out turns for ever; to be run in a greenlet."""
-        last = monotonic()
         while True:
             self._changed.clear()
-            if self._afresh:
-                self._afresh, last = False, min(self._since, monotonic())
             slot, whole = self._slot, self._per_second if self._open else 0.0
             per_second = whole if slot is None else whole / slot.of if slot.of else 0.0
             if per_second <= 0:
                 self._changed.wait()
-                last = min(self._since, monotonic())
+                if self._slot is None:
+                    self._last = monotonic()
                 continue
-            due = last + 1 / per_second if slot is None else slot.after(last, whole)
+            due = self._last + 1 / per_second if slot is None else slot.after(self._last, whole)
             delay = due - monotonic()
             if delay <= 0:
                 sleep(0)
+                if slot is not None and self._changed.is_set():  # `take` may have given this turn
+                    continue
             elif self._changed.wait(timeout=delay):
-                # Without a slot the next turn follows from the last one. With one it follows from the clock: a quarter
-                # of a period ago is before the turn that is due next, and after the one that was given last.
-                of = max(1, self._slot.of) if self._slot else 1
-                period = 1 / max(self._per_second / of, per_second)
-                last = max(last, monotonic() - (period / 4 if self._slot else period))
+                if self._slot is None:
+                    before = 1 / max(self._per_second, per_second)
+                    self._last = max(self._last, monotonic() - before)
                 continue
-            if monotonic() > self._until:  # also when this process stood still past the end of its lease
+            if monotonic() > self._until:  # also when this process stood still past the end
                 self._changed.wait()
                 continue
             self._give_turn(per_second)
-            last = due
+            self._last = due
+
+    def _catch_up(self, moment: float) -> None:
+        """Give the turns of the slot that were due by then."""
+        slot, rate = self._slot, self._per_second if self._open else 0.0
+        if slot is None or not slot.of or not rate:
+            return
+        while (due := slot.after(self._last, rate)) <= moment:
+            self._give_turn(rate / slot.of)
+            self._last = due
 
     def _hand_on(self) -> None:
         if self._free_users:

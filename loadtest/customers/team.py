@@ -218,7 +218,8 @@ class Worker:
         self._clock = MastersClock()
         self._epoch = 0
         self._losses = 0
-        load.reads.slot = load.events.slot = Slot(0, 0, 0.0)
+        for pace in (load.reads, load.events):
+            pace.take(Slot(0, 0, 0.0), pace.per_second, 0.0, 0.0)
         runner.register_message(TELL, self._follow)
         runner.register_message(ASK, self._report)
         for pace in (load.reads, load.events):
@@ -231,10 +232,9 @@ class Worker:
         origin = told["origin"] + self._clock.steady()
         shares = {kind: Share(**share) for kind, share in told["shares"].items()}
         slots = {kind: Slot(share.index, share.of, origin) for kind, share in shares.items()}
-        self._load.follow(told["dials"], slots)
         afresh, self._losses = told["losses"] != self._losses, told["losses"]
+        self._load.follow(told["dials"], slots, since, since + LEASE_S, afresh=afresh)
         for kind, pace in ((READS_NAME, self._load.reads), (EVENTS_NAME, self._load.events)):
-            pace.renew(since, since + LEASE_S, afresh)
             pace.owe(shares[kind].owed)
         if told["epoch"] != self._epoch:
             self._epoch = told["epoch"]

@@ -171,7 +171,7 @@ def test_the_schedule_is_kept_while_a_worker_is_lost_and_another_joins(
         return [each for each in found if each["state"] == "running" and each["user_count"]]
 
     first, second = worker(others[0]), worker(others[1])
-    eventually(lambda: len(storefront.events) > 2 and len(running()) == 2, PATIENCE)
+    eventually(lambda: len(storefront.events) > 2 and len(running()) == 2, 2 * PATIENCE)
     time.sleep(4.0)  # Locust starts 50 users a second, all 150 in three seconds
 
     begun = time.monotonic()
@@ -187,11 +187,16 @@ def test_the_schedule_is_kept_while_a_worker_is_lost_and_another_joins(
         assert inside(list(moments), begun, ended) == pytest.approx(rate * whole, rel=WITHIN), rate
 
     second.kill()
-    time.sleep(2.0)
-    begun = time.monotonic()
-    time.sleep(2.0)
-    for moments, rate in ((storefront.events, EVENTS), (storefront.reads, READS)):
-        assert inside(list(moments), begun, begun + 2.0) == pytest.approx(2 * rate, rel=0.25), rate
+
+    def carried() -> bool:
+        begun = time.monotonic()
+        time.sleep(2.0)
+        return all(
+            inside(list(moments), begun, begun + 2.0) == pytest.approx(2 * rate, rel=0.2)
+            for moments, rate in ((storefront.events, EVENTS), (storefront.reads, READS))
+        )
+
+    eventually(carried, PATIENCE)
 
 
 @pytest.mark.parametrize("seconds", [2.5, -40.0])
