@@ -15,7 +15,14 @@ from docs.pages.records import FOLDER, Records, nearest
 from lab.errors import UsageError
 
 PLOTS = Path("docs/plots")
-BESIDE = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/README.md", "deploy/room.md", "loadtest/distributed.md")
+BESIDE = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "deploy/README.md",
+    "deploy/room.md",
+    "loadtest/distributed.md",
+)
 HAND_WRITTEN = (
     "incidents.md",
     "platforms.md",

@@ -40,7 +40,10 @@ def test_a_release_is_found_with_all_it_tells(kubectl: FakeKubectl) -> None:
             pod("control", container("control")),
             pod("storefront-valkey", container("web-valkey"), node="node-2"),
             pod("locust-valkey", container("locust-valkey")),
-            *(pod("locust-worker-redis", container("locust-worker-redis"), uid=uid) for uid in ("one", "two")),
+            *(
+                pod("locust-worker-redis", container("locust-worker-redis"), uid=uid)
+                for uid in ("one", "two")
+            ),
         ]
     )
     scene = find_pods("redis", Kubectl(SPACE))
