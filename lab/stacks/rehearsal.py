@@ -37,6 +37,8 @@ STARTING, STARTING_S = ": starting", 45.0
 its start period and one more health check (compose.yaml)."""
 FILLING_S = 90.0
 """Seconds for which a check, or all dashboards together, may be retried: a new scene has not had every phase yet."""
+SPAWNING = "spawning"
+"""What Locust says of itself while its customers come one by one, in its first seconds."""
 TRACE_S = 40.0
 """Seconds for which an exemplar's trace may be missing in Tempo: spans are sent in batches."""
 PICTURE_S = 60
@@ -388,7 +390,9 @@ def _locust_addresses(settings: dict[str, str]) -> dict[str, str]:
 def _locusts(addresses: Callable[[], Mapping[str, str]]) -> Iterator[Finding]:
     for title, address in addresses().items():
         what = f"Locust, {title}"
-        yield _guarded(what, partial(_locust, address, what))
+        yield _patiently(
+            what, partial(_locust, address, what), may_mend=lambda found: found.detail == SPAWNING
+        )
 
 
 def _locust(address: str, what: str) -> Finding:

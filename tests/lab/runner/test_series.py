@@ -204,7 +204,7 @@ def test_what_a_server_cannot_do_is_left_out_and_told(stage: Stage, monkeypatch:
     ("field", "value", "said"),
     [
         ("pace", "hurried", "there is no pace 'hurried'"),
-        ("stack", "kubernetes", "there is no stack 'kubernetes'"),
+        ("stack", "nomad", "there is no stack 'nomad'"),
         ("server", "memcached", "there is no server 'memcached'"),
     ],
 )

@@ -88,7 +88,9 @@ def delete(name: str) -> None:
                 )
             each["pid"] = child.pid
         pod["uid"] += "-again"
-    (FOLDER / "pods.json").write_text(json.dumps(found))
+    part = FOLDER / "pods.json.part"
+    part.write_text(json.dumps(found))
+    part.replace(FOLDER / "pods.json")  # in one piece: shells in all pods read it
 
 
 def _state(pid: int) -> str:

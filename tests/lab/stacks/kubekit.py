@@ -77,9 +77,15 @@ class FakeKubectl:
         self.denies()
         self.reads([*new_groups(), *of_node()])
 
+    def _put(self, name: str, text: str) -> None:
+        """Write a file in one piece: shells of all pods may be reading it."""
+        part = self.folder / f"{name}.part"
+        part.write_text(text)
+        part.replace(self.folder / name)
+
     def has(self, pods: list[dict[str, Any]]) -> None:
         """Set the pods of the namespace."""
-        (self.folder / "pods.json").write_text(json.dumps(pods))
+        self._put("pods.json", json.dumps(pods))
 
     def denies(self, *rights: str) -> None:
         """Set what the user may not do, such as ``create pods/exec``."""
@@ -88,9 +94,7 @@ class FakeKubectl:
     def reads(self, lines: list[str], service: str = "") -> None:
         """Set what containers read, or one of them."""
         name = f"reading-{service}.txt" if service else "reading.txt"
-        part = self.folder / f"{name}.part"
-        part.write_text("".join(f"{line}\n" for line in lines))
-        part.replace(self.folder / name)  # in one piece: somebody may be reading
+        self._put(name, "".join(f"{line}\n" for line in lines))
 
     def fails(self, words: str, said: str, code: int = 1) -> None:
         """Let commands that begin with these words fail with this text on stderr and this exit code."""

@@ -274,7 +274,7 @@ def findings(folder: Path) -> dict[str, Finding]:
 
 def test_the_doctor_says_what_is_ready(scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cluster, rights, containers and what validity is judged by are findings; then the pages are looked at."""
-    monkeypatch.setattr("lab.stacks.rehearsal.FILLING_S", 0.2)
+    monkeypatch.setattr("lab.stacks.rehearsal.FILLING_S", 10.0)
     found = findings(tmp_path)
     assert found["cluster"].detail == "kubernetes v1.34.2, kubelet v1.34.2, runtime containerd://1.6.20"
     assert found["rights"].ok
