@@ -33,6 +33,9 @@ test-compose: tools ## The story on a real Docker Engine, in eight minutes; stan
 test-compose-all: tools ## The same and the rest: every server, faults, traces, blind mode, replay
 	$(PY) -m tests.compose.engine $(PY) -m pytest tests/compose
 
+test-kubernetes: tools ## The chart on a real Kubernetes of one node, made for the tests (root on Debian, Go; not in .ci/run)
+	$(PY) -m tests.kubernetes.cluster $(PY) -m pytest tests/kubernetes
+
 mutate: ## Change the judging code in thousands of small ways: is each noticed by a test? (not in CI)
 	@bin/lab --bootstrap checks mutate
 	$(PY) -m mutmut run
@@ -88,10 +91,19 @@ bundle: venv ## An archive for a room without a network: repository, wheels, ima
 room: venv ## Hand the archives of make bundle out to the room (PORT=8000)
 	@$(PY) -m lab.stacks.room $(if $(PORT),--port $(PORT))
 
+# A shell may have exported HOST, and then it means this machine: only what was typed counts.
+room-cluster: venv ## A room on your Kubernetes cluster, and a page of addresses (N=40 VALUES=my.yaml HOST=lab.example INGRESS_CLASS=nginx)
+	@$(PY) -m lab.stacks.room_cluster up --groups "$(N)" $(if $(VALUES),--values "$(VALUES)") \
+		$(if $(filter command,$(origin HOST)),--host "$(HOST)") $(if $(INGRESS_CLASS),--ingress-class "$(INGRESS_CLASS)") \
+		$(if $(INGRESS_NAMESPACE),--ingress-namespace "$(INGRESS_NAMESPACE)")
+
+room-cluster-down: venv ## Remove that room from the cluster: releases and namespaces that make room-cluster made
+	@$(PY) -m lab.stacks.room_cluster down
+
 venv:
 	@bin/lab --bootstrap
 
 tools:
 	@bin/lab --bootstrap checks
 
-.PHONY: help demo up down test test-all test-compose test-compose-all mutate soak check bench ten exam faults docs lock sbom audit pins bundle room venv tools
+.PHONY: help demo up down test test-all test-compose test-compose-all test-kubernetes mutate soak check bench ten exam faults docs lock sbom audit pins bundle room room-cluster room-cluster-down venv tools

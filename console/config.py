@@ -76,10 +76,11 @@ class Config(BaseSettings):
     """One field per ``CONTROL_*`` variable. Times carry their unit in the name.
 
     The control page connects to the addresses of `servers`; the browser opens `grafana_url`, `prometheus_url`,
-    `tempo_url` and `locust_urls`. `rest_seconds`: pause before the first story, so that a machine which has just
-    started everything is measured at rest. `backlog_aim`: the most events in flight that steering aims at.
-    `backlog_pause`: with more events in flight than this no more are sent, even over the edge, until fewer than
-    `backlog_resume` are left.
+    `tempo_url` and `locust_urls`. `series_prefix`: what stands before a server's name in series, where a room of
+    groups shares one Grafana (deploy/README.md); links to dashboards then choose a server of this page.
+    `rest_seconds`: pause before the first story, so that a machine which has just started everything is measured at
+    rest. `backlog_aim`: the most events in flight that steering aims at. `backlog_pause`: with more events in flight
+    than this no more are sent, even over the edge, until fewer than `backlog_resume` are left.
     """
 
     model_config = SettingsConfigDict(env_prefix="CONTROL_", env_ignore_empty=True, frozen=True)
@@ -92,6 +93,7 @@ class Config(BaseSettings):
     grafana_url: WebAddress = ""
     prometheus_url: WebAddress = ""
     tempo_url: WebAddress = ""
+    series_prefix: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,64}$")
     locust_urls: Annotated[dict[str, str], NoDecode, BeforeValidator(read_pairs)] = Field(
         default_factory=dict
     )

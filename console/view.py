@@ -129,11 +129,23 @@ def scene(controls: list[ServerControl], config: Config, with_curves: bool = Fal
     }
 
 
+def _chosen(config: Config, uid: str) -> str:
+    """The choice of a server for a dashboard that other groups use, too; one of a kind has servers of its kind only."""
+    if not config.series_prefix:
+        return ""
+    names = [server.name for server in config.servers]
+    if uid in ("dragonfly", "redis"):
+        names = [name for name in names if (name == "dragonfly") == (uid == "dragonfly")]
+    return f"?var-server={config.series_prefix}{names[0]}" if names else ""
+
+
 def links(config: Config, present: Collection[str]) -> dict[str, list[tuple[str, str]]]:
     """Links to other tools, by heading: (text, address). Only configured tools, and only servers that are present."""
     found: dict[str, list[tuple[str, str]]] = {}
     if config.grafana_url:
-        found["Dashboards"] = [(title, f"{config.grafana_url}/d/{uid}") for uid, title in DASHBOARDS]
+        found["Dashboards"] = [
+            (title, f"{config.grafana_url}/d/{uid}{_chosen(config, uid)}") for uid, title in DASHBOARDS
+        ]
     tools = [
         (f"Locust on {name}", address) for name, address in config.locust_urls.items() if name in present
     ]

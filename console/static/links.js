@@ -8,6 +8,6 @@ for (const link of document.querySelectorAll("nav a")) {
   const to = new URL(link.href);
   if (location.port === "" && to.hostname === "127.0.0.1" && HOST_WITH_PORT.test(location.hostname)) {
     const host = location.hostname.replace(HOST_WITH_PORT, (_, name = "") => name + to.port);
-    link.href = `${location.protocol}//${host}${to.pathname}`;
+    link.href = `${location.protocol}//${host}${to.pathname}${to.search}`;
   }
 }

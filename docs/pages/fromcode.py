@@ -21,6 +21,7 @@ from docs.pages import (
     fromfuzz,
     fromhistory,
     frompredict,
+    fromroom,
     fromservers,
     fromsessions,
     fromtrust,
@@ -433,4 +434,5 @@ LISTS: dict[str, Callable[[Path], str]] = {
     **fromexam.LISTS,
     **fromservers.LISTS,
     **fromsessions.LISTS,
+    **fromroom.LISTS,
 }

@@ -37,8 +37,9 @@ LOOSE = re.compile(r"<!-- (?:fig:|/fig)")
 
 
 def pages(root: Path) -> list[Path]:
-    """The README, CONTRIBUTING.md, SECURITY.md, the hand-written pages in docs/, and the guide."""
+    """The README, CONTRIBUTING.md, SECURITY.md, the pages on Kubernetes, the hand-written pages in docs/, the guide."""
     found = [root / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
+    found += [root / "deploy" / name for name in ("README.md", "room.md")]
     found += [root / "docs" / name for name in HAND_WRITTEN]
     return [*(path for path in found if path.is_file()), *sorted((root / "workshop").rglob("*.md"))]
 

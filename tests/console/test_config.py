@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from console import view
 from console.config import load_config
 from lab.errors import UsageError
 from tests.app.servicekit import ROOT
@@ -90,3 +91,22 @@ def test_taken_port_ends_the_process() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         done = start(CONTROL_SERVERS=ONE, CONTROL_PORT=str(taken.getsockname()[1]))
     assert done.returncode == 2 and "cannot listen" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_in_a_room_dashboards_open_on_an_own_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where groups share one Grafana, links choose a server of the page, of the dashboard's kind if it has one."""
+    both = f"{ONE.replace('redis=', 'dragonfly=')},{ONE}"
+    known = {"CONTROL_GRAFANA_URL": "http://127.0.0.1:3000"}
+
+    def addresses(**more: str) -> dict[str, str]:
+        set_environment(monkeypatch, **known, **more)
+        rows = view.links(load_config(), [])["Dashboards"]
+        return {
+            address.rpartition("/")[2].partition("?")[0]: address.partition("?")[2] for _, address in rows
+        }
+
+    assert set(addresses(CONTROL_SERVERS=both).values()) == {""}
+    found = addresses(CONTROL_SERVERS=both, CONTROL_SERIES_PREFIX="team-1.")
+    assert found["incident"] == found["dragonfly"] == "var-server=team-1.dragonfly"
+    assert found["redis"] == "var-server=team-1.redis"
+    assert addresses(CONTROL_SERVERS=ONE, CONTROL_SERIES_PREFIX="team-1.")["dragonfly"] == ""

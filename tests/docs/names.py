@@ -27,6 +27,7 @@ SOURCES = (
     "tests",
     "workshop",
     "docs",
+    "deploy",
 )
 CODE = (".py", ".json", ".yml", ".yaml", ".j2", ".html", ".js", "")
 OTHERS = ("PIP_", "COMPOSE_", "DOCKER_", "HTTP_", "HTTPS_")

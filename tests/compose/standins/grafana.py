@@ -49,6 +49,9 @@ def dashboards() -> dict[str, dict[str, Any]]:
         if not folder.is_dir():
             sys.exit(f"{folder} of dashboard provider {provider['name']} is not there")
         for path in sorted(folder.rglob("*.json")):
+            # As Grafana does: in a volume that Kubernetes made of ConfigMaps, each file is a link into a hidden folder.
+            if any(part.startswith(".") for part in path.relative_to(folder).parent.parts):
+                continue
             dashboard = json.loads(path.read_text())
             if not dashboard.get("title") or not dashboard.get("uid"):
                 sys.exit(f"{path}: a dashboard needs a title and a uid")

@@ -1,0 +1,133 @@
+"""Two groups and a room side by side: ready, guaranteed what they were promised, each with its own figures."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from functools import partial
+
+import pytest
+
+from tests.compose.stack import until
+from tests.kubernetes.groups import ONE, ROOM, SERVER, TWO
+from tests.kubernetes.kube import Kube
+
+WATCHED_BY = {ONE: ONE, TWO: ROOM}
+NAMED = {ONE: "redis", TWO: "team-2.valkey"}
+"""What a group's server is called in series: in a room its name begins with the group's."""
+FIGURES = (
+    "probe_latency_seconds_count",  # of a job with Prometheus's own labels
+    "cache_invalidation_events_pending",  # of the application, which says `server` itself
+    "lab_store_up",  # of the console, which says `server` too
+    "redis_up",  # of the exporter
+    "server:store_keys:sum",  # of a rule
+)
+
+
+@pytest.mark.parametrize("group", SERVER)
+def test_servers_and_probes_are_guaranteed(group: str, releases: Kube) -> None:
+    """The cluster itself calls servers and probes Guaranteed, and everything else Burstable."""
+    for pod in releases.get("pods", group):
+        name = pod["metadata"]["labels"]["app.kubernetes.io/component"]
+        measured = name == SERVER[group] or name.startswith("probe-")
+        assert pod["status"]["qosClass"] == ("Guaranteed" if measured else "Burstable"), name
+        assert (pod["spec"].get("priority", 0) > 0) == name.startswith("probe-"), name
+
+
+@pytest.mark.parametrize("namespace", [ROOM, ONE, TWO])
+def test_no_container_has_a_token(namespace: str, releases: Kube) -> None:
+    """No pod has a volume with a token, nor variables of Services."""
+    for pod in releases.get("pods", namespace):
+        assert "serviceAccountToken" not in json.dumps(pod["spec"]["volumes"])
+        assert pod["spec"]["enableServiceLinks"] is False
+
+
+def test_a_root_cannot_be_written(releases: Kube) -> None:
+    """A process can write where it must, and nowhere else."""
+    code = (
+        "import pathlib\n"
+        "for name in ('/state/x', '/tmp/x', '/lab/x', '/x'):\n"
+        "    try: pathlib.Path(name).write_text(''); pathlib.Path(name).unlink(); print(name)\n"
+        "    except OSError: pass"
+    )
+    said = releases.inside(ONE, "statefulset/storefront-redis", "web-redis", "python", "-c", code)
+    assert said.split() == ["/state/x", "/tmp/x"]
+
+
+@pytest.mark.parametrize("group", SERVER)
+def test_every_target_is_up(group: str, releases: Kube) -> None:
+    """Prometheus reaches all that it asks: a group's own, or the room's every group."""
+
+    def all_up() -> bool:
+        found = releases.query(WATCHED_BY[group], "up")
+        return len(found) >= 9 and set(found.values()) == {1.0}
+
+    until(all_up, f"every target of {WATCHED_BY[group]}: {releases.query(WATCHED_BY[group], 'up == 0')}", 90)
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+@pytest.mark.parametrize("group", SERVER)
+def test_a_groups_figures_have_its_name(group: str, figure: str, releases: Kube) -> None:
+    """Every kind of series names the server in the same way, or dashboards would show half of it."""
+
+    def named() -> bool:
+        found = releases.query(WATCHED_BY[group], f"count by (server) ({figure})")
+        return {dict(labels).get("server") for labels in found} == {NAMED[group]}
+
+    until(named, f"{figure} of {NAMED[group]}", 60)
+
+
+@pytest.mark.parametrize("group", SERVER)
+def test_a_groups_spans_arrive(group: str, releases: Kube) -> None:
+    """Events leave traces in the group's Tempo, or in the room's, under the group's name."""
+    server = SERVER[group]
+    for user in range(60):  # one trace in ten is kept
+        releases.json(group, f"web-{server}", 8000, f"/users/{user}/events", {"type": "order"})
+    expression = f'traces_spanmetrics_calls_total{{app_store_server="{NAMED[group]}"}}'
+    until(lambda: releases.query(WATCHED_BY[group], expression), expression, 60)
+
+
+@pytest.mark.parametrize("namespace", [ROOM, ONE])
+def test_each_dashboard_is_there_once(namespace: str, releases: Kube) -> None:
+    """Grafana has read every dashboard of the projected volume, and none twice through its hidden folders."""
+    found = [row["uid"] for row in releases.json(namespace, "grafana", 3000, "/api/search")]
+    assert sorted(found) == ["before-after", "dragonfly", "incident", "redis", "the-lab", "where-time-goes"]
+
+
+def test_a_participant_sees_the_page(releases: Kube) -> None:
+    """Behind `kubectl port-forward` the control page answers, and knows the group's server only."""
+    with releases.forwarded(ONE, "control", 8080) as address:
+        with urllib.request.urlopen(f"{address}/api/state", timeout=10) as answer:
+            state = json.load(answer)
+        with urllib.request.urlopen(address, timeout=10) as page:
+            assert page.status == 200
+    assert [row["name"] for row in state["servers"]] == ["redis"]
+
+
+def test_groups_do_not_share_a_server(releases: Kube) -> None:
+    """What one group switches, the other does not notice."""
+    path = "/settings/invalidation"
+    before = releases.json(TWO, "web-valkey", 9101, path)["strategy"]
+    releases.json(ONE, "web-redis", 9101, path, {"strategy": "index"}, "PUT")
+    assert releases.json(ONE, "web-redis", 9101, path)["strategy"] == "index"
+    assert releases.json(TWO, "web-valkey", 9101, path)["strategy"] == before == "scan"
+    releases.json(ONE, "web-redis", 9101, path, {"strategy": "scan"}, "PUT")
+
+
+RECOVERS_S = 90
+
+
+def test_a_server_that_is_told_to_end_comes_back(releases: Kube) -> None:
+    """The console restarts a server by SHUTDOWN: its container starts again in the same pod, and requests reach it."""
+    before = releases.pod(ONE, "redis")
+    status, _, said = releases.ask(ONE, "control", 8080, "/api/servers/redis/restart", {})
+    assert status == 200, said
+
+    def back() -> bool:
+        pod = releases.pod(ONE, "redis")
+        [container] = pod["status"]["containerStatuses"]
+        again = container["restartCount"] > before["status"]["containerStatuses"][0]["restartCount"]
+        return pod["metadata"]["uid"] == before["metadata"]["uid"] and again and bool(container["ready"])
+
+    until(back, "the server back in its pod", RECOVERS_S)
+    until(partial(releases.json, ONE, "web-redis", 9101, "/readyz"), "the storefront ready", RECOVERS_S)
