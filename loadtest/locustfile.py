@@ -6,13 +6,15 @@
 Rates of all customers together: LOADTEST_READS_PER_SECOND (50), LOADTEST_EVENTS_PER_SECOND (10). Number of customers:
 LOADTEST_USERS (10000). How the load changes over time: LOADTEST_SHAPE. While it runs: `GET`/`PUT /load` on the web UI,
 and `GET /metrics` for Prometheus. More than one process can carry the load (`--processes N`, or `--master` and any
-number of `--worker --master-host HOST`): the rates stay those of the whole.
+number of `--worker --master-host HOST`, also on other machines: distributed.md): the rates stay those of the whole.
 """
 
 from __future__ import annotations
 
 from geventhttpclient.client import HTTPClientPool
 from locust import FastHttpUser, events, task
+from locust.runners import STATE_RUNNING, STATE_SPAWNING
+from locust.user.task import LOCUST_STATE_RUNNING
 
 from loadtest.customers.load import Load
 from loadtest.customers.routes import Controls
@@ -32,6 +34,15 @@ class Customer(FastHttpUser):
 
     def on_start(self) -> None:
         self.wait()  # type: ignore[no-untyped-call] # Locust has no types here
+
+    def stop(self, force: bool = False) -> bool:
+        """End this user. One who moves to another worker ends after its request, which was sent and counts."""
+        runner = self.environment.runner
+        goes_on = runner is not None and runner.state in (STATE_SPAWNING, STATE_RUNNING)
+        if goes_on and self._state == LOCUST_STATE_RUNNING:
+            self._group.discard(self._greenlet)  # Locust neither counts it any more nor stops it again
+            force = False
+        return bool(super().stop(force))
 
 
 class Browse(Customer):

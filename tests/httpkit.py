@@ -74,8 +74,13 @@ class HttpStandIn:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+            request_queue_size = (
+                128  # with the usual five a burst of new connections waits a second for the next try
+            )
+
+        self._server = Server(("127.0.0.1", 0), Handler)
         self.port = self._server.server_port
         self.url = f"http://127.0.0.1:{self.port}"
         threading.Thread(

@@ -15,6 +15,14 @@ from docs.pages.records import FOLDER, Records, nearest
 from lab.errors import UsageError
 
 PLOTS = Path("docs/plots")
+BESIDE = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "deploy/README.md",
+    "deploy/room.md",
+    "loadtest/distributed.md",
+)
 HAND_WRITTEN = (
     "incidents.md",
     "platforms.md",
@@ -37,9 +45,8 @@ LOOSE = re.compile(r"<!-- (?:fig:|/fig)")
 
 
 def pages(root: Path) -> list[Path]:
-    """The README, CONTRIBUTING.md, SECURITY.md, the pages on Kubernetes, the hand-written pages in docs/, the guide."""
-    found = [root / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
-    found += [root / "deploy" / name for name in ("README.md", "room.md")]
+    """The README, what else people write beside the code, the hand-written pages in docs/, the guide."""
+    found = [root / name for name in BESIDE]
     found += [root / "docs" / name for name in HAND_WRITTEN]
     return [*(path for path in found if path.is_file()), *sorted((root / "workshop").rglob("*.md"))]
 

@@ -1,6 +1,7 @@
 """`bin/lab probe`: how long a bystander of a server waits, second by second, at an even rate whatever the server does.
 
-It is the open-loop probe of the runs (`loadtest.probe`), with a table for people instead of JSON lines.
+It is the open-loop probe of the runs (`loadtest.probe`), with a table for people instead of JSON lines. Its head says
+how far the server's clock is from this machine's, whose time the rows show: the server may be on another machine.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from lab.stacks.docker import Docker
 from lab.stacks.processes import Child
 from lab.stacks.servers import IN_COMPOSE
 from loadtest.histogram import Histogram
+from loadtest.probe import clocks
 from loadtest.resp import ConnectionLost, LoadFailed, Server, connect
 
 ADDRESS = "PROBE_URL"
@@ -112,11 +114,41 @@ def read(line: bytes, total: Counted) -> Row:
     return replace(row, seconds=found["interval_s"])
 
 
-def starting(server: str | None) -> tuple[list[str], dict[str, str], str]:
-    """How to start a probe of a server: the words before ``-m``, the environment, and the address to show.
+@dataclass(frozen=True)
+class Compared:
+    """The server's clock minus this machine's, in ms, off by at most `within_ms`; `why`: why they were not compared."""
 
-    A server of the compose stack, given by its service's name, is asked from its probe's container. Raises `LabError`
-    when no server is given, or it cannot be reached.
+    ahead_ms: float | None = None
+    within_ms: float | None = None
+    why: str | None = None
+
+    def __str__(self) -> str:
+        if self.ahead_ms is None or self.within_ms is None:
+            return f"the clocks could not be compared: {self.why}"
+        if abs(self.ahead_ms) <= self.within_ms:
+            most = numbers.ms(abs(self.ahead_ms) + self.within_ms)
+            return f"the server's clock and this machine's differ by {most} at most"
+        side = "ahead of" if self.ahead_ms > 0 else "behind"
+        return (
+            f"the server's clock is {numbers.ms(abs(self.ahead_ms))} {side} this machine's, "
+            f"± {numbers.ms(self.within_ms)}"
+        )
+
+
+def compared(server: Server) -> Compared:
+    """Compare the server's clock with this machine's, or say why that cannot be done."""
+    try:
+        found = clocks.compare(server)
+    except (ConnectionLost, LoadFailed) as error:
+        return Compared(why=str(error))
+    return Compared(round(found.ahead_s * 1000, 4), round(found.within_s * 1000, 4))
+
+
+def starting(server: str | None) -> tuple[list[str], dict[str, str], str, Compared | None]:
+    """How to start a probe of a server: words before ``-m``, environment, the address to show, and the clocks compared.
+
+    A server of the compose stack, given by its service's name, is asked from its probe's container, which has the same
+    clock: there is nothing to compare. Raises `LabError` when no server is given, or it cannot be reached.
     """
     if server in {each.name for each in IN_COMPOSE}:
         name = f"probe-{server}"
@@ -124,7 +156,7 @@ def starting(server: str | None) -> tuple[list[str], dict[str, str], str]:
         if not found:
             raise StackError(f"{name} does not run: make up, or docker compose up -d {name}.")
         url = f"redis://{server}:6379"
-        return ["docker", "exec", "-i", "-e", ADDRESS, found[0].id, "python"], {ADDRESS: url}, url
+        return ["docker", "exec", "-i", "-e", ADDRESS, found[0].id, "python"], {ADDRESS: url}, url, None
     url = server or os.environ.get(ADDRESS, "")
     if not url:
         raise UsageError(
@@ -138,13 +170,13 @@ def starting(server: str | None) -> tuple[list[str], dict[str, str], str]:
         connect(where).close()
     except (ConnectionLost, LoadFailed) as error:
         raise StackError(f"no probe was started: {error}.") from None
-    return [sys.executable], {ADDRESS: url}, str(where)
+    return [sys.executable], {ADDRESS: url}, str(where), compared(where)
 
 
 @contextmanager
-def asking(server: str | None, words: list[str]) -> Iterator[tuple[Child, str]]:
-    """Run a probe during the block. Yields it and the address it asks. Raises `LabError` as `starting` does."""
-    before, environment, where = starting(server)
+def asking(server: str | None, words: list[str]) -> Iterator[tuple[Child, str, Compared | None]]:
+    """Run a probe during the block. Yields it, the address it asks, and the clocks. Raises `LabError` as `starting`."""
+    before, environment, where, clock = starting(server)
     with tempfile.TemporaryDirectory(prefix="latency-lab-") as folder:
         child = Child(
             "probe",
@@ -156,7 +188,7 @@ def asking(server: str | None, words: list[str]) -> Iterator[tuple[Child, str]]:
             stdin_open=True,
         )
         try:
-            yield child, where
+            yield child, where, clock
         finally:
             child.stop()
 
@@ -185,7 +217,8 @@ def probe(
 ) -> None:
     """Show how long a bystander of a server waits: GETs at an even rate, each timed from the moment it was due.
 
-    It writes a hundred keys of its own (latency-lab:probe:*), which are gone after an hour; with --ping none.
+    It writes a hundred keys of its own (latency-lab:probe:*), which are gone after an hour; with --ping none. The head
+    says how far the server's clock is from this machine's; the rows show this machine's time.
     """
     words = ["--rate", str(rate), "--connections", str(connections), "--duration", str(seconds)]
     words += ["--interval-seconds", str(min(every, seconds)), "--name", "by-hand", "--key-prefix", PREFIX]
@@ -193,10 +226,12 @@ def probe(
     words += ["--reconnect-seconds", str(reconnect)] if reconnect else []
     total, rows = Counted(), []
     interrupted = False
-    with asking(server, words) as (child, where):
+    with asking(server, words) as (child, where, clock):
         if not as_json:
             print(
-                f"{where}: {rate:g} {'PING' if ping else 'GET'}s a second for {seconds:g} s\n{HEADING}",
+                f"{where}: {rate:g} {'PING' if ping else 'GET'}s a second for {seconds:g} s\n"
+                + (f"{clock}\n" if clock else "")
+                + HEADING,
                 flush=True,
             )
         while True:
@@ -215,7 +250,13 @@ def probe(
     if as_json:
         print(
             json.dumps(
-                {"server": where, "rows": [asdict(row) for row in rows], "total": asdict(whole)}, indent=1
+                {
+                    "server": where,
+                    "clock": asdict(clock) if clock else None,
+                    "rows": [asdict(row) for row in rows],
+                    "total": asdict(whole),
+                },
+                indent=1,
             )
         )
     else:

@@ -136,12 +136,21 @@ class Load:
         """All that another process needs to follow this one."""
         return {**self._asked, "share": self._share}
 
-    def follow(self, dials: Mapping[str, float], slots: Mapping[str, Slot]) -> None:
-        """Adopt another process's dials, and give only these slots of the turns."""
-        self.reads.slot, self.events.slot = slots[READS_NAME], slots[EVENTS_NAME]
+    def follow(
+        self,
+        dials: Mapping[str, float],
+        slots: Mapping[str, Slot],
+        since: float,
+        until: float,
+        *,
+        afresh: bool = False,
+    ) -> None:
+        """Adopt another process's dials, and give only these slots of the turns for that time, as `Pace.take` says."""
         self._asked.update({dial: dials[dial] for dial in DEFAULTS})
         self._share = dials["share"]
-        self._apply()
+        for kind, dial, pace in ((READS_NAME, READS, self.reads), (EVENTS_NAME, EVENTS_RATE, self.events)):
+            pace.take(slots[kind], self._asked[dial] * self._share, since, until, afresh=afresh)
+        self.on_change()
 
     def count(self, kind: str, response_ms: float, failed: bool) -> None:
         """Count one finished request."""

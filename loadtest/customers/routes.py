@@ -18,7 +18,7 @@ from app import hosts
 from loadtest.customers.load import EVENTS_NAME, READS_NAME, BadLoad, Load, check_range, number, stop
 from loadtest.customers.metrics import exposition
 from loadtest.customers.shapes import SPAWN_RATE, USERS, Growth, Hold
-from loadtest.customers.team import Alone, Master, Team, Worker
+from loadtest.customers.team import Alone, Master, Team, Worker, share_users_out
 
 LONGEST_BODY = 4096
 
@@ -55,6 +55,7 @@ class Controls:
         runner = environment.runner
         team: Team = Alone(self._load)
         if isinstance(runner, MasterRunner):
+            share_users_out(runner)
             team = Master(self._load, runner, self._carriers)
         if web_ui and web_ui.app:
             hosts.guard(web_ui.app)

@@ -1,8 +1,9 @@
 """A TCP relay that adds a round-trip time: it holds every byte for half of that time, each way.
 
 `python -m loadtest.incidents.delay --url redis://127.0.0.1:6379 --rtt-ms 1` prints one JSON line that says on which
-port of 127.0.0.1 it listens, and relays until SIGTERM, SIGINT, or with `--until-stdin-ends` the end of stdin: exit code
-0. Bad arguments: 2. If the server cannot be reached, the relay closes the client's connection.
+port of 127.0.0.1, or of the address after `--listen`, it listens. It relays until SIGTERM, SIGINT, or with
+`--until-stdin-ends` the end of stdin: exit code 0. Bad arguments: 2. If the server cannot be reached, the relay closes
+the client's connection. What the server speaks does not matter.
 
 It models latency alone: what was read at time t is written at t + RTT/2, in its order, however much is on its way. A
 real network also has a bandwidth, a window that opens slowly, and losses; with those a long pipeline gains less. The
@@ -106,6 +107,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--rtt-ms", type=number(0, LONGEST_MS), default=1.0, help="round-trip time to add, in ms (1)"
     )
+    parser.add_argument(
+        "--listen", default="127.0.0.1", help="address of this machine to listen at (127.0.0.1)"
+    )
     options = parser.read(arguments)
     ended = threading.Event()
     for ending in (signal.SIGTERM, signal.SIGINT):
@@ -113,8 +117,12 @@ def main(arguments: list[str] | None = None) -> int:
     if options.until_stdin_ends:
         threading.Thread(target=stop_with_stdin, args=(ended.set,), name="stdin", daemon=True).start()
     become_quiet()
+    try:
+        port = relay(options.url, Delay(options.rtt_ms / 2000), (options.listen, 0))
+    except (OSError, UnicodeError) as error:
+        parser.error(f"cannot listen at {options.listen}: {getattr(error, 'strerror', None) or error}")
     with contextlib.suppress(BrokenPipeError):
-        print(json.dumps({"port": relay(options.url, Delay(options.rtt_ms / 2000))}), flush=True)
+        print(json.dumps({"port": port}), flush=True)
     ended.wait()
     return 0
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -196,10 +196,10 @@ class Locust:
         assert status == 200, answer
 
 
-def locust(*arguments: str, **environment: str) -> subprocess.Popen[str]:
-    """Start Locust with the lab's locustfile."""
+def locust(*arguments: str, within: Sequence[str] = (), **environment: str) -> subprocess.Popen[str]:
+    """Start Locust with the lab's locustfile. `within`: words before the command, such as ip netns exec NAME."""
     return subprocess.Popen(
-        [sys.executable, "-m", "locust", "-f", "loadtest/locustfile.py", *arguments],
+        [*within, sys.executable, "-m", "locust", "-f", "loadtest/locustfile.py", *arguments],
         cwd=ROOT,
         env={**os.environ, **environment},
         text=True,

@@ -126,6 +126,15 @@ def test_a_relay_to_nowhere_closes_the_connection(unused_port: int) -> None:
             assert line.recv(1) == b""
 
 
+def test_a_relay_listens_only_at_an_address_of_this_machine(load: Any) -> None:
+    """`--listen` with an address that is not this machine's is one line and exit code 2."""
+    process = load("delay", "--url", "redis://127.0.0.1:1", "--listen", "203.0.113.7")
+    _, complaints = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 2, complaints
+    assert complaints.startswith("delay: cannot listen at 203.0.113.7: ")
+    assert len(complaints.splitlines()) == 1
+
+
 @pytest.mark.parametrize("how", ["SIGTERM", "end of stdin"])
 def test_told_to_end_it_says_its_figures_and_leaves_no_keys(server: Any, run: Any, how: str) -> None:
     """Told to end in the middle of a slow deletion, the load prints its figures and leaves no keys."""

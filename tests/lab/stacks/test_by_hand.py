@@ -91,8 +91,9 @@ def test_a_probe_is_a_table_with_a_total(server: Server, run: Run) -> None:
     """A probe prints a row for each interval and one for all; its keys have their own prefix and expire."""
     answer = run("probe", "--seconds", "1", "--every", "0.5", "--rate", "100")
     assert answer.code == 0, answer
-    head, names, *rows = answer.out.splitlines()
+    head, clocks, names, *rows = answer.out.splitlines()
     assert head == f"127.0.0.1:{server.port}: 100 GETs a second for 1 s"
+    assert clocks.startswith("the server's clock ")
     assert names.split() == ["time", "sent", "on", "time", "late", "failed", "answered", "p50", "p99", "max"]
     assert len(rows) >= 3
     assert rows[-1].split()[:2] == ["all", "100"]
