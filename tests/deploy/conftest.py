@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.deploy import helmkit
@@ -14,3 +16,11 @@ def helm() -> str:
         return helmkit.helm()
     except helmkit.NoHelm as error:
         pytest.skip(f"no Helm: {error}")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """These belong to `make test-all`: they are hundreds of renderings, and the first one may have to build a Helm."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker(pytest.mark.whole)
