@@ -7,6 +7,7 @@ entry and its index membership in one MULTI/EXEC, whichever strategy of this lay
 after it; the TTL, or the user's next event, bounds how long such a value is served.
 """
 
+import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -23,31 +24,42 @@ from app.settings import Settings
 
 PUT_CHUNK = 500
 """Entries per transaction when one user is filled in bulk: a longer transaction would stall bystanders."""
+UNACKNOWLEDGED_MS = 5_000
+"""How long the server's machine may leave unacknowledged what was sent, until the connection is given up.
+
+A kernel acknowledges even for a server that is drowned or stopped, so those are waited for as long as
+`store_timeout_seconds` says. But after a network was gone, TCP itself asks again later and later: half a minute after its
+beginning at most once in 13 s, and each connection of the pool would wait for that.
+"""
 
 
 class CacheUnavailable(Exception):
     """The server did not do what it was asked: down, too slow, out of memory. The message is one line."""
 
 
-def connection_options(timeout_seconds: float) -> dict[str, Any]:
-    """Options for a redis-py connection, sync or async.
+def connection_options(timeout_seconds: float, url: str) -> dict[str, Any]:
+    """Options for a redis-py connection to that address, sync or async.
 
     RESP2 and no CLIENT SETINFO: a connection is usable without any handshake, on every server of the family
     (no HELLO, no maintenance notifications). No retries: redis-py's default of ten would multiply the load on
     a server that stalls.
     """
-    return {
+    options: dict[str, Any] = {
         "protocol": 2,
         "driver_info": None,
         "socket_timeout": timeout_seconds,
         "socket_connect_timeout": timeout_seconds,
         "max_connections": 2**31,
     }
+    user_timeout = getattr(socket, "TCP_USER_TIMEOUT", None)  # macOS has none, nor has a Unix socket
+    if user_timeout is not None and not url.startswith("unix:"):
+        options["socket_keepalive_options"] = {user_timeout: UNACKNOWLEDGED_MS}
+    return options
 
 
 def connect(settings: Settings) -> redis.ConnectionPool | cluster.Cluster:
     """Connections to the server, or to the cluster, made when they are needed."""
-    options = connection_options(settings.store_timeout_seconds)
+    options = connection_options(settings.store_timeout_seconds, settings.store_url)
     if settings.store_cluster:
         return cluster.Cluster(settings, options)
     return redis.ConnectionPool.from_url(settings.store_url, retry=Retry(NoBackoff(), 0), **options)

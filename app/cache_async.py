@@ -31,7 +31,7 @@ def connect(settings: Settings) -> Any:
 
     Close it by `disconnect`.
     """
-    options = connection_options(settings.store_timeout_seconds)
+    options = connection_options(settings.store_timeout_seconds, settings.store_url)
     if settings.store_cluster:
         return AsyncCluster(settings, options)
     pool = redis.asyncio.ConnectionPool.from_url(settings.store_url, retry=Retry(NoBackoff(), 0), **options)

@@ -34,7 +34,7 @@ def main() -> None:
         telemetry = Telemetry("bench", "valkey")
         cache = Cache(Settings(store_url=url))
         cache.put_users(range(1, 101))
-        pool = redis.ConnectionPool.from_url(url, **connection_options(5))
+        pool = redis.ConnectionPool.from_url(url, **connection_options(5, url))
         raw: Any = redis.Redis(connection_pool=pool)
         # The instrumentation patches the class; the yardstick is the client without it.
         raw.execute_command = raw_execute.__get__(raw)

@@ -191,7 +191,7 @@ def address(text: str) -> Iterator[str]:
             yield url
         return
     try:
-        with redis.Redis.from_url(text, **connection_options(5)) as client:
+        with redis.Redis.from_url(text, **connection_options(5, text)) as client:
             client.ping()
     except redis.RedisError as error:
         raise StackError(f"{text} does not answer: {error}") from None

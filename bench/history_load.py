@@ -278,7 +278,7 @@ class Indexes:
     _stopped: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
-        options = connection_options(5)
+        options = connection_options(5, self.job.url)
         self._client: Any = redis.Redis.from_url(self.job.url, **options)
         self._thread = threading.Thread(target=self._work, daemon=True)
         self.error: Exception | None = None
