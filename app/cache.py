@@ -27,9 +27,10 @@ PUT_CHUNK = 500
 UNACKNOWLEDGED_MS = 5_000
 """How long the server's machine may leave unacknowledged what was sent, until the connection is given up.
 
-A kernel acknowledges even for a server that is drowned or stopped. Those are waited for as long as
-`store_timeout_seconds` says. But after a network was gone, TCP itself asks again later and later: half a minute on
-only once in 13 s, and each connection of the pool would wait for that.
+A kernel acknowledges even for a server that is drowned or stopped, until its receive buffer is full. So an answer to a
+command is waited for as long as `store_timeout_seconds` says, and only a bulk put to a stopped server ends sooner. But
+after a network was gone, TCP itself asks again later and later: half a minute on only once in 13 s, and each connection
+of the pool would wait for that.
 """
 
 
