@@ -235,7 +235,7 @@ def load_as_calibrated(run: Run, terms: Terms) -> Check:
         asked = (
             f"{load:.2f} events a second were asked for" if load else "the storefront was asked for no events"
         )
-        said = f"nothing is calibrated; {asked}"
+        said = f"no rate of events is calibrated; {asked}"
         return Check(name, load == terms.events_per_second, said)
     found = run.facts.calibration.get("events_per_second", math.nan) * terms.load_share
     return Check(
