@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import time
@@ -20,6 +19,7 @@ from lab.blind.prices import CHANGES
 from lab.blind.readings import Readings, Seen
 from lab.blind.ways import LINK, SERVER, WEB, Waits, asking, client, median_ms
 from lab.errors import StackError
+from lab.results.probe_line import read_probe_line
 from lab.stacks.base import Probe
 from lab.stacks.http import Locust, Storefront
 from lab.stacks.processes import tree_seconds
@@ -175,9 +175,10 @@ class Observer:
 
     def _hear(self, probe: Probe) -> None:
         for line in probe.lines():
-            gets = Histogram.decode(json.loads(line)["intended"])
+            if (told := read_probe_line(line)) is None:
+                continue
             with self._lock:
-                self._since.gets.add(gets)
+                self._since.gets.add(Histogram.decode(told["intended"]))
 
     def _poll_server(self) -> None:
         polling = client(self._scene.server.url)

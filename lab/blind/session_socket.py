@@ -19,6 +19,7 @@ from typing import Any
 
 from lab import ROOT
 from lab.errors import USAGE, LabError, StackError, UsageError
+from lab.results.jsontext import parse
 
 LONGEST_PATH = 100
 """Bytes; a little less than a Unix socket's address holds on Linux (108) and macOS (104)."""
@@ -64,14 +65,15 @@ def ask(words: dict[str, Any], folder: Path | None = None) -> str:
         line.settimeout(PATIENCE_S)
         try:
             line.sendall(json.dumps(words).encode() + b"\n")
-            answer = json.loads(_read(line))
-        except (OSError, ValueError):
+            answer = parse(_read(line))
+            text, code = str(answer["text"]), int(answer["code"])
+        except (OSError, ValueError, KeyError, TypeError):
             raise StackError("the session does not answer; look at the terminal it runs in.") from None
-    if answer["code"] == USAGE:
-        raise UsageError(answer["text"])
-    if answer["code"]:
-        raise StackError(answer["text"])
-    return str(answer["text"])
+    if code == USAGE:
+        raise UsageError(text)
+    if code:
+        raise StackError(text)
+    return text
 
 
 def _read(line: socket.socket) -> bytes:
@@ -142,7 +144,7 @@ class SessionSocket:
 
     def _reply(self, data: bytes) -> dict[str, Any]:
         try:
-            words = json.loads(data)
+            words = parse(data)
             return {"text": self._handle(words), "code": 0}
         except LabError as error:
             return {"text": str(error), "code": error.exit_code}

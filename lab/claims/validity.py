@@ -21,6 +21,7 @@ from lab.claims.fairness import (
     WAITED_MOST,
     stalled,
 )
+from lab.results import operational
 from lab.results.folder import Run
 
 LOAD_WITHIN = 0.05
@@ -186,12 +187,15 @@ def _spare(run: Run) -> Check:
 def _steady(run: Run) -> Check:
     """The knee must not have drifted since it was planned, because the plateaus were laid out around it.
 
-    Judged by the demands themselves, not by the knee they predict: a machine that became fast enough has no knee.
+    Judged by the demands themselves, not by the knee they predict: a machine that became fast enough has no knee. On
+    the one node before a cluster the demand is the observed one.
     """
     found = run.facts.calibration
     planned, base = found.get("planned_knee_keys", 0.0), found.get("base_utilisation", 0.0)
-    near = [p for p in run.arm("grow") if p.rate("SCAN") and p.keys >= NEAR_KNEE * planned]
-    demands = [(p.keys, p.predicted_demand) for p in near if p.predicted_demand is not None]
+    near = [p for p in run.phases if p.rate("SCAN") and p.keys >= NEAR_KNEE * planned]
+    asked = [(p.keys, p.predicted_demand) for p in near if p.arm == "grow"]
+    asked += [(p.keys, operational.demand(p, run.facts)) for p in near if p.params.get("shards") == 1]
+    demands = [(keys, demand) for keys, demand in asked if demand is not None]
     if not demands or not planned:
         return Check(
             "the machine kept its speed", True, "not asked: no plateau was laid out by what a search costs"

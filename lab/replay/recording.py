@@ -12,6 +12,7 @@ thirteen significant digits, enough for a point in time to the millisecond.
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import math
 import struct
@@ -22,12 +23,27 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import StackError, UsageError
+from lab.results.jsontext import parse
 
 SCHEMA = 1
 META, METRICS, TRACES = "meta.json", "metrics.gz", "traces.gz"
 WHOLE = 2.0**53
 """Beyond this a double does not hold every whole number."""
 LENGTH = struct.Struct(">I")
+DAMAGED = (
+    OSError,
+    EOFError,
+    ArithmeticError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ValueError,
+    zlib.error,
+    struct.error,
+)
+"""What reading a damaged file may raise."""
+MOST_BYTES = 1 << 29
+"""Neither file may unpack to more: some kilobytes can hold gigabytes. (The cold case unpacks to 27 MB.)"""
 
 
 @dataclass(frozen=True)
@@ -107,7 +123,7 @@ def discard(folder: Path) -> None:
 def read(folder: Path) -> Recording:
     """Read a recording back. Raises `UsageError` when the folder is not a recording, or is damaged."""
     try:
-        raw = json.loads((folder / META).read_text())
+        raw = parse((folder / META).read_text())
         packed = [(folder / name).read_bytes() for name in (METRICS, TRACES)]
     except (FileNotFoundError, NotADirectoryError) as error:
         missing = Path(str(error.filename)).name
@@ -125,14 +141,23 @@ def read(folder: Path) -> Recording:
         if not all(math.isfinite(each) for each in (meta.start, meta.end, meta.step_s)):
             raise ValueError("a time without an end")
         name = METRICS
-        series = [_series(json.loads(line)) for line in gzip.decompress(packed[0]).decode().splitlines()]
+        series = [_series(parse(line)) for line in _unpacked(packed[0]).decode().splitlines()]
         name = TRACES
-        traces = list(_messages(gzip.decompress(packed[1])))
-    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, AttributeError, struct.error):
+        traces = list(_messages(_unpacked(packed[1])))
+    except DAMAGED:
         raise _damaged(folder, name) from None
     if not length_s > 0 or not series:
         raise UsageError(f"{folder} holds no samples: record it again.")
     return Recording(meta, series, traces)
+
+
+def _unpacked(packed: bytes) -> bytes:
+    """The content of a gzip file. Raises `ValueError` if it has more than `MOST_BYTES`, and what `gzip` raises."""
+    with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise ValueError("it unpacks to too much")
+    return content
 
 
 def _damaged(folder: Path, name: str) -> UsageError:

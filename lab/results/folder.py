@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from lab.errors import StackError, UsageError
 from lab.results import stats
 from lab.results.histograms import values_of
+from lab.results.jsontext import parse
 from lab.results.schema import (
     SAMPLES,
     SLOWLOG,
@@ -358,7 +359,7 @@ class Run:
         found, counts = [], {phase.id: phase.attempt for phase in self.phases}
         for number, raw in enumerate(lines, start=1):
             try:
-                line = check_load_line(path, number, json.loads(raw))
+                line = check_load_line(path, number, parse(raw))
             except ValueError:
                 if self.facts.interrupted and number == len(lines):
                     continue  # the last line of an interrupted run may be cut
@@ -372,20 +373,23 @@ class Run:
         try:
             with path.open(newline="") as file:
                 table = csv.DictReader(file)
+                head = list(table.fieldnames or ())
                 rows = list(table)
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror}") from error
         except (UnicodeDecodeError, csv.Error):
             raise UsageError(f"{path} is not a CSV file. Was another file put in its place?") from None
-        check_table(path, columns, rows, list(table.fieldnames or ()), whole=not self.facts.interrupted)
+        check_table(path, columns, rows, head, whole=not self.facts.interrupted)
         return rows
 
     def result(self) -> dict[str, Any] | None:
         """The verdict, or None for a partial run."""
         try:
-            content = json.loads((self.folder / "result.json").read_text())
+            content = parse((self.folder / "result.json").read_text())
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
             raise UsageError(f"{self.folder}/result.json cannot be read: {error}") from error
-        return dict(content)
+        if not isinstance(content, dict):
+            raise UsageError(f"{self.folder}/result.json should be an object, not {content!r:.40}.")
+        return content

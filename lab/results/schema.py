@@ -321,7 +321,7 @@ def check_table(
         known = {name: Column(name, NUMBER, "of another command") for name in _of_commands(head)} | known
     missing = [name for name in known if name not in head and name not in OLDER]
     unknown = [name for name in head if name not in known]
-    if head and (missing or unknown):
+    if (head or rows) and (missing or unknown):
         said = f"column {missing[0]} is missing" if missing else f"column {unknown[0]!r:.40} is unknown"
         raise UsageError(f"{path}: {said}.")
     before = -math.inf

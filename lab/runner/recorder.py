@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 import time
 from collections import deque
@@ -16,6 +15,7 @@ from lab.claims.fairness import STALL_S
 from lab.errors import LabError, StackError
 from lab.results.folder import CannotWrite, RunWriter, interval_of
 from lab.results.histograms import values_of
+from lab.results.probe_line import read_probe_line
 from lab.results.schema import COMMANDS, OBSERVERS, SAMPLES, command_columns
 from lab.stacks.base import Probe, Stack
 from lab.stacks.http import Metrics, bucket_quantile
@@ -140,9 +140,7 @@ class Recorder:
     def _follow(self, name: str, probe: Probe) -> None:
         try:
             for raw in probe.lines():
-                try:
-                    line = json.loads(raw)
-                except ValueError:  # the last line of a probe that was ended
+                if (line := read_probe_line(raw)) is None:
                     continue
                 with self._lock:
                     self._lines.setdefault(name, deque(maxlen=LINES_KEPT)).append(line)

@@ -22,6 +22,7 @@ import typer
 from lab import ROOT
 from lab.errors import Interrupted, StackError, UsageError
 from lab.results import numbers
+from lab.results.probe_line import read_probe_line
 from lab.stacks.docker import Docker
 from lab.stacks.processes import Child
 from lab.stacks.servers import IN_COMPOSE
@@ -105,9 +106,9 @@ class Counted:
         self.error = line["last_error"] or self.error
 
 
-def read(line: bytes, total: Counted) -> Row:
-    """The row of one interval, which is also added to `total`."""
-    found, one = json.loads(line), Counted()
+def read(found: dict[str, Any], total: Counted) -> Row:
+    """The row of one interval, a line of the probe, which is also added to `total`."""
+    one = Counted()
     one.add(found)
     total.add(found)
     row = one.row(time.strftime("%H:%M:%S", time.localtime(found["t"])), found["oldest_in_flight_us"])
@@ -237,7 +238,9 @@ def probe(
         while True:
             try:
                 for line in child.lines():
-                    rows.append(read(line, total))
+                    if (found := read_probe_line(line)) is None:
+                        continue
+                    rows.append(read(found, total))
                     if not as_json:
                         print(rows[-1].line(min(every, seconds)), flush=True)
                 break
@@ -261,6 +264,8 @@ def probe(
         )
     else:
         print(whole.line())
+        if whole.late:
+            print(f"the latest request left {numbers.ms(total.lag.buckets()[-1][0] / 1000)} after it was due")
         if total.error:
             print(f"the last failure: {total.error}")
     if interrupted:

@@ -49,9 +49,13 @@ def examine(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> list[
         else:
             findings.append(answers)
     if settings is not None:
-        findings += _workers({**settings, **environ})
-        findings.append(_ports({**settings, **environ}, ours or set()))
+        findings += settings_findings({**settings, **environ}, ours or set())
     return findings
+
+
+def settings_findings(settings: Mapping[str, str], ours: set[int]) -> list[Finding]:
+    """What is wrong with profiles and ports. `ours`: the ports at which the lab itself listens."""
+    return [*_workers(settings), _ports(settings, ours)]
 
 
 def read_env_file(path: Path) -> dict[str, str] | None:
@@ -210,9 +214,11 @@ def _ports(settings: Mapping[str, str], ours: set[int]) -> Finding:
     wrong = []
     holders: dict[int, str] = {}
     for name, value in wanted_ports(settings).items():
-        port = int(value) if value.isascii() and value.isdigit() else 0
+        port = int(value) if re.fullmatch("[0-9]{1,5}", value) else 0
         if not 1 <= port <= 65535:
-            wrong.append(f"{name}={value or '(empty)'} is no port: write a number from 1 to 65535 into .env")
+            wrong.append(
+                f"{name}={value[:40] or '(empty)'} is no port: write a number from 1 to 65535 into .env"
+            )
         elif port in holders:
             wrong.append(f"{name} and {holders[port]} are both {port}: change one of them in .env")
         elif port not in ours and not is_free(port):

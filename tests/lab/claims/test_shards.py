@@ -10,7 +10,9 @@ import pytest
 from docs.pages.frompredict import cluster_checks
 from lab import scenarios
 from lab.claims.shards import NODES, ONE, THREE, demand, knee, nodes_of, predicted_knee
-from tests.lab.scenarios.shards import KNEE, control, healthy, moved
+from lab.runner.judging import validate
+from tests.lab.claims.checknames import STEADY
+from tests.lab.scenarios.shards import KNEE, control, healthy, moved, search
 
 
 def test_the_knee_of_three_nodes_is_predicted_from_one(folder: Path) -> None:
@@ -48,6 +50,19 @@ def test_a_knee_far_beyond_the_plateaus_was_not_observed(folder: Path) -> None:
     plain = healthy()
     moved(10.0)(plain)
     assert knee(plain.write(folder), THREE) is None
+
+
+@pytest.mark.parametrize(("speed", "kept"), [(1.0, True), (0.8, True), (1.4, False), (0.5, False)])
+def test_a_machine_that_changed_since_the_calibration_has_no_verdict(
+    speed: float, kept: bool, folder: Path
+) -> None:
+    """Where the knee of one node is far from the planned one, its last plateau may lie below it, and shows nothing."""
+    plain = healthy()
+    plain.facts.calibration["planned_knee_keys"] = KNEE
+    for phase in plain.arm(ONE):
+        search(plain, phase.id, 1, KNEE * speed)
+    [check] = [each for each in validate(plain.write(folder)) if each.check == STEADY]
+    assert check.ok == kept, check.detail
 
 
 def test_throttling_is_shown(folder: Path) -> None:

@@ -48,10 +48,10 @@ class Line:
 
     def lines(self) -> Iterator[bytes]:
         """Yield the line, and return at the run's end."""
-        line = json.loads(Interval(0).line("main"))
-        yield json.dumps(
-            line | {"t": time.time() + 3600, "interval_s": 0.25, "last_error": None, "errors": 0}
-        ).encode()
+        interval = Interval(0)
+        interval.end(0, 0, None, last_error=None)
+        line = json.loads(interval.line("main"))
+        yield json.dumps(line | {"t": time.time() + 3600, "interval_s": 0.25}).encode()
         self._over.wait()
 
 

@@ -36,7 +36,7 @@ class Printed:
             interval = Interval(0)
             for lag in lags:
                 interval.request_was_due(int(lag * 1e6))
-            interval.end(0, 0, None)
+            interval.end(0, 0, None, last_error=None)
             line = json.loads(interval.line("main"))
             yield json.dumps(line | {"t": number * INTERVAL_S, "interval_s": INTERVAL_S})
 
@@ -86,13 +86,20 @@ def test_a_probe_that_is_late_every_second_is_late(tmp_path: Path) -> None:
     assert stalled == 0
 
 
+def ended() -> dict[str, Any]:
+    """The line of an interval in which nothing was sent."""
+    interval = Interval(0)
+    interval.end(0, 0, None, last_error=None)
+    return dict(json.loads(interval.line("main")))
+
+
 class Complaining:
     """A probe that lost its connection in the second of three intervals, but lost no request."""
 
     def lines(self) -> Iterator[str]:
         """The lines; the first interval begins at 0."""
         for number, error in enumerate([None, "closed by the server", None], 1):
-            line = json.loads(Interval(0).line("main"))
+            line = ended()
             yield json.dumps(
                 line | {"t": number * INTERVAL_S, "interval_s": INTERVAL_S, "last_error": error, "errors": 0}
             )
@@ -120,7 +127,7 @@ class AtTheEdge:
 
     def lines(self) -> Iterator[str]:
         """Yield the line."""
-        line = json.loads(Interval(0).line("main"))
+        line = ended()
         yield json.dumps(line | {"t": self.END, "interval_s": self.LENGTH, "sent": 50, "received": 50})
 
 

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from lab.stacks import by_hand, bystander
 from lab.stacks.bystander import Counted, read
 from loadtest import resp
 from loadtest.histogram import Histogram
-from tests.app.servicekit import free_port
+from tests.app.servicekit import eventually, free_port
 from tests.lab.labkit import Answer, Running
 from tests.loadtest.conftest import Server
 
@@ -53,7 +54,7 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
     return lambda *words: Answer(run_command(list(words)), *capfd.readouterr())
 
 
-def a_line(waits: list[int], lags: list[int], errors: int = 0, oldest_us: int = 0) -> bytes:
+def a_line(waits: list[int], lags: list[int], errors: int = 0, oldest_us: int = 0) -> dict[str, Any]:
     """Return the probe's line for an interval with these latencies and lags (µs)."""
     intended, lag = Histogram(), Histogram()
     for each in waits:
@@ -67,7 +68,7 @@ def a_line(waits: list[int], lags: list[int], errors: int = 0, oldest_us: int = 
         "oldest_in_flight_us": oldest_us,
         "last_error": "gone" if errors else None,
     }
-    return json.dumps({**words, "intended": intended.encode(), "lag": lag.encode()}).encode()
+    return {**words, "intended": intended.encode(), "lag": lag.encode()}
 
 
 def test_a_row_counts_what_was_sent_late_and_what_came_back() -> None:
@@ -96,7 +97,10 @@ def test_a_probe_is_a_table_with_a_total(server: Server, run: Run) -> None:
     assert clocks.startswith("the server's clock ")
     assert names.split() == ["time", "sent", "on", "time", "late", "failed", "answered", "p50", "p99", "max"]
     assert len(rows) >= 3
-    assert rows[-1].split()[:2] == ["all", "100"]
+    [total] = [row for row in rows if row.startswith("all ")]
+    assert total.split()[:2] == ["all", "100"]
+    late = int(total.split()[3])
+    assert bool(late) == rows[-1].startswith("the latest request left ")
     keys = [str(key) for key in server.client().scan_iter()]
     assert len(keys) == 100
     assert all(key.startswith("latency-lab:probe:") for key in keys)
@@ -129,13 +133,20 @@ def test_ctrl_c_ends_a_probe_with_its_figures(server: Server, tmp_path: Path) ->
         running.signal(signal.SIGINT)
         answer = running.answer()
         assert answer.is_one_line(130), answer
-        assert answer.out.splitlines()[-1].startswith("all ")
+        assert "\nall " in answer.out
         assert running.left() == []
 
 
 def test_a_server_that_dies_meanwhile_is_no_answer_for_ever(server: Server, run: Run) -> None:
     """When the server dies, failed requests are counted and the last failure is told; the figures are kept."""
-    ending = threading.Timer(0.8, server.kill)
+
+    def kill_once_it_is_asked() -> None:
+        with server.client() as client:
+            eventually(client.dbsize)
+        time.sleep(0.5)
+        server.kill()
+
+    ending = threading.Thread(target=kill_once_it_is_asked)
     ending.start()
     answer = run("probe", "--seconds", "2")
     ending.join()
