@@ -263,9 +263,8 @@ def probe(
             )
         )
     else:
-        print(whole.line())
-        if whole.late:
-            print(f"the latest request left {numbers.ms(total.lag.buckets()[-1][0] / 1000)} after it was due")
+        latest = numbers.ms(total.lag.buckets()[-1][0] / 1000) if whole.late else ""
+        print(whole.line() + (f"  the latest left {latest} after it was due" if latest else ""))
         if total.error:
             print(f"the last failure: {total.error}")
     if interrupted:
