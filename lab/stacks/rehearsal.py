@@ -37,8 +37,7 @@ STARTING, STARTING_S = ": starting", 45.0
 its start period and one more health check (compose.yaml)."""
 FILLING_S = 90.0
 """Seconds for which a check, or all dashboards together, may be retried: a new scene has not had every phase yet."""
-SPAWNING = "spawning"
-"""What Locust says of itself while its customers come one by one, in its first seconds."""
+SPAWNING = "spawning"  # what Locust says of itself in its first seconds, while its customers come one by one
 TRACE_S = 40.0
 """Seconds for which an exemplar's trace may be missing in Tempo: spans are sent in batches."""
 PICTURE_S = 60
