@@ -16,6 +16,7 @@ from lab.results.folder import Run
 from lab.results.jsontext import parse
 from lab.results.probe_line import read_probe_line
 from lab.stacks import preflight
+from loadtest.histogram import Histogram
 
 RIGHT = Path(__file__).parents[3] / "docs" / "runs" / "keys-command"
 QUICK = [name for name in fuzz_files.READERS if name != "session-socket"]
@@ -106,9 +107,10 @@ def test_a_port_of_five_thousand_digits(tmp_path: Path) -> None:
     assert "is no port" in found[0].detail
 
 
+EMPTY = Histogram().encode()
 WHOLE = {
     "t": 1.5e9, "interval_s": 0.25, "sent": 1, "received": 1, "errors": 0, "max_us": 5, "oldest_in_flight_us": 0,
-    "last_error": None, "intended": "", "service": "", "lag": "",
+    "last_error": None, "intended": EMPTY, "service": EMPTY, "lag": EMPTY,
 }  # fmt: skip
 
 
@@ -120,7 +122,8 @@ WHOLE = {
         (json.dumps({**WHOLE, "interval_s": float("inf")}), "interval_s is inf"),
         (json.dumps({**WHOLE, "sent": True}), "sent is True"),
         (json.dumps({**WHOLE, "last_error": 5}), "last_error is 5"),
-        (json.dumps({**WHOLE, "lag": 5}), "intended: it is not an HdrHistogram"),
+        (json.dumps({**WHOLE, "lag": 5}), "lag is 5"),
+        (json.dumps({**WHOLE, "service": "x"}), "service: it is not an HdrHistogram"),
         (json.dumps({**WHOLE, "intended": 5}), "intended is 5"),
     ],
 )
@@ -132,7 +135,8 @@ def test_a_line_that_no_probe_prints(line: str, said: str) -> None:
 
 
 def test_a_line_that_was_cut_off() -> None:
-    """The last line of a probe that was ended is left out."""
+    """The last line of a probe that was ended is left out; a whole one is read."""
+    assert read_probe_line(json.dumps(WHOLE)) == WHOLE
     assert read_probe_line(json.dumps(WHOLE)[:-5]) is None
 
 
