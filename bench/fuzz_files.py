@@ -35,7 +35,7 @@ from bench.kit import ROOT, OneLineParser, keep
 from lab import scenarios
 from lab.blind.session_socket import address
 from lab.claims import judge
-from lab.errors import LabError, StackError
+from lab.errors import LabError, StackError, UsageError
 from lab.replay import recording
 from lab.results.folder import Run
 from lab.results.histograms import values_of
@@ -258,16 +258,20 @@ def recorded(folder: Path) -> Iterator[Reader]:
 @contextmanager
 def env_file(folder: Path) -> Iterator[Reader]:
     """The .env of the project, as `make up` reads it."""
-    right, file, ours = (ROOT / ".env").read_bytes(), folder / ".env", set(range(65536))
+    text, file, ours = (ROOT / ".env").read_bytes(), folder / ".env", set(range(65536))
+    ports = b"\n".join(line for line in text.splitlines() if b"_PORT=" in line)
 
     def read(_name: str, content: bytes) -> None:
         file.write_bytes(content)
         found = preflight.read_env_file(file)
         if found is not None:
             # Whether ports are free is not asked of the machine a hundred thousand times.
-            preflight.settings_findings(found, ours)
+            for finding in preflight.settings_findings(found, ours):
+                if not finding.ok:
+                    raise UsageError(finding.detail)
 
-    yield Reader({".env": right}, frozenset(), read)
+    # Most of the file is comments and names of images, in which nothing can be wrong: the ports alone, too.
+    yield Reader({".env": text, "ports": ports}, frozenset(), read)
 
 
 @contextmanager
@@ -303,15 +307,18 @@ def session_socket(folder: Path) -> Iterator[Reader]:
         {"verb": "cure", "words": ["limit", "nobody", "10%"]},
         {"verb": "checked"},
     ]
-    right = {"request.lines": "\n".join(json.dumps(each) for each in asked).encode()}
+    right = {str(each["verb"]): json.dumps(each).encode() for each in asked}
 
-    def read(_name: str, content: bytes) -> None:
+    def read(name: str, content: bytes) -> None:
         for line in content.split(b"\n"):
             if b"reveal" in line or b"hint" in line:
                 continue
             answer = exchange(line + b"\n")
-            if set(json.loads(answer)) != {"text", "code"}:
+            said = json.loads(answer)
+            if set(said) != {"text", "code"}:
                 raise ValueError(f"the session answers {answer[:80]!r}")
+            if said["code"] and content != right[name]:
+                raise UsageError(said["text"])
 
     def exchange(line: bytes) -> bytes:
         with socket.socket(socket.AF_UNIX) as connection:

@@ -5,7 +5,8 @@ should be: claims hold, or with a control are refuted. A run that is not valid s
 about the claims, and is counted apart. Each run has a seed of its own. With `--stack compose` the runs are made in the
 scene that `make up` brought up. With `--claim ID` the last line tells how far that claim's ratio varies from run to
 run: lowest, highest, and the mean with its 95 % interval (Student's t). With `--hold 0.5` the server gets half a core
-(`bench.held`), which stands in for another machine. `--write FILE` keeps the rows for `make docs`.
+(`bench.held`), which stands in for another machine. `--write FILE` keeps the rows for `make docs`, with that claim's
+figures.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ WIDTH = 100
 
 @dataclass(frozen=True)
 class Outcome:
-    """One run: its exit code, its seconds, how many claims were as they should be, and notes on what matters."""
+    """One run: its exit code, its seconds, how many claims were as they should be, and notes on what matters.
+
+    `ratios`: that of each claim which has one. `figures`: those of the claim that was asked for.
+    """
 
     seed: int
     code: int
@@ -43,6 +47,7 @@ class Outcome:
     claims: str
     notes: tuple[str, ...]
     ratios: dict[str, float] = field(default_factory=dict)
+    figures: dict[str, float] = field(default_factory=dict)
 
     @property
     def judged(self) -> bool:
@@ -59,7 +64,9 @@ class Outcome:
         )
 
 
-def outcome(seed: int, code: int, seconds: float, result: dict[str, Any], headline: str) -> Outcome:
+def outcome(
+    seed: int, code: int, seconds: float, result: dict[str, Any], headline: str, claim: str | None = None
+) -> Outcome:
     """The outcome of a run with a result. Its notes: failed checks of validity, or failed claims, or the headline."""
     if code == 4:
         wrong = tuple(f"{c['check']} ({c['detail']})" for c in result["validity"] if not c["ok"])
@@ -69,11 +76,18 @@ def outcome(seed: int, code: int, seconds: float, result: dict[str, Any], headli
     claims = f"{len(judged) - len(wrong)} of {len(judged)}"
     foremost = tuple(c["measured"] for c in judged if c["id"] == headline)
     ratios = {c["id"]: c["figures"]["ratio"] for c in judged if "ratio" in c["figures"]}
-    return Outcome(seed, code, seconds, claims, wrong or foremost, ratios)
+    figures = next((c["figures"] for c in judged if c["id"] == claim), {})
+    return Outcome(seed, code, seconds, claims, wrong or foremost, ratios, figures)
 
 
 def once(
-    scenario: str, server: str, stack: str, folder: Path, seed: int, hold: float | None = None
+    scenario: str,
+    server: str,
+    stack: str,
+    folder: Path,
+    seed: int,
+    hold: float | None = None,
+    claim: str | None = None,
 ) -> Outcome:
     """Make one run into that folder, with the server held to the share `hold` of a core where one is given."""
     began = time.monotonic()
@@ -88,7 +102,7 @@ def once(
         said = [line for line in done.stderr.splitlines() if line.startswith("lab:")]
         return Outcome(seed, done.returncode, seconds, "", tuple(said[-1:]))
     headline = scenarios.find(scenario).headline
-    return outcome(seed, done.returncode, seconds, json.loads(done.stdout), headline)
+    return outcome(seed, done.returncode, seconds, json.loads(done.stdout), headline, claim)
 
 
 def table(scenario: str, server: str, outcomes: Sequence[Outcome]) -> str:
@@ -157,7 +171,7 @@ def main() -> int:
         with TemporaryDirectory() as folder:
             run = Path(folder) / "run"
             where = options.scenario, options.server, options.stack
-            found.append(once(*where, run, options.seed + len(found), options.hold))
+            found.append(once(*where, run, options.seed + len(found), options.hold, options.claim))
             print(found[-1].row(), file=sys.stderr, flush=True)
             if found[-1].code == 1:  # worth a look afterwards
                 kept = ROOT / "runs" / f"failed-{time.strftime('%Y%m%d-%H%M%S')}-{options.scenario}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ LOWEST = 3
 BELOW_KNEE = 0.9
 HELD = Path("docs/held")
 """Runs by which nothing in the prediction was chosen: other seeds, and servers held to a share of a core."""
+TRUST, CLUSTER = Path("docs/trust.json"), "repeat shards on embedded"
+"""Where repeated runs of a cluster are kept."""
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.8)
 
 
@@ -106,6 +109,45 @@ def check_list(root: Path) -> str:
     return table(heads, rows, range(2, 7))
 
 
+def cluster_list(root: Path) -> str:
+    """Runs of a cluster in a row: the knees of one node and of three, predicted from the plateaus of one, and observed.
+
+    Only runs that were valid and had both knees. Without such runs it says by which command there would be some.
+    """
+    path = root / TRUST
+    kept = json.loads(path.read_text(encoding="utf-8")).get(CLUSTER) if path.exists() else None
+    figures = [row["figures"] for row in kept["rows"] if row.get("figures")] if kept else []
+    if not kept or not figures:
+        return (
+            f"Not measured yet: `.venv/bin/python -m bench.repeat shards --claim knee-moves --write {TRUST}`."
+        )
+    rows = [
+        [
+            str(row["seed"]),
+            *(
+                cell
+                for nodes in ("one", "three")
+                for cell in (
+                    numbers.sig(found[f"predicted_{nodes}"]),
+                    numbers.sig(found[f"knee_{nodes}"]),
+                    f"{100 * (found[f'predicted_{nodes}'] / found[f'knee_{nodes}'] - 1):+.0f} %",
+                )
+            ),
+            "yes" if found["low_three"] <= found["knee_three"] <= found["high_three"] else "no",
+        ]
+        for row in kept["rows"]
+        if (found := row.get("figures"))
+    ]
+    heads = [
+        "seed", "one node: predicted", "observed", "off", "3 nodes: predicted", "observed", "off",
+        "within the stated range",
+    ]  # fmt: skip
+    said = (
+        f"`{kept['command']}` on {kept['machine']}, {kept['date']}; {len(rows)} of {len(kept['rows'])} runs:"
+    )
+    return f"{said}\n\n{table(heads, rows, range(1, 7))}"
+
+
 def formula_list(_: Path) -> str:
     """A bystander's p99 in times of one event's calls: both formulas, and what the simulation finds for each."""
     rows = []
@@ -133,4 +175,8 @@ def formula_list(_: Path) -> str:
     return table(heads, rows, range(1, len(heads)))
 
 
-LISTS: dict[str, Callable[[Path], str]] = {"predicted": check_list, "waiting formulas": formula_list}
+LISTS: dict[str, Callable[[Path], str]] = {
+    "predicted": check_list,
+    "predicted again": cluster_list,
+    "waiting formulas": formula_list,
+}

@@ -104,9 +104,8 @@ class SessionSocket:
         self._path = address(folder)
         make(self._path.parent)
         found = self._path.parent.stat()
-        if self._path.parent != folder and (
-            found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077
-        ):
+        self._private = self._path.parent != folder
+        if self._private and (found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077):
             raise UsageError(f"{self._path.parent} belongs to another user or is open to others: remove it.")
         if other := _connect(self._path):
             other.close()
@@ -152,9 +151,12 @@ class SessionSocket:
             return {"text": "the session does not understand this request.", "code": USAGE}
 
     def close(self) -> None:
-        """Close the socket and remove its file."""
+        """Close the socket; remove its file, and the private temporary folder if there is one."""
         with contextlib.suppress(FileNotFoundError):
             self._path.unlink()
+        if self._private:
+            with contextlib.suppress(OSError):
+                self._path.parent.rmdir()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits in accept
         self._listener.close()

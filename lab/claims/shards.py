@@ -176,7 +176,8 @@ def knee_moves(within: float) -> Claim:
         if one is None or three is None:
             where = " and ".join(arm for arm, found in ((ONE, one), (THREE, three)) if found is None)
             return Finding(False, f"there was no knee among the plateaus of {where}")
-        moved = predicted_knee(run, NODES).likely / predicted_knee(run, 1).likely
+        alone, all_three = predicted_knee(run, 1), predicted_knee(run, NODES)
+        moved = all_three.likely / alone.likely
         speed = _call_s(run, ONE) / _call_s(run, THREE)
         wanted, observed = moved * speed, three / one
         off = observed / wanted - 1
@@ -192,6 +193,10 @@ def knee_moves(within: float) -> Claim:
                 "predicted": wanted,
                 "off": off,
                 "speed": speed,
+                "predicted_one": alone.likely,
+                "predicted_three": all_three.likely,
+                "low_three": all_three.low,
+                "high_three": all_three.high,
             },
         )
 

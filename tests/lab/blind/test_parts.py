@@ -220,6 +220,7 @@ def test_a_long_path_gets_a_short_socket(tmp_path: Path) -> None:
         assert stat.S_IMODE(session_socket.address(folder).parent.stat().st_mode) == 0o700
     finally:
         opened.close()
+    assert not session_socket.address(folder).parent.exists()
 
 
 @pytest.mark.parametrize("leak", ["APP_MODE=scan-storm", "Giant_Index", "thread slow network", "UNPIPELINED"])

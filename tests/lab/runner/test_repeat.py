@@ -49,3 +49,13 @@ def test_a_ratio_is_compared_from_run_to_run() -> None:
     runs.append(Outcome(9, 4, 1.0, "", (), {"one": 7.0}))
     assert wandering("one", runs) == "one: 1.00 to 1.20 in 3 runs, mean 1.10 (0.85 to 1.35)"
     assert wandering("one", runs[:2]) == "one: 2 valid runs have a ratio of it; three are needed"
+
+
+def test_the_figures_of_the_claim_that_was_asked_for_are_kept() -> None:
+    """An outcome has the figures of that claim, and none where it was not judged or not asked for."""
+    told = result(main=True, other=None)
+    for each in told["claims"]:
+        each["figures"] = {"knee": 3.0}
+    assert outcome(1, 0, 40.0, told, "main", "main").figures == {"knee": 3.0}
+    assert outcome(1, 0, 40.0, told, "main", "other").figures == {}
+    assert outcome(1, 0, 40.0, told, "main").figures == {}
