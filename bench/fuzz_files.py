@@ -300,7 +300,7 @@ def session_socket(folder: Path) -> Iterator[Reader]:
     log, place = folder / "session.log", folder / "blind"
     words = [sys.executable, "-m", "lab", "blind", "start", "--seed", "1"]
     child = Child("session", words, log, {"LAB_BLIND_HOME": str(place)}, ROOT)
-    asked = [
+    asked: list[dict[str, Any]] = [
         {"verb": "look", "what": "nothing", "name": "x"},
         {"verb": "note", "text": "memory", "hypothesis": ""},
         {"verb": "answer", "cause": "nobody", "evidence": "none"},

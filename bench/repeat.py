@@ -76,7 +76,7 @@ def outcome(
     claims = f"{len(judged) - len(wrong)} of {len(judged)}"
     foremost = tuple(c["measured"] for c in judged if c["id"] == headline)
     ratios = {c["id"]: c["figures"]["ratio"] for c in judged if "ratio" in c["figures"]}
-    figures = next((c["figures"] for c in judged if c["id"] == claim), {})
+    figures: dict[str, float] = next((c["figures"] for c in judged if c["id"] == claim), {})
     return Outcome(seed, code, seconds, claims, wrong or foremost, ratios, figures)
 
 

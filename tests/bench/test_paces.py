@@ -48,7 +48,7 @@ def test_what_a_run_told_and_held(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     """The announced memory is read from what the run says; a run that is refused before it begins keeps its line."""
     said = "2 keys on embedded, with all that the run starts, need about 1.3 GB of memory, 9.0 GB are free\nlab: no.\n"
     refused = subprocess.CompletedProcess([], USAGE, "", said)
-    monkeypatch.setattr(paces.subprocess, "run", lambda *_words, **_more: refused)
+    monkeypatch.setattr(subprocess, "run", lambda *_words, **_more: refused)
     one = paces.ran("key-growth", 7, "full", 2, "embedded", tmp_path / "run")
     assert (one.code, one.announced_gb, one.held_gb, one.notes) == (USAGE, 1.3, None, ["lab: no."])
 
