@@ -49,8 +49,10 @@ ROUND = 500
 SEVERE = 500
 HONEST = {501, 505}
 """Not faults: the HTTP server does not know the transfer coding, or the version of HTTP."""
-ALWAYS = {404, 405}
-"""What a path or a method that does not exist is answered with: an odd value of a parameter may lead there."""
+ALWAYS = {404, 405, 414, 431}
+"""What any operation may be answered with. An odd value of a parameter leads to a path or a method that does not exist,
+or makes the request's line or a header longer than the HTTP server reads.
+"""
 LIMITS: dict[str, dict[str, Any]] = {
     "count": {"maximum": 20},
     "miss_cost_ms": {"maximum": 5},

@@ -46,6 +46,18 @@ def test_nobody_says_under_which_path_the_storefront_lies(
     assert fuzz.exchange(service.port, request, 5) == [200]
 
 
+@pytest.mark.parametrize(
+    ("status", "line", "header"), [(200, 3000, 8000), (414, 4090, 1), (431, 1, 8200)], ids=str
+)
+def test_what_is_too_long_is_refused_as_the_description_says(
+    status: int, line: int, header: int, new_service: NewService, server: ServerProcess
+) -> None:
+    """A request's line and a header have a limit each, whatever the path."""
+    service = new_service(server).start("web")
+    request = f"GET /healthz?{'x' * line} HTTP/1.1\r\nHost: localhost\r\nX-Long: {'y' * header}\r\n\r\n"
+    assert fuzz.exchange(service.port, request.encode(), 5) == [status]
+
+
 class Faulty(HttpStandIn):
     """A storefront with every fault, by path. `log`: where it leaves its traceback."""
 
