@@ -9,11 +9,11 @@ from flask import Flask, Response, g, request
 from gunicorn.http.errors import ParseException
 from opentelemetry import propagate, trace
 from prometheus_client import REGISTRY
-from prometheus_client.exposition import choose_encoder
 
 from app import hosts, problems
 from app.acceptance import Acceptance
 from app.cache import Cache, CacheUnavailable
+from app.exposition import encoder_for
 from app.fragments import is_fragment_name, parse_user, render
 from app.layouts import Layouts
 from app.metrics import CACHE_REQUESTS, HTTP_DURATION, exemplar, show_strategy
@@ -300,7 +300,7 @@ def _add_operations(app: Flask, state: State, cache: Cache, acceptance: Acceptan
     def metrics() -> Response:
         with suppress(StateError):  # metrics are needed most when the state fails
             show_strategy(state.invalidation().strategy)
-        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        encode, content_type = encoder_for(request.headers.get("Accept", ""))
         return Response(encode(REGISTRY), content_type=content_type)
 
     @app.get("/healthz")

@@ -32,7 +32,8 @@ PATHS = (
 VERSIONS = ("HTTP/1.1",) * 8 + ("HTTP/1.0", "HTTP/2.0", "HTTP/9", "")
 HEADERS = (
     "Host: localhost", "Host: evil.example", "Host:", "Host: [::1", "X-Forwarded-For: \xff", "SCRIPT_NAME: /x",
-    "Accept: application/openmetrics-text; version=9", "Accept: ;;q=x", "Accept-Encoding: gzip;q=no",
+    "Accept: application/openmetrics-text; version=9", "Accept: application/openmetrics-text; version=x",
+    "Accept: text/plain; version=1..0; escaping=x", "Accept: ;;q=x", "Accept-Encoding: gzip;q=no",
     "Content-Type: text/plain", "Content-Type: application/json; charset=x", "Content-Encoding: gzip",
     "Expect: 100-continue", "Expect: tea", "Range: bytes=9-1", "If-None-Match: *", "If-Modified-Since: yesterday",
     "Upgrade: h2c", "Connection: x", "Cookie: a=\x01", "baggage: =", "traceparent: 00-0-0-0",

@@ -14,10 +14,10 @@ from http import HTTPStatus
 from typing import Any
 
 from flask import Flask, Response, render_template, request
-from prometheus_client.exposition import choose_encoder
 from werkzeug.exceptions import HTTPException
 
 from app import hosts
+from app.exposition import encoder_for
 from console import view
 from console.autopilot import Autopilot
 from console.config import Config
@@ -104,7 +104,7 @@ def _add_reading(
 
     @app.get("/metrics")
     def show_metrics() -> Response:
-        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        encode, content_type = encoder_for(request.headers.get("Accept", ""))
         return Response(encode(metrics.registry), content_type=content_type)
 
     @app.get("/healthz")

@@ -17,9 +17,10 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
+
+from app.exposition import encoder_for
 
 BUCKETS = (*(round(step * 10.0**power, 6) for power in range(-4, 1) for step in range(1, 10)), 10.0)
 """Upper bounds in seconds, the same as the probe's, so that the two can be compared."""
@@ -90,5 +91,5 @@ def exposition(counts: Mapping[str, Counts], users: int, accept: str) -> tuple[b
     registry = CollectorRegistry()
     registry.register(_Counted(counts, users))
     encode: Callable[[CollectorRegistry], bytes]
-    encode, content_type = choose_encoder(accept)
+    encode, content_type = encoder_for(accept)
     return encode(registry), content_type
