@@ -143,7 +143,8 @@ def cluster_list(root: Path) -> str:
         "within the stated range",
     ]  # fmt: skip
     said = (
-        f"`{kept['command']}` on {kept['machine']}, {kept['date']}; {len(rows)} of {len(kept['rows'])} runs:"
+        f"`{kept['command']}` on {kept['machine']}, {kept['date']}; {len(rows)} of {len(kept['rows'])} runs "
+        "(the others had no verdict, or no knee was found):"
     )
     return f"{said}\n\n{table(heads, rows, range(1, 7))}"
 

@@ -103,14 +103,17 @@ def _base(run: Run) -> float:
 
 
 def knee(run: Run, arm: str) -> float | None:
-    """The number of keys, on all nodes together, at which the demand reaches 1; None if it does not."""
+    """The number of keys, on all nodes together, at which the demand reaches 1; None if it does not.
+
+    An arm has few plateaus, far from each other. So the two beside the knee may be all that are near it.
+    """
     known = [
         (phase.keys, found)
         for phase in need_arm(run, arm, 3)
         if (found := demand(phase, run.facts.scan_count)) is not None
     ]
     found = stats.saturation(
-        [keys for keys, _ in known], [load for _, load in known], _base(run), operational.NEAR
+        [keys for keys, _ in known], [load for _, load in known], _base(run), operational.NEAR, least=2
     )
     largest = max((keys for keys, _ in known), default=0.0)
     return found if found is not None and found <= BEYOND * largest else None

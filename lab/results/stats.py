@@ -117,17 +117,17 @@ def rise_over(keys: Sequence[float]) -> Callable[[NDArray[np.float64]], NDArray[
 
 
 def saturation(
-    x: Sequence[float], y: Sequence[float], base: float, window: tuple[float, float]
+    x: Sequence[float], y: Sequence[float], base: float, window: tuple[float, float], least: int = 3
 ) -> float | None:
     """The x at which y = `base` + s · x reaches 1: the geometric mean of the estimates of the points inside `window`.
 
     A machine's speed changes by some factor from one moment to the next, so each point's estimate is off by a factor,
     and the geometric mean by a smaller one. (A line with a free intercept would rest on its outermost points.) None
-    with fewer than three points whose y lies inside `window`.
+    with fewer than `least` points whose y lies inside `window`.
     """
     said = [
         a * (1 - base) / (b - base)
         for a, b in zip(x, y, strict=True)
         if window[0] <= b <= window[1] and b > base
     ]
-    return float(np.exp(np.mean(np.log(said)))) if len(said) >= 3 else None
+    return float(np.exp(np.mean(np.log(said)))) if len(said) >= least else None

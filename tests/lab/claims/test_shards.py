@@ -44,7 +44,7 @@ def test_repeated_runs_have_a_row_each(folder: Path) -> None:
     (folder / TRUST).parent.mkdir(parents=True)
     (folder / TRUST).write_text(json.dumps({CLUSTER: kept}))
     head, _, _, _, first, second = cluster_list(folder).splitlines()
-    assert head.endswith("2 of 3 runs:")
+    assert "2 of 3 runs (the others" in head
     assert first.startswith("| 1 |") and first.endswith("| yes |")
     assert second.startswith("| 3 |") and second.endswith("| no |")
 
@@ -99,3 +99,17 @@ def test_the_number_of_nodes_changes_only_where_the_cluster_is_emptied(name: str
         assert phase.empty or phase.shards == before.shards
     for phase in phases:
         assert all(1 <= probe.node <= phase.shards for probe in phase.probes)
+
+
+def test_two_plateaus_beside_the_knee_are_enough(folder: Path) -> None:
+    """Where an arm's first plateau is far below the knee and its last far beyond, the knee is told by the two between."""
+    made = healthy()
+    run = made.write(folder)
+    first, *_, last = run.arm(THREE)
+    first.utilisation = 0.3
+    last.events["offered_per_s"] *= 1.5
+    near = [
+        one for phase in run.arm(THREE) if (one := demand(phase, run.facts.scan_count)) and 0.4 <= one <= 1.6
+    ]
+    assert len(near) == 2
+    assert knee(run, THREE) == pytest.approx(NODES * KNEE, rel=0.05)
