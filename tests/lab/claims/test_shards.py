@@ -102,7 +102,7 @@ def test_the_number_of_nodes_changes_only_where_the_cluster_is_emptied(name: str
 
 
 def test_two_plateaus_beside_the_knee_are_enough(folder: Path) -> None:
-    """Where an arm's first plateau is far below the knee and its last far beyond, the knee is told by the two between."""
+    """Where the first plateau is far below the knee and the last far beyond, the knee is told by the two between."""
     made = healthy()
     run = made.write(folder)
     first, *_, last = run.arm(THREE)
