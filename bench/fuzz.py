@@ -32,8 +32,8 @@ from hypothesis import strategies as st
 
 from app.settings import STRATEGY_NAMES
 from bench.fuzz_requests import raw_requests
-from bench.kit import ROOT, OneLineParser, keep, server
-from lab.errors import StackError
+from bench.kit import ROOT, OneLineParser, interrupts_raise, keep, server
+from lab.errors import INTERRUPTED, StackError
 from lab.stacks.http import Http
 from lab.stacks.native_scene import NativeScene
 from lab.stacks.processes import Child, free_port
@@ -386,4 +386,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupts_raise()
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

@@ -65,8 +65,10 @@ def test_an_event_walks_the_whole_keyspace_for_each_pattern(filled: Any, run: An
     assert walk >= KEYS / 20
     assert figures["finished_per_s"] > 0
     assert figures["calls_per_event"] == 2 * walk
+    # How long it took: a busy machine ends it late.
+    seconds = figures["in_flight"] / (figures["arrived_per_s"] - figures["finished_per_s"])
     # The server alone counts calls in flight at the end: one for each of six walks.
-    assert 0 <= (scans(filled) - before) - figures["calls_per_s"] * 1.5 <= 6 + 0.1 * figures["calls_per_s"]
+    assert 0 <= (scans(filled) - before) - round(figures["calls_per_s"] * seconds) <= 6
     assert filled.client().dbsize() == KEYS
 
 

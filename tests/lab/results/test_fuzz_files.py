@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import fuzz_files
+from bench import fuzz_files, fuzz_readers
 from lab.blind.session_socket import SessionSocket, address, ask
 from lab.errors import LabError, StackError, UsageError
 from lab.replay import recording
@@ -19,14 +19,14 @@ from lab.stacks import preflight
 from loadtest.histogram import Histogram
 
 RIGHT = Path(__file__).parents[3] / "docs" / "runs" / "keys-command"
-QUICK = [name for name in fuzz_files.READERS if name != "session-socket"]
+QUICK = [name for name in fuzz_readers.READERS if name != "session-socket"]
 """The socket's session needs a quarter of a minute to begin."""
 
 
 @pytest.mark.parametrize("name", [*QUICK, pytest.param("session-socket", marks=pytest.mark.whole)])
 def test_random_damage_is_refused_in_one_line(name: str, tmp_path: Path) -> None:
     """Hundreds of damaged inputs bring no fault; some are refused, and some are taken."""
-    with fuzz_files.READERS[name](tmp_path) as reader:
+    with fuzz_readers.READERS[name](tmp_path) as reader:
         reader.close = reader.close if name == "session-socket" else list
         found = fuzz_files.fuzz(reader, 300)
     assert found.faults == {}, found.examples
@@ -45,7 +45,7 @@ def test_faults_are_found() -> None:
             raise LabError("one\ntwo")
 
     found = fuzz_files.fuzz(
-        fuzz_files.Reader({"a": b"0123456789" * 9}, frozenset(), read, lambda: ["it has ended"]), 100
+        fuzz_readers.Reader({"a": b"0123456789" * 9}, frozenset(), read, lambda: ["it has ended"]), 100
     )
     assert set(found.faults) == {
         "refused although it is right",
@@ -58,7 +58,7 @@ def test_faults_are_found() -> None:
 def test_a_reader_that_hangs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """An input that takes longer than the limit is a fault."""
     monkeypatch.setattr(fuzz_files, "HANG_S", -1.0)
-    found = fuzz_files.fuzz(fuzz_files.Reader({"a": b"0"}, frozenset(), lambda _n, _c: None), 3)
+    found = fuzz_files.fuzz(fuzz_readers.Reader({"a": b"0"}, frozenset(), lambda _n, _c: None), 3)
     assert set(found.faults) == {"hang"}
 
 
@@ -72,7 +72,7 @@ def test_brackets_in_brackets() -> None:
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"labels": {}, "t": [Infinity], "v": [1e999]}'])
 def test_a_recording_with_numbers_without_end(name: str, text: str, tmp_path: Path) -> None:
     """A recording that is nested too deeply, or has endless numbers, is damaged."""
-    with fuzz_files.recorded(tmp_path):
+    with fuzz_readers.recorded(tmp_path):
         (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
         with pytest.raises(UsageError, match=r"is damaged|another version"):
             recording.read(tmp_path)
@@ -81,7 +81,7 @@ def test_a_recording_with_numbers_without_end(name: str, text: str, tmp_path: Pa
 def test_a_recording_that_unpacks_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some kilobytes that unpack to more than is allowed are refused, and no more than that is unpacked."""
     monkeypatch.setattr(recording, "MOST_BYTES", 1 << 20)
-    with fuzz_files.recorded(tmp_path) as reader:
+    with fuzz_readers.recorded(tmp_path) as reader:
         assert reader.close() == []
         monkeypatch.setattr(recording, "MOST_BYTES", 1 << 10)
         recording.read(tmp_path)
