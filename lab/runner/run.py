@@ -26,7 +26,7 @@ from lab.stacks.base import Stack
 from lab.stacks.cluster import ClusterStack
 from lab.stacks.compose import ComposeStack
 from lab.stacks.containers import ServerContainers, find_containers
-from lab.stacks.kubectl import Kubectl
+from lab.stacks.kubectl import Kubectl, check_namespace
 from lab.stacks.kubernetes import Examined, KubernetesStack, examine
 from lab.stacks.memory import (
     held_bytes,
@@ -157,16 +157,6 @@ def check_names(request: Request) -> Server:
         raise UsageError(f"the chart has no {server.name} server; it knows {known}.")
     check_namespace(request.stack, request.namespace)
     return server
-
-
-def check_namespace(stack: str, namespace: str) -> None:
-    """Raise `UsageError` if a namespace is missing, is no name, or is given for another stack."""
-    if stack == "kubernetes":
-        if not namespace:
-            raise UsageError("--stack kubernetes needs the namespace of a release: --namespace NAME.")
-        Kubectl(namespace)
-    elif namespace:
-        raise UsageError("--namespace is for --stack kubernetes.")
 
 
 def cannot_hold(scenario: Scenario) -> str:

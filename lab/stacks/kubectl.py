@@ -116,6 +116,16 @@ class Kubectl:
         return done.returncode, done.stdout, done.stderr
 
 
+def check_namespace(stack: str, namespace: str) -> None:
+    """Raise `UsageError` if a namespace is missing, is no name, or is given for another stack."""
+    if stack == "kubernetes":
+        if not namespace:
+            raise UsageError("--stack kubernetes needs the namespace of a release: --namespace NAME.")
+        Kubectl(namespace)
+    elif namespace:
+        raise UsageError("--namespace is for --stack kubernetes.")
+
+
 def complaint(words: Sequence[str], said: str, namespace: str) -> str:
     """One line from what kubectl said on stderr: no cluster, no right, or else kubectl's own last words."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]

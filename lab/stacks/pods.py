@@ -53,7 +53,7 @@ FACTS = (
 class PodContainer:
     """A container of a pod. `memory`: its limit in bytes, 0 for none. `why`: why it does not run, if it says so.
 
-    `uid` is the pod's: a pod that is replaced by one of the same name has another.
+    `address` is the pod's inside the cluster. `uid` is the pod's: a pod that is replaced by one of the same name has another.
     """
 
     service: str
@@ -67,6 +67,7 @@ class PodContainer:
     ready: bool = True
     restarts: int = 0
     why: str = ""
+    address: str = ""
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,7 @@ def read_pods(answer: Any) -> list[PodContainer]:
                     ready=bool(state.get("ready")),
                     restarts=int(state.get("restartCount", 0)),
                     why=str(waiting.get("reason") or _unplaced(status) or status.get("phase", "")),
+                    address=str(status.get("podIP", "")),
                 )
             )
     return found

@@ -204,13 +204,12 @@ def check_stack(name: str) -> None:
         raise UsageError(f"there is no stack {name!r}; the lab knows {', '.join(STACKS)}.")
 
 
-def check_session_stack(name: str) -> None:
-    """Raise `UsageError` if there is no such stack, or none on which a blind session can be held."""
+def check_exam_stack(name: str) -> None:
+    """Raise `UsageError` if there is no such stack, or none on which an exam can be held."""
     check_stack(name)
     if name == "kubernetes":
         raise UsageError(
-            "blind sessions are not possible on Kubernetes yet: they replace the storefront, and start programs beside "
-            "it. Take --stack compose, or leave --stack out."
+            "exams are not held on Kubernetes, blind sessions are. Take --stack compose, or leave --stack out."
         )
 
 

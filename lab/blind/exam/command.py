@@ -27,7 +27,7 @@ from lab.blind.past import new_folder
 from lab.blind.scene import BlindStack, SceneStack
 from lab.blind.session_socket import home, make
 from lab.errors import CLAIM_FAILED, HOLDS, STACK_BROKE, LabError, UsageError
-from lab.stacks.servers import check_session_stack
+from lab.stacks.servers import check_exam_stack
 
 HUMAN, DIAGNOSE = "human", "diagnose"
 EXAMINEE = "lab.diagnose.examinee"
@@ -87,7 +87,7 @@ def exam(
     ] = None,
 ) -> None:
     """Examine somebody with sealed scenes in a row. Exit code 0 if all were solved, else 1."""
-    check_session_stack(stack)
+    check_exam_stack(stack)
     if task is not None and task not in TASKS:
         raise UsageError(f"there is no task {task!r}; choose {FIND} or {CURE}.")
     task = task or LEVELS[level].task

@@ -62,7 +62,7 @@ def described(pod: dict[str, Any]) -> dict[str, Any]:
     return {
         "metadata": meta,
         "spec": {"nodeName": pod.get("node", "node-1"), "containers": spec},
-        "status": {"phase": "Running", "containerStatuses": told},
+        "status": {"phase": "Running", "podIP": "127.0.0.1", "containerStatuses": told},
     }
 
 
@@ -144,9 +144,11 @@ def execute(words: list[str]) -> int:
     if not any(each["service"] == service for each in pod_of(name)["containers"]):
         print(f'error: unable to upgrade connection: container not found ("{service}")', file=sys.stderr)
         return 1
-    if program[:2] == ["sh", "-c"] and "while read" in program[2]:
+    if program[:2] == ["sh", "-c"] and "/sys/fs/cgroup" in program[2]:
         return answer_lines(name, service)
     os.chdir(os.environ["FAKE_KUBECTL_ROOT"])
+    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    os.environ |= next(each for each in pod_of(name)["containers"] if each["service"] == service).get("env", {})
     if program[0] == "env":
         variable, _, value = program[1].partition("=")
         os.environ[variable] = value

@@ -209,14 +209,6 @@ def test_a_scenario_that_chooses_at_the_start_of_a_server_is_refused(
     assert "the kubernetes stack starts its servers without" in answer.err
 
 
-@pytest.mark.parametrize("words", [("blind", "start"), ("exam", "--for", "diagnose")])
-def test_blind_sessions_are_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
-    """A blind session replaces the storefront, which nobody does in somebody's cluster yet: one line says so."""
-    answer = typed(*words, "--stack", "kubernetes", cwd=tmp_path)
-    assert answer.is_one_line(2), answer
-    assert "blind sessions are not possible on Kubernetes yet" in answer.err
-
-
 LOOKS = {
     "the release lab in team-7 has no valkey; it has redis: --server redis": (
         ("--namespace", SPACE, "--server", "valkey"),
