@@ -1,13 +1,15 @@
 """Every scenario on every server: tables from docs/servers.json. `make docs RUNS=DIR` takes the matrix of DIR into it.
 
 A matrix is what `bin/lab run all --servers` writes (`lab.runner.matrix`). The file has its shape, but a server is named
-by its product and version there. So several matrices stand side by side: of several versions, or of several days. A
-product that is taken again takes the place of the former one.
+by its product and version there, and a program by its name alone, since its folder is nobody else's. So several
+matrices stand side by side: of several versions, or of several days. A product that is taken again takes the place of
+the former one.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -25,6 +27,8 @@ NOT_YET = "Not measured yet: `bin/lab run all --pace quick --servers NAME,NAME -
 ABOUT = ("command", "pace", "started", "host")
 """What a matrix says of all its servers, and the file of each."""
 HOST = ("processor", "cores")
+FOLDER = re.compile(r"(--server-path '?[^=\s]+=)(?:[^\s']*/)?")
+"""What stands before the name of a program: NAME= and its folder."""
 
 
 def load(root: Path) -> dict[str, Any]:
@@ -37,7 +41,8 @@ def load(root: Path) -> dict[str, Any]:
 def take(folder: Path, root: Path) -> Path:
     """Take the matrix of a folder into docs/servers.json; return its path.
 
-    Raises `UsageError`, and takes nothing, where a server of the matrix told no product, or the matrix is not whole.
+    Raises `UsageError`, and takes nothing, where the matrix is not whole, a server of it told no product, or two told
+    the same product and options.
     """
     found = json.loads((folder / MATRIX).read_text(encoding="utf-8"))
     if found["interrupted"] or found["not_run"]:
@@ -45,8 +50,13 @@ def take(folder: Path, root: Path) -> Path:
     names = {server["name"]: server["product"] for server in found["servers"]}
     if nameless := [name for name, product in names.items() if not product]:
         raise UsageError(f"no run on {nameless[0]} told the server's version: see its summary in {folder}.")
+    if len(set(names.values())) < len(names):
+        raise UsageError(
+            f"two servers of {folder} are the same product with the same options: leave one of them out."
+        )
     kept = load(root)
     about = {key: found[key] for key in ABOUT} | {"host": {key: found["host"][key] for key in HOST}}
+    about["command"] = FOLDER.sub(r"\1", about["command"])
     for server in found["servers"]:
         row = server | about | {"name": server["product"], "given": server["name"]}
         row.pop("summary")

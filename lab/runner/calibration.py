@@ -38,6 +38,8 @@ BUSY_SHARE = 0.5
 SAMPLE_SHARE = 0.75
 ABSENT_USER = 10**9
 """A user id that no user has: a scan for this user's pages visits every key and finds none."""
+EVENTS_SEEN = 2.5
+"""Events that are waited for where they are rare. They come evenly, the first when one is due: so two come."""
 STRAGGLER_S = 0.1
 """Seconds until a request that was on its way when the load stopped has become an event."""
 
@@ -135,11 +137,12 @@ class Calibrator:
     def _cost(self, events_per_second: float, window_s: float) -> tuple[float, int]:
         """The server's CPU seconds per key visited at that event rate, and the keys held.
 
-        It measures from one empty queue to the next, so that every event counted was served wholly in between.
+        It lasts `window_s`, or longer where events are rare (`EVENTS_SEEN`). It measures from one empty queue to the
+        next, so that every event counted was served wholly in between.
         """
         before = self.mark()
         self._load(events_per_second)
-        self._pause(window_s)
+        self._pause(max(window_s, EVENTS_SEEN / events_per_second))
         self._load(0.0)
         self._pause(STRAGGLER_S)
         after = self.mark()

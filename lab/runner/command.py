@@ -69,7 +69,7 @@ def run(
         list[str] | None,
         typer.Option(
             help="Another binary for a server, or with a label one more: redis-8.4=/opt/redis/src/redis-server. "
-            "May be repeated.",
+            "Options of the binary may follow: 'dragonfly-2=dragonfly --proactor_threads=2'. May be repeated.",
             metavar="NAME=FILE",
         ),
     ] = None,

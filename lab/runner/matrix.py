@@ -86,9 +86,13 @@ class Matrix:
         page(self.folder, content)
 
     def _server(self, name: str) -> dict[str, Any]:
-        """One server: its product and version as its runs found it, its verdict, and where its summary is."""
+        """One server: its product, version and options, its verdict, and where its summary is.
+
+        Product and version are what its runs found, and the options those of the command line.
+        """
         one = self.series[name]
-        products = sorted({entry.server for entry in one.entries if entry.server})
+        options = SERVERS[name].options
+        products = sorted({" ".join((entry.server, *options)) for entry in one.entries if entry.server})
         return {
             "name": name,
             "product": ", ".join(products),

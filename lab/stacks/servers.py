@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable
@@ -61,7 +62,7 @@ class Server:
     (`PARTS`). They start with every `make up`, or, if the server has a `profile`, only with that profile.
     `in_chart`: a release of the Helm chart may have it, by the same names.
     `image_for`: the processors that its image is published for, as `docker info` names them.
-    `path`: NAME=FILE, if the command line named its binary (see `add_servers`).
+    `path`: NAME=FILE, if the command line named its binary, and `options` what followed FILE (see `add_servers`).
     """
 
     name: str
@@ -78,6 +79,7 @@ class Server:
     image_for: tuple[str, ...] = ("x86_64", "aarch64")
     key_bytes: int = 470
     path: str = ""
+    options: tuple[str, ...] = ()
 
     @property
     def locust_port(self) -> str:
@@ -103,6 +105,7 @@ class Server:
         return [
             self.require(),
             *(argument.format(folder=folder) for argument in self.arguments),
+            *self.options,
             "--port",
             str(port),
         ]
@@ -229,24 +232,38 @@ def add_servers(given: Iterable[str]) -> list[str]:
 
     NAME is a server of the table, then FILE takes the place of its binary; or such a name, a hyphen and a label, as in
     ``redis-8.4=/opt/redis/src/redis-server``: then there is one more server, so that several versions can be compared.
-    Returns the names. Raises `UsageError` for a text without NAME or FILE, a NAME that begins with no known server, a
-    label that is no name of a folder, and a FILE that cannot be executed.
+    Behind FILE may stand options of that program, as in ``dragonfly-2=dragonfly --proactor_threads=2``. They come after
+    the lab's, and so win where both name one. Returns the names. Raises `UsageError` for a text without NAME or FILE, a
+    NAME that begins with no known server, a label that is no name of a folder, and a FILE that cannot be executed.
     """
     names = []
     for text in given:
         name, _, file = text.partition("=")
         known, _, label = name.partition("-")
-        if known not in SERVERS or not file or ("-" in name and not LABEL.fullmatch(label)):
+        if known not in SERVERS or not file.strip() or ("-" in name and not LABEL.fullmatch(label)):
             raise UsageError(
                 f"--server-path takes NAME=FILE, not {text!r}; NAME is {', '.join(SERVERS)}, or such a name with a "
                 "label of letters, digits and dots, as redis-8.4."
             )
-        path = shutil.which(file)
+        program, options = _words(file)
+        path = shutil.which(program)
         if path is None:
-            raise UsageError(f"--server-path {text}: {file} is no program that can be started.")
-        SERVERS[name] = replace(SERVERS[known], name=name, find=_at(os.path.abspath(path)), path=text)  # noqa: PTH100
+            raise UsageError(f"--server-path {text}: {program} is no program that can be started.")
+        find = _at(os.path.abspath(path))  # noqa: PTH100
+        SERVERS[name] = replace(SERVERS[known], name=name, find=find, path=text, options=options)
         names.append(name)
     return names
+
+
+def _words(file: str) -> tuple[str, tuple[str, ...]]:
+    """The program and its options. A path with blanks that is there is a program without options."""
+    if shutil.which(file):
+        return file, ()
+    try:
+        program, *options = shlex.split(file)
+    except ValueError:  # a quote that does not end
+        return file, ()
+    return program, tuple(options)
 
 
 def _at(path: str) -> Callable[[], str | None]:

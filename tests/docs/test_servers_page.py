@@ -90,6 +90,26 @@ def test_a_server_is_named_by_its_version(root: Path) -> None:
     assert "somebody" not in (root / "docs/servers.json").read_text()
 
 
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("redis-8=/home/somebody/bin/redis-server", "redis-8=redis-server"),
+        ("redis-8=redis-server", "redis-8=redis-server"),
+        (
+            "'dragonfly-2=../some/dragonfly --proactor_threads=2'",
+            "'dragonfly-2=dragonfly --proactor_threads=2'",
+        ),
+    ],
+)
+def test_a_program_is_named_without_its_folder(root: Path, given: str, shown: str) -> None:
+    """The folder is one of the machine that ran the matrix."""
+    command = f"bin/lab run all --pace quick --servers embedded,redis --server-path {given} --seed 1"
+    fromservers.take(
+        written(root / "m", {"embedded": "valkey 9.1.2", "redis": "redis 8"}, command=command), root
+    )
+    assert f"`{command.replace(given, shown)}`" in fromservers.LISTS["servers run"](root)
+
+
 def test_another_version_stands_beside_the_first(root: Path) -> None:
     """The same name with another version is another server; the same version takes the former's place."""
     fromservers.take(written(root / "one", {"embedded": "valkey 9.1.2", "redis": "redis 7.0.15"}), root)
@@ -118,6 +138,7 @@ def test_a_scenario_that_one_matrix_did_not_have_was_not_run(root: Path) -> None
     ("products", "more", "why"),
     [
         ({"embedded": "valkey 9.1.2", "redis": ""}, {}, "no run on redis told the server's version"),
+        ({"redis": "redis 7.0.15", "redis-b": "redis 7.0.15"}, {}, "the same product with the same options"),
         ({"embedded": "valkey 9.1.2"}, {"interrupted": True}, "was interrupted"),
         ({"embedded": "valkey 9.1.2"}, {"not_run": ["redis"]}, "was interrupted"),
     ],

@@ -98,6 +98,31 @@ def test_demand_is_predicted_from_part_of_the_load_at_what_a_key_costs_by_then()
     assert max(stack.rates) == pytest.approx(0.75 * rate)
 
 
+class Rare(MadeUp):
+    """Events are a hundred times as expensive, so they are rare; they come whole, the first when one is due."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.cost_s *= 100
+        self.server.scan_cost_us = lambda *_: KEYS * self.cost_s * 1e6
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass; events that are not due within it do not come."""
+        self._finish(float(int(self.rate * seconds)))
+        self.now += seconds
+        self.busy += BASE * seconds
+
+
+def test_rare_events_are_waited_for() -> None:
+    """Where an event comes every 20 s, a sample of 6 s would see none."""
+    stack = Rare()
+    calibration = calibrator(stack)
+    rate = calibration.calibrate(200_000, 6.0, lambda text: None).events_per_second
+    assert stack.rates[1] < 1 / 6.0
+    assert rate * 3 * KEYS * stack.cost_s == pytest.approx(1 - BASE, rel=0.01)
+    assert calibration.predict(rate, 1.2) == pytest.approx(1.0, rel=0.01)
+
+
 def test_server_without_cpu_time_is_refused() -> None:
     """A server that does not tell its CPU time cannot be calibrated, and a line says so."""
     stack: Any = MadeUp(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -94,6 +95,18 @@ def test_a_row_for_each_scenario_and_a_column_for_each_server(
     said = capsys.readouterr()
     assert "3 of 3 runs on 2 servers ended as their scenarios promise." in said.out
     assert "server 2 of 2: dragonfly" in said.err
+
+
+def test_a_product_is_told_with_the_options_of_the_command_line(
+    endings: dict[str, BaseException], tmp_path: Path
+) -> None:
+    """So that the same program can be compared with other options."""
+    _, content = run(tmp_path, "redis,redis-io", "--server-path", f"redis-io={PROGRAM} --io-threads 2")
+    assert [server["product"] for server in content["servers"]] == [
+        "valkey 9.1.2",
+        "valkey 9.1.2 --io-threads 2",
+    ]
+    assert f"--server-path 'redis-io={PROGRAM} --io-threads 2'" in content["command"]
 
 
 def test_the_page_folds_what_tells_the_causes(endings: dict[str, BaseException], tmp_path: Path) -> None:
@@ -217,6 +230,9 @@ def raise_(error: BaseException) -> None:
         (["key-growth", "--server-path", "redis"], "--server-path takes NAME=FILE, not 'redis'", USAGE),
         (["key-growth", "--server-path", "mysql=/bin/true"], "--server-path takes NAME=FILE", USAGE),
         (["key-growth", "--server-path", "redis=/nowhere"], "/nowhere is no program", USAGE),
+        (["key-growth", "--server-path", "redis=/nowhere --x 1"], ": /nowhere is no program", USAGE),
+        (["key-growth", "--server-path", "redis=/bin/true 'x"], "/bin/true 'x is no program", USAGE),
+        (["key-growth", "--server-path", "redis= "], "--server-path takes NAME=FILE", USAGE),
         (["key-growth", "--server-path", "redis-../x=/bin/true"], "--server-path takes NAME=FILE", USAGE),
         (["key-growth", "--server-path", "redis-=/bin/true"], "--server-path takes NAME=FILE", USAGE),
         (
@@ -275,6 +291,25 @@ def test_the_command_that_repeats_a_run_names_the_file() -> None:
     request = Request(MAIN, "redis-8.4", "quick", None, 1, None)
     assert f"--server redis-8.4 --server-path {given}" in command_of(request)
     assert "--server-path" not in command_of(replace(request, server="redis"))
+
+
+def test_options_of_the_program_follow_the_labs_own() -> None:
+    """So they win where both name one. The matrix tells them with the product, and the command has them in quotes."""
+    given = f"redis-io={PROGRAM} --io-threads 2 --save '900 1'"
+    add_servers([given])
+    server = SERVERS["redis-io"]
+    assert server.command(7000, "/tmp")[-6:] == ["--io-threads", "2", "--save", "900 1", "--port", "7000"]
+    command = command_of(Request(MAIN, "redis-io", "quick", None, 1, None))
+    assert shlex.split(command)[-3] == given
+
+
+def test_a_file_with_blanks_in_its_path_is_one_word(tmp_path: Path) -> None:
+    """Where such a file is there. Elsewhere the words behind the first are options."""
+    file = tmp_path / "my server"
+    file.write_text("#!/bin/sh\n")
+    file.chmod(0o755)
+    add_servers([f"redis-own={file}"])
+    assert SERVERS["redis-own"].require() == str(file) and SERVERS["redis-own"].options == ()
 
 
 def test_a_name_without_a_file_adds_nothing() -> None:
