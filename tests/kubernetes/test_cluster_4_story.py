@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any
 
@@ -13,6 +12,7 @@ from tests.compose.stack import until
 from tests.compose.stalls import Stalls
 from tests.kubernetes.groups import ONE, TWO, VALUES
 from tests.kubernetes.kube import Kube
+from tests.kubernetes.neighbour import neighbour
 
 INCIDENT_S = 420
 CURED_S = 15.0
@@ -20,32 +20,6 @@ DROWNED_S = 150
 """Longer than the two minutes after which a liveness probe gives a process up."""
 KEPT_SHARE = 0.6
 STORY = ("--set", "story.enabled=true", "--set", "resources.server.cpu=900")
-NEIGHBOUR = "neighbours"
-HOG = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"name": "hog"},
-    "spec": {
-        "automountServiceAccountToken": False,
-        "terminationGracePeriodSeconds": 0,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": 10001,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "containers": [
-            {
-                "name": name,
-                "image": "redis-latency-lab:1",
-                "imagePullPolicy": "Never",
-                "args": ["python", "-c", "while True: pass"],
-                "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-            }
-            for name in ("one", "two")
-        ],
-    },
-}
-"""Two cores' worth of work with no request and no limit: the kernel gives it what is left."""
 
 
 @pytest.fixture(scope="module")
@@ -144,14 +118,7 @@ def pings_per_second(kube: Kube) -> float:
 def test_a_neighbour_takes_only_what_is_left(story: Kube) -> None:
     """Beside a pod that would take both cores, a Guaranteed server keeps the share that it was promised."""
     alone = pings_per_second(story)
-    story.namespace(NEIGHBOUR)
-    story("apply", "--namespace", NEIGHBOUR, "--filename", "-", given=json.dumps(HOG))
-    try:
-        story("wait", "pod", "hog", "--namespace", NEIGHBOUR, "--for=condition=Ready", "--timeout=60s")
-        [hog] = story.get("pods", NEIGHBOUR)
-        assert hog["status"]["qosClass"] == "BestEffort"
+    with neighbour(story):
         beside = pings_per_second(story)
-    finally:
-        story("delete", "namespace", NEIGHBOUR)
     print(f"{alone:,.0f} pings a second alone, {beside:,.0f} beside the neighbour")
     assert beside >= KEPT_SHARE * alone

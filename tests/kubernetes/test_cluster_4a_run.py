@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from bench.blind_trial import Trial
 from lab import ROOT
+from lab.blind.causes import CAUSES
+from lab.blind.kubernetes import KubernetesBlindStack
 from lab.scenarios import catalogue
 from tests.compose.stack import until
 from tests.kubernetes import configs
-from tests.kubernetes.groups import ONE, VALUES
+from tests.kubernetes.groups import ONE, SERVER, VALUES
 from tests.kubernetes.kube import Kube
+from tests.kubernetes.neighbour import neighbour
 from tests.lab.claims.checknames import LIMITED, ON_TIME, QUIET, SPARE, STEADY, WAITED
 
 LAB = ROOT / "bin" / "lab"
@@ -148,3 +154,53 @@ def test_a_run_ends_with_a_verdict(guest: Kube, tmp_path: Path) -> None:
     guest.wait_ready(ONE)
     warming = ("web-redis", 8000, "/settings/warming")
     until(lambda: guest.json(ONE, *warming)["target_keys"] > 0, "the story going on", 120, every=1)
+
+
+def sealed() -> list[str]:
+    """The command lines of a session's programs in the cluster, whose processes this machine sees."""
+    lines = [" ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"])]
+    return [line for line in lines if "lab.blind.launcher" in line]
+
+
+def test_a_blind_session_shows_its_evidence(
+    guest: Kube, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the Role's rights a session plays a cause, whose evidence alone is found; all its programs end with it."""
+    monkeypatch.setenv("KUBECONFIG", str(guest.run / "guest.conf"))
+    seen: list[str] = []
+    trial = Trial(
+        CAUSES["unpipelined-deletes"],
+        tmp_path / "blind",
+        looks=2,
+        inspect=lambda _: seen.extend(sealed()),
+        make=partial(KubernetesBlindStack, namespace=ONE),
+    )
+    trial.run()
+    print(*trial.said, sep="\n")
+    found = {cause.id for cause in CAUSES.values() if cause.evidence(trial.outcome()).found}
+    assert found == {"unpipelined-deletes"}, trial.outcome()
+    assert seen
+    until(lambda: not sealed(), "the session's programs have ended", 30)
+    guest.wait_ready(ONE)
+
+
+def test_validity_tells_of_a_neighbour(guest: Kube, tmp_path: Path) -> None:
+    """Beside a pod that takes all it can get, runs of two groups at once have no verdict; validity says what disturbed.
+
+    The server's promised share does not make such a node a quiet one.
+    """
+    environ = {**os.environ, "KUBECONFIG": str(guest.run / "admin.conf")}
+    with neighbour(guest):
+        runs = {}
+        for group, server in SERVER.items():
+            words = [str(LAB), "run", "empty-slowlog", "--pace", "quick", *HERE, group, "--server", server]
+            words += ["--out", str(tmp_path / group), "--json"]
+            runs[group] = subprocess.Popen(
+                words, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+        said = {group: run.communicate(timeout=RUN_S) for group, run in runs.items()}
+    for group, (out, err) in said.items():
+        assert runs[group].returncode == 4, (group, out[-500:], err[-2000:])
+        failed = {each["check"]: each["detail"] for each in json.loads(out)["validity"] if not each["ok"]}
+        print(group, failed)
+        assert QUIET in failed
