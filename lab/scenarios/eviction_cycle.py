@@ -157,9 +157,10 @@ SCENARIO = Scenario(
         "full": Pace(
             60.0,
             2.0,
-            10_000_000,
-            {"limit_mb": 1400, "roomy_mb": 2800, "clients": 3000, "asks_s": 1.2},
-            most_mb=1400,
+            5_000_000,
+            {"limit_mb": 700, "roomy_mb": 1400, "clients": 3000, "asks_s": 1.2},
+            loads_mb=230.0,  # the crowd and its buffers, and what the server takes of the roomier limit
+            most_mb=700,
         ),
     },
     knee_at=None,
