@@ -32,8 +32,8 @@ StackName = Annotated[
     str,
     typer.Option(
         "--stack",
-        help="native: processes of this machine. compose: the stack that `make up` started. kubernetes: a release of the "
-        "chart.",
+        help="native: processes of this machine. compose: the stack that `make up` started. kubernetes: a release of "
+        "the chart.",
     ),
 ]
 Minutes = Annotated[

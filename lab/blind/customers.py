@@ -17,9 +17,11 @@ def main() -> None:
     """Send requests until stdin ends."""
     end = (os.getpid(), signal.SIGTERM)
     threading.Thread(target=stop_with_stdin, args=(lambda: os.kill(*end),), name="stdin", daemon=True).start()
-    from locust.main import main as locust  # it replaces parts of the standard library: the thread is there before
+    from locust.main import (
+        main as locust,
+    )  # it replaces parts of the standard library: the thread is there before
 
-    sys.exit(locust())
+    sys.exit(locust())  # type: ignore[no-untyped-call] # Locust has no types here
 
 
 if __name__ == "__main__":

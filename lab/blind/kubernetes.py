@@ -5,8 +5,8 @@
 with its stdin, even if the session is killed. Nothing is installed, and a session needs the rights of a run only.
 
 The session's storefront runs beside the release's, in the same pod, because both share the outbox that the invalidator
-empties. The session has customers of its own, too. Those of the release rest meanwhile, so its storefront has nothing to
-do, and neither has its Locust.
+empties. The session has customers of its own, too. Those of the release rest meanwhile, so its storefront has nothing
+to do, and neither has its Locust.
 
 A server whose limits are its requests keeps its share of the processor, whatever its neighbours do, and no right of a
 run would take it away. So one cause cannot be played here (`WITHOUT`).
@@ -30,7 +30,7 @@ from lab.stacks.guest import READY_S
 from lab.stacks.http import Locust, Storefront
 from lab.stacks.kubectl import END, Forward, Inside, Kubectl, KubectlChild
 from lab.stacks.kubernetes import KubernetesStack, examine
-from lab.stacks.pods import release_in, servers_in
+from lab.stacks.pods import release_in
 from lab.stacks.processes import Child, stop_all
 
 SERVERS = ("redis", "valkey")
@@ -64,7 +64,7 @@ class KubernetesBlindStack(KubernetesStack):
     def __init__(self, folder: Path, namespace: str) -> None:
         """Raises `UsageError` for a bad name of a namespace, and `StackError` as `examine` does."""
         kubectl = Kubectl(namespace)
-        has = servers_in(release_in(kubectl)[1])
+        has = {each.service for each in release_in(kubectl)[1]}
         server = next((name for name in SERVERS if name in has), SERVERS[0])
         super().__init__(SCENARIO, examine(server, kubectl), folder, seed=1)
         self._child_of: dict[str, KubectlChild] = {}
@@ -110,9 +110,7 @@ class KubernetesBlindStack(KubernetesStack):
             stdin_open=True,
         )
         orphaned = [["delete", "pod", self._container.pod, "--wait=false"]]
-        tell(
-            self._restorer, {"namespace": self._kubectl.namespace, "commands": [], "orphaned": orphaned}
-        )
+        tell(self._restorer, {"namespace": self._kubectl.namespace, "commands": [], "orphaned": orphaned})
         if not next(self._restorer.lines(), b""):
             self._restorer.check()
 

@@ -1,9 +1,10 @@
-"""Restores a running stack when a session ends, however it ends: runs docker's or kubectl's commands at the end of stdin.
+"""Restores a running stack when a session ends, however it ends: runs docker or kubectl at the end of stdin.
 
 `python -m lab.blind.restorer` reads one line, a JSON object with the lists `commands` and `orphaned` (each command is a
-list of words), prints "ready", and waits. With `namespace` the commands are kubectl's, else docker's. stdin ends with the session; if the session is killed, the kernel closes it.
-A session that ends in order sends something more before. If nothing more came, the `orphaned` commands run too. Exit
-code 0, or 3 when a command failed, with a line for each that did.
+list of words), prints "ready", and waits. With `namespace` in it the commands are kubectl's, else docker's. stdin ends
+with the session; if the session is killed, the kernel closes it. A session that ends in order sends something more
+before. If nothing more came, the `orphaned` commands run too. Exit code 0, or 3 when a command failed, with a line for
+each that did.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from lab.stacks.kubectl import Kubectl
 from lab.stacks.processes import ignore_interruptions
 
 BEST_EFFORT = "rm"
-"""A docker command that may fail: what it removes is mostly gone already, or about to go."""
+"""A command that may fail: what it removes is mostly gone already, or about to go."""
 
 
 def main() -> int:

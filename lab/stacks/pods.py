@@ -53,7 +53,8 @@ FACTS = (
 class PodContainer:
     """A container of a pod. `memory`: its limit in bytes, 0 for none. `why`: why it does not run, if it says so.
 
-    `address` is the pod's inside the cluster. `uid` is the pod's: a pod that is replaced by one of the same name has another.
+    `address` is the pod's inside the cluster. `uid` is the pod's: a pod that is replaced by one of the same name has
+    another.
     """
 
     service: str

@@ -96,7 +96,7 @@ def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> kubekit.FakeKube
 
 @pytest.fixture
 def scene(kubectl: kubekit.FakeKubectl, control: Any, tmp_path: Path) -> Iterator[kubescene.Scene]:
-    """Valkey with its whole storefront, a neighbour called redis, and the control page, which a cluster seems to run."""
+    """Valkey with its whole storefront, a neighbour called redis, and the control page: a cluster seems to run them."""
     yield from kubescene.bring_up(kubectl, control, tmp_path)
 
 

@@ -148,7 +148,9 @@ def execute(words: list[str]) -> int:
         return answer_lines(name, service)
     os.chdir(os.environ["FAKE_KUBECTL_ROOT"])
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    os.environ |= next(each for each in pod_of(name)["containers"] if each["service"] == service).get("env", {})
+    os.environ |= next(each for each in pod_of(name)["containers"] if each["service"] == service).get(
+        "env", {}
+    )
     if program[0] == "env":
         variable, _, value = program[1].partition("=")
         os.environ[variable] = value

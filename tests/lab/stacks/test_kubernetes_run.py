@@ -19,7 +19,7 @@ from lab.stacks.kubernetes import KubernetesStack, examine
 from lab.stacks.podcheck import rehearse_release
 from tests.app.servicekit import eventually
 from tests.lab.labkit import lab, tree, typed
-from tests.lab.stacks.kubekit import SPACE, of_node, old_groups
+from tests.lab.stacks.kubekit import SPACE, FakeKubectl, of_node, old_groups
 from tests.lab.stacks.kubescene import Scene
 from tests.lab.stacks.running import SCENARIO
 

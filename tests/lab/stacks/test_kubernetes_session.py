@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
@@ -15,8 +14,10 @@ from lab.blind import kubernetes
 from lab.blind.causes import CAUSES
 from lab.blind.commands import LARGEST_SEED, chosen, random_seed, without
 from lab.blind.kubernetes import SERVE, KubernetesBlindStack
+from lab.blind.scene import tell
 from lab.blind.ways import pings_ms
 from lab.stacks.kubectl import Kubectl
+from lab.stacks.kubernetes import examine
 from tests.app.servicekit import free_port
 from tests.deploy import helmkit
 from tests.lab.labkit import typed
@@ -114,11 +115,11 @@ def test_a_killed_session_replaces_the_server(kubectl: FakeKubectl, tmp_path: Pa
         began = len(kubectl.calls)
         stack = KubernetesBlindStack.__new__(KubernetesBlindStack)
         stack._logs, stack._kubectl = tmp_path, Kubectl(SPACE)
-        stack._container = kubernetes.examine("valkey", stack._kubectl).scene.of("server")
+        stack._container = examine("valkey", stack._kubectl).scene.of("server")
         stack._start_restorer()
         assert stack._restorer is not None
         if not killed:
-            kubernetes.tell(stack._restorer, {"in order": True})
+            tell(stack._restorer, {"in order": True})
         stack._restorer.finish()
         assert stack._restorer.exit_code() == 0
         deleted = [call for call in kubectl.calls[began:] if call[0] == "delete"]
