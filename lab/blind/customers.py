@@ -1,28 +1,24 @@
-"""Locust, which ends with its stdin: for a session that cannot end the process in any other way.
+"""Locust, which ends with this program's stdin: for a session that cannot end the process in any other way.
 
-`python -m lab.blind.customers ARGUMENTS` takes Locust's own arguments.
+`python -m lab.blind.customers ARGUMENTS` takes Locust's own arguments. Locust is a process of its own, because it
+replaces parts of the standard library, and would stand still beside a thread that waits for stdin.
 """
 
 from __future__ import annotations
 
-import os
-import signal
+import subprocess
 import sys
 import threading
 
 from loadtest.arguments import stop_with_stdin
 
 
-def main() -> None:
-    """Send requests until stdin ends."""
-    end = (os.getpid(), signal.SIGTERM)
-    threading.Thread(target=stop_with_stdin, args=(lambda: os.kill(*end),), name="stdin", daemon=True).start()
-    from locust.main import (
-        main as locust,
-    )  # it replaces parts of the standard library: the thread is there before
-
-    sys.exit(locust())  # type: ignore[no-untyped-call] # Locust has no types here
+def main() -> int:
+    """Send requests until stdin ends; return Locust's exit code."""
+    locust = subprocess.Popen([sys.executable, "-m", "locust", *sys.argv[1:]], stdin=subprocess.DEVNULL)
+    threading.Thread(target=stop_with_stdin, args=(locust.terminate,), name="stdin", daemon=True).start()
+    return locust.wait()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
