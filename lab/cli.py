@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -21,7 +19,7 @@ from lab import __version__, errors
 from lab.errors import Interrupted, LabError, UsageError
 from lab.stacks.asking import Finding
 from lab.stacks.kubectl import Namespace
-from lab.stacks.processes import INTERRUPTIONS, ignore_interruptions
+from lab.stacks.processes import interruptions_raise
 from lab.stacks.servers import SERVERS
 
 GROUPS = {
@@ -200,16 +198,9 @@ def scene(
         raise Interrupted("the scene was ended; nothing of it is left.") from None
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    ignore_interruptions()  # a second Ctrl-C must not break off the shutdown
-    raise KeyboardInterrupt
-
-
 def main() -> int:
     """Entry point. From here on, Ctrl-C, SIGTERM and SIGHUP shut the lab down in order."""
-    for number in INTERRUPTIONS:
-        if signal.getsignal(number) != signal.SIG_IGN:  # nohup has SIGHUP ignored: keep that
-            signal.signal(number, _interrupt)
+    interruptions_raise()
     return run_command(sys.argv[1:])
 
 

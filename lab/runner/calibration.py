@@ -2,8 +2,9 @@
 
 The server's main thread is busy a share U = U₀ + λ · P · N · c of the time: λ events a second, P patterns for
 each, N keys, c seconds of its CPU for each key visited. It saturates where U = 1: at N* = (1 - U₀) / (λ · P · c)
-keys, the knee. `calibrate` measures U₀ and c in a few seconds at half load, and solves for the λ that puts the knee
-where the scenario wants it. So the incident comes at the same key count on a slow machine and on a fast one.
+keys, the knee. `calibrate` measures U₀ and c at half load, in a few seconds or until it has seen events, and solves for
+the λ that puts the knee where the scenario wants it. So the incident comes at the same key count on a slow machine and
+on a fast one.
 
 c is measured at the wanted N*, not at a small N, because it is not constant. A key costs more once the
 keyspace has outgrown the processor's caches (one run here: 0.15 µs at 32 000 keys, 0.22 at 105 000, 0.26 at

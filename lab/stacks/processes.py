@@ -15,12 +15,15 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 import psutil
 
 from lab.errors import StackError
 
 INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_heard = threading.Event()
+"""Set by each interruption, cleared if Python dropped it: see `interruptions_raise`."""
 
 LISTENING, TRIES = (12_000, 28_000), 200
 """Ports for what listens, and how many of them are tried."""
@@ -38,6 +41,39 @@ _NOT_INHERITED = (
     "PROMETHEUS_",
     "WEB_CONCURRENCY",
 )
+
+
+def interruptions_raise() -> None:
+    """From here on, the first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt; those after it are ignored.
+
+    Python drops an exception that is raised in a finaliser or in the callback of a weak reference. Then a thread
+    repeats the interruption, every 10 ms, until it is heard. Main thread only.
+    """
+    sys.unraisablehook = _repeat_dropped
+    for number in INTERRUPTIONS:
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup has SIGHUP ignored: keep that
+            signal.signal(number, _interrupt)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    _heard.set()
+    ignore_interruptions()  # a second Ctrl-C must not break off the shutdown
+    raise KeyboardInterrupt
+
+
+def _repeat_dropped(dropped: sys.UnraisableHookArgs) -> None:
+    """Stand in for Python's hook, which prints an exception that it drops and goes on."""
+    if not issubclass(dropped.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(dropped)
+        return
+    _heard.clear()
+    signal.signal(signal.SIGINT, _interrupt)
+    threading.Thread(target=_repeat, daemon=True).start()
+
+
+def _repeat() -> None:
+    while not _heard.wait(0.01):
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 def ignore_interruptions() -> None:

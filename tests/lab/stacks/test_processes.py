@@ -353,6 +353,54 @@ def test_ctrl_c_in_the_middle_of_a_fork_is_heard(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr, done.returncode) == ("interrupted\n", "", 0)
 
 
+DROPPED = """
+import os, signal, sys, time, weakref
+from lab.stacks.processes import interruptions_raise, uninterrupted
+
+class Thing: pass
+
+thing = Thing()
+def at_its_end(_):
+    for number in sys.argv[1:]:
+        os.kill(os.getpid(), int(number))
+    time.sleep(0.001)
+
+interruptions_raise()
+watch = weakref.ref(thing, at_its_end)
+try:
+    del thing
+    with uninterrupted():
+        time.sleep(0.05)
+        print("taken down", flush=True)
+    time.sleep(30)
+except KeyboardInterrupt:
+    print("heard; ignored from now on:", [signal.getsignal(number) == signal.SIG_IGN for number in (2, 15, 1)])
+    sys.stdout.flush()
+    time.sleep(0.1)  # once is enough
+    print("ended in order")
+"""
+
+
+@pytest.mark.parametrize("numbers", [[signal.SIGINT], [signal.SIGTERM], [signal.SIGTERM, signal.SIGINT]])
+def test_ctrl_c_in_the_callback_of_a_weak_reference_is_heard(numbers: list[signal.Signals]) -> None:
+    """Python drops what is raised there: the interruption comes again, and never into what must be seen through."""
+    done = subprocess.run(
+        [sys.executable, "-c", DROPPED, *(str(int(number)) for number in numbers)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == [
+        "taken down",
+        "heard; ignored from now on: [True, True, True]",
+        "ended in order",
+    ]
+    assert not done.stderr
+
+
 def test_starting_leaves_the_handlers(tmp_path: Path, children: list[Child]) -> None:
     """Starting a child leaves the handlers of interruptions as they were, also when it fails."""
     before = [signal.getsignal(number) for number in INTERRUPTIONS]
