@@ -17,6 +17,17 @@ class UsageError(LabError):
     exit_code = USAGE
 
 
+class Unfit(UsageError):
+    """The server, now that it runs, shows that it lacks what the scenario is made of; the message says what.
+
+    `server`: its product and version.
+    """
+
+    def __init__(self, message: str, server: str) -> None:
+        super().__init__(message)
+        self.server = server
+
+
 class StackError(LabError):
     """A process of the stack did not start, died or does not answer."""
 

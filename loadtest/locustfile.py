@@ -4,9 +4,10 @@
     locust -f loadtest/locustfile.py --host http://127.0.0.1:8000 --headless --run-time 30s
 
 Rates of all customers together: LOADTEST_READS_PER_SECOND (50), LOADTEST_EVENTS_PER_SECOND (10). Number of customers:
-LOADTEST_USERS (10000). How the load changes over time: LOADTEST_SHAPE. While it runs: `GET`/`PUT /load` on the web UI,
-and `GET /metrics` for Prometheus. More than one process can carry the load (`--processes N`, or `--master` and any
-number of `--worker --master-host HOST`, also on other machines: distributed.md): the rates stay those of the whole.
+LOADTEST_USERS (10000). Seconds that a customer waits for an answer: LOADTEST_TIMEOUT_SECONDS (10). How the load
+changes over time: LOADTEST_SHAPE. While it runs: `GET`/`PUT /load` on the web UI, and `GET /metrics` for Prometheus.
+More than one process can carry the load (`--processes N`, or `--master` and any number of `--worker --master-host
+HOST`, also on other machines: distributed.md): the rates stay those of the whole.
 """
 
 from __future__ import annotations
@@ -16,21 +17,19 @@ from locust import FastHttpUser, events, task
 from locust.runners import STATE_RUNNING, STATE_SPAWNING
 from locust.user.task import LOCUST_STATE_RUNNING
 
-from loadtest.customers.load import Load
+from loadtest.customers.load import Load, seconds_to_answer
 from loadtest.customers.routes import Controls
 
 load = Load.from_environment()
 
-SECONDS_TO_ANSWER = 10.0
+patience = seconds_to_answer()
 
 
 class Customer(FastHttpUser):
     """Waits for its turn, sends a request, waits for its next turn. All customers share warm connections."""
 
     abstract = True
-    client_pool = HTTPClientPool(
-        concurrency=1000, connection_timeout=SECONDS_TO_ANSWER, network_timeout=SECONDS_TO_ANSWER
-    )
+    client_pool = HTTPClientPool(concurrency=1000, connection_timeout=patience, network_timeout=patience)
 
     def on_start(self) -> None:
         self.wait()  # type: ignore[no-untyped-call] # Locust has no types here

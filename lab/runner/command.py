@@ -29,7 +29,10 @@ from lab.stacks.servers import SERVERS, STACKS, add_servers
 from lab.stacks.tunnel import Way, way_to
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lab.runner.series import Series
+    from lab.scenarios.model import Scenario
 
 ALL = "all"
 """Given in place of a scenario's id, it stands for all scenarios."""
@@ -62,7 +65,8 @@ def run(
     servers: Annotated[
         str | None,
         typer.Option(
-            help="With `all`: several servers, separated by commas, one after the other.", metavar="NAME,NAME"
+            help="Several servers, separated by commas, one after the other; a matrix shows them side by side.",
+            metavar="NAME,NAME",
         ),
     ] = None,
     server_path: Annotated[
@@ -92,7 +96,9 @@ def run(
     as_json: Annotated[
         bool,
         typer.Option(
-            "--json", help="Print result.json (with `all`: summary.json), and nothing else, on stdout."
+            "--json",
+            help="Print result.json (with `all`: summary.json, with --servers: matrix.json), and nothing else, "
+            "on stdout.",
         ),
     ] = False,
     controls: Annotated[bool, typer.Option("--controls", help="With `all`: the controls too.")] = False,
@@ -119,21 +125,20 @@ def run(
         raise UsageError(
             f"--server-path names {unused[0]}, which is not run: name it with --server or --servers, too."
         )
-    if scenario == ALL:
+    if scenario == ALL or servers is not None:
         for option, given in (("--keys", keys), ("--url", url), ("--port", port)):
             if given is not None:
-                raise UsageError(f"{option} is for one scenario, not for `bin/lab run {ALL}`.")
-        if servers is not None and (server is not None or stack != "native" or namespace):
+                raise UsageError(f"{option} is for one run, not for `bin/lab run {ALL}` or --servers.")
+    if controls and scenario != ALL:
+        raise UsageError(f"--controls is for `bin/lab run {ALL}`; a control alone is run by its own id.")
+    if servers is not None:
+        if server is not None or stack != "native" or namespace:
             raise UsageError(
                 "--servers is for the native stack, and names all servers: leave --server and --stack out."
             )
-        if servers is not None:
-            raise typer.Exit(_run_matrix(servers, pace, seed, out, controls, spoilers, as_json))
+        raise typer.Exit(_run_matrix(scenario, servers, pace, seed, out, controls, spoilers, as_json))
+    if scenario == ALL:
         raise typer.Exit(_run_all(server, stack, namespace, pace, seed, out, controls, spoilers, as_json))
-    if servers is not None:
-        raise UsageError(f"--servers is for `bin/lab run {ALL}`; for one scenario there is --server.")
-    if controls:
-        raise UsageError(f"--controls is for `bin/lab run {ALL}`; a control alone is run by its own id.")
     from lab.report import write_report
     from lab.runner.live import LiveDisplay
     from lab.runner.run import Request, conduct
@@ -212,24 +217,24 @@ def compare(
 
 
 def _series(
+    wanted: Sequence[Scenario],
     server: str | None,
     stack: str,
     namespace: str,
     pace: str,
     seed: int,
     out: Path | None,
-    controls: bool,
     spoilers: bool,
 ) -> Series:
     """Run the scenarios on one server, one after the other."""
     from lab.report import write_report, write_summary
     from lab.runner.live import LiveDisplay
     from lab.runner.run import Request
-    from lab.runner.series import Pages, chosen, run_series
+    from lab.runner.series import Pages, run_series
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     return run_series(
-        chosen(controls),
+        wanted,
         lambda scenario, folder: Request(
             scenario,
             server,
@@ -260,7 +265,9 @@ def _run_all(
     as_json: bool,
 ) -> int:
     """Run the scenarios one after the other; return the exit code of the whole series."""
-    series = _series(server, stack, namespace, pace, seed, out, controls, spoilers)
+    from lab.runner.series import chosen
+
+    series = _series(chosen(controls), server, stack, namespace, pace, seed, out, spoilers)
     if as_json:
         print((series.folder / "summary.json").read_text())
     else:
@@ -272,21 +279,29 @@ def _run_all(
 
 
 def _run_matrix(
-    servers: str, pace: str, seed: int, out: Path | None, controls: bool, spoilers: bool, as_json: bool
+    scenario: str,
+    servers: str,
+    pace: str,
+    seed: int,
+    out: Path | None,
+    controls: bool,
+    spoilers: bool,
+    as_json: bool,
 ) -> int:
-    """Run the scenarios on one server after the other; return the exit code of all."""
+    """Run a scenario, or all, on one server after the other; return the exit code of all."""
     from lab.report import write_matrix
     from lab.runner.matrix import names_of, run_matrix
     from lab.runner.series import chosen
 
+    wanted = chosen(controls) if scenario == ALL else [scenarios.find(scenario)]
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     matrix = run_matrix(
-        chosen(controls),
+        wanted,
         names_of(servers),
         pace,
         seed,
         out,
-        lambda name, folder: _series(name, "native", "", pace, seed, folder, controls, spoilers),
+        lambda name, folder: _series(wanted, name, "native", "", pace, seed, folder, spoilers),
         partial(write_matrix, spoilers=spoilers),
         lambda text: console.print(f"\n[bold]{text}[/bold]"),
     )

@@ -8,13 +8,17 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from lab.claims.planned import SEARCHES
 from lab.errors import LabError, StackError
 from lab.scenarios.model import LoadSpec, Phase
 from lab.stacks.base import LoadProcess
+from lab.stacks.server_stats import Snapshot
 
 Figures = dict[str, float]
 ENDING_S = 30.0
 """Seconds for a load that was told to stop to print its figures and end."""
+LOOK_S = 0.3
+"""Seconds between two looks for searches that an ended load left. On Dragonfly each of them takes 0.1 s."""
 
 
 def arguments_of(spec: LoadSpec, values: Mapping[str, object]) -> list[str]:
@@ -34,6 +38,26 @@ def _filled_in(text: str, values: Mapping[str, object], where: str) -> str:
         raise StackError(
             f"{where} needs {text.strip('{}')}, which was not measured: take fewer keys (--keys) or a longer --pace."
         ) from error
+
+
+def await_abandoned(snapshot: Callable[[], Snapshot], pause: Callable[[float], None], seconds: float) -> bool:
+    """Wait until the server has done the searches of loads that have ended. Dragonfly does them all, for seconds.
+
+    They are done when no search ends between two looks. Returns False if some still do after that many seconds: then
+    other programs search.
+    """
+    before, end = _searches(snapshot()), time.monotonic() + seconds
+    while time.monotonic() < end:
+        pause(LOOK_S)
+        now = _searches(snapshot())
+        if now == before:
+            return True
+        before = now
+    return False
+
+
+def _searches(counted: Snapshot) -> float:
+    return sum(counted.commands.get(name, (0.0, 0.0))[0] for name in SEARCHES)
 
 
 class RunningLoad:

@@ -1,4 +1,4 @@
-"""`lab run all --servers`: the series of scenarios on one server after the other, and a matrix of scenario × server.
+"""`lab run ID --servers`: a scenario, or all, on one server after the other, and a matrix of scenario × server.
 
 The matrix (matrix.json, matrix.html) is written anew after every server. Each server's series has a folder of its own
 beside it, with the summary and the run folders that `lab run all` makes.
@@ -17,7 +17,7 @@ from typing import Any
 from lab.errors import UsageError
 from lab.results.folder import make_folder, new_folder, write_json
 from lab.runner.run import Request, check_names, host_facts
-from lab.runner.series import ALL, Series, worst
+from lab.runner.series import Series, words_for, worst
 from lab.scenarios.model import Scenario
 from lab.stacks.servers import SERVERS, find_server
 
@@ -48,11 +48,11 @@ class Matrix:
     @property
     def command(self) -> str:
         """The command that repeats it."""
-        words = ["bin/lab", "run", ALL, "--pace", self.pace, "--servers", ",".join(self.servers)]
+        words = ["bin/lab", "run", *words_for(self.scenarios), "--pace", self.pace]
+        words += ["--servers", ",".join(self.servers)]
         for name in self.servers:
             words += ["--server-path", SERVERS[name].path] if SERVERS[name].path else []
-        controls = any(scenario.refutes for scenario in self.scenarios)
-        return shlex.join([*words, *(["--controls"] if controls else []), "--seed", str(self.seed)])
+        return shlex.join([*words, "--seed", str(self.seed)])
 
     def content(self) -> dict[str, Any]:
         """The content of matrix.json."""
@@ -92,7 +92,7 @@ class Matrix:
         """
         one = self.series[name]
         options = SERVERS[name].options
-        products = sorted({" ".join((entry.server, *options)) for entry in one.entries if entry.server})
+        products = [" ".join((found, *options)) for found in one.products]
         return {
             "name": name,
             "product": ", ".join(products),

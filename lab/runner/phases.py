@@ -13,7 +13,7 @@ from lab.claims.validity import FEWEST_EVENTS
 from lab.errors import StackError
 from lab.results.folder import Mark, PhaseRecord, RunFacts, RunWriter
 from lab.runner.calibration import Calibrator
-from lab.runner.loads import Figures, RunningLoad, arguments_of, figure_of
+from lab.runner.loads import Figures, RunningLoad, arguments_of, await_abandoned, figure_of
 from lab.runner.recorder import Recorder, Row
 from lab.runner.repetition import Repetition
 from lab.scenarios.model import Pace, Phase, ProbeSpec, Scenario
@@ -29,6 +29,8 @@ OTHERS_S = 0.5
 """Seconds for which other clients' GETs are counted before the run sends any."""
 LOAD_S = 1800.0
 """Timeout for a load that ends by itself, seconds. No load of the catalogue takes this long at full pace."""
+ABANDONED_S = 60.0
+"""Seconds that a phase waits for the searches of an ended load."""
 MAIN = ProbeSpec("main")
 
 
@@ -91,6 +93,7 @@ class Conductor:
         self._population = max(1, facts.keys // scenario.fragments_per_user)
         self._calibrator = Calibrator(stack, scenario, self._population, self._pause, self._drain)
         self._loads: list[RunningLoad] = []
+        self._abandoned = False  # loads have ended, and the server may still be doing what they asked for
         self._filled = 0  # keys that the phase before was to begin with
         self._probed: tuple[float, list[str]] | None = None  # since when these probes must have no errors
 
@@ -201,6 +204,9 @@ class Conductor:
             recorder.follow(spec.name, probe)
         self._events(0.0)
         self._drain()
+        if self._abandoned:
+            await_abandoned(stack.server.snapshot, self._pause, ABANDONED_S)
+            self._abandoned = False
         planned = round(phase.keys * self._facts.keys)
         surplus = attempt > 1 and too_many_to_begin(phase, planned, stack.server.keys_everywhere())
         if phase.empty or surplus:
@@ -303,6 +309,7 @@ class Conductor:
     def _end_loads(self) -> dict[str, float]:
         """End the phase's loads. Returns the figures of all in one dictionary; the scenario keeps their names apart."""
         figures: dict[str, float] = {}
+        self._abandoned = bool(self._loads)
         for load in self._loads:
             self._stack.end_load(load.process)
             figures |= load.figures()

@@ -17,7 +17,7 @@ from typing import Any
 
 from lab import errors, scenarios
 from lab.claims import wording
-from lab.errors import LabError
+from lab.errors import LabError, Unfit
 from lab.results.folder import Run, make_folder, new_folder, write_json
 from lab.runner.phases import Display
 from lab.runner.run import Request, cannot_hold, check_names, conduct
@@ -81,7 +81,11 @@ class Pages:
 
 @dataclass
 class Series:
-    """A whole series, as summary.json holds it. `left_out`: scenario → why it cannot be run on this server."""
+    """A whole series, as summary.json holds it.
+
+    `left_out`: scenario → why it cannot be run on this server. `unfit`: product and version of a server that showed it
+    only when it ran.
+    """
 
     folder: Path
     command: str
@@ -95,11 +99,17 @@ class Series:
     entries: list[Entry] = field(default_factory=list)
     seconds: float = 0.0
     interrupted: bool = False
+    unfit: str = ""
 
     @property
     def exit_code(self) -> int:
         """130 if interrupted; else 3 if a run broke, 1 if a claim failed, 4 if a run was not valid, or 0."""
         return errors.INTERRUPTED if self.interrupted else worst([entry.exit_code for entry in self.entries])
+
+    @property
+    def products(self) -> list[str]:
+        """Product and version of the server, as its runs found it; several if it was replaced meanwhile."""
+        return sorted({entry.server for entry in self.entries if entry.server} | {self.unfit} - {""})
 
     @property
     def verdict(self) -> str:
@@ -160,7 +170,8 @@ def run_series(
 ) -> Series:
     """Run the scenarios one after the other. A run that breaks does not end the series; Ctrl-C does.
 
-    Scenarios that cannot be run on the server are left out, and `say` tells why. `request` makes the request for one
+    Scenarios that cannot be run on the server are left out, and `say` tells why; one whose server shows it only when it
+    runs (by its version, say) is left out then. `request` makes the request for one
     scenario and its folder, `display` opens the progress of one run, and `say` announces each run. Raises `UsageError`
     or `StackError`, before anything is created, when a request cannot be carried out.
     """
@@ -176,13 +187,14 @@ def run_series(
     left_out = {name: why for name, why in unfit.items() if why}
     for name, why in left_out.items():
         say(f"{name} is left out. {why}.")
+    command = _command(first[0], wanted)
     wanted = [scenario for scenario in wanted if scenario.id not in left_out]
     started = datetime.now(UTC)
     folder = make_folder(out) if out else new_folder(f"{started:%Y%m%d-%H%M%S}-{ALL}")
     folder = folder.resolve()
     series = Series(
         folder,
-        _command(first[0], controls=any(scenario.refutes for scenario in wanted)),
+        command,
         first[0].server_name,
         first[0].stack,
         first[0].pace,
@@ -197,6 +209,14 @@ def run_series(
         at = time.monotonic()
         try:
             entry = _one(request(scenario, folder / scenario.id), pages, display)
+        except Unfit as error:
+            series.planned.remove(scenario.id)
+            series.unfit = error.server
+            series.left_out[scenario.id] = str(error).removesuffix(".")
+            series.seconds = time.monotonic() - begun
+            say(f"{scenario.id} is left out. {error}")
+            series.write(pages)
+            continue
         except KeyboardInterrupt:
             entry = _entry(scenario, errors.INTERRUPTED)
             series.interrupted = True
@@ -212,13 +232,15 @@ def run_series(
 
 
 def _one(request: Request, pages: Pages, display: Callable[[], AbstractContextManager[Display]]) -> Entry:
-    """Carry out one run and its report. An error that ends the run is told in the entry."""
+    """Carry out one run and its report. An error that ends the run is told in the entry. Raises `Unfit`."""
     scenario = request.scenario
     try:
         with display() as shown:
             finished, verdict = conduct(request, shown)
             shown.say("drawing the report")
             report = pages.report(finished)
+    except Unfit:
+        raise
     except LabError as error:
         return _entry(scenario, error.exit_code, error=" ".join(str(error).split()))
     except Exception as error:  # a fault of the lab in one scenario must not end the series
@@ -256,8 +278,15 @@ def _entry(scenario: Scenario, exit_code: int, error: str = "") -> Entry:
     )
 
 
-def _command(request: Request, controls: bool) -> str:
-    words = ["bin/lab", "run", ALL, "--pace", request.pace]
+def words_for(wanted: Sequence[Scenario]) -> list[str]:
+    """The words of a command line that runs these scenarios: one by its id, else all, with or without controls."""
+    if len(wanted) == 1:
+        return [wanted[0].id]
+    return [ALL, *(["--controls"] if any(scenario.refutes for scenario in wanted) else [])]
+
+
+def _command(request: Request, wanted: Sequence[Scenario]) -> str:
+    words = ["bin/lab", "run", *words_for(wanted), "--pace", request.pace]
     if request.stack != "native":
         words += ["--stack", request.stack]
     if request.namespace:
@@ -266,4 +295,4 @@ def _command(request: Request, controls: bool) -> str:
         words += ["--server", request.server_name]
     if given := SERVERS[request.server_name].path:
         words += ["--server-path", given]
-    return shlex.join([*words, *(["--controls"] if controls else []), "--seed", str(request.seed)])
+    return shlex.join([*words, "--seed", str(request.seed)])

@@ -8,8 +8,9 @@ incident: tens of milliseconds at 200 000 keys. (Small counts have a scenario of
 Why there are fewer reads at full pace: with ten times the keys, past the knee, all searches in flight together take
 half a minute. A server reads no more than 16 kB from a connection in between (PROTO_IOBUF_LEN in Redis and Valkey), and
 the storefront has 128 threads that can wait. With more reads the probe would measure its one connection, and the
-storefront would refuse events because it has no thread left to accept them. And nobody gives up: an abandoned search is
-carried out all the same, and then begun anew, so a server past its knee would never recover.
+storefront would refuse events because it has no thread left to accept them. And nobody gives up, neither the
+storefront nor its customers: an abandoned search is carried out all the same, and then begun anew, so a server past its
+knee would never recover; and a page that its customer gave up is a failed request, which leaves no verdict.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 from lab.claims import latency, server
 from lab.scenarios.model import Chart, Pace, Phase, ProbeSpec, Scenario
 
-SLOWLY = {"probe_per_second": 10.0, "reads_per_second": 4.0, "timeout_s": 300.0}
+SLOWLY = {"probe_per_second": 10.0, "reads_per_second": 4.0, "timeout_s": 300.0, "patience_s": 300.0}
 """Changes at full pace, for the reasons above."""
 PLATEAUS = (0.025, 0.15, 0.30, 0.50, 0.65, 0.80, 1.0)
 INDEX_PLATEAUS = (0.025, 0.30, 0.60, 1.0)

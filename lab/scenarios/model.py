@@ -158,10 +158,10 @@ class Scenario:
     marks a control: its run is as it should be when every applicable claim fails. `replica`: the primary has a replica.
     `own_server`: the scenario changes settings that the lab must not change on somebody else's server. `timeout_s` is
     how long the storefront of a native run, and the lab, wait for one answer of the server: a stalled server is the
-    subject here, and not an error. `node_share`: the server is a cluster, each node of which is held to this share of a
-    core; 0 for no cluster. `symptom` (what people saw) and `cause` (what it was) are a few words each, for
-    tables of incidents. `headline` is the id of the claim whose measured text says most: it stands at the head of
-    reports, summaries and tables.
+    subject here, and not an error. `patience_s` is how long a customer of a native run waits for a page. `node_share`:
+    the server is a cluster, each node of which is held to this share of a core; 0 for no cluster. `symptom` (what
+    people saw) and `cause` (what it was) are a few words each, for tables of incidents. `headline` is the id of the
+    claim whose measured text says most: it stands at the head of reports, summaries and tables.
     """
 
     id: str
@@ -184,6 +184,7 @@ class Scenario:
     replica: bool = False
     own_server: bool = False
     timeout_s: float = 30.0
+    patience_s: float = 10.0
     node_share: float = 0.0
     server_settings: dict[str, str] = field(default_factory=dict)
     charts: tuple[Chart, ...] = ()

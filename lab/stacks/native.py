@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lab import ROOT
-from lab.errors import StackError, UsageError
+from lab.errors import StackError, Unfit, UsageError
 from lab.scenarios.model import LoadSpec, ProbeSpec, Scenario
 from lab.stacks import foreign
 from lab.stacks.base import LoadProcess, Probe, Say, probe_arguments
@@ -147,13 +147,14 @@ class NativeStack:
             self._start_replica()
 
     def _begin_cluster(self, child: Child) -> None:
-        """Give the server all slots. Raises `UsageError` if it searches all of them for a pattern of one."""
+        """Give the server all slots. Raises `Unfit` if it searches all of them for a pattern of one."""
         self.server.take_all_slots(READY_S, child.check)
         if not self.server.searches_one_slot():
-            product, version = self.server.identity()
-            raise UsageError(
-                f"{product} {version} searches all slots, whatever the pattern; {self._scenario.id} needs Redis 8 or "
-                "Valkey 8 at least: leave --server out for the embedded one."
+            server = " ".join(self.server.identity())
+            raise Unfit(
+                f"{server} searches all slots, whatever the pattern; {self._scenario.id} needs Redis 8 or "
+                "Valkey 8 at least: leave --server out for the embedded one.",
+                server,
             )
 
     def _start_replica(self) -> None:
@@ -206,7 +207,11 @@ class NativeStack:
             "locust",
             [python, "-m", "locust", "-f", "loadtest/locustfile.py", "--host", self.web.base_url, "--autostart",
              "--web-host", "127.0.0.1", "--web-port", str(locust), "--loglevel", "WARNING"],
-            {"LOADTEST_READS_PER_SECOND": "0", "LOADTEST_EVENTS_PER_SECOND": "0"},
+            {
+                "LOADTEST_READS_PER_SECOND": "0",
+                "LOADTEST_EVENTS_PER_SECOND": "0",
+                "LOADTEST_TIMEOUT_SECONDS": f"{self._scenario.patience_s:g}",
+            },
         )  # fmt: skip
         self.locust = Locust("Locust", f"http://127.0.0.1:{locust}")
         self.locust.wait("/load", READY_S, self.check)

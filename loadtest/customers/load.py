@@ -33,6 +33,10 @@ VARIABLES = {
 }
 
 
+PATIENCE, PATIENCE_S, LONGEST_S = "LOADTEST_TIMEOUT_SECONDS", 10.0, 3600.0
+"""How long a customer waits for an answer: its variable, and the seconds without it and at the most."""
+
+
 class BadLoad(ValueError):
     """An unknown dial, or a value that a dial cannot have; the text is a sentence for people."""
 
@@ -271,6 +275,15 @@ def number(text: str) -> float:
         return float(text)
     except ValueError:
         raise BadLoad(f"not a number: {text}") from None
+
+
+def seconds_to_answer(environment: Mapping[str, str] = os.environ) -> float:
+    """How long a customer waits for an answer, from LOADTEST_TIMEOUT_SECONDS. A bad value ends the process."""
+    text = environment.get(PATIENCE, "").strip()
+    try:
+        return check_range(number(text), 0.1, LONGEST_S) if text else PATIENCE_S
+    except BadLoad as error:
+        stop(f"{PATIENCE}: {error}")
 
 
 def stop(text: str) -> NoReturn:

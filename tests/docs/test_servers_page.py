@@ -83,10 +83,8 @@ def test_a_server_is_named_by_its_version(root: Path) -> None:
     assert "| key-growth | 0.250 µs | 0.500 µs |" in tables["servers costs"]
     assert "refuted are climbs" in tables["servers reasons"]
     assert "valkey" not in tables["servers reasons"]
-    assert (
-        "| redis 7.0.15 | 1 of 1 | `bin/lab run all --pace quick --servers embedded,redis --seed 1` |"
-        in (tables["servers run"])
-    )
+    first = "bin/lab run all --pace quick --servers embedded,redis --seed 1"
+    assert f"| redis 7.0.15 | 0 of 1 runs are as promised. | `{first}` |" in tables["servers run"]
     assert "somebody" not in (root / "docs/servers.json").read_text()
 
 
@@ -117,8 +115,11 @@ def test_another_version_stands_beside_the_first(root: Path) -> None:
         written(root / "two", {"redis": "redis 8.2.1", "embedded": "valkey 9.1.2"}, "30 ×"), root
     )
     outcomes = fromservers.LISTS["servers headlines"](root)
-    assert "| scenario | claim | redis 7.0.15 | redis 8.2.1 | valkey 9.1.2 |" in outcomes
-    assert "| key-growth | p99 climbs | 20 × | 30 × | 30 × |" in outcomes
+    assert "| scenario | claim | valkey 9.1.2 | redis 7.0.15 | redis 8.2.1 |" in outcomes
+    assert "| key-growth | p99 climbs | 30 × | 20 × | 30 × |" in outcomes
+    assert fromservers.load(root)["servers"][0]["commands"] == [
+        "bin/lab run all --pace quick --servers redis,embedded --seed 1"
+    ]
 
 
 def test_a_scenario_that_one_matrix_did_not_have_was_not_run(root: Path) -> None:
@@ -132,6 +133,41 @@ def test_a_scenario_that_one_matrix_did_not_have_was_not_run(root: Path) -> None
     assert "| shards | – | – | ✓ all 2 hold | ✗ 1 of 2 refuted |" in fromservers.LISTS["servers outcomes"](
         root
     )
+
+
+PRODUCTS = {"embedded": "valkey 9.1.2", "redis": "redis 7.0.15"}
+AGAIN = "bin/lab run shards --pace quick --servers embedded,redis --seed 1"
+
+
+def of_shards(folder: Path, **more: Any) -> Path:
+    """Write a matrix that has the scenario shards alone; return its folder."""
+    written(folder, PRODUCTS, "3 ×", command=AGAIN, **more)
+    content = json.loads((folder / "matrix.json").read_text())
+    content["scenarios"][0]["id"] = "shards"
+    (folder / "matrix.json").write_text(json.dumps(content))
+    return folder
+
+
+def test_one_scenario_taken_again_leaves_the_other_cells(root: Path) -> None:
+    """Each server is told with the commands of all its cells."""
+    fromservers.take(written(root / "all", PRODUCTS), root)
+    for folder in ("one", "two"):
+        fromservers.take(of_shards(root / folder), root)
+    tables = {name: told(root) for name, told in fromservers.LISTS.items()}
+    assert "| key-growth | p99 climbs | 20 × | 20 × |" in tables["servers headlines"]
+    assert "| shards | p99 climbs | 3 × | 3 × |" in tables["servers headlines"]
+    first = "bin/lab run all --pace quick --servers embedded,redis --seed 1"
+    assert f"| valkey 9.1.2 | All 2 runs are as promised. | `{first}`; `{AGAIN}` |" in tables["servers run"]
+
+
+@pytest.mark.parametrize("other", [{"pace": "full"}, {"host": {"processor": "another", "cores": 64}}])
+def test_cells_of_two_machines_or_paces_are_not_mixed(root: Path, other: dict[str, Any]) -> None:
+    """One line, and what was kept stays."""
+    fromservers.take(written(root / "all", PRODUCTS), root)
+    before = (root / "docs/servers.json").read_text()
+    with pytest.raises(UsageError, match=r"valkey 9\.1\.2 has cells of another machine or pace"):
+        fromservers.take(of_shards(root / "one", **other), root)
+    assert (root / "docs/servers.json").read_text() == before
 
 
 @pytest.mark.parametrize(

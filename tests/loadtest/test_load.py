@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from loadtest.customers.load import BadLoad, Load, Tally, fragment_name
+from loadtest.customers.load import BadLoad, Load, Tally, fragment_name, seconds_to_answer
 
 
 def test_fragment_names_are_the_storefronts() -> None:
@@ -46,6 +46,21 @@ def test_a_bad_variable_is_one_line_and_exit_code_2(
     assert ended.value.code == 2
     assert len(complaint.splitlines()) == 1
     assert variable in complaint
+
+
+def test_customers_wait_as_long_as_the_environment_says() -> None:
+    """Ten seconds without the variable."""
+    assert seconds_to_answer({}) == seconds_to_answer({"LOADTEST_TIMEOUT_SECONDS": " "}) == 10
+    assert seconds_to_answer({"LOADTEST_TIMEOUT_SECONDS": "300"}) == 300
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "3601", "long"])
+def test_a_bad_patience_is_one_line_and_exit_code_2(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It ends the process before a request is sent."""
+    with pytest.raises(SystemExit) as ended:
+        seconds_to_answer({"LOADTEST_TIMEOUT_SECONDS": text})
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("loadtest: LOADTEST_TIMEOUT_SECONDS: ")
 
 
 @pytest.mark.parametrize(

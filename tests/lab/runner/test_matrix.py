@@ -15,7 +15,17 @@ import pytest
 from lab import report, scenarios
 from lab.claims.verdict import Verdict
 from lab.cli import run_command
-from lab.errors import CLAIM_FAILED, HOLDS, INTERRUPTED, NOT_VALID, STACK_BROKE, USAGE, StackError, UsageError
+from lab.errors import (
+    CLAIM_FAILED,
+    HOLDS,
+    INTERRUPTED,
+    NOT_VALID,
+    STACK_BROKE,
+    USAGE,
+    StackError,
+    Unfit,
+    UsageError,
+)
 from lab.report import matrix
 from lab.results.folder import Run
 from lab.runner import series
@@ -66,10 +76,10 @@ def endings(monkeypatch: pytest.MonkeyPatch) -> dict[str, BaseException]:
     return raised
 
 
-def run(folder: Path, names: str, *more: str) -> tuple[int, dict[str, Any]]:
+def run(folder: Path, names: str, *more: str, scenario: str = "all") -> tuple[int, dict[str, Any]]:
     """Run the matrix of these servers; return the exit code and what matrix.json holds."""
     code = run_command(
-        ["run", "all", "--servers", names, "--pace", "quick", "--out", str(folder / "out"), *more]
+        ["run", scenario, "--servers", names, "--pace", "quick", "--out", str(folder / "out"), *more]
     )
     return code, json.loads((folder / "out" / "matrix.json").read_text())
 
@@ -95,6 +105,22 @@ def test_a_row_for_each_scenario_and_a_column_for_each_server(
     said = capsys.readouterr()
     assert "3 of 3 runs on 2 servers ended as their scenarios promise." in said.out
     assert "server 2 of 2: dragonfly" in said.err
+
+
+def test_one_scenario_can_be_run_on_several_servers(
+    endings: dict[str, BaseException], tmp_path: Path
+) -> None:
+    """The matrix has its row alone. A server that lacks what it is made of is told by its version, too."""
+    endings["redis"] = Unfit("redis 7.0.15 searches all slots.", "redis 7.0.15")
+    code, content = run(tmp_path, "embedded,redis", scenario="eviction-cycle")
+    assert code == HOLDS
+    assert [row["id"] for row in content["scenarios"]] == ["eviction-cycle"]
+    assert content["scenarios"][0]["cells"]["embedded"]["holds"] is True
+    assert content["scenarios"][0]["cells"]["redis"] == {"left_out": "redis 7.0.15 searches all slots"}
+    assert [server["product"] for server in content["servers"]] == ["valkey 9.1.2", "redis 7.0.15"]
+    assert content["command"] == "bin/lab run eviction-cycle --pace quick --servers embedded,redis --seed 1"
+    summary = json.loads((tmp_path / "out" / "embedded" / "summary.json").read_text())
+    assert summary["command"] == "bin/lab run eviction-cycle --pace quick --seed 1"
 
 
 def test_a_product_is_told_with_the_options_of_the_command_line(
@@ -226,7 +252,9 @@ def raise_(error: BaseException) -> None:
             "leave --server and --stack out",
             USAGE,
         ),
-        (["key-growth", "--servers", "embedded,redis"], "--servers is for `bin/lab run all`", USAGE),
+        (["nothing", "--servers", "embedded,redis"], "there is no scenario 'nothing'", USAGE),
+        (["key-growth", "--servers", "embedded,redis", "--keys", "9"], "--keys is for one run", USAGE),
+        (["key-growth", "--servers", "embedded,redis", "--controls"], "--controls is for `bin/lab", USAGE),
         (["key-growth", "--server-path", "redis"], "--server-path takes NAME=FILE, not 'redis'", USAGE),
         (["key-growth", "--server-path", "mysql=/bin/true"], "--server-path takes NAME=FILE", USAGE),
         (["key-growth", "--server-path", "redis=/nowhere"], "/nowhere is no program", USAGE),

@@ -15,7 +15,7 @@ import pytest
 from lab import scenarios
 from lab.claims.verdict import Verdict, write_result
 from lab.cli import run_command
-from lab.errors import StackError, UsageError
+from lab.errors import StackError, Unfit, UsageError
 from lab.report import write_report, write_summary
 from lab.results.folder import Run
 from lab.runner import series
@@ -200,6 +200,17 @@ def test_what_a_server_cannot_do_is_left_out_and_told(stage: Stage, monkeypatch:
     )
 
 
+def test_what_a_server_shows_it_cannot_do_is_left_out(stage: Stage) -> None:
+    """Redis 7 knows cluster mode, and searches all slots there: one-slot says so once the server runs."""
+    unfit = raises(Unfit("redis 7.0.15 searches all slots.", "redis 7.0.15"))
+    done = stage.runs(one_slot=unfit, key_growth=ends_with("scan"), control=ends_with("index"))
+    assert (done.planned, done.exit_code) == (["key-growth", "control"], 0)
+    assert "one-slot is left out. redis 7.0.15 searches all slots." in stage.said
+    written = json.loads((stage.out / "summary.json").read_text())
+    assert written["left_out"] == {"one-slot": "redis 7.0.15 searches all slots"}
+    assert written["verdict"] == "All 2 runs are as promised."
+
+
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
@@ -225,7 +236,7 @@ def test_options_for_one_scenario_are_refused(option: tuple[str, str], tmp_path:
     """`lab run all` refuses an option for one scenario: one line, exit code 2."""
     answer = typed("run", "all", *option, cwd=tmp_path)
     assert answer.is_one_line(2), answer
-    assert f"{option[0]} is for one scenario" in answer.err
+    assert f"{option[0]} is for one run" in answer.err
     assert tree(tmp_path) == []
 
 

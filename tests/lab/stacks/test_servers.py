@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from lab import scenarios
-from lab.errors import StackError, UsageError
+from lab.errors import StackError, Unfit
 from lab.scenarios import catalogue
 from lab.stacks.native import NativeStack
 from lab.stacks.processes import Child, port_taken
@@ -279,9 +279,7 @@ def test_a_release_that_searches_all_slots_is_one_line(
     monkeypatch.setattr(ServerObserver, "searches_one_slot", lambda _: False)
     stack = NativeStack(scenarios.find("one-slot"), SERVERS["embedded"], tmp_path, 1)
     try:
-        with pytest.raises(
-            UsageError, match=r"valkey \S+ searches all slots, whatever the pattern; one-slot"
-        ):
+        with pytest.raises(Unfit, match=r"valkey \S+ searches all slots, whatever the pattern; one-slot"):
             stack.up(lambda _: None)
     finally:
         stack.down()
