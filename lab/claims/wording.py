@@ -86,6 +86,8 @@ def series(good: int, done: int, planned: int, interrupted: bool) -> str:
     """A series' verdict in a sentence: `good` of the runs that were done, or of those planned, are as promised."""
     if interrupted:
         return f"Interrupted: {good} of {planned} runs were as promised until then."
+    if not done:
+        return "Nothing could be run here."
     return f"All {done} runs are as promised." if good == done else f"{good} of {done} runs are as promised."
 
 

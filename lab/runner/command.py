@@ -136,9 +136,12 @@ def run(
             raise UsageError(
                 "--servers is for the native stack, and names all servers: leave --server and --stack out."
             )
-        raise typer.Exit(_run_matrix(scenario, servers, pace, seed, out, controls, spoilers, as_json))
+        raise typer.Exit(
+            _run_matrix(_wanted(scenario, controls), servers, pace, seed, out, spoilers, as_json)
+        )
     if scenario == ALL:
-        raise typer.Exit(_run_all(server, stack, namespace, pace, seed, out, controls, spoilers, as_json))
+        wanted = _wanted(scenario, controls)
+        raise typer.Exit(_run_all(wanted, server, stack, namespace, pace, seed, out, spoilers, as_json))
     from lab.report import write_report
     from lab.runner.live import LiveDisplay
     from lab.runner.run import Request, conduct
@@ -216,6 +219,13 @@ def compare(
     print(f"page: {write_comparison(runs, out, spoilers).resolve()}")
 
 
+def _wanted(scenario: str, controls: bool) -> Sequence[Scenario]:
+    """The scenario of that id, or all. Raises `UsageError` for an id that there is not."""
+    from lab.runner.series import chosen
+
+    return chosen(controls) if scenario == ALL else [scenarios.find(scenario)]
+
+
 def _series(
     wanted: Sequence[Scenario],
     server: str | None,
@@ -254,20 +264,18 @@ def _series(
 
 
 def _run_all(
+    wanted: Sequence[Scenario],
     server: str | None,
     stack: str,
     namespace: str,
     pace: str,
     seed: int,
     out: Path | None,
-    controls: bool,
     spoilers: bool,
     as_json: bool,
 ) -> int:
     """Run the scenarios one after the other; return the exit code of the whole series."""
-    from lab.runner.series import chosen
-
-    series = _series(chosen(controls), server, stack, namespace, pace, seed, out, spoilers)
+    series = _series(wanted, server, stack, namespace, pace, seed, out, spoilers)
     if as_json:
         print((series.folder / "summary.json").read_text())
     else:
@@ -279,21 +287,18 @@ def _run_all(
 
 
 def _run_matrix(
-    scenario: str,
+    wanted: Sequence[Scenario],
     servers: str,
     pace: str,
     seed: int,
     out: Path | None,
-    controls: bool,
     spoilers: bool,
     as_json: bool,
 ) -> int:
-    """Run a scenario, or all, on one server after the other; return the exit code of all."""
+    """Run the scenarios on one server after the other; return the exit code of all."""
     from lab.report import write_matrix
     from lab.runner.matrix import names_of, run_matrix
-    from lab.runner.series import chosen
 
-    wanted = chosen(controls) if scenario == ALL else [scenarios.find(scenario)]
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     matrix = run_matrix(
         wanted,

@@ -118,6 +118,7 @@ def test_one_scenario_can_be_run_on_several_servers(
     assert content["scenarios"][0]["cells"]["embedded"]["holds"] is True
     assert content["scenarios"][0]["cells"]["redis"] == {"left_out": "redis 7.0.15 searches all slots"}
     assert [server["product"] for server in content["servers"]] == ["valkey 9.1.2", "redis 7.0.15"]
+    assert content["servers"][1]["verdict"] == "Nothing could be run here."
     assert content["command"] == "bin/lab run eviction-cycle --pace quick --servers embedded,redis --seed 1"
     summary = json.loads((tmp_path / "out" / "embedded" / "summary.json").read_text())
     assert summary["command"] == "bin/lab run eviction-cycle --pace quick --seed 1"
