@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+import time
 from pathlib import Path
 
 from lab import ROOT
@@ -51,6 +52,14 @@ LINK_PORT, WEB_PORT, OPERATIONS_PORT, LOCUST_PORT = 16379, 18000, 19101, 18089
 SERVE = ("-c", "app/gunicorn_conf.py", "app.web:application")
 BEGIN = 'echo "{\\"pid\\": $$}"; exec python -m lab.blind.launcher'
 """Says the program's number among the container's processes, and becomes it."""
+LISTENING = """
+import socket, sys, time
+for port in sys.argv[1:]:
+    while socket.socket().connect_ex(("127.0.0.1", int(port))):
+        time.sleep(0.05)
+"""
+"""Waits until a program of the container listens on each port. A port-forward would end at a connection to a port where
+nothing listens yet."""
 TICKS = 100.0
 """/proc/PID/stat counts in hundredths of a second (USER_HZ)."""
 
@@ -134,6 +143,8 @@ class KubernetesBlindStack(KubernetesStack):
 
     def _open_ways(self) -> None:
         """Open ways to the session's storefront, link and Locust, and wait until they answer."""
+        self._await_listening("web", LINK_PORT, WEB_PORT)
+        self._await_listening("locust", LOCUST_PORT)
         pod, locust = self._scene.of("web").pod, self._scene.of("locust").pod
         shop = Forward(self._kubectl, pod, [LINK_PORT, WEB_PORT], self._logs / "forward-session.log")
         load = Forward(self._kubectl, locust, [LOCUST_PORT], self._logs / "forward-customers.log")
@@ -153,6 +164,25 @@ class KubernetesBlindStack(KubernetesStack):
         self.locust = Locust(f"locust-{self._scene.server}", load.url(LOCUST_PORT))
         self.web.wait("/readyz", READY_S, self.check)
         self.locust.wait("/load", READY_S, self.check)
+
+    def _await_listening(self, role: str, *ports: int) -> None:
+        """Wait until programs of a container listen on these ports. Raises `StackError` after `READY_S`."""
+        at = self._scene.of(role)
+        words = ["exec", at.pod, "--container", at.service, "--", "python", "-c", LISTENING, *map(str, ports)]
+        child = KubectlChild(
+            f"waiting in {at.service}", self._kubectl.words(*words), self._logs / f"waiting-{role}.log"
+        )
+        end = time.monotonic() + READY_S
+        try:
+            while child.alive():
+                self.check()
+                if time.monotonic() > end:
+                    raise StackError(f"nothing listens on port {ports[-1]} of {at.pod} after {READY_S:g} s.")
+                time.sleep(0.1)
+            if child.exit_code():
+                raise StackError(child.end_message())
+        finally:
+            child.stop()
 
     def _start_counters(self) -> None:
         """Start a shell in each container with programs of other teams, which reads their CPU time when asked.

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from lab.errors import StackError
 
 SECONDS_TO_ANSWER = 20.0
 UNITS = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
@@ -26,6 +29,16 @@ class Finding:
     ok: bool
     detail: str
     needed: bool = True
+
+
+def guarded(what: str, check: Callable[[], Finding]) -> Finding:
+    """Run a check. If it gets no answer, or one that cannot be read, the finding says so and is not ok."""
+    try:
+        return check()
+    except StackError as error:
+        return Finding(what, False, str(error))
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        return Finding(what, False, f"an answer that cannot be read: {error!r}")
 
 
 def ask(*command: str, seconds: float = SECONDS_TO_ANSWER) -> tuple[int, str]:

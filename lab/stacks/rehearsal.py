@@ -6,12 +6,8 @@ actions (which are undone) and Locust's pages. If there is a Chromium, the page 
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import subprocess
 import time
-import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,16 +16,15 @@ from typing import Any
 
 from lab import ROOT
 from lab.errors import StackError, UsageError
-from lab.stacks.asking import Finding
+from lab.stacks import dashboards
+from lab.stacks.asking import Finding, guarded
+from lab.stacks.dashboards import SHOWN_S, prometheus
 from lab.stacks.http import Http
 from lab.stacks.preflight import read_env_file
 from lab.stacks.servers import IN_COMPOSE
 from lab.stacks.up import complaints, containers
 from lab.templates import templates
 
-SHOWN_S = 900
-"""The dashboards' time range in seconds: the last quarter of an hour."""
-STEP_MS = 2_000
 RETRY_S = 2.0
 """Seconds between two attempts at a check."""
 STARTING, STARTING_S = ": starting", 45.0
@@ -40,12 +35,7 @@ FILLING_S = 90.0
 SPAWNING = "spawning"  # what Locust says of itself in its first seconds, while its customers come one by one
 TRACE_S = 40.0
 """Seconds for which an exemplar's trace may be missing in Tempo: spans are sent in batches."""
-PICTURE_S = 60
-WIDE, HIGH = 1500, 2300
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 EXEMPLARS = "db_client_operation_duration_seconds_bucket"
-CALLS = "sum by (client, server) (traces_service_graph_request_total)"
-"""Grafana's query to Prometheus for a panel that shows which service calls which."""
 
 
 @dataclass
@@ -116,7 +106,7 @@ def look_at(
             *(look(grafana) for look in shown),
             _actions(control) if pages.control else (),
             _locusts(pages.locusts),
-            _pictures(grafana, folder, found.pictures) if pages.grafana else (),
+            dashboards.pictures(grafana, folder, found.pictures) if pages.grafana else (),
         ):
             for finding in findings:
                 note(finding)
@@ -134,16 +124,6 @@ def _address(settings: dict[str, str], port: str) -> str:
     return f"http://127.0.0.1:{settings[port]}"
 
 
-def _guarded(what: str, check: Callable[[], Finding]) -> Finding:
-    """Run a check. If it gets no answer, or one that cannot be read, the finding says so and is not ok."""
-    try:
-        return check()
-    except StackError as error:
-        return Finding(what, False, str(error))
-    except (OSError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        return Finding(what, False, f"an answer that cannot be read: {error!r}")
-
-
 def _patiently(
     what: str,
     check: Callable[[], Finding],
@@ -156,7 +136,7 @@ def _patiently(
     """
     end = time.monotonic() + (FILLING_S if seconds is None else seconds)
     while True:
-        finding = _guarded(what, check)
+        finding = guarded(what, check)
         if finding.ok or not may_mend(finding) or time.monotonic() >= end:
             return finding
         time.sleep(RETRY_S)
@@ -176,15 +156,9 @@ def _containers() -> Iterator[Finding]:
     yield _patiently("containers", check, STARTING_S, lambda finding: STARTING in finding.detail)
 
 
-def _prometheus(grafana: Http, path: str, **parameters: str) -> Any:
-    """An answer of Prometheus, through Grafana."""
-    query = urllib.parse.urlencode(parameters)
-    return grafana.ask("GET", f"/api/datasources/proxy/uid/prometheus/api/v1/{path}?{query}")["data"]
-
-
 def _targets(grafana: Http) -> Iterator[Finding]:
     def check() -> Finding:
-        rows = _prometheus(grafana, "query", query="up")["result"]
+        rows = prometheus(grafana, "query", query="up")["result"]
         down = [
             f"{row['metric']['job']} {row['metric']['instance']}" for row in rows if row["value"][1] != "1"
         ]
@@ -195,122 +169,15 @@ def _targets(grafana: Http) -> Iterator[Finding]:
     yield _patiently("scrapes", check)
 
 
-# --- dashboards
-
-
 def _dashboards(grafana: Http) -> Iterator[Finding]:
-    try:
-        boards = _boards(grafana)
-    except (StackError, KeyError, TypeError) as error:
-        yield Finding("dashboards", False, str(error))
-        return
-    yield Finding("dashboards", bool(boards), f"{len(boards)}")
-    end = time.monotonic() + FILLING_S
-    for board in boards:
-        for server in _servers(grafana, board):
-            what = f"dashboard {board['title']}, {server}"
-            yield _guarded(what, partial(_board, grafana, board, server, what, end))
-
-
-def _boards(grafana: Http) -> list[dict[str, Any]]:
-    """The dashboards that have a choice of servers: the lab's. Anybody may have saved others beside them."""
-    listed = grafana.ask("GET", "/api/search?type=dash-db")
-    found = [grafana.ask("GET", f"/api/dashboards/uid/{row['uid']}")["dashboard"] for row in listed]
-    return sorted((board for board in found if _choices(board)), key=lambda board: str(board["title"]))
-
-
-def _choices(board: dict[str, Any]) -> list[dict[str, Any]]:
-    """The dashboard's variable `server`; none if it has no such variable."""
-    return [v for v in board.get("templating", {}).get("list") or () if v["name"] == "server"]
-
-
-def _servers(grafana: Http, board: dict[str, Any]) -> list[str]:
-    """The values that the dashboard's variable `server` offers; if it offers none, its current value."""
-    variable = _choices(board)[0]
-    query = variable["query"]
-    metric = (
-        (query["query"] if isinstance(query, dict) else query).removeprefix("label_values(").partition(",")[0]
-    )
-    try:
-        now = time.time()
-        values = _prometheus(
-            grafana,
-            "label/server/values",
-            start=f"{now - SHOWN_S:.0f}",
-            end=f"{now:.0f}",
-            **{"match[]": metric},
-        )
-    except StackError:
-        values = []
-    return list(values) or [str(variable["current"]["value"])]
-
-
-def _panels(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for panel in rows:
-        if panel["type"] == "row":
-            yield from _panels(panel.get("panels", []))
-        elif panel.get("targets"):
-            yield panel
-
-
-def _board(grafana: Http, board: dict[str, Any], server: str, what: str, end: float) -> Finding:
-    """Check every panel of a dashboard. Those without data are retried until `end`, on the monotonic clock."""
-    panels = list(_panels(board["panels"]))
-    faults = {number: _panel_fault(grafana, panel, server) for number, panel in enumerate(panels)}
-    while any(faults.values()) and time.monotonic() < end:
-        time.sleep(RETRY_S)
-        faults |= {
-            number: _panel_fault(grafana, panels[number], server) for number, fault in faults.items() if fault
-        }
-    wrong = [f"{panels[number]['title']}: {fault}" for number, fault in faults.items() if fault]
-    return Finding(what, not wrong, "; ".join(wrong) or f"{len(panels)} panels have data")
-
-
-def _panel_fault(grafana: Http, panel: dict[str, Any], server: str) -> str:
-    """What a participant would see instead of data; empty if there is data, or the panel has a text for having none."""
-    says_none = panel.get("fieldConfig", {}).get("defaults", {}).get("noValue")
-    targets = [
-        json.loads(json.dumps(target).replace("$server", server))
-        for target in panel["targets"]
-        if not target.get("hide")
-    ]
-    empty = True
-    for target in targets:
-        source = (target.get("datasource") or panel["datasource"])["uid"]
-        try:
-            if source == "tempo" and target["queryType"] == "traceql":
-                query = urllib.parse.urlencode({"q": target["query"], "limit": 5})
-                empty &= not grafana.ask("GET", f"/api/datasources/proxy/uid/tempo/api/search?{query}").get(
-                    "traces"
-                )
-                continue
-            if source == "tempo":
-                target = {"refId": "A", "expr": CALLS, "datasource": {"uid": "prometheus"}, "instant": True}
-            empty &= not _values(grafana, target)
-        except StackError as error:
-            return str(error)
-    return "No data" if empty and not says_none else ""
-
-
-def _values(grafana: Http, target: dict[str, Any]) -> int:
-    """The number of values that a panel's query gives. Raises `StackError` with the data source's error."""
-    now = int(time.time() * 1000)
-    asked = {**target, "intervalMs": STEP_MS, "maxDataPoints": SHOWN_S * 1000 // STEP_MS}
-    answer = grafana.ask(
-        "POST", "/api/ds/query", {"from": str(now - SHOWN_S * 1000), "to": str(now), "queries": [asked]}
-    )
-    [result] = answer["results"].values()
-    if result.get("error"):
-        raise StackError(str(result["error"]))
-    columns = (frame["data"]["values"] for frame in result.get("frames") or ())
-    return sum(len(values[-1]) for values in columns if values)
+    return dashboards.findings(grafana, FILLING_S, RETRY_S)
 
 
 # --- from a point on a panel to its trace
 
 
 def _trace(grafana: Http) -> Iterator[Finding]:
-    yield _guarded("exemplar to trace", partial(_by_exemplar, grafana))
+    yield guarded("exemplar to trace", partial(_by_exemplar, grafana))
 
 
 def _by_exemplar(grafana: Http) -> Finding:
@@ -318,7 +185,7 @@ def _by_exemplar(grafana: Http) -> Finding:
     ids: list[str] = []
     while time.monotonic() < end:
         now = time.time()
-        rows = _prometheus(
+        rows = prometheus(
             grafana, "query_exemplars", query=EXEMPLARS, start=f"{now - SHOWN_S:.3f}", end=f"{now:.3f}"
         )
         points = [point for row in rows for point in row["exemplars"]]
@@ -402,49 +269,3 @@ def _locust(address: str, what: str) -> Finding:
     finally:
         locust.close()
     return Finding(what, state == "running" and page, state if page else "its page is not there")
-
-
-# --- pictures
-
-
-def _pictures(grafana: Http, folder: Path, pictures: dict[str, str]) -> Iterator[Finding]:
-    program = next((path for name in CHROMIUM if (path := shutil.which(name))), None)
-    if program is None:
-        yield Finding("pictures", True, "none: there is no Chromium on this machine")
-        return
-    try:
-        boards = _boards(grafana)
-    except (StackError, KeyError, TypeError):  # `_dashboards` has told this
-        return
-    failed = []
-    for board in boards:
-        for server in _servers(grafana, board):
-            name = f"{board['uid']}-{server}.png"
-            address = f"{grafana.base_url}/d/{board['uid']}?kiosk&from=now-15m&to=now&var-server={server}"
-            if _photograph(program, address, folder / name):
-                pictures[f"{board['title']}, {server}"] = name
-            else:
-                failed.append(name)
-    yield Finding(
-        "pictures", not failed, f"not taken: {', '.join(failed)}" if failed else f"{len(pictures)} dashboards"
-    )
-
-
-def _photograph(program: str, address: str, file: Path) -> bool:
-    """Save a page as a browser shows it, as PNG. Returns True if that worked."""
-    command = [
-        program,
-        "--headless",
-        "--hide-scrollbars",
-        f"--window-size={WIDE},{HIGH}",
-        "--virtual-time-budget=20000",
-    ]
-    command += [f"--screenshot={file}"]
-    if hasattr(os, "geteuid") and os.geteuid() == 0:
-        command.append("--no-sandbox")  # as root Chromium refuses to start with its sandbox
-    file.unlink(missing_ok=True)
-    try:
-        subprocess.run([*command, address], capture_output=True, timeout=PICTURE_S, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return file.is_file()

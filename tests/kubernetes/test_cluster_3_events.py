@@ -1,8 +1,9 @@
-"""Every accepted event is carried out: while a pod is killed, a release is upgraded, the node is drained."""
+"""A pod is killed, a release upgraded, the node drained: no accepted event is lost. A server restarted comes back."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -15,6 +16,7 @@ KEYS, COUNT = 20_000, 100
 """Keys on the server, and of each SCAN: events then take so long that many are under way whenever something happens."""
 READERS = 30
 DONE_S = 120
+RECOVERS_S = 90
 Settings = Callable[[str, dict[str, object]], object]
 
 
@@ -82,6 +84,11 @@ def test_an_upgrade_loses_no_event(releases: Kube, slow: Settings) -> None:
     all_done(customers, slow)
 
 
+def pending(kube: Kube, namespace: str) -> bool:
+    """True while every pod of a namespace waits for a node."""
+    return {pod["status"]["phase"] for pod in kube.get("pods", namespace)} == {"Pending"}
+
+
 def test_a_drained_node_loses_no_event(releases: Kube, slow: Settings) -> None:
     """The node is drained, all pods wait for one, it comes back: what was accepted before and after is done."""
     try:
@@ -90,15 +97,7 @@ def test_a_drained_node_loses_no_event(releases: Kube, slow: Settings) -> None:
             words = ["--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=150s"]
             releases("drain", configs.NODE_NAME, *words, seconds=180)
             for group in SERVER:
-                until(
-                    lambda group=group: (
-                        {  # type: ignore[misc]
-                            pod["status"]["phase"] for pod in releases.get("pods", group)
-                        }
-                        == {"Pending"}
-                    ),
-                    f"every pod of {group} pending",
-                )
+                until(partial(pending, releases, group), f"every pod of {group} pending")
             releases("uncordon", configs.NODE_NAME)
             for name in (ROOM, ONE, TWO):
                 releases.wait_ready(name)
@@ -106,3 +105,22 @@ def test_a_drained_node_loses_no_event(releases: Kube, slow: Settings) -> None:
     finally:
         releases("uncordon", configs.NODE_NAME)
     all_done(customers, slow)
+
+
+def test_a_server_that_is_told_to_end_comes_back(releases: Kube) -> None:
+    """The console restarts a server by SHUTDOWN: its container starts again in the same pod, and requests reach it.
+
+    The console holds the number of keys from then on, so the tests that set it come before.
+    """
+    before = releases.pod(ONE, "redis")
+    status, _, said = releases.ask(ONE, "control", 8080, "/api/servers/redis/restart", {})
+    assert status == 200, said
+
+    def back() -> bool:
+        pod = releases.pod(ONE, "redis")
+        [container] = pod["status"]["containerStatuses"]
+        again = container["restartCount"] > before["status"]["containerStatuses"][0]["restartCount"]
+        return pod["metadata"]["uid"] == before["metadata"]["uid"] and again and bool(container["ready"])
+
+    until(back, "the server back in its pod", RECOVERS_S)
+    until(partial(releases.json, ONE, "web-redis", 9101, "/readyz"), "the storefront ready", RECOVERS_S)

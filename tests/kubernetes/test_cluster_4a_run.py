@@ -95,7 +95,7 @@ def test_the_doctor_says_what_is_ready(guest: Kube, tmp_path: Path) -> None:
     """With the Role's rights nothing is missing: rights, containers, what validity reads, console and load."""
     done = lab(guest, "doctor", "--scene", "--namespace", ONE, "--out", str(tmp_path), seconds=DOCTOR_S)
     print(done.stdout, done.stderr)
-    assert done.returncode in (0, 3), done.stderr  # dashboards of a stand-in are another test's matter
+    assert done.returncode == 0, done.stderr
     for what in ("cluster", "rights", "release", "containers", "validity, redis", "Locust, Redis"):
         assert f"ok   {what}: " in done.stdout, what
 

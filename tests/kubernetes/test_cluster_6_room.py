@@ -79,7 +79,10 @@ def paper(kube: Kube, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kube
     kube("cordon", configs.NODE_NAME)
     folder = tmp_path_factory.mktemp("kwok")
     words = ["kwok", f"--kubeconfig={os.environ['KUBECONFIG']}"]
-    words.append("--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake")
+    words += [
+        "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+        "--node-lease-duration-seconds=40",
+    ]
     with (folder / "kwok.log").open("wb") as log:
         environ = {**os.environ, "KWOK_WORKDIR": str(folder)}
         process = subprocess.Popen(words, env=environ, stdout=log, stderr=log)

@@ -16,6 +16,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -101,7 +102,11 @@ def _state(pid: int) -> str:
 
 
 def forward(words: list[str]) -> int:
-    """Say which ports lead to the pod; they are those at which its processes listen anyway."""
+    """Say which ports lead to the pod; they are those at which its processes listen anyway.
+
+    kubectl's own ends at the first connection to a port where nothing listens. This one does so at once, for the ports
+    that a container has as `late`.
+    """
     name = next(word for word in words if word.startswith("pod/")).removeprefix("pod/")
     ports = {
         inside: outside for each in pod_of(name)["containers"] for inside, outside in each["ports"].items()
@@ -112,7 +117,10 @@ def forward(words: list[str]) -> int:
     for word in words:
         if word.startswith(":") and not (FOLDER / "slow").exists():
             print(f"Forwarding from 127.0.0.1:{ports.get(word[1:], 1)} -> {word[1:]}", flush=True)
-    while not (FOLDER / f"lost-{name}").exists():
+    late = {port for each in pod_of(name)["containers"] for port in each.get("late", ())}
+    wanted = {word[1:] for word in words if word.startswith(":")}
+    silent = any(socket.socket().connect_ex(("127.0.0.1", ports[port])) for port in late & wanted)
+    while not (silent or (FOLDER / f"lost-{name}").exists()):
         time.sleep(0.05)
     print("error: lost connection to pod", file=sys.stderr)
     return 1

@@ -59,6 +59,7 @@ def session_ports(scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for each in (one for made in found for one in made["containers"]):
         if each["service"] in ("invalidator-valkey", "locust-valkey"):
             each["ports"] |= {str(port): port for port in free.values()}
+            each["late"] = [str(port) for port in free.values()]
             each["env"] = {**each.get("env", {}), "APP_STATE_DIR": state, "APP_FRAGMENTS_PER_USER": "20"}
     scene.kubectl.has(found)
     return scene

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lab.errors import StackError, UsageError
-from lab.stacks import rehearsal
+from lab.stacks import dashboards, rehearsal
 from lab.stacks.asking import Finding
 from tests.httpkit import Answer, HttpStandIn, Request
 
@@ -98,7 +98,7 @@ def scene(
     found = Everything()
     for name in ("CONTROL_PORT", "GRAFANA_PORT", "LOCUST_REDIS_PORT"):
         monkeypatch.setenv(name, str(found.port))
-    monkeypatch.setattr(rehearsal, "CHROMIUM", ())
+    monkeypatch.setattr(dashboards, "CHROMIUM", ())
     for name, seconds in {"TRACE_S": 0.1, "FILLING_S": 0.3, "RETRY_S": 0.05}.items():
         monkeypatch.setattr(rehearsal, name, seconds)
     yield found
@@ -123,6 +123,21 @@ def test_a_dashboard_of_a_participant_is_passed_over(scene: Everything, tmp_path
     found = look(tmp_path)
     assert found["dashboards"].detail == "1"
     assert found["dashboard 1 The incident, redis"].ok
+
+
+@pytest.mark.parametrize("watched", [["valkey"], ["valkey", "redis"], []])
+def test_a_dashboard_of_a_server_that_is_not_there_is_not_looked_at(
+    watched: list[str], scene: Everything, tmp_path: Path
+) -> None:
+    """A scene need not have every server. One that the console watches must have data, though."""
+    scene.answers["/label/server/values"] = {"data": []}
+    scene.answers["match%5B%5D=lab_store_up"] = {"data": watched}
+    found = look(tmp_path)
+    if watched == ["valkey"]:
+        assert found["dashboard 1 The incident"].detail == "not looked at: no redis in this scene"
+        assert "/api/ds/query" not in {path for _, path, _ in scene.asked}
+    else:
+        assert found["dashboard 1 The incident, redis"].ok
 
 
 def test_without_docker_the_page_is_written_all_the_same(
@@ -266,7 +281,7 @@ def test_dashboards_are_photographed(
         + ";; esac; done\n"
     )
     browser.chmod(0o755)
-    monkeypatch.setattr(rehearsal, "CHROMIUM", (str(browser),))
+    monkeypatch.setattr(dashboards, "CHROMIUM", (str(browser),))
     found = look(tmp_path)
     assert found["pictures"].ok is works
     assert ('<img src="incident-redis.png"' in (tmp_path / "doctor.html").read_text()) is works
