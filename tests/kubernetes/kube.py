@@ -248,7 +248,7 @@ class Customers(threading.Thread):
 
     def pending(self) -> list[int]:
         """Accepted events that are not done yet. Raises OSError while the storefront does not answer."""
-        return [event for event, user in self.accepted.items() if self._state(user, event) == "pending"]
+        return [event for event, user in list(self.accepted.items()) if self._state(user, event) == "pending"]
 
     def _state(self, user: int, event: int) -> str:
         return str(

@@ -166,7 +166,6 @@ def test_a_blind_session_shows_its_evidence(
     guest: Kube, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the Role's rights a session plays a cause, whose evidence alone is found; all its programs end with it."""
-    monkeypatch.setenv("KUBECONFIG", str(guest.run / "guest.conf"))
     seen: list[str] = []
     trial = Trial(
         CAUSES["unpipelined-deletes"],
@@ -175,7 +174,9 @@ def test_a_blind_session_shows_its_evidence(
         inspect=lambda _: seen.extend(sealed()),
         make=partial(KubernetesBlindStack, namespace=ONE),
     )
-    trial.run()
+    with monkeypatch.context() as as_guest:
+        as_guest.setenv("KUBECONFIG", str(guest.run / "guest.conf"))
+        trial.run()
     print(*trial.said, sep="\n")
     found = {cause.id for cause in CAUSES.values() if cause.evidence(trial.outcome()).found}
     assert found == {"unpipelined-deletes"}, trial.outcome()
