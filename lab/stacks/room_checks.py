@@ -14,6 +14,10 @@ from lab.stacks import room_kube, room_plan
 from lab.stacks.asking import Finding
 from lab.stacks.room_kube import Object
 
+RELEASE, ROOM_RELEASE = "scene", "room"
+"""What Helm calls the release in a group's namespace, and the one in the room's own."""
+OWNED_BY = "meta.helm.sh/release"
+"""How the names of Helm's notes on an object begin: they say to which release it belongs."""
 OLDEST = 30
 """Minor version of Kubernetes 1, as Chart.yaml has it."""
 DEFAULT_STORAGE = "storageclass.kubernetes.io/is-default-class"
@@ -107,7 +111,7 @@ def rights(wanted: Asked, found: dict[str, Any]) -> Finding:
     needed = ["create namespaces", "delete namespaces", "list nodes", "list pods -A", "create secrets -A"]
     needed += ["create deployments.apps -A", "create networkpolicies.networking.k8s.io -A"]
     if found["probePriority"]["create"]:
-        needed.append("create priorityclasses.scheduling.k8s.io")
+        needed += [f"{verb} priorityclasses.scheduling.k8s.io" for verb in ("create", "list")]
     if found["quota"]:
         needed.append("create resourcequotas -A")
     if wanted.host:
@@ -145,6 +149,23 @@ def namespaces(wanted: Asked, there: Sequence[Object]) -> Finding:
     return Finding(
         "namespaces", True, f"{len(ours)} of {len(wanted.names)} there" if ours else "none there yet"
     )
+
+
+def priorities(wanted: Asked, found: dict[str, Any]) -> Finding:
+    """No class of a probe's priority belongs to another release: such a class outlives its release's namespace."""
+    if not found["probePriority"]["create"]:
+        return Finding("priorities", True, "none is made")
+    owners = {f"{name}-probe": (name, RELEASE) for name in wanted.names[1:]}
+    theirs = []
+    for each in room_kube.listed("priorityclasses"):
+        notes = each["metadata"].get("annotations", {})
+        owner = notes.get(f"{OWNED_BY}-namespace"), notes.get(f"{OWNED_BY}-name")
+        if owners.get(name := room_kube.name_of(each), owner) != owner:
+            theirs.append(name)
+    if theirs:
+        said = f"the class {short(theirs)} another release's: kubectl delete priorityclass {' '.join(theirs[:4])}"
+        return Finding("priorities", False, said)
+    return Finding("priorities", True, "each probe may have its class")
 
 
 def storage(found: dict[str, Any]) -> Finding:
@@ -234,5 +255,13 @@ def examine(wanted: Asked, own: Path, say: Callable[[Finding], None]) -> str:
     there = room_kube.listed("namespaces")
     ours = [room_kube.name_of(each) for each in there if room_kube.is_ours(each)]
     way = [ingress(wanted)] if wanted.host else []
-    judge([namespaces(wanted, there), storage(found), *way, room(wanted, found, ours)])
+    judge(
+        [
+            namespaces(wanted, there),
+            priorities(wanted, found),
+            storage(found),
+            *way,
+            room(wanted, found, ours),
+        ]
+    )
     return way[0].detail if way else ""

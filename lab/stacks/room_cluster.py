@@ -25,11 +25,10 @@ from lab import ROOT
 from lab.errors import INTERRUPTED, USAGE, LabError, StackError
 from lab.stacks import room_checks, room_kube, room_plan
 from lab.stacks.asking import Finding
-from lab.stacks.room_checks import Asked
+from lab.stacks.room_checks import RELEASE, ROOM_RELEASE, Asked
 from lab.templates import templates
 
 PAGE = ROOT / "build" / "room.html"
-RELEASE, ROOM_RELEASE = "scene", "room"
 AT_ONCE = 4
 """Releases that are installed side by side: the API server has other things to do, too."""
 INSTALL_S, WAIT_S, DELETE_S = 300.0, 900.0, 600.0

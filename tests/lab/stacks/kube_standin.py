@@ -1,8 +1,9 @@
 """A stand-in for `kubectl` and `helm`: a cluster that is a file. Its first word says which of both it is.
 
 FAKE_KUBE names the folder:
-    cluster.json   {namespaces, nodes, pods, storageclasses, ingressclasses: lists of objects as kubectl prints them,
-                    releases: {NAMESPACE: STATUS}, pods_of: {RELEASE: number}, not_ready: [NAMESPACE, ...], version}
+    cluster.json   {namespaces, nodes, pods, storageclasses, ingressclasses, priorityclasses: lists of objects as
+                    kubectl prints them, releases: {NAMESPACE: STATUS}, pods_of: {RELEASE: number},
+                    not_ready: [NAMESPACE, ...], version}
     denied         what `auth can-i` denies, such as "create namespaces", a line each (the shell before this answers)
     calls.log      written: one JSON list of words a call
     given/         written: each values file that a release was installed with, as NAMESPACE-NUMBER

@@ -39,6 +39,12 @@ def namespace(name: str, ours: bool = False, phase: str = "Active") -> dict[str,
     return {"metadata": {"name": name, "labels": labels}, "status": {"phase": phase}}
 
 
+def priority(group: str, release: str) -> dict[str, Any]:
+    """The class of a probe's priority that Helm made for a release in the namespace of a group."""
+    notes = {"meta.helm.sh/release-namespace": group, "meta.helm.sh/release-name": release}
+    return {"metadata": {"name": f"{group}-probe", "annotations": notes}}
+
+
 class Kube:
     """The cluster's file, and the calls that it got."""
 
@@ -52,6 +58,7 @@ class Kube:
             pods=[],
             storageclasses=[{"metadata": {"name": "fast", **DEFAULT}}],
             ingressclasses=[],
+            priorityclasses=[],
             releases={},
             pods_of={"room": 3, "scene": 10},
             not_ready=[],
@@ -276,6 +283,7 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
     "a stranger's namespace": ({"namespaces": [namespace("team-2")]}, "team-2 is there already"),
     "an ending namespace": ({"namespaces": [namespace("team-1", True, "Terminating")]}, "still being deleted"),
     "a larger room": ({"namespaces": [namespace(f"team-{i}", True) for i in (1, 2, 3, 4)]}, "of a larger room"),
+    "a class left over": ({"priorityclasses": [priority("team-2", "lab")]}, "team-2-probe is another release's"),
     "no storage": ({"storageclasses": []}, "no default class"),
     "no node": ({"nodes": []}, "0 of 2 groups fit"),
     "small nodes": (_nodes(*(node(f"small-{i}", "1400m") for i in range(20))), "0 of 2 groups fit"),
@@ -285,6 +293,14 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
     "a full node": ({"pods": OTHERS}, "0 of 2 groups fit: 1 node with 1.0 cores and"),
     "a strange quantity": (_nodes(node("one", "lots")), "cannot be read: 'lots'"),
 }  # fmt: skip
+
+
+def test_the_rooms_own_classes_are_no_strangers(kube: Kube, tmp_path: Path, capsys: Say) -> None:
+    """Classes of the room itself, and those that come with a cluster, are not in the way."""
+    critical = {"metadata": {"name": "system-node-critical"}}
+    kube.has(priorityclasses=[priority("team-1", "scene"), critical])
+    assert up(page=tmp_path / "room.html") == 0
+    assert "priorities: each probe may have its class" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("case", CHANGES)
