@@ -2,7 +2,7 @@
 
 All is kept in the folder that the tests' engine uses (LAB_ENGINE_CACHE or ~/.cache/redis-latency-lab):
 
-- Kubernetes, CoreDNS and KWOK, built from their Go modules, in `kubernetes-VERSION/`;
+- Kubernetes, CoreDNS, KWOK and kube-router, built from their Go modules, in `kubernetes-VERSION/`;
 - the lab's image and the stand-ins of tests/compose/standins, made by the tests' own Docker Engine, which has ended
   before the cluster starts, in `kubernetes-images-….tar`. They are made anew when something changes that is in them.
 """
@@ -24,6 +24,7 @@ from tests.deploy.helmkit import KUBERNETES
 
 COREDNS = "github.com/coredns/coredns@v1.12.4"
 KWOK = "sigs.k8s.io/kwok/cmd/kwok@v0.7.0"
+KUBE_ROUTER = "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router@v2.1.0"
 PROGRAMS = (
     "kube-apiserver",
     "kube-controller-manager",
@@ -37,6 +38,7 @@ PACKAGES = {
     "containerd": "containerd",
     "runc": "runc",
     "iptables": "iptables",
+    "ipset": "ipset",
     "conntrack": "conntrack",
     "openssl": "openssl",
     "ip": "iproute2",
@@ -77,7 +79,7 @@ def want_packages() -> None:
 
 
 def want_programs(cache: Path) -> Path:
-    """Build what is missing; return the folder of Kubernetes, CoreDNS and KWOK. Raises `NotPossible`."""
+    """Build what is missing; return the folder of Kubernetes, CoreDNS, KWOK and kube-router. Raises `NotPossible`."""
     folder = cache / f"kubernetes-{KUBERNETES}"
     try:
         helmkit.helm()
@@ -87,6 +89,11 @@ def want_programs(cache: Path) -> Path:
         if not (folder / "kwok").exists():
             say("building KWOK, which plays nodes, from its Go module (about two minutes, once)")
             helmkit.go_install(KWOK, folder)
+        if not (folder / "kube-router").exists():
+            say(
+                "building kube-router, which enforces NetworkPolicies, from its Go module (about two minutes, once)"
+            )
+            helmkit.go_install(KUBE_ROUTER, folder)
     except helmkit.NoHelm as error:
         raise NotPossible(str(error)) from None
     if not all((folder / program).exists() for program in PROGRAMS):

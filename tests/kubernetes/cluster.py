@@ -148,6 +148,7 @@ class Cluster:
             self._begin(name, commands[name])
         wait = ["kubectl", "wait", "node", configs.NODE_NAME, "--for=condition=Ready", "--timeout=2s"]
         self._until("kubelet", wait, READY_S)
+        self._begin("kube-router", commands["kube-router"])  # it asks for the node as soon as it starts
         # Pods need the account, although none has its token.
         self._until("kube-controller-manager", ["kubectl", "get", "serviceaccount", "default"])
         say(

@@ -183,5 +183,19 @@ def commands(run: Path, programs: Path) -> dict[str, list[str]]:
             f"--node-ip={NODE}",
         ],
         "kube-proxy": [str(programs / "kube-proxy"), f"--config={run / 'proxy.json'}"],
+        # Of what it can do it does one thing: to enforce NetworkPolicies.
+        "kube-router": [
+            str(programs / "kube-router"),
+            admin,
+            "--run-firewall=true",
+            "--run-router=false",
+            "--run-service-proxy=false",
+            "--run-loadbalancer=false",
+            "--enable-cni=false",
+            f"--service-cluster-ip-range={SERVICES}",
+            f"--hostname-override={NODE_NAME}",
+            "--metrics-port=0",
+            "--health-port=0",
+        ],
         "coredns": [str(programs / "coredns"), "-conf", str(run / "Corefile")],
     }

@@ -93,6 +93,42 @@ def test_each_dashboard_is_there_once(namespace: str, releases: Kube) -> None:
     assert sorted(found) == ["before-after", "dragonfly", "incident", "redis", "the-lab", "where-time-goes"]
 
 
+CONNECT = """
+import socket, sys
+try:
+    socket.create_connection((sys.argv[1], int(sys.argv[2])), 5).close()
+    print("open")
+except OSError as error:
+    print(type(error).__name__)
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "service", "port", "group", "reached"),
+    [
+        (ONE, "redis", 6379, ONE, True),
+        (TWO, "redis", 6379, ONE, False),
+        (TWO, "control", 8080, ONE, False),
+        (TWO, "tempo", 4318, ROOM, True),
+        (TWO, "grafana", 3000, ROOM, False),
+        (ONE, "tempo", 4318, ROOM, False),
+    ],
+)
+def test_policies_let_through_what_they_should(
+    start: str, service: str, port: int, group: str, reached: bool, releases: Kube
+) -> None:
+    """A group reaches its own server, and of others only the room's Tempo, if it uses the room."""
+    words = ("python", "-c", CONNECT, f"{service}.{group}", str(port))
+
+    def said() -> str:
+        return releases.inside(start, "deployment/control", "control", *words).strip()
+
+    if reached:
+        assert said() == "open"
+    else:
+        assert said() in ("ConnectionRefusedError", "TimeoutError")
+
+
 def test_a_participant_sees_the_page(releases: Kube) -> None:
     """Behind `kubectl port-forward` the control page answers, and knows the group's server only."""
     with releases.forwarded(ONE, "control", 8080) as address:
