@@ -22,6 +22,7 @@ from typing import Any
 from lab import ROOT
 from tests.compose.stack import until
 from tests.deploy.helmkit import CHART
+from tests.kubernetes import configs
 
 VALUES = ROOT / "tests" / "kubernetes" / "values.yaml"
 RELEASE = "lab"
@@ -32,6 +33,23 @@ KINDS = (
     "secrets,pods"
 )
 """What a release makes in its namespace, and what follows from it."""
+NAMES = {
+    "apiVersion": "networking.k8s.io/v1",
+    "kind": "NetworkPolicy",
+    "metadata": {"name": "dns-of-the-node"},
+    "spec": {
+        "podSelector": {},
+        "policyTypes": ["Egress"],
+        "egress": [
+            {
+                "to": [{"ipBlock": {"cidr": f"{configs.NODE}/32"}}],
+                "ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")],
+            }
+        ],
+    },
+}
+"""CoreDNS runs on the node here, as a DNS cache does elsewhere: that needs a policy of its own (deploy/README.md)."""
+OF_THE_NAMESPACE = {"configmap/kube-root-ca.crt", "networkpolicy.networking.k8s.io/dns-of-the-node"}
 
 Answer = tuple[int, dict[str, str], str]
 
@@ -77,9 +95,9 @@ class Kube:
         return items
 
     def objects(self, namespace: str) -> set[str]:
-        """The names of all objects in a namespace, but for what Kubernetes puts there itself."""
+        """The names of all objects in a namespace, but for what was there before the release."""
         found = self("get", KINDS, "--namespace", namespace, "--output", "name", "--ignore-not-found").split()
-        return set(found) - {"configmap/kube-root-ca.crt"}
+        return set(found) - OF_THE_NAMESPACE
 
     # -- releases --------------------------------------------------------------------------------------------------
 
@@ -88,6 +106,7 @@ class Kube:
         self("create", "namespace", name)
         levels = [f"{LEVEL}/{mode}=restricted" for mode in ("enforce", "warn")]
         self("label", "namespace", name, *levels)
+        self("apply", "--namespace", name, "--filename", "-", given=json.dumps(NAMES))
 
     def volume(self, namespace: str, server: str) -> None:
         """Make the volume that a cluster's storage would make for a storefront."""
