@@ -32,7 +32,7 @@ from hypothesis import strategies as st
 
 from app.settings import STRATEGY_NAMES
 from bench.fuzz_requests import raw_requests
-from bench.kit import ROOT, OneLineParser, interrupts_raise, keep, server
+from bench.kit import ROOT, Faults, OneLineParser, interrupts_raise, keep, server
 from lab.errors import INTERRUPTED, StackError
 from lab.stacks.http import Http
 from lab.stacks.native_scene import NativeScene
@@ -67,8 +67,6 @@ RARE = re.compile(r"/api/(?:pause|start|stop|servers/[^/ ]*/restart)\b")
 
 Each of them may take twice as long: a pause waits until the autopilots have finished what they are doing.
 """
-KEPT = 10
-"""Faults that are described; the others are counted."""
 
 
 @dataclass
@@ -124,22 +122,14 @@ def _narrow(node: Any, server_name: str) -> None:
 
 
 @dataclass
-class Findings:
+class Findings(Faults):
     """What came of the requests. `closed`: requests after which the connection was closed without an answer."""
 
     sent: int = 0
     closed: int = 0
     statuses: Counter[int] = field(default_factory=Counter)
-    faults: Counter[str] = field(default_factory=Counter)
-    examples: list[str] = field(default_factory=list)
     before_mb: float = 0.0
     after_mb: float = 0.0
-
-    def fault(self, kind: str, example: str) -> None:
-        """Count a fault; describe the first ones."""
-        self.faults[kind] += 1
-        if len(self.examples) < KEPT:
-            self.examples.append(f"{kind}: {example[:300]}")
 
     def answered(self, status: int, example: str, known: set[int] | None = None) -> None:
         """Count an answer. `known`: the statuses that its operation may have."""

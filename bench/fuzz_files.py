@@ -17,38 +17,27 @@ import shutil
 import sys
 import tempfile
 import time
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from bench.fuzz_readers import HANG_S, READERS, Reader
-from bench.kit import OneLineParser, interrupts_raise, keep
+from bench.kit import Faults, OneLineParser, interrupts_raise, keep
 from lab.errors import INTERRUPTED, LabError
 
 MOST_MB = 1500
 """A recording that unpacks to all that it may is held twice for a moment."""
 ROUND = 2000
 """Inputs of one run of Hypothesis, which remembers all that it tried."""
-KEPT = 10
-"""Faults that are described; the others are counted."""
 
 
 @dataclass
-class Findings:
+class Findings(Faults):
     """What came of the inputs. `refused`: how many were refused in one line."""
 
     inputs: int = 0
     refused: int = 0
-    faults: Counter[str] = field(default_factory=Counter)
-    examples: list[str] = field(default_factory=list)
-
-    def fault(self, kind: str, example: str) -> None:
-        """Count a fault; describe the first ones."""
-        self.faults[kind] += 1
-        if len(self.examples) < KEPT:
-            self.examples.append(f"{kind}: {example[:300]}")
 
 
 def fuzz(reader: Reader, number: int, seed_value: int = 1) -> Findings:

@@ -9,8 +9,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any, NoReturn
@@ -24,6 +26,22 @@ from lab.stacks.servers import SERVERS
 ROOT = Path(__file__).resolve().parents[1]
 ELSEWHERE = ("--out", "--write")
 """Options with a place of this machine: it changes nothing that is measured, and is not kept."""
+DESCRIBED = 10
+"""Faults that are described; the others are counted."""
+
+
+@dataclass
+class Faults:
+    """What a fuzzer found: how many faults of each kind, and a description of the first ones."""
+
+    faults: Counter[str] = field(default_factory=Counter)
+    examples: list[str] = field(default_factory=list)
+
+    def fault(self, kind: str, example: str) -> None:
+        """Count a fault; describe the first ones."""
+        self.faults[kind] += 1
+        if len(self.examples) < DESCRIBED:
+            self.examples.append(f"{kind}: {example[:300]}")
 
 
 @contextmanager
@@ -84,6 +102,17 @@ def interrupts_raise() -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)
+
+
+def lab_run(*words: str, within: Sequence[str] = ()) -> tuple[subprocess.CompletedProcess[str], float]:
+    """Make one run, with its result as JSON on stdout; returns how it ended, and its seconds.
+
+    `words` stand after ``bin/lab run``. `within`: a command that starts the run, to be put before it.
+    """
+    began = time.monotonic()
+    command = [*within, sys.executable, "-m", "lab", "run", *words, "--json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return done, time.monotonic() - began
 
 
 def report(what: str, ratio: float, goal: str, **figures: float) -> None:

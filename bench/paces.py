@@ -10,14 +10,12 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import subprocess
 import sys
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.kit import ROOT, OneLineParser, keep, names_of
+from bench.kit import OneLineParser, keep, lab_run, names_of
 from bench.repeat import count, outcome
 from lab import scenarios
 from lab.results.folder import Run
@@ -43,14 +41,8 @@ class Ran:
 
 def ran(scenario: str, seed: int, pace: str, keys: int | None, server: str, folder: Path) -> Ran:
     """Make one run into that folder, which may not be there yet."""
-    words = ["run", scenario, "--pace", pace, "--server", server, "--seed", str(seed), "--out", str(folder)]
-    more = ["--keys", str(keys)] if keys else []
-    began = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-m", "lab", *words, *more, "--json"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    seconds = time.monotonic() - began
+    words = [scenario, "--pace", pace, "--server", server, "--seed", str(seed), "--out", str(folder)]
+    done, seconds = lab_run(*words, *(["--keys", str(keys)] if keys else []))
     told = ANNOUNCED.search(done.stderr)
     announced = float(told[1]) if told else None
     if not done.stdout:

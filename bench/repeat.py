@@ -15,7 +15,6 @@ import json
 import math
 import shutil
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -25,11 +24,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from bench.held import share
-from bench.kit import OneLineParser, keep
+from bench.kit import ROOT, OneLineParser, keep, lab_run
 from lab import scenarios
 from lab.errors import LabError
 
-ROOT = Path(__file__).resolve().parents[1]
 WORDS = {0: "holds", 1: "FAILED", 4: "not valid"}
 WIDTH = 100
 
@@ -90,14 +88,9 @@ def once(
     claim: str | None = None,
 ) -> Outcome:
     """Make one run into that folder, with the server held to the share `hold` of a core where one is given."""
-    began = time.monotonic()
     held = [sys.executable, "-m", "bench.held", "--share", str(hold), "--server", server] if hold else []
-    command = [sys.executable, "-m", "lab", "run", scenario, "--pace", "quick", "--server", server, "--json"]
-    done = subprocess.run(
-        [*held, *command, "--stack", stack, "--seed", str(seed), "--out", str(folder)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    seconds = time.monotonic() - began
+    words = [scenario, "--pace", "quick", "--server", server, "--stack", stack, "--seed", str(seed)]
+    done, seconds = lab_run(*words, "--out", str(folder), within=held)
     if done.returncode not in WORDS or not done.stdout:  # it broke, or the machine was too busy to begin
         said = [line for line in done.stderr.splitlines() if line.startswith("lab:")]
         return Outcome(seed, done.returncode, seconds, "", tuple(said[-1:]))
