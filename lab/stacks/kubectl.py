@@ -165,16 +165,30 @@ class Forward:
 
     def __init__(self, kubectl: Kubectl, pod: str, ports: Sequence[int], log: Path) -> None:
         """Start it without waiting for it. Raises `StackError` when kubectl cannot be started."""
-        self._local: dict[int, int] = {}
+        self._kubectl, self._pod, self._log = kubectl, pod, log
         self._wanted = len(ports)
-        self._told = threading.Event()
         # ":PORT" has kubectl choose a free one, and say which: no other program can take it in between.
-        words = kubectl.words("port-forward", "--address", "127.0.0.1", f"pod/{pod}")
-        self._child = KubectlChild(
-            f"kubectl port-forward to {pod}", [*words, *(f":{port}" for port in ports)], log, pipe=True
-        )
-        self._kubectl = kubectl
-        threading.Thread(target=self._listen, name=f"forward-{pod}", daemon=True).start()
+        self._start([f":{port}" for port in ports])
+
+    def _start(self, ports: Sequence[str]) -> None:
+        self._local: dict[int, int] = {}
+        self._told = threading.Event()
+        words = self._kubectl.words("port-forward", "--address", "127.0.0.1", f"pod/{self._pod}", *ports)
+        self._child = KubectlChild(f"kubectl port-forward to {self._pod}", words, self._log, pipe=True)
+        threading.Thread(target=self._listen, name=f"forward-{self._pod}", daemon=True).start()
+
+    def again(self) -> None:
+        """If it has ended, start it anew at the same local ports, so that clients keep their addresses; wait for it.
+
+        A way that cannot be had again stays closed, and `port` says why.
+        """
+        if self._child.alive() or len(self._local) < self._wanted:
+            return
+        self._child.stop()
+        ports = list(self._local)
+        self._start([f"{local}:{inside}" for inside, local in self._local.items()])
+        with contextlib.suppress(StackError):
+            self.port(ports[0])
 
     def _listen(self) -> None:
         """Read to the end: kubectl prints a line for each connection, and would stop at a full pipe."""

@@ -164,6 +164,11 @@ class Ways:
         for forward in self._forwards.values():
             forward.check()
 
+    def mend(self) -> None:
+        """Start the forwards that have ended once more, at the same addresses."""
+        for forward in self._forwards.values():
+            forward.again()
+
     def close(self) -> None:
         """End all forwards."""
         for pod in list(self._forwards):
@@ -378,6 +383,7 @@ class KubernetesStack(GuestStack):
     def down(self) -> None:
         """End the probes, put everything back, let the autopilot go on, and end the port-forwards."""
         self._end_programs()
+        self._ways.mend()  # after a lost connection everything is put back all the same
         self._put_back()
         if self._usage:
             self._usage.close()

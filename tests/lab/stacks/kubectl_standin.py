@@ -114,12 +114,16 @@ def forward(words: list[str]) -> int:
     if not pod_of(name)["uid"]:
         print(f'Error from server (NotFound): pods "{name}" not found', file=sys.stderr)
         return 1
+    wanted = {}
     for word in words:
-        if word.startswith(":") and not (FOLDER / "slow").exists():
-            print(f"Forwarding from 127.0.0.1:{ports.get(word[1:], 1)} -> {word[1:]}", flush=True)
+        local, colon, inside = word.partition(":")
+        if colon and inside.isdigit():
+            wanted[inside] = int(local or ports.get(inside, 1))
+    for inside, local in wanted.items():
+        if not (FOLDER / "slow").exists():
+            print(f"Forwarding from 127.0.0.1:{local} -> {inside}", flush=True)
     late = {port for each in pod_of(name)["containers"] for port in each.get("late", ())}
-    wanted = {word[1:] for word in words if word.startswith(":")}
-    silent = any(socket.socket().connect_ex(("127.0.0.1", ports[port])) for port in late & wanted)
+    silent = any(socket.socket().connect_ex(("127.0.0.1", ports[port])) for port in late & set(wanted))
     while not (silent or (FOLDER / f"lost-{name}").exists()):
         time.sleep(0.05)
     print("error: lost connection to pod", file=sys.stderr)

@@ -151,6 +151,22 @@ def test_a_forward_that_dies_is_noticed(scene: Scene, stack: KubernetesStack) ->
     assert "port-forward to storefront-valkey-0 ended unexpectedly" in eventually(lambda: broken(stack))
 
 
+def test_what_a_lost_forward_led_to_is_put_back(scene: Scene, stack: KubernetesStack) -> None:
+    """A forward that was lost is made once more at the same address at the end, for what is to be put back."""
+    scene.native.web.use("keys", 77)
+    stack.up(lambda text: None)
+    stack.web.use("index", 5)
+    scene.kubectl.does("lost-storefront-valkey-0")
+    eventually(lambda: broken(stack))
+    (scene.kubectl.folder / "lost-storefront-valkey-0").unlink()
+    first, before = commands(scene, "port-forward"), stack.web.base_url
+    stack.down()
+    [again] = commands(scene, "port-forward")[len(first) :]
+    assert "pod/storefront-valkey-0" in again
+    assert before.removeprefix("http://127.0.0.1:") in {word.partition(":")[0] for word in again}
+    assert scene.native.web.ask("GET", "/settings/invalidation")["strategy"] == "keys"
+
+
 def test_a_pod_that_does_not_come_back_is_one_line(
     scene: Scene, stack: KubernetesStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
