@@ -8,6 +8,8 @@ import time
 STALL_TICK_S, STALL_S = 0.01, 0.06
 """How often a stall of the machine is looked for, and from which length on it is one: twice the healthy p99 of a slow
 machine."""
+WINDOW_S = 10.0
+"""Seconds over which the scene's p99 is taken."""
 
 
 class Stalls(threading.Thread):
@@ -32,6 +34,18 @@ class Stalls(threading.Thread):
             if late > STALL_S:
                 self.at.append(due + late)
                 self.lengths.append(late)
+
+    def undisturbed(self, began: float, took: float) -> float:
+        """Of `took` seconds since `began` (of the monotonic clock) those in which no stall made p99 bad by itself.
+
+        A stall is in the p99 for `WINDOW_S`. Stalls in the same ten seconds are counted once.
+        """
+        spoiled, end = 0.0, 0.0
+        for at in sorted(self.at):
+            first = max(at - began, end)
+            end = max(end, min(at - began + WINDOW_S, took))
+            spoiled += max(0.0, end - first)
+        return took - spoiled
 
     def __enter__(self) -> Stalls:
         self.start()

@@ -262,7 +262,7 @@ def seconds_until(story: Stack, check: Any, what: str, seconds: float) -> float:
 def cured_in(story: Stack, pull: Callable[[], None]) -> float:
     """Pull the levers that cure; return after how many seconds each server had been seen cured, the later one of both.
 
-    They count from the last stall of the machine on, if there was one.
+    Seconds that a stall of the machine spoiled do not count.
     """
     before = {name: times(row) or ILL for name, row in servers(story).items()}
     began, ill, took = time.monotonic(), set(before), 0.0
@@ -275,9 +275,9 @@ def cured_in(story: Stack, pull: Callable[[], None]) -> float:
             seen = (f"{name} {times_healthy(row):.1f} times healthy" for name, row in rows.items())
             print(f"{took:.1f} s after the cure began: {', '.join(seen)}; ill: {sorted(ill)}")
             time.sleep(0.5)
-    disturbed = max((at - began for at in stalls.at), default=0.0)
-    print(f"before it {before}; the machine stalled {len(stalls.at)} times, last at {disturbed:.0f} s")
-    return float("inf") if ill else took - min(disturbed, took)
+    undisturbed = stalls.undisturbed(began, took)
+    print(f"before it {before}; {undisturbed:.1f} s undisturbed by {len(stalls.at)} stalls of the machine")
+    return float("inf") if ill else undisturbed
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,10 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from lab import ROOT
+from tests.compose.stalls import Stalls
 
 SCRIPT = """
 import sys, time
@@ -33,3 +36,20 @@ def test_a_process_that_was_stopped_notices_it() -> None:
     os.kill(process.pid, signal.SIGCONT)
     said, _ = process.communicate("\n", timeout=30)
     assert float(said) >= 0.4
+
+
+@pytest.mark.parametrize(
+    ("stalls", "took", "left"),
+    [
+        ([], 12.0, 12.0),
+        ([49.9], 50.0, 49.9),  # a stall at the end explains no slow cure
+        ([3.0], 20.0, 10.0),
+        ([3.0, 5.0, 40.0], 45.0, 28.0),
+        ([8.0], 12.0, 8.0),
+    ],
+)
+def test_a_stall_spoils_ten_seconds(stalls: list[float], took: float, left: float) -> None:
+    """Each stall takes the ten seconds after it, and seconds that two of them spoil count once."""
+    noted = Stalls()
+    noted.at = [100 + at for at in stalls]
+    assert noted.undisturbed(100.0, took) == pytest.approx(left)
