@@ -162,11 +162,12 @@ def _quiet(run: Run) -> Check:
             ok = ok and share <= bound
             most[name] = max(most[name], share)
     again = len({phase.id for phase in run.facts.discarded})
+    spare = " beyond the node's spare cores" if run.facts.stack == "kubernetes" else ""
     return Check(
         "the machine was quiet",
         ok,
-        f"in the worst phase other programs used {most['others']:.0%} of a core (at most {OTHERS_MOST:.0%}), the "
-        f"hypervisor took {most['steal']:.0%} (at most {STEAL_MOST:.0%})"
+        f"in the worst phase other programs used {most['others']:.0%} of a core{spare} (at most {OTHERS_MOST:.0%}), "
+        f"the hypervisor took {most['steal']:.0%} (at most {STEAL_MOST:.0%})"
         + (f"; {again} of {len(run.phases)} phases had to be measured again" if again else ""),
     )
 

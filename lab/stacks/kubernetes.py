@@ -188,10 +188,28 @@ class ForwardedObserver(ServerObserver):
     ) -> None:
         super().__init__(url, timeout_s, shown, share)
         self._ping_us = ping_us
+        self._ahead_s: float | None = None
 
     def ping_us(self, times: int = 200) -> list[float]:
         """Round-trip times of PING in µs, from the probe's container: the network floor of an idle server."""
         return self._ping_us(times)
+
+    def slowlog(self, newest: int = 512) -> list[tuple[str, float, str, int]]:
+        """Entries of the slow log as in `ServerObserver`, their moments told by this machine's clock."""
+        if self._ahead_s is None:
+            self._ahead_s = self._clock_ahead()
+        return [(number, at - self._ahead_s, name, us) for number, at, name, us in super().slowlog(newest)]
+
+    def _clock_ahead(self) -> float:
+        """How far the server's clock is ahead of this machine's, in seconds; 0 if by less than `NEAR_S`."""
+        rounds = []
+        for _ in range(ROUNDS):
+            before = time.time()
+            seconds, micros = self._ask("TIME", self._client.time)
+            took = time.time() - before
+            rounds.append((took, seconds + micros / 1e6 - (before + took / 2)))
+        _, ahead = min(rounds)  # as in `clock_offset`
+        return ahead if abs(ahead) > NEAR_S else 0.0
 
 
 class Elsewhere(KubectlChild):

@@ -116,9 +116,9 @@ def forward(words: list[str]) -> int:
         return 1
     wanted = {}
     for word in words:
-        local, colon, inside = word.partition(":")
+        own, colon, inside = word.partition(":")
         if colon and inside.isdigit():
-            wanted[inside] = int(local or ports.get(inside, 1))
+            wanted[inside] = int(own or ports.get(inside, 1))
     for inside, local in wanted.items():
         if not (FOLDER / "slow").exists():
             print(f"Forwarding from 127.0.0.1:{local} -> {inside}", flush=True)

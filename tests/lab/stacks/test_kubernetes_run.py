@@ -151,6 +151,18 @@ def test_a_forward_that_dies_is_noticed(scene: Scene, stack: KubernetesStack) ->
     assert "port-forward to storefront-valkey-0 ended unexpectedly" in eventually(lambda: broken(stack))
 
 
+def test_slow_commands_are_told_by_this_machines_clock(
+    stack: KubernetesStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the server's clock is ahead, the moments of its slow log are shifted, into their phases."""
+    stack.up(lambda text: None)
+    ahead = 30.0
+    monkeypatch.setattr(stack.server._client, "time", lambda: (int(time.time() + ahead), 500_000))
+    stack.server.configure_slowlog(0)
+    moments = [at for _, at, _, _ in stack.server.slowlog()]
+    assert moments and max(moments) == pytest.approx(time.time() - ahead, abs=5)
+
+
 def test_what_a_lost_forward_led_to_is_put_back(scene: Scene, stack: KubernetesStack) -> None:
     """A forward that was lost is made once more at the same address at the end, for what is to be put back."""
     scene.native.web.use("keys", 77)
