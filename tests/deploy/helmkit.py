@@ -10,6 +10,7 @@ import fcntl
 import os
 import shutil
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -129,3 +130,10 @@ def millicores(text: str) -> int:
 def mebibytes(text: str) -> int:
     """Memory in MiB; the chart writes all in Mi."""
     return int(text.removesuffix("Mi"))
+
+
+if __name__ == "__main__":  # is there one, or can one be had? For .ci/run, which says what it could not run
+    try:
+        print(f"helm: {helm()}")
+    except NoHelm as error:
+        sys.exit(f"helm: {error}")
