@@ -71,16 +71,13 @@ def _way_in(wanted: Asked, class_name: str, page: str) -> dict[str, Any]:
 
 def group_values(wanted: Asked, class_name: str, group: str) -> dict[str, Any]:
     """The values of a group's release that are not the same for everybody."""
-    found: dict[str, Any] = {
+    # Only the control page and Grafana have names outside, or a line that forwards them: other links lead nowhere.
+    nowhere = dict.fromkeys(("dragonfly", "redis", "valkey"), "")
+    return {
         "observability": {"shared": True, "namespace": room_plan.ROOM},
         "ingress": _way_in(wanted, class_name, group),
+        "links": {"grafana": shared_address(wanted.host), "prometheus": "", "tempo": "", "locust": nowhere},
     }
-    if wanted.host:
-        # Only the control page and Grafana have names outside; a link to anything else would lead nowhere.
-        nowhere = dict.fromkeys(("dragonfly", "redis", "valkey"), "")
-        links = {"grafana": shared_address(wanted.host), "prometheus": "", "tempo": "", "locust": nowhere}
-        found["links"] = links
-    return found
 
 
 def room_values(wanted: Asked, class_name: str) -> dict[str, Any]:

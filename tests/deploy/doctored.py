@@ -54,6 +54,10 @@ def _without(kind: str, name: str) -> Change:
 
 
 ROLE = {"kind": "Role", "metadata": {"name": "reader"}}
+A_ROOM = {
+    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "latency-lab-room"}},
+    "podSelector": {"matchLabels": {"app.kubernetes.io/component": "prometheus"}},
+}
 EVERYWHERE = [{"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}]
 
 
@@ -234,6 +238,10 @@ DOCTORED: dict[str, tuple[str, Change]] = {
         "nothing_leaves_the_namespace",
         _spec("NetworkPolicy", "within-the-namespace", "ingress", [{"from": [{"namespaceSelector": {}}]}]),
     ),
+    "a neighbour who may use any port": (
+        "nothing_leaves_the_namespace",
+        _spec("NetworkPolicy", "within-the-namespace", "ingress", [{"from": [A_ROOM]}]),
+    ),
     "no policy": ("nothing_leaves_the_namespace", _without("NetworkPolicy", "within-the-namespace")),
     "a policy for one pod": (
         "nothing_leaves_the_namespace",
@@ -275,6 +283,16 @@ DOCTORED: dict[str, tuple[str, Change]] = {
         lambda objects: find(objects, "ResourceQuota", "redis-latency-lab")["spec"]["hard"].pop(
             "services.loadbalancers"
         ),
+    ),
+    "more Services than the quota has": (
+        "the_quota_fits",
+        lambda objects: find(objects, "ResourceQuota", "redis-latency-lab")["spec"]["hard"].update(
+            services="9"
+        ),
+    ),
+    "a history without an end": (
+        "the_history_has_room",
+        lambda objects: containers(objects)["prometheus"]["args"].pop(3),
     ),
     "an address of nobody": (
         "addresses_exist",

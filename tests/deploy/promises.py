@@ -39,6 +39,8 @@ DNS_PORTS = [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]
 NAMED = "kubernetes.io/metadata.name"
 CONFIGMAP_MOST = 262_144
 """Bytes: `kubectl apply` keeps what it applied in an annotation, which may be no longer."""
+KEPT = re.compile(r"--storage\.tsdb\.retention\.size=(\d+)MB")
+"""Prometheus's MB is 2^20 bytes."""
 PATIENCE_S = 120
 STOPS_S = 3
 """What a web process may take to end after its preStop: gunicorn's second, and the last spans' two."""
@@ -301,7 +303,7 @@ def nothing_leaves_the_namespace(objects: list[Object]) -> list[str]:
 
 
 def _is_known(peer: dict[str, Any], rule: dict[str, Any]) -> bool:
-    """True for a pod of the namespace, the cluster's DNS at its port, and pods of namespaces that are named."""
+    """True for a pod of the namespace, the cluster's DNS at its port, and named ports of namespaces that are named."""
     if peer == {"podSelector": {}}:
         return True
     selector = peer.get("namespaceSelector", {})
@@ -309,7 +311,7 @@ def _is_known(peer: dict[str, Any], rule: dict[str, Any]) -> bool:
         return set(selector.get("matchLabels", {})) == {NAMED}
     names = [row["values"] for row in selector.get("matchExpressions", ()) if row["key"] == NAMED]
     in_room = set(selector.get("matchLabels", {})) == {NAMED} and bool(peer.get("podSelector"))
-    return in_room or (len(names) == 1 and bool(names[0]))
+    return bool(rule.get("ports")) and (in_room or (len(names) == 1 and bool(names[0])))
 
 
 def one_page_has_a_name_outside(objects: list[Object]) -> list[str]:
@@ -355,9 +357,23 @@ def the_quota_fits(objects: list[Object]) -> list[str]:
     hard = quotas[0]["spec"]["hard"]
     have = {key: millicores(hard[key]) if "cpu" in key else mebibytes(hard[key]) for key in need}
     claims = [o for o in objects if o["kind"] == "PersistentVolumeClaim"]
+    need["services"], have["services"] = sum(o["kind"] == "Service" for o in objects), int(hard["services"])
     wrong = [f"{key}: {need[key]} is more than {have[key]}" for key in need if need[key] > have[key]]
     wrong += [] if int(hard["persistentvolumeclaims"]) >= len(claims) else ["volumes"]
     return wrong + [key for key in ("services.loadbalancers", "services.nodeports") if hard.get(key) != "0"]
+
+
+def the_history_has_room(objects: list[Object]) -> list[str]:
+    """Prometheus deletes its oldest samples before its volume is full, and then the kubelet evicts nobody."""
+    wrong = []
+    for made in workloads(objects):
+        for each in pod(made)["containers"]:
+            kept = [int(found[1]) for arg in each.get("args", ()) if (found := KEPT.fullmatch(str(arg)))]
+            if each["name"] == "prometheus":
+                [volume] = [v["emptyDir"] for v in pod(made)["volumes"] if v["name"] == "data"]
+                ok = len(kept) == 1 and kept[0] <= 0.8 * mebibytes(volume["sizeLimit"])
+                wrong += [] if ok else [f"{kept} MiB of {volume}"]
+    return wrong
 
 
 def addresses_exist(objects: list[Object]) -> list[str]:
@@ -405,6 +421,7 @@ RULES: dict[str, Rule] = {
         nothing_leaves_the_namespace,
         one_page_has_a_name_outside,
         the_quota_fits,
+        the_history_has_room,
         addresses_exist,
         configurations_can_be_applied,
     )

@@ -82,6 +82,10 @@ def test_the_room_asks_every_group() -> None:
     assert asked["web-redis.team-2.svc:9101"] == {"server": "team-2.redis", "release": "team-2"}
     assert len(asked) == 4
     assert jobs["redis"]["relabel_configs"][-1]["replacement"] == "redis-exporter.$1.svc:9121"
+    scraped = {int(target.rpartition(":")[2]) for job in jobs.values() for group in job["static_configs"]
+               for target in group["targets"] if ".svc:" in target}  # fmt: skip
+    let_out = find(objects, "NetworkPolicy", "to-the-groups")["spec"]["egress"]
+    assert {row["port"] for rule in let_out for row in rule["ports"]} == scraped | {9121}
     [rename] = jobs["control"]["metric_relabel_configs"]
     assert (rename["source_labels"], rename["replacement"]) == (["release", "server"], "$1.$2")
 
@@ -134,6 +138,10 @@ BAD = {
     "allowedHosts={a b}": "allowedHosts",
     "nodeSelector=measured": "nodeSelector",
     "storage.gibibytes=0": "gibibytes",
+    "storage.className=null": "className",
+    "loadtest.workers=null": "workers",
+    "images.lab=null": "lab",
+    "resources.prometheus.disk=1": "disk",
     "resources.server.cpu=1.5": "cpu",
     "resources.server.cpuLimit=3000": "cpuLimit",
     "resources.web.memory=192Mi": "memory",

@@ -218,9 +218,12 @@ class Kube:
         return {tuple(sorted(row["metric"].items())): float(row["value"][1]) for row in rows}
 
     @contextmanager
-    def forwarded(self, namespace: str, service: str, port: int) -> Iterator[str]:
-        """A Service behind `kubectl port-forward`, as a participant has it: its address on this machine."""
+    def forwarded(
+        self, namespace: str, service: str, port: int, kubeconfig: Path | None = None
+    ) -> Iterator[str]:
+        """A Service behind `kubectl port-forward`: its address on this machine. A kubeconfig says who asks."""
         words = ["kubectl", "port-forward", "--namespace", namespace, f"service/{service}", f":{port}"]
+        words += ["--kubeconfig", str(kubeconfig)] if kubeconfig else []
         process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         try:
             assert process.stdout is not None

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from tests.compose.stack import until
 from tests.deploy import helmkit
 from tests.deploy.matrix import MATRIX
 from tests.kubernetes import configs
-from tests.kubernetes.kube import Kube, one_line
+from tests.kubernetes.kube import VALUES, Kube, one_line
 
 
 @pytest.fixture(scope="module")
@@ -53,29 +57,57 @@ def test_an_unknown_value(kube: Kube, checked: str) -> None:
     assert kube.objects(checked) == set()
 
 
+@contextmanager
+def quota(kube: Kube, namespace: str, **spec: Any) -> Iterator[None]:
+    """A quota of the cluster's owner, for as long as this lasts."""
+    made = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "small"}, "spec": spec}
+    kube("apply", "--namespace", namespace, "--filename", "-", given=json.dumps(made))
+    try:
+        yield
+    finally:
+        kube("delete", "resourcequota", "small", "--namespace", namespace)
+
+
 @pytest.mark.parametrize(
-    ("hard", "named"),
+    ("named", "most"),
     [
-        ({"pods": "3"}, "pods"),
-        ({"requests.cpu": "500m"}, "requests.cpu"),
-        ({"limits.memory": "1Gi"}, "limits.memory"),
+        ("pods", "3"),
+        ("requests.cpu", "500m"),
+        ("limits.memory", "1Gi"),
+        ("services", "5"),
+        ("count/persistentvolumeclaims", "1"),
+        ("requests.storage", "1Gi"),
     ],
 )
-def test_a_quota_that_is_too_small(hard: dict[str, str], named: str, kube: Kube, checked: str) -> None:
+def test_a_quota_that_is_too_small(named: str, most: str, kube: Kube, checked: str) -> None:
     """A quota of the cluster's owner that has no room for the release is named, with what it allows."""
-    quota = {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "small"},
-        "spec": {"hard": hard},
-    }
-    kube("apply", "--namespace", checked, "--filename", "-", given=json.dumps(quota))
-    try:
+    with quota(kube, checked, hard={named: most}):
         said = one_line(kube.try_helm("install", checked))
-        assert "the quota small" in said and f"{named}: {hard[named]}" in said
+        assert "the quota small" in said and f"{named}: {most}" in said
         assert kube.objects(checked) == {"resourcequota/small"}
-    finally:
-        kube("delete", "resourcequota", "small", "--namespace", checked)
+
+
+def test_a_quota_that_is_just_enough(kube: Kube, checked: str) -> None:
+    """What others use of a quota counts; a quota for some pods only does not, and one of terabytes is large."""
+    render = helmkit.render("--values", str(VALUES), namespace=checked)
+    services = sum(each["kind"] == "Service" for each in render)
+    looks = ("install", checked, "--dry-run=server")
+    with quota(kube, checked, hard={"services": str(services), "limits.memory": "1T"}):
+        assert kube.try_helm(*looks).returncode == 0
+        kube("create", "service", "clusterip", "mine", "--tcp=80", "--namespace", checked)
+        try:
+            until(
+                lambda: (
+                    kube.get("resourcequotas", checked)[0]["status"].get("used", {}).get("services") == "1"
+                ),
+                "the quota counts the Service",
+                30,
+            )
+            assert f"services: {services}, of which 1 is used" in one_line(kube.try_helm(*looks))
+        finally:
+            kube("delete", "service", "mine", "--namespace", checked)
+    with quota(kube, checked, hard={"pods": "1"}, scopes=["BestEffort"]):
+        assert kube.try_helm(*looks).returncode == 0
 
 
 def test_a_release_that_is_there(kube: Kube, releases: Kube) -> None:

@@ -7,6 +7,7 @@ import urllib.request
 
 import pytest
 
+from lab import ROOT
 from tests.compose.stack import until
 from tests.kubernetes.groups import ONE, ROOM, SERVER, TWO
 from tests.kubernetes.kube import Kube
@@ -112,12 +113,13 @@ except OSError as error:
         (TWO, "tempo", 4318, ROOM, True),
         (TWO, "grafana", 3000, ROOM, False),
         (ONE, "tempo", 4318, ROOM, False),
+        (ONE, "kubernetes", 443, "default", False),  # no policy guards it: here the group's own refuses
     ],
 )
 def test_policies_let_through_what_they_should(
     start: str, service: str, port: int, group: str, reached: bool, releases: Kube
 ) -> None:
-    """A group reaches its own server, and of others only the room's Tempo, if it uses the room."""
+    """A group reaches its own server, and elsewhere only the room's Tempo, if it uses the room."""
     words = ("python", "-c", CONNECT, f"{service}.{group}", str(port))
 
     def said() -> str:
@@ -130,13 +132,19 @@ def test_policies_let_through_what_they_should(
 
 
 def test_a_participant_sees_the_page(releases: Kube) -> None:
-    """Behind `kubectl port-forward` the control page answers, and knows the group's server only."""
-    with releases.forwarded(ONE, "control", 8080) as address:
+    """Who has the rights of deploy/page-role.yaml reaches the group's control page, which knows its server only."""
+    role, binding = "latency-lab-page", ("rolebinding", "latency-lab-page")
+    releases("--namespace", ONE, "apply", "--filename", str(ROOT / "deploy" / "page-role.yaml"))
+    releases("--namespace", ONE, "create", *binding, f"--role={role}", "--user=guest")
+    guest = releases.run / "guest.conf"
+    with releases.forwarded(ONE, "control", 8080, kubeconfig=guest) as address:
         with urllib.request.urlopen(f"{address}/api/state", timeout=10) as answer:
             state = json.load(answer)
         with urllib.request.urlopen(address, timeout=10) as page:
             assert page.status == 200
     assert [row["name"] for row in state["servers"]] == ["redis"]
+    releases("--namespace", ONE, "delete", *binding)
+    releases("--namespace", ONE, "delete", "role", role)
 
 
 def test_groups_do_not_share_a_server(releases: Kube) -> None:

@@ -147,7 +147,7 @@ def test_a_run_ends_with_a_verdict(guest: Kube, tmp_path: Path) -> None:
     assert not [claim for claim in result["claims"] if claim["measured"].startswith("not measured")]
     failed = {each["check"] for each in result["validity"] if not each["ok"]}
     if done.returncode == 4:
-        assert failed & OF_THE_MACHINE, failed
+        assert failed <= OF_THE_MACHINE, failed
     else:
         assert not failed
     assert forwards() == []
@@ -185,23 +185,40 @@ def test_a_blind_session_shows_its_evidence(
     guest.wait_ready(ONE)
 
 
-def test_validity_tells_of_a_neighbour(guest: Kube, tmp_path: Path) -> None:
-    """Beside a pod that takes all it can get, runs of two groups at once have no verdict; validity says what disturbed.
+def both_at_once(kube: Kube, place: Path) -> dict[str, tuple[set[str], float]]:
+    """Run an incident in both groups at once.
 
-    The server's promised share does not make such a node a quiet one.
+    Returns for each the checks that failed, and what other programs used in its worst phase, in cores.
     """
-    environ = {**os.environ, "KUBECONFIG": str(guest.run / "admin.conf")}
-    with neighbour(guest):
-        runs = {}
-        for group, server in SERVER.items():
-            words = [str(LAB), "run", "empty-slowlog", "--pace", "quick", *HERE, group, "--server", server]
-            words += ["--out", str(tmp_path / group), "--json"]
-            runs[group] = subprocess.Popen(
-                words, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            )
-        said = {group: run.communicate(timeout=RUN_S) for group, run in runs.items()}
+    place.mkdir()
+    environ = {**os.environ, "KUBECONFIG": str(kube.run / "admin.conf")}
+    runs = {}
+    for group, server in SERVER.items():
+        words = [str(LAB), "run", "empty-slowlog", "--pace", "quick", *HERE, group, "--server", server]
+        words += ["--out", str(place / group), "--json"]
+        runs[group] = subprocess.Popen(
+            words, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+    said = {group: run.communicate(timeout=RUN_S) for group, run in runs.items()}
+    found = {}
     for group, (out, err) in said.items():
-        assert runs[group].returncode == 4, (group, out[-500:], err[-2000:])
+        assert runs[group].returncode in (0, 1, 4), (group, out[-500:], err[-2000:])
         failed = {each["check"]: each["detail"] for each in json.loads(out)["validity"] if not each["ok"]}
         print(group, failed)
+        phases = json.loads((place / group / "run.json").read_text())["phases"]
+        found[group] = (set(failed), max(phase["machine"]["others"] for phase in phases))
+    return found
+
+
+def test_validity_tells_of_a_neighbour(guest: Kube, tmp_path: Path) -> None:
+    """Beside a pod that takes all it can get no run is valid, and validity tells of half a core more than without it.
+
+    (Two groups on two cores disturb each other, too. A server's promised share does not make such a node a quiet one.)
+    """
+    alone = both_at_once(guest, tmp_path / "alone")
+    with neighbour(guest):
+        beside = both_at_once(guest, tmp_path / "beside")
+    for group, (failed, used) in beside.items():
+        print(f"{group}: others used {alone[group][1]:.2f} cores, beside the neighbour {used:.2f}")
         assert QUIET in failed
+        assert used > alone[group][1] + 0.5

@@ -154,7 +154,9 @@ def test_each_group_has_a_namespace_and_a_release(kube: Kube, tmp_path: Path, ca
     assert room["observability"]["releases"] == {each: ["dragonfly", "redis"] for each in groups}
     assert room["resources"] == room_plan.room_resources(room_plan.chart_values(), 12)
     assert kube.values("team-7")["observability"] == {"shared": True, "namespace": room_plan.ROOM}
-    assert kube.values("team-7")["ingress"]["enabled"] is False and "links" not in kube.values("team-7")
+    assert kube.values("team-7")["ingress"]["enabled"] is False
+    links = kube.values("team-7")["links"]
+    assert links["grafana"] == "http://127.0.0.1:3000" and links["tempo"] == "" == links["locust"]["redis"]
     out, page = capsys.readouterr().out, (tmp_path / "room.html").read_text()
     for group in groups:
         assert f"kubectl --namespace {group} port-forward service/control 8080:8080" in out

@@ -165,10 +165,13 @@ that of the ingress.
          "prometheus" $watchers "tempo" $watchers "grafana" $watchers | toJson -}}
 {{- end }}
 
-{{/* What all pods of the release need at once, as JSON: pods, cpu and cpuLimit in thousandths of a core, memory in MiB. */}}
+{{/*
+What the release needs at once, as JSON: pods, their cpu and cpuLimit in thousandths of a core, their memory in MiB, and
+Services.
+*/}}
 {{- define "lab.needed" -}}
 {{- $counts := include "lab.counts" . | fromJson -}}
-{{- $cpu := 0 }}{{ $cpuLimit := 0 }}{{ $memory := 0 }}{{ $pods := 0 -}}
+{{- $cpu := 0 }}{{ $cpuLimit := 0 }}{{ $memory := 0 }}{{ $pods := 0 }}{{ $services := 0 -}}
 {{- range $kind, $needs := .Values.resources -}}
 {{- $count := index $counts $kind | int -}}
 {{- $cpu = add $cpu (mul $count $needs.cpu) -}}
@@ -176,8 +179,20 @@ that of the ingress.
 {{- $memory = add $memory (mul $count $needs.memory) -}}
 {{- /* The three processes of a storefront are one pod. */ -}}
 {{- if not (has $kind (list "invalidator" "warmer")) }}{{ $pods = add $pods $count }}{{ end -}}
+{{- /* Each container has a Service but for Locust's workers: nobody asks them. */ -}}
+{{- if ne $kind "locustWorker" }}{{ $services = add $services $count }}{{ end -}}
 {{- end -}}
-{{ dict "cpu" $cpu "cpuLimit" $cpuLimit "memory" $memory "pods" $pods | toJson }}
+{{ dict "cpu" $cpu "cpuLimit" $cpuLimit "memory" $memory "pods" $pods "services" $services | toJson }}
+{{- end }}
+
+{{/*
+The ports at which the room's Prometheus asks a group, as JSON: pages of the storefronts, of probe, Locust and console,
+and redis_exporter. (Dragonfly answers at its own port; see namespace.yaml.)
+*/}}
+{{- define "lab.scraped" -}}
+{{- $ports := list -}}
+{{- range list 8080 8089 9101 9102 9103 9104 9121 }}{{ $ports = append $ports (dict "port" .) }}{{ end -}}
+{{ $ports | toJson }}
 {{- end }}
 
 {{/* A quantity as Kubernetes writes it, as a whole number: (list QUANTITY UNITS), UNITS says what each suffix stands for. */}}
