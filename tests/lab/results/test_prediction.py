@@ -173,6 +173,13 @@ def test_p99_has_no_jump_downwards_where_the_simulation_takes_over() -> None:
     assert any("a bystander waits" in warning for warning in far.warnings)
 
 
+def test_p99_at_random_moments_has_no_jump_where_the_simulation_takes_over() -> None:
+    """It does so earlier than for even distances: around 0.85, where formula and simulation agree."""
+    keys = [(share - BASIS.base) / (5 * 3 * KEY_S) for share in (0.82, 0.84, 0.86, 0.88)]
+    waits = [predict(BASIS, replace(ASKED, keys=each)).random_ms.likely for each in keys]
+    assert all(0.95 < after / before < 1.2 for before, after in pairwise(waits))
+
+
 def test_a_server_that_is_full_of_other_work_has_no_knee_left() -> None:
     """With everything else at 100 % the knee is at nothing, and p99 has no limit."""
     found = predict(replace(BASIS, base=1.0), ASKED)
