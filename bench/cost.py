@@ -20,6 +20,7 @@ import random
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -29,7 +30,7 @@ from typing import Any
 import psutil
 import redis
 
-from app.cache import Cache
+from app.cache import Cache, CacheUnavailable
 from app.cache_async import AsyncClient, connect
 from app.fragments import AREAS
 from app.layouts import KINDS
@@ -37,9 +38,9 @@ from app.settings import STRATEGY_ROWS, Settings
 from app.strategies import STRATEGIES
 from app.warmer import CHUNK_ENTRIES
 from bench.kit import OneLineParser, interrupts_raise, keep, names_of, server
-from lab.errors import HOLDS, INTERRUPTED, LabError
+from lab.errors import HOLDS, INTERRUPTED, STACK_BROKE, LabError
 from lab.stacks.memory import BASE_BYTES, require_memory
-from lab.stacks.servers import SERVERS
+from lab.stacks.servers import SERVERS, Server
 from loadtest import info
 
 MEASURED = tuple(name for name, row in STRATEGY_ROWS.items() if row.layout not in ("plain", "tagged"))
@@ -229,14 +230,33 @@ def over_entries(kind: str, strategies: Sequence[str], most: int, rounds: int) -
             others.close()
 
 
-def caches() -> dict[str, int]:
-    """Bytes of the caches of the first core that hold data, by name (L1, L2 ...); empty where Linux does not tell."""
+def caches(told: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> dict[str, int]:
+    """Bytes of the caches of the first core that hold data, by name (L1, L2 ...); without those that Linux does not
+    tell, as some kernels on arm64.
+    """
     found = {}
-    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        level, kind, size = ((folder / name).read_text().strip() for name in ("level", "type", "size"))
-        if kind != "Instruction":
-            found[f"L{level}"] = int(size.removesuffix("K")) * 1024
+    for folder in sorted(told.glob("index*")):
+        with suppress(OSError, ValueError):
+            level, kind, size = ((folder / name).read_text().strip() for name in ("level", "type", "size"))
+            if kind != "Instruction":
+                found[f"L{level}"] = int(size.removesuffix("K")) * 1024
     return found
+
+
+def require_room(asked: argparse.Namespace, row: Server) -> str:
+    """A sentence on the memory that is needed, and what is free.
+
+    Raises `UsageError` where it is too little, or more than the server is started with.
+    """
+    # `generation` leaves all entries behind that were filled for its events.
+    left = OTHERS + FEWEST * BATCHES * asked.rounds * asked.entries * 2
+    most = {"keys": asked.keys, "entries": left}
+    held = row.key_bytes * max(count for name, count in most.items() if asked.only in (None, name))
+    remedy = "Choose less with --keys, --entries or --rounds, or one series with --only."
+    if row.most_bytes:
+        require_memory(f"the entries on {row.name}", held, row.most_bytes, "its maxmemory", remedy)
+    what = f"the servers of both series ({row.name}), one at a time,"
+    return require_memory(what, BASE_BYTES + held, psutil.virtual_memory().available, "free", remedy)
 
 
 def tell(layout: str, done: int, whole: int, seconds: float) -> None:
@@ -290,16 +310,7 @@ def main() -> int:
     try:
         row = SERVERS[asked.server]
         row.require()
-        # `generation` leaves all entries behind that were filled for its events.
-        left = FEWEST * BATCHES * asked.rounds * asked.entries * 2
-        needed = BASE_BYTES + max(asked.keys, left) * row.key_bytes
-        require_memory(
-            f"the servers of both series ({asked.server}), one at a time,",
-            needed,
-            psutil.virtual_memory().available,
-            "free",
-            "Choose less with --keys, --entries or --rounds.",
-        )
+        print(f"bench.cost: {require_room(asked, row)}.", file=sys.stderr)
         series: dict[str, Iterator[Point]] = {
             "keys": over_keys(asked.server, asked.strategies, asked.keys, asked.rounds),
             "entries": over_entries(asked.server, asked.strategies, asked.entries, asked.rounds),
@@ -319,6 +330,9 @@ def main() -> int:
     except LabError as error:
         print(f"bench.cost: {error}", file=sys.stderr)
         return error.exit_code
+    except (CacheUnavailable, redis.RedisError) as error:
+        print(f"bench.cost: {asked.server} failed: {' '.join(str(error).split())}", file=sys.stderr)
+        return STACK_BROKE
     return HOLDS
 
 

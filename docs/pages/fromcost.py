@@ -197,6 +197,25 @@ def visit_list(root: Path) -> str:
     return "\n\n".join([" ".join(dict.fromkeys(said)), table(heads, rows, range(3)), " ".join(grown)])
 
 
+LARGEST = 50_000_000
+"""Keys among which one event is timed under each strategy."""
+
+
+def largest_list(root: Path) -> str:
+    """One event among so many keys, under each strategy that was measured there: the median of its rounds."""
+    kept = [part for part in parts(root).values() if part["series"] == "keys"]
+    rows = [
+        [f"`{strategy}`", f"{point['keys']:,}", numbers.us(median(point["main_us"])), f"`{part['command']}`"]
+        for part in kept
+        for strategy, points in by_strategy(part)
+        for point in points
+        if point["entries"] == LARGEST
+    ]
+    if not rows:
+        return NOT_YET.replace("bench.cost", f"bench.cost --keys {LARGEST} --only keys")
+    return table(["strategy", "keys", "server's time for one event", "command"], rows, (1, 2))
+
+
 ROAD: tuple[tuple[str, float, int], ...] = (
     ("this laptop", 1e5, 1),
     ("five million", 5e6, 1),
@@ -253,6 +272,7 @@ LISTS: dict[str, Callable[[Path], str]] = {
     "growth": growth_list,
     "freed": freed_list,
     "visits": visit_list,
+    "largest": largest_list,
     "road": road_list,
 }
 

@@ -23,7 +23,7 @@ HELD = Path("docs/held")
 """Runs by which nothing in the prediction was chosen: other seeds, and servers held to a share of a core."""
 TRUST, CLUSTER = Path("docs/trust.json"), "repeat shards on embedded"
 """Where repeated runs of a cluster are kept."""
-SHARES = (0.1, 0.3, 0.5, 0.7, 0.8)
+SHARES = (0.1, 0.3, 0.5, 0.7, 0.8, 0.85)
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,8 @@ SAME = ("pace", "host")
 HOST = ("processor", "cores")
 FOLDER = re.compile(r"(--server-path '?[^=\s]+=)(?:[^\s']*/)?")
 """What stands before the name of a program: NAME= and its folder."""
+OWN_NAME, COLUMN = re.compile(r"(?<= on )(.+)( is left out: )\w+-\S+ has no "), r"\1\2\1 has no "
+"""A server's name with a label, which only the command of the matrix knew; and that of its column in its place."""
 
 
 def load(root: Path) -> dict[str, Any]:
@@ -120,7 +122,7 @@ def _verdict(server: str, kept: dict[str, Any]) -> str:
 
 def _reasons(kept: dict[str, Any]) -> str:
     """Which claims ended otherwise than promised, and why a scenario is not applicable: once for each reason."""
-    said = [f"- {line}" for line in matrix.reasons(kept)]
+    said = [f"- {OWN_NAME.sub(COLUMN, line)}" for line in matrix.reasons(kept)]
     return "\n".join(said) if said else "Every claim ended as promised, and no scenario was left out."
 
 

@@ -15,7 +15,7 @@ from lab.diagnose import diagnosis
 from lab.diagnose.diagnosis import Command, Diagnosis
 from lab.errors import UsageError
 from lab.results import numbers, prediction
-from lab.results.basis import CALL_S, SEARCHES, Basis, Costs, Range, of_run
+from lab.results.basis import CALL_S, SEARCHES, Basis, Costs, Range, of_run, why_unfit
 from lab.results.folder import Run
 from lab.results.prediction import STRATEGIES, Prediction, Question
 
@@ -117,13 +117,11 @@ def basis_of(source: Path, count_now: float | None = None) -> Basis:
 def of_diagnosis(found: Diagnosis, count_now: float | None = None) -> Basis:
     """What a diagnosis measured. An event is one search there, since nobody says which searches belong together.
 
-    Raises `UsageError` when nothing searches, when the COUNT of its SCANs is needed, or for a Dragonfly.
+    Raises `UsageError` when nothing searches, when the COUNT of its SCANs is needed, or for a Dragonfly or a KeyDB.
     """
     figures, where = found.figures, f"the diagnosis of {found.server}"
-    if "dragonfly" in found.product.lower():
-        raise UsageError(
-            f"{where} is of a Dragonfly, which serves others in the middle of a search: its p99 cannot be predicted."
-        )
+    if why := why_unfit(found.product):
+        raise UsageError(f"{where} is of a {found.product}, which {why}.")
     searches = {
         each.name: each for each in found.commands if each.name in SEARCHES.values() and each.mean_us > 0
     }

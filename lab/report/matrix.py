@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lab import scenarios
 from lab.claims.wording import sign
 from lab.errors import HOLDS, INTERRUPTED
 from lab.report.page import fill
@@ -45,11 +46,15 @@ def outcomes(content: dict[str, Any]) -> Table:
 def costs(content: dict[str, Any]) -> Table:
     """What a visited key costs the main thread, as each run's calibration found it.
 
-    It is the execution time that the server counts; where that is incomplete, as on KeyDB, its CPU time.
+    It is the execution time that the server counts; where that is incomplete, as on KeyDB, its CPU time. Scenarios
+    whose nodes are held to a share of a core are left out: there that time includes the time in which a node was held.
     """
     names = [server["name"] for server in content["servers"]]
+    held = {scenario.id for scenario in scenarios.catalogue().values() if scenario.node_share}
     rows = []
     for row in content["scenarios"]:
+        if row["id"] in held:
+            continue
         found = [(row["cells"][name] or {}).get("visited_key_us") for name in names]
         if any(value is not None for value in found):
             rows.append([row["id"], *(us(value) for value in found)])

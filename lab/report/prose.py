@@ -26,6 +26,9 @@ BUSY = 0.7
 DISAGREE, LITTLE = 0.1, 0.2
 """The server's own clock and its CPU time are put side by side if they differ by more than this share of the CPU time;
 a thread that is busy for a smaller share than `LITTLE` is left out."""
+HELD = 0.9
+"""If the server used less of a core than this multiple of its main thread's busy share, it was held: then that share is
+one of what it may use, and its own clock, which goes on while it is held, measures something else."""
 
 
 def tell(view: RunView, judged: Judged) -> list[Section]:
@@ -156,7 +159,7 @@ def where_time_went(view: RunView) -> Section:
         lines.append(f"What is called execution here is more than that: {reason.rstrip('.')}.")
     if worst.utilisation is not None:
         lines.append(f"The server's main thread was busy {percent(worst.utilisation)} of that phase.")
-        lines += _other_clock(worst)
+    lines += _other_clock(view)
     if culprit := evidence.busiest(worst):
         name, part_of = culprit
         lines.append(
@@ -166,18 +169,32 @@ def where_time_went(view: RunView) -> Section:
     return Section("Where the time went", lines, [])
 
 
-def _other_clock(of: PhaseRecord) -> list[str]:
-    """A line if the server's own clock and its CPU time disagree about how busy it was."""
-    if of.utilisation is None or of.active is None or of.utilisation < LITTLE:
-        return []
-    if abs(of.active / of.utilisation - 1) <= DISAGREE:
+def _other_clock(view: RunView) -> list[str]:
+    """A line on the phase in which the server's own clock and its CPU time disagree most on how busy it was."""
+    found = [(off, phase) for phase in view.run.phases if (off := _clocks_off(phase)) is not None]
+    off, of = max(found, key=lambda each: abs(each[0]), default=(0.0, None))
+    if of is None or abs(off) <= DISAGREE:
         return []
     why = (
         "it was at work for longer than it had a core, as where other programs take the core or a page fault waits"
-        if of.active > of.utilisation
+        if off > 0
         else "that clock counts a round of the event loop when it is over, and one that finds no work not at all"
     )
-    return [f"By its own clock it was at work {percent(of.active)}: {why}."]
+    return [
+        f"By its own clock it was at work {percent(of.active)} of “{view.name(of)}”, by its CPU time "
+        f"{percent(of.utilisation)}: {why}."
+    ]
+
+
+def _clocks_off(phase: PhaseRecord) -> float | None:
+    """By how much the server's own clock says more than its CPU time, as a share of that; None if they cannot be
+    compared: one is missing, the thread is hardly busy, or the server was held to a share of a core.
+    """
+    if phase.utilisation is None or phase.active is None or phase.utilisation < LITTLE:
+        return None
+    if phase.processes.get("store", phase.utilisation) < HELD * phase.utilisation:
+        return None
+    return phase.active / phase.utilisation - 1
 
 
 def slow_log(view: RunView) -> Section:

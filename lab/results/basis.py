@@ -20,10 +20,26 @@ WITHOUT_SEARCH = {"exact": ("UNLINK",), "index": ("SSCAN", "UNLINK")}
 DRIFT = 4 / 3
 """The factor by which the time of a visited key changes within seconds on a machine shared with strangers (see
 `lab.runner.calibration`). It is the interval of a cost that was measured only a few times."""
+GROWTH = 0.6
+"""The share of its cost by which a visited key may become dearer with each tenfold of the keys, where no tenfold was
+measured. docs/scale.md shows how it grows from 100,000 keys on. Its series differ, because the machine is shared: this
+lies within a factor of two of the dearest one."""
 ENOUGH = 6
 """Measurements from which the interval comes from their own spread."""
+OTHER_SEARCHES = ("scan-tagged", "slot")
+"""Strategies that search in a way of their own, which is not predicted from."""
 QUIET = 0.05
 """Up to this utilisation a server is quiet, if nothing searches."""
+UNFIT = {
+    "dragonfly": "serves others in the middle of a search: its p99 cannot be predicted",
+    "keydb": "leaves most of a search out of its execution times: from those nothing can be predicted",
+}
+"""Products whose searches the formulas are not about, and why. (KeyDB: see `ServerObserver.scan_cost_us`.)"""
+
+
+def why_unfit(product: str) -> str | None:
+    """What keeps a product from being predicted; None if nothing does."""
+    return next((why for name, why in UNFIT.items() if name in product.lower()), None)
 
 
 @dataclass(frozen=True)
@@ -65,6 +81,11 @@ class Costs:
     def largest(self) -> float:
         """The largest key count at which the cost was measured."""
         return max(keys for keys, _ in self.points)
+
+    @property
+    def tenfold_measured(self) -> bool:
+        """True if the cost was also measured at a tenth of the largest key count, or at less."""
+        return min(keys for keys, _ in self.points) <= self.largest / 10
 
     @property
     def spread(self) -> float:
@@ -113,11 +134,13 @@ class Costs:
         """The cost of a key (s) among so many keys.
 
         Beyond the largest measured count the cost may stay as it is, or may go on growing by as much for each tenfold
-        as it did in the last tenfold: caches and address tables run out at sizes that nothing here tells.
+        as it did in the last tenfold, or by `GROWTH` where none was measured: caches and address tables run out at
+        sizes that nothing here tells.
         """
         likely, spread = self._at(keys), self.spread
-        tenfolds = math.log10(max(1.0, keys / self.largest))
-        grown = likely + tenfolds * (self._at(self.largest) - self._at(self.largest / 10))
+        most = self._at(self.largest)
+        each = most - self._at(self.largest / 10) if self.tenfold_measured else GROWTH * most
+        grown = likely + math.log10(max(1.0, keys / self.largest)) * each
         return Range(likely / spread, likely, grown * spread).times(self.ratio)
 
 
@@ -169,10 +192,9 @@ def of_run(run: Run, lowest: int | None = None, calibration: bool = True) -> Bas
         UsageError: it measured no events that search, or its server is of a kind that the formulas are not about.
     """
     facts = run.facts
-    if not facts.whole_scans:
+    if why := why_unfit(facts.server if facts.whole_scans else "dragonfly"):
         raise UsageError(
-            f"{run.folder} was made on {facts.server}, which serves others in the middle of a search, so its p99 "
-            "cannot be predicted: name a run on valkey, redis or keydb."
+            f"{run.folder} was made on {facts.server}, which {why}. Name a run on valkey or redis."
         )
     phases = facts.phases if lowest is None else sorted(run.arm("grow"), key=lambda p: p.keys)[:lowest]
     calibrated = facts.calibration
@@ -183,9 +205,10 @@ def of_run(run: Run, lowest: int | None = None, calibration: bool = True) -> Bas
         if (points := tuple(_points(facts.scan_count, strategy, command, phases, costly)))
     }
     if not costs:
+        others = [phase.strategy for phase in phases if phase.strategy in OTHER_SEARCHES]
+        has = f"whose events search by {others[0]}" if others else "which has no events that search"
         raise UsageError(
-            f"{run.folder} is a run of {facts.scenario}, which has no events that search: name a run of key-growth, "
-            "keys-command or cures."
+            f"{run.folder} is a run of {facts.scenario}, {has}: name a run of key-growth, keys-command or cures."
         )
     base = max(0.0, calibrated.get("base_utilisation", 0.0))
     searched = [phase.strategy for phase in phases if SEARCHES.get(phase.strategy) in costs]

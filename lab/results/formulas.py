@@ -52,7 +52,7 @@ def wait_at_random(length: float, share: float, percentile: float = 99.0) -> flo
     service gated. A queue in order of arrival, M/D/1, waits for less: it has no replies that are held back.)
 
     Assumes equal events, clients that ask for the next page within about the time of a page, and a time long enough to
-    become stationary. The last ends near the knee: from a share of about 0.9 on `lab.results.simulation` takes over.
+    become stationary. The last ends near the knee: from a share of 0.85 on `lab.results.simulation` takes over.
     Below it both agree within 10 %. With one event at a time at even distances use `wait_of_absences` instead. The
     result is infinite from a share of 1 on.
     """

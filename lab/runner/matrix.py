@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from lab.errors import UsageError
+from lab.errors import HOLDS, INTERRUPTED, STACK_BROKE, LabError, UsageError
 from lab.results.folder import make_folder, new_folder, write_json
 from lab.runner.run import Request, check_names, host_facts
 from lab.runner.series import Series, words_for, worst
@@ -24,7 +24,10 @@ from lab.stacks.servers import SERVERS, find_server
 
 @dataclass
 class Matrix:
-    """The series of several servers, as matrix.json holds them. `servers`: the names, in the order they were given."""
+    """The series of several servers, as matrix.json holds them. `servers`: the names, in the order they were given.
+
+    `ended`: the exit code of what ended it in the middle of a series.
+    """
 
     folder: Path
     pace: str
@@ -34,16 +37,17 @@ class Matrix:
     started: str
     series: dict[str, Series] = field(default_factory=dict)
     seconds: float = 0.0
+    ended: int = HOLDS
 
     @property
     def interrupted(self) -> bool:
         """True if Ctrl-C ended it."""
-        return any(one.interrupted for one in self.series.values())
+        return self.ended == INTERRUPTED or any(one.interrupted for one in self.series.values())
 
     @property
     def exit_code(self) -> int:
         """130 if interrupted; else 3 if a run broke, 1 if a claim failed, 4 if a run was not valid, or 0."""
-        return worst([one.exit_code for one in self.series.values()])
+        return worst([*(one.exit_code for one in self.series.values()), self.ended])
 
     @property
     def command(self) -> str:
@@ -176,6 +180,12 @@ def run_matrix(
         try:
             say(f"server {number} of {len(servers)}: {name}")
             matrix.series[name] = run(name, matrix.folder / name)
+        except KeyboardInterrupt:
+            matrix.ended = INTERRUPTED
+            raise
+        except BaseException as error:
+            matrix.ended = error.exit_code if isinstance(error, LabError) else STACK_BROKE
+            raise
         finally:
             matrix.seconds = time.monotonic() - begun
             matrix.write(page)

@@ -33,7 +33,8 @@ class Entry:
     """One run of the series. `holds` is None without a verdict; `error` says why a run broke.
 
     `report` is a path within the series' folder; `headline` the scenario's foremost claim, as judged;
-    `visited_key_us` the main thread's time for a visited key in µs, as calibrated; None where nothing was.
+    `visited_key_us` the main thread's time for a visited key in µs, as calibrated; None where nothing was, and where
+    the server was held to a share of a core.
     """
 
     scenario: str
@@ -250,7 +251,8 @@ def _one(request: Request, pages: Pages, display: Callable[[], AbstractContextMa
     entry.server = f"{finished.facts.server} {finished.facts.server_version}"
     entry.claims = (finished.result() or {}).get("claims", [])
     entry.headline = next((claim for claim in entry.claims if claim["id"] == scenario.headline), None)
-    entry.visited_key_us = finished.facts.calibration.get("cost_alone_us_per_key")
+    if not scenario.node_share:  # there the server's clock goes on while a node is held
+        entry.visited_key_us = finished.facts.calibration.get("cost_alone_us_per_key")
     entry.invalid = [check.check for check in verdict.checks if not check.ok]
     entry.report = f"{report.parent.name}/{report.name}"
     return entry

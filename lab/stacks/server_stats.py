@@ -325,7 +325,8 @@ class ServerObserver:
         """Execution time on the server of one full SCAN for a pattern, in µs: the mean over `seconds` of them.
 
         If the server's CPU time is much more (`INCOMPLETE_BEYOND`), that is returned instead: KeyDB's `cmdstat_scan`
-        counts the time to take a snapshot, but not the walk, which its main thread does afterwards.
+        counts the time to take a snapshot, but not the walk, which its main thread does afterwards. Of a server that is
+        held to a share of a core the execution time includes the time in which it was held.
         """
         before, iterations, end = self.snapshot(), 0, time.monotonic() + seconds
         while iterations == 0 or time.monotonic() < end:

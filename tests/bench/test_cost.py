@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from statistics import median
 
 import pytest
+import redis
 
+from app.cache import CacheUnavailable
 from bench import cost
 from docs.pages.fromcost import PROMISES
-from lab.errors import USAGE
+from lab.errors import STACK_BROKE, USAGE
+from lab.stacks.servers import SERVERS
 
 
 def test_every_strategy_but_ttl_is_measured_and_promises_something() -> None:
@@ -23,6 +30,7 @@ def test_sizes_are_two_for_each_power_of_ten() -> None:
     assert cost.sizes(1, 40) == [1, 3, 10, 32, 40]
 
 
+@pytest.mark.alone
 def test_the_cost_over_the_keys() -> None:
     """Among ten times the keys a search costs several times as much, the index and a number for the user do not."""
     points = list(cost.over_keys("embedded", ["scan", "index", "generation"], 10_000, rounds=3))
@@ -37,6 +45,7 @@ def test_the_cost_over_the_keys() -> None:
     assert grown("scan") > 3 * grown("generation")
 
 
+@pytest.mark.alone
 def test_the_cost_over_the_users_entries() -> None:
     """Each of the user's entries costs, but under `hash`, whose entries are freed by another thread."""
     points = list(cost.over_entries("embedded", ["exact", "hash"], 10_000, rounds=2))
@@ -65,12 +74,73 @@ def test_bad_arguments_get_one_line(words: list[str], said: str, capsys: pytest.
     assert said in error
 
 
+@contextmanager
+def no_server(_: str) -> Iterator[str]:
+    """A server that may not be started."""
+    raise AssertionError("a server was started")
+    yield ""
+
+
+def called(monkeypatch: pytest.MonkeyPatch, *words: str, free: float = 4e9) -> int:
+    """Call the program on a machine with so much free memory and every server; returns its exit code."""
+    monkeypatch.setattr("sys.argv", ["bench.cost", *words])
+    monkeypatch.setattr("bench.cost.interrupts_raise", lambda: None)  # pytest keeps its own handlers
+    monkeypatch.setattr("bench.cost.psutil.virtual_memory", lambda: type("Memory", (), {"available": free}))
+    for name, row in SERVERS.items():
+        monkeypatch.setitem(SERVERS, name, replace(row, find=lambda: "/bin/true"))
+    return cost.main()
+
+
 def test_too_little_memory_is_refused_before_anything_starts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One line says how much would be needed."""
-    monkeypatch.setattr("sys.argv", ["bench.cost", "--keys", "50000000"])
-    monkeypatch.setattr("bench.cost.interrupts_raise", lambda: None)  # pytest keeps its own handlers
-    monkeypatch.setattr("bench.cost.psutil.virtual_memory", lambda: type("Memory", (), {"available": 4e9}))
-    assert cost.main() == USAGE
+    monkeypatch.setattr("bench.cost.server", no_server)
+    assert called(monkeypatch, "--keys", "50000000") == USAGE
     assert "need about 18.5 GB of memory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--only", "keys"], ["--only", "entries"], ["--keys", "2000000"]])
+def test_more_entries_than_the_server_is_started_with_are_refused(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Dragonfly has a maxmemory of its own: one line before anything starts, however much the machine has."""
+    monkeypatch.setattr("bench.cost.server", no_server)
+    assert called(monkeypatch, "--server", "dragonfly", *words, free=1e12) == USAGE
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "the entries on dragonfly need about" in told
+    assert "1.0 GB are its maxmemory" in told
+
+
+@pytest.mark.parametrize(
+    "error", [CacheUnavailable("out of memory"), redis.exceptions.OutOfMemoryError("out of\nmemory")]
+)
+def test_what_a_server_says_ends_in_one_line(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Behind the line that announces the memory; entries that fit are not refused."""
+
+    @contextmanager
+    def broken(_: str) -> Iterator[str]:
+        raise error
+        yield ""
+
+    monkeypatch.setattr("bench.cost.server", broken)
+    words = ("--server", "dragonfly", "--only", "keys", "--keys", "2000000")
+    assert called(monkeypatch, *words) == STACK_BROKE
+    announced, said = capsys.readouterr().err.splitlines()
+    assert "need about 1.4 GB of memory, 4.0 GB are free" in announced
+    assert said == "bench.cost: dragonfly failed: out of memory"
+
+
+def test_a_cache_without_a_size_is_left_out(tmp_path: Path) -> None:
+    """Some kernels do not tell it, or tell it otherwise."""
+    for number, size in enumerate(("32K", None, "1M")):
+        folder = tmp_path / f"index{number}"
+        folder.mkdir()
+        (folder / "level").write_text(f"{number + 1}\n")
+        (folder / "type").write_text("Data\n")
+        if size:
+            (folder / "size").write_text(f"{size}\n")
+    assert cost.caches(tmp_path) == {"L1": 32768}

@@ -107,10 +107,27 @@ def test_a_kept_promise_is_shown(tmp_path: Path) -> None:
         assert drawn[0].startswith("<svg")
 
 
-@pytest.mark.parametrize("name", ["growth", "freed", "visits"])
+def test_one_event_among_the_most_keys(tmp_path: Path) -> None:
+    """A row for each strategy that was measured there, whichever they are; without any, the command that would."""
+    kept(tmp_path, "hash", 0)
+    assert "--keys 50000000 --only keys" in fromcost.largest_list(tmp_path)
+    path = tmp_path / fromcost.FILE
+    parts = json.loads(path.read_text(encoding="utf-8"))
+    for strategy in ("hash", "index"):
+        point = points(0, strategy)[-1] | {"entries": fromcost.LARGEST, "keys": 52_500_000}
+        parts["keys"]["points"].append(point | {"main_us": [20.0, 90.0, 40.0]})
+    path.write_text(json.dumps(parts), encoding="utf-8")
+    assert fromcost.largest_list(tmp_path).splitlines()[2:] == [
+        "| `hash` | 52,500,000 | 40.0 µs | `c` |",
+        "| `index` | 52,500,000 | 40.0 µs | `c` |",
+    ]
+
+
+@pytest.mark.parametrize("name", ["growth", "freed", "visits", "largest"])
 def test_before_the_benchmark_was_run_the_page_says_so(name: str, tmp_path: Path) -> None:
     """With the command that fills it."""
-    assert "bench.cost --write" in fromcost.LISTS[name](tmp_path)
+    assert "Not measured yet: `.venv/bin/python -m bench.cost" in fromcost.LISTS[name](tmp_path)
+    assert "--write docs/cost.json" in fromcost.LISTS[name](tmp_path)
     assert all(draw(tmp_path) is None for draw in fromcost.PLOTS.values())
 
 

@@ -135,6 +135,16 @@ def test_a_scenario_that_one_matrix_did_not_have_was_not_run(root: Path) -> None
     )
 
 
+def test_a_server_that_was_held_has_no_cost_of_a_key(root: Path) -> None:
+    """The nodes of `shards` are held to a share of a core, and the server's clock goes on. Older records have it."""
+    fromservers.take(written(root / "all", PRODUCTS), root)
+    fromservers.take(of_shards(root / "one"), root)
+    assert fromservers.load(root)["scenarios"][1]["cells"]["valkey 9.1.2"]["visited_key_us"] == 0.25
+    told = fromservers.LISTS["servers costs"](root)
+    assert "| key-growth |" in told
+    assert "| shards |" not in told
+
+
 PRODUCTS = {"embedded": "valkey 9.1.2", "redis": "redis 7.0.15"}
 AGAIN = "bin/lab run shards --pace quick --servers embedded,redis --seed 1"
 
@@ -146,6 +156,24 @@ def of_shards(folder: Path, **more: Any) -> Path:
     content["scenarios"][0]["id"] = "shards"
     (folder / "matrix.json").write_text(json.dumps(content))
     return folder
+
+
+def test_a_reason_names_the_column(root: Path) -> None:
+    """The name with a label is known to the command of the matrix alone."""
+    folder = written(
+        root / "m", {"dragonfly": "dragonfly 1.40.1", "dragonfly-2": "dragonfly 1.40.1 --threads=2"}
+    )
+    content = json.loads((folder / "matrix.json").read_text())
+    for name, reason in content["scenarios"][0]["cells"].items():
+        reason.clear()
+        reason["left_out"] = f"{name} has no cluster-enabled: it has another one"
+    (folder / "matrix.json").write_text(json.dumps(content))
+    fromservers.take(folder, root)
+    assert fromservers.LISTS["servers reasons"](root).splitlines() == [
+        "- key-growth on dragonfly 1.40.1 is left out: dragonfly has no cluster-enabled: it has another one.",
+        "- key-growth on dragonfly 1.40.1 --threads=2 is left out: dragonfly 1.40.1 --threads=2 has no "
+        "cluster-enabled: it has another one.",
+    ]
 
 
 def test_one_scenario_taken_again_leaves_the_other_cells(root: Path) -> None:

@@ -69,15 +69,29 @@ def test_a_knee_far_beyond_the_plateaus_was_not_observed(folder: Path) -> None:
     assert knee(plain.write(folder), THREE) is None
 
 
-@pytest.mark.parametrize(("speed", "kept"), [(1.0, True), (0.8, True), (1.4, False), (0.5, False)])
+@pytest.mark.parametrize(
+    ("one", "three", "kept"),
+    [
+        (1.0, 1.0, True),
+        (0.8, 1.0, True),
+        (1.4, 1.0, False),
+        (0.5, 1.0, False),
+        (1.0, 1.15, True),
+        (1.0, 1.4, False),
+        (1.0, 0.5, False),
+        (0.75, 1.2, False),  # each within its bounds, but too far apart
+    ],
+)
 def test_a_machine_that_changed_since_the_calibration_has_no_verdict(
-    speed: float, kept: bool, folder: Path
+    one: float, three: float, kept: bool, folder: Path
 ) -> None:
-    """Where the knee of one node is far from the planned one, its last plateau may lie below it, and shows nothing."""
+    """Where a knee is far from the planned one, the last plateau may lie below it, and shows nothing."""
     plain = healthy()
     plain.facts.calibration["planned_knee_keys"] = KNEE
     for phase in plain.arm(ONE):
-        search(plain, phase.id, 1, KNEE * speed)
+        search(plain, phase.id, 1, KNEE * one)
+    for phase in plain.arm(THREE):
+        search(plain, phase.id, NODES, KNEE * three)
     [check] = [each for each in validate(plain.write(folder)) if each.check == STEADY]
     assert check.ok == kept, check.detail
 

@@ -13,6 +13,7 @@ from lab.cli import run_command
 from lab.diagnose.diagnosis import FILE, Diagnosis
 from lab.diagnose.findings import judge
 from lab.diagnose.predict import of_diagnosis
+from lab.results.basis import DRIFT, GROWTH
 from tests.lab.diagnose.conftest import Make
 from tests.lab.labkit import ROOT
 
@@ -186,9 +187,22 @@ def test_a_diagnosis_without_searches_is_one_line(
 def test_a_diagnosis_of_another_kind_of_server_is_one_line(
     make: Make, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Dragonfly serves others in the middle of a search."""
-    folder = kept(make, tmp_path, 0.3, product="dragonfly", KEYS=(5.0, 40_000.0))
-    one_line(lab(capfd, str(folder)), "is of a Dragonfly")
+    """Dragonfly serves others in the middle of a search, and KeyDB does not count the walk."""
+    for product, why in (
+        ("dragonfly", "serves others in the middle"),
+        ("keydb", "leaves most of a search out"),
+    ):
+        folder = kept(make, tmp_path, 0.3, product=product, KEYS=(5.0, 40_000.0))
+        one_line(lab(capfd, str(folder)), f"is of a {product}, which {why}")
+
+
+def test_the_one_size_of_a_diagnosis_does_not_make_the_range_narrow(make: Make) -> None:
+    """Among a hundred times the keys a key may cost twice as much and more, beside the usual third."""
+    window = make(busy=0.3, commands={"KEYS": (5.0, 40_000.0)})
+    costs = of_diagnosis(Diagnosis.of(window, judge(window), {})).cost("keys")
+    found = costs.at(100 * costs.largest)
+    assert found.likely == costs.at(costs.largest).likely
+    assert found.high == pytest.approx(found.likely * (1 + 2 * GROWTH) * DRIFT)
 
 
 def test_a_second_search_counts_as_everything_else(make: Make) -> None:

@@ -86,6 +86,36 @@ def test_two_clocks_that_disagree_are_told(times: float | None, said: str, tmp_p
     assert said in text
 
 
+@pytest.mark.usefixtures("words_only")
+def test_the_clocks_are_compared_in_every_phase(tmp_path: Path) -> None:
+    """They agree in all phases but one, which is none of the saturated ones: that one is told with both figures."""
+
+    def told(facts: RunFacts) -> None:
+        for phase in facts.phases:
+            phase.active = phase.utilisation
+        odd = next(phase for phase in facts.phases if 0.3 < (phase.utilisation or 0.0) < 0.7)
+        odd.utilisation, odd.active, odd.processes["store"] = 0.5, 0.8, 0.5
+
+    text = words(page_of(build_run(tmp_path / "run", doctor=told, judged=True)))
+
+    assert "By its own clock it was at work 80 % of" in text
+    assert "by its CPU time 50 %: it was at work for longer than it had a core" in text
+
+
+@pytest.mark.usefixtures("words_only")
+def test_the_clocks_of_a_server_that_is_held_are_not_compared(tmp_path: Path) -> None:
+    """Its busy share is one of what it may use, and its own clock goes on while it is held."""
+
+    def told(facts: RunFacts) -> None:
+        for phase in facts.phases:
+            phase.processes["store"] = 0.25 * (phase.utilisation or 0.0)
+            phase.active = 0.5 * (phase.utilisation or 0.0)
+
+    text = words(page_of(build_run(tmp_path / "run", doctor=told, judged=True)))
+
+    assert "By its own clock" not in text
+
+
 ARMS = ("grow", "turns", "restart", "return", "fix", "index")
 
 

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from lab.results import formulas
+from lab.results.operational import TIME_LEFT
+from lab.results.prediction import EVENTS, RANDOM_TO
 from lab.results.simulation import arrivals, turns, wait_s, waits
 
 WITHIN = 0.10
@@ -43,7 +45,7 @@ def test_the_same_seed_gives_the_same_moments() -> None:
     assert distances == {0.5}
 
 
-@pytest.mark.parametrize("share", [0.05, 0.1, 0.3, 0.5, 0.7, 0.85])
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.3, 0.5, 0.7, 0.85, TIME_LEFT])
 @pytest.mark.parametrize("pages", [1, 5, 20])
 def test_events_at_even_distances_are_absences(share: float, pages: int) -> None:
     """`wait_of_absences` agrees with the simulation, however many pages a search has."""
@@ -52,7 +54,7 @@ def test_events_at_even_distances_are_absences(share: float, pages: int) -> None
     )
 
 
-@pytest.mark.parametrize("share", [0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8])
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, RANDOM_TO])
 def test_events_at_random_moments_wait_for_each_other(share: float) -> None:
     """`wait_at_random` agrees with the simulation where a call visits every key."""
     assert simulated(share, 1, 20_000, even=False) == pytest.approx(
@@ -60,7 +62,9 @@ def test_events_at_random_moments_wait_for_each_other(share: float) -> None:
     )
 
 
-@pytest.mark.parametrize(("share", "pages"), [(0.1, 20), (0.3, 5), (0.5, 20), (0.7, 5)])
+@pytest.mark.parametrize(
+    ("share", "pages"), [(0.1, 20), (0.3, 5), (0.5, 20), (0.7, 5), (RANDOM_TO, 5), (RANDOM_TO, 20)]
+)
 def test_pages_are_shorter_turns(share: float, pages: int) -> None:
     """In times of a page of each search, the wait is the same with many pages as with one."""
     assert simulated(share, pages, 6000, even=False) == pytest.approx(
@@ -87,7 +91,13 @@ def test_at_random_is_never_better_than_evenly_and_grows_with_the_share() -> Non
 
 
 def test_the_formula_does_not_hold_near_the_knee() -> None:
-    """At 0.97 a thousand events from a calm beginning are too few: bystanders wait for less than in the long run."""
+    """At 0.97 a thousand events from a calm beginning are too few: bystanders wait for less than in the long run.
+
+    At 0.9 as many as are simulated are too few, so the simulation takes over before.
+    """
+    assert simulated(TIME_LEFT, 20, EVENTS, even=False) < (1 - WITHIN) * formulas.wait_at_random(
+        1.0, TIME_LEFT
+    )
     assert simulated(0.97, 1, 1000, even=False) < 0.8 * formulas.wait_at_random(1.0, 0.97)
 
 

@@ -228,6 +228,27 @@ def test_whatever_ends_it_the_matrix_is_written(
     assert code == INTERRUPTED
     assert [server["name"] for server in content["servers"]] == ["embedded"]
     assert content["not_run"] == ["redis"]
+    assert content["interrupted"]
+    assert content["exit_code"] == INTERRUPTED
+
+
+@pytest.mark.parametrize(
+    ("error", "wanted"), [(KeyboardInterrupt(), INTERRUPTED), (StackError("no disk."), STACK_BROKE)]
+)
+def test_a_matrix_without_a_server_has_the_code_of_what_ended_it(
+    error: BaseException,
+    wanted: int,
+    endings: dict[str, BaseException],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first series ended before its end: nobody who reads the file takes that for success."""
+    monkeypatch.setattr(series.Series, "write", lambda self, pages: raise_(error))
+    code, content = run(tmp_path, "embedded,redis")
+    assert code == wanted
+    assert content["exit_code"] == wanted
+    assert content["interrupted"] is (wanted == INTERRUPTED)
+    assert content["not_run"] == ["embedded", "redis"]
 
 
 def raise_(error: BaseException) -> None:
