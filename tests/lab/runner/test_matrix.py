@@ -151,6 +151,18 @@ def test_the_page_folds_what_tells_the_causes(endings: dict[str, BaseException],
     assert "<details open" in matrix.render(content, spoilers=True)
 
 
+def test_a_server_that_is_held_has_no_cost_of_a_key(
+    endings: dict[str, BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its clock goes on while it is held, so the figure of its calibration is not one of a visited key."""
+    monkeypatch.setattr(series, "chosen", lambda controls: [replace(MAIN, node_share=0.25)])
+    monkeypatch.setattr(series, "cannot_hold", lambda scenario: "")
+    _, content = run(tmp_path, "embedded,redis")
+    cell = content["scenarios"][0]["cells"]["embedded"]
+    assert cell["holds"] is True
+    assert cell["visited_key_us"] is None
+
+
 def test_a_server_that_breaks_does_not_keep_the_next_from_its_turn(
     endings: dict[str, BaseException], tmp_path: Path
 ) -> None:
