@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -113,43 +114,66 @@ def forwards() -> list[str]:
     return [line for line in lines if "kubectl" in line and (" port-forward " in line or " exec " in line)]
 
 
-def test_a_run_ends_with_a_verdict(guest: Kube, tmp_path: Path) -> None:
+@dataclass(frozen=True)
+class Ran:
+    """A run of the lab: its exit code, its result, and run.json."""
+
+    code: int
+    result: dict[str, Any]
+    facts: dict[str, Any]
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """The checks of validity that failed, with what they say."""
+        return {each["check"]: each["detail"] for each in self.result["validity"] if not each["ok"]}
+
+    @property
+    def others(self) -> float:
+        """What other programs used in the worst phase, in cores."""
+        return max(float(phase["machine"]["others"]) for phase in self.facts["phases"])
+
+
+def begun(kube: Kube, scenario: str, group: str, out: Path, config: str) -> subprocess.Popen[str]:
+    """Start a quick run on a group's server."""
+    words = [str(LAB), "run", scenario, "--pace", "quick", *HERE, group, "--server", SERVER[group]]
+    environ = {**os.environ, "KUBECONFIG": str(kube.run / config)}
+    return subprocess.Popen(
+        [*words, "--out", str(out), "--json"],
+        cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def ended(kube: Kube, run: subprocess.Popen[str], out: Path) -> Ran:
+    """Wait for its end, which must be one with a result."""
+    said, told = run.communicate(timeout=RUN_S)
+    print(told[-3000:])
+    assert run.returncode in (0, 1, 4), (said[-500:], told[-2000:], kube.evidence())
+    return Ran(run.returncode, json.loads(said), json.loads((out / "run.json").read_text()))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(guest: Kube, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """A run on the first group's server, with the Role's rights, while nobody else runs anything."""
+    out = tmp_path_factory.mktemp("undisturbed") / "run"
+    return ended(guest, begun(guest, "key-growth", ONE, out, "guest.conf"), out)
+
+
+def test_a_run_is_judged(guest: Kube, undisturbed: Ran) -> None:
     """All phases are walked and every claim is judged; the story is paused meanwhile, and goes on afterwards.
 
-    Two cores with two groups and a cluster on them may not do for a valid run. Then validity says why.
+    Two cores with two groups and a cluster on them may not do for a valid run. Then only the machine is to blame.
     """
-    out = tmp_path / "run"
-    words = (
-        "run",
-        "key-growth",
-        "--pace",
-        "quick",
-        *HERE,
-        ONE,
-        "--server",
-        "redis",
-        "--out",
-        str(out),
-        "--json",
-    )
-    done = lab(guest, *words, seconds=RUN_S)
-    print(done.stderr[-3000:])
-    assert done.returncode in (0, 1, 4), (done.stdout[-500:], done.stderr[-2000:], guest.evidence())
-    result: dict[str, Any] = json.loads(done.stdout)
-    for each in (*result["claims"], *result["validity"]):
+    for each in (*undisturbed.result["claims"], *undisturbed.result["validity"]):
         print(each)
-    facts = json.loads((out / "run.json").read_text())
+    facts = undisturbed.facts
     assert (facts["stack"], facts["server"], facts["interrupted"]) == ("kubernetes", "redis", False)
     assert facts["host"]["kubernetes"].startswith("v1.") and facts["host"]["nodes"] == 1
-    assert [phase["id"] for phase in result["phases"]] == [
-        phase.id for phase in catalogue()["key-growth"].phases
-    ]
-    assert not [claim for claim in result["claims"] if claim["measured"].startswith("not measured")]
-    failed = {each["check"] for each in result["validity"] if not each["ok"]}
-    if done.returncode == 4:
-        assert failed <= OF_THE_MACHINE, failed
-    else:
-        assert not failed
+    phases = [phase["id"] for phase in undisturbed.result["phases"]]
+    assert phases == [phase.id for phase in catalogue()["key-growth"].phases]
+    judged = undisturbed.result["claims"]
+    assert not [claim for claim in judged if claim["measured"].startswith("not measured")]
+    assert set(undisturbed.failed) <= OF_THE_MACHINE
+    assert bool(undisturbed.failed) == (undisturbed.code == 4)
     assert forwards() == []
     guest.wait_ready(ONE)
     warming = ("web-redis", 8000, "/settings/warming")
@@ -185,40 +209,21 @@ def test_a_blind_session_shows_its_evidence(
     guest.wait_ready(ONE)
 
 
-def both_at_once(kube: Kube, place: Path) -> dict[str, tuple[set[str], float]]:
-    """Run an incident in both groups at once.
+def test_validity_tells_of_a_neighbour(guest: Kube, undisturbed: Ran, tmp_path: Path) -> None:
+    """Beside a pod that takes all it can get, runs of two groups at once have no verdict; validity says what disturbed.
 
-    Returns for each the checks that failed, and what other programs used in its worst phase, in cores.
+    It names half a core more than in the undisturbed run. A server's promised share does not make such a node a quiet
+    one.
     """
-    place.mkdir()
-    environ = {**os.environ, "KUBECONFIG": str(kube.run / "admin.conf")}
-    runs = {}
-    for group, server in SERVER.items():
-        words = [str(LAB), "run", "empty-slowlog", "--pace", "quick", *HERE, group, "--server", server]
-        words += ["--out", str(place / group), "--json"]
-        runs[group] = subprocess.Popen(
-            words, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-    said = {group: run.communicate(timeout=RUN_S) for group, run in runs.items()}
-    found = {}
-    for group, (out, err) in said.items():
-        assert runs[group].returncode in (0, 1, 4), (group, out[-500:], err[-2000:])
-        failed = {each["check"]: each["detail"] for each in json.loads(out)["validity"] if not each["ok"]}
-        print(group, failed)
-        phases = json.loads((place / group / "run.json").read_text())["phases"]
-        found[group] = (set(failed), max(phase["machine"]["others"] for phase in phases))
-    return found
-
-
-def test_validity_tells_of_a_neighbour(guest: Kube, tmp_path: Path) -> None:
-    """Beside a pod that takes all it can get no run is valid, and validity tells of half a core more than without it.
-
-    (Two groups on two cores disturb each other, too. A server's promised share does not make such a node a quiet one.)
-    """
-    alone = both_at_once(guest, tmp_path / "alone")
     with neighbour(guest):
-        beside = both_at_once(guest, tmp_path / "beside")
-    for group, (failed, used) in beside.items():
-        print(f"{group}: others used {alone[group][1]:.2f} cores, beside the neighbour {used:.2f}")
-        assert QUIET in failed
-        assert used > alone[group][1] + 0.5
+        runs = {
+            group: begun(guest, "empty-slowlog", group, tmp_path / group, "admin.conf") for group in SERVER
+        }
+        found = {group: ended(guest, run, tmp_path / group) for group, run in runs.items()}
+    for group, ran in found.items():
+        print(
+            f"{group}: others used {ran.others:.2f} cores, undisturbed {undisturbed.others:.2f}: {ran.failed}"
+        )
+        assert ran.code == 4
+        assert QUIET in ran.failed
+        assert ran.others > undisturbed.others + 0.5
