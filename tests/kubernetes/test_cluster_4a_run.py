@@ -209,21 +209,18 @@ def test_a_blind_session_shows_its_evidence(
     guest.wait_ready(ONE)
 
 
-def test_validity_tells_of_a_neighbour(guest: Kube, undisturbed: Ran, tmp_path: Path) -> None:
-    """Beside a pod that takes all it can get, runs of two groups at once have no verdict; validity says what disturbed.
+@pytest.mark.parametrize("group", SERVER)
+def test_validity_tells_of_a_neighbour(group: str, guest: Kube, undisturbed: Ran, tmp_path: Path) -> None:
+    """Beside a pod that takes all it can get, a group's run has no verdict, and validity says what disturbed.
 
     It names half a core more than in the undisturbed run. A server's promised share does not make such a node a quiet
     one.
     """
     with neighbour(guest):
-        runs = {
-            group: begun(guest, "empty-slowlog", group, tmp_path / group, "admin.conf") for group in SERVER
-        }
-        found = {group: ended(guest, run, tmp_path / group) for group, run in runs.items()}
-    for group, ran in found.items():
-        print(
-            f"{group}: others used {ran.others:.2f} cores, undisturbed {undisturbed.others:.2f}: {ran.failed}"
+        ran = ended(
+            guest, begun(guest, "empty-slowlog", group, tmp_path / "run", "admin.conf"), tmp_path / "run"
         )
-        assert ran.code == 4
-        assert QUIET in ran.failed
-        assert ran.others > undisturbed.others + 0.5
+    print(f"{group}: others used {ran.others:.2f} cores, undisturbed {undisturbed.others:.2f}: {ran.failed}")
+    assert ran.code == 4
+    assert QUIET in ran.failed
+    assert ran.others > undisturbed.others + 0.5
