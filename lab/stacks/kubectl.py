@@ -175,7 +175,9 @@ class Forward:
         self._told = threading.Event()
         words = self._kubectl.words("port-forward", "--address", "127.0.0.1", f"pod/{self._pod}", *ports)
         self._child = KubectlChild(f"kubectl port-forward to {self._pod}", words, self._log, pipe=True)
-        threading.Thread(target=self._listen, name=f"forward-{self._pod}", daemon=True).start()
+        # Each thread has its own: that of a forward that has ended must not say that the next one listens.
+        its_own = (self._child, self._local, self._told)
+        threading.Thread(target=self._listen, args=its_own, name=f"forward-{self._pod}", daemon=True).start()
 
     def again(self) -> None:
         """If it has ended, start it anew at the same local ports, so that clients keep their addresses; wait for it.
@@ -190,15 +192,15 @@ class Forward:
         with contextlib.suppress(StackError):
             self.port(ports[0])
 
-    def _listen(self) -> None:
+    def _listen(self, child: Child, local: dict[int, int], told: threading.Event) -> None:
         """Read to the end: kubectl prints a line for each connection, and would stop at a full pipe."""
         with contextlib.suppress(ValueError):  # the pipe was closed while we read
-            for line in self._child.lines():
+            for line in child.lines():
                 if found := _FORWARDING.search(line.decode(errors="replace")):
-                    self._local[int(found[2])] = int(found[1])
-                    if len(self._local) == self._wanted:
-                        self._told.set()
-        self._told.set()
+                    local[int(found[2])] = int(found[1])
+                    if len(local) == self._wanted:
+                        told.set()
+        told.set()
 
     def port(self, inside: int) -> int:
         """The port of 127.0.0.1 that leads to a port of the pod. Waits until it listens.

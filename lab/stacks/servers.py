@@ -90,7 +90,7 @@ class Server:
     def most_bytes(self) -> int:
         """The maxmemory with which it is started, in bytes; 0: it is started without one."""
         found = re.findall(r"--maxmemory[= ](\d+)(mb|gb)", " ".join((*self.arguments, *self.options)))
-        return int(found[-1][0]) * {"mb": 10**6, "gb": 10**9}[found[-1][1]] if found else 0
+        return int(found[-1][0]) * {"mb": 2**20, "gb": 2**30}[found[-1][1]] if found else 0
 
     def unfit_for(self, settings: Iterable[str], stack: str = "native") -> str:
         """Why a scenario that needs these settings cannot be run on this server; empty if it can."""

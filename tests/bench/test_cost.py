@@ -110,7 +110,7 @@ def test_more_entries_than_the_server_is_started_with_are_refused(
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert "the entries on dragonfly need about" in told
-    assert "1.0 GB are its maxmemory" in told
+    assert "1.1 GB are its maxmemory" in told
 
 
 @pytest.mark.parametrize(

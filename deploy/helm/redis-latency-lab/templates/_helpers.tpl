@@ -186,13 +186,11 @@ Services.
 {{- end }}
 
 {{/*
-The ports at which the room's Prometheus asks a group, as JSON: pages of the storefronts, of probe, Locust and console,
+The ports at which the room's Prometheus asks a group: pages of the storefronts, of probe, Locust and console,
 and redis_exporter. (Dragonfly answers at its own port; see namespace.yaml.)
 */}}
 {{- define "lab.scraped" -}}
-{{- $ports := list -}}
-{{- range list 8080 8089 9101 9102 9103 9104 9121 }}{{ $ports = append $ports (dict "port" .) }}{{ end -}}
-{{ $ports | toJson }}
+[{port: 8080}, {port: 8089}, {port: 9101}, {port: 9102}, {port: 9103}, {port: 9104}, {port: 9121}]
 {{- end }}
 
 {{/* A quantity as Kubernetes writes it, as a whole number: (list QUANTITY UNITS), UNITS says what each suffix stands for. */}}
