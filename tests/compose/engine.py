@@ -49,6 +49,7 @@ BASE_PACKAGES = (
     "busybox",
 )
 PID_FILE = "dockerd.pid"
+WITHOUT_NETWORKS = ("--bridge=none", "--iptables=false", "--ip-forward=false")
 OTHERS_END_S = 60.0
 """Seconds for which the end of another engine is waited for: a daemon takes some to stop."""
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -79,9 +80,14 @@ def run(*command: str, seconds: float = 900, **more: str) -> None:
 
 
 class Engine:
-    """Everything COMMAND needs; `stop` ends what `start` began."""
+    """Everything COMMAND needs; `stop` ends what `start` began.
 
-    def __init__(self) -> None:
+    With `builds_only` a daemon of our own makes neither a bridge nor firewall rules, which a daemon leaves behind when
+    it ends. It runs no containers then, and builds images on the machine's own network.
+    """
+
+    def __init__(self, builds_only: bool = False) -> None:
+        self.builds_only = builds_only
         default = Path.home() / ".cache" / "redis-latency-lab"
         self.cache = Path(os.environ.get("LAB_ENGINE_CACHE") or default)
         self.daemon: subprocess.Popen[bytes] | None = None
@@ -127,6 +133,7 @@ class Engine:
                     f"--data-root={self.cache / 'data'}",
                     f"--exec-root={self.cache / 'exec'}",
                     f"--pidfile={self.cache / PID_FILE}",
+                    *(WITHOUT_NETWORKS if self.builds_only else ()),
                 ],
                 stdout=log,
                 stderr=log,

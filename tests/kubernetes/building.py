@@ -62,6 +62,7 @@ IN_THE_IMAGES = (
     "console",
     "requirements-stack.lock",
     "tests/compose/standins",
+    "tests/compose/compose.standins.yaml",
     "tests/compose/engine.py",
 )
 """What the images are made of: they are made anew when it changes."""
@@ -185,7 +186,7 @@ def want_images(cache: Path) -> Path:
     if archive.exists():
         return archive
     os.environ["LAB_IMAGES"] = "standins"  # they are what fits two cores, and need no registry
-    engine = Engine()
+    engine = Engine(builds_only=True)
     try:
         engine.start()
         _make_pause()

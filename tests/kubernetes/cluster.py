@@ -6,7 +6,7 @@ It needs Linux, root, Debian's apt, Go, and two cores. What is missing is built 
 `tests.kubernetes.building`): that needs the package registries. The cluster itself then lives in namespaces of its own,
 for network, mounts and processes: it reaches nothing outside, and when COMMAND has ended the kernel ends every process
 of it and drops every mount. What no namespace holds is put back by hand and looked at afterwards: cgroups, settings of
-the kernel, folders.
+the kernel, folders. The engine that builds the images runs before, outside, and makes no network.
 
 COMMAND runs inside, with KUBECONFIG, a kubectl and a Helm on PATH, LAB_KUBERNETES=1. Exit codes: that of COMMAND; 3 if
 no cluster can be had, in one line; 4 if something was left behind.
@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -66,12 +67,18 @@ def settings() -> dict[str, str]:
     return {name: path.read_text().strip() for name, path in files.items() if path.exists()}
 
 
+def interfaces() -> set[str]:
+    """The names of this machine's network interfaces."""
+    return {name for _, name in socket.if_nameindex()}
+
+
 class Machine:
     """The outside: what must be as it was before, when all is over."""
 
     def __init__(self, run: Path) -> None:
         self.run = run
         self.settings = settings()
+        self.interfaces = interfaces()
         self.mounts = Path("/proc/mounts").read_text()
         self.made = [Path(name) for name in (*HIDDEN, KUBELET_FOLDER) if not Path(name).exists()]
         for path in self.made:
@@ -97,6 +104,7 @@ class Machine:
         left += [f"the folder {path}" for path in (self.run, *self.made) if path.exists()]
         left += [f"{name} of /proc/sys" for name, value in settings().items() if self.settings[name] != value]
         left += ["mounts"] if Path("/proc/mounts").read_text() != self.mounts else []
+        left += [f"the network interface {name}" for name in sorted(interfaces() - self.interfaces)]
         return left + [f"the process {each}" for each in _processes_of(self.run)]
 
 
@@ -219,18 +227,18 @@ def main(command: list[str]) -> int:
     """Run `command` beside a cluster; the exit code."""
     try:
         refuse()
-        cache = helmkit.cache_folder()
-        building.want_packages()
-        programs, images = building.want_programs(cache), building.want_images(cache)
     except NotPossible as error:
         say(str(error))
         return 3
+    cache = helmkit.cache_folder()
     run = cache / "kubernetes-run"
     shutil.rmtree(run, ignore_errors=True)
     run.mkdir()
     machine = Machine(run)
     code = 1
     try:
+        building.want_packages()
+        programs, images = building.want_programs(cache), building.want_images(cache)
         own = [
             sys.executable,
             "-m",
@@ -243,6 +251,9 @@ def main(command: list[str]) -> int:
         code = subprocess.run(
             ["unshare", *NAMESPACES, *shell, *own, *command], cwd=ROOT, check=False
         ).returncode
+    except NotPossible as error:
+        say(str(error))
+        code = 3
     finally:
         left = machine.put_back()
         if left:

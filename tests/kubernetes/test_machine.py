@@ -70,14 +70,16 @@ def test_all_is_put_back(machine: cluster.Machine, tmp_path: Path) -> None:
 def test_what_is_left_is_named(
     machine: cluster.Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What cannot be removed, a mount and a changed setting are named."""
+    """What cannot be removed, a mount, a changed setting and a network interface are named."""
     (tmp_path / "var" / "kubelet" / "pods").mkdir()
     machine.mounts = "another"
     monkeypatch.setattr(cluster, "settings", lambda: {"kernel/panic": "10"})
     machine.settings = {"kernel/panic": "1"}
     monkeypatch.setattr(Path, "write_text", lambda *_: 0)
+    machine.interfaces.remove("lo")
     left = machine.put_back()
-    assert left == [f"the folder {tmp_path / 'var' / 'kubelet'}", "kernel/panic of /proc/sys", "mounts"]
+    folder = f"the folder {tmp_path / 'var' / 'kubelet'}"
+    assert left == [folder, "kernel/panic of /proc/sys", "mounts", "the network interface lo"]
 
 
 def test_the_kubelets_settings_are_noted() -> None:
