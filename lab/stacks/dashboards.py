@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 import urllib.parse
 from collections.abc import Iterator
@@ -203,8 +204,17 @@ def _photograph(program: str, address: str, file: Path) -> bool:
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--no-sandbox")  # as root Chromium refuses to start with its sandbox
     file.unlink(missing_ok=True)
-    try:
-        subprocess.run([*command, address], capture_output=True, timeout=PICTURE_S, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
+    # Chromium leaves the profile that it makes for itself behind.
+    with tempfile.TemporaryDirectory(prefix="latency-lab-", ignore_cleanup_errors=True) as profile:
+        command.append(f"--user-data-dir={profile}")
+        try:
+            subprocess.run(
+                [*command, address],
+                capture_output=True,
+                timeout=PICTURE_S,
+                check=False,
+                env={**os.environ, "TMPDIR": profile},
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return False
     return file.is_file()

@@ -81,6 +81,7 @@ class Machine:
         self.interfaces = interfaces()
         self.mounts = Path("/proc/mounts").read_text()
         self.made = [Path(name) for name in (*HIDDEN, KUBELET_FOLDER) if not Path(name).exists()]
+        self.absent = [path for path in (Path.home() / ".kube", Path.home() / ".docker") if not path.exists()]
         for path in self.made:
             path.mkdir(parents=True)  # something must be there to mount upon
 
@@ -101,7 +102,7 @@ class Machine:
             with suppress(OSError):
                 path.rmdir()
         left = [f"the cgroup {path}" for path in cgroups()]
-        left += [f"the folder {path}" for path in (self.run, *self.made) if path.exists()]
+        left += [f"the folder {path}" for path in (self.run, *self.made, *self.absent) if path.exists()]
         left += [f"{name} of /proc/sys" for name, value in settings().items() if self.settings[name] != value]
         left += ["mounts"] if Path("/proc/mounts").read_text() != self.mounts else []
         left += [f"the network interface {name}" for name in sorted(interfaces() - self.interfaces)]
@@ -207,6 +208,7 @@ def inside(run: Path, programs: Path, images: Path, command: list[str]) -> int:
         "KUBECONFIG": str(run / "admin.conf"),
         "LAB_KUBERNETES": "1",
         "LAB_KUBERNETES_RUN": str(run),
+        "KUBECACHEDIR": str(run / "kubectl"),
     }
     os.environ |= {f"HELM_{kind}_HOME": str(run / "helm") for kind in ("CACHE", "CONFIG", "DATA")}
     # A company's proxy is not in here.

@@ -53,6 +53,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> cluster.Machine:
     monkeypatch.setattr(cluster, "KUBELET_FOLDER", tmp_path / "var" / "kubelet")
     monkeypatch.setattr(cluster, "cgroups", lambda: [p for p in [tmp_path / "kubepods"] if p.is_dir()])
     monkeypatch.setattr(cluster, "settings", dict)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "var").mkdir()
     (tmp_path / "run" / "etcd").mkdir(parents=True)
     return cluster.Machine(tmp_path / "run")
@@ -70,16 +71,17 @@ def test_all_is_put_back(machine: cluster.Machine, tmp_path: Path) -> None:
 def test_what_is_left_is_named(
     machine: cluster.Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What cannot be removed, a mount, a changed setting and a network interface are named."""
+    """What cannot be removed, a new folder, a mount, a changed setting and a network interface are named."""
     (tmp_path / "var" / "kubelet" / "pods").mkdir()
+    (tmp_path / "home" / ".kube").mkdir(parents=True)
     machine.mounts = "another"
     monkeypatch.setattr(cluster, "settings", lambda: {"kernel/panic": "10"})
     machine.settings = {"kernel/panic": "1"}
     monkeypatch.setattr(Path, "write_text", lambda *_: 0)
     machine.interfaces.remove("lo")
     left = machine.put_back()
-    folder = f"the folder {tmp_path / 'var' / 'kubelet'}"
-    assert left == [folder, "kernel/panic of /proc/sys", "mounts", "the network interface lo"]
+    folders = [f"the folder {tmp_path / name}" for name in ("var/kubelet", "home/.kube")]
+    assert left == [*folders, "kernel/panic of /proc/sys", "mounts", "the network interface lo"]
 
 
 def test_the_kubelets_settings_are_noted() -> None:

@@ -273,10 +273,15 @@ def test_a_starting_container_is_waited_for(
 def test_dashboards_are_photographed(
     scene: Everything, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, works: bool
 ) -> None:
-    """Each dashboard is photographed for each server and shown on the page; a browser that fails is a finding."""
+    """Each dashboard is photographed for each server and shown on the page; a browser that fails is a finding.
+
+    Either way the browser's profile is removed.
+    """
     browser = tmp_path / "browser"
     browser.write_text(
-        "#!/bin/sh\nfor word; do case $word in --screenshot=*) "
+        '#!/bin/sh\nfor word; do case $word in --user-data-dir=*) where=${word#*=}; touch "$where/profile"; '
+        f'echo "$where" >>{tmp_path}/profiles;; esac; done\n'
+        "for word; do case $word in --screenshot=*) "
         + ('echo "$word" >"${word#--screenshot=}"' if works else "exit 1")
         + ";; esac; done\n"
     )
@@ -286,3 +291,5 @@ def test_dashboards_are_photographed(
     assert found["pictures"].ok is works
     assert ('<img src="incident-redis.png"' in (tmp_path / "doctor.html").read_text()) is works
     assert (tmp_path / "incident-redis.png").exists() is works
+    profiles = (tmp_path / "profiles").read_text().split()
+    assert profiles and not [profile for profile in profiles if Path(profile).exists()]
