@@ -46,8 +46,10 @@ def test_the_cost_over_the_keys() -> None:
 
 
 @pytest.mark.alone
-def test_the_cost_over_the_users_entries() -> None:
+def test_the_cost_over_the_users_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of the user's entries costs, but under `hash`, whose entries are freed by another thread."""
+    monkeypatch.setattr(cost, "OTHERS", 10_000)
+    monkeypatch.setattr(cost, "sizes", lambda *_: [10, 10_000])
     points = list(cost.over_entries("embedded", ["exact", "hash"], 10_000, rounds=2))
     by = {(point.strategy, point.own): point for point in points}
     assert median(by["exact", 10_000].main_us) > 20 * median(by["exact", 10].main_us)
