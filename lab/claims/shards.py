@@ -26,7 +26,7 @@ from lab.results.basis import CALL_S, Basis, Costs, Range
 from lab.results.folder import PhaseRecord, Run
 from lab.results.knee import PATTERNS_PER_EVENT
 from lab.results.numbers import ms, percent, sig
-from lab.results.prediction import Question, predict
+from lab.results.prediction import Question, knee_keys
 
 ONE, THREE = "one", "three"
 NODES = 3
@@ -144,10 +144,7 @@ def predicted_knee(run: Run, nodes: int) -> Range:
         event_s={},
         floor_ms=0.0,
     )
-    found = predict(basis, Question(keys, events, run.facts.scan_count, nodes, "scan")).knee_keys
-    if found is None:  # not for a strategy that searches
-        raise Missing("no knee was predicted")
-    return found
+    return knee_keys(basis, Question(keys, events, run.facts.scan_count, nodes, "scan"))
 
 
 def _call_s(run: Run, arm: str) -> float:

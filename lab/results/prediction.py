@@ -128,7 +128,6 @@ def predict(basis: Basis, question: Question) -> Prediction:
     )
     each = question.keys / question.shards
     cost = basis.cost(question.strategy).at(each) if searching else None
-    knees = [_knee_keys(basis, question, end) for end in reversed(ENDS)] if searching else None
     spread = 1 if searching else question.shards  # an event that searches goes to every shard
     events = [spread * max(0.0, saturating_events(work.base, 1, work.event_s, 1)) for work in reversed(works)]
     return Prediction(
@@ -136,7 +135,7 @@ def predict(basis: Basis, question: Question) -> Prediction:
         cost_us=cost and cost.times(Range(1e6, 1e6, 1e6)),
         event_s=Range(*(work.event_s for work in works)),
         utilisation=Range(*(work.utilisation for work in works)),
-        knee_keys=Range(*knees) if knees else None,
+        knee_keys=knee_keys(basis, question) if searching else None,
         knee_events=Range(*events),
         even_ms=even,
         random_ms=at_random,
@@ -159,8 +158,13 @@ def _work(basis: Basis, question: Question, keys: float, end: Callable[[Range], 
     return _Work(basis.patterns * walk_s, unit_s, question.events, base, basis.patterns, pages)
 
 
+def knee_keys(basis: Basis, question: Question) -> Range:
+    """The number of keys, in all shards, at which the utilisation is 1, for a strategy that searches."""
+    return Range(*(_knee_keys(basis, question, end) for end in reversed(ENDS)))
+
+
 def _knee_keys(basis: Basis, question: Question, end: Callable[[Range], float]) -> float:
-    """The number of keys, in all shards, at which the utilisation is 1. By bisection: the cost of a key grows."""
+    """The same with costs at one end of their range. By bisection: the cost of a key grows."""
     low, high = 0.0, math.log(MOST_KEYS)
     while high - low > 1e-6:
         middle = (low + high) / 2
