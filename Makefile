@@ -27,7 +27,7 @@ test: tools ## What needs neither Docker nor whole runs, in eight minutes
 test-all: tools ## All that needs no Docker: every incident, whole scenes, blind seeds; some of it: ONLY=tests/console
 	$(PY) -m pytest $(SIDE_BY_SIDE) $(ONLY)
 
-test-compose: tools ## The story on a real Docker Engine, in nine minutes; stand-in images where no image registry is reachable
+test-compose: tools ## The story on a real Docker Engine, in eight minutes; stand-in images where no image registry is reachable
 	$(PY) -m tests.compose.engine $(PY) -m pytest tests/compose -m "not whole"
 
 test-compose-all: tools ## The same and the rest: every server, faults, traces, blind mode, replay

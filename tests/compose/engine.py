@@ -49,7 +49,7 @@ BASE_PACKAGES = (
     "busybox",
 )
 PID_FILE = "dockerd.pid"
-WITHOUT_NETWORKS = ("--bridge=none", "--iptables=false", "--ip-forward=false")
+WITHOUT_NETWORKS = ("--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false")
 OTHERS_END_S = 60.0
 """Seconds for which the end of another engine is waited for: a daemon takes some to stop."""
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
