@@ -84,6 +84,26 @@ def test_what_is_left_is_named(
     assert left == [*folders, "kernel/panic of /proc/sys", "mounts", "the network interface lo"]
 
 
+def test_what_cannot_be_built_is_one_line_and_leaves_nothing(
+    machine: cluster.Machine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A package or program that cannot be had ends in one line and exit code 3, and the folders are removed."""
+
+    def missing() -> None:
+        raise NotPossible("etcd cannot be installed")
+
+    machine.put_back()
+    monkeypatch.setattr(cluster, "refuse", lambda: None)
+    monkeypatch.setattr(building, "want_packages", missing)
+    monkeypatch.setenv("LAB_ENGINE_CACHE", str(tmp_path / "cache"))
+    assert cluster.main(["true"]) == 3
+    assert capsys.readouterr().err == "engine: etcd cannot be installed\n"
+    assert not list((tmp_path / "var").iterdir()) and not list((tmp_path / "cache").iterdir())
+
+
 def test_the_kubelets_settings_are_noted() -> None:
     """Each file of /proc/sys that the kubelet writes is read, where the machine has it."""
     assert set(cluster.settings()) <= set(cluster.SETTINGS)
