@@ -41,6 +41,7 @@ from app.telemetry import Telemetry
 POLL_SECONDS, CALM_POLL_SECONDS = 0.01, 0.1
 CALM_AFTER_SECONDS = 2.0
 """After this time without an event the outbox is polled less often: at full pace, polling takes 1 % of a core."""
+CANCEL_AGAIN_SECONDS = 0.1
 RETRY_FIRST_SECONDS = 0.1
 RETRY_CAP_SECONDS = 5.0
 MOST_DOUBLINGS = 16
@@ -87,9 +88,11 @@ class Invalidator:
             HEARTBEAT.set_to_current_time()
             calm = not self._tasks and time.monotonic() - last > CALM_AFTER_SECONDS
             await asyncio.sleep(CALM_POLL_SECONDS if calm else POLL_SECONDS)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # Again and again: before Python 3.12 a cancellation may be lost, see `AsyncClient._timed`.
+        while self._tasks:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks, timeout=CANCEL_AGAIN_SECONDS)
 
     def _refresh(self) -> None:
         mode = self._state.invalidation()
