@@ -1,6 +1,6 @@
 """`python -m console`: serve the control page and direct every server, until SIGTERM or Ctrl-C.
 
-One process: the autopilots are threads, and the page has a handful of readers on the loopback, for whom Werkzeug's
+One process: the stories are threads, and the page has a handful of readers on the loopback, for whom Werkzeug's
 threaded server is enough. Settings: see `console.config`. Exit codes: 0 stopped, 2 bad settings or a taken port.
 """
 
@@ -14,9 +14,9 @@ import threading
 
 from werkzeug.serving import make_server
 
-from console.autopilot import AllAutopilots, Autopilot
 from console.config import load_config
 from console.metrics import ControlMetrics
+from console.story import AllStories, Story
 from console.web import create_app
 from lab.errors import UsageError
 
@@ -29,13 +29,11 @@ def main() -> int:
         print(f"control: {error}", file=sys.stderr)
         return error.exit_code
     metrics = ControlMetrics(server.name for server in config.servers)
-    all_autopilots = AllAutopilots()
-    autopilots = {
-        server.name: Autopilot(server, config, metrics, all_autopilots) for server in config.servers
-    }
-    all_autopilots.add(autopilots.values())
+    everybody = AllStories()
+    stories = {server.name: Story(server, config, metrics, everybody) for server in config.servers}
+    everybody.add(stories.values())
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # no line for each poll
-    app = create_app(autopilots, config, metrics)
+    app = create_app(stories, config, metrics)
     try:
         listener = socket.create_server((config.host, config.port))
     except OSError as error:
@@ -48,12 +46,12 @@ def main() -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    for autopilot in autopilots.values():
-        autopilot.start()
+    for story in stories.values():
+        story.start()
     print(f"control: http://{config.host}:{listener.getsockname()[1]}/", flush=True)
     server.serve_forever()
-    for autopilot in autopilots.values():
-        autopilot.end()
+    for story in stories.values():
+        story.end()
     return 0
 
 

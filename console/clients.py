@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 from urllib.parse import urlsplit
 
 from prometheus_client import samples as prometheus
@@ -29,7 +28,7 @@ class Sample:
     """What the processes around one server report at about the same moment.
 
     `strategies`: the storefront's strategies, each with a line on what it costs. `searching`: those whose events walk
-    over all keys.
+    over all keys. `keys`: all keys of the server, index sets included.
     """
 
     strategy: str
@@ -37,15 +36,12 @@ class Sample:
     searching: list[str]
     scan_count: int
     keys: int
-    target_keys: int
-    filling: bool
-    warming_error: str | None
     finished: float
     in_flight: float
     probe: Buckets
 
 
-UNSEEN = Sample("", {}, [], 0, 0, 0, False, None, 0.0, 0.0, {})
+UNSEEN = Sample("", {}, [], 0, 0, 0.0, 0.0, {})
 
 
 class Clients:
@@ -108,14 +104,7 @@ class Clients:
         )
 
     def _warming(self, sample: Sample) -> Sample:
-        warming = self.web.ask("GET", "/settings/warming")
-        return replace(
-            sample,
-            keys=int(warming["keys"]),
-            target_keys=int(warming["target_keys"]),
-            filling=warming["state"] == "filling",
-            warming_error=warming["error"],
-        )
+        return replace(sample, keys=int(self.web.ask("GET", "/settings/warming")["keys"]))
 
     def _events(self, sample: Sample) -> Sample:
         finished = in_flight = pending = 0.0
@@ -131,10 +120,14 @@ class Clients:
     def _probe(self, sample: Sample) -> Sample:
         return replace(sample, probe=probe_buckets(self.probe.text("/metrics")))
 
-    def asked_rates(self) -> tuple[float, float]:
-        """(reads, events) a second that Locust was last asked for."""
-        found: dict[str, Any] = self.locust.tallies()
-        return float(found["reads_per_second"]), float(found["events_per_second"])
+    def load(self) -> tuple[float, float, int]:
+        """Visits and events a second, and the number of customers, that Locust was last asked for."""
+        found = self.locust.tallies()
+        return (
+            float(found["visits_per_second"]),
+            float(found["events_per_second"]),
+            int(found["users_population"]),
+        )
 
     def close(self) -> None:
         """Close all connections."""

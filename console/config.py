@@ -11,6 +11,8 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from lab.errors import UsageError
 
+SCAN_COUNT = 1000
+SCAN_COUNT_MAX = 10_000_000
 PARTS = ("redis://…", "web", "invalidator", "Locust", "probe")
 
 
@@ -63,6 +65,21 @@ def read_pairs(text: Any) -> Any:
     return {name.strip(): _web_address(address.strip()) for name, _, address in pairs}
 
 
+def read_counts(text: Any) -> Any:
+    """``name=COUNT,name=COUNT`` as a dictionary."""
+    if not isinstance(text, str):
+        return text
+    pairs = [row.strip().partition("=") for row in text.split(",") if row.strip()]
+    found = {}
+    for name, _, count in pairs:
+        if not (count.strip().isascii() and count.strip().isdigit() and len(count) < 12):
+            raise ValueError("must look like name=1000,name=100000")
+        if not 1 <= int(count) <= SCAN_COUNT_MAX:
+            raise ValueError(f"a COUNT must be from 1 to {SCAN_COUNT_MAX:,}")
+        found[name.strip()] = int(count)
+    return found
+
+
 def _web_address(text: str) -> str:
     if text and not re.match(r"https?://\S", text):
         raise ValueError("must begin with http:// or https://")
@@ -78,9 +95,11 @@ class Config(BaseSettings):
     The control page connects to the addresses of `servers`; the browser opens `grafana_url`, `prometheus_url`,
     `tempo_url` and `locust_urls`. `series_prefix`: what stands before a server's name in series, where a room of
     groups shares one Grafana (deploy/README.md); links to dashboards then choose a server of this page.
+    `keys`: the number of keys that the customers' visits build up, in `grow_seconds`. `utilisation`: the share of the
+    server's time that the events' searches take at that number of keys. `scan_counts`: SCAN's COUNT by server.
     `rest_seconds`: pause before the first story, so that a machine which has just started everything is measured at
-    rest. `backlog_aim`: the most events in flight that steering aims at. `backlog_pause`: with more events in flight
-    than this no more are sent, even over the edge, until fewer than `backlog_resume` are left.
+    rest. `backlog_pause`: with more events in flight than this no more are sent, until fewer than `backlog_resume` are
+    left: a bound for the invalidator's memory, which the planned load does not come near.
     """
 
     model_config = SettingsConfigDict(env_prefix="CONTROL_", env_ignore_empty=True, frozen=True)
@@ -98,20 +117,19 @@ class Config(BaseSettings):
         default_factory=dict
     )
 
-    keys: int = Field(default=200_000, ge=100, le=50_000_000)
-    knee_keys: int = Field(default=150_000, ge=100, le=50_000_000)
+    keys: int = Field(default=120_000, ge=2_000, le=50_000_000)
+    grow_seconds: float = Field(default=240, ge=1, le=86_400)
+    utilisation: float = Field(default=0.3, gt=0, le=3)
+    scan_counts: Annotated[dict[str, int], NoDecode, BeforeValidator(read_counts)] = Field(
+        default_factory=dict
+    )
     rest_seconds: float = Field(default=0, ge=0, le=600)
-    calibration_seconds: float = Field(default=4, ge=1, le=60)
     healthy_seconds: float = Field(default=15, ge=1, le=600)
-    grow_seconds: float = Field(default=200, ge=1, le=86_400)
     key_prefix: str = Field(default="shop", pattern=r"^[A-Za-z0-9_-]{1,64}$")
     fragments_per_user: int = Field(default=20, ge=1, le=100_000)
-    reads_per_second: float = Field(default=20, ge=0, le=10_000)
-    scan_count: int = Field(default=4_000_000, ge=1, le=10_000_000)
     slowlog_threshold_us: int = Field(default=10_000, ge=0)
     store_timeout_seconds: float = Field(default=30, gt=0, le=600)
 
-    backlog_aim: int = Field(default=300, ge=1)
     backlog_pause: int = Field(default=600, ge=1)
     backlog_resume: int = Field(default=50, ge=0)
 
@@ -122,14 +140,18 @@ class Config(BaseSettings):
         return self
 
     @property
-    def keys_per_second(self) -> float:
-        """The pace of growth: all `keys` within `grow_seconds`."""
-        return max(1.0, self.keys / self.grow_seconds)
+    def customers(self) -> int:
+        """Number of customers whose pages make up all `keys`: each has its fragments and an index set."""
+        return max(1, self.keys // (self.fragments_per_user + 1))
 
     @property
-    def population(self) -> int:
-        """The number of users whose entries make up all keys."""
-        return max(1, self.keys // self.fragments_per_user)
+    def visits_per_second(self) -> float:
+        """Visits a second with which all customers come once in `grow_seconds`."""
+        return self.customers / self.grow_seconds
+
+    def scan_count(self, server: str) -> int:
+        """SCAN's COUNT on that server; `SCAN_COUNT` where none is set."""
+        return self.scan_counts.get(server, SCAN_COUNT)
 
 
 def load_config() -> Config:

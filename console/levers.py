@@ -1,7 +1,7 @@
 """Levers: an action on several parts of the scene, each on a thread of its own, so that a hanging part delays no other.
 
-If a part does not answer in time, the action as a whole has not failed: what is wanted stays noted, and the autopilot
-asks for it again every second.
+If a part does not answer in time, the action as a whole has not failed: what is wanted stays noted, and is
+asked for again every second.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def pull(parts: Parts, seconds: float | None = None) -> list[PartDone]:
         thread.join(max(0.0, end - time.monotonic()))
     done = dict(results)
     return [
-        done.get(part, PartDone(part, False, "No answer yet; the autopilot asks again every second."))
+        done.get(part, PartDone(part, False, "No answer yet; it is asked again every second."))
         for part in parts
     ]
 
@@ -56,4 +56,4 @@ def _act(part: str, act: Callable[[], object], results: dict[str, PartDone]) -> 
         said = act()
         results[part] = PartDone(part, True, said if isinstance(said, str) else "Done.")
     except StackError as error:
-        results[part] = PartDone(part, False, f"{error} The autopilot asks again every second.")
+        results[part] = PartDone(part, False, f"{error} It is asked again every second.")

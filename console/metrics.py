@@ -10,16 +10,19 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 
+from console.plan import Plan
+
 SWITCH, SWITCH_LATE = "strategy_", "strategy_late_"
 """Prefixes of an action; the name of the strategy follows."""
 ACTIONS = (
     "restart",
     "growth_start",
     "growth_stop",
-    "edge_held",
     "over_the_edge",
     "back_to_the_edge",
+    "plan",
     "rate",
+    "count",
     "pause",
     "resume",
     "stop",
@@ -30,9 +33,10 @@ PHASES = (
     "calibrating",
     "healthy",
     "growing",
-    "held",
+    "level",
     "over_the_edge",
     "cured",
+    "stale",
     "stopped",
     "leased",
 )
@@ -55,7 +59,7 @@ class ControlMetrics:
         )
         self.actions = Counter(
             "lab_actions",
-            "What was done to a server, by a person or by the autopilot.",
+            "What was done to a server, by a person or by the story.",
             ["server", "action"],
             registry=registry,
         )
@@ -63,11 +67,11 @@ class ControlMetrics:
         self.events = self._gauge("lab_events_per_second", "Events a second asked for now; 0 while paused.")
         self.planned = self._gauge(
             "lab_events_planned_per_second",
-            "Events a second that the plan has; held at the edge, fewer are asked for.",
+            "Events a second as planned, or as a person set them; over the edge three times as many are sent.",
         )
         self.knee = self._gauge(
             "lab_knee_keys",
-            "Keys at which the planned events take all the time that the server can have now.",
+            "Keys at which the wanted events' searches take all the server's time.",
         )
         self.phase = Gauge(
             "lab_phase", "1 for the phase that the scene is in.", ["server", "phase"], registry=registry
@@ -79,16 +83,20 @@ class ControlMetrics:
         self.healthy = self._gauge(
             "lab_healthy_p99_seconds", "Median of a bystander's ten-second p99 before the growth."
         )
-        self.capacity = self._gauge(
-            "lab_store_capacity_cores",
-            "Processor cores that the server can have now, all its threads together.",
-        )
         self.busy = self._gauge("lab_store_busy_cores", "Processor cores that the server uses.")
         self.cost = self._gauge("lab_calibrated_cost_seconds", "The server's time per key scanned.")
         self.keys = self._gauge("lab_keys", "Cached entries.")
         self.in_flight = self._gauge("lab_events_in_flight", "Events accepted and not finished.")
-        self.growing = self._gauge("lab_growth", "1 while keys are being added.")
-        self.paused = self._gauge("lab_events_paused", "1 while the autopilot holds events back.")
+        self.growing = self._gauge("lab_growth", "1 while all customers come, so that keys are added.")
+        self.paused = self._gauge(
+            "lab_events_paused", "1 while no events are sent because very many are in flight."
+        )
+        self.plan = Gauge(
+            "lab_plan_timestamp_seconds",
+            "When the load was planned: what one search takes here, and the rate of events that follows.",
+            ["server", "keys", "scan_count", "search_seconds", "events_per_second", "utilisation"],
+            registry=registry,
+        )
         for server in servers:
             for action in ACTIONS:
                 self.actions.labels(server, action)
@@ -97,6 +105,17 @@ class ControlMetrics:
 
     def _gauge(self, name: str, text: str) -> Gauge:
         return Gauge(name, text, ["server"], registry=self.registry)
+
+    def show_plan(self, server: str, plan: Plan) -> None:
+        """Set a server's plan, for the dashboards' annotation."""
+        self.plan.labels(
+            server,
+            f"{plan.keys}",
+            f"{plan.scan_count}",
+            f"{plan.search_s:.3g}",
+            f"{plan.events_per_second:g}",
+            f"{plan.utilisation:.2f}",
+        ).set_to_current_time()
 
     def slow(self, server: str, command: str, seconds: float) -> None:
         """Count one entry of a slow log."""

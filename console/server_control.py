@@ -1,38 +1,29 @@
 """One server of the scene as the control page knows it: what was observed, what is wanted, and the levers.
 
-What is wanted (strategy, event rate, keys) is noted first and then asked for. Once a second the scene is sampled, and
-what is not as wanted is asked for again. So a part that was restarted, or did not answer a lever, is brought into line.
-
-Left alone the scene nears the edge and stays there (`console.steering`). Only a person sends it over the edge. Even
-then no more events are sent while very many are in flight, because beyond the knee a backlog grows for ever.
+What is wanted (strategy, rates, customers) is noted first and then asked for. Once a second the scene is sampled, and
+what is not as wanted is asked for again: a part that was restarted, or did not answer a lever, is brought into line.
+What is wanted changes by a lever, never by what was observed, with two exceptions that are the same for everybody: for
+twenty seconds after a restart only a few customers come, so that p99 of the empty server can be read; and no events are
+sent while very many are in flight, because the invalidator keeps each in memory.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 from console.clients import Sample
 from console.levers import PartDone, Parts, pull
 from console.metrics import SWITCH, SWITCH_LATE
 from console.observed import Observed
-from console.steering import Growth
+from console.plan import Plan
 from lab.errors import StackError
 
 REASSERT_S = 3.0
 BACK_S = 60.0
-KEPT_SHARE = 0.97
-"""Keys are filled up again when fewer than this share of the target are left."""
-SLOWER = 5.0
-"""Factor by which keys grow more slowly while the server is at its limit and p99 not yet plainly above the healthy one.
-"""
-LEAST_CHANGE = 0.03
-"""A change of the event rate by less than this share of the planned rate is not sent."""
-REPLAN_S = 10.0
-REPLAN_STEP = 1.25
-REPLAN_UNTIL = 0.7
-"""The event rate is corrected every `REPLAN_S`, by the factor `REPLAN_STEP` at most, until the keys reach the share
-`REPLAN_UNTIL` of the wanted knee."""
+FEW = 50
+"""Customers who come while the server is to be seen healthy. They make as many visits as all customers."""
+OVER_TIMES, OVER_S = 3.0, 60.0
+"""Over the edge: this many times the planned events, for this many seconds."""
 
 
 class Refused(Exception):
@@ -40,84 +31,28 @@ class Refused(Exception):
 
 
 class ServerControl(Observed):
-    """What is done to one server: steering once a second, and the levers of the page."""
+    """What is done to one server: the levers of the page, and asking again for what they want."""
 
-    _sent_rates = (0.0, 0.0)  # the rates that Locust was told
-    _sent_pace = 0.0  # the pace that the warmer was told
+    _asserted = 0.0
+    _held = 0  # customers that come while growth is stopped
 
-    # Bounds
-
-    def keep_within_bounds(self) -> None:
-        """Once a second: take a sample, steer, and ask again for what is not as wanted."""
-        sample = self.observe()
+    def keep(self) -> None:
+        """Once a second: take a sample, end what has lasted its time, and ask again for what is not as wanted."""
+        sample, now = self.observe(), time.monotonic()
         with self.acting:
-            if self.grows_at is not None and time.monotonic() >= self.grows_at:
-                self.begin_growth()
-            self._steer(sample)
+            if self.over_until is not None and now > self.over_until:
+                self._end_over()
+            if self.few_until is not None and now > self.few_until:
+                self.few_until = None
+                self.act("growth_start")
+            if sample.in_flight > self.config.backlog_pause:
+                self._hold_events(True)
+            elif sample.in_flight <= self.config.backlog_resume:
+                self._hold_events(False)
         self._reassert(sample)
         restarting = self.restarting
-        if restarting and time.monotonic() - restarting[1] > BACK_S:
+        if restarting and now - restarting[1] > BACK_S:
             self._give_up_restarting(f"The server has not come back within {BACK_S:g} seconds.")
-
-    def _steer(self, sample: Sample) -> None:
-        seen, config = self.seen(sample), self.config
-        if sample.in_flight > config.backlog_pause:
-            self._hold_events(True)
-        elif sample.in_flight < max(1, config.backlog_resume):
-            self._hold_events(False)
-        wanted = self.planned if self.over else self.steering.events(self.planned, seen)
-        if self.paused:
-            wanted = 0.0
-        if wanted in (0.0, self.planned) or abs(wanted - self.asked) > LEAST_CHANGE * self.planned:
-            self.asked = wanted
-        self.metrics.events.labels(self.server).set(self.asked)
-        emptied = self.restarting is not None or self.grows_at is not None
-        if not self.growing or emptied or self.over or not self.searching or self.planned <= 0:
-            return
-        self._correct_plan(sample.keys)
-        before = self.steering.growth
-        growth = self.steering.steer(self.planned, wanted, seen)
-        if growth is Growth.HELD and before is not growth:
-            self.edge_keys = sample.keys
-        if growth is not before:
-            self._set_growth(growth, sample.keys)
-
-    def _correct_plan(self, keys: int) -> None:
-        """While keys grow, correct the event rate so that the knee lies at `knee_keys`, by what is known by now.
-
-        The correction goes in steps and stops when the keys have come most of the way. From then on the rate stays, and
-        the knee that is shown moves instead.
-        """
-        config, now = self.config, time.monotonic()
-        knee = self.knee_keys()
-        if (
-            not self._auto
-            or not knee
-            or keys > REPLAN_UNTIL * config.knee_keys
-            or now - self._planned_at < REPLAN_S
-        ):
-            return
-        self._planned_at = now
-        step = min(REPLAN_STEP, max(1 / REPLAN_STEP, knee / config.knee_keys))
-        all_sent = self.asked == self.planned
-        self.planned = round(self.planned * step, 2)
-        if all_sent:
-            self.asked = self.planned
-        if self.tuning:
-            self.tuning = replace(self.tuning, events_per_second=self.planned)
-        self.metrics.planned.labels(self.server).set(self.planned)
-
-    def _set_growth(self, growth: Growth, keys: int) -> None:
-        pace = self.config.keys_per_second
-        if growth is Growth.HELD:
-            self.target, self.pace = keys, pace
-            self.act("edge_held")
-        else:
-            self.target, self.pace = (
-                self.config.keys,
-                pace if growth is Growth.ON else max(1.0, pace / SLOWER),
-            )
-        self._asserted = 0.0
 
     def _hold_events(self, held: bool) -> None:
         if held != self.paused:
@@ -125,49 +60,82 @@ class ServerControl(Observed):
             self.metrics.paused.labels(self.server).set(held)
             self.act("pause" if held else "resume")
 
+    @property
+    def asked(self) -> float:
+        """Events a second that are asked for now."""
+        if self.paused or not self.awake:
+            return 0.0
+        return self.planned * (OVER_TIMES if self.over_until is not None else 1.0)
+
+    def _wanted(self) -> tuple[float, float, int]:
+        """Visits and events a second, and the number of customers that are wanted now."""
+        customers = self.config.customers if self.growing else max(1, self._held)
+        few = self.few_until is not None or self.restarting is not None
+        return (
+            self.config.visits_per_second if self.awake else 0.0,
+            self.asked,
+            min(FEW, customers) if few else customers,
+        )
+
     def _reassert(self, sample: Sample) -> None:
-        """Ask again for what is not as wanted: a part was restarted, or did not answer."""
         try:
-            if self.strategy is not None and sample.strategy != self.strategy:
+            strategy = self.strategy
+            if strategy is not None and (sample.strategy, sample.scan_count) != (strategy, self.scan_count):
                 self._use()
-            if self.target is not None and (sample.target_keys, self._sent_pace) != (self.target, self.pace):
-                self._fill()
-            elif self.target and self.up and not sample.filling and sample.keys < KEPT_SHARE * self.target:
-                # Events have removed some. A pass over all users costs little and adds only what is missing.
-                self._fill(restart=True)
-            if time.monotonic() - self._asserted > REASSERT_S or self._sent_rates != self._rates():
+            if time.monotonic() - self._asserted > REASSERT_S or self._sent != self._wanted():
                 self._asserted = time.monotonic()
-                if self.clients.asked_rates() != self._rates():
+                if self.clients.load() != self._wanted():
                     self.apply_load()
         except StackError as error:
             self.trouble = str(error)
 
-    def _rates(self) -> tuple[float, float]:
-        return self.config.reads_per_second if self.awake else 0.0, self.asked if self.awake else 0.0
+    _sent: tuple[float, float, int] | None = None
 
     def apply_load(self) -> None:
         """Tell Locust the rates that are wanted now, and set the metrics that follow from them."""
-        rates = self._rates()
-        self.clients.locust.load(*rates, self.config.population)
-        self._sent_rates = rates
+        wanted = self._wanted()
+        self.clients.locust.visit(*wanted)
+        self._sent = wanted
         metrics, server = self.metrics, self.server
-        metrics.events.labels(server).set(rates[1])
+        metrics.events.labels(server).set(wanted[1])
         metrics.planned.labels(server).set(self.planned)
-        metrics.growing.labels(server).set(self.growing)
-        knee = self.knee_keys()
-        if knee is not None:
-            metrics.knee.labels(server).set(knee)
+        metrics.growing.labels(server).set(self.growing and self.few_until is None)
 
     def _use(self) -> None:
-        strategy = self.strategy
-        if strategy is not None:
-            self.clients.web.use(strategy, self.config.scan_count, self.late)
+        if self.strategy is not None:
+            self.clients.web.use(self.strategy, self.scan_count, self.late)
 
-    def _fill(self, restart: bool = False) -> None:
-        if self.target is not None:  # None: no number of keys was asked for yet
-            pace = self.pace
-            self.clients.web.fill(self.target, pace, restart)
-            self._sent_pace = pace
+    def adopt(self, plan: Plan) -> None:
+        """Take a plan over: its rate is the one that `rate(None)` asks for."""
+        self.plan = plan
+        self.metrics.cost.labels(self.server).set(plan.cost_s)
+        self.metrics.show_plan(self.server, plan)
+        self.act("plan")
+
+    def begin_story(self) -> None:
+        """Clear what was wanted of the scene; the story sets it from here on."""
+        with self.acting:
+            self.awake, self.planned, self.growing = False, 0.0, False
+            self.over_until = self.few_until = None
+            self._hold_events(False)
+            self.strategy, self.late = None, False
+            self.follows.begin()
+
+    def open_shop(self, events_per_second: float) -> None:
+        """Let a few customers make all visits, and all planned events come, under `scan`: what is healthy here."""
+        with self.acting:
+            self.strategy, self.late = "scan", False
+            self.planned, self.awake, self.growing = events_per_second, True, True
+            self.few_until = float("inf")
+        self._use()
+        self.apply_load()
+
+    def open_to_all(self) -> None:
+        """Let all customers come from here on: the keys grow."""
+        with self.acting:
+            self.few_until = None
+            self.act("growth_start")
+        self.apply_load()
 
     # Levers: each notes what is wanted, asks all parts at once, and says what was done. They raise `Refused`.
 
@@ -180,82 +148,73 @@ class ServerControl(Observed):
         """Change the invalidation strategy: as a deploy does, or with `late` for later events only."""
         with self.acting:
             self._must_be_free()
-            self.want(strategy, late)
+            self.strategy, self.late = strategy, late
+            self.act((SWITCH_LATE if late else SWITCH) + strategy)
+            self.show_phase()
         how = "events under way are finished as they were begun" if late else "events under way begin anew"
         return self._pull(f"Strategy is now {strategy}; {how}.", {"storefront": self._use})
 
-    def want(self, strategy: str, late: bool = False) -> None:
-        """Note the strategy that is wanted."""
-        self.strategy, self.late = strategy, late
-        self.steering.ceiling = 1.0  # all planned events, until it is seen what they do now
-        if self.estimate:
-            self.estimate.forget()
-        self.act((SWITCH_LATE if late else SWITCH) + strategy)
-        self.show_phase()
+    def count(self, scan_count: int) -> tuple[str, list[PartDone]]:
+        """Change SCAN's COUNT for later events."""
+        with self.acting:
+            self._must_be_free()
+            self.scan_count, self.late = scan_count, True
+            self.strategy = self.strategy or (self.sample.strategy if self.sample else None)
+            self.act("count")
+        return self._pull(f"COUNT is now {scan_count:,}.", {"storefront": self._use})
 
     def grow(self, on: bool) -> tuple[str, list[PartDone]]:
-        """Start or stop the growth of keys. Keys that are there when it stops are kept."""
+        """Let all customers come, or from now on only as many as have their pages cached at present."""
         with self.acting:
             self._must_be_free()
             if on:
-                self.awake = True
-                self.growing = True
-                self.begin_growth()
+                self.awake = self.growing = True
             else:
-                self._stop_growth()
-        return self._pull(
-            "Growth started." if on else "Growth stopped.", {"warmer": self._fill, "load": self.apply_load}
-        )
+                self._hold_keys()
+            self.act("growth_start" if on else "growth_stop")
+        said = "Growth started." if on else "Growth stopped: no new customers come."
+        return self._pull(said, {"load": self.apply_load})
 
-    def _stop_growth(self) -> None:
+    def _hold_keys(self) -> None:
         self.growing = False
-        self.target, self.pace = self.sample.keys if self.sample else 0, self.config.keys_per_second
-        self.metrics.growing.labels(self.server).set(False)
-        self.act("growth_stop")
+        self._held = (self.sample.keys if self.sample else 0) // (self.config.fragments_per_user + 1)
 
     def rate(self, events_per_second: float | None) -> tuple[str, list[PartDone]]:
-        """Change the event rate; None asks for the calibrated one."""
+        """Change the event rate; None asks for the planned one."""
         with self.acting:
             self._must_be_free()
-            auto = events_per_second is None
             if events_per_second is None:
-                if self.tuning is None:
-                    raise Refused("There is no calibrated rate yet: start the story first.")
-                events_per_second = round(self.tuning.events_per_second, 2)
-            self.plan(events_per_second, auto)
+                if self.plan is None:
+                    raise Refused("There is no planned rate yet: start the story first.")
+                events_per_second = self.plan.events_per_second
+            self.over_until = None
+            self.awake = self.awake or events_per_second > 0
+            self.planned = events_per_second
+            self.act("rate")
         return self._pull(f"Event rate is now {events_per_second:g} a second.", {"load": self.apply_load})
 
-    def plan(self, events_per_second: float, auto: bool = False) -> None:
-        """Note the event rate that is wanted; `auto`: it is corrected as keys grow."""
-        self._auto, self._planned_at = auto, time.monotonic()
-        self.awake = self.awake or events_per_second > 0
-        self.planned = self.asked = events_per_second
-        self.metrics.planned.labels(self.server).set(events_per_second)
-        self.act("rate")
-
     def go_over(self, on: bool) -> tuple[str, list[PartDone]]:
-        """With `on`, send the scene over its edge: all planned events and all keys, whatever piles up. Else bring it
-        back to the edge.
-        """
+        """With `on`, send `OVER_TIMES` the events for `OVER_S` seconds. Else end that now."""
         with self.acting:
             self._must_be_free()
             if on and self.planned <= 0:
                 raise Refused("No events are asked for: set a rate or start the story first.")
-            self.over, self.growing = on, True
-            self.act("over_the_edge" if on else "back_to_the_edge")
             if on:
-                self.begin_growth()
-                self.asked = self.planned
-            else:
-                self._set_growth(Growth.HELD, self.sample.keys if self.sample else 0)
-                self.steering.growth = Growth.HELD
+                self.over_until = time.monotonic() + OVER_S
+                self.act("over_the_edge")
+            elif self.over_until is not None:
+                self._end_over()
         said = (
-            f"Over the edge: keys grow to {self.config.keys:,}, and all {self.planned:.3g} events a second are sent. "
-            f"Events pile up, to {self.config.backlog_pause:,} at the most, and p99 climbs to seconds."
+            f"Over the edge: {OVER_TIMES * self.planned:.3g} events a second for {OVER_S:g} seconds, three times as "
+            "many as planned."
             if on
-            else "Back to the edge: as many events as the server can finish, the keys as they are."
+            else f"Back to {self.planned:.3g} events a second."
         )
-        return self._pull(said, {"warmer": self._fill, "load": self.apply_load})
+        return self._pull(said, {"load": self.apply_load})
+
+    def _end_over(self) -> None:
+        self.over_until = None
+        self.act("back_to_the_edge")
 
     def restart(self) -> tuple[str, list[PartDone]]:
         """Shut the server down; its supervisor starts it again, empty."""
@@ -263,11 +222,10 @@ class ServerControl(Observed):
             self._must_be_free()
             if self.restarting:
                 raise Refused("The server is being restarted already.")
-            self.target = 0  # otherwise the warmer would bring the keys back at once
             self.complaint = ""
             self.restarting = self.starts, time.monotonic()
             self.act("restart")
-        return self._pull("Restarting the server.", {"warmer": self._fill, "server": self._shut_down})
+        return self._pull("Restarting the server.", {"load": self.apply_load, "server": self._shut_down})
 
     def _shut_down(self) -> str:
         """Ask for SHUTDOWN until it is done, for `BACK_S` at most, because it may wait in the server's queue.
@@ -288,41 +246,28 @@ class ServerControl(Observed):
     def _give_up_restarting(self, complaint: str) -> None:
         with self.acting:
             self.restarting, self.complaint = None, complaint
-            self.begin_growth()  # if the server is there after all, it gets its keys back
 
     def rest(self) -> list[PartDone]:
-        """No events, no reads, no growth; the keys that are there are kept, and events under way are finished."""
+        """No events, no visits; the keys that are there are kept, and events under way are finished."""
         with self.acting:
-            self.awake, self.planned, self.asked, self.over = False, 0.0, 0.0, False
+            self.awake, self.planned = False, 0.0
+            self.over_until = self.few_until = None
             self._hold_events(False)
-            self._stop_growth()
+            self._hold_keys()
             self.act("stop")
-            self.metrics.planned.labels(self.server).set(0)
             self.show_phase()
-        return pull({"load": self.apply_load, "warmer": self._fill})
-
-    def begin_story(self) -> None:
-        """Clear what was wanted of the scene; the story sets it from here on."""
-        with self.acting:
-            self.awake, self.planned, self.asked = True, 0.0, 0.0
-            self.paused = self.over = self.growing = False
-            self.metrics.paused.labels(self.server).set(False)
-            self.target, self.strategy, self.late = 0, None, False
-            self.follows.begin()
-            self.steering.begin()
+        return pull({"load": self.apply_load})
 
     @property
     def calm(self) -> bool:
-        """True while nothing moves and nothing is wanted: no load, no backlog, no filling, no restart under way."""
+        """True while nothing moves and nothing is wanted: no load, no backlog, no restart under way."""
         sample = self.sample
         return not (
             self.awake
             or self.trouble
             or self.restarting
             or sample is None
-            or sample.filling
             or sample.in_flight
-            or (self.target is not None and sample.target_keys != self.target)
             or (self.strategy is not None and sample.strategy != self.strategy)
         )
 

@@ -1,21 +1,24 @@
 """The slow log as counters: number of entries and their execution time, by command.
 
-An entry is identified by its id and time together: Dragonfly keeps a log for each thread, so that ids do not rise in
-order, and every server starts again from 0 when it is restarted.
+Reading is bounded: SLOWLOG GET of many entries takes the server's thread for milliseconds, and would stand in the log
+itself. So only as many entries are asked for as are new, by doubling steps. An entry is identified by its id and time
+together: Dragonfly keeps a log for each thread, and every server starts again from 0 when it is restarted.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from itertools import takewhile
 
 from lab.errors import StackError
 from lab.stacks.server_stats import ServerObserver, Snapshot
 
 EVERY_S = 2.0
 LENGTH = 512
-REMEMBERED = 16 * LENGTH
-"""More than any log holds: Dragonfly's has `LENGTH` entries for each of its threads."""
+AT_FIRST = 4
+"""Entries that one reading asks for at first; each further one asks for `MORE` times as many, to `LENGTH`."""
+MORE = 8
 
 Entry = tuple[str, float, str, int]
 
@@ -28,12 +31,12 @@ class SlowlogReader:
         self._threshold_us = threshold_us
         self._configured = False
         self._life: tuple[str, int] | None = None
-        self._known: dict[str, None] | None = None
+        self._newest: str | None = None
         self.starts = 0
         """Number of server starts seen, the running one included; a restart adds one."""
 
     def new_entries(self, hands_off: bool = False) -> list[Entry]:
-        """Entries since the last call; with `hands_off` the log's settings are left alone.
+        """Entries since the last call, oldest first; with `hands_off` the log's settings are left alone.
 
         Raises:
             StackError: the server does not answer.
@@ -46,16 +49,15 @@ class SlowlogReader:
         if not self._configured and not hands_off:
             self._server.configure_slowlog(self._threshold_us, LENGTH)
             self._configured = True
-        entries = self._server.slowlog(LENGTH)
-        known = self._known
-        if known is None:
-            self._known = dict.fromkeys(identity for identity, *_ in reversed(entries))
-            return []
-        new = [entry for entry in reversed(entries) if entry[0] not in known]
-        known.update(dict.fromkeys(identity for identity, *_ in new))
-        for identity in list(known)[: max(0, len(known) - REMEMBERED)]:
-            del known[identity]
-        return new
+        last, asked = self._newest, AT_FIRST
+        while True:
+            entries = self._server.slowlog(asked)
+            new = list(takewhile(lambda entry: entry[0] != last, entries))
+            if last is None or len(new) < asked or asked >= LENGTH:
+                break
+            asked = min(LENGTH, asked * MORE)
+        self._newest = entries[0][0] if entries else last or ""
+        return [] if last is None else new[::-1]
 
 
 class ServerWatcher(threading.Thread):

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from typing import Any
 
 from console.config import Config
-from console.server_control import KEPT_SHARE, ServerControl
-from console.steering import Growth
+from console.observed import STALE
+from console.server_control import ServerControl
 
 DASHBOARDS = (
     ("incident", "The incident"),
@@ -27,9 +27,9 @@ def status(control: ServerControl) -> str:
         "resting": "Letting the machine come to rest. The story begins in a few seconds.",
         "clearing": "Finishing the events under way.",
         "queued": "Waiting for its turn to calibrate.",
-        "calibrating": "Calibrating: measuring what a scanned key costs here.",
+        "calibrating": "Calibrating: measuring what a search of all keys costs here.",
         "emptying": "Calibrated. Emptying the server.",
-        "healthy": "Healthy: few keys, all the load. Measuring p99 before the growth.",
+        "healthy": "Healthy: few customers, but all visits and events. Measuring p99 before the growth.",
         "leased": "A run of the lab is using the scene; this page changes nothing until the run is over.",
         "retrying": f"Trying again: {control.trouble}",
     }
@@ -46,19 +46,15 @@ def status(control: ServerControl) -> str:
 
 def _growth(control: ServerControl) -> str:
     keys = control.config.keys
-    if not control.growing:
-        return "Growth is stopped."
-    if control.grows_at is not None:
-        return "The server is empty. Some twenty seconds later keys grow again."
-    if control.sample and not control.sample.filling and control.sample.keys >= KEPT_SHARE * keys:
+    if not control.awake:
+        return "No visits."
+    if control.few_until is not None:
+        return "The server is empty: for twenty seconds only a few customers come."
+    if control.all_keys:
         return f"All {keys:,} keys are there."
-    if not control.over and control.steering.growth is Growth.HELD:
-        return (
-            "Held: keys as they were at the edge." if control.shown_phase == "cured" else "Held at the edge."
-        )
-    if not control.over and control.steering.growth is Growth.SLOWLY and control.searching:
-        return "Near the edge: keys grow slowly."
-    return f"Keys are growing towards {keys:,}."
+    if not control.growing:
+        return "No new customers come."
+    return f"Customers come: keys grow towards {keys:,}."
 
 
 def _events(control: ServerControl) -> str:
@@ -69,51 +65,60 @@ def _events(control: ServerControl) -> str:
         )
     if control.planned <= 0:
         return "No events."
-    if control.over and control.searching:
-        return "Over the edge: events pile up."
+    if control.over_until is not None:
+        return "Over the edge: three times the events, for a minute."
+    if control.strategy == STALE:
+        return "Events delete nothing: customers see old pages until the entries expire."
+    return "Events arrive at a constant rate."
+
+
+def plan(control: ServerControl) -> str:
+    """The plan in a sentence; '' before there is one."""
+    made = control.plan
+    if made is None:
+        return ""
     return (
-        "Events arrive as fast as they can be finished."
-        if control.asked < control.planned
-        else "Events arrive."
+        f"Measured here: one search of {made.keys:,} keys, COUNT {made.scan_count:,}, takes the server "
+        f"{made.search_s * 1000:.3g} ms. Planned from it, once: {control.config.visits_per_second:.3g} visits and "
+        f"{made.events_per_second:.3g} events a second, three searches each, which take {made.utilisation:.0%} of the "
+        "server's time when all keys are there."
     )
 
 
 def server(control: ServerControl, with_curve: bool = False) -> dict[str, Any]:
     """Everything about one server. Numbers that are not known are null."""
-    sample, figures, found, knee = (
-        control.sample,
-        control.history.figures,
-        control.tuning,
-        control.knee_keys(),
-    )
+    sample, figures, made = control.sample, control.history.figures, control.plan
+    saturating = control.saturating_keys
     shown: dict[str, Any] = {
         "name": control.server,
         "product": control.product,
         "phase": control.phase,
         "free": control.free,
         "status": status(control),
+        "plan": plan(control),
         "up": control.up,
         "restarting": control.restarting is not None,
         "strategy": control.strategy or (sample.strategy if sample else None),
         "strategies": control.strategies,
+        "scan_count": control.scan_count,
         "keys": sample.keys if sample else None,
-        "target_keys": sample.target_keys if sample and control.target is None else control.target,
         "growth": control.growing,
+        "all_keys": control.all_keys,
         "shown_phase": control.shown_phase,
-        "over": control.over,
-        "edge_keys": control.edge_keys,
+        "over": control.over_until is not None,
         "p99_ms": figures.p99_ms,
         "p99_beyond": figures.beyond,
         "events_in_flight": sample.in_flight if sample else None,
+        "visits_per_second": control.config.visits_per_second if control.awake else 0.0,
         "events_per_second": control.asked,
         "events_planned_per_second": control.planned,
-        "healthy_p99_ms": control.steering.healthy_ms,
+        "healthy_p99_ms": control.healthy_ms,
         "rank_correlation": control.follows.correlation,
         "events_finished_per_second": figures.finished_per_second,
         "events_paused": control.paused,
-        "knee_keys": None if knee is None else round(knee),
-        "calibrated_events_per_second": round(found.events_per_second, 2) if found else None,
-        "cost_us_per_key": round(found.cost_s * 1e6, 4) if found else None,
+        "knee_keys": None if saturating is None else round(saturating),
+        "calibrated_events_per_second": made.events_per_second if made else None,
+        "cost_us_per_key": round(made.cost_s * 1e6, 4) if made else None,
     }
     if with_curve:
         shown["curve"] = control.history.curve(time.monotonic())

@@ -19,11 +19,11 @@ from werkzeug.exceptions import HTTPException
 from app import hosts
 from app.exposition import encoder_for
 from console import view
-from console.autopilot import Autopilot
-from console.config import Config
+from console.config import SCAN_COUNT_MAX, Config
 from console.levers import LEVER_S, PartDone, pull
 from console.metrics import ControlMetrics
 from console.server_control import Refused
+from console.story import Story
 from lab.errors import StackError
 
 BODY_MAX = 4096
@@ -36,15 +36,15 @@ class BadRequest(Exception):
     """The request makes no sense; the message is a sentence."""
 
 
-def create_app(autopilots: dict[str, Autopilot], config: Config, metrics: ControlMetrics) -> Flask:
-    """The Flask application on running autopilots."""
+def create_app(stories: dict[str, Story], config: Config, metrics: ControlMetrics) -> Flask:
+    """The Flask application on running stories."""
     app = Flask("console")
     app.config["MAX_CONTENT_LENGTH"] = BODY_MAX
     hosts.guard(app)
     _answer_problems(app)
-    _add_reading(app, autopilots, config, metrics)
-    _add_levers(app, autopilots)
-    _add_for_all(app, autopilots)
+    _add_reading(app, stories, config, metrics)
+    _add_levers(app, stories)
+    _add_for_all(app, stories)
 
     @app.after_request
     def _guard(response: Response) -> Response:
@@ -89,17 +89,15 @@ def _answer_problems(app: Flask) -> None:
         return response
 
 
-def _add_reading(
-    app: Flask, autopilots: dict[str, Autopilot], config: Config, metrics: ControlMetrics
-) -> None:
+def _add_reading(app: Flask, stories: dict[str, Story], config: Config, metrics: ControlMetrics) -> None:
     @app.get("/")
     def page() -> str:
-        present = [autopilot.control.server for autopilot in _present(autopilots)]
+        present = [story.control.server for story in _present(stories)]
         return render_template("page.html", links=view.links(config, present), config=config)
 
     @app.get("/api/state")
     def state() -> Response:
-        controls = [autopilot.control for autopilot in autopilots.values()]
+        controls = [story.control for story in stories.values()]
         return _json(view.scene(controls, config, with_curves=request.args.get("curves") == "1"))
 
     @app.get("/metrics")
@@ -109,25 +107,25 @@ def _add_reading(
 
     @app.get("/healthz")
     def healthz() -> Response:
-        dead = [name for name, autopilot in autopilots.items() if not autopilot.healthy]
+        dead = [name for name, story in stories.items() if not story.healthy]
         if dead:
-            return problem(503, f"the autopilot has stopped on {', '.join(dead)}")
+            return problem(503, f"the story has stopped on {', '.join(dead)}")
         return _json({"status": "ok"})
 
 
-def _add_levers(app: Flask, autopilots: dict[str, Autopilot]) -> None:
+def _add_levers(app: Flask, stories: dict[str, Story]) -> None:
     """What changes one server's scene."""
 
-    def found(name: str) -> Autopilot:
-        autopilot = autopilots.get(name)
-        if autopilot is None or autopilot.control.phase == "absent":
-            there = ", ".join(d.control.server for d in _present(autopilots)) or "none yet"
+    def found(name: str) -> Story:
+        story = stories.get(name)
+        if story is None or story.control.phase == "absent":
+            there = ", ".join(d.control.server for d in _present(stories)) or "none yet"
             raise _Missing(f"no server {name[:40]!r} here; there are: {there}")
-        return autopilot
+        return story
 
-    def done(autopilot: Autopilot, pulled: tuple[str, list[PartDone]]) -> Response:
+    def done(story: Story, pulled: tuple[str, list[PartDone]]) -> Response:
         said, parts = pulled
-        return _json({"said": said, "parts": _rows(parts), "server": view.server(autopilot.control)})
+        return _json({"said": said, "parts": _rows(parts), "server": view.server(story.control)})
 
     def yes_or_no(body: dict[str, Any], field: str) -> bool:
         value = body.get(field, False)
@@ -137,52 +135,59 @@ def _add_levers(app: Flask, autopilots: dict[str, Autopilot]) -> None:
 
     @app.post("/api/servers/<name>/strategy")
     def strategy(name: str) -> Response:
-        autopilot, body = found(name), _body("strategy", optional=("late",))
-        there = autopilot.control.strategies
+        story, body = found(name), _body("strategy", optional=("late",))
+        there = story.control.strategies
         if not there:
             raise Refused(f"the strategies of the storefront on {name} are not known yet; try again")
         if body["strategy"] not in list(there):  # a list, because the value may be of any type
             raise BadRequest(f"strategy must be one of {', '.join(there)}")
-        return done(autopilot, autopilot.control.switch(body["strategy"], yes_or_no(body, "late")))
+        return done(story, story.control.switch(body["strategy"], yes_or_no(body, "late")))
 
     @app.post("/api/servers/<name>/growth")
     def growth(name: str) -> Response:
-        autopilot, body = found(name), _body("on")
-        return done(autopilot, autopilot.control.grow(yes_or_no(body, "on")))
+        story, body = found(name), _body("on")
+        return done(story, story.control.grow(yes_or_no(body, "on")))
 
     @app.post("/api/servers/<name>/over")
     def over(name: str) -> Response:
-        autopilot, body = found(name), _body("on")
-        return done(autopilot, autopilot.control.go_over(yes_or_no(body, "on")))
+        story, body = found(name), _body("on")
+        return done(story, story.control.go_over(yes_or_no(body, "on")))
 
     @app.post("/api/servers/<name>/rate")
     def rate(name: str) -> Response:
-        autopilot, body = found(name), _body("events_per_second")
+        story, body = found(name), _body("events_per_second")
         wanted = body["events_per_second"]
         if wanted is not None:
             # Compared before conversion: an int of hundreds of digits does not fit a float. NaN is in no range.
             if type(wanted) not in (int, float) or not 0 <= wanted <= RATE_MAX:
                 raise BadRequest(
                     f"events_per_second must be a number from 0 to {RATE_MAX:,.0f}, "
-                    "or null for the calibrated rate"
+                    "or null for the planned rate"
                 )
             wanted = float(wanted)
-        return done(autopilot, autopilot.control.rate(wanted))
+        return done(story, story.control.rate(wanted))
+
+    @app.post("/api/servers/<name>/count")
+    def count(name: str) -> Response:
+        story, wanted = found(name), _body("scan_count")["scan_count"]
+        if type(wanted) is not int or not 1 <= wanted <= SCAN_COUNT_MAX:
+            raise BadRequest(f"scan_count must be a whole number from 1 to {SCAN_COUNT_MAX:,}")
+        return done(story, story.control.count(wanted))
 
     @app.post("/api/servers/<name>/restart")
     def restart(name: str) -> Response:
-        autopilot = found(name)
+        story = found(name)
         _body()
-        return done(autopilot, autopilot.control.restart())
+        return done(story, story.control.restart())
 
 
-def _add_for_all(app: Flask, autopilots: dict[str, Autopilot]) -> None:
+def _add_for_all(app: Flask, stories: dict[str, Story]) -> None:
     """What changes the scenes of all servers at once."""
 
     @app.post("/api/stop")
     def stop() -> Response:
         _body()
-        parts = {autopilot.control.server: autopilot.halt for autopilot in _present(autopilots)}
+        parts = {story.control.server: story.halt for story in _present(stories)}
         parts_of: dict[str, list[PartDone]] = {}
 
         def halt(name: str) -> Callable[[], None]:
@@ -197,7 +202,7 @@ def _add_for_all(app: Flask, autopilots: dict[str, Autopilot]) -> None:
         rows += [one for one in every if one.part not in parts_of]
         missing = [f"{one.part}: {one.said}" for one in rows if not one.done]
         return _json(
-            {"said": " ".join(["Everything stops: no events, no growth.", *missing]), "parts": _rows(rows)}
+            {"said": " ".join(["Everything stops: no events, no visits.", *missing]), "parts": _rows(rows)}
         )
 
     @app.post("/api/pause")
@@ -206,27 +211,27 @@ def _add_for_all(app: Flask, autopilots: dict[str, Autopilot]) -> None:
         seconds = _body("seconds")["seconds"]
         if type(seconds) not in (int, float) or not 0 < seconds <= LEASE_MAX_S:
             raise BadRequest(f"seconds must be a number above 0, at most {LEASE_MAX_S:.0f}")
-        for autopilot in _present(autopilots):
-            autopilot.lease(float(seconds))
+        for story in _present(stories):
+            story.lease(float(seconds))
         end = time.monotonic() + HANDS_OFF_S
-        for autopilot in _present(autopilots):
-            autopilot.await_hands_off(max(0.0, end - time.monotonic()))
-        return _json({"said": "The autopilots pause."})
+        for story in _present(stories):
+            story.await_hands_off(max(0.0, end - time.monotonic()))
+        return _json({"said": "The stories pause."})
 
     @app.post("/api/resume")
     def resume() -> Response:
         _body()
-        for autopilot in _present(autopilots):
-            autopilot.resume()
-        return _json({"said": "The autopilots go on."})
+        for story in _present(stories):
+            story.resume()
+        return _json({"said": "The stories go on."})
 
     @app.post("/api/start")
     def start() -> Response:
         _body()
         begun = 0
-        for autopilot in _present(autopilots):
+        for story in _present(stories):
             try:
-                autopilot.begin()
+                story.begin()
                 begun += 1
             except Refused:
                 continue
@@ -235,8 +240,8 @@ def _add_for_all(app: Flask, autopilots: dict[str, Autopilot]) -> None:
         return _json({"said": "The story starts from the beginning."})
 
 
-def _present(autopilots: dict[str, Autopilot]) -> list[Autopilot]:
-    return [autopilot for autopilot in autopilots.values() if autopilot.control.phase != "absent"]
+def _present(stories: dict[str, Story]) -> list[Story]:
+    return [story for story in stories.values() if story.control.phase != "absent"]
 
 
 class _Missing(HTTPException):

@@ -1,11 +1,13 @@
-// Axes for the curves where this page is the only dashboard: a scale with ticks, a line for each, and minutes below.
-// Loaded without Grafana only. page.js calls it after each curve that it has drawn.
+// Axes for the curves: a scale with ticks, a line for each, and minutes below. p99 has one tick for each power of ten.
+// page.js calls it after each curve that it has drawn.
 "use strict";
 
 { // names of its own
   const STEPS = [1, 2, 2.5, 5, 10];
   const MOST_TICKS = 4;
   const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+
+  const POWERS = [1, 10, 100, 1000, 10000];
 
   // Multiples of a step that reads well, up to the top of the curve.
   function ticks(top) {
@@ -14,10 +16,9 @@
     return Array.from({ length: Math.floor(top / step + 1e-9) + 1 }, (_, i) => i * step);
   }
 
-  function scaleText(value, top, isTime) {
+  function scaleText(value, isTime) {
     if (!isTime) return compact.format(value);
-    if (top >= 1000) return `${Number((value / 1000).toPrecision(3))} s`;
-    return `${Number(value.toPrecision(3))} ms`;
+    return value >= 1000 ? `${value / 1000} s` : `${value} ms`;
   }
 
   function label(text, name, share) {
@@ -40,7 +41,8 @@
   // `y` turns a value into a height of the curve's own 90 units.
   window.drawAxes = function drawAxes(svg, top, y, seconds) {
     const figure = svg.closest(".figure");
-    const marks = ticks(top);
+    const isTime = svg.classList.contains("p99-spark");
+    const marks = isTime ? POWERS : ticks(top);
     let grid = svg.querySelector(".grid");
     if (!grid) {
       grid = document.createElementNS("http://www.w3.org/2000/svg", "path");
@@ -54,8 +56,7 @@
       axis(figure, "time-axis").replaceChildren(...times);
     }
     grid.setAttribute("d", marks.map((value) => `M0 ${y(value).toFixed(1)}H600`).join(""));
-    const isTime = svg.classList.contains("p99-spark");
-    const shown = marks.map((value) => scaleText(value, top, isTime));
+    const shown = marks.map((value) => scaleText(value, isTime));
     const scale = axis(figure, "y-axis");
     if (scale.dataset.shown === shown.join() + top) return;
     scale.dataset.shown = shown.join() + top;

@@ -4,6 +4,8 @@
 
 const CURVE_SECONDS = 300;
 const cards = new Map();
+const FIRST = ["scan", "index"]; // the strategies that the story is about; the others stand under "More strategies"
+const LEAST_MS = 0.1, MOST_MS = 10000; // p99 is drawn on a logarithmic axis: what is healthy stays visible
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const $ = (selector, root = document) => root.querySelector(selector);
 
@@ -67,27 +69,19 @@ class Card {
     at(".growth").setAttribute("aria-describedby", id("growth-label"));
     at(".restart").id = id("restart");
     at(".late input").id = id("late");
+    at(".late").htmlFor = id("late");
     at(".over").id = id("over");
     at(".over-label").id = id("over-label");
     at(".over").setAttribute("aria-describedby", id("over-label"));
-    at(".over").title = "All planned events are sent and keys grow on, whatever piles up: p99 climbs to seconds.";
     this.does(at(".over"), () => send(this.path("over"), { on: !this.server.over }));
     at(".calibrated").id = id("calibrated");
-    this.rate = at("input");
-    this.rate.id = id("rate");
-    at(".rate label").htmlFor = this.rate.id;
+    this.rate = this.field(".rate:not(.count)", "rate", "a number of events a second", (number) => ({ events_per_second: number }));
+    this.count = this.field(".count", "count", "a whole number for COUNT", (number) => ({ scan_count: number }));
     this.does(at(".growth"), () => send(this.path("growth"), { on: !this.server.growth }));
     this.does(at(".restart"), () => send(this.path("restart"), {}));
     this.does(at(".calibrated"), () => {
       this.rate.value = "";
       return send(this.path("rate"), { events_per_second: null });
-    });
-    at("form").addEventListener("submit", (event) => {
-      event.preventDefault();
-      const text = this.rate.value.trim().replace(",", ".");
-      if (text === "" || !Number.isFinite(Number(text))) return say(`${this.name}: give a number of events a second.`, true);
-      this.rate.value = "";
-      send(this.path("rate"), { events_per_second: Number(text) });
     });
     if (server.curve) {
       const now = Date.now() / 1000;
@@ -100,6 +94,22 @@ class Card {
     return `/api/servers/${this.name}/${action}`;
   }
 
+  // A field with a button that sends its number; returns the field.
+  field(selector, action, what, body) {
+    const form = $(selector, this.root);
+    const input = $("input", form);
+    input.id = `${this.name}-${action}`;
+    $("label", form).htmlFor = input.id;
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      const text = input.value.trim().replace(",", ".");
+      if (text === "" || !Number.isFinite(Number(text))) return say(`${this.name}: give ${what}.`, true);
+      input.value = "";
+      send(this.path(action), body(Number(text)));
+    });
+    return input;
+  }
+
   // The storefront tells which strategies there are, and what each costs.
   offer(strategies) {
     for (const [strategy, costs] of Object.entries(strategies)) {
@@ -108,10 +118,15 @@ class Card {
       button.type = "button";
       button.id = `${this.name}-${strategy}`;
       button.textContent = strategy;
-      button.title = costs;
+      const line = document.createElement("p");
+      line.id = `${button.id}-costs`;
+      line.textContent = costs;
+      button.setAttribute("aria-describedby", line.id);
       const late = $(".late input", this.root);
       this.does(button, () => send(this.path("strategy"), { strategy, late: late.checked }));
-      $(".choices", this.root).append(button);
+      const row = document.createElement("div");
+      row.append(button, line);
+      $(FIRST.includes(strategy) ? ".choices" : ".more .choices", this.root).append(row);
       this.choices.set(strategy, button);
     }
   }
@@ -137,13 +152,13 @@ class Card {
     put(at(".p99-unit"), unit);
     put(at(".keys"), server.keys === null ? "–" : whole.format(server.keys));
     put(at(".in-flight"), server.events_in_flight === null ? "–" : whole.format(server.events_in_flight));
-    const fewer = server.events_per_second < server.events_planned_per_second;
-    put(at(".asked"), digits(server.events_per_second) + (fewer ? ` of ${digits(server.events_planned_per_second)}` : ""));
+    put(at(".asked"), digits(server.events_per_second));
     const done = server.events_finished_per_second;
     put(at(".finished"), done === null ? "–" : digits(done));
-    put(at(".knee-text"), server.knee_keys === null ? "" : `Dashed: the server saturates at ${whole.format(Math.round(server.knee_keys / 1000) * 1000)} keys`);
+    put(at(".plan"), server.plan);
+    put(at(".knee-text"), server.knee_keys === null ? "" : `With these events the server saturates at ${whole.format(Math.round(server.knee_keys / 1000) * 1000)} keys`);
     put(at(".growth"), server.growth ? "Stop growth" : "Start growth");
-    put(at(".over"), server.over ? "Back to the edge" : "Over the edge");
+    put(at(".over"), server.over ? "End it now" : "Over the edge for a minute");
     this.offer(server.strategies);
     for (const [strategy, button] of this.choices) {
       button.setAttribute("aria-pressed", String(strategy === server.strategy));
@@ -152,6 +167,7 @@ class Card {
     for (const button of this.root.querySelectorAll(".row button")) button.setAttribute("aria-disabled", String(!server.free));
     if (server.calibrated_events_per_second === null) at(".calibrated").setAttribute("aria-disabled", "true");
     this.rate.placeholder = server.events_planned_per_second ? String(server.events_planned_per_second) : "0";
+    this.count.placeholder = String(server.scan_count);
     this.draw();
   }
 
@@ -164,28 +180,30 @@ class Card {
   draw() {
     const at = (selector) => $(selector, this.root);
     const p99 = this.curve.filter((point) => point[1] !== null).map((point) => [point[0], point[1]]);
-    const most = Math.max(1, ...p99.map((point) => point[1]));
-    spark(at(".p99-spark"), p99, most);
-    put(at(".p99-top"), p99.length ? `highest ${latency(most, false).join(" ")}` : "");
+    spark(at(".p99-spark"), p99, (ms) => 86 * Math.log10(Math.max(ms, LEAST_MS) / LEAST_MS) / Math.log10(MOST_MS / LEAST_MS), MOST_MS);
+    const highest = p99.reduce((best, point) => (best && best[1] > point[1] ? best : point), null);
+    const minutes = highest && Math.round((Date.now() / 1000 - highest[0]) / 60);
+    put(at(".p99-top"), highest ? `highest ${latency(highest[1], false).join(" ")}, ${minutes ? `${minutes} min ago` : "now"}` : "");
     const knee = this.server.knee_keys;
     const top = Math.max(1.1 * Number(document.body.dataset.keys), ...this.curve.map((point) => point[2]));
-    spark(at(".keys-spark"), this.curve.map((point) => [point[0], point[2]]), top);
+    spark(at(".keys-spark"), this.curve.map((point) => [point[0], point[2]]), (keys) => (86 * keys) / top, top);
     const y = knee === null || knee > top ? null : (90 - (86 * knee) / top).toFixed(1);
     at(".knee").setAttribute("d", y === null ? "" : `M0 ${y}H600`);
   }
 }
 
-function spark(svg, points, top) {
+// `height` turns a value into units above the line at the bottom; `top` is the largest value that fits.
+function spark(svg, points, height, top) {
   const now = Date.now() / 1000;
   const spots = points.map(([t, value]) => {
     const x = 600 - (600 * (now - t)) / CURVE_SECONDS;
-    return `${x.toFixed(1)} ${(90 - (86 * value) / top).toFixed(1)}`;
+    return `${x.toFixed(1)} ${Math.max(0, 90 - height(value)).toFixed(1)}`;
   });
   const line = spots.length > 1 ? `M${spots.join("L")}` : "";
   $(".line", svg).setAttribute("d", line);
   const [first, last] = [spots[0], spots[spots.length - 1]].map((spot) => (spot || "").split(" ")[0]);
   $(".area", svg).setAttribute("d", line && `${line}L${last} 90L${first} 90Z`);
-  if (window.drawAxes) drawAxes(svg, top, (value) => 90 - (86 * value) / top, CURVE_SECONDS);
+  drawAxes(svg, top, (value) => 90 - height(value), CURVE_SECONDS);
 }
 
 let lost = false;

@@ -132,6 +132,18 @@ class Locust(Http):
             },
         )
 
+    def visit(self, visits_per_second: float, events_per_second: float, customers: int) -> None:
+        """Set the load of `loadtest/key_growth.py`; it holds from the next second on."""
+        self.ask(
+            "PUT",
+            "/load",
+            {
+                "visits_per_second": visits_per_second,
+                "events_per_second": events_per_second,
+                "users_population": customers,
+            },
+        )
+
     def reset(self) -> None:
         """Set its tallies to zero."""
         self.ask("POST", "/load/reset")

@@ -1,7 +1,8 @@
-"""The autopilot of one server: a thread that tells the default story and then keeps the scene within bounds.
+"""The story of one server, told by a thread, which then asks once a second for what is wanted.
 
-The story: wait until everything answers, end what is under way, calibrate (once: the machine stays the same), empty the
-server, measure the healthy p99, let keys grow under ``scan``.
+The story: wait until everything answers, end what is under way, time a search and plan the load (once: the machine
+stays the same), empty the server, measure the healthy p99 with a few customers, let all customers come under ``scan``.
+Visits and events a second stay as planned from the first customer on; only a person changes them.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from console.config import Config, ServerAddresses
 from console.history import WINDOW_S
 from console.levers import PartDone
 from console.metrics import ControlMetrics
+from console.plan import FILL_S, drain, make_plan
 from console.server_control import Refused, ServerControl
 from console.slowlog import ServerWatcher
-from console.tuning import FILL_S, drain, tune
 from lab.errors import StackError
 from lab.stacks.http import CLEARING
 from lab.stacks.server_stats import ServerObserver
@@ -32,54 +33,39 @@ CLEARED_S = 20.0
 """Timeout for the events under way, which are finished under the strategy `CLEARING` before a story begins."""
 
 
-class AllAutopilots:
-    """The autopilots of one machine. Servers are calibrated one at a time; no keys grow before all are calibrated."""
+class AllStories:
+    """The stories of one machine. Searches are timed on one server at a time; no load begins before all have a plan."""
 
     def __init__(self) -> None:
         self.turn = threading.Lock()
-        self.members: list[Autopilot] = []
+        self.members: list[Story] = []
 
-    def size(self) -> int:
-        """Number of servers that share the machine: those present in the scene, busy or not."""
-        return max(1, sum(member.control.phase != "absent" for member in self.members))
+    def planned(self) -> bool:
+        """True if no server's plan is still to come."""
+        return not any(member.planning for member in self.members)
 
-    def rivals(self, control: ServerControl) -> tuple[int, float]:
-        """The other servers that want all the processor time they can get: how many, and the cores that they use."""
-        others = [
-            member.control
-            for member in self.members
-            if member.control is not control and member.control.hungry
-        ]
-        return len(others), sum(other.estimate.used_cores for other in others if other.estimate)
-
-    def calibrated(self) -> bool:
-        """True if no server's calibration is still to come or under way."""
-        return not any(member.calibrating for member in self.members)
-
-    def add(self, members: Iterable[Autopilot]) -> None:
-        """Add autopilots."""
+    def add(self, members: Iterable[Story]) -> None:
+        """Add stories."""
         self.members.extend(members)
 
 
 class _Halted(Exception):
-    """The story was broken off, or the autopilot ends."""
+    """The story was broken off, or the thread ends."""
 
 
-class Autopilot(threading.Thread):
-    """The thread that steers one server; `all_autopilots` has the autopilots of all servers."""
+class Story(threading.Thread):
+    """The thread of one server; `everybody` has those of all servers."""
 
     def __init__(
         self,
         addresses: ServerAddresses,
         config: Config,
         metrics: ControlMetrics,
-        all_autopilots: AllAutopilots,
+        everybody: AllStories,
     ) -> None:
-        super().__init__(name=f"autopilot-{addresses.name}", daemon=True)
-        self.control = control = ServerControl(
-            addresses, config, metrics, lambda: all_autopilots.rivals(self.control)
-        )
-        self._all = all_autopilots
+        super().__init__(name=f"story-{addresses.name}", daemon=True)
+        self.control = control = ServerControl(addresses, config, metrics)
+        self._all = everybody
         self._story_due = config.story == "on"
         self._halt, self._ended = threading.Event(), threading.Event()
         self._lease_end = 0.0
@@ -96,7 +82,7 @@ class Autopilot(threading.Thread):
         )
 
     def run(self) -> None:
-        """Steer the server until `end` is called."""
+        """Tell the story and keep what is wanted, until `end` is called."""
         try:
             self._wait_for_scene()
             self._watcher.start()
@@ -139,9 +125,9 @@ class Autopilot(threading.Thread):
         return self.control.rest()
 
     @property
-    def calibrating(self) -> bool:
-        """True if this server's calibration is still to come or under way."""
-        return self._story_due and self.control.tuning is None and self.control.phase != "absent"
+    def planning(self) -> bool:
+        """True if this server's plan is still to come or being made."""
+        return self._story_due and self.control.plan is None and self.control.phase != "absent"
 
     def lease(self, seconds: float) -> None:
         """Leave the scene to a run of the lab for `seconds` from now. Another call prolongs the lease.
@@ -151,9 +137,9 @@ class Autopilot(threading.Thread):
         self._lease_end = time.monotonic() + seconds
 
     def await_hands_off(self, seconds: float) -> None:
-        """Wait until the autopilot leaves the scene alone. Raises `Refused` if that takes longer than `seconds`."""
+        """Wait until this thread leaves the scene alone. Raises `Refused` if that takes longer than `seconds`."""
         if self.control.phase not in ("absent", "waiting") and not self._hands_off.wait(seconds):
-            raise Refused(f"The autopilot of {self.control.server} is still at work. Try again.")
+            raise Refused(f"The story of {self.control.server} is still at work. Try again.")
 
     def resume(self) -> None:
         """End the lease."""
@@ -169,12 +155,14 @@ class Autopilot(threading.Thread):
             control.phase = "leased"
         if self._story_due:
             control.rest()
+        with contextlib.suppress(StackError):  # the run sets its own load
+            control.clients.locust.visit(0.0, 0.0, control.config.customers)
         self._hands_off.set()
         try:
             while self._leased:
                 with contextlib.suppress(
                     StackError
-                ):  # the run restarts and measures; the autopilot only samples
+                ):  # the run restarts and measures; this thread only samples
                     control.observe()
                 self._sleep(TICK_S / 2)
         finally:
@@ -193,7 +181,7 @@ class Autopilot(threading.Thread):
                 self._halt.clear()
             if self._story_due:
                 self._tell_story()
-            control.keep_within_bounds()
+            control.keep()
             self._wait_for_the_next_sample()
         except StackError as error:
             control.trouble = str(error)
@@ -246,40 +234,38 @@ class Autopilot(threading.Thread):
         control.clients.ready()
         control.act("story")
         self._clear()
-        if control.tuning is None:
-            self._calibrate()
+        if control.plan is None:
+            self._make_plan()
         control.phase = "emptying"
         self._empty()
         self._measure_healthy_p99()
         with control.acting:
             self._story_due = False
-            control.growing = True
             control.phase = "running"
-        control.grow(True)
+        control.open_to_all()
 
     def _clear(self) -> None:
         """Finish at once what is under way, so that no search of an earlier story goes on during this one."""
         control = self.control
-        self._load(0.0)
-        control.clients.web.fill(0)
+        control.apply_load()
         if control.clients.sample()[0].in_flight:
-            control.clients.web.use(CLEARING, control.config.scan_count)
+            control.clients.web.use(CLEARING, control.scan_count)
             drain(control.clients, self._pause, CLEARED_S)
 
-    def _calibrate(self) -> None:
-        control, all_autopilots = self.control, self._all
+    def _make_plan(self) -> None:
+        control, everybody = self.control, self._all
         control.phase = "queued"
-        while not all_autopilots.turn.acquire(timeout=0.1):
+        while not everybody.turn.acquire(timeout=0.1):
             self._pause(TICK_S)
         try:
             self._pause(0)
             control.phase = "calibrating"
-            found = tune(control.clients, control.config, all_autopilots.size(), self._load, self._pause)
+            plan = make_plan(control.clients, control.config, control.scan_count, self._pause)
         finally:
-            all_autopilots.turn.release()
-        control.tuned(found)
-        # The other servers' calibrations need the machine to themselves.
-        while not all_autopilots.calibrated():
+            everybody.turn.release()
+        control.adopt(plan)
+        # The other servers' searches are timed on a machine without load.
+        while not everybody.planned():
             self._pause(TICK_S)
 
     def _empty(self) -> None:
@@ -289,18 +275,14 @@ class Autopilot(threading.Thread):
         self._pause(TICK_S)  # until the warmer has counted again
 
     def _measure_healthy_p99(self) -> None:
-        """Measure the healthy p99: under the incident's load, but with a server that holds next to nothing.
+        """Measure the healthy p99: under the whole load, but with a server that holds next to nothing.
 
         Raises `StackError` if the probe counts no answers.
         """
-        control, tuning = self.control, self.control.tuning
-        assert tuning is not None
-        with control.acting:
-            control.want("scan")
-            control.plan(round(tuning.events_per_second, 2), auto=True)
-        control.clients.web.use("scan", control.config.scan_count)
-        control.apply_load()
+        control, plan = self.control, self.control.plan
+        assert plan is not None
         control.phase = "healthy"
+        control.open_shop(plan.events_per_second)
         self._pause(WINDOW_S)
         seen: list[float] = []
         end = time.monotonic() + control.config.healthy_seconds
@@ -313,12 +295,8 @@ class Autopilot(threading.Thread):
             raise StackError(
                 f"{control.clients.probe.name} counts no answers, so the healthy p99 cannot be measured."
             )
-        control.steering.healthy_ms = healthy = statistics.median(seen)
+        control.healthy_ms = healthy = statistics.median(seen)
         control.metrics.healthy.labels(control.server).set(healthy / 1000)
-
-    def _load(self, events: float) -> None:
-        self.control.asked = events
-        self.control.apply_load()
 
     def _sleep(self, seconds: float) -> None:
         if self._ended.wait(seconds):
