@@ -84,6 +84,7 @@ class ControlMetrics:
             "lab_healthy_p99_seconds", "Median of a bystander's ten-second p99 before the growth."
         )
         self.busy = self._gauge("lab_store_busy_cores", "Processor cores that the server uses.")
+        self.threads = self._gauge("lab_store_threads", "Threads of the server that execute commands.")
         self.cost = self._gauge("lab_calibrated_cost_seconds", "The server's time per key scanned.")
         self.keys = self._gauge("lab_keys", "Cached entries.")
         self.in_flight = self._gauge("lab_events_in_flight", "Events accepted and not finished.")

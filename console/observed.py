@@ -141,6 +141,7 @@ class Observed:
 
     def record_counters(self, counters: Snapshot) -> None:
         """Note the server's processor time, which the watcher has just read."""
+        self.metrics.threads.labels(self.server).set(counters.threads)
         if counters.main_thread_s is None:
             return
         if self._busy and counters.main_thread_s < self._busy[-1][1]:

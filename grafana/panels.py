@@ -53,9 +53,9 @@ COLOURS = {
     r"/^application's/": "blue",
     r"/^bystander's/": "yellow",
     r"/^cached keys/": "light-blue",
-    r"/^edge/": "#00c8e0",
+    r"/^saturation/": "#00c8e0",
     r"/^used$/": "orange",
-    r"/^available$/": "#00c8e0",
+    r"/^threads$/": "#00c8e0",
     r"/^under scan/": "red",
     r"/^(under )?index$/": "green",
 }
@@ -66,9 +66,10 @@ PHASES = {
     "calibrating": ("calibrating", "purple"),
     "healthy": ("healthy", "blue"),
     "growing": ("growing", "yellow"),
-    "held": ("at the edge", "orange"),
+    "level": ("keys level", "orange"),
     "over_the_edge": ("over the edge", "red"),
     "cured": ("cured", "green"),
+    "stale": ("stale", "dark-purple"),
     "stopped": ("stopped", "#5f5f5f"),
     "leased": ("lent to a run", "#c4a484"),
 }

@@ -32,9 +32,10 @@ ACTIONS = {
     "rate": "event rate changed",
     "pause": "events held back",
     "resume": "events let go again",
-    "edge_held": "held at the edge",
-    "over_the_edge": "sent over the edge",
-    "back_to_the_edge": "brought back to the edge",
+    "plan": "load planned",
+    "count": "COUNT changed",
+    "over_the_edge": "three times the events",
+    "back_to_the_edge": "events as planned again",
 }
 """Words for the actions of `lab_actions_total`; those that switch the strategy are named by it."""
 

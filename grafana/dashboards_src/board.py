@@ -83,6 +83,7 @@ def board(
         .editable()
         .with_variable(_server(servers, first))
         .annotation(_annotation("Actions", "What was done to this server", "orange", _ACTIONS, "{{action}}"))
+        .annotation(_annotation("Plan", _PLAN_TEXT, "blue", _PLAN, "load planned"))
         .annotation(_annotation("Alerts", "An alert began to fire", "red", _ALERTS, "{{alertname}}"))
     )
     for other, title in TITLES.items():
@@ -118,6 +119,12 @@ def _question(question: str, chapters: Sequence[Chapter], then: str | None) -> A
 # one every ten seconds. A fixed, shorter window would lose marks.
 _DONE = 'lab_actions_total{server="$server"}'
 _ACTIONS = f"{_DONE} - {_DONE} offset $__interval > 0"
+_PLANNED = 'lab_plan_timestamp_seconds{server="$server"}'
+_PLAN = f"{_PLANNED} unless {_PLANNED} offset $__interval"
+_PLAN_TEXT = (
+    "A search of {{keys}} keys, COUNT {{scan_count}}, takes {{search_seconds}} s here: {{events_per_second}} events a "
+    "second take {{utilisation}} of the server's time."
+)
 _FIRING = 'ALERTS{alertstate="firing", server="$server"}'
 _ALERTS = f"{_FIRING} unless {_FIRING} offset $__interval"
 

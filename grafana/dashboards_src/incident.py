@@ -13,11 +13,11 @@ BY_COMMAND = "server, db_operation_name"
 P99_BY_COMMAND = quantile(0.99, "db_client_operation_duration_seconds", by=BY_COMMAND, window="[30s]")
 BYSTANDER = f"server:probe_latency:p99_10s{{{HERE}}}"
 KEYS = f"server:store_keys:sum{{{HERE}}}"
-EDGE = f"max by (server) (0 < lab_knee_keys{{{HERE}}} < 1e6)"
-"""An edge beyond 1e6 keys, as with very few events, is not drawn: it would press the curve of the keys to the axis."""
+SATURATED = f"max by (server) (lab_knee_keys{{{HERE}}} > 0) < on (server) 2 * {KEYS}"
+"""Not drawn while it is twice as many keys as there are, or more: it would press the curve of the keys to the axis."""
 HEALTHY = f"max by (server) (lab_healthy_p99_seconds{{{HERE}}} > 0)"
 STRATEGY = f'max by (strategy) (cache_invalidation_strategy{{job="invalidator", {HERE}}}'
-STORY = "healthy|growing|held|over_the_edge|cured"
+STORY = "healthy|growing|level|over_the_edge|cured|stale"
 """The phases that count as moments of the incident."""
 
 
@@ -38,9 +38,10 @@ def build() -> Dashboard:
             ),
             number(
                 "Phase of the story",
-                "The lab calibrates, measures the healthy p99 with few keys, lets keys grow, and holds the scene at "
-                "the edge: ill, and stable. Over the edge it goes only when somebody asks for it. *Cured* means that a "
-                "strategy is in force that searches nothing.",
+                "The lab times one search, plans visits and events once, measures the healthy p99 with few keys, and "
+                "lets customers come until the planned number of keys is there (*keys level*). From then on only a "
+                "person changes anything. *Cured*: a strategy is in force that searches nothing. *Stale*: nothing is "
+                "deleted at all.",
                 [Query(phase_number(HERE), "phase")],
                 unit="none",
                 words=phase_words(),
@@ -85,14 +86,14 @@ def build() -> Dashboard:
                 "p99 of every command as the application saw it, and the number of keys",
                 "Look for **which** commands get slower: if GET of one key slows down with SCAN, they share "
                 "something. Then compare the shape with the key count (right axis) and with the marks of "
-                "restarts: p99 falls with the keys and climbs back with them. The dashed line is the edge: with so "
-                "many keys the searches of a second need all the processor that the server can have; it moves as the "
-                "lab learns what that is. The background is the phase, as in the bars below. Dots are single calls: "
+                "restarts: p99 falls with the keys and climbs back with them. A dashed line, where it is "
+                "not far, is saturation: with so many keys the searches of a second take all the server's time. p99 "
+                "climbs long before. The background is the phase, as in the bars below. Dots are single calls: "
                 "click one and go to its trace.",
                 [
                     Query(P99_BY_COMMAND, "{{db_operation_name}}", exemplars=True),
                     Query(KEYS, "cached keys", right="short"),
-                    Query(EDGE, "edge, in keys", right="short", dashed=True),
+                    Query(SATURATED, "saturation, in keys", right="short", dashed=True),
                 ],
                 unit="s",
                 width=24,
@@ -114,16 +115,16 @@ def build() -> Dashboard:
             ),
             number(
                 "Keys gained in a minute",
-                "Cached keys now, less those of a minute ago. Below 0 after a restart; about 0 while the scene is held "
-                "at the edge: events remove keys, and the lab fills them up again.",
+                "Cached keys now, less those of a minute ago. Constant while new customers come, below 0 after a "
+                "restart, about 0 when all have come: events remove keys, and the next visits bring them back.",
                 [Query(zero_told(f"{KEYS} - {KEYS} offset 1m"), "gained")],
                 unit="short",
                 height=5,
             ),
             number(
                 "Events a second",
-                "What the customers are asked to do now, and the rate that the lab planned so that the edge lies where "
-                "the story wants it. At the edge the lab asks for less, so that the backlog stays bounded.",
+                "What is sent now, and what was planned once, from what a search costs here (or what a person set "
+                "since). The two are one number unless somebody sends three times the events for a minute.",
                 [
                     Query(zero(f"max by (server) (lab_events_per_second{{{HERE}}})"), "asked"),
                     Query(zero(f"max by (server) (lab_events_planned_per_second{{{HERE}}})"), "planned"),
@@ -149,7 +150,7 @@ def build() -> Dashboard:
             number(
                 "p99 against healthy",
                 "How many times longer the slowest hundredth of reads takes than before the growth began (the median "
-                "of that time). Held at the edge it is 10 and more; 15 seconds after a cure it is below 2.",
+                "of that time). With all keys it is 20 and more; 15 seconds after a cure it is below 2.",
                 [Query(f"{BYSTANDER} / on (server) {HEALTHY}", "times")],
                 unit="suffix:×",
                 decimals=1,
@@ -161,7 +162,8 @@ def build() -> Dashboard:
                 "Every moment as a point: p99 against the number of keys",
                 "Time is taken out: each point is one moment, in the colour of its phase; calibration and idle time "
                 "do not count. A cloud without shape means no relation. A line, or a line that bends upwards at some "
-                "number of keys, means a relation, and the bend is the knee: there the server has no time left.",
+                "number of keys, means a relation. It needs no overload: a read that meets a search waits for it, and a "
+                "search is as long as there are keys.",
                 Query(KEYS, "cached keys"),
                 [Query(in_words(by_phase(BYSTANDER, STORY)), "{{phase}}")],
                 y_label="bystander's p99",
@@ -202,7 +204,7 @@ def build() -> Dashboard:
                 "Slow log: entries a second by command",
                 "The server writes down commands that **execute** longer than 10 ms. The victims wait, they do not "
                 "execute, so on Redis they hardly ever appear here; who does appear is a suspect. Empty under the "
-                "index. (The lab reads the log's 512 entries every two seconds: a flat top near 250 means more.)",
+                "index. (The lab reads what is new every two seconds, 512 entries at most.)",
                 [
                     Query(
                         zero_by(

@@ -64,8 +64,8 @@ def build() -> Dashboard:
             ),
             number(
                 "Events a second, as ordered",
-                "What the customers are asked to do now. The lab plans a rate with which the knee lies where the story "
-                "wants it, on any machine, and orders less than that while it holds the scene at the edge.",
+                "What the customers are asked to do now: planned once, from what a search costs on this machine, so "
+                "that searches take the planned share of the server's time when all keys are there.",
                 [Query(zero(f"max by (server) (lab_events_per_second{{{HERE}}})"), "events")],
                 unit="ops",
                 width=6,

@@ -18,7 +18,7 @@ SHOWN = f'cmd!~"{ASIDE}", {HERE}'
 """Every command but those of connecting, watching and settings, so that a new scenario's commands appear by themselves.
 """
 BUSY = f"max by (server) (lab_store_busy_cores{{{HERE}}})"
-TO_HAVE = f"max by (server) (lab_store_capacity_cores{{{HERE}}} > 0)"
+THREADS = f"max by (server) (lab_store_threads{{{HERE}}} > 0)"
 BEYOND_FLOOR = f"clamp_min({EXECUTION} - on (server) {FLOOR}, 0) or on (server) 0 * {FLOOR}"
 """The waiting that the part *execution* contains already, and that must not be counted twice. On Dragonfly, whose
 clocks run while a call waits, the server's mean for GET can be longer than a whole read at the quietest of times.
@@ -48,21 +48,21 @@ def build() -> Dashboard:
             ),
             number(
                 "Processor of the server that is used",
-                "What the server used lately, as a share of the processor that it can really have beside everything "
-                "else on this machine. Near 100 % there is no time left, on any server: Redis's one thread is full, "
-                "or Dragonfly's threads are.",
-                [Query(f"{BUSY} / on (server) {TO_HAVE}", "used")],
+                "What the server used lately, as a share of its threads that execute commands: Redis has one, "
+                "Dragonfly as many as it was given. Near 100 % there is no time left. p99 climbs far below that: "
+                "from a hundredth on, one read in a hundred meets a search.",
+                [Query(f"{BUSY} / on (server) {THREADS}", "used")],
                 unit="percentunit",
                 width=6,
                 none_means="not recorded",
                 steps=((None, "green"), (0.7, "orange"), (0.9, "red")),
             ),
             number(
-                "Keys, as a share of the knee",
+                "Keys, as a share of saturation",
                 "The control page measured what one key costs a SCAN and computed the key count at which the "
-                "events of a second need a second of the server. At 100 % under SCAN, waiting has no upper limit. "
-                "The index does not care.",
-                [Query(zero_told(f"server:store_keys:sum{{{HERE}}} / on (server) {KNEE}"), "of the knee")],
+                "events of a second need a second of the server. At 100 % waiting has no upper limit. Nothing is shown "
+                "under a strategy that searches nothing: the index does not care.",
+                [Query(zero_told(f"server:store_keys:sum{{{HERE}}} / on (server) {KNEE}"), "of saturation")],
                 unit="percentunit",
                 width=6,
                 steps=((None, "green"), (0.7, "orange"), (1, "red")),
@@ -121,13 +121,12 @@ def build() -> Dashboard:
                 log=True,
             ),
             lines(
-                "Processor of the server, and what it can have",
-                "In cores. What the server used lately, and what it could have beside everything else on this machine; "
-                "for Redis never more than the one thread that carries out commands. Where the two meet, a queue "
-                "begins. True on every server, whatever its clocks count.",
+                "Processor of the server, and its threads",
+                "In cores: what the server used lately, and the threads that execute its commands. Where the two meet "
+                "the queue has no end. True on every server, whatever its clocks count.",
                 [
                     Query(BUSY, "used"),
-                    Query(TO_HAVE, "available"),
+                    Query(THREADS, "threads"),
                 ],
                 unit=CORES,
                 width=8,

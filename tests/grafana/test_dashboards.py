@@ -18,7 +18,7 @@ from tests.grafana.metricnames import ROOT, asked_for, known
 UIDS = {"incident", "where-time-goes", "before-after", "redis", "dragonfly", "the-lab"}
 LEGENDLESS = {"stat", "text", "table", "nodeGraph", "heatmap"}
 QUERYLESS = {"text"}
-BORDERS = {"edge, in keys"}
+BORDERS = {"saturation, in keys"}
 """Legends of lines that mark a border. They may be empty: a zero in place of an unknown border would be wrong."""
 SUBSTITUTES = {"$server": "dragonfly", "$__rate_interval": "30s", "$__range": "15m", "$__interval": "2s"}
 
