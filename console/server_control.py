@@ -82,10 +82,14 @@ class ServerControl(Observed):
             strategy = self.strategy
             if strategy is not None and (sample.strategy, sample.scan_count) != (strategy, self.scan_count):
                 self._use()
-            if time.monotonic() - self._asserted > REASSERT_S or self._sent != self._wanted():
+            wanted = self._wanted()
+            if time.monotonic() - self._asserted > REASSERT_S or self._sent != wanted:
                 self._asserted = time.monotonic()
-                if self.clients.load() != self._wanted():
+                asked = self.clients.load()
+                # While there are no visits and no events, how many customers there are makes no difference.
+                if asked != wanted and (self.awake or asked[:2] != wanted[:2]):
                     self.apply_load()
+                self._sent = wanted
         except StackError as error:
             self.trouble = str(error)
 

@@ -66,12 +66,7 @@ class ControlledScene:
 
     def _start(self) -> None:
         self.service.start("web", "invalidator", "warmer")
-        self.launch(
-            "locust",
-            ["locust", "-f", "loadtest/locustfile.py", "--host", self.service.base, "--autostart", "--web-host",
-             "127.0.0.1", "--web-port", str(self.locust_port), "--loglevel", "WARNING"],
-            LOADTEST_READS_PER_SECOND="0", LOADTEST_EVENTS_PER_SECOND="0",
-        )  # fmt: skip
+        self.launch_locust()
         self.launch(
             "probe",
             ["loadtest.probe", "--url", self.server.process.url, "--metrics-port", str(self.probe_port)],
@@ -111,6 +106,15 @@ class ControlledScene:
                 [sys.executable, "-m", *module],
                 cwd=ROOT, env={**clean, "OMP_NUM_THREADS": "1", **environment}, stdout=log, stderr=subprocess.STDOUT,
             )  # fmt: skip
+
+    def launch_locust(self) -> None:
+        """Start the load, which waits for the console to set its rates."""
+        self.launch(
+            "locust",
+            ["locust", "-f", "loadtest/key_growth.py", "--host", self.service.base, "--autostart", "--web-host",
+             "127.0.0.1", "--web-port", str(self.locust_port), "--loglevel", "WARNING"],
+            LOADTEST_VISITS_PER_SECOND="0", LOADTEST_EVENTS_PER_SECOND="0",
+        )  # fmt: skip
 
     def __exit__(self, *_error: object) -> None:
         for name in reversed(list(self.processes)):

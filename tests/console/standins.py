@@ -16,7 +16,11 @@ class StandIns(HttpStandIn):
         self.warming: dict[str, Any] = {
             "target_keys": 0, "keys_per_second": None, "keys": 0, "users": 0, "state": "idle", "error": None,
         }  # fmt: skip
-        self.load: dict[str, Any] = {"reads_per_second": 0.0, "events_per_second": 0.0, "users_population": 1}
+        self.load: dict[str, Any] = {
+            "visits_per_second": 0.0,
+            "events_per_second": 0.0,
+            "users_population": 1,
+        }
         self.finished = 0.0
         self.in_flight = 0.0
         self.pending = 0.0

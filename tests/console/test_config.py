@@ -39,8 +39,11 @@ def test_empty_variables_are_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch, CONTROL_SERVERS=ONE, CONTROL_KEYS="", CONTROL_GRAFANA_URL="", CONTROL_LOCUST_URLS=""
     )
     config = load_config()
-    assert config.keys == 200_000 and config.grafana_url == "" and config.locust_urls == {}
-    assert config.keys_per_second == pytest.approx(200_000 / 200)
+    assert config.keys == 120_000 and config.grafana_url == "" and config.locust_urls == {}
+    assert config.visits_per_second == pytest.approx(120_000 / 21 / 240, rel=1e-3)
+    assert config.scan_count("redis") == 1000
+    set_environment(monkeypatch, CONTROL_SERVERS=ONE, CONTROL_SCAN_COUNTS="redis=100000, dragonfly=1000")
+    assert load_config().scan_count("redis") == 100_000
 
 
 @pytest.mark.parametrize(
@@ -57,6 +60,9 @@ def test_empty_variables_are_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
         {"CONTROL_SERVERS": ONE, "CONTROL_KEYS": "many"},
         {"CONTROL_SERVERS": ONE, "CONTROL_GRAFANA_URL": "javascript:alert(1)"},
         {"CONTROL_SERVERS": ONE, "CONTROL_LOCUST_URLS": "redis"},
+        {"CONTROL_SERVERS": ONE, "CONTROL_SCAN_COUNTS": "redis"},
+        {"CONTROL_SERVERS": ONE, "CONTROL_SCAN_COUNTS": "redis=0"},
+        {"CONTROL_SERVERS": ONE, "CONTROL_UTILISATION": "0"},
         {"CONTROL_SERVERS": ONE, "CONTROL_BACKLOG_PAUSE": "10", "CONTROL_BACKLOG_RESUME": "10"},
     ],
 )

@@ -14,9 +14,7 @@ from lab.results.knee import PATTERNS_PER_EVENT, cost_of_each, saturating_events
 from loadtest.info import cpu_seconds
 
 INF = float("inf")
-EMPTY_SAMPLE = Sample(
-    "scan", {}, ["scan"], 1000, 0, 0, False, None, 0.0, 0.0, {0.001: 0.0, 0.1: 0.0, INF: 0.0}
-)
+EMPTY_SAMPLE = Sample("scan", {}, ["scan"], 1000, 0, 0.0, 0.0, {0.001: 0.0, 0.1: 0.0, INF: 0.0})
 
 
 def with_probe(fast: float, slow: float, beyond: float = 0.0, **more: float) -> Sample:

@@ -1,4 +1,4 @@
-"""The console's HTTP interface, with autopilots on stand-ins and a real server."""
+"""The console's HTTP interface, with stories on stand-ins and a real server."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -7,30 +7,28 @@ import pytest
 from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from console.autopilot import AllAutopilots, Autopilot
 from console.config import ServerAddresses
 from console.metrics import ControlMetrics
+from console.story import AllStories, Story
 from console.web import create_app
 from tests.app.servicekit import ServerProcess, eventually
 from tests.console.standins import StandIns
 
 
 class Page:
-    """A console with running autopilots, and a client for it."""
+    """A console with running stories, and a client for it."""
 
     def __init__(self, standins: StandIns, server_url: str, **settings: Any) -> None:
         self.standins = standins
         self.config = standins.config(server_url, **settings)
         names = [server.name for server in self.config.servers]
         metrics = ControlMetrics(names)
-        all_autopilots = AllAutopilots()
-        self.autopilots = {
-            s.name: Autopilot(s, self.config, metrics, all_autopilots) for s in self.config.servers
-        }
-        all_autopilots.add(self.autopilots.values())
-        for autopilot in self.autopilots.values():
-            autopilot.start()
-        self.client: FlaskClient = create_app(self.autopilots, self.config, metrics).test_client()
+        everybody = AllStories()
+        self.stories = {s.name: Story(s, self.config, metrics, everybody) for s in self.config.servers}
+        everybody.add(self.stories.values())
+        for story in self.stories.values():
+            story.start()
+        self.client: FlaskClient = create_app(self.stories, self.config, metrics).test_client()
 
     def post(self, path: str, body: Any) -> Any:
         """POST a JSON body."""
@@ -48,9 +46,9 @@ class Page:
         )
 
     def close(self) -> None:
-        """End the autopilots."""
-        for autopilot in self.autopilots.values():
-            autopilot.end()
+        """End the stories."""
+        for story in self.stories.values():
+            story.end()
 
 
 @pytest.fixture
@@ -194,7 +192,7 @@ def test_a_part_out_of_order_is_named(page: Page, standins: StandIns) -> None:
     assert answer.status_code == 200 and not part["done"] and "Locust" in answer.get_json()["said"]
     answer = page.post("/api/stop", {})
     done = {part["part"]: part["done"] for part in answer.get_json()["parts"]}
-    assert answer.status_code == 200 and done == {"one load": False, "one warmer": True}
+    assert answer.status_code == 200 and done == {"one load": False}
     standins.broken.clear()
     eventually(lambda: standins.load["events_per_second"] == 0)
 
@@ -217,9 +215,9 @@ def test_over_the_edge_over_http(page: Page) -> None:
     assert is_problem(page.post("/api/servers/one/over", {"on": True}), 409)
     page.post("/api/servers/one/rate", {"events_per_second": 3})
     told = page.post("/api/servers/one/over", {"on": True}).get_json()
-    assert "pile up" in told["said"] and told["server"]["shown_phase"] == "over_the_edge"
+    assert "for 60 seconds" in told["said"] and told["server"]["shown_phase"] == "over_the_edge"
     told = page.post("/api/servers/one/over", {"on": False}).get_json()
-    assert told["server"]["over"] is False and told["server"]["shown_phase"] == "held"
+    assert told["server"]["over"] is False and told["server"]["shown_phase"] == "level"
 
 
 def test_state_has_everything(page: Page, standins: StandIns) -> None:
@@ -264,9 +262,9 @@ def test_page_without_links(new_page: Callable[..., Page]) -> None:
 
 
 def test_health_is_red_when_nobody_directs(page: Page) -> None:
-    """Health is red if an autopilot has ended, even though the page answers."""
+    """Health is red if an story has ended, even though the page answers."""
     assert page.client.get("/healthz").status_code == 200
-    page.autopilots["one"].end()
+    page.stories["one"].end()
     assert is_problem(page.client.get("/healthz"), 503)
 
 
@@ -302,7 +300,7 @@ def test_unknown_host_is_not_shown(standins: StandIns) -> None:
 
 @pytest.mark.parametrize("resumed", [True, False])
 def test_lease(page: Page, standins: StandIns, resumed: bool) -> None:
-    """While a run leases the scene, nothing is changed; when the lease is ended or runs out, the autopilot goes on."""
+    """While a run leases the scene, nothing is changed; when the lease is ended or runs out, the story goes on."""
     assert page.post("/api/pause", {"seconds": 60 if resumed else 1.5}).status_code == 200
     assert page.server()["phase"] == "leased"
     told = len(standins.told)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from console.autopilot import AllAutopilots, Autopilot
 from console.metrics import ControlMetrics
+from console.story import AllStories, Story
 from console.web import create_app
 from tests.app.servicekit import ServerProcess, eventually
 from tests.console.standins import StandIns
@@ -25,10 +25,10 @@ def test_every_answer_is_as_described(
     """The control page has exactly the routes that are described. Each status comes when it should, with a body of the
     form that is described.
     """
-    config, metrics, every = standins.config(own_server.url), ControlMetrics(["one"]), AllAutopilots()
-    autopilot = Autopilot(config.servers[0], config, metrics, every)
-    every.add([autopilot])
-    app = create_app({"one": autopilot}, config, metrics)
+    config, metrics, every = standins.config(own_server.url), ControlMetrics(["one"]), AllStories()
+    story = Story(config.servers[0], config, metrics, every)
+    every.add([story])
+    app = create_app({"one": story}, config, metrics)
     client, found = app.test_client(), []
 
     def hold(method: str, path: str, status: int) -> Any:
@@ -36,7 +36,7 @@ def test_every_answer_is_as_described(
         found.append(complaint(FOUND, method, path, status, answer))
 
     assert routes(app) == described(FOUND)
-    autopilot.start()
+    story.start()
     try:
         eventually(
             lambda: [server["free"] for server in client.get("/api/state").get_json()["servers"]] == [True]
@@ -49,10 +49,10 @@ def test_every_answer_is_as_described(
                     ask(client, FOUND, "POST", again, 200)
                 hold(method, path, status)
         client.post("/api/resume", json={})
-        eventually(lambda: autopilot.control.phase != "leased")
-        monkeypatch.setattr("console.web.HANDS_OFF_S", 0.0)  # no time for the autopilot to let go
+        eventually(lambda: story.control.phase != "leased")
+        monkeypatch.setattr("console.web.HANDS_OFF_S", 0.0)  # no time for the story to let go
         hold("POST", "/api/pause", 409)
     finally:
-        autopilot.end()
+        story.end()
     hold("GET", "/healthz", 503)
     assert [one for one in found if one] == []

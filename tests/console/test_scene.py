@@ -19,39 +19,36 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlledScene]
     with ControlledScene(
         tmp_path_factory.mktemp("scene"),
         CONTROL_KEYS=str(KEYS),
-        CONTROL_KNEE_KEYS="55000",
-        CONTROL_GROW_SECONDS="15",
-        CONTROL_CALIBRATION_SECONDS="2",
+        CONTROL_GROW_SECONDS="30",
+        CONTROL_HEALTHY_SECONDS="5",
+        CONTROL_SCAN_COUNTS=f"{NAME}=100000",
         CONTROL_SLOWLOG_THRESHOLD_US="500",
     ) as made:
         yield made
 
 
 def test_story_is_told(scene: ControlledScene) -> None:
-    """The story plays by itself: calibration gives a rate and a knee, the server is emptied, keys grow under scan."""
+    """The story plays by itself: one search is timed and the load planned, the server is emptied, customers come."""
     scene.until(lambda state: state["phase"] == "calibrating")
     state = scene.until(lambda state: state["phase"] == "running" and state["keys"] < KEYS / 2, seconds=60)
     assert state["strategy"] == "scan" and state["growth"]
-    assert state["knee_keys"] == pytest.approx(55_000, rel=0.02)  # as planned: nothing is measured yet
-    assert state["events_planned_per_second"] == state["calibrated_events_per_second"] > 0
+    assert state["events_per_second"] == state["calibrated_events_per_second"] > 0
+    assert state["knee_keys"] == pytest.approx(KEYS / 0.3, rel=0.02)
     assert state["healthy_p99_ms"] > 0
     assert scene.metric("lab_healthy_p99_seconds") == pytest.approx(state["healthy_p99_ms"] / 1000)
-    assert scene.metric("lab_knee_keys") == pytest.approx(
-        state["knee_keys"], rel=0.3
-    )  # it moves all the time
     assert scene.metric("lab_store_up") == 1
     scene.until(lambda later: later["keys"] > state["keys"] + 5000 and later["p99_ms"])
     assert scene.metric("lab_actions_total", action="growth_start") == 1
 
 
 def test_growth_is_stopped_and_started(scene: ControlledScene) -> None:
-    """Growth stops where it is and goes on from there; both are counted."""
-    assert scene.act("growth", on=False).status == 200
-    target = scene.state()["target_keys"]
-    assert target < KEYS
-    scene.until(lambda state: not state["growth"])
-    assert scene.act("growth", on=True).json["server"]["target_keys"] == KEYS
-    scene.until(lambda state: state["keys"] > target + 1000)
+    """Growth stops about where it is, while visits and events go on, and goes on from there; both are counted."""
+    before = scene.state()
+    stopped = scene.act("growth", on=False).json["server"]
+    assert not stopped["growth"] and stopped["visits_per_second"] == before["visits_per_second"] > 0
+    scene.until(lambda state: state["keys"] < stopped["keys"] + 3000)
+    assert scene.act("growth", on=True).json["server"]["growth"]
+    scene.until(lambda state: state["keys"] > stopped["keys"] + 5000)
     assert scene.metric("lab_actions_total", action="growth_stop") == 1
     assert scene.metric("lab_actions_total", action="growth_start") == 2
 
@@ -84,7 +81,7 @@ def test_restart_recovers(scene: ControlledScene) -> None:
 
 
 def test_rate_is_changed(scene: ControlledScene) -> None:
-    """A rate reaches Locust and moves the knee; null brings the calibrated one back."""
+    """A rate reaches Locust; null brings the planned one back."""
     scene.until(lambda state: state["events_finished_per_second"] is not None)
     assert scene.act("rate", events_per_second=3).status == 200
     assert http("GET", f"http://127.0.0.1:{scene.locust_port}/load").json["events_per_second"] == 3
@@ -94,7 +91,7 @@ def test_rate_is_changed(scene: ControlledScene) -> None:
     scene.act("rate", events_per_second=None)
     state = scene.state()
     assert state["events_per_second"] == state["calibrated_events_per_second"]
-    assert scene.metric("lab_actions_total", action="rate") == 3
+    assert scene.metric("lab_actions_total", action="rate") == 2
 
 
 def test_strategy_is_switched(scene: ControlledScene) -> None:
@@ -113,11 +110,11 @@ def test_strategy_is_switched(scene: ControlledScene) -> None:
 
 
 def test_everything_stops_and_begins_again(scene: ControlledScene) -> None:
-    """A stop ends events, reads and growth; a start gives a fresh scene, with the calibration already made."""
+    """A stop ends visits and events; a start gives a fresh scene, with the plan already made."""
     http("POST", f"{scene.base}/api/stop", {})
     scene.until(lambda state: state["events_per_second"] == 0 and not state["growth"])
     load = http("GET", f"http://127.0.0.1:{scene.locust_port}/load").json
-    assert (load["reads_per_second"], load["events_per_second"]) == (0, 0)
+    assert (load["visits_per_second"], load["events_per_second"]) == (0, 0)
     assert http("POST", f"{scene.base}/api/start", {}).status == 200
     scene.until(lambda state: state["phase"] == "healthy" and state["keys"] < 2000, 30)
     assert scene.act("strategy", strategy="index").status == 409
@@ -133,12 +130,7 @@ def test_restarted_processes_are_found_again(scene: ControlledScene) -> None:
 
     end(scene.processes.pop("locust"))
     scene.until(lambda state: "Locust" in state["status"] or "Trouble" in state["status"])
-    scene.launch(
-        "locust",
-        ["locust", "-f", "loadtest/locustfile.py", "--host", scene.service.base, "--autostart", "--web-host",
-         "127.0.0.1", "--web-port", str(scene.locust_port), "--loglevel", "WARNING"],
-        LOADTEST_READS_PER_SECOND="0", LOADTEST_EVENTS_PER_SECOND="0",
-    )  # fmt: skip
+    scene.launch_locust()
     wanted = scene.state()["events_per_second"]
 
     def told() -> bool:

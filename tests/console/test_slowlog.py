@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from console.slowlog import ServerWatcher, SlowlogReader
+from console.slowlog import LENGTH, ServerWatcher, SlowlogReader
 from lab.errors import StackError
 from lab.stacks.server_stats import ServerObserver, Snapshot
 from tests.app.servicekit import ServerProcess, eventually
@@ -20,6 +20,7 @@ class Log:
         self.entries: list[Entry] = []
         self.alive = ("run-1", 10)
         self.configured = 0
+        self.asked: list[int] = []
 
     def run_id_and_uptime(self) -> tuple[str, int]:
         """Run id and uptime."""
@@ -31,6 +32,7 @@ class Log:
 
     def slowlog(self, newest: int) -> list[Entry]:
         """The newest entries."""
+        self.asked.append(newest)
         return self.entries[:newest]
 
     def add(self, identity: str, command: str = "SCAN") -> None:
@@ -69,6 +71,19 @@ def test_each_entry_once(log: Log, reader: SlowlogReader) -> None:
         seen += [entry[0] for entry in reader.new_entries()]
         assert reader.new_entries() == []
     assert seen == ["7@101", "2@100", "12@100", "3@101", "8@100"]
+
+
+def test_only_what_is_new_is_read(log: Log, reader: SlowlogReader) -> None:
+    """While little is new a few entries are asked for, because each costs the server time; a burst is read whole."""
+    for number in range(600):
+        log.add(f"{number}@1")
+    log.asked.clear()
+    assert [entry[0] for entry in reader.new_entries()] == [f"{n}@1" for n in range(600 - LENGTH, 600)]
+    assert log.asked == [4, 32, 256, LENGTH]
+    log.asked.clear()
+    log.add("600@2")
+    assert [entry[0] for entry in reader.new_entries()] == ["600@2"]
+    assert reader.new_entries() == [] and log.asked == [4, 4]
 
 
 def test_same_id_in_a_new_life_is_new(log: Log, reader: SlowlogReader) -> None:
