@@ -1,376 +1,294 @@
-"""The scene as a workshop meets it, measured: `python -m bench.scene [--rounds N] [--write FILE] [--soak MINUTES]`.
+"""Whole scenes, untouched, and then cured: `python -m bench.scene [--rounds 5] [--hold SECONDS] [--write FILE]`.
 
-`--rounds`: first the scene is brought up without its story (`CONTROL_STORY=off`), and its idle cost is measured.
+A round: the scene is brought up from nothing (`docker compose up`, or with `--native` what `bin/lab scene` starts), and
+nobody touches it until all keys are there, and for `--hold` seconds more. Then *index*, until p99 is below twice the
+healthy p99; *scan*, until it is ill again; *Restart server*, until p99 is below twice the healthy p99. One row for each
+round and server:
 
-A round: `docker compose up` from nothing; five minutes untouched; ten more, in which both servers must be ill and
-stable; *index*: how long until both are cured (see `cured`); *scan*: how long until p99 is ten times the healthy p99
-again; *Restart server*: how long until the incident is over, and until it is back. It prints a table with a row for
-each server and round.
+- rank correlation of keys and p99 of a bystander's GET while keys grow, over windows of ten seconds;
+- events finished a second, as a share of the plan, from the first customer to the end of the hold;
+- p99 with all keys (median of the hold), as a multiple of the healthy p99, and its drift from the first third of the
+  hold to the last.
 
-`--write` keeps the figures of processor, memory and disk, idle and at the edge, so that `make up` can announce them.
+Exit code 0 if every row is as the lab promises: correlation at least 0.9, events within 5 % of the plan, at least 20
+times the healthy p99, a drift of less than two, cured within 15 s by the index and by a restart. With `--flat` the
+promise is the opposite, for a server that lets others in between: less than 5 times the healthy p99.
 
-`--soak`: then the scene is left at its edge for that many minutes, and what grows is reported: each container's memory
-with its slope and 95 % interval, the disks of Prometheus and Tempo, restarts, the keys at the edge. `make soak` does it
-for ten minutes. Exit code 0 when every figure is within what is promised.
-
-It needs a Docker Engine, takes the compose project of this folder (as `make up` does), and ends with `make down`.
+    python -m bench.scene --rounds 5 --write docs/scene.json
+    python -m bench.scene --rounds 5 --native dragonfly --flat --label "Dragonfly 1.40.1" --write docs/scene.json
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
+import platform
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from lab import ROOT
 from lab.errors import StackError
-from lab.stacks.docker import Docker
+from lab.results.correlation import spearman
 from lab.stacks.http import Http
-from lab.stacks.usage import Usage, usage_of
 
-UNTOUCHED_S, HELD_S, HELD_WITHIN_S = 300.0, 600.0, 420.0
-ILL, WELL, LEFT, KNEE_WITHIN = 10.0, 2.0, 0.1, 0.20
-EVERY_S = 2.0
-SETTLE_S, IDLE_S = 30.0, 30.0
-STOREFRONT = ("web", "invalidator", "warmer")
-BUDGET_EDGE_CORES, BUDGET_IDLE_CORES, BUDGET_IDLE_GB = 0.35, 0.15, 1.5
-VOLUMES = ("prometheus-data", "tempo-data")
-LOOK_S = 10.0
-WORKSHOP_HOURS, GROWS_MB, GROWS_SHARE, DRIFT_MOST = 3.0, 30.0, 0.5, 0.10
-"""A container's memory is flat if at the lower end of its slope it would grow in a workshop by at most GROWS_MB plus
-GROWS_SHARE of what it was."""
-SOAK_HEAD = ("| container | memory | slope, MB an hour (95 % interval) | |", "|---|---|---|---|")
+WINDOW_S, EVERY_S = 10.0, 1.0
+GROWS_WITHIN_S, UP_WITHIN_S = 900.0, 300.0
+CORRELATES, ILL, CURED, FLAT, CURED_WITHIN_S = 0.9, 20.0, 2.0, 5.0, 15.0
+RATE_WITHIN, DRIFT = 0.05, 2.0
 
-Rows = dict[str, dict[str, Any]]
+Row = dict[str, Any]
 
 
 @dataclass
-class Watch:
-    """Samples of one server while the scene was left untouched."""
+class Round:
+    """What one round showed of one server. Times in seconds, p99 in ms."""
 
-    times: list[float] = field(default_factory=list)
-    p99_ms: list[float] = field(default_factory=list)
-    in_flight: list[float] = field(default_factory=list)
-    keys: list[int] = field(default_factory=list)
+    server: str
+    round: int
+    healthy_p99_ms: float
+    planned_events_per_second: float
+    correlation: float
+    events_of_plan: float
+    keys: int
+    p99_ms: float
+    times_healthy: float
+    drift: float
+    index_cured_s: float
+    restart_cured_s: float
+    hold_s: float
 
-
-class Scene:
-    """The running scene: its control page and its containers."""
-
-    def __init__(self) -> None:
-        port = os.environ.get("CONTROL_PORT") or "8080"
-        self.control = Http("the control page", f"http://127.0.0.1:{port}")
-        self.docker = Docker()
-        self.usage: Usage | None = None
-        self.began = 0.0
-
-    def up(self, story: str = "on") -> None:
-        """Bring the scene up from nothing, until its containers are healthy."""
-        compose("down", "--volumes", "--remove-orphans")
-        compose("up", "--detach", "--wait", "--wait-timeout", "300", CONTROL_STORY=story)
-        self.began = time.monotonic()
-        containers = self.docker.containers()
-        self.usage = usage_of(self.docker, {found.service: [found] for found in containers})
-
-    def rows(self) -> Rows:
-        """The control page's figures by server."""
-        return {row["name"]: row for row in self.control.ask("GET", "/api/state")["servers"]}
-
-    def act(self, action: str, **body: Any) -> None:
-        """Take the same action on every server."""
-        for server in self.rows():
-            self.control.ask("POST", f"/api/servers/{server}/{action}", body)
-
-    def cores(self, seconds: float) -> dict[str, float]:
-        """Cores that each service uses on average over that many seconds."""
-        assert self.usage is not None
-        before, began = self.usage.cpu_seconds(), time.monotonic()
-        time.sleep(seconds)
-        after, elapsed = self.usage.cpu_seconds(), time.monotonic() - began
-        return {service: (after[service] - before[service]) / elapsed for service in after}
-
-    def memory_mb(self) -> dict[str, float]:
-        """Memory of each service, in MB."""
-        assert self.usage is not None
-        return self.usage.memory_mb()
-
-    def seconds_until(self, check: Callable[[dict[str, Any]], bool], limit: float) -> dict[str, float]:
-        """Seconds from now until each server's row passes `check`; infinity if it does not within the limit."""
-        began = time.monotonic()
-        found: dict[str, float] = {}
-        while len(found) < len(rows := self.rows()) and time.monotonic() - began < limit:
-            found |= {
-                name: time.monotonic() - began
-                for name, row in rows.items()
-                if name not in found and check(row)
+    def broken(self, flat: bool) -> list[str]:
+        """The promises that this round did not keep."""
+        checks = {"events": abs(self.events_of_plan - 1) <= RATE_WITHIN}
+        if flat:
+            checks["flat"] = self.times_healthy < FLAT
+        else:
+            checks |= {
+                "correlation": self.correlation >= CORRELATES,
+                "times healthy": self.times_healthy >= ILL,
+                "drift": 1 / DRIFT < self.drift < DRIFT,
+                "index": self.index_cured_s <= CURED_WITHIN_S,
+                "restart": self.restart_cured_s <= CURED_WITHIN_S,
             }
-            time.sleep(0.5)
-        return {name: found.get(name, float("inf")) for name in rows}
+        return [name for name, kept in checks.items() if not kept]
 
-    def disk_mb(self, volume: str) -> float:
-        """What a volume of the project holds on disk, in MB."""
-        project = self.docker.containers()[0].project
-        said = self.docker.ask("volume", "inspect", "--format", "{{.Mountpoint}}", f"{project}_{volume}")
-        return sum(path.stat().st_size for path in Path(said.strip()).rglob("*") if path.is_file()) / 1e6
-
-    def restarts(self) -> int:
-        """How often the engine has restarted containers, all together."""
-        ids = [container.id for container in self.docker.containers()]
-        return sum(map(int, self.docker.ask("inspect", "--format", "{{.RestartCount}}", *ids).split()))
-
-    def until_held(self) -> None:
-        """Wait until both servers are at their edge and ill. Raises `StackError` after seven minutes."""
-        took = self.seconds_until(lambda row: bool(row["edge_keys"]) and ill(row), HELD_WITHIN_S)
-        if float("inf") in took.values():
-            raise StackError(f"the scene did not come to its edge within {HELD_WITHIN_S:g} s.")
-
-
-def compose(*arguments: str, **settings: str) -> None:
-    """docker compose in this folder, with these environment variables. Raises `StackError` with its last words."""
-    done = subprocess.run(
-        ["docker", "compose", *arguments],
-        cwd=ROOT, env={**os.environ, **settings}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        raise StackError(f"docker compose {arguments[0]} failed: {' '.join(done.stderr.split())[-300:]}")
-
-
-def times(row: dict[str, Any]) -> float | None:
-    """p99 of the last ten seconds as a multiple of the healthy p99; None if one is unknown."""
-    return row["p99_ms"] / row["healthy_p99_ms"] if row["p99_ms"] and row["healthy_p99_ms"] else None
-
-
-def ill(row: dict[str, Any]) -> bool:
-    """True if p99 is at least ten times the healthy p99."""
-    return (times(row) or 0.0) >= ILL
-
-
-def cured(row: dict[str, Any], before: float) -> bool:
-    """True if p99 is known, and the incident is gone from it; `before` is `times` of the row during the incident.
-
-    The incident is gone once p99 is below twice the healthy p99. It is gone as well once p99 is below ten times the
-    healthy p99 and nine tenths of what the incident had added are gone. On a fast machine the healthy p99 is a few
-    milliseconds, and what the machine's other programs do doubles it at times; an incident is there hundreds of times
-    the healthy p99.
-    """
-    now = times(row)
-    return now is not None and now < max(WELL, min(ILL, 1 + LEFT * (before - 1)))
-
-
-def watchers(cores: dict[str, float], servers: Rows) -> float:
-    """Cores used by everything that is neither a server nor part of a storefront."""
-    return sum(
-        used for name, used in cores.items() if name not in servers and not name.startswith(STOREFRONT)
-    )
-
-
-def looks(scene: Scene, seconds: float) -> Iterator[Rows]:
-    """The rows every two seconds, for that many seconds."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        yield scene.rows()
-        time.sleep(EVERY_S)
-
-
-def hold(scene: Scene, seconds: float) -> dict[str, Watch]:
-    """Sample the scene for that many seconds, untouched."""
-    seen: dict[str, Watch] = {}
-    for rows in looks(scene, seconds):
-        for name, row in rows.items():
-            watch = seen.setdefault(name, Watch())
-            if (ratio := times(row)) is not None:
-                watch.times.append(ratio)
-                watch.p99_ms.append(row["p99_ms"])
-            watch.in_flight.append(row["events_in_flight"])
-            watch.keys.append(row["keys"])
-    return seen
-
-
-def idle(scene: Scene) -> dict[str, float]:
-    """What the scene costs without its story, in cores and GB."""
-    scene.up(story="off")
-    time.sleep(SETTLE_S)
-    cores = scene.cores(IDLE_S)
-    return {"idle_cores": sum(cores.values()), "idle_gb": sum(scene.memory_mb().values()) / 1e3}
-
-
-def one_round(scene: Scene, number: int) -> tuple[list[str], bool, dict[str, float]]:
-    """Make a round; return lines of the table, True if all is as promised, and the budget's figures."""
-    scene.up()
-    for _ in looks(scene, UNTOUCHED_S):
-        pass
-    first = scene.rows()
-    half = hold(scene, HELD_S / 2)
-    edge = scene.cores(20.0)
-    memory = sum(scene.memory_mb().values()) / 1e3
-    rest = hold(scene, HELD_S / 2)
-    before = {name: times(row) or ILL for name, row in scene.rows().items()}
-
-    def gone(row: dict[str, Any]) -> bool:
-        return cured(row, before[row["name"]])
-
-    scene.act("strategy", strategy="index")
-    over = scene.seconds_until(gone, 120)
-    time.sleep(20)
-    scene.act("strategy", strategy="scan")
-    again = scene.seconds_until(ill, 120)
-    time.sleep(10)
-    scene.act("restart")
-    time.sleep(3)
-    restarted = scene.seconds_until(gone, 60)
-    back = scene.seconds_until(ill, 300)
-    lines, good = [], True
-    for name, row in first.items():
-        ratios = half[name].times + rest[name].times
-        p99, keys = half[name].p99_ms + rest[name].p99_ms, half[name].keys + rest[name].keys
-        share = sum(ratio >= ILL for ratio in ratios) / len(ratios)
-        said, reached = row["knee_keys"], row["edge_keys"]
-        backlog = max(half[name].in_flight + rest[name].in_flight)
-        good = (
-            good
-            and ill(row)
-            and share >= 0.95
-            and abs((said or 0) / (reached or 1) - 1) <= KNEE_WITHIN
-            and over[name] <= 15
-            and again[name] < 120
-            and restarted[name] + 3 <= 20
-            and back[name] < 300
+    def line(self) -> str:
+        """The row of the table."""
+        cells = (
+            self.server,
+            self.round,
+            f"{self.healthy_p99_ms:.1f} ms",
+            f"{self.planned_events_per_second:.3g} /s",
+            f"{self.events_of_plan:.1%}",
+            f"{self.correlation:.2f}",
+            f"{self.p99_ms:,.0f} ms at {self.keys:,}",
+            f"{self.times_healthy:.0f} ×",
+            f"{self.drift:.2f}",
+            f"{self.index_cured_s:.0f} s",
+            f"{self.restart_cured_s:.0f} s",
         )
-        lines.append(
-            f"| {number} | {name} | {row['healthy_p99_ms']:.1f} ms | {times(row) or 0:.0f} × | "
-            f"{statistics.median(p99):,.0f} ms ({min(ratios):.0f} to {max(ratios):.0f} ×) | {share:.0%} | "
-            f"{backlog:.0f} | {said or 0:,} / {reached or 0:,} | {min(keys):,} to {max(keys):,} | "
-            f"{over[name]:.0f} s | {again[name]:.0f} s | {restarted[name] + 3:.0f} s | {back[name]:.0f} s |"
-        )
-    figures = {
-        "edge_watchers_cores": watchers(edge, first),
-        "edge_cores": sum(edge.values()),
-        "edge_gb": memory,
-    }
-    return lines, good, figures
+        return f"| {' | '.join(map(str, cells))} |"
 
 
 HEAD = (
-    "| round | server | healthy p99 | after 5 min | p99 for 10 min more | ill | backlog at most | knee shown / edge | "
-    "keys | index: cured after | scan: ill after | restart: over after | then ill after |\n"
-    + "|---" * 13
-    + "|"
+    "| server | round | healthy p99 | events planned | of the plan | rank correlation | p99 with all keys | "
+    "of the healthy | drift | index cures in | restart cures in |\n" + "|---" * 11 + "|"
 )
 
 
-def soak(scene: Scene, minutes: float) -> tuple[list[str], bool, dict[str, float]]:
-    """Leave the scene at its edge for that many minutes, and see what grows.
+class Page:
+    """The control page of a scene that is up."""
 
-    Returns lines of a table, True if all of it stays within bounds, and the gigabytes of disk that traces and metrics
-    take in an hour.
-    """
-    memory: dict[str, list[float]] = {}
-    keys: dict[str, list[int]] = {}
-    hours: list[float] = []
-    began = time.monotonic()
-    while (elapsed := time.monotonic() - began) < 60 * minutes:
-        hours.append(elapsed / 3600)
-        for name, used in scene.memory_mb().items():
-            memory.setdefault(name, []).append(used)
-        for name, row in scene.rows().items():
-            keys.setdefault(name, []).append(row["keys"])
-        time.sleep(LOOK_S)
-    lines, good = [f"\nheld at the edge for {minutes:g} minutes\n", *SOAK_HEAD], True
-    for name, megabytes in sorted(memory.items()):
-        (slope, _), covariance = np.polyfit(hours, megabytes, 1, cov=True)
-        within = 1.96 * math.sqrt(covariance[0, 0])
-        least = slope - within
-        flat = least * WORKSHOP_HOURS <= GROWS_MB + GROWS_SHARE * megabytes[0]
-        good = good and flat
-        lines.append(
-            f"| {name} | {megabytes[0]:.0f} → {megabytes[-1]:.0f} MB | {slope:+.1f} (± {within:.1f}) | "
-            f"{'flat' if flat else 'GROWS'} |"
+    def __init__(self, port: int) -> None:
+        self._http = Http("the control page", f"http://127.0.0.1:{port}")
+
+    def rows(self) -> dict[str, Row]:
+        """Each server's state, by its name; empty while the page does not answer."""
+        try:
+            return {row["name"]: row for row in self._http.ask("GET", "/api/state")["servers"]}
+        except StackError:
+            return {}
+
+    def act(self, action: str, **body: Any) -> None:
+        """Pull the same lever on every server."""
+        for server in self.rows():
+            self._http.ask("POST", f"/api/servers/{server}/{action}", body)
+
+    def watch(
+        self, until: Callable[[dict[str, Row]], bool], seconds: float
+    ) -> list[tuple[float, dict[str, Row]]]:
+        """Look once a second until `until` is true of what is seen. Raises `StackError` after `seconds`."""
+        seen, began = [], time.monotonic()
+        while True:
+            rows = self.rows()
+            seen.append((time.monotonic(), rows))
+            if rows and until(rows):
+                return seen
+            if time.monotonic() - began > seconds:
+                states = {name: row["status"] for name, row in rows.items()}
+                raise StackError(f"not so after {seconds:g} s: {states}")
+            time.sleep(EVERY_S)
+
+    def seconds_until(self, check: Callable[[Row], bool], limit: float) -> dict[str, float]:
+        """Seconds from now until each server's row passes `check`; infinity if it does not within the limit."""
+        began, found = time.monotonic(), {}
+        while True:
+            rows, now = self.rows(), time.monotonic() - began
+            found |= {name: now for name, row in rows.items() if name not in found and check(row)}
+            if now > limit or (rows and len(found) == len(rows)):
+                return {name: found.get(name, float("inf")) for name in rows}
+            time.sleep(0.5)
+
+
+def well(row: Row) -> bool:
+    """True if p99 is known, and below twice the healthy p99."""
+    return bool(row["p99_ms"] and row["p99_ms"] < CURED * row["healthy_p99_ms"])
+
+
+def every_window(seen: list[tuple[float, Row]]) -> list[Row]:
+    """One look for each ten seconds: the page's p99 covers the last ten."""
+    kept: list[tuple[float, Row]] = []
+    for at, row in seen:
+        if row["p99_ms"] and (not kept or at - kept[-1][0] >= WINDOW_S - EVERY_S / 2):
+            kept.append((at, row))
+    return [row for _, row in kept]
+
+
+def one_round(page: Page, number: int, hold_s: float) -> list[Round]:
+    """Watch a scene that is coming up, cure it twice, and return what each of its servers showed."""
+    page.watch(lambda rows: all(row["phase"] == "running" for row in rows.values()), UP_WITHIN_S)
+    grown = page.watch(lambda rows: all(row["all_keys"] for row in rows.values()), GROWS_WITHIN_S)
+    end = time.monotonic() + hold_s
+    held = page.watch(lambda _: time.monotonic() > end, hold_s + 60)
+    page.act("strategy", strategy="index")
+    index = page.seconds_until(well, 120)
+    time.sleep(WINDOW_S)
+    page.act("strategy", strategy="scan")
+    time.sleep(3 * WINDOW_S)
+    page.act("restart")
+    page.watch(lambda rows: all(row["up"] and not row["restarting"] for row in rows.values()), 60)
+    restart = page.seconds_until(well, 120)
+    found = []
+    for name in held[-1][1]:
+        growth = [(at, rows[name]) for at, rows in grown if name in rows]
+        level = [(at, rows[name]) for at, rows in held if name in rows]
+        (began, first), (ended, last) = growth[0], level[-1]
+        done = (last["events_finished"] - first["events_finished"]) / (ended - began)
+        rising = every_window([(at, row) for at, row in growth if not row["all_keys"]])
+        windows = [row["p99_ms"] for row in every_window(level)]
+        part = max(1, len(windows) // 3)
+        p99 = statistics.median(windows)
+        found.append(
+            Round(
+                server=f"{name} ({last['product']})",
+                round=number,
+                healthy_p99_ms=last["healthy_p99_ms"],
+                planned_events_per_second=last["events_planned_per_second"],
+                correlation=spearman([row["keys"] for row in rising], [row["p99_ms"] for row in rising]),
+                events_of_plan=done / last["events_planned_per_second"],
+                keys=last["keys"],
+                p99_ms=p99,
+                times_healthy=p99 / last["healthy_p99_ms"],
+                drift=statistics.median(windows[-part:]) / statistics.median(windows[:part]),
+                index_cured_s=index[name],
+                restart_cured_s=restart[name],
+                hold_s=hold_s,
+            )
         )
-    part = max(1, len(hours) // 6)
-    for name, counts in keys.items():
-        first, last = statistics.median(counts[:part]), statistics.median(counts[-part:])
-        good = good and abs(last / first - 1) <= DRIFT_MOST
-        lines.append(f"\n{name}: {first:,.0f} keys at first, {last:,.0f} at last ({last / first - 1:+.1%})")
-    disks = {volume: scene.disk_mb(volume) for volume in VOLUMES}
-    an_hour = sum(disks.values()) / 1e3 / ((time.monotonic() - scene.began) / 3600)
-    lines += [f"\n{volume}: {size:.0f} MB" for volume, size in disks.items()]
-    lines.append(f"\n{an_hour:.2f} GB of disk an hour")
-    restarts = scene.restarts()
-    lines.append(f"\nrestarts of containers: {restarts}")
-    return lines, good and restarts == 0, {"disk_gb_per_hour": an_hour}
+    return found
 
 
-def keep(path: Path, figures: dict[str, float]) -> None:
-    """Write figures to the file, beside those that other runs wrote."""
+@contextmanager
+def on_docker() -> Iterator[int]:
+    """The scene of `docker compose up`, from nothing; yields the control page's port."""
+
+    def compose(*arguments: str) -> None:
+        done = subprocess.run(
+            ["docker", "compose", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise StackError(f"docker compose {arguments[0]} failed: {' '.join(done.stderr.split())[-300:]}")
+
+    compose("down", "--volumes")
+    try:
+        compose("up", "--detach", "--wait", "--wait-timeout", "300")
+        yield int(os.environ.get("CONTROL_PORT") or 8080)
+    finally:
+        compose("down", "--volumes")
+
+
+@contextmanager
+def natively(server: str, port: int) -> Iterator[int]:
+    """The scene of `bin/lab scene` on one server; yields the control page's port."""
+    scene = subprocess.Popen(
+        [ROOT / "bin" / "lab", "scene", "--server", server, "--port", str(port)],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        yield port
+    finally:
+        scene.terminate()
+        scene.wait(60)
+
+
+def keep(path: Path, label: str, command: str, found: list[Round]) -> None:
+    """Write the rounds to the file under `label`, beside those of other servers, with the machine and the command."""
     kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    kept |= {"date": date.today().isoformat(), "cores": os.cpu_count()}
-    kept |= {name: round(value, 2) for name, value in figures.items()}
+    rounds = kept.setdefault("rounds", {})
+    rounds[label] = {
+        "date": date.today().isoformat(),
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}",
+        "command": command,
+        "rows": [asdict(one) for one in found],
+    }
     path.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
-
-
-def rounds(scene: Scene, count: int, write: Path | None) -> bool:
-    """Make the rounds, print their table and the budget; True if all is as promised."""
-    figures, good = idle(scene), True
-    print(HEAD, flush=True)
-    for number in range(1, count + 1):
-        lines, fine, edge = one_round(scene, number)
-        figures |= edge
-        print("\n".join(lines), flush=True)
-        good = good and fine
-    print(
-        f"\nidle: {figures['idle_cores']:.2f} cores, {figures['idle_gb']:.2f} GB; at the edge: observers "
-        f"{figures['edge_watchers_cores']:.2f} cores, all containers {figures['edge_cores']:.2f} cores, "
-        f"{figures['edge_gb']:.2f} GB",
-        flush=True,
-    )
-    if write:
-        keep(write, figures)
-    return (
-        good
-        and figures["edge_watchers_cores"] <= BUDGET_EDGE_CORES
-        and figures["idle_cores"] <= BUDGET_IDLE_CORES
-        and figures["idle_gb"] <= BUDGET_IDLE_GB
-    )
 
 
 def main() -> int:
     """Entry point; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="bench.scene", description="The scene on Docker, measured.")
-    parser.add_argument("--rounds", type=int, default=0)
-    parser.add_argument("--soak", type=float, default=0.0, metavar="MINUTES")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="file that keeps the budget's figures")
+    parser = argparse.ArgumentParser(
+        prog="bench.scene", description="Whole scenes, untouched and then cured."
+    )
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--hold", type=float, default=60.0, metavar="SECONDS")
+    parser.add_argument(
+        "--native", metavar="SERVER", help="without Docker, on this server (bin/lab list names them)"
+    )
+    parser.add_argument("--port", type=int, default=8080, help="of the control page, with --native")
+    parser.add_argument("--flat", action="store_true", help="p99 must not follow the keys")
+    parser.add_argument(
+        "--label", default="docker compose up", help="under which name --write keeps the rows"
+    )
+    parser.add_argument("--write", type=Path, metavar="FILE")
     options = parser.parse_args()
-    scene, good = Scene(), True
+    print(HEAD, flush=True)
+    found: list[Round] = []
     try:
-        if options.rounds:
-            good = rounds(scene, options.rounds, options.write)
-        if options.soak:
-            if not options.rounds:
-                scene.up()
-            scene.until_held()
-            lines, fine, figures = soak(scene, options.soak)
-            print("\n".join(lines))
-            if options.write:
-                keep(options.write, figures)
-            good = good and fine
+        for number in range(1, options.rounds + 1):
+            with natively(options.native, options.port) if options.native else on_docker() as port:
+                for one in one_round(Page(port), number, options.hold):
+                    print(one.line(), flush=True)
+                    found.append(one)
     except StackError as error:
         print(f"bench.scene: {error}", file=sys.stderr)
         return error.exit_code
     finally:
-        compose("down", "--volumes", "--remove-orphans")
-    return 0 if good else 1
+        if options.write and found:
+            keep(options.write, options.label, f"python -m bench.scene {' '.join(sys.argv[1:])}", found)
+    broken = {f"{one.server}, round {one.round}": one.broken(options.flat) for one in found}
+    for where, what in broken.items():
+        if what:
+            print(f"{where}: not as promised: {', '.join(what)}")
+    return 1 if any(broken.values()) else 0
 
 
 if __name__ == "__main__":

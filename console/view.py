@@ -115,6 +115,7 @@ def server(control: ServerControl, with_curve: bool = False) -> dict[str, Any]:
         "healthy_p99_ms": control.healthy_ms,
         "rank_correlation": control.follows.correlation,
         "events_finished_per_second": figures.finished_per_second,
+        "events_finished": sample.finished if sample else None,
         "events_paused": control.paused,
         "knee_keys": None if saturating is None else round(saturating),
         "calibrated_events_per_second": made.events_per_second if made else None,

@@ -41,8 +41,6 @@ SCENE = Scenario(
     knee_at=None,
     scan_count=1000,
 )
-KNEE_SHARE = 0.75
-"""The knee as a share of the most keys, the same as in the defaults of `console.config`."""
 HEALTHY_EVENTS_PER_S = 4.0
 FILL_S = 300.0
 TICK_S = 0.2
@@ -145,10 +143,7 @@ class NativeScene(NativeStack):
             "CONTROL_KEY_PREFIX": self.key_prefix,
         }
         if self._keys is not None:
-            settings |= {
-                "CONTROL_KEYS": str(self._keys),
-                "CONTROL_KNEE_KEYS": str(round(KNEE_SHARE * self._keys)),
-            }
+            settings["CONTROL_KEYS"] = str(self._keys)
         return settings | ({"CONTROL_STORY": "off"} if self._healthy else {})
 
     def _make_healthy(self, say: Say) -> None:

@@ -1,38 +1,51 @@
-"""`bench.scene`: when an incident counts as over, on a slow machine and on a fast one."""
+"""What a round of the scene promises, and which looks count."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from bench.scene import cured
+from bench.scene import Round, every_window, well
 
-HEALTHY_MS = 2.0
-
-
-def row(times: float | None) -> dict[str, Any]:
-    """The control page's row of a server whose p99 is that many times the healthy one; None: not known."""
-    return {
-        "name": "redis",
-        "healthy_p99_ms": HEALTHY_MS,
-        "p99_ms": times if times is None else times * HEALTHY_MS,
-    }
+GOOD = Round(
+    server="redis", round=1, healthy_p99_ms=4.0, planned_events_per_second=1.0, correlation=0.95, events_of_plan=1.01,
+    keys=120_000, p99_ms=300.0, times_healthy=75.0, drift=1.1, index_cured_s=12.0, restart_cured_s=11.0, hold_s=60.0,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "over"),
+    ("name", "value", "broken"),
     [
-        (10.0, 1.9, True),
-        (10.0, 2.1, False),  # a mild incident: no more than what a healthy server shows
-        (30.0, 3.5, True),
-        (30.0, 4.5, False),
-        (600.0, 5.8, True),  # a fast machine: its own programs make as much of it
-        (600.0, 10.5, False),  # 98 % are gone, but a server of which this is left is still ill
-        (600.0, None, False),
-        (1.0, 1.9, True),
+        ("correlation", 0.95, []),
+        ("correlation", 0.89, ["correlation"]),
+        ("events_of_plan", 1.06, ["events"]),
+        ("events_of_plan", 0.94, ["events"]),
+        ("times_healthy", 19.0, ["times healthy"]),
+        ("drift", 2.1, ["drift"]),
+        ("drift", 0.4, ["drift"]),
+        ("index_cured_s", 15.5, ["index"]),
+        ("restart_cured_s", float("inf"), ["restart"]),
     ],
 )
-def test_an_incident_is_over_when_it_is_gone_from_p99(before: float, now: float | None, over: bool) -> None:
-    """Twice the healthy p99 is over; so are nine tenths of what was added, below ten times the healthy p99."""
-    assert cured(row(now), before) is over
+def test_each_promise_can_be_broken(name: str, value: float, broken: list[str]) -> None:
+    """A round that keeps every promise has none broken; one figure beyond its bound breaks its own."""
+    assert replace(GOOD, **{name: value}).broken(flat=False) == broken  # type: ignore[arg-type] # floats only
+
+
+def test_flat_is_the_opposite() -> None:
+    """Of a server that lets others in between, a climb is what breaks the promise."""
+    assert GOOD.broken(flat=True) == ["flat"]
+    assert replace(GOOD, times_healthy=2.0, correlation=0.1).broken(flat=True) == []
+
+
+def test_windows_do_not_overlap() -> None:
+    """Of looks once a second, one in ten counts, because each p99 is that of ten seconds; looks without one do not."""
+
+    def row(p99: float | None) -> dict[str, Any]:
+        return {"p99_ms": p99, "healthy_p99_ms": 1.0}
+
+    seen = [(float(second), row(None if second < 5 else float(second))) for second in range(40)]
+    assert [one["p99_ms"] for one in every_window(seen)] == [5.0, 15.0, 25.0, 35.0]
+    assert well(row(1.9)) and not well(row(2.1)) and not well(row(None))

@@ -1,4 +1,4 @@
-"""The default story: without another command keys grow, p99 climbs on both servers and stays up; no panel is empty.
+"""The default story: customers come, keys grow, p99 climbs on both servers and stays up; nobody steers; no panel is empty.
 
 Slow on purpose: it takes as long as a participant watches, and the time serves every test that needs a stack with
 history.
@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from bench.scene import ILL, cured, times
 from lab import ROOT
 from tests.compose.stack import EVERYTHING, Stack, until
 from tests.compose.stalls import Stalls
 
 SERVERS = ("dragonfly", "redis")
 INCIDENT_SECONDS = 300
+ILL, WELL, LEFT = 10.0, 2.0, 0.1
 RISE = 5
 CURED_S = 15.0
 P99 = "server:probe_latency:p99_10s"
@@ -88,7 +88,7 @@ def empty_panels(story: Stack) -> list[str]:
 
 
 def growth_began(story: Stack, server: str) -> float:
-    """The Unix time at which the autopilot began to let keys grow. Raises LookupError if it has not yet."""
+    """The Unix time from which all customers came. Raises LookupError if it has not yet."""
     rows = story.history(f'lab_growth{{server="{server}"}}', story.began - 60, time.time())
     grown = [at for at, value in rows if value == 1]
     if not grown:
@@ -163,20 +163,35 @@ def times_healthy(row: dict[str, Any]) -> float:
 
 
 @pytest.fixture(scope="module")
-def edge(story: Stack, incident: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The state of both servers once the autopilot alone has brought them to their edge and holds them there."""
+def level(story: Stack, incident: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The state of both servers once all customers have come."""
     until(
-        lambda: all(
-            row["shown_phase"] == "held" and times_healthy(row) >= 10 for row in servers(story).values()
-        ),
-        "both servers held at the edge, p99 ten times the healthy one",
+        lambda: all(row["shown_phase"] == "level" for row in servers(story).values()),
+        "all keys on both servers",
         story.began + INCIDENT_SECONDS + 120 - time.time(),
         every=2,
     )
     return servers(story)
 
 
-def test_it_stays_ill_and_does_not_drown(story: Stack, edge: dict[str, dict[str, Any]]) -> None:
+def test_nobody_steers(story: Stack, level: dict[str, dict[str, Any]]) -> None:
+    """Events arrive at the planned rate from the first customer on, and visits, too: the dashboards show constants."""
+    for server in SERVERS:
+        began = growth_began(story, server)
+        for metric in ("lab_events_per_second", "lab_events_planned_per_second"):
+            rows = story.history(f'{metric}{{server="{server}"}}', began + 5, time.time())
+            assert {value for _, value in rows} == {level[server]["calibrated_events_per_second"]}
+        done = 'sum(cache_invalidation_events_total{outcome="done",server="%s"})' % server
+        rows = story.history(done, began + 5, time.time())
+        (first, before), (last, after) = rows[0], rows[-1]
+        rate = (after - before) / (last - first)
+        print(
+            f"{server}: {rate:.3f} events a second of {level[server]['events_planned_per_second']:.3f} planned"
+        )
+        assert rate == pytest.approx(level[server]["events_planned_per_second"], rel=0.1)
+
+
+def test_it_stays_ill_and_does_not_drown(story: Stack, level: dict[str, dict[str, Any]]) -> None:
     """For a minute p99 is ten times the healthy one in 90 % of the samples, and backlog and keys stay bounded."""
     rows = []
     end = time.monotonic() + 60
@@ -186,38 +201,14 @@ def test_it_stays_ill_and_does_not_drown(story: Stack, edge: dict[str, dict[str,
     for server in SERVERS:
         times = [times_healthy(row[server]) for row in rows]
         print(f"{server}: {min(times):.0f} to {max(times):.0f} times the healthy p99")
-        assert sum(one >= 10 for one in times) >= 0.9 * len(times)
-        assert max(row[server]["events_in_flight"] for row in rows) < 400
-        assert all(abs(row[server]["keys"] / edge[server]["keys"] - 1) < 0.15 for row in rows)
+        assert sum(one >= ILL for one in times) >= 0.9 * len(times)
+        assert max(row[server]["events_in_flight"] for row in rows) < 100
+        assert all(abs(row[server]["keys"] / level[server]["keys"] - 1) < 0.1 for row in rows)
 
 
-@pytest.mark.parametrize("server", SERVERS)
-def test_the_edge_comes_where_the_page_said(
-    server: str, story: Stack, edge: dict[str, dict[str, Any]]
-) -> None:
-    """The dashed line half-way up is within 30 % of the keys at which the server was at its limit.
-
-    Both are scaled by the processor time that the server could have: what a hypervisor takes away between the two
-    moments cannot be predicted. Nor can what a key costs a minute later: on a shared machine that moves by a fifth.
-    """
-    began = growth_began(story, server)
-    limit = edge[server]["edge_keys"]
-    keys = story.history(f'lab_keys{{server="{server}"}}', began, time.time())
-
-    def at(metric: str, share: float) -> float:
-        reached = next(at for at, value in keys if value >= share * limit)
-        found = story.history(f'{metric}{{server="{server}"}}', reached, reached + 2)
-        return next(value for _, value in found)
-
-    said, could = at("lab_knee_keys", 0.7), at("lab_store_capacity_cores", 0.7)
-    had = at("lab_store_capacity_cores", 0.98)
-    print(f"{server}: said {said:,.0f} with {could:.2f} cores, reached {limit:,} with {had:.2f}")
-    assert abs(said * had / could / limit - 1) <= 0.3
-
-
-def test_climb_is_a_rank_correlation(edge: dict[str, dict[str, Any]]) -> None:
-    """Keys and p99 rise together: the rank correlation that the console reports is 0.6 or more."""
-    assert all(row["rank_correlation"] >= 0.6 for row in edge.values())
+def test_climb_is_a_rank_correlation(level: dict[str, dict[str, Any]]) -> None:
+    """Keys and p99 rise together: the rank correlation that the console reports is 0.8 or more."""
+    assert all(row["rank_correlation"] >= 0.8 for row in level.values())
 
 
 def cores_of(story: Stack, *parts: str) -> float:
@@ -233,7 +224,7 @@ def cores_of(story: Stack, *parts: str) -> float:
     return statistics.median(looks)
 
 
-def test_those_who_watch_are_cheap_at_the_edge(story: Stack, edge: dict[str, Any]) -> None:
+def test_those_who_watch_are_cheap_in_the_incident(story: Stack, level: dict[str, Any]) -> None:
     """Everything that is neither a server nor a storefront uses at most 35 % of a core."""
     cores = cores_of(story, "dragonfly-", "redis-1", "web-", "invalidator-", "warmer-")
     print(f"those who watch: {cores:.2f} cores")
@@ -259,12 +250,21 @@ def seconds_until(story: Stack, check: Any, what: str, seconds: float) -> float:
     return time.monotonic() - began
 
 
+def cured(row: dict[str, Any], before: float) -> bool:
+    """True if the incident is gone from p99, which was `before` times the healthy one.
+
+    It is gone below twice the healthy p99; or below ten times, if nine tenths of what the incident had added are gone:
+    on a busy machine other programs double the few milliseconds that are healthy.
+    """
+    return times_healthy(row) < max(WELL, min(ILL, 1 + LEFT * (before - 1)))
+
+
 def cured_in(story: Stack, pull: Callable[[], None]) -> float:
     """Pull the levers that cure; return after how many seconds each server had been seen cured, the later one of both.
 
     Seconds that a stall of the machine spoiled do not count.
     """
-    before = {name: times(row) or ILL for name, row in servers(story).items()}
+    before = {name: times_healthy(row) for name, row in servers(story).items()}
     began, ill, took = time.monotonic(), set(before), 0.0
     with Stalls() as stalls:
         pull()
@@ -281,7 +281,7 @@ def cured_in(story: Stack, pull: Callable[[], None]) -> float:
 
 
 @pytest.fixture(scope="module")
-def fixed(story: Stack, edge: dict[str, Any]) -> float:
+def fixed(story: Stack, level: dict[str, Any]) -> float:
     """Switch both servers to the index, check that this cures them in time, and return the Unix time of the switch."""
     began = time.time()
     assert cured_in(story, lambda: all_on(story, "strategy", {"strategy": "index"})) <= CURED_S
@@ -326,7 +326,7 @@ def test_alerts_fire_in_the_incident(story: Stack, incident: dict[str, Any]) -> 
 
 
 def drown(story: Stack) -> None:
-    """Drive both servers over the edge at ten times the calibrated rate until hundreds of events are in flight.
+    """Send both servers fifteen times the planned events until hundreds are in flight.
 
     A server that was restarted is empty for twenty seconds. The number in flight rises and falls once events are held
     back, so a server counts as drowned once it has been seen so.
@@ -336,13 +336,12 @@ def drown(story: Stack) -> None:
         story.post(
             "CONTROL_PORT",
             f"/api/servers/{server}/rate",
-            {"events_per_second": 10 * row["calibrated_events_per_second"]},
+            {"events_per_second": 15 * row["calibrated_events_per_second"]},
         )
-    all_on(story, "over", {"on": True})
     drowned: set[str] = set()
 
     def drowns(row: dict[str, Any]) -> bool:
-        if (row["events_in_flight"] or 0) > 200 and times_healthy(row) > 10:
+        if (row["events_in_flight"] or 0) > 200 and times_healthy(row) > ILL:
             drowned.add(row["name"])
         return row["name"] in drowned
 
@@ -352,13 +351,23 @@ def drown(story: Stack) -> None:
 def test_ill_again_under_scan(story: Stack, fixed: float) -> None:
     """With the cause back, p99 is ten times the healthy one again."""
     all_on(story, "strategy", {"strategy": "scan"})
-    seconds_until(story, lambda row: times_healthy(row) >= 10, "both servers ill again", 90)
+    seconds_until(story, lambda row: times_healthy(row) >= ILL, "both servers ill again", 90)
+
+
+def test_over_the_edge_ends_by_itself(story: Stack, fixed: float) -> None:
+    """Three times the events come for a minute, and then as many as planned, without a hand."""
+    all_on(story, "over", {"on": True})
+    for row in servers(story).values():
+        assert row["over"] and row["events_per_second"] == 3 * row["events_planned_per_second"]
+    seconds_until(story, lambda row: not row["over"], "the minute is over", 75)
+    for row in servers(story).values():
+        assert row["events_per_second"] == row["events_planned_per_second"]
 
 
 def test_the_fix_works_when_everything_drowns(story: Stack, fixed: float) -> None:
     """With hundreds of events in flight the switch answers, and cures within `CURED_S`.
 
-    The rate is first set back to the usual one: ten times as many events keep p99 near twice the healthy one on two
+    The rate is first set back to the usual one: fifteen times as many events keep p99 near twice the healthy one on two
     cores, even with the index.
     """
     drown(story)

@@ -112,7 +112,7 @@ def test_rate_and_saturation(growing: ServerControl, standins: StandIns) -> None
     """The rate reaches Locust; saturation moves in inverse proportion to it; null is the planned rate."""
     growing.observe()
     saturation = gauge(growing, "lab_knee_keys")
-    assert saturation == pytest.approx(400_000)
+    assert saturation is not None and saturation == pytest.approx(400_000)
     growing.rate(2.0)
     growing.observe()
     assert gauge(growing, "lab_knee_keys") == pytest.approx(saturation / 2)
