@@ -140,7 +140,8 @@ class Page:
 
     def seconds_until(self, check: Callable[[Row], bool], limit: float) -> dict[str, float]:
         """Seconds from now until each server's row passes `check`; infinity if it does not within the limit."""
-        began, found = time.monotonic(), {}
+        began = time.monotonic()
+        found: dict[str, float] = {}
         while True:
             rows, now = self.rows(), time.monotonic() - began
             found |= {name: now for name, row in rows.items() if name not in found and check(row)}

@@ -1,4 +1,4 @@
-"""The default story: customers come, keys grow, p99 climbs on both servers and stays up; nobody steers; no panel is empty.
+"""The default story: customers come, keys grow, p99 climbs on both servers; nobody steers; no panel is empty.
 
 Slow on purpose: it takes as long as a participant watches, and the time serves every test that needs a stack with
 history.
@@ -181,7 +181,7 @@ def test_nobody_steers(story: Stack, level: dict[str, dict[str, Any]]) -> None:
         for metric in ("lab_events_per_second", "lab_events_planned_per_second"):
             rows = story.history(f'{metric}{{server="{server}"}}', began + 5, time.time())
             assert {value for _, value in rows} == {level[server]["calibrated_events_per_second"]}
-        done = 'sum(cache_invalidation_events_total{outcome="done",server="%s"})' % server
+        done = f'sum(cache_invalidation_events_total{{outcome="done",server="{server}"}})'
         rows = story.history(done, began + 5, time.time())
         (first, before), (last, after) = rows[0], rows[-1]
         rate = (after - before) / (last - first)
