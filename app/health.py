@@ -3,7 +3,6 @@
     python -SI app/health.py URL                    healthy: the answer is 200
     python -SI app/health.py URL --contains TEXT    ... and TEXT is in it (spaces in the answer do not count)
     python -SI app/health.py URL --fresh METRIC     ... and METRIC, a Unix time, is at most 15 s old
-    python -SI app/health.py --connected PORT       healthy: a connection to a remote PORT is open
 
 An answer does not prove that the process works: `--fresh` is for processes whose metrics are served by a thread of
 their own, which goes on answering when the working loop hangs. Only `_socket` is imported, the part of `socket` that is
@@ -45,22 +44,9 @@ def age(body: str, metric: str) -> float:
     return float("inf")
 
 
-def connected(port: int) -> bool:
-    """True if a process of this container has an open connection to this remote port (Linux)."""
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with open(table) as rows:  # noqa: PTH123 - pathlib is slow to import
-            for row in list(rows)[1:]:
-                _, _, remote, state = row.split()[:4]
-                if state == "01" and int(remote.rpartition(":")[2], 16) == port:
-                    return True
-    return False
-
-
 def trouble(url: str, option: str = "", value: str = "") -> str | None:
     """What is wrong, in one line, or None."""
     try:
-        if url == "--connected":
-            return None if connected(int(option)) else f"no connection to port {option}"
         status, body = fetch(url)
         if status != 200:
             return f"{url} answers {status}"

@@ -14,7 +14,7 @@ from app import hosts, problems
 from app.acceptance import Acceptance
 from app.cache import Cache, CacheUnavailable
 from app.exposition import encoder_for
-from app.fragments import is_fragment_name, parse_user, render
+from app.fragments import fragment_names, is_fragment_name, parse_user, render
 from app.layouts import Layouts
 from app.metrics import CACHE_REQUESTS, HTTP_DURATION, exemplar, show_strategy
 from app.problems import Problem, problem
@@ -156,6 +156,23 @@ def _time_requests(app: Flask) -> None:
 
 
 def _add_fragments(app: Flask, settings: Settings, state: State, layouts: Layouts) -> None:
+    page_names = fragment_names(settings.fragments_per_user)
+
+    def compute(user: int, name: str, cost_ms: float) -> str:
+        # Stands for the work the cache saves: a few database queries and a template.
+        time.sleep(cost_ms / 1000)
+        return render(user, name, settings.value_bytes)
+
+    def read(cache: Cache, user: int, name: str, cost_ms: float) -> tuple[str, bool]:
+        """The fragment, and whether it was cached. Raises `CacheUnavailable` if the server did not say."""
+        cached, since = cache.get_with_since(user, name)
+        if cached is not None:
+            return cached.decode(errors="replace"), True
+        body = compute(user, name, cost_ms)
+        with suppress(CacheUnavailable):  # The answer does not depend on it.
+            cache.put(user, name, body, since)
+        return body, False
+
     @app.get("/users/<user>/fragments/<name>")
     def fragment(user: str, name: str) -> Response:
         number = _user(user)
@@ -165,26 +182,32 @@ def _add_fragments(app: Flask, settings: Settings, state: State, layouts: Layout
                 "no such fragment: a name is page-, cart- or offer-, then a-z, 0-9 or '-'; at most 64 characters",
             )
         cost_ms = _miss_cost_ms(settings.miss_cost_ms)
-        since, cached = 0, None
         try:
-            cache = layouts.at(state.invalidation())
-            cached, since = cache.get_with_since(number, name)
-            result = "miss" if cached is None else "hit"
+            body, hit = read(layouts.at(state.invalidation()), number, name, cost_ms)
+            result = "hit" if hit else "miss"
         except (CacheUnavailable, StateError):
-            result = "bypass"
-        if cached is None:
-            # Stands for the work the cache saves: a few database queries and a template.
-            time.sleep(cost_ms / 1000)
-            body = render(number, name, settings.value_bytes)
-            if result == "miss":
-                with suppress(CacheUnavailable):  # The answer does not depend on it.
-                    cache.put(number, name, body, since)
-        else:
-            body = cached.decode(errors="replace")
+            body, result = compute(number, name, cost_ms), "bypass"
         CACHE_REQUESTS.labels(result).inc()
         response = _json({"user": number, "name": name, "body": body})
         response.headers["Cache-Status"] = "shop; hit" if result == "hit" else f"shop; fwd={result}"
         return response
+
+    @app.get("/users/<user>/page")
+    def page(user: str) -> Response:
+        """All usual fragments of a user, read one after another, and how many of them were cached."""
+        number = _user(user)
+        fragments, hits = [], 0
+        try:
+            cache = layouts.at(state.invalidation())
+            for name in page_names:
+                body, hit = read(cache, number, name, settings.miss_cost_ms)
+                fragments.append({"name": name, "body": body})
+                hits += hit
+        except CacheUnavailable as error:  # not the next one, too: each might wait for as long
+            raise Problem(503, f"the server did not answer: {error}") from None
+        CACHE_REQUESTS.labels("hit").inc(hits)
+        CACHE_REQUESTS.labels("miss").inc(len(fragments) - hits)
+        return _json({"user": number, "hits": hits, "fragments": fragments})
 
     @app.put("/users/<user>/fragments")
     def fragments(user: str) -> Response:

@@ -101,14 +101,13 @@ class ComposeScene:
         with self._storefront() as web, self._locust() as locust:
             invalidation = web.ask("GET", "/settings/invalidation")
             warming = web.ask("GET", "/settings/warming")
-            load = locust.ask("GET", "/load")
-            locust.load(0.0, 0.0, load["users_population"])
+            load = locust.pause()
 
         def put_back() -> None:  # with the addresses of that moment
             with self._storefront() as web, self._locust() as locust:
                 web.use(invalidation["strategy"], invalidation["scan_count"])
                 web.fill(warming["target_keys"], warming["keys_per_second"])
-                locust.load(load["reads_per_second"], load["events_per_second"], load["users_population"])
+                locust.resume(load)
 
         self._undo.append(put_back)
 

@@ -139,6 +139,20 @@ def storefront() -> dict[str, Any]:
                 (400, 404),
             ),
         },
+        "/users/{user}/page": {
+            "parameters": [user],
+            "get": _operation(
+                "All usual fragments of a user, read one after another; `hits`: how many of them were cached.",
+                _object(
+                    {
+                        "user": user["schema"],
+                        "hits": COUNT,
+                        "fragments": {"type": "array", "items": _object({"name": TEXT, "body": TEXT})},
+                    }
+                ),
+                (404, 503),
+            ),
+        },
         "/users/{user}/fragments": {
             "parameters": [user],
             "put": _operation(

@@ -101,7 +101,7 @@ class KubernetesBlindStack(KubernetesStack):
         shop = f"http://{self._scene.of('web').address}:{WEB_PORT}"
         words = ["-f", "loadtest/locustfile.py", "--host", shop, "--autostart", "--loglevel", "WARNING"]
         words += ["--web-port", str(LOCUST_PORT)]
-        self._start(CUSTOMERS, "lab.blind.customers", words, {"LOCUST_MODE_MASTER": "false"})
+        self._start(CUSTOMERS, "lab.blind.customers", words, {})
         self._open_ways()
         self._start_counters()
 

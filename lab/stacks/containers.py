@@ -248,11 +248,10 @@ def hold_growth(scene: Neighbours, server: str) -> Callable[[], None]:
 def hold_load(scene: Neighbours, server: str) -> Callable[[], None]:
     """Stop a server's load. Returns a function that starts it again."""
     with contextlib.closing(Locust(f"locust-{server}", scene.address("locust", server))) as locust:
-        was = locust.ask("GET", "/load")
-        locust.load(0.0, 0.0, was["users_population"])
+        was = locust.pause()
 
     def go_on() -> None:
         with contextlib.closing(Locust(f"locust-{server}", scene.address("locust", server))) as locust:
-            locust.load(was["reads_per_second"], was["events_per_second"], was["users_population"])
+            locust.resume(was)
 
     return go_on

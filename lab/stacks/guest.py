@@ -94,16 +94,14 @@ class GuestStack:
         web, locust, server = self.web, self.locust, self.server
         invalidation = web.ask("GET", "/settings/invalidation")
         warming = web.ask("GET", "/settings/warming")
-        load = locust.ask("GET", "/load")
+        load = locust.pause()
         threshold, length = server.slowlog_settings()
         settings = server.settings({"maxmemory", *self._scenario.server_settings})  # a load may set maxmemory
         self._undo += [
             lambda: self.server.configure(settings),
             lambda: self.web.use(invalidation["strategy"], invalidation["scan_count"]),
             lambda: self.web.fill(warming["target_keys"], warming["keys_per_second"]),
-            lambda: locust.load(
-                load["reads_per_second"], load["events_per_second"], load["users_population"]
-            ),
+            lambda: locust.resume(load),
             lambda: self.server.configure_slowlog(threshold, length),
         ]
 

@@ -57,6 +57,7 @@ class NativeStack:
 
     name = "native"
     key_prefix = KEY_PREFIX
+    load_file = "loadtest/locustfile.py"
 
     def __init__(
         self,
@@ -205,9 +206,10 @@ class NativeStack:
         self.web.wait("/readyz", READY_S, self.check)
         self._add(
             "locust",
-            [python, "-m", "locust", "-f", "loadtest/locustfile.py", "--host", self.web.base_url, "--autostart",
-             "--web-host", "127.0.0.1", "--web-port", str(locust), "--loglevel", "WARNING"],
+            [python, "-m", "locust", "-f", self.load_file, "--host", self.web.base_url, "--autostart",
+             "--web-host", "127.0.0.1", "--web-port", str(locust)],
             {
+                "LOADTEST_KEYS": "0",
                 "LOADTEST_READS_PER_SECOND": "0",
                 "LOADTEST_EVENTS_PER_SECOND": "0",
                 "LOADTEST_TIMEOUT_SECONDS": f"{self._scenario.patience_s:g}",

@@ -64,6 +64,7 @@ class NativeScene(NativeStack):
     """The scene; run it with `play`. `healthy`: no story, but a full cache and every event by index."""
 
     key_prefix = "shop"
+    load_file = "loadtest/key_growth.py"
 
     def __init__(
         self,

@@ -105,9 +105,6 @@ class ServerPods:
     def parts(self) -> dict[str, PodContainer]:
         """The containers of this server's scene by the names that a run's records have for them."""
         own = {role: self.of(role) for role in ROLES if role != "probe"}
-        name = f"locust-worker-{self.server}"
-        workers = [each for each in self.found if each.service == name and each.running]
-        own |= {f"locust-worker-{number}": each for number, each in enumerate(workers, start=1)}
         return {"store": self.of("server"), **own, "probe-containers": self.of("probe")}
 
     @contextlib.contextmanager

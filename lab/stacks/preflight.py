@@ -23,8 +23,6 @@ PROJECT = "redis-latency-lab"
 OLDEST_COMPOSE = (2, 20)
 MEMORY_GB = 3.0
 ANSWER_S = 0.5
-DISTRIBUTED, MASTER = "distributed", "LOCUST_MASTER"
-"""The profile of Locust's workers, and the variable that makes Locust their master."""
 PLATFORM = "DOCKER_DEFAULT_PLATFORM"
 """With this variable Docker takes images for another processor, which the engine then emulates."""
 
@@ -54,8 +52,8 @@ def examine(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> list[
 
 
 def settings_findings(settings: Mapping[str, str], ours: set[int]) -> list[Finding]:
-    """What is wrong with profiles and ports. `ours`: the ports at which the lab itself listens."""
-    return [*_workers(settings), _ports(settings, ours)]
+    """What is wrong with ports. `ours`: the ports at which the lab itself listens."""
+    return [_ports(settings, ours)]
 
 
 def read_env_file(path: Path) -> dict[str, str] | None:
@@ -91,19 +89,6 @@ def wanted_ports(settings: Mapping[str, str]) -> dict[str, str]:
         for name, value in settings.items()
         if re.fullmatch(r"(CONTROL|GRAFANA|PROMETHEUS|TEMPO|LOCUST_[A-Z]+)_PORT", name) and name not in off
     }
-
-
-def _workers(settings: Mapping[str, str]) -> list[Finding]:
-    """One finding where there would be workers without a master, or a master without workers."""
-    profiles = {name.strip() for name in settings.get("COMPOSE_PROFILES", "").split(",")}
-    workers, master = DISTRIBUTED in profiles, settings.get(MASTER) == "true"
-    if workers and not master:
-        said = f"its workers would find no master: {MASTER}=true with it, or leave it out of COMPOSE_PROFILES"
-        return [Finding(f"profile {DISTRIBUTED}", False, said)]
-    if master and not workers and "*" not in profiles:
-        said = f"Locust would wait for workers: COMPOSE_PROFILES={DISTRIBUTED} with it, or {MASTER}=false"
-        return [Finding(f"{MASTER}=true", False, said)]
-    return []
 
 
 def _env_file(root: Path, settings: dict[str, str] | None) -> Finding:

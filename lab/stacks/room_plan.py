@@ -117,12 +117,10 @@ def names(groups: int) -> list[str]:
 
 def group_pods(values: Values) -> list[Pod]:
     """The pods of a group's release, in the order in which Helm makes them: servers and storefronts come last."""
-    servers, workers = values["servers"], values["loadtest"]["workers"]
-    measured = values["nodeSelector"]
+    servers, measured = values["servers"], values["nodeSelector"]
     found = [_pod(values, "control", "control")]
     for server in servers:
         found.append(_pod(values, f"locust-{server}", "locust"))
-        found += [_pod(values, f"locust-worker-{server}", "locustWorker")] * workers
         found.append(_pod(values, f"probe-{server}", "probe", selector=measured))
     if set(servers) - {"dragonfly"}:  # Dragonfly needs nobody to translate for Prometheus
         found.append(_pod(values, "redis-exporter", "redisExporter"))

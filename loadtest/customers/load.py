@@ -1,17 +1,23 @@
-"""The dials of the load (rates and population), and the tallies of its requests."""
+"""The dials of the load (rates and population), and the tallies of its requests.
+
+One process carries the load alone, or several share it, as Locust's `--processes` and `--worker` make them: each then
+takes an equal part of every rate (`Load.follow`), and tells the master what became of it (`Load.drain`).
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from time import monotonic
 from typing import Any, NoReturn
 
+from loadtest.customers.arrivals import Arrivals
 from loadtest.customers.metrics import Counts
-from loadtest.customers.pacing import Pace, Slot
+from loadtest.customers.pacing import Pace
 from loadtest.histogram import Histogram
 
 AREAS = ("page", "cart", "offer")
@@ -24,17 +30,20 @@ LONGEST_SHOWN = 1e300
 """Larger numbers are not repeated in a message: a whole number of any length may come in."""
 
 READS, EVENTS_RATE, POPULATION = "reads_per_second", "events_per_second", "users_population"
-READS_NAME, EVENTS_NAME = "reads", "events"
-DEFAULTS: dict[str, float] = {READS: 50.0, EVENTS_RATE: 10.0, POPULATION: 10_000}
+VISITS = "visits_per_second"
+READS_NAME, EVENTS_NAME, VISITS_NAME = "reads", "events", "visits"
+RATES = {READS_NAME: READS, EVENTS_NAME: EVENTS_RATE, VISITS_NAME: VISITS}
+"""Kind of request → the dial of its rate. Reads are of single fragments, visits of whole pages."""
+DEFAULTS: dict[str, float] = {READS: 50.0, EVENTS_RATE: 10.0, VISITS: 0.0, POPULATION: 10_000}
 VARIABLES = {
     READS: "LOADTEST_READS_PER_SECOND",
     EVENTS_RATE: "LOADTEST_EVENTS_PER_SECOND",
     POPULATION: "LOADTEST_USERS",
 }
 
-
 PATIENCE, PATIENCE_S, LONGEST_S = "LOADTEST_TIMEOUT_SECONDS", 10.0, 3600.0
 """How long a customer waits for an answer: its variable, and the seconds without it and at the most."""
+logger = logging.getLogger(__name__)
 
 
 class BadLoad(ValueError):
@@ -52,38 +61,29 @@ class Tally:
 
     count: int = 0
     failures: int = 0
-    _latency_us: Histogram = field(default_factory=Histogram)
+    latency_us: Histogram = field(default_factory=Histogram)
 
     def add(self, response_ms: float, failed: bool) -> None:
         """Count one finished request."""
         self.count += 1
         self.failures += failed
-        self._latency_us.record(round(response_ms * 1000))
+        self.latency_us.record(round(response_ms * 1000))
 
     def as_dict(self) -> dict[str, Any]:
         """For a message to another process."""
-        return {"count": self.count, "failures": self.failures, "latency": self._latency_us.encode()}
+        return {"count": self.count, "failures": self.failures, "latency": self.latency_us.encode()}
 
     def include(self, other: Mapping[str, Any]) -> None:
         """Add another process's tally, in the form of `as_dict`."""
         self.count += other["count"]
         self.failures += other["failures"]
-        self._latency_us.add(Histogram.decode(other["latency"]))
+        self.latency_us.add(Histogram.decode(other["latency"]))
 
     def percentile_ms(self, percent: float) -> float | None:
         """The latency in ms that this share of the requests stayed at or below; None without requests."""
         if not self.count:
             return None
-        return self._latency_us.percentile(percent) / 1000
-
-
-@dataclass
-class Result:
-    """One kind of request since the last reset. `due`: turns that came; `missed`: turns that no user could take."""
-
-    tally: Tally
-    missed: int = 0
-    due: int = 0
+        return self.latency_us.percentile(percent) / 1000
 
 
 class Load:
@@ -91,13 +91,17 @@ class Load:
 
     def __init__(self, values: Mapping[str, float] = DEFAULTS) -> None:
         self.on_change: Callable[[], None] = lambda: None  # called after every change of rates or population
-        self.counts = {READS_NAME: Counts(), EVENTS_NAME: Counts()}  # since the process began, for Prometheus
         self._asked = dict(DEFAULTS)
         self._share = 1.0
-        self.reads = Pace(0)
-        self.events = Pace(0)
-        self.change(values)
-        self.reset()
+        self._part = 0, 1
+        self.reads, self.events, self.visits = Pace(0), Pace(0), Pace(0)
+        self.paces = {READS_NAME: self.reads, EVENTS_NAME: self.events, VISITS_NAME: self.visits}
+        self._arrivals = Arrivals(int(DEFAULTS[POPULATION]))
+        self.tallies = {kind: Tally() for kind in RATES}
+        self._counts = {kind: Counts() for kind in RATES}  # since the process began, for Prometheus
+        self._since = monotonic()
+        self._asked.update(check(values))
+        self._apply()
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Load:
@@ -112,12 +116,20 @@ class Load:
         return cls(values)
 
     def change(self, values: Mapping[str, object]) -> None:
-        """Set some dials; the new rates hold from the next turn on.
+        """Set some dials; the new rates hold from the next turn on. Locust's log gets a line of what changed.
 
         Raises:
             BadLoad: a value is bad; nothing was changed.
         """
-        self._asked.update(check(values))
+        new = check(values)
+        changed = [
+            f"{dial} {self._asked[dial]:g} -> {value:g}"
+            for dial, value in new.items()
+            if value != self._asked[dial]
+        ]
+        self._asked.update(new)
+        if changed:
+            logger.info("load: %s", ", ".join(changed))
         self._apply()
 
     @property
@@ -132,38 +144,82 @@ class Load:
             self._apply()
 
     def _apply(self) -> None:
-        self.reads.per_second = self._asked[READS] * self._share
-        self.events.per_second = self._asked[EVENTS_RATE] * self._share
+        index, of = self._part
+        for kind, pace in self.paces.items():
+            pace.per_second = self._asked[RATES[kind]] * self._share / of if of else 0.0
+        self._arrivals.change(self._population(), index, max(of, 1))
         self.on_change()
 
-    def dials(self) -> dict[str, float]:
-        """All that another process needs to follow this one."""
-        return {**self._asked, "share": self._share}
+    def _population(self) -> int:
+        return max(1, round(self._asked[POPULATION] * self._share))
 
-    def follow(
-        self,
-        dials: Mapping[str, float],
-        slots: Mapping[str, Slot],
-        since: float,
-        until: float,
-        *,
-        afresh: bool = False,
-    ) -> None:
-        """Adopt another process's dials, and give only these slots of the turns for that time, as `Pace.take` says."""
-        self._asked.update({dial: dials[dial] for dial in DEFAULTS})
-        self._share = dials["share"]
-        for kind, dial, pace in ((READS_NAME, READS, self.reads), (EVENTS_NAME, EVENTS_RATE, self.events)):
-            pace.take(slots[kind], self._asked[dial] * self._share, since, until, afresh=afresh)
-        self.on_change()
+    @property
+    def visits_per_second(self) -> float:
+        """The rate of visits that is asked for, of the whole load."""
+        return self._asked[VISITS]
+
+    @property
+    def customers_seen(self) -> int:
+        """How many customers have visited so far, those that are beyond the population not counted."""
+        return self._arrivals.seen
+
+    @property
+    def all_seen(self) -> bool:
+        """True when every customer of the population has visited."""
+        return self.customers_seen >= self._population()
+
+    def orders(self) -> dict[str, Any]:
+        """What another process needs to follow this one."""
+        return {"dials": dict(self._asked), "share": self._share, "seen": self.customers_seen}
+
+    def follow(self, orders: Mapping[str, Any], index: int, of: int) -> None:
+        """Carry a part of another process's load: number `index` of `of` equal ones. `of` 0 means no part."""
+        self._asked.update({dial: orders["dials"][dial] for dial in DEFAULTS})
+        self._share, self._part = orders["share"], (index, of)
+        self._arrivals.change(self._population(), index, max(of, 1), orders["seen"])
+        self._apply()
+
+    def drain(self) -> dict[str, Any]:
+        """What became of this process's requests since the last call, for a message to the master."""
+        kinds = {
+            kind: {
+                **self.tallies[kind].as_dict(),
+                "missed": pace.missed,
+                "due": pace.due,
+                "counts": asdict(self._counts[kind]),
+            }
+            for kind, pace in self.paces.items()
+        }
+        for kind, pace in self.paces.items():
+            self.tallies[kind], self._counts[kind] = Tally(), Counts()
+            pace.missed = pace.due = 0
+        return {"kinds": kinds, "seen": self.customers_seen}
+
+    def include(self, report: Mapping[str, Any]) -> None:
+        """Add what `drain` of another process gave."""
+        for kind, found in report["kinds"].items():
+            self.tallies[kind].include(found)
+            self._counts[kind] = self._counts[kind].plus(Counts(**found["counts"]))
+            self.paces[kind].missed += found["missed"]
+            self.paces[kind].due += found["due"]
+        self._arrivals.change(self._population(), seen=report["seen"])
 
     def count(self, kind: str, response_ms: float, failed: bool) -> None:
         """Count one finished request."""
-        (self.read_tally if kind == READS_NAME else self.event_tally).add(response_ms, failed)
-        self.counts[kind].add(response_ms / 1000, failed)
+        self.tallies[kind].add(response_ms, failed)
+        self._counts[kind].add(response_ms / 1000, failed)
+
+    def next_customer(self) -> int:
+        """The customer whose visit is due now: new ones until all have come, then the same ones again."""
+        return self._arrivals.next()
 
     def random_user(self) -> int:
         """A user id, uniform over the population."""
-        return random.randint(1, max(1, round(self._asked[POPULATION] * self._share)))
+        return random.randint(1, self._population())
+
+    def random_customer(self) -> int:
+        """One of those who have visited; of the whole population where nobody visits."""
+        return random.randint(1, max(1, self.customers_seen)) if self._asked[VISITS] else self.random_user()
 
     @staticmethod
     def random_fragment() -> str:
@@ -177,48 +233,38 @@ class Load:
 
     def reset(self) -> None:
         """Start the tallies again from nothing."""
-        self.read_tally = Tally()
-        self.event_tally = Tally()
-        self.counts[READS_NAME].missed += self.reads.missed
-        self.counts[EVENTS_NAME].missed += self.events.missed
-        self.reads.missed = self.events.missed = self.reads.due = self.events.due = 0
+        for kind, pace in self.paces.items():
+            self.tallies[kind] = Tally()
+            self._counts[kind].missed += pace.missed
+            pace.missed = pace.due = 0
         self._since = monotonic()
 
-    def results(self) -> dict[str, Result]:
-        """The results of this process's requests since the last reset."""
-        return {
-            READS_NAME: Result(self.read_tally, self.reads.missed, self.reads.due),
-            EVENTS_NAME: Result(self.event_tally, self.events.missed, self.events.due),
-        }
-
     def counts_now(self) -> dict[str, Counts]:
-        """The counts of this process's requests since it began."""
+        """The counts of the requests since the process began."""
         return {
-            kind: self.counts[kind].plus(Counts(missed=now.missed)) for kind, now in self.results().items()
+            kind: self._counts[kind].plus(Counts(missed=pace.missed)) for kind, pace in self.paces.items()
         }
 
     def begin(self) -> None:
-        """Called when a test starts: forget the turns that were owed in the one before."""
-        self.reads.begin()
-        self.events.begin()
+        """Called when a test starts: forget the turns that were owed in the one before, and who visited."""
+        self._arrivals.begin()
+        for pace in self.paces.values():
+            pace.begin()
 
     def end(self) -> None:
         """Called when a test ends: set the share back to 1, so that the next test begins with the whole load."""
         self.share = 1.0
 
-    def describe(self, users: int, results: Mapping[str, Result] | None = None) -> dict[str, object]:
-        """The dials, and the tallies since the last reset, as `GET /load` answers them.
-
-        `results` are those of several processes together; without them, this one's own.
-        """
+    def describe(self, users: int) -> dict[str, object]:
+        """The dials, and the tallies since the last reset, as `GET /load` answers them."""
         return {
-            READS: self._asked[READS],
-            EVENTS_RATE: self._asked[EVENTS_RATE],
+            **{dial: self._asked[dial] for dial in RATES.values()},
             POPULATION: int(self._asked[POPULATION]),
+            "customers_seen": self.customers_seen,
             "share": self._share,
             "users": users,
             "seconds": round(monotonic() - self._since, 3),
-            **{kind: _describe(result) for kind, result in (results or self.results()).items()},
+            **{kind: _describe(self.tallies[kind], pace) for kind, pace in self.paces.items()},
         }
 
 
@@ -253,13 +299,12 @@ def check_range(value: float, low: float, high: float) -> float:
     return value
 
 
-def _describe(result: Result) -> dict[str, object]:
-    tally = result.tally
+def _describe(tally: Tally, pace: Pace) -> dict[str, object]:
     return {
         "count": tally.count,
         "failures": tally.failures,
-        "missed": result.missed,
-        "due": result.due,
+        "missed": pace.missed,
+        "due": pace.due,
         "p50_ms": tally.percentile_ms(50),
         "p99_ms": tally.percentile_ms(99),
     }

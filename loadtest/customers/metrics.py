@@ -5,7 +5,7 @@
     locust_missed_total{request}                    turns that no user was free to take: the load was not open-loop
     locust_users                                    users that carry the load
 
-`request` is reads or events, as in `/load`. The counters are those of all processes together, and never fall.
+`request` is reads, events or visits, as in `/load`. The counters are those of all processes together, and never fall.
 """
 
 from __future__ import annotations

@@ -1,38 +1,39 @@
-"""Ties the load to Locust: its events, its shapes, and `/load` and `/metrics` on its web UI."""
+"""Ties the load to Locust: its events, its shapes, its workers, and `/load` and `/metrics` on its web UI."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+import gevent  # type: ignore[import-untyped] # no type information in the package
 from flask import Blueprint, Response, jsonify, request
-from locust import User
 from locust.env import Environment
 from locust.event import Events
+from locust.exception import RPCError
 from locust.runners import MasterRunner, WorkerRunner
 from locust.web import WebUI
 
 from app import hosts
-from loadtest.customers.load import EVENTS_NAME, READS_NAME, BadLoad, Load, check_range, number, stop
+from loadtest.customers.load import BadLoad, Load, check_range, number, stop
 from loadtest.customers.metrics import exposition
 from loadtest.customers.shapes import SPAWN_RATE, USERS, Growth, Hold
-from loadtest.customers.team import Alone, Master, Team, Worker, share_users_out
+from loadtest.customers.users import KINDS
 
 LONGEST_BODY = 4096
+ORDERS, REPORT = "load-orders", "load-report"
+TELL_EVERY_S = 1.0
 
 View = Callable[[], Response]
 
 
 class Controls:
-    """Call `attach()` once, at the end of a locustfile. `reads` and `events` are the users that carry each: a master
-    must know them.
-    """
+    """Call `attach()` once, at the end of a file that Locust runs."""
 
-    def __init__(self, load: Load, reads: type[User], events: type[User]) -> None:
+    def __init__(self, load: Load) -> None:
         self._load = load
-        self._carriers = {READS_NAME: reads.__name__, EVENTS_NAME: events.__name__}
 
     def attach(self, events: Events) -> None:
         """Listen to Locust's events (its event hooks have no types)."""
@@ -43,23 +44,65 @@ class Controls:
 
     def _prepare(self, environment: Environment, web_ui: WebUI | None, **_: Any) -> None:
         """Called when Locust has read its options and not started yet: prepare this process for its part."""
-        if isinstance(environment.runner, WorkerRunner):
-            self._worker = Worker(self._load, environment.runner)
+        runner = environment.runner
+        if isinstance(runner, WorkerRunner):
+            self._work(runner)
             return
         options = environment.parsed_options
         _check_host(environment.host, starts_now=bool(options and (options.headless or options.autostart)))
         if options is not None:  # Locust's own default is a single user
             options.num_users = options.num_users or USERS
             options.spawn_rate = options.spawn_rate or SPAWN_RATE
-        self._offer_shapes(environment)
-        runner = environment.runner
-        team: Team = Alone(self._load)
+        if environment.shape_class is None:
+            self._offer_shapes(environment)
         if isinstance(runner, MasterRunner):
-            share_users_out(runner)
-            team = Master(self._load, runner, self._carriers)
+            self._lead(runner)
+        else:
+            self._carry()
         if web_ui and web_ui.app:
             hosts.guard(web_ui.app)
-            web_ui.app.register_blueprint(self._routes(environment, web_ui, team))
+            web_ui.app.register_blueprint(self._routes(environment, web_ui))
+
+    def _carry(self) -> None:
+        for pace in self._load.paces.values():
+            gevent.spawn(pace.run)
+
+    def _lead(self, runner: MasterRunner) -> None:
+        """Tell the workers the load after every change, and once a second, because workers come and go."""
+
+        def tell() -> None:
+            clients = runner.clients.ready + runner.clients.spawning + runner.clients.running
+            workers = sorted((client.id for client in clients), key=runner.get_worker_index)
+            for index, worker in enumerate(workers):
+                part = {"orders": self._load.orders(), "index": index, "of": len(workers)}
+                with suppress(RPCError):  # Locust repairs the connection, and the next message says the same
+                    runner.send_message(ORDERS, part, worker)
+
+        def keep_telling() -> None:
+            while True:
+                tell()
+                gevent.sleep(TELL_EVERY_S)
+
+        def include(client_id: str, data: dict[str, Any]) -> None:
+            self._load.include(data[REPORT])
+
+        self._load.on_change = tell
+        runner.environment.events.worker_report.add_listener(include)  # type: ignore[no-untyped-call] # see `attach`
+        runner.greenlet.spawn(keep_telling)
+
+    def _work(self, runner: WorkerRunner) -> None:
+        """Carry the part that the master gives, none before its first word; report with Locust's own statistics."""
+
+        def follow(environment: Environment, msg: Any) -> None:
+            self._load.follow(msg.data["orders"], msg.data["index"], msg.data["of"])
+
+        def report(client_id: str, data: dict[str, Any]) -> None:
+            data[REPORT] = self._load.drain()
+
+        self._load.follow(self._load.orders(), 0, 0)
+        runner.register_message(ORDERS, follow)
+        runner.environment.events.report_to_master.add_listener(report)  # type: ignore[no-untyped-call] # see `attach`
+        self._carry()
 
     def _offer_shapes(self, environment: Environment) -> None:
         shapes = {"Growth": Growth(self._load, step_seconds=_step_seconds()), "Hold": Hold(self._load)}
@@ -72,16 +115,16 @@ class Controls:
         environment.shape_class = shapes[wanted.capitalize()]
         environment.shape_class.runner = environment.runner
 
-    def _count(self, request_type: str, response_time: float, exception: object, **_: Any) -> None:
-        kind = READS_NAME if request_type == "GET" else EVENTS_NAME
-        self._load.count(kind, response_time, exception is not None)
+    def _count(self, name: str, response_time: float, exception: object, **_: Any) -> None:
+        if name in KINDS:
+            self._load.count(KINDS[name], response_time, exception is not None)
 
-    def _routes(self, environment: Environment, web_ui: WebUI, team: Team) -> Blueprint:
+    def _routes(self, environment: Environment, web_ui: WebUI) -> Blueprint:
         def users() -> int:
             return environment.runner.user_count if environment.runner else 0
 
         def show() -> Response:
-            return jsonify(self._load.describe(users(), team.results()))
+            return jsonify(self._load.describe(users()))
 
         def change() -> Response:
             values = _small_object()
@@ -94,11 +137,13 @@ class Controls:
             return show()
 
         def reset() -> Response:
-            team.reset()
+            self._load.reset()
             return show()
 
         def metrics() -> Response:
-            body, content_type = exposition(team.counts(), users(), request.headers.get("Accept", ""))
+            body, content_type = exposition(
+                self._load.counts_now(), users(), request.headers.get("Accept", "")
+            )
             return Response(body, content_type=content_type)
 
         # With --web-login only those who signed in may touch the load.

@@ -10,8 +10,8 @@ from locust import LoadTestShape
 
 from loadtest.customers.load import Load
 
-USERS = 150  # enough for 50 reads/s through a stall of two seconds, and for 10 events/s through one of five
-SPAWN_RATE = 50
+USERS = 416  # enough for 25 visits or 50 reads a second, and for 10 events, through stalls of two seconds and more
+SPAWN_RATE = 100
 
 
 class _Shape(LoadTestShape):

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.cache import Cache
-from app.fragments import is_fragment_name, parse_user
+from app.fragments import fragment_names, is_fragment_name, parse_user
 from app.settings import STRATEGY_NAMES, Settings
 from app.state import State, WarmingStatus
 from app.storefront import create_app
@@ -62,6 +62,29 @@ def test_a_server_that_is_down_is_a_bypass(tmp_path: Path, state: State) -> None
     assert (reply.status_code, reply.headers["Cache-Status"]) == (200, "shop; fwd=bypass")
     assert is_problem(client.get("/readyz"), 503)
     assert client.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize("strategy", STRATEGY_NAMES)
+def test_a_page_is_all_usual_fragments(web: FlaskClient, state: State, strategy: str) -> None:
+    """Under every strategy a page has the fragments that single reads have, and says how many of them were cached."""
+    state.set_invalidation({"strategy": strategy})
+    one = web.get("/users/42/fragments/cart-1").json
+    first, second = web.get("/users/42/page").json, web.get("/users/42/page").json
+    assert first and second and one
+    assert (first["user"], first["hits"], second["hits"]) == (42, 1, 20)
+    assert [each["name"] for each in first["fragments"]] == fragment_names(20)
+    assert first["fragments"] == second["fragments"]
+    assert {"name": "cart-1", "body": one["body"]} in first["fragments"]
+    counted = web.get("/metrics").data.decode()
+    assert 'http_route="/users/<user>/page"' in counted
+
+
+def test_a_page_is_503_without_the_server_and_404_for_nobody(tmp_path: Path, state: State) -> None:
+    """A page asks a server that does not answer once, not twenty times; the reason is one line."""
+    down = Settings(store_url=f"redis://127.0.0.1:{free_port()}/0", state_dir=tmp_path)
+    client = create_app(down, state, Cache(down)).test_client()
+    assert is_problem(client.get("/users/1/page"), 503)
+    assert is_problem(client.get("/users/0/page"), 404)
 
 
 def test_a_request_may_say_how_long_a_fragment_takes(web: FlaskClient) -> None:

@@ -1,5 +1,6 @@
 """Traces and exemplars, with a real OTLP receiver and with none."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -88,13 +89,30 @@ def test_reads_are_traced_with_exemplars(
     assert any(f'trace_id="{read.trace_id.hex()}"' in page for read in reads)
 
 
+def test_a_page_is_one_trace_with_a_span_a_command(
+    new_service: NewService, server: ServerProcess, collector: Collector
+) -> None:
+    """A page's trace has one server span, and below it one span for each command of its twenty reads and puts."""
+    service = new_service(server, **traced(collector.url)).start("web")
+    for _ in range(2):
+        assert service.get("/users/1/page").status == 200
+    service.stop()
+    pages = [span for span in collector.spans if span.kind == Span.SPAN_KIND_SERVER]
+    assert [span.name for span in pages] == ["GET /users/<user>/page"] * 2
+    found = [
+        Counter(span.name for span in collector.spans if span.parent_span_id == page.span_id)
+        for page in pages
+    ]
+    assert found == [{"GET": 20, "SET SADD PEXPIREAT": 20}, {"GET": 20}]
+
+
 def test_unsampled_requests_make_no_spans(
     new_service: NewService, server: ServerProcess, collector: Collector
 ) -> None:
     """The standard sampler variables are obeyed, in both processes."""
     environment = {**traced(collector.url), "OTEL_TRACES_SAMPLER": "always_off"}
     service = new_service(server, **environment).start("web", "invalidator")
-    service.get("/users/1/fragments/page-0")
+    assert service.get("/users/1/page").status == 200
     service.event(1)
     done = 'cache_invalidation_events_total{outcome="done",strategy="scan"}'
     eventually(lambda: service.metric(done) == 1)

@@ -246,11 +246,8 @@ def waiting_is_for_health(model: Model) -> list[str]:
 
 
 def profiles_are_whole(model: Model) -> list[str]:
-    """A server's profile holds the server and its whole storefront, `distributed` Locust's workers; all other services
-    start by default.
-    """
+    """A server's profile holds the server and its whole storefront; all other services start by default."""
     wanted = {part + s.name: [s.profile] for s in IN_COMPOSE if s.profile for part in PARTS}
-    wanted |= {f"locust-worker-{server}": ["distributed"] for server in ALWAYS}
     return [
         f"{name}: {service.get('profiles', [])}"
         for name, service in _services(model)

@@ -27,7 +27,7 @@ PORTS = (
     *(server.locust_port for server in IN_COMPOSE),
 )
 PROFILE_OPTIONS = [word for profile in PROFILES for word in ("--profile", profile)]
-"""The profiles of every server, without `distributed`, which has Locust's workers."""
+"""The profiles of every server."""
 EVERYTHING = ["--profile", "*"]
 
 

@@ -112,13 +112,3 @@ def test_fresh_tells_a_loop_that_runs_from_one_that_hangs(seconds: int, code: in
 def test_fresh_without_the_metric_is_unhealthy(serve: Serve) -> None:
     """A missing heartbeat is unhealthy."""
     assert check(serve(200, "other 1\n"), "--fresh", "beat_seconds")[0] == 1
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads Linux's table of connections")
-def test_connected_sees_connections_to_a_port() -> None:
-    """With `--connected` it is healthy while a connection to the port is open, and unhealthy before."""
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        port = held.getsockname()[1]
-        assert check("--connected", str(port))[0] == 1
-        with socket.create_connection(("127.0.0.1", port)):
-            assert check("--connected", str(port))[0] == 0

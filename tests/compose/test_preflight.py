@@ -146,33 +146,16 @@ def test_port_that_answers_is_taken_where_binding_is_allowed(monkeypatch: pytest
     assert preflight.is_free(port)
 
 
-@pytest.mark.parametrize(
-    ("variables", "words"),
-    [
-        ({"COMPOSE_PROFILES": "valkey,distributed"}, ("profile distributed", "LOCUST_MASTER=true")),
-        ({"LOCUST_MASTER": "true"}, ("LOCUST_MASTER=true", "COMPOSE_PROFILES=distributed")),
-    ],
-)
-def test_workers_and_their_master_come_together(
-    variables: dict[str, str], words: tuple[str, ...], machine: Machine
-) -> None:
-    """Workers without a master would end, and a master without workers would send nothing."""
-    refused(machine(**variables), *words)
-    assert "MISS" not in machine(COMPOSE_PROFILES="distributed", LOCUST_MASTER="true").stdout
-
-
 def test_comments_behind_values_are_no_part_of_them(machine: Machine, tmp_path: Path) -> None:
     """In .env a comment may stand behind a value, in quotes or not, as for Compose."""
     file = tmp_path / "tree" / ".env"
     file.write_text(
         file.read_text()
         .replace("GROW_SECONDS=200", "GROW_SECONDS=200  # slower")
-        .replace(
-            "LOCUST_MASTER=false", "LOCUST_MASTER='true' # workers\nCOMPOSE_PROFILES=distributed # with it"
-        )
+        .replace("CONTROL_STORY=on", "CONTROL_STORY='off' # quiet\nCOMPOSE_PROFILES=valkey # with it")
     )
     read = preflight.read_env_file(file) or {}
-    assert (read["GROW_SECONDS"], read["LOCUST_MASTER"]) == ("200", "true")
+    assert (read["GROW_SECONDS"], read["CONTROL_STORY"]) == ("200", "off")
     assert "MISS" not in machine().stdout
 
 

@@ -13,7 +13,7 @@ from tests.compose.promises import load
 from tests.compose.stack import EVERYTHING, PROFILE_OPTIONS, Stack, until
 
 MODEL = load()
-SERVICES = sorted(name for name in MODEL["services"] if not name.startswith("locust-worker-"))
+SERVICES = sorted(MODEL["services"])
 SERVERS = [server.name for server in IN_COMPOSE]
 
 BEAT = "process_loop_heartbeat_timestamp_seconds"

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
-import time
-
-import pytest
 
 from lab.stacks.servers import IN_COMPOSE, PARTS, PROFILES
 from lab.stacks.up import ADDRESSES
-from tests.compose.stack import EVERYTHING, Stack, until
+from tests.compose.stack import EVERYTHING, Stack
 
 
 def test_make_up_prints_addresses_time_and_memory(stack: Stack) -> None:
@@ -33,29 +30,6 @@ def test_make_up_names_what_is_not_healthy(stack: Stack) -> None:
     assert done.returncode == 3, done.stdout[-3000:]
     assert "control: " in done.stderr
     stack.compose("up", "--detach", "--wait")
-
-
-def test_workers_carry_the_load_between_them(stack: Stack) -> None:
-    """With two workers of profile `distributed` both have users, and the rate is what was asked for, not twice that."""
-    stack.environ["LOCUST_MASTER"] = "true"
-    stack.compose(
-        "--profile", "distributed", "up", "--detach", "--wait", "--wait-timeout", "120",
-        "--scale", "locust-worker-redis=2", "locust-redis", "locust-worker-redis",
-    )  # fmt: skip
-
-    def workers() -> int:
-        rows = stack.get("LOCUST_REDIS_PORT", "/stats/requests")["workers"]
-        return sum(row["user_count"] > 0 for row in rows) if rows else 0
-
-    until(lambda: workers() == 2, "two workers with users", 60)
-    # Through the console, as a person would: a rate set at Locust directly is overwritten a few seconds later.
-    stack.post("CONTROL_PORT", "/api/servers/redis/rate", {"events_per_second": 0.5})
-    reads = 'http_server_request_duration_seconds_count{job="web",server="redis",http_request_method="GET"}'
-    rate = f"sum(rate({reads}[10s]))"
-    until(lambda: stack.value(rate) == pytest.approx(20, rel=0.15), rate, 40)
-    time.sleep(12)  # and it stays so: twice as much would show by now
-    assert stack.value(rate) == pytest.approx(20, rel=0.15)
-    assert stack.health("locust-redis") == "healthy"
 
 
 def test_down_leaves_nothing(stack: Stack) -> None:

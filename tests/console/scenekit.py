@@ -113,7 +113,7 @@ class ControlledScene:
             "locust",
             ["locust", "-f", "loadtest/key_growth.py", "--host", self.service.base, "--autostart", "--web-host",
              "127.0.0.1", "--web-port", str(self.locust_port), "--loglevel", "WARNING"],
-            LOADTEST_VISITS_PER_SECOND="0", LOADTEST_EVENTS_PER_SECOND="0",
+            LOADTEST_KEYS="0", LOADTEST_EVENTS_PER_SECOND="0",
         )  # fmt: skip
 
     def __exit__(self, *_error: object) -> None:

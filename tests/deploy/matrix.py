@@ -15,7 +15,6 @@ COMPARED = {
 MATRIX: dict[str, tuple[str, ...]] = {
     **COMPARED,
     "Dragonfly alone": ("--set", "servers={dragonfly}"),
-    "load from several processes": ("--set", "loadtest.workers=3"),
     "a group of a room": ("--set", "observability.shared=true"),
     "the room": ("--values", str(ROOM)),
     "a group with a name outside": (

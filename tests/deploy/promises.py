@@ -275,14 +275,12 @@ def accepted_events_survive(objects: list[Object]) -> list[str]:
 
 
 def nothing_is_there_twice(objects: list[Object]) -> list[str]:
-    """A pod is replaced, never rolled over, and there is one of each but for Locust's workers."""
+    """A pod is replaced, never rolled over, and there is one of each."""
     return [
         made["metadata"]["name"]
         for made in workloads(objects)
         if (made["kind"] == "Deployment" and made["spec"].get("strategy") != {"type": "Recreate"})
-        or (
-            made["spec"].get("replicas", 1) != 1 and not made["metadata"]["name"].startswith("locust-worker-")
-        )
+        or made["spec"].get("replicas", 1) != 1
     ]
 
 

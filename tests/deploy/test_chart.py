@@ -49,17 +49,6 @@ def test_it_is_what_compose_starts(values: str, rule: str) -> None:
     assert same.RULES[rule](rendered(values)) == []
 
 
-def test_workers_are_what_compose_starts() -> None:
-    """With workers Locust is their master, as with Compose's profile `distributed`, whose worker they are."""
-    objects = rendered("load from several processes")
-    ours = containers(objects)
-    for server in ("dragonfly", "redis"):
-        worker = f"locust-worker-{server}"
-        assert ours[worker]["args"] == same.compose()["services"][worker]["command"]
-        assert find(objects, "Deployment", worker)["spec"]["replicas"] == 3
-        assert environment(ours[f"locust-{server}"])["LOCUST_MODE_MASTER"] == "true"
-
-
 def test_a_group_has_no_watchers_of_its_own() -> None:
     """In a room a group's spans go there, its series carry its name, and its pages answer to the room's Prometheus."""
     objects = rendered("a group of a room")
@@ -131,7 +120,6 @@ BAD = {
     "imagePullPolicy=Sometimes": "imagePullPolicy",
     "story.growSeconds=0": "growSeconds",
     "dragonfly.threads=9": "threads",
-    "loadtest.workers=-1": "workers",
     "observability.namespace=The_Room": "namespace",
     "observability.releases.team-1={mysql}": "releases",
     "links.grafana=grafana": "grafana",
@@ -139,7 +127,6 @@ BAD = {
     "nodeSelector=measured": "nodeSelector",
     "storage.gibibytes=0": "gibibytes",
     "storage.className=null": "className",
-    "loadtest.workers=null": "workers",
     "images.lab=null": "lab",
     "resources.prometheus.disk=1": "disk",
     "resources.server.cpu=1.5": "cpu",

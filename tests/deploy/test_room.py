@@ -19,7 +19,7 @@ OWN = {
     "as it comes": "",
     "one server": "servers: [redis]",
     "Dragonfly alone": "servers: [dragonfly]",
-    "more load, on measured nodes": "{loadtest: {workers: 2}, nodeSelector: {pool: measured}}",
+    "on measured nodes": "{nodeSelector: {pool: measured}}",
     "other requests": "resources: {server: {cpu: 2000, memory: 1280}, web: {cpu: 300, cpuLimit: 1000, memory: 192}}",
 }
 

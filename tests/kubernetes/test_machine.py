@@ -135,9 +135,7 @@ def test_the_tests_values_fit_two_cores() -> None:
     """Two groups, the room and what the story takes besides are placed on two cores; images are those that are made."""
     values = yaml.safe_load((ROOT / "tests" / "kubernetes" / "values.yaml").read_text(encoding="utf-8"))
     needs = {kind: row["cpu"] for kind, row in values["resources"].items()}
-    group = sum(
-        needs[kind] for kind in needs if kind not in ("prometheus", "tempo", "grafana", "locustWorker")
-    )
+    group = sum(needs[kind] for kind in needs if kind not in ("prometheus", "tempo", "grafana"))
     watchers = sum(needs[kind] for kind in ("prometheus", "tempo", "grafana"))
     story = 900 - needs["server"]
     assert 2 * group + 2 * watchers + story <= 2000

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -159,10 +159,10 @@ def storefront() -> Iterator[Storefront]:
 class Locust:
     """A running Locust with its web UI."""
 
-    def __init__(self, host: str, *arguments: str, **environment: str) -> None:
+    def __init__(self, host: str, *arguments: str, file: str = "locustfile", **environment: str) -> None:
         self.port = free_port()
         web = ["--web-host", "127.0.0.1", "--web-port", str(self.port)]
-        self.process = locust("--host", host, "--autostart", *web, *arguments, **environment)
+        self.process = locust("--host", host, "--autostart", *web, *arguments, file=file, **environment)
 
     def ask(
         self, method: str, path: str, body: object = None, host: str = "127.0.0.1"
@@ -196,10 +196,10 @@ class Locust:
         assert status == 200, answer
 
 
-def locust(*arguments: str, within: Sequence[str] = (), **environment: str) -> subprocess.Popen[str]:
-    """Start Locust with the lab's locustfile. `within`: words before the command, such as ip netns exec NAME."""
+def locust(*arguments: str, file: str = "locustfile", **environment: str) -> subprocess.Popen[str]:
+    """Start Locust with one of the lab's files."""
     return subprocess.Popen(
-        [*within, sys.executable, "-m", "locust", "-f", "loadtest/locustfile.py", *arguments],
+        [sys.executable, "-m", "locust", "-f", f"loadtest/{file}.py", *arguments],
         cwd=ROOT,
         env={**os.environ, **environment},
         text=True,
@@ -213,8 +213,8 @@ def locust(*arguments: str, within: Sequence[str] = (), **environment: str) -> s
 def run_locust() -> Callable[..., tuple[int, str]]:
     """Return a function that runs Locust to its end and returns exit code and output."""
 
-    def run(*arguments: str, **environment: str) -> tuple[int, str]:
-        process = locust(*arguments, **environment)
+    def run(*arguments: str, file: str = "locustfile", **environment: str) -> tuple[int, str]:
+        process = locust(*arguments, file=file, **environment)
         try:
             output, _ = process.communicate(timeout=2 * PATIENCE)
         finally:
@@ -229,8 +229,8 @@ def start_locust() -> Iterator[Callable[..., Locust]]:
     """Return a function that starts Locust with a web UI; each must end on SIGTERM in time."""
     started: list[Locust] = []
 
-    def start(host: str, *arguments: str, **environment: str) -> Locust:
-        started.append(Locust(host, *arguments, **environment))
+    def start(host: str, *arguments: str, file: str = "locustfile", **environment: str) -> Locust:
+        started.append(Locust(host, *arguments, file=file, **environment))
         return started[-1]
 
     yield start
@@ -240,52 +240,6 @@ def start_locust() -> Iterator[Callable[..., Locust]]:
             each.process.communicate(timeout=PATIENCE)
         finally:
             each.process.kill()
-
-
-class Team:
-    """A Locust master with its web UI, and workers that can come and go."""
-
-    def __init__(self, host: str, workers: int, **environment: str) -> None:
-        self._bind = str(free_port())
-        self._environment = environment
-        self.workers = [self._worker() for _ in range(workers)]
-        master = ["--master", "--master-bind-host", "127.0.0.1", "--master-bind-port", self._bind]
-        self.master = Locust(host, *master, "--expect-workers", str(workers), **environment)
-
-    def _worker(self) -> subprocess.Popen[str]:
-        return locust(
-            "--worker", "--master-host", "127.0.0.1", "--master-port", self._bind, **self._environment
-        )
-
-    def join(self) -> None:
-        """Start one more worker."""
-        self.workers.append(self._worker())
-
-    def end(self) -> str:
-        """End all processes; return what the master and the workers printed."""
-        said = []
-        for process in (self.master.process, *self.workers):
-            process.terminate()
-        for process in (self.master.process, *self.workers):
-            try:
-                said.append(process.communicate(timeout=PATIENCE)[0])
-            finally:
-                process.kill()
-        return "\n".join(said)
-
-
-@pytest.fixture
-def start_team() -> Iterator[Callable[..., Team]]:
-    """Return a function that starts a master with workers; no process may print a traceback."""
-    teams: list[Team] = []
-
-    def start(host: str, workers: int, **environment: str) -> Team:
-        teams.append(Team(host, workers, **environment))
-        return teams[-1]
-
-    yield start
-    said = [team.end() for team in teams]
-    assert not [text for text in said if "Traceback" in text], said
 
 
 @pytest.fixture

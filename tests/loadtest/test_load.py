@@ -116,7 +116,7 @@ def test_tallies_count_failures_and_percentiles() -> None:
 def test_a_reset_forgets_the_tallies_only() -> None:
     """After a reset the counts are 0 and the dials are where they were."""
     load = Load({"events_per_second": 3})
-    load.event_tally.add(1.0, failed=True)
+    load.count("events", 1.0, failed=True)
     load.events.missed = 4
     load.reset()
     events = load.describe(0)["events"]

@@ -1,4 +1,4 @@
-"""Load from several machines: a Locust master, its workers and a probe, with 10 ms between any two of them.
+"""A probe on another machine, with 10 ms between the two.
 
 Each machine is a network namespace; pairs of virtual Ethernet devices join it to this one, which stands for the
 network. What passes from one machine to another goes through a relay here (`loadtest.incidents.delay`), which adds the
@@ -12,23 +12,16 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from tests.app.servicekit import eventually
-from tests.loadtest.conftest import PATIENCE, ROOT, locust
+from tests.loadtest.conftest import PATIENCE, ROOT
 from tests.loadtest.respkit import RespStandIn, ahead
 
 RTT_MS = 10
-EVENTS, READS = 30.0, 60.0
-WITHIN = 0.02
-"""What may be missing or too much of the schedule, while a worker is lost and another one joins."""
-MASTER_PORT, WEB_PORT = 5557, 8089
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0 or not shutil.which("ip"),
@@ -126,77 +119,6 @@ def network() -> Iterator[Network]:
     yield network
     said = network.close()
     assert not [text for text in said if "Traceback" in text], said
-
-
-def inside(moments: list[tuple[float, str]], begun: float, ended: float) -> int:
-    """How many requests came in that time."""
-    return sum(begun <= at < ended for at, _ in moments)
-
-
-@pytest.mark.whole
-def test_the_schedule_is_kept_while_a_worker_is_lost_and_another_joins(
-    storefront: Any, network: Network
-) -> None:
-    """Over 18 s in which one of two workers is killed and another joins, events and reads keep to 2 % of the schedule.
-
-    Then the last of the first two is killed: the one that joined carries the whole load.
-
-    It fails if the master notices a lost worker only by Locust's heartbeats (a tenth is missing), if the turns that the
-    lost worker did not give are not made good (3 %), or if the worker that joins gives the turns of others, or none.
-    """
-    hub, *others = network.machines[0], *(network.machine() for _ in range(3))
-    shop = network.way(hub, "127.0.0.1", storefront.port)
-    master = network.way(hub, hub.address, MASTER_PORT)
-    network.add(
-        locust(
-            "--master", "--master-bind-host", hub.address, "--expect-workers", "2", "--autostart",
-            "--web-host", hub.address, "--web-port", str(WEB_PORT), "--host", f"http://{hub.gateway}:{shop}",
-            within=hub.within,
-            LOADTEST_EVENTS_PER_SECOND=str(EVENTS), LOADTEST_READS_PER_SECOND=str(READS),
-        )
-    )  # fmt: skip
-
-    def worker(machine: Machine) -> subprocess.Popen[str]:
-        return network.add(
-            locust(
-                "--worker", "--master-host", hub.gateway, "--master-port", str(master), within=machine.within
-            )
-        )
-
-    def running() -> list[dict[str, Any]]:
-        with urllib.request.urlopen(
-            f"http://{hub.address}:{WEB_PORT}/stats/requests", timeout=PATIENCE
-        ) as answer:
-            found = json.loads(answer.read())["workers"]
-        return [each for each in found if each["state"] == "running" and each["user_count"]]
-
-    first, second = worker(others[0]), worker(others[1])
-    eventually(lambda: len(storefront.events) > 2 and len(running()) == 2, 2 * PATIENCE)
-    time.sleep(4.0)  # Locust starts 50 users a second, all 150 in three seconds
-
-    begun = time.monotonic()
-    time.sleep(3.0)
-    first.kill()
-    time.sleep(6.0)
-    worker(others[2])
-    time.sleep(9.0)
-    ended = time.monotonic()
-    assert len(running()) == 2
-    whole = ended - begun
-    for moments, rate in ((storefront.events, EVENTS), (storefront.reads, READS)):
-        assert inside(list(moments), begun, ended) == pytest.approx(rate * whole, rel=WITHIN), rate
-
-    second.kill()
-
-    def carried() -> bool:
-        begun = time.monotonic()
-        time.sleep(2.0)
-        return all(
-            inside(list(moments), begun, begun + 2.0) == pytest.approx(2 * rate, rel=0.2)
-            for moments, rate in ((storefront.events, EVENTS), (storefront.reads, READS))
-        )
-
-    eventually(carried, PATIENCE)
 
 
 @pytest.mark.parametrize("seconds", [2.5, -40.0])

@@ -25,7 +25,12 @@ class Neighbour(HttpStandIn):
                 "users": 1500,
                 "keys": 30_000,
             },
-            "/load": {"reads_per_second": 5.0, "events_per_second": 12.5, "users_population": 10_000},
+            "/load": {
+                "reads_per_second": 5.0,
+                "events_per_second": 12.5,
+                "visits_per_second": 25.0,
+                "users_population": 10_000,
+            },
         }
         self.puts: list[tuple[str, dict[str, Any]]] = []
         super().__init__()

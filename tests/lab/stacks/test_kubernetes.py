@@ -40,10 +40,6 @@ def test_a_release_is_found_with_all_it_tells(kubectl: FakeKubectl) -> None:
             pod("control", container("control")),
             pod("storefront-valkey", container("web-valkey"), node="node-2"),
             pod("locust-valkey", container("locust-valkey")),
-            *(
-                pod("locust-worker-redis", container("locust-worker-redis"), uid=uid)
-                for uid in ("one", "two")
-            ),
         ]
     )
     scene = find_pods("redis", Kubectl(SPACE))
@@ -53,8 +49,7 @@ def test_a_release_is_found_with_all_it_tells(kubectl: FakeKubectl) -> None:
     assert scene.has("control") and not scene.has("grafana")
     assert scene.env("web-redis") == {"APP_STORE_URL": "redis://redis:6379/0"}
     assert scene.parts()["probe-containers"].service == "probe-redis"
-    own = {"store", "web", "invalidator", "warmer", "locust", "probe-containers"}
-    assert set(scene.parts()) == own | {"locust-worker-1", "locust-worker-2"}
+    assert set(scene.parts()) == {"store", "web", "invalidator", "warmer", "locust", "probe-containers"}
     assert kubectl.calls == [
         ["get", "pods", "--selector", "app.kubernetes.io/name=redis-latency-lab", "--output", "json"]
     ]

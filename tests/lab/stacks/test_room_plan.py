@@ -52,7 +52,6 @@ def test_a_group_is_the_sum_of_its_containers() -> None:
         ({"resources": {"server": {"cpu": 2000}}}, 2 * 0.5),
         ({"resources": {"warmer": {"cpu": 150}}}, 2 * 0.1),
         ({"resources": {"control": {"cpu": 0}}}, -0.1),
-        ({"loadtest": {"workers": 3}}, 2 * 3 * 0.1),
         ({"servers": ["dragonfly"]}, -(1.5 + 0.5 + 0.45 + 0.1 + 0.05)),
         ({"resources": {"grafana": {"cpu": 5000}}}, 0.0),
     ],

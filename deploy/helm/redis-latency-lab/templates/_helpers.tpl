@@ -159,7 +159,6 @@ that of the ingress.
 {{- $servers := len .Values.servers -}}
 {{- $watchers := ternary 0 1 .Values.observability.shared -}}
 {{- dict "server" $servers "probe" $servers "web" $servers "invalidator" $servers "warmer" $servers "locust" $servers
-         "locustWorker" (mul $servers .Values.loadtest.workers)
          "control" (min $servers 1)
          "redisExporter" (min (len (include "lab.translated" . | fromJsonArray)) 1)
          "prometheus" $watchers "tempo" $watchers "grafana" $watchers | toJson -}}
@@ -179,8 +178,7 @@ Services.
 {{- $memory = add $memory (mul $count $needs.memory) -}}
 {{- /* The three processes of a storefront are one pod. */ -}}
 {{- if not (has $kind (list "invalidator" "warmer")) }}{{ $pods = add $pods $count }}{{ end -}}
-{{- /* Each container has a Service but for Locust's workers: nobody asks them. */ -}}
-{{- if ne $kind "locustWorker" }}{{ $services = add $services $count }}{{ end -}}
+{{- $services = add $services $count -}}
 {{- end -}}
 {{ dict "cpu" $cpu "cpuLimit" $cpuLimit "memory" $memory "pods" $pods "services" $services | toJson }}
 {{- end }}

@@ -1,0 +1,24 @@
+"""Keys grow because customers come, and with the keys grows what a search for each event costs everybody.
+
+    locust -f loadtest/key_growth.py --host http://127.0.0.1:8000 --headless --only-summary
+
+Every visit reads a page of twenty fragments. New customers come at a constant rate until there are `--keys` keys; then
+the same customers come again. The strategy stays what it is: somebody may change it meanwhile. Without `--headless`
+there is Locust's page on port 8089, and it goes on until somebody stops it; `PUT /load` changes the load.
+"""
+
+from __future__ import annotations
+
+from locust import events
+
+from loadtest.customers.scenario import Growing, attach
+from loadtest.customers.users import Browse, Order, Visit
+
+__all__ = ["Browse", "KeyGrowth", "Order", "Visit"]
+
+
+class KeyGrowth(Growing):
+    """Growth, then the same load at the most keys."""
+
+
+attach(events)
