@@ -24,11 +24,11 @@ UNITS = 90
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlledScene]:
     """A scene without a story; all keys are there and stay."""
     with ControlledScene(
-        tmp_path_factory.mktemp("alone"), CONTROL_STORY="off", CONTROL_KEYS=str(KEYS), CONTROL_GROW_SECONDS="3",
+        tmp_path_factory.mktemp("alone"), CONTROL_STORY="off", CONTROL_KEYS=str(KEYS), CONTROL_GROW_SECONDS="20",
     ) as made:  # fmt: skip
         made.until(lambda state: state["free"])
         made.act("growth", on=True)
-        made.until(lambda state: state["keys"] >= KEYS and state["p99_ms"])
+        made.until(lambda state: state["all_keys"] and state["p99_ms"], seconds=60)
         yield made
 
 
