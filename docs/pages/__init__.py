@@ -11,8 +11,8 @@ A page is Markdown that people write, with blocks that only this package writes:
     <!-- fig: RECORD CLAIM -->text<!-- /fig -->      in a sentence: what a claim measured
 
 Kinds of a run: `facts`, `claims [ID ...]`, `phases FIGURE ... [only=PHASE,...]`, `plot CHART`, `explain [HEADING ...]`
-(its first words, with hyphens). A `fig` may also name one figure of a claim (``fig: RECORD CLAIM FIGURE``) or a
-quantity of a phase (``fig: RECORD PHASE QUANTITY``).
+(its first words, with hyphens). A `fig` may also name one figure of a claim (``fig: RECORD CLAIM FIGURE``), a
+quantity of a phase (``fig: RECORD PHASE QUANTITY``), or its ratio in two (``fig: RECORD PHASE/PHASE QUANTITY``).
 
 `make docs` renews every block from the committed records: the same every time. `make docs RUNS=DIR` first takes new
 records from a run folder, or from a folder of them, pruned to what judging and drawing need. Every record is judged

@@ -163,7 +163,7 @@ def _figure(view: RunView, name: str) -> Quantity:
 
 
 def figure(view: RunView, words: Sequence[str]) -> str:
-    """A figure in a sentence: a claim's measured text, one of its figures, or a quantity of a phase."""
+    """A figure in a sentence: a claim's measured text, one of its figures, a quantity of a phase, or a ratio of two."""
     if not words:
         raise UsageError("a mark `fig` needs a record and a claim, or a record, a phase and a quantity.")
     if phase := view.run.phase(words[0]):
@@ -172,6 +172,12 @@ def figure(view: RunView, words: Sequence[str]) -> str:
         what = _figure(view, words[1])
         value = what.of(phase, view.latencies)
         return f"{what.text(value)} a second" if what.unit == "/s" else what.text(value)
+    pair = [view.run.phase(name) for name in words[0].split("/")]
+    if len(pair) == len(words) == 2 and all(pair):
+        over, under = (_figure(view, words[1]).of(phase, view.latencies) for phase in pair if phase)
+        if not isinstance(over, int | float) or not isinstance(under, int | float) or not under:
+            raise UsageError(f"there is no ratio of {words[1]} in {words[0]}.")
+        return numbers.times(over / under)
     known = [claim["id"] for claim in (view.result or {})["claims"]]
     if words[0] not in known:
         both = [*known, *(phase.id for phase in view.run.phases)]

@@ -62,7 +62,7 @@ SCENARIO = Scenario(
     title="KEYS for pattern deletes",
     story="Whenever a customer's data changes, KEYS looks for the customer's entries among all there are; every GET "
     "that comes meanwhile waits, on the primary only.",
-    source="'Redis KEYS in production', a shop on Grails: GETs of 200 to 1 000 ms on the primary",
+    source="'Too Fast For Our Own Good', a shop on Grails: now and then 200 to 1 000 ms for a GET, on the primary only",
     phases=phases("keys", "scan"),
     claims=CLAIMS,
     paces={

@@ -72,7 +72,7 @@ class GuestStack:
         """Pause all other load, note what is to be put back, and empty the server."""
         scene = self._neighbours
         if scene.has("control"):
-            say("pausing the autopilot")
+            say("pausing the story")
             self._control = Http("control", scene.address("control"))
             self._pause = AutopilotPause(self._control)
             self._undo.append(self._pause.end)

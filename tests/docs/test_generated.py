@@ -180,16 +180,19 @@ def test_a_run_is_explained(book: Path) -> None:
 
 
 def test_a_figure_in_a_sentence(book: Path) -> None:
-    """A `fig` mark gives the measured value of a claim, one figure of a claim, or a quantity of a phase."""
+    """A `fig` mark gives the measured value of a claim, one figure of it, a quantity of a phase, or its ratio in two."""
     text = page(
         book,
         "<!-- fig: key-growth p99-rises --><!-- /fig -->; <!-- fig: key-growth p99-rises ratio --><!-- /fig -->; "
-        "<!-- fig: key-growth grow-1 p99 -->x<!-- /fig -->",
+        "<!-- fig: key-growth grow-1 p99 -->x<!-- /fig -->; <!-- fig: key-growth grow-7/grow-1 p99 -->x<!-- /fig -->; "
+        "<!-- fig: key-growth grow-7 p99 -->x<!-- /fig -->",
     )
-    whole, ratio, p99 = (part.split("-->")[1].split("<!--")[0] for part in text.split("; "))
+    whole, ratio, p99, times, last = (part.split("-->")[1].split("<!--")[0] for part in text.split("; "))
     assert whole.startswith(f"{float(ratio.split()[0]):.0f}"[:2])
     assert ratio.endswith(" ×")
     assert p99.endswith(" ms")
+    assert times.endswith(" ×")
+    assert float(times.split()[0]) == pytest.approx(float(last.split()[0]) / float(p99.split()[0]), rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -212,6 +215,10 @@ def test_a_figure_in_a_sentence(book: Path) -> None:
         (
             "fig: key-growth p99-rise",
             "key-growth has no claim or phase 'p99-rise'; did you mean 'p99-rises'?",
+        ),
+        (
+            "fig: key-growth grow-1/fx p99",
+            "key-growth has no claim or phase 'grow-1/fx'; did you mean 'grow-1'?",
         ),
         ("fig: key-growth p99-rises rato", "claim 'p99-rises' has no figure 'rato'; did you mean 'ratio'?"),
     ],
