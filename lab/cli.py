@@ -165,7 +165,7 @@ def scene(
     ] = 8080,
     keys: Annotated[
         int | None,
-        typer.Option(help="Entries cached at the most (200,000).", min=1000, max=50_000_000),
+        typer.Option(help="Keys that there will be at the most (120,000).", min=1000, max=50_000_000),
     ] = None,
     healthy: Annotated[
         bool,

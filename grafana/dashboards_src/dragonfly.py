@@ -109,8 +109,8 @@ def build() -> Dashboard:
             ),
             lines(
                 "Slow log: entries a second by command",
-                "Commands that took longer than 10 ms. The original team had a threshold of 100 ms, and saw SCAN alone, "
-                "50 to 200 ms each: the first clue that pointed the right way.",
+                "Commands that took longer than 10 ms. The original team looked for those above 100 ms, and saw SCAN "
+                "alone, 50 to 200 ms each: the first clue that pointed the right way.",
                 [
                     Query(
                         zero_by(
@@ -146,8 +146,8 @@ def build() -> Dashboard:
             lines(
                 "Pipeline length, and how many commands are pipelined at all",
                 "How many commands stand in connections' queues, and the share of all commands that did "
-                "(right axis). Large while entries are written, for the calibration and for new customers, and small when "
-                "all keys are there: p99 does not fall with it.",
+                "(right axis). Large while entries are written, for the calibration and for new customers, and small "
+                "when all keys are there: p99 does not fall with it.",
                 [
                     Query(
                         zero_told(f"sum by (server) (dragonfly_pipeline_queue_length{{{HERE}}})"),

@@ -135,9 +135,9 @@ SCENARIO = Scenario(
     title="Eviction bursts that feed themselves",
     story="A cache at its memory limit, its main thread nearly busy: evicting tips it over, waiting clients' buffers "
     "take memory, and that evicts more, until the clients stall; then memory falls and all begins again.",
-    source="'How we diagnosed and resolved Redis latency spikes with BPF and other tools', GitLab, November 2022: Redis 6.2 "
-    "as an LRU cache. Scaled down: hundreds of MB instead of dozens of GB, "
-    "about 1,100 clients with requests of 16 kB, cycles of seconds instead of minutes; the rate is calibrated",
+    source="'How we diagnosed and resolved Redis latency spikes with BPF and other tools', GitLab, November 2022: "
+    "Redis 6.2 as an LRU cache. Scaled down: hundreds of MB instead of dozens of GB, about 1,100 clients with requests "
+    "of 16 kB, cycles of seconds instead of minutes; the rate is calibrated",
     phases=phases(short=False),
     claims=CLAIMS,
     paces={

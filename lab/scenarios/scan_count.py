@@ -135,8 +135,8 @@ SCENARIO = Scenario(
     title="What COUNT and concurrent SCANs cost",
     story="Full iterations with a small COUNT take many times as long; with a large one each call is a longer stall; "
     "and whatever COUNT, the more of them run at once, the less everybody else gets done.",
-    source="'The Effects of Redis SCAN on Performance and How KeyDB Improved It': 50 million keys, COUNT 100 to 10 000, "
-    "up to 1 000 iterations at once",
+    source="'The Effects of Redis SCAN on Performance and How KeyDB Improved It': 50 million keys, COUNT 100 to "
+    "10 000, up to 1 000 iterations at once",
     phases=phases(),
     claims=(
         sweep.small_count_is_slow(times=5, share=0.25),

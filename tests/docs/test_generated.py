@@ -180,7 +180,7 @@ def test_a_run_is_explained(book: Path) -> None:
 
 
 def test_a_figure_in_a_sentence(book: Path) -> None:
-    """A `fig` mark gives the measured value of a claim, one figure of it, a quantity of a phase, or its ratio in two."""
+    """A `fig` mark gives the measured value of a claim, one figure of it, a quantity of a phase, or a ratio of two."""
     text = page(
         book,
         "<!-- fig: key-growth p99-rises --><!-- /fig -->; <!-- fig: key-growth p99-rises ratio --><!-- /fig -->; "
