@@ -249,7 +249,7 @@ def loads(root: Path) -> dict[str, str]:
         (f"{folder}.{stem}".replace("/", ".").removesuffix(".__main__"), said)
         for folder in ("loadtest", "loadtest/probe", "loadtest/incidents")
         for stem, said in _module_lines(
-            root, folder, lambda stem, source: "__main__" in source or stem == "locustfile"
+            root, folder, lambda stem, source: "__main__" in source or "from locust import events" in source
         )
     ]
     return dict(rows)

@@ -21,7 +21,7 @@ BESIDE = (
     "SECURITY.md",
     "deploy/README.md",
     "deploy/room.md",
-    "loadtest/distributed.md",
+    "loadtest/README.md",
 )
 HAND_WRITTEN = (
     "incidents.md",
