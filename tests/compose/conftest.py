@@ -11,7 +11,7 @@ import pytest
 from tests.compose.stack import EVERYTHING, PROFILE_OPTIONS, Stack
 
 GROW_SECONDS = 120
-"""How long the story takes to let keys grow, seconds; .env has 200."""
+"""How long the story takes to let keys grow, seconds; .env has 240."""
 
 collect_ignore_glob = [] if os.environ.get("LAB_ENGINE") else ["test_stack_*.py"]
 
