@@ -84,7 +84,7 @@ class Server:
     @property
     def locust_port(self) -> str:
         """The variable in .env that holds the port of its Locust."""
-        return f"LOCUST_{self.name.upper()}_PORT"
+        return f"LOCUST_{self.name.upper().replace('-', '_')}_PORT"
 
     @property
     def most_bytes(self) -> int:
@@ -197,6 +197,16 @@ SERVERS = {
         ),
     )
 }
+
+SERVERS["dragonfly-current"] = replace(
+    SERVERS["dragonfly"],
+    name="dragonfly-current",
+    title="today's Dragonfly",
+    find=_on_path("dragonfly-current"),
+    install="Put a Dragonfly of today on PATH as dragonfly-current, or use --stack compose.",
+    in_chart=False,
+    profile="current",
+)
 
 IN_COMPOSE = [server for server in SERVERS.values() if server.in_compose]
 PROFILES = [server.profile for server in IN_COMPOSE if server.profile]

@@ -22,8 +22,8 @@ WATCHERS = {"prometheus", "tempo", "grafana", "redis-exporter"}
 PARTS = ("", *(f"{part}-" for part in servers.PARTS))
 NAMES = [server.name for server in IN_COMPOSE]
 ALWAYS = [server.name for server in IN_COMPOSE if not server.profile]
-SPEAK_PROMETHEUS = ["dragonfly"]
-"""Servers with a job of their own: Prometheus asks them itself. redis_exporter asks the others for it."""
+SPEAK_PROMETHEUS = ["dragonfly", "dragonfly-current"]
+"""The servers of the job `dragonfly`: Prometheus asks them itself. redis_exporter asks the others for it."""
 
 NOT_CONFINED: dict[str, set[str]] = {}
 """Exceptions from confinement: service -> what it lacks. Each needs a comment at the service that says why."""
@@ -42,6 +42,7 @@ room has one address."""
 
 SILENCED = {
     "dragonfly": ["--version_check=false"],
+    "dragonfly-current": ["--version_check=false"],
     "grafana": [
         "GF_ANALYTICS_REPORTING_ENABLED=false",
         "GF_ANALYTICS_CHECK_FOR_UPDATES=false",
@@ -237,10 +238,10 @@ def waiting_is_for_health(model: Model) -> list[str]:
         waits = service.get("depends_on", {})
         wrong += [f"{name}: {on}" for on, how in waits.items() if how.get("condition") != "service_healthy"]
         wrong += [f"{name} waits for {on}" for on in set(waits) & WATCHERS]
-        part, _, server = name.rpartition("-")
+        part, _, server = name.partition("-")
         if part in ("web", "invalidator", "warmer", "probe") and set(waits) != {server}:
             wrong.append(f"{name} does not wait for {server}")
-        if part == "locust" and set(waits) != {f"web-{server}"}:
+        if part == "locust" and server in NAMES and set(waits) != {f"web-{server}"}:
             wrong.append(f"{name} does not wait for its storefront")
     return wrong
 
@@ -286,7 +287,7 @@ BOUND = ("APP_SEARCHES_AT_ONCE", "12")
 
 
 HOSTS = "ALLOWED_HOSTS"
-GUARDED = re.compile(r"control|(?:web|locust)-[a-z]+")
+GUARDED = re.compile(r"control|(?:web|locust)-(?!worker)[a-z-]+")
 """Services whose pages answer only to the names in ALLOWED_HOSTS and to names of this machine."""
 
 
@@ -301,9 +302,10 @@ def pages_answer_to_their_names(model: Model) -> list[str]:
 
 
 def servers_are_alike(model: Model) -> list[str]:
-    """The four storefronts differ in their server and nothing else, or a comparison of servers means nothing.
+    """The storefronts differ in their server and nothing else, or a comparison of servers means nothing.
 
-    The bound on searches is excepted: only servers with one thread need it, and it has no effect below the knee.
+    Two settings are excepted. The bound on searches: only servers with one thread need it, and it has no effect below
+    the knee. SCAN's COUNT: it means something else on Dragonfly.
     """
     wrong = []
     for part in PARTS[1:]:
@@ -312,10 +314,11 @@ def servers_are_alike(model: Model) -> list[str]:
             said = {
                 k: v for k, v in model["services"][part + server].items() if k not in ("profiles", "image")
             }
-            said["environment"] = sorted(set(said.get("environment", {}).items()) - {BOUND})
             said["environment"] = [
-                one for one in said["environment"] if one[0] != HOSTS
-            ]  # the same list for all
+                one
+                for one in sorted(set(said.get("environment", {}).items()) - {BOUND})
+                if one[0] not in (HOSTS, "APP_SCAN_COUNT")  # HOSTS is the same list for all
+            ]
             text = str(said).replace("redis://", "resp://").replace(server, "SERVER")
             forms[server] = re.sub(r"127\.0\.0\.1:\d+", "PORT", text)
         wrong += [part + server for server, form in forms.items() if form != forms["valkey"]]
@@ -324,7 +327,9 @@ def servers_are_alike(model: Model) -> list[str]:
 
 
 def the_control_page_knows_each_server(model: Model) -> list[str]:
-    """The control page has each server with its own addresses, and the link to its Locust with the port of .env."""
+    """The control page has each server with its own addresses, its storefront's COUNT, and the link to its Locust with
+    the port of .env.
+    """
     told = model["services"]["control"]["environment"]
     rows = [row.strip().partition("=")[::2] for row in told["CONTROL_SERVERS"].split(",")]
     names = [name for name, _ in rows]
@@ -335,19 +340,28 @@ def the_control_page_knows_each_server(model: Model) -> list[str]:
         wrong += [] if hosts == wanted else [f"CONTROL_SERVERS: {name}={addresses}"]
     links = [f"{s.name}=http://127.0.0.1:{model['env'].get(s.locust_port)}" for s in IN_COMPOSE]
     found = [link.strip() for link in told["CONTROL_LOCUST_URLS"].split(",")]
-    return wrong + [f"CONTROL_LOCUST_URLS: {link}" for link in sorted(set(links) ^ set(found))]
+    wrong += [f"CONTROL_LOCUST_URLS: {link}" for link in sorted(set(links) ^ set(found))]
+    counts = {f"{name}={model['services'][f'web-{name}']['environment']['APP_SCAN_COUNT']}" for name in NAMES}
+    asked = {row.strip() for row in told["CONTROL_SCAN_COUNTS"].split(",")}
+    return wrong + [f"CONTROL_SCAN_COUNTS: {row}" for row in sorted(counts ^ asked)]
 
 
 def each_server_is_scraped(model: Model) -> list[str]:
-    """Prometheus asks redis_exporter for each server that does not speak Prometheus itself, under the server's name."""
+    """Prometheus asks each server itself, or redis_exporter for it, under the server's name."""
     jobs = {job["job_name"]: job for job in model["scrape"]["scrape_configs"]}
-    wrong = [f"no job {name}" for name in SPEAK_PROMETHEUS if name not in jobs]
-    (by_name,) = jobs["redis"]["dns_sd_configs"]
-    static = {config["labels"]["server"]: config["targets"] for config in jobs["redis"]["static_configs"]}
-    wanted = {name: [f"{name}:{by_name['port']}"] for name in ALWAYS if name not in SPEAK_PROMETHEUS}
-    optional = {name for name in NAMES if name not in (*ALWAYS, *SPEAK_PROMETHEUS)}
-    wrong += [] if static == wanted else [f"{static} is not {wanted}"]
-    return wrong + ([] if set(by_name["names"]) == optional else [f"{by_name['names']} is not {optional}"])
+    wrong = []
+    for job in ("dragonfly", "redis"):
+        if job not in jobs:
+            wrong.append(f"no job {job}")
+            continue
+        names = [name for name in NAMES if (name in SPEAK_PROMETHEUS) == (job == "dragonfly")]
+        (by_name,) = jobs[job]["dns_sd_configs"]
+        static = {config["labels"]["server"]: config["targets"] for config in jobs[job]["static_configs"]}
+        wanted = {name: [f"{name}:{by_name['port']}"] for name in names if name in ALWAYS}
+        optional = {name for name in names if name not in ALWAYS}
+        wrong += [] if static == wanted else [f"{static} is not {wanted}"]
+        wrong += [] if set(by_name["names"]) == optional else [f"{by_name['names']} is not {optional}"]
+    return wrong
 
 
 RULES: dict[str, Rule] = {

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from lab.stacks.servers import IN_COMPOSE, PROFILES
-from tests.compose.promises import load
+from tests.compose.promises import SPEAK_PROMETHEUS, load
 from tests.compose.stack import EVERYTHING, PROFILE_OPTIONS, Stack, until
 
 MODEL = load()
@@ -24,11 +24,11 @@ SIGNALS: dict[str, str] = {
     "tempo": 'tempo_build_info{job="tempo"}',
     "grafana": 'grafana_build_info{job="grafana"}',
     "control": 'sum(lab_store_up{job="control"})',
-    "dragonfly": 'dragonfly_uptime_in_seconds{server="dragonfly"}',
+    **{server: f'dragonfly_uptime_in_seconds{{server="{server}"}}' for server in SPEAK_PROMETHEUS},
     **{
         f"redis-exporter for {server}": f'redis_up{{job="redis",server="{server}"}}'
         for server in SERVERS
-        if server != "dragonfly"  # it speaks Prometheus itself
+        if server not in SPEAK_PROMETHEUS
     },
     **{
         f"web-{server}": f'sum(http_server_request_duration_seconds_count{{job="web",server="{server}"}})'
