@@ -163,8 +163,8 @@ def build() -> Dashboard:
                 "Every moment as a point: p99 against the number of keys",
                 "Time is taken out: each point is one moment, in the colour of its phase; calibration and idle time "
                 "do not count. A cloud without shape means no relation. A line, or a line that bends upwards at some "
-                "number of keys, means a relation. It needs no overload: a read that meets a search waits for it, and a "
-                "search is as long as there are keys.",
+                "number of keys, means a relation. It needs no overload: a read that meets a search waits for it, and "
+                "a search is as long as there are keys.",
                 Query(KEYS, "cached keys"),
                 [Query(in_words(by_phase(BYSTANDER, STORY)), "{{phase}}")],
                 y_label="bystander's p99",
