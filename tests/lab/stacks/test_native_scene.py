@@ -25,9 +25,8 @@ from tests.lab.labkit import Running, lab, typed
 PROMETHEUS = shutil.which("prometheus")
 QUICK = {
     "CONTROL_KEYS": "20000",
-    "CONTROL_KNEE_KEYS": "15000",
     "CONTROL_GROW_SECONDS": "30",
-    "CONTROL_CALIBRATION_SECONDS": "1",
+    "CONTROL_HEALTHY_SECONDS": "5",
 }
 READY = "Ctrl-C here ends everything."
 UP_S = 90
