@@ -266,9 +266,9 @@ def test_a_healthy_scene_without_prometheus(tmp_path: Path) -> None:
         scene.up()
         assert scene.said().count("no prometheus on the PATH") == 1
         state = scene.wait_for(lambda state: state["events_finished_per_second"])
-        assert (state["strategy"], state["target_keys"], state["events_per_second"]) == ("index", 20_000, 4)
+        assert (state["strategy"], state["growth"], state["events_per_second"]) == ("index", True, 4)
         assert state["keys"] > 18_000
-        assert state["calibrated_events_per_second"] is None  # without the story nothing is calibrated
+        assert state["calibrated_events_per_second"] is None  # without the story nothing is planned
         clients = lab(
             "blind", "look", "clients", cwd=tmp_path, **{**scene.environment, "PATH": os.environ["PATH"]}
         )
