@@ -23,6 +23,7 @@ from docs.pages import (
     frompaces,
     frompredict,
     fromroom,
+    fromscene,
     fromservers,
     fromsessions,
     fromtrust,
@@ -438,4 +439,5 @@ LISTS: dict[str, Callable[[Path], str]] = {
     **fromservers.LISTS,
     **fromsessions.LISTS,
     **fromroom.LISTS,
+    **fromscene.LISTS,
 }

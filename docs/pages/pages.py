@@ -36,6 +36,7 @@ HAND_WRITTEN = (
     "servers.md",
     "exam.md",
     "sessions.md",
+    "scene.md",
 )
 """Pages in docs/ that people write, except for their blocks."""
 BEGIN = re.compile(r"<!-- (run|list|help|plot)(?:: *(.*?))? *-->")
