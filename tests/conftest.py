@@ -120,7 +120,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Where SKIPS_ARE_RED is set, a test that was skipped for want of a program that can be had makes the session red."""
+    """Where SKIPS_ARE_RED is set, a test that was skipped for want of a program that can be had is red."""
     if os.environ.get("SKIPS_ARE_RED") and any(CAN_BE_HAD in reason for reason in skipped(session.config)):
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 

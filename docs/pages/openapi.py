@@ -142,15 +142,14 @@ def storefront() -> dict[str, Any]:
         "/users/{user}/page": {
             "parameters": [user],
             "get": _operation(
-                "All usual fragments of a user, read one after another; `hits`: how many of them were cached.",
+                "What is seen first of a user's page. One that is not cached is computed and cached whole.",
                 _object(
                     {
                         "user": user["schema"],
-                        "hits": COUNT,
-                        "fragments": {"type": "array", "items": _object({"name": TEXT, "body": TEXT})},
+                        "fragments": {"type": "object", "additionalProperties": TEXT},
                     }
                 ),
-                (404, 503),
+                (404,),
             ),
         },
         "/users/{user}/fragments": {
