@@ -40,7 +40,9 @@ WAITS_COUNT = (
     "Dragonfly's clock for a command starts before it is scheduled: its {} includes waiting for others"
 )
 """Dragonfly 1.40.1, main_service.cc: the timer starts in InvokeCmd, ahead of the transaction's scheduling."""
-COUNTS_MATCHES = "Dragonfly's COUNT is of keys that match: a SCAN for few of many goes on until its time is up"
+COUNTS_MATCHES = (
+    "Dragonfly's COUNT is of keys that match: a SCAN for few of many goes on until its time is up"
+)
 """Dragonfly, generic_family.cc: a call ends at COUNT matches, or by the clock: after 100 ms (1.28.1), after about 50 ms
 (1.40.1). When it lets other commands in differs more: docs/servers.md."""
 
