@@ -40,9 +40,11 @@ WAITS_COUNT = (
     "Dragonfly's clock for a command starts before it is scheduled: its {} includes waiting for others"
 )
 """Dragonfly 1.40.1, main_service.cc: the timer starts in InvokeCmd, ahead of the transaction's scheduling."""
-COUNTS_MATCHES = "Dragonfly's COUNT is of keys that match: a SCAN for few of many goes on for up to 50 ms"
-"""Dragonfly 1.40.1, generic_family.cc: a call ends at COUNT matches or after about 50 ms, and lets other commands run
-meanwhile."""
+COUNTS_MATCHES = (
+    "Dragonfly's COUNT is of keys that match: a SCAN for few of many goes on until its time is up"
+)
+"""Dragonfly, generic_family.cc: a call ends at COUNT matches, or by the clock: after 100 ms (1.28.1), after about 50 ms
+(1.40.1). When it lets other commands in differs more: docs/servers.md."""
 
 
 AT_START = {CLUSTER: "it is chosen when a server starts, and the {stack} stack starts its servers without"}
@@ -182,7 +184,7 @@ SERVERS = {
                 "from 256 MB a thread upwards",
                 CLUSTER: "its cluster mode is another one, in which a search visits all slots",
             },
-            whole_scans=False,  # a SCAN call returns after about 50 ms, wherever its cursor is
+            whole_scans=False,  # a SCAN call returns when its time is up, wherever its cursor is
         ),
         Server(
             "keydb",
