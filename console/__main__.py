@@ -50,7 +50,7 @@ def main() -> int:
         signal.signal(number, stop)
     for autopilot in autopilots.values():
         autopilot.start()
-    print(f"control: http://{config.host}:{listener.getsockname()[1]}/", flush=True)
+    print(f"control: listens at {config.host}, port {listener.getsockname()[1]}", flush=True)
     server.serve_forever()
     for autopilot in autopilots.values():
         autopilot.end()
