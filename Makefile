@@ -15,11 +15,11 @@ help: ## Show the verbs
 demo: ## Reproduce the main incident on an embedded server (three minutes) and write a report
 	@bin/lab run key-growth
 
-up: ## Look at the machine, start the whole stack on Docker, say where things are (COMPOSE_PROFILES=valkey,keydb for more)
+up: ## Look at the machine, then docker compose up, in the background (COMPOSE_PROFILES=valkey,keydb for more)
 	@python3 -m lab.stacks.up
 
 down: ## Stop the stack and remove what it left: containers, volumes, network
-	docker compose --profile "*" down --volumes --remove-orphans
+	@python3 -m lab.stacks.up down
 
 test: tools ## What needs neither Docker nor whole runs, in eight minutes
 	$(PY) -m pytest $(SIDE_BY_SIDE) -m "not whole"

@@ -18,6 +18,8 @@ Model = dict[str, Any]
 Rule = Callable[[Model], list[str]]
 
 OWN_IMAGE = "LAB_IMAGE"
+AT_THE_DOOR = {"check", "welcome"}
+"""Services that look or speak once, and serve nothing: `check` before all others, `welcome` after them."""
 WATCHERS = {"prometheus", "tempo", "grafana", "redis-exporter"}
 PARTS = ("", *(f"{part}-" for part in servers.PARTS))
 NAMES = [server.name for server in IN_COMPOSE]
@@ -64,7 +66,7 @@ def load(root: Path = ROOT) -> Model:
     text = (root / "compose.yaml").read_text(encoding="utf-8")
     values = read_env_file(root / ".env") or {}
     model: Model = yaml.safe_load(
-        re.sub(r"\$\{(\w+):\?\}", lambda found: values.get(found[1], found[0]), text)
+        re.sub(r"\$\{(\w+):?\?\}", lambda found: values.get(found[1], found[0]), text)
     )
     model["env"] = values
     model["text"] = text
@@ -73,6 +75,21 @@ def load(root: Path = ROOT) -> Model:
 
 def _services(model: Model) -> list[tuple[str, dict[str, Any]]]:
     return list(model["services"].items())
+
+
+def place(mount: str | dict[str, Any]) -> str:
+    """Where a container finds a mount."""
+    return str(mount["target"] if isinstance(mount, dict) else mount.split(":")[1])
+
+
+CLONES = {"type": "bind", "read_only": True, "bind": {"selinux": "z", "create_host_path": False}}
+
+
+def is_of_the_clone(mount: object) -> bool:
+    """True for a read-only mount of a part of the clone, with SELinux's label, and an error where it is not there."""
+    if not isinstance(mount, dict) or not CLONES.items() <= mount.items():
+        return False
+    return str(mount["source"]).startswith("./") and ".." not in mount["source"]
 
 
 def ports_on_loopback(model: Model) -> list[str]:
@@ -144,9 +161,16 @@ def everything_is_limited(model: Model) -> list[str]:
 
 def everything_has_a_healthcheck(model: Model) -> list[str]:
     """Every service has a health check that runs a program at least every 10 s, or every 5 s if others wait for it."""
-    waited_for = {other for _, service in _services(model) for other in service.get("depends_on", {})}
+    waited_for = {
+        other
+        for name, service in _services(model)
+        if name not in AT_THE_DOOR
+        for other in service.get("depends_on", {})
+    }
     wrong = []
     for name, service in _services(model):
+        if name in AT_THE_DOOR:
+            continue
         check = service.get("healthcheck", {})
         test = check.get("test", ["NONE"])
         runs = test[0] in ("CMD", "CMD-SHELL") and test[1] != "true" and not check.get("disable")
@@ -167,10 +191,10 @@ def only_named_volumes(model: Model) -> list[str]:
     wrong, used = [], set()
     for name, service in _services(model):
         for mount in service.get("volumes", ()):
-            source, _, rest = str(mount).partition(":")
+            source = str(mount).partition(":")[0]
             if source in model["volumes"]:
                 used.add(source)
-            elif not (source.startswith("./") and rest.endswith(":ro") and ".." not in source):
+            elif not is_of_the_clone(mount):
                 wrong.append(f"{name}: {mount}")
     return wrong + [f"not used: {volume}" for volume in set(model["volumes"]) - used]
 
@@ -235,7 +259,11 @@ def waiting_is_for_health(model: Model) -> list[str]:
     """
     wrong = []
     for name, service in _services(model):
-        waits = service.get("depends_on", {})
+        if name in AT_THE_DOOR:
+            continue
+        waits = dict(service.get("depends_on", {}))
+        if waits.pop("check", None) not in (None, {"condition": "service_completed_successfully"}):
+            wrong.append(f"{name}: check")
         wrong += [f"{name}: {on}" for on, how in waits.items() if how.get("condition") != "service_healthy"]
         wrong += [f"{name} waits for {on}" for on in set(waits) & WATCHERS]
         part, _, server = name.partition("-")
@@ -244,6 +272,29 @@ def waiting_is_for_health(model: Model) -> list[str]:
         if part == "locust" and server in NAMES and set(waits) != {f"web-{server}"}:
             wrong.append(f"{name} does not wait for its storefront")
     return wrong
+
+
+def all_is_between_check_and_welcome(model: Model) -> list[str]:
+    """All services wait for `check`; `welcome` waits for all that always start, and for loads of profiles."""
+    on = {name for name, service in _services(model) if not service.get("profiles")}
+    told = model["services"]["welcome"]["depends_on"]
+    wrong = [
+        f"{name} does not wait" for name in model["services"] if "check" not in _with_theirs(model, {name})
+    ]
+    wrong += [f"welcome does not wait for {name}" for name in on - _with_theirs(model, {"welcome"})]
+    wrong += [
+        f"welcome: {name}" for name, how in told.items() if how.get("required", True) is not (name in on)
+    ]
+    return wrong + [f"welcome does not wait for {name}" for name in NAMES if f"locust-{name}" not in told]
+
+
+def _with_theirs(model: Model, names: set[str]) -> set[str]:
+    """Services, and all that they wait for."""
+    found: set[str] = set()
+    while more := names - found:
+        found |= more
+        names = {other for name in more for other in model["services"].get(name, {}).get("depends_on", {})}
+    return found
 
 
 def profiles_are_whole(model: Model) -> list[str]:
@@ -380,6 +431,7 @@ RULES: dict[str, Rule] = {
         nothing_phones_home,
         no_service_uses_a_proxy,
         waiting_is_for_health,
+        all_is_between_check_and_welcome,
         profiles_are_whole,
         addresses_exist,
         storefronts_know_their_server,

@@ -174,6 +174,22 @@ DOCTORED: dict[str, tuple[str, Callable[[Model], None]]] = {
         "waiting_is_for_health",
         _set("control", "depends_on", {"tempo": {"condition": "service_healthy"}}),
     ),
+    "a check that need not succeed": (
+        "waiting_is_for_health",
+        _set("redis", "depends_on", {"check": {"condition": "service_started"}}),
+    ),
+    "a service that starts whatever check says": (
+        "all_is_between_check_and_welcome",
+        _drop("grafana", "depends_on"),
+    ),
+    "a service that welcome does not wait for": (
+        "all_is_between_check_and_welcome",
+        lambda model: model["services"]["welcome"]["depends_on"].pop("tempo"),
+    ),
+    "a welcome that needs a profile": (
+        "all_is_between_check_and_welcome",
+        lambda model: model["services"]["welcome"]["depends_on"]["locust-keydb"].pop("required"),
+    ),
     "not waiting for the server": ("waiting_is_for_health", _drop("invalidator-keydb", "depends_on")),
     "waiting for another's server": (
         "waiting_is_for_health",

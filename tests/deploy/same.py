@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from lab import ROOT
-from tests.compose.promises import NO_PROXY, Model, load
+from tests.compose.promises import NO_PROXY, Model, load, place
 from tests.deploy.helmkit import (
     CHART,
     LOADER,
@@ -182,9 +182,7 @@ def folders_are_the_same(objects: list[Object]) -> list[str]:
     wrong = []
     for each, service in _services(objects):
         mounts = {mount["mountPath"] for mount in each["volumeMounts"]}
-        theirs = {str(mount).split(":")[1] for mount in service.get("volumes", ())} | set(
-            service.get("tmpfs", ())
-        )
+        theirs = {place(mount) for mount in service.get("volumes", ())} | set(service.get("tmpfs", ()))
         wrong += [f"{each['name']}: {sorted(mounts ^ theirs)}"] if service and mounts != theirs else []
     return wrong
 

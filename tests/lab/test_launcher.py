@@ -71,6 +71,31 @@ def test_tools_are_added_to_the_environment_that_is_there(tmp_path: Path) -> Non
     assert bootstrap() == 3
 
 
+@pytest.mark.parametrize(("kept", "code"), [("true", 0), ("false", 3)])
+def test_packages_go_into_the_environment_whatever_pip_is_told(tmp_path: Path, kept: str, code: int) -> None:
+    """Where a person's pip puts packages does not count; if the lab then does not start, there is no stamp."""
+    tree, tools = tmp_path / "tree", tmp_path / "tools"
+    (tree / "bin").mkdir(parents=True)
+    tools.mkdir()
+    shutil.copy(ROOT / "bin" / "lab", tree / "bin" / "lab")
+    (tree / "requirements.lock").write_text("nothing\n")
+    (tools / "python3").write_text(
+        '#!/bin/sh\ncase "$1 $2" in\n"-m venv") mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;;\n'
+        f'"-m pip") env | grep ^PIP_ >{tmp_path}/told ;;\n"-P -c") {kept} ;;\nesac\n'
+    )
+    (tools / "python3").chmod(0o755)
+    placed = {f"PIP_{name}": str(tmp_path) for name in ("TARGET", "PREFIX", "ROOT")}
+    done = subprocess.run(
+        [str(tree / "bin" / "lab"), "--bootstrap"],
+        env={"PATH": f"{tools}:/usr/bin:/bin", "PIP_USER": "1", "PIP_NO_INDEX": "1", **placed},
+        capture_output=True, text=True, timeout=20, check=False,
+    )  # fmt: skip
+    assert (tmp_path / "told").read_text().split() == ["PIP_NO_INDEX=1", "PIP_USER=0"]
+    assert done.returncode == code, done.stderr
+    assert (tree / ".venv" / ".made-from").exists() is (code == 0)
+    assert ("put packages elsewhere? (pip config list)" in done.stderr) is (code != 0)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_before_the_lab_has_begun_is_an_interruption(tmp_path: Path, number: signal.Signals) -> None:
     """While bin/lab looks at its environment a signal ends it with one line and exit code 130."""

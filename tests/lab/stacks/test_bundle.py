@@ -173,19 +173,11 @@ def test_it_is_whole_in_any_language(folder: Path, tool: Tool) -> None:
 def test_make_up_of_a_bundle_neither_builds_nor_fetches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`make up` builds the images first, unless install.sh left its mark: then nothing is built or pulled."""
-    asked: list[tuple[str, ...]] = []
-
-    def compose(*words: str) -> int:
-        asked.append(words)
-        return 0
-
-    monkeypatch.setattr(up, "compose", compose)
+    """`make up` builds the image, unless install.sh left its mark: then nothing is built or pulled."""
     monkeypatch.setattr(up, "FROM_BUNDLE", tmp_path / "mark")
-    assert up.create() == 0
+    assert up.images() == ("--build",)
     (tmp_path / "mark").touch()
-    assert up.create() == 0
-    assert asked == [("build",), ("create",), ("create", "--no-build", "--pull", "never")]
+    assert up.images() == ("--no-build", "--pull", "never")
 
 
 @pytest.mark.parametrize("system", bundles.SYSTEMS)
