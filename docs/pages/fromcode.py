@@ -16,7 +16,6 @@ import yaml
 
 from docs.pages import (
     fromcost,
-    fromexam,
     fromfaults,
     fromfuzz,
     fromhistory,
@@ -434,7 +433,6 @@ LISTS: dict[str, Callable[[Path], str]] = {
     **frompaces.LISTS,
     **frompredict.LISTS,
     **fromcost.LISTS,
-    **fromexam.LISTS,
     **fromservers.LISTS,
     **fromsessions.LISTS,
     **fromroom.LISTS,

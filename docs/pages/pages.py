@@ -34,7 +34,6 @@ HAND_WRITTEN = (
     "predict.md",
     "scale.md",
     "servers.md",
-    "exam.md",
     "sessions.md",
 )
 """Pages in docs/ that people write, except for their blocks."""
