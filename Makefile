@@ -88,22 +88,10 @@ pins: ## Renew the digests of the images in .env (needs a network)
 bundle: venv ## An archive for a room without a network: repository, wheels, images (SYSTEM=macos-arm64 IMAGES=no)
 	@$(PY) -m lab.stacks.bundle $(if $(SYSTEM),--system $(SYSTEM)) $(if $(filter no,$(IMAGES)),--no-images)
 
-room: venv ## Hand the archives of make bundle out to the room (PORT=8000)
-	@$(PY) -m lab.stacks.room $(if $(PORT),--port $(PORT))
-
-# A shell may have exported HOST, and then it means this machine: only what was typed counts.
-room-cluster: venv ## A room on your Kubernetes cluster, and a page of addresses (N=40 VALUES=my.yaml HOST=lab.example INGRESS_CLASS=nginx)
-	@$(PY) -m lab.stacks.room_cluster up --groups "$(N)" $(if $(VALUES),--values "$(VALUES)") \
-		$(if $(filter command,$(origin HOST)),--host "$(HOST)") $(if $(INGRESS_CLASS),--ingress-class "$(INGRESS_CLASS)") \
-		$(if $(INGRESS_NAMESPACE),--ingress-namespace "$(INGRESS_NAMESPACE)")
-
-room-cluster-down: venv ## Remove that room from the cluster: releases and namespaces that make room-cluster made
-	@$(PY) -m lab.stacks.room_cluster down
-
 venv:
 	@bin/lab --bootstrap
 
 tools:
 	@bin/lab --bootstrap checks
 
-.PHONY: help demo up down test test-all test-compose test-compose-all test-kubernetes mutate soak check bench ten exam faults docs lock sbom audit pins bundle room room-cluster room-cluster-down venv tools
+.PHONY: help demo up down test test-all test-compose test-compose-all test-kubernetes mutate soak check bench ten exam faults docs lock sbom audit pins bundle venv tools

@@ -21,7 +21,6 @@ from docs.pages import (
     fromhistory,
     frompaces,
     frompredict,
-    fromroom,
     fromservers,
     fromsessions,
     fromtrust,
@@ -435,5 +434,4 @@ LISTS: dict[str, Callable[[Path], str]] = {
     **fromcost.LISTS,
     **fromservers.LISTS,
     **fromsessions.LISTS,
-    **fromroom.LISTS,
 }

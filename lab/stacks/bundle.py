@@ -4,7 +4,7 @@
 
 An archive `redis-latency-lab-VERSION-SYSTEM.tar` holds one folder: the repository as it is committed, a wheel of every
 package for that system and its Pythons, the images of the scene, the checksums of all that, and `install.sh`, which
-verifies the checksums, checks the machine, and installs. `lab.stacks.room` hands archives out.
+verifies the checksums, checks the machine, and installs.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ def main(arguments: list[str] | None = None) -> int:
                 flush=True,
             )
             made = bundle(system, pythons, asked.out, not asked.no_images)
-            print(f"{made} ({made.stat().st_size / 1e6:.0f} MB); make room hands it out")
+            print(f"{made} ({made.stat().st_size / 1e6:.0f} MB)")
     except LabError as error:
         print(f"lab: {error}", file=sys.stderr)
         return error.exit_code
