@@ -198,12 +198,6 @@ def test_requirements_are_those_of_the_other_machine(system: str) -> None:
         assert found.count("--hash") >= len(names)
 
 
-def test_pythons_are_those_that_have_every_wheel() -> None:
-    """A system's Pythons are those with every wheel in the table that make lock writes."""
-    assert bundles.pythons_with_wheels("linux-x86_64") == ["3.11", "3.12", "3.13", "3.14"]
-    assert bundles.pythons_with_wheels("macos-arm64") == ["3.12", "3.13", "3.14"]
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
