@@ -17,7 +17,6 @@ import yaml
 from docs.pages import (
     fromcost,
     fromfaults,
-    fromfuzz,
     fromhistory,
     frompaces,
     frompredict,
@@ -405,7 +404,6 @@ LISTS: dict[str, Callable[[Path], str]] = {
     "exam": exam,
     **fromtrust.LISTS,
     **fromfaults.LISTS,
-    **fromfuzz.LISTS,
     **fromhistory.LISTS,
     **frompaces.LISTS,
     **frompredict.LISTS,
