@@ -225,15 +225,6 @@ def check_stack(name: str) -> None:
         raise UsageError(f"there is no stack {name!r}; the lab knows {', '.join(STACKS)}.")
 
 
-def check_exam_stack(name: str) -> None:
-    """Raise `UsageError` if there is no such stack, or none on which an exam can be held."""
-    check_stack(name)
-    if name == "kubernetes":
-        raise UsageError(
-            "exams are not held on Kubernetes, blind sessions are. Take --stack compose, or leave --stack out."
-        )
-
-
 def find_server(name: str) -> Server:
     """The row of a server. Raises `UsageError` if there is no such server."""
     if name not in SERVERS:
