@@ -15,11 +15,11 @@ help: ## Show the verbs
 demo: ## Reproduce the main incident on an embedded server (three minutes) and write a report
 	@bin/lab run key-growth
 
-up: ## Look at the machine, start the whole stack on Docker, say where things are (COMPOSE_PROFILES=valkey,keydb for more)
+up: ## Look at the machine, then docker compose up, in the background (COMPOSE_PROFILES=valkey,keydb for more)
 	@python3 -m lab.stacks.up
 
 down: ## Stop the stack and remove what it left: containers, volumes, network
-	docker compose --profile "*" down --volumes --remove-orphans
+	@python3 -m lab.stacks.up down
 
 test: tools ## What needs neither Docker nor whole runs, in eight minutes
 	$(PY) -m pytest $(SIDE_BY_SIDE) -m "not whole"
@@ -48,7 +48,6 @@ check: tools ## Lint, formatting, types, and who imports whom
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	.venv/bin/lint-imports --no-cache
-	@$(PY) -m docs.pages.audit --due
 
 bench: venv ## Ratios against raw redis-py, redis-benchmark and a bare pipeline
 	@for name in cache_get fill index_invalidation index_memory; do $(PY) -m bench.$$name || exit; done
@@ -65,12 +64,17 @@ faults: venv ## The fault matrix: do accepted events survive when parts fail, un
 docs: venv ## Renew the figures, tables and plots of the pages; from new runs: make docs RUNS=runs/...
 	$(PY) -m docs.pages "$(RUNS)"
 
-lock: venv ## Renew the lock files from their .in, which machines have all packages, and the licences (needs uv)
+lock: venv ## Renew the lock files from their .in, and see that every machine has all packages (needs uv)
 	@for name in requirements-stack requirements requirements-checks requirements-mutate requirements-audit; do \
 		uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 \
 			$$name.in --output-file $$name.lock || exit; \
 	done
-	$(PY) -m docs.pages.wheels && $(PY) -m docs.pages.licences && $(PY) -m docs.pages
+	@for machine in x86_64-manylinux_2_28:3.11 aarch64-manylinux_2_28:3.11 aarch64-apple-darwin:3.12 x86_64-apple-darwin:3.12; do \
+		for python in $${machine#*:} 3.14; do \
+			uv pip install --dry-run --quiet --target build/none --no-deps --only-binary :all: --require-hashes \
+				--python-platform $${machine%:*} --python-version $$python --requirement requirements.lock || exit; \
+		done; \
+	done
 
 sbom: venv ## All packages of the lab and of the containers, as CycloneDX files in build/
 	@bin/lab --bootstrap audit && mkdir -p build
@@ -78,9 +82,14 @@ sbom: venv ## All packages of the lab and of the containers, as CycloneDX files 
 		.venv/bin/cyclonedx-py requirements $$name.lock --output-reproducible --output-file build/$$name.cdx.json || exit; \
 	done
 
-audit: venv ## Known vulnerabilities in the packages, into docs/audit.json (needs a network; exit code 3 without)
+audit: venv ## Known vulnerabilities in the packages (needs a network)
 	@bin/lab --bootstrap audit
-	@$(PY) -m docs.pages.audit
+	@curl --silent --output /dev/null https://api.osv.dev || { echo "audit: api.osv.dev, the database, cannot be reached" >&2; exit 3; }
+	@.venv/bin/pip-audit --disable-pip --require-hashes --vulnerability-service osv --requirement requirements.lock
+
+licences: venv ## The licences of all packages; fails for one that pyproject.toml does not allow
+	@bin/lab --bootstrap checks mutate audit
+	@.venv/bin/pip-licenses
 
 pins: ## Renew the digests of the images in .env (needs a network)
 	@python3 -m lab.stacks.pins
@@ -88,22 +97,10 @@ pins: ## Renew the digests of the images in .env (needs a network)
 bundle: venv ## An archive for a room without a network: repository, wheels, images (SYSTEM=macos-arm64 IMAGES=no)
 	@$(PY) -m lab.stacks.bundle $(if $(SYSTEM),--system $(SYSTEM)) $(if $(filter no,$(IMAGES)),--no-images)
 
-room: venv ## Hand the archives of make bundle out to the room (PORT=8000)
-	@$(PY) -m lab.stacks.room $(if $(PORT),--port $(PORT))
-
-# A shell may have exported HOST, and then it means this machine: only what was typed counts.
-room-cluster: venv ## A room on your Kubernetes cluster, and a page of addresses (N=40 VALUES=my.yaml HOST=lab.example INGRESS_CLASS=nginx)
-	@$(PY) -m lab.stacks.room_cluster up --groups "$(N)" $(if $(VALUES),--values "$(VALUES)") \
-		$(if $(filter command,$(origin HOST)),--host "$(HOST)") $(if $(INGRESS_CLASS),--ingress-class "$(INGRESS_CLASS)") \
-		$(if $(INGRESS_NAMESPACE),--ingress-namespace "$(INGRESS_NAMESPACE)")
-
-room-cluster-down: venv ## Remove that room from the cluster: releases and namespaces that make room-cluster made
-	@$(PY) -m lab.stacks.room_cluster down
-
 venv:
 	@bin/lab --bootstrap
 
 tools:
 	@bin/lab --bootstrap checks
 
-.PHONY: help demo up down test test-all test-compose test-compose-all test-kubernetes mutate soak check bench ten exam faults docs lock sbom audit pins bundle room room-cluster room-cluster-down venv tools
+.PHONY: help demo up down test test-all test-compose test-compose-all test-kubernetes mutate soak check bench ten exam faults docs lock sbom audit licences pins bundle venv tools

@@ -107,10 +107,10 @@ class Invalidator:
         """Cancel all work under way, as a new release of the service would; its events are claimed again.
 
         Cancelling a call closes its connection (redis-py cannot reuse a connection with an outstanding reply). What the
-        server then does with the call depends on the product. Dragonfly ends a SCAN 50 ms after it began, with or
-        without a client, so no call goes on for longer. Redis and Valkey carry out every call that has reached their
-        socket, because they notice that a connection was closed only after they have read what came before: at most
-        `APP_SEARCHES_AT_ONCE` calls.
+        server then does with the call depends on the product. Dragonfly ends a SCAN 100 ms after it began (50 ms
+        today), with or without a client, so no call goes on for longer. Redis and Valkey carry out every call that has
+        reached their socket, because they notice that a connection was closed only after they have read what came
+        before: at most `APP_SEARCHES_AT_ONCE` calls.
         """
         self._state.release(self._name)
         for task in self._tasks:

@@ -83,7 +83,7 @@ def serve_operations(app: "WSGIApplication", host: str, port: int) -> None:
     listener = listen(host, port)
     server = make_server(host, port, app, threaded=True, request_handler=_Handler, fd=listener.detach())
     threading.Thread(target=server.serve_forever, name="operations", daemon=True).start()
-    print(f"web: settings, health and metrics on http://{host}:{server.port}/", flush=True)
+    print(f"web: settings, health and metrics at {host}, port {server.port}", flush=True)
 
 
 def live_gauge(gauge: Gauge, read: Callable[[], float]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -26,6 +27,9 @@ BODY_MAX = 4096
 MISS_COST_MAX_MS = 10_000
 UNDER_WAY = ("redo", "finish")
 """What becomes of events under way when the strategy changes: done again under the new one, or finished as begun."""
+SHOWN_AT_FIRST = 5
+"""Fragments that a visit reads of a page, one after another: those that a visitor sees before scrolling. A page
+that waits for each answer meets a search at most once: with twenty reads the other nineteen would hide it."""
 EVENT_TYPES = ("order", "profile", "price")
 TARGET_MAX = 100_000_000
 FRAGMENTS_MAX = 1_000_000
@@ -158,20 +162,10 @@ def _time_requests(app: Flask) -> None:
 def _add_fragments(app: Flask, settings: Settings, state: State, layouts: Layouts) -> None:
     page_names = fragment_names(settings.fragments_per_user)
 
-    def compute(user: int, name: str, cost_ms: float) -> str:
-        # Stands for the work the cache saves: a few database queries and a template.
+    def compute(user: int, names: Sequence[str], cost_ms: float) -> dict[str, str]:
+        # Stands for the work the cache saves: a few database queries and templates.
         time.sleep(cost_ms / 1000)
-        return render(user, name, settings.value_bytes)
-
-    def read(cache: Cache, user: int, name: str, cost_ms: float) -> tuple[str, bool]:
-        """The fragment, and whether it was cached. Raises `CacheUnavailable` if the server did not say."""
-        cached, since = cache.get_with_since(user, name)
-        if cached is not None:
-            return cached.decode(errors="replace"), True
-        body = compute(user, name, cost_ms)
-        with suppress(CacheUnavailable):  # The answer does not depend on it.
-            cache.put(user, name, body, since)
-        return body, False
+        return {name: render(user, name, settings.value_bytes) for name in names}
 
     @app.get("/users/<user>/fragments/<name>")
     def fragment(user: str, name: str) -> Response:
@@ -182,32 +176,55 @@ def _add_fragments(app: Flask, settings: Settings, state: State, layouts: Layout
                 "no such fragment: a name is page-, cart- or offer-, then a-z, 0-9 or '-'; at most 64 characters",
             )
         cost_ms = _miss_cost_ms(settings.miss_cost_ms)
+        since, cached = 0, None
         try:
-            body, hit = read(layouts.at(state.invalidation()), number, name, cost_ms)
-            result = "hit" if hit else "miss"
+            cache = layouts.at(state.invalidation())
+            cached, since = cache.get_with_since(number, name)
+            result = "miss" if cached is None else "hit"
         except (CacheUnavailable, StateError):
-            body, result = compute(number, name, cost_ms), "bypass"
-        CACHE_REQUESTS.labels(result).inc()
-        response = _json({"user": number, "name": name, "body": body})
-        response.headers["Cache-Status"] = "shop; hit" if result == "hit" else f"shop; fwd={result}"
-        return response
+            result = "bypass"
+        if cached is None:
+            body = compute(number, [name], cost_ms)[name]
+            if result == "miss":
+                with suppress(CacheUnavailable):  # The answer does not depend on it.
+                    cache.put(number, name, body, since)
+        else:
+            body = cached.decode(errors="replace")
+        return answer(result, {"user": number, "name": name, "body": body})
 
     @app.get("/users/<user>/page")
     def page(user: str) -> Response:
-        """All usual fragments of a user, read one after another, and how many of them were cached."""
+        """What a visitor sees first of a user's page: `SHOWN_AT_FIRST` fragments, read one after another.
+
+        If one is not cached, the whole page is computed and cached, fragment by fragment.
+        """
         number = _user(user)
-        fragments, hits = [], 0
+        shown: dict[str, str] = {}
+        result = "hit"
         try:
             cache = layouts.at(state.invalidation())
-            for name in page_names:
-                body, hit = read(cache, number, name, settings.miss_cost_ms)
-                fragments.append({"name": name, "body": body})
-                hits += hit
-        except CacheUnavailable as error:  # not the next one, too: each might wait for as long
-            raise Problem(503, f"the server did not answer: {error}") from None
-        CACHE_REQUESTS.labels("hit").inc(hits)
-        CACHE_REQUESTS.labels("miss").inc(len(fragments) - hits)
-        return _json({"user": number, "hits": hits, "fragments": fragments})
+            for name in page_names[:SHOWN_AT_FIRST]:
+                cached, since = cache.get_with_since(number, name)
+                if cached is None:
+                    result = "miss"
+                    break
+                shown[name] = cached.decode(errors="replace")
+        except (CacheUnavailable, StateError):
+            result = "bypass"
+        if result != "hit":
+            whole = compute(number, page_names, settings.miss_cost_ms)
+            shown = {name: whole[name] for name in page_names[:SHOWN_AT_FIRST]}
+            if result == "miss":
+                with suppress(CacheUnavailable):
+                    for name, body in whole.items():
+                        cache.put(number, name, body, since)
+        return answer(result, {"user": number, "fragments": shown})
+
+    def answer(result: str, body: dict[str, Any]) -> Response:
+        CACHE_REQUESTS.labels(result).inc()
+        response = _json(body)
+        response.headers["Cache-Status"] = "shop; hit" if result == "hit" else f"shop; fwd={result}"
+        return response
 
     @app.put("/users/<user>/fragments")
     def fragments(user: str) -> Response:

@@ -34,7 +34,6 @@ import redis
 from bench.blind_trial import Trial
 from bench.kit import OneLineParser, server, typed
 from lab.blind.causes import CAUSES
-from lab.blind.exam.command import NOT_THE_SERVERS
 from lab.blind.scene import BlindStack
 from lab.diagnose.findings import Judgement, answer_of, judge
 from lab.diagnose.watch import watch
@@ -58,6 +57,14 @@ EXPECTED = {
     "paused": "unknown",
 }
 """The right answer for each load without a session. See `right_answer`."""
+NOT_THE_SERVERS: dict[str, tuple[str, ...]] = {
+    "exhausted-pool": ("nothing",),
+    "stalling-storefront": ("nothing",),
+    "stalling-link": (),
+}
+"""What is right where the cause lies outside the server: `diagnose` sees the server only, and nothing is wrong with it.
+Over a link that stalls now and then a bystander waits, and the server shows no reason: no answer. (A server whose
+process is stopped would look the same.)"""
 SETTLE_S = 6.0
 PAUSE_S, PAUSED_EVERY_S = 0.15, 1.0
 

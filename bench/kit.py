@@ -9,10 +9,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any, NoReturn
@@ -26,22 +24,6 @@ from lab.stacks.servers import SERVERS
 ROOT = Path(__file__).resolve().parents[1]
 ELSEWHERE = ("--out", "--write")
 """Options with a place of this machine: it changes nothing that is measured, and is not kept."""
-DESCRIBED = 10
-"""Faults that are described; the others are counted."""
-
-
-@dataclass
-class Faults:
-    """What a fuzzer found: how many faults of each kind, and a description of the first ones."""
-
-    faults: Counter[str] = field(default_factory=Counter)
-    examples: list[str] = field(default_factory=list)
-
-    def fault(self, kind: str, example: str) -> None:
-        """Count a fault; describe the first ones."""
-        self.faults[kind] += 1
-        if len(self.examples) < DESCRIBED:
-            self.examples.append(f"{kind}: {example[:300]}")
 
 
 @contextmanager

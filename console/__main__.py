@@ -48,7 +48,7 @@ def main() -> int:
         signal.signal(number, stop)
     for story in stories.values():
         story.start()
-    print(f"control: http://{config.host}:{listener.getsockname()[1]}/", flush=True)
+    print(f"control: listens at {config.host}, port {listener.getsockname()[1]}", flush=True)
     server.serve_forever()
     for story in stories.values():
         story.end()

@@ -33,7 +33,6 @@ GROUPS = {
     "Learn": {
         "scene": "lab.cli:scene",
         "blind": "lab.blind.commands:app",
-        "exam": "lab.blind.exam.command:exam",
         "probe": "lab.stacks.bystander:probe",
         "redis": "lab.stacks.by_hand:redis",
         "replay": "lab.replay.command:replay",

@@ -34,9 +34,10 @@ class GiantIndex(Growing):
 
     def beside(self) -> None:
         self.took: dict[str, list[float]] = {}
-        while True:
-            began, options = monotonic(), self.runner.environment.parsed_options if self.runner else None
-            assert options
+        options: Any = self.runner and self.runner.environment.parsed_options
+        pause = 0.0
+        while not self.over.wait(pause):
+            began = monotonic()
             try:
                 self.shop.ask("PUT", f"/users/{GIANT}/fragments", {"count": options.giant_fragments})
                 strategy, sent = self.strategy, monotonic()
@@ -44,7 +45,7 @@ class GiantIndex(Growing):
                 self.took.setdefault(strategy, []).append(monotonic() - sent)
             except (NoAnswer, ValueError, KeyError) as error:
                 logging.getLogger(__name__).warning("the giant: %s", error)
-            gevent.sleep(max(0.0, began + options.giant_every_seconds - monotonic()))
+            pause = max(0.0, began + options.giant_every_seconds - monotonic())
 
     def _invalidate(self) -> None:
         event = json.loads(self.shop.ask("POST", f"/users/{GIANT}/events", {"type": "order"}))["event"]
@@ -56,13 +57,6 @@ class GiantIndex(Growing):
             f"the giant's events under {strategy}: {len(took)}, done after {statistics.median(took):.2f} s (median)"
             for strategy, took in self.took.items()
         ]
-
-    def finish(self) -> None:
-        super().finish()
-        try:  # the greenlet may have ended between its put and its event
-            self.shop.ask("POST", f"/users/{GIANT}/events", {"type": "order"})
-        except NoAnswer as error:
-            logging.getLogger(__name__).error("fragments of customer %d may be left: %s", GIANT, error)
 
 
 @events.init_command_line_parser.add_listener  # type: ignore[untyped-decorator] # Locust has no types here

@@ -1,4 +1,4 @@
-"""For every test: which tests may run beside it, and a check that it leaves the signal handlers unchanged.
+"""For every test: which tests may run beside it, what is skipped, and that it leaves the signal handlers unchanged.
 
 `make test` runs test files side by side. Two marks say otherwise:
 
@@ -11,7 +11,9 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import signal
+from collections import Counter
 from collections.abc import Generator, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -97,6 +99,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         own = noted(config).with_suffix(f".{config.workerinput['workerid']}")
         own.write_text("\n".join(item.nodeid for item in items if apart(item)))
         own.replace(noted(config))
+
+
+CAN_BE_HAD = "apt install"
+"""In the reason of a skipped test: a program is missing that this machine could have."""
+
+
+def skipped(config: pytest.Config) -> Counter[str]:
+    """How many tests were skipped, by their reason."""
+    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+    reports = reporter.stats.get("skipped", []) if reporter else []
+    return Counter(report.longrepr[2].removeprefix("Skipped: ") for report in reports)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Name what was skipped and why: a test that did not run has not passed."""
+    for reason, count in sorted(skipped(config).items()):
+        terminalreporter.write_line(f"skipped {count}: {reason}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Where SKIPS_ARE_RED is set, a test that was skipped for want of a program that can be had is red."""
+    if os.environ.get("SKIPS_ARE_RED") and any(CAN_BE_HAD in reason for reason in skipped(session.config)):
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

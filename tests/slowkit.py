@@ -1,10 +1,11 @@
-"""Clients that send half a request and then nothing."""
+"""Clients that send half a request and then nothing, and requests as bytes."""
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 CLIENTS = 300
 SOON_S = 5.0
@@ -23,3 +24,14 @@ def slow_clients(port: int, what: str, request: str) -> Iterator[None]:
             client = opened.enter_context(socket.create_connection(("127.0.0.1", port), 10))
             client.sendall(half.encode())
         yield
+
+
+def exchange(port: int, data: bytes) -> list[int]:
+    """Send bytes, end the sending side, and return the status of each answer. Raises `TimeoutError` after `SOON_S`."""
+    came = b""
+    with socket.create_connection(("127.0.0.1", port), SOON_S) as connection, suppress(ConnectionError):
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        while part := connection.recv(65536):
+            came += part
+    return [int(found) for found in re.findall(rb"(?m)^HTTP/1\.[01] ([0-9]{3})\b", came)]

@@ -16,18 +16,14 @@ import yaml
 
 from docs.pages import (
     fromcost,
-    fromexam,
     fromfaults,
-    fromfuzz,
     fromhistory,
     frompaces,
     frompredict,
-    fromroom,
+    fromscene,
     fromservers,
     fromsessions,
     fromtrust,
-    licences,
-    wheels,
 )
 from docs.pages.fromruns import machine, table
 from docs.pages.records import Records, nearest
@@ -249,7 +245,7 @@ def loads(root: Path) -> dict[str, str]:
         (f"{folder}.{stem}".replace("/", ".").removesuffix(".__main__"), said)
         for folder in ("loadtest", "loadtest/probe", "loadtest/incidents")
         for stem, said in _module_lines(
-            root, folder, lambda stem, source: "__main__" in source or stem == "locustfile"
+            root, folder, lambda stem, source: "__main__" in source or "from locust import events" in source
         )
     ]
     return dict(rows)
@@ -342,16 +338,6 @@ def alert_list(root: Path) -> str:
 # --- machines
 
 
-def wheel_list(root: Path) -> str:
-    """For each machine and Python: "all" if every package has a wheel, else the packages without one."""
-    found = json.loads((root / wheels.FILE).read_text())["missing"]
-    rows = [
-        [machine, *(_wheels(found, machine, python) for python in wheels.PYTHONS)]
-        for machine in wheels.MACHINES
-    ]
-    return table(["machine", *(f"Python {python}" for python in wheels.PYTHONS)], rows)
-
-
 def exam(root: Path) -> str:
     """The examination of `bin/lab diagnose`, as docs/exam.json has it: a row for each scene and server."""
     kept = json.loads((root / "docs" / "exam.json").read_text(encoding="utf-8"))
@@ -404,13 +390,6 @@ def right_list(_: Path) -> str:
     return "```text\n" + "\n    ".join(textwrap.wrap(ACL, 120, break_on_hyphens=False)) + "\n```\n"
 
 
-def _wheels(found: dict[str, dict[str, dict[str, list[str]]]], machine: str, python: str) -> str:
-    lab, containers = (found[name][machine][python] for name in wheels.LOCKS)
-    if not lab:
-        return "all"
-    return f"not {', '.join(lab)}" + ("" if containers else " (the containers' are all there)")
-
-
 LISTS: dict[str, Callable[[Path], str]] = {
     "rights": right_list,
     "scenarios": scenario_list,
@@ -424,18 +403,13 @@ LISTS: dict[str, Callable[[Path], str]] = {
     "dashboards": dashboard_list,
     "alerts": alert_list,
     "exam": exam,
-    "licences": licences.package_list,
-    "image licences": licences.image_list,
-    "wheels": wheel_list,
     **fromtrust.LISTS,
     **fromfaults.LISTS,
-    **fromfuzz.LISTS,
     **fromhistory.LISTS,
     **frompaces.LISTS,
     **frompredict.LISTS,
     **fromcost.LISTS,
-    **fromexam.LISTS,
     **fromservers.LISTS,
     **fromsessions.LISTS,
-    **fromroom.LISTS,
+    **fromscene.LISTS,
 }

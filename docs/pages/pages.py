@@ -10,7 +10,7 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-from docs.pages import fromcode, fromcost, fromruns, openapi, schema, sentences
+from docs.pages import fromcode, fromcost, fromruns, schema, sentences
 from docs.pages.records import FOLDER, Records, nearest
 from lab.errors import UsageError
 
@@ -21,7 +21,7 @@ BESIDE = (
     "SECURITY.md",
     "deploy/README.md",
     "deploy/room.md",
-    "loadtest/distributed.md",
+    "loadtest/README.md",
 )
 HAND_WRITTEN = (
     "incidents.md",
@@ -34,8 +34,8 @@ HAND_WRITTEN = (
     "predict.md",
     "scale.md",
     "servers.md",
-    "exam.md",
     "sessions.md",
+    "scene.md",
 )
 """Pages in docs/ that people write, except for their blocks."""
 BEGIN = re.compile(r"<!-- (run|list|help|plot)(?:: *(.*?))? *-->")
@@ -180,7 +180,7 @@ def expected_files(root: Path) -> dict[Path, str]:
     renewal = Renewal(root)
     for path in pages(root):
         renewal.page(path)
-    return renewal.files | schema.files(root) | openapi.files(root)
+    return renewal.files | schema.files(root)
 
 
 def stale(root: Path, files: dict[Path, str]) -> Iterator[Path]:

@@ -9,6 +9,7 @@ import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from lab.errors import StackError
 
@@ -41,13 +42,13 @@ def guarded(what: str, check: Callable[[], Finding]) -> Finding:
         return Finding(what, False, f"an answer that cannot be read: {error!r}")
 
 
-def ask(*command: str, seconds: float = SECONDS_TO_ANSWER) -> tuple[int, str]:
+def ask(*command: str, seconds: float = SECONDS_TO_ANSWER, cwd: Path | None = None) -> tuple[int, str]:
     """Run a command. Returns its exit code and its stdout; after a failure its stderr, if there is any.
 
     The exit code is 127 when the program cannot be started, 124 when it does not end in time.
     """
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False, cwd=cwd)
     except OSError as error:
         return 127, str(error)
     except subprocess.TimeoutExpired:

@@ -4,7 +4,7 @@
 
 An archive `redis-latency-lab-VERSION-SYSTEM.tar` holds one folder: the repository as it is committed, a wheel of every
 package for that system and its Pythons, the images of the scene, the checksums of all that, and `install.sh`, which
-verifies the checksums, checks the machine, and installs. `lab.stacks.room` hands archives out.
+verifies the checksums, checks the machine, and installs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import hashlib
-import json
 import platform
 import re
 import shutil
@@ -40,23 +39,23 @@ OLDEST_GLIBC, NEWEST_GLIBC = 5, 28
 
 @dataclass(frozen=True)
 class System:
-    """A kind of machine: its name in docs/wheels.json, pip's names for wheels it takes, Docker's for its processor."""
+    """A kind of machine: names of wheels, Docker's processor, and Pythons (3.x)."""
 
-    machine: str
     tags: tuple[str, ...]
     architecture: str
+    pythons: range = range(11, 15)
 
 
-def _linux(machine: str, processor: str, architecture: str) -> System:
+def _linux(processor: str, architecture: str) -> System:
     named = [f"manylinux_2_{minor}_{processor}" for minor in range(NEWEST_GLIBC, OLDEST_GLIBC - 1, -1)]
-    return System(machine, (*named, f"manylinux2014_{processor}", f"manylinux1_{processor}"), architecture)
+    return System((*named, f"manylinux2014_{processor}", f"manylinux1_{processor}"), architecture)
 
 
 SYSTEMS = {
-    "linux-x86_64": _linux("Linux x86-64", "x86_64", "amd64"),
-    "linux-aarch64": _linux("Linux arm64", "aarch64", "arm64"),
-    "macos-arm64": System("macOS arm64", ("macosx_14_0_arm64",), "arm64"),
-    "macos-x86_64": System("macOS Intel", ("macosx_14_0_x86_64",), "amd64"),
+    "linux-x86_64": _linux("x86_64", "amd64"),
+    "linux-aarch64": _linux("aarch64", "arm64"),
+    "macos-arm64": System(("macosx_14_0_arm64",), "arm64", range(12, 15)),
+    "macos-x86_64": System(("macosx_14_0_x86_64",), "amd64", range(12, 15)),
 }
 """Systems by name: `uname -s` and `uname -m`, joined as in install.sh."""
 
@@ -71,9 +70,8 @@ def this_system() -> str:
 
 
 def pythons_with_wheels(system: str) -> list[str]:
-    """The Python versions for which every package has a wheel on a system (docs/wheels.json)."""
-    missing = json.loads((ROOT / "docs" / "wheels.json").read_text())["missing"][LOCK]
-    return [python for python, packages in missing[SYSTEMS[system].machine].items() if not packages]
+    """The Python versions for which every package has a wheel on a system, as docs/platforms.md says."""
+    return [f"3.{minor}" for minor in SYSTEMS[system].pythons]
 
 
 def requirements(lock: str, system: str, python: str) -> str:
@@ -236,7 +234,7 @@ def main(arguments: list[str] | None = None) -> int:
                 flush=True,
             )
             made = bundle(system, pythons, asked.out, not asked.no_images)
-            print(f"{made} ({made.stat().st_size / 1e6:.0f} MB); make room hands it out")
+            print(f"{made} ({made.stat().st_size / 1e6:.0f} MB)")
     except LabError as error:
         print(f"lab: {error}", file=sys.stderr)
         return error.exit_code

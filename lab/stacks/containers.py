@@ -105,7 +105,7 @@ class ServerContainers:
         for container in self.running:
             if container.id not in mine:
                 service = container.service
-                other = service in others or service.rpartition("-")[2] in others
+                other = service in others or service.endswith(tuple(f"-{name}" for name in others))
                 parts.setdefault("other servers" if other else service, []).append(container)
         return parts
 

@@ -27,7 +27,7 @@ MARK = "# Written by `make up` for this engine"
 class Engine:
     """A container engine. `cpu_limits`: it can limit a container's CPU time. `root`: where it keeps its images.
 
-    `cpu_sets`: it can keep a container on some of the cores. `meters`: its figures of a container are that container's.
+    `cpu_sets`: it can keep a container on some of the cores.
     `processor`: the kind of processor, as `docker info` names it (x86_64, aarch64); empty if that is not known.
     """
 
@@ -38,7 +38,6 @@ class Engine:
     memory_bytes: int = 0
     cpu_limits: bool = True
     cpu_sets: bool = True
-    meters: bool = True
     root: str = ""
     processor: str = ""
 
@@ -81,8 +80,7 @@ def _of_podman(told: dict[str, Any]) -> Engine:
     """The engine that `podman info` describes."""
     host = told["host"]
     rootless = bool(host["security"]["rootless"])
-    # Without root, limits are refused on cgroups v2 without their controllers. On v1 limits are ignored, and all
-    # containers are in one cgroup, so each container's figures are those of all.
+    # Without root, limits are refused on cgroups v2 without their controllers, and ignored on v1.
     able = set(host["cgroupControllers"] or ()) if rootless else {"cpu", "cpuset"}
     return Engine(
         kind="Podman",
@@ -92,7 +90,6 @@ def _of_podman(told: dict[str, Any]) -> Engine:
         memory_bytes=int(host["memTotal"]),
         cpu_limits="cpu" in able,
         cpu_sets="cpuset" in able,
-        meters=not rootless or host["cgroupVersion"] != "v1",
         root=str(told["store"]["graphRoot"]),
         processor=_processor(host.get("arch")),
     )

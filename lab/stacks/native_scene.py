@@ -77,7 +77,7 @@ class NativeScene(NativeStack):
     ) -> None:
         self._ports = ports_after(port)
         super().__init__(SCENE, shown_as(server), folder, seed=1, port=next(self._ports))
-        self._dragonfly = server.name == "dragonfly"
+        self._dragonfly = server.name.startswith("dragonfly")
         self._keys, self._healthy = keys, healthy
         self._port_of: dict[str, int] = {}
         self._prometheus_port = prometheus_port

@@ -5,6 +5,7 @@ Needs only the standard library, so that `make up` works with the system's Pytho
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
@@ -17,11 +18,10 @@ from pathlib import Path
 from lab import ROOT
 from lab.stacks import engine
 from lab.stacks.asking import Finding, ask
+from lab.stacks.door import MEMORY_GB
 from lab.stacks.servers import IN_COMPOSE, PROFILES
 
-PROJECT = "redis-latency-lab"
 OLDEST_COMPOSE = (2, 20)
-MEMORY_GB = 3.0
 ANSWER_S = 0.5
 PLATFORM = "DOCKER_DEFAULT_PLATFORM"
 """With this variable Docker takes images for another processor, which the engine then emulates."""
@@ -35,10 +35,12 @@ def examine(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> list[
     findings.append(docker)
     ours: set[int] | None = None
     if docker.ok:
+        scene = whose(root)
         answers = _engine()
         findings.append(_compose())
         if answers.ok:
-            ours = ports_of_lab(environ)
+            findings.append(scene)
+            ours = ports_of(scene.detail) if scene.ok else set()
             found = engine.detect()
             findings.append(replace(answers, detail=found.name) if found else answers)
             findings.append(_memory(found, running=bool(ours)))
@@ -47,13 +49,17 @@ def examine(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> list[
         else:
             findings.append(answers)
     if settings is not None:
-        findings += settings_findings({**settings, **environ}, ours or set())
+        findings += settings_findings({**settings, **environ}, ours or set(), environ)
     return findings
 
 
-def settings_findings(settings: Mapping[str, str], ours: set[int]) -> list[Finding]:
-    """What is wrong with ports. `ours`: the ports at which the lab itself listens."""
-    return [_ports(settings, ours)]
+def settings_findings(
+    settings: Mapping[str, str], ours: set[int], shell: Mapping[str, str] | None = None
+) -> list[Finding]:
+    """What is wrong with ports. `ours`: the ports at which the lab itself listens. `shell`: variables that
+    beat those of .env.
+    """
+    return [_ports(settings, ours, shell or {})]
 
 
 def read_env_file(path: Path) -> dict[str, str] | None:
@@ -140,9 +146,47 @@ def _engine() -> Finding:
     return Finding("engine", False, f"{mend} ({reason[:160]})")
 
 
-def ports_of_lab(environ: Mapping[str, str] = os.environ) -> set[int]:
-    """Ports of this machine that the lab's own running containers hold."""
-    label = f"label=com.docker.compose.project={environ.get('COMPOSE_PROJECT_NAME') or PROJECT}"
+def whose(root: Path) -> Finding:
+    """The Compose project that commands in this folder change, as the detail; not ok unless it is this folder's alone.
+
+    COMPOSE_FILE and COMPOSE_PROJECT_NAME, in the shell or in a file of variables, can lead to another one. So Compose
+    is asked which files it reads, and the engine which folder the containers of that name were started from.
+    """
+    code, said = ask("docker", "compose", "--profile", "*", "config", "--format", "json", cwd=root)
+    if code:
+        return Finding(
+            "scene", False, f"docker compose cannot read its files: {(said.splitlines() or [''])[-1]}"
+        )
+    told = json.loads(said)
+    built = told.get("services", {}).get("control", {}).get("build", {}).get("context", "")
+    if not built or not _same(built, root):
+        return Finding(
+            "scene",
+            False,
+            f"docker compose reads other files than {root / 'compose.yaml'}: unset COMPOSE_FILE",
+        )
+    project = str(told["name"])
+    label = "com.docker.compose.project"
+    folder = f'{{{{.Label "{label}.working_dir"}}}}'
+    code, said = ask("docker", "ps", "--all", "--filter", f"label={label}={project}", "--format", folder)
+    others = sorted({place for place in said.splitlines() if not _same(place, root)}) if code == 0 else []
+    if others:
+        return Finding(
+            "scene",
+            False,
+            f"containers of the Compose project {project} were started from {others[0]}: make down there, or choose "
+            "COMPOSE_PROJECT_NAME and ports of your own here",
+        )
+    return Finding("scene", True, project)
+
+
+def _same(place: str, root: Path) -> bool:
+    return os.path.realpath(place) == os.path.realpath(root)
+
+
+def ports_of(project: str) -> set[int]:
+    """Ports of this machine that the running containers of a Compose project hold."""
+    label = f"label=com.docker.compose.project={project}"
     code, said = ask("docker", "ps", "--filter", label, "--format", "{{.Ports}}")
     return {int(port) for port in re.findall(r":(\d+)->", said)} if code == 0 else set()
 
@@ -195,21 +239,21 @@ def _images(found: engine.Engine | None, profiles: set[str]) -> list[Finding]:
     ]
 
 
-def _ports(settings: Mapping[str, str], ours: set[int]) -> Finding:
+def _ports(settings: Mapping[str, str], ours: set[int], shell: Mapping[str, str]) -> Finding:
     wrong = []
     holders: dict[int, str] = {}
     for name, value in wanted_ports(settings).items():
+        # A variable of the shell beats that of .env.
+        change = (
+            f"unset {name} in your shell, or change it there" if name in shell else f"change {name} in .env"
+        )
         port = int(value) if re.fullmatch("[0-9]{1,5}", value) else 0
         if not 1 <= port <= 65535:
-            wrong.append(
-                f"{name}={value[:40] or '(empty)'} is no port: write a number from 1 to 65535 into .env"
-            )
+            wrong.append(f"{name}={value[:40] or '(empty)'} is no port from 1 to 65535: {change}")
         elif port in holders:
-            wrong.append(f"{name} and {holders[port]} are both {port}: change one of them in .env")
+            wrong.append(f"{name} and {holders[port]} are both {port}: {change}")
         elif port not in ours and not is_free(port):
-            wrong.append(
-                f"port {port} is taken: stop what listens there, or write another number at {name} into .env"
-            )
+            wrong.append(f"port {port} is taken: stop what listens there, or {change}")
         holders.setdefault(port, name)
     if wrong:
         return Finding("ports", False, "; ".join(wrong))

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Any, ClassVar
 
 import gevent  # type: ignore[import-untyped] # no type information in the package
+from gevent.event import Event  # type: ignore[import-untyped] # the same
 from locust import LoadTestShape
 from locust.event import Events
 from locust.runners import WorkerRunner
@@ -33,7 +34,7 @@ from loadtest.customers.load import (
 )
 from loadtest.customers.routes import Controls
 from loadtest.customers.shapes import SPAWN_RATE, USERS
-from loadtest.customers.shop import Buckets, NoAnswer, Shop, between
+from loadtest.customers.shop import ANSWER_S, Buckets, NoAnswer, Shop, between
 from loadtest.customers.table import Row, lines
 from loadtest.customers.users import load
 
@@ -90,6 +91,7 @@ class Growing(LoadTestShape):
         self._begun = False
         self._planned: dict[str, float] = {}
         self._helpers: list[Any] = []
+        self.over = Event()
 
     def reset_time(self) -> None:
         """Called by Locust when a test begins."""
@@ -141,6 +143,7 @@ class Growing(LoadTestShape):
 
     def _begin(self, options: Any, host: str) -> None:
         self._begun, self.shop, self.rows = True, Shop(host), []
+        self.over.clear()
         self.plan(options)
         if self.strategies or options.headless:
             self._note(self.shop.strategy())
@@ -155,7 +158,7 @@ class Growing(LoadTestShape):
             logger.info("strategy: %s", strategy)
 
     def beside(self) -> None:
-        """What a scenario does beside its customers; runs in a greenlet, which is killed at the end."""
+        """What a scenario does beside its customers, in a greenlet, until `over` is set."""
 
     def remarks(self) -> list[str]:
         """Lines below the table."""
@@ -168,7 +171,8 @@ class Growing(LoadTestShape):
 
     def finish(self) -> None:
         """Called when a test has ended: put back the strategy."""
-        gevent.killall(self._helpers)
+        self.over.set()
+        gevent.joinall(self._helpers, timeout=ANSWER_S)
         self._helpers = []
         try:
             if self._was:
@@ -178,14 +182,15 @@ class Growing(LoadTestShape):
         self._was = ""
 
     def _keep_rows(self) -> None:
-        """Add a row for each window until killed."""
+        """Add a row for each window."""
         window = min(LONGEST_WINDOW_S, self.growth_s / WINDOWS)
         start = before = monotonic()
         seen = self._look()
         load.reset()
         while True:
             strategy, growing = self.strategy, not load.all_seen
-            gevent.sleep(max(0.0, start + window * (len(self.rows) + 1) - monotonic()))
+            if self.over.wait(max(0.0, start + window * (len(self.rows) + 1) - monotonic())):
+                return
             now, gets = monotonic(), self._look()
             visits, events = load.tallies[VISITS_NAME], load.tallies[EVENTS_NAME]
             self.rows.append(

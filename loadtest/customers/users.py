@@ -30,7 +30,7 @@ class Customer(FastHttpUser):
 
 
 class Visit(Customer):
-    """A customer who opens the page: about twenty fragments."""
+    """A customer who opens the page."""
 
     weight = 6
     wait_time = load.visits.next_turn

@@ -278,7 +278,7 @@ def test_connecting_needs_no_handshake(binary: str | None) -> None:
     server might not know.
     """
     if binary is None:
-        pytest.skip("no redis-server on PATH")
+        pytest.skip("no redis-server on PATH (Debian: apt install redis-server)")
     server = ServerProcess(binary).start()
     try:
         settings = Settings(store_url=server.url)

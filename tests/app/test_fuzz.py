@@ -1,40 +1,94 @@
-"""Random requests and slow clients do the storefront no harm; and what `bench.fuzz` looks for, it finds."""
+"""Random requests and slow clients do the storefront no harm."""
 
 from __future__ import annotations
 
-import os
-import sys
+import re
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
-from pathlib import Path
+from urllib.parse import quote
 
 import pytest
+from flask import Flask
+from hypothesis import HealthCheck, find, given
+from hypothesis import settings as tries
+from hypothesis import strategies as st
+from hypothesis.errors import NoSuchExample
 
-from bench import fuzz
-from docs.pages import fromfuzz
+from app.cache import Cache
+from app.settings import Settings
+from app.state import State
+from app.storefront import create_app
 from lab.stacks.processes import port_taken
 from tests.app.servicekit import ServerProcess, Service, eventually, free_port, http
-from tests.httpkit import Answer, HttpStandIn, Request
-from tests.slowkit import SOON_S, slow_clients
+from tests.slowkit import SOON_S, exchange, slow_clients
 
 NewService = Callable[..., Service]
+NAMES = st.one_of(
+    st.from_regex(r"[a-z0-9-]{1,8}", fullmatch=True), st.integers().map(str), st.text(max_size=20)
+)
+VALUES = st.one_of(
+    NAMES, st.none(), st.booleans(), st.floats(), st.integers(-1, 9), st.lists(NAMES, max_size=3)
+)
+FIELDS = ("strategy", "count", "type", "target", "enabled", "keys", "names", "miss_cost_ms", "rate")
+BODIES = st.one_of(
+    st.none(),
+    st.binary(max_size=40),
+    st.just(b"[" * 5000),
+    st.dictionaries(st.sampled_from(FIELDS), VALUES),
+    VALUES,
+)
+REQUESTS = st.tuples(
+    st.sampled_from(range(60)), NAMES, st.dictionaries(st.sampled_from(FIELDS), NAMES, max_size=2), BODIES
+)
+TRIES = tries(max_examples=200, database=None, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-def test_random_requests_find_no_fault(new_service: NewService, server: ServerProcess) -> None:
-    """Hundreds of random requests bring no error of the storefront, no hang and no traceback. They reach the handlers:
-    most kinds of answers are among those that came.
-    """
-    service = new_service(server, APP_MISS_COST_MS="0").start("web")
-    log = service.folder / "web.log"
-    target = fuzz.Target("storefront", service.port, lambda: [service.running["web"].pid], lambda: [log])
+@pytest.fixture
+def app(settings: Settings) -> Flask:
+    """The storefront, without a process of its own."""
+    state = State(settings.state_dir)
+    state.init_invalidation("scan", 1000)
+    return create_app(settings, state, Cache(settings))
 
-    found = fuzz.fuzz(target, 400)
 
-    assert found.faults == {}, found.examples
-    assert found.sent >= 400
-    assert {200, 202, 400, 404, 405} <= set(found.statuses)
-    assert service.event(1).status == 202
+def status(app: Flask, request: tuple[int, str, dict[str, str], object]) -> int:
+    """The status of the answer to a request: one of the routes, one name in its path, a query, and a body."""
+    number, name, query, body = request
+    rules = [
+        (rule, method)
+        for rule in app.url_map.iter_rules()
+        for method in sorted((rule.methods or set()) - {"HEAD", "OPTIONS"})
+    ]
+    rule, method = rules[number % len(rules)]
+    path = re.sub("<[^>]*>", lambda _: quote(name, safe=""), rule.rule)
+    sent = {"data": body, "content_type": "application/json"} if isinstance(body, bytes) else {"json": body}
+    return app.test_client().open(path, method=method, query_string=query, **sent).status_code
+
+
+def test_random_requests_find_no_error(app: Flask) -> None:
+    """No request has an answer of 500 or above; they reach the handlers: most kinds of answers are among those."""
+    came: set[int] = set()
+
+    @TRIES
+    @given(REQUESTS)
+    def each(request: tuple[int, str, dict[str, str], object]) -> None:
+        came.add(status(app, request))
+        assert max(came) < 500, request
+
+    each()
+    assert {200, 400, 404} <= came
+
+
+def test_an_error_would_be_found(app: Flask) -> None:
+    """The same requests find a storefront whose warming cannot be set; without a fault they find none."""
+    with pytest.raises(NoSuchExample):
+        find(REQUESTS, lambda request: status(app, request) >= 500, settings=TRIES)
+
+    def broken() -> str:
+        raise RuntimeError("x")
+
+    app.view_functions[next(name for name in app.view_functions if "warming" in name)] = broken
+    assert find(REQUESTS, lambda request: status(app, request) == 500, settings=TRIES)
 
 
 def test_nobody_says_under_which_path_the_storefront_lies(
@@ -43,100 +97,19 @@ def test_nobody_says_under_which_path_the_storefront_lies(
     """Headers by which a proxy would move the storefront to another path are answered as if they were not there."""
     service = new_service(server).start("web")
     request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nSCRIPT_NAME: /x\r\nPATH_INFO: /y\r\n\r\n"
-    assert fuzz.exchange(service.port, request, 5) == [200]
+    assert exchange(service.port, request) == [200]
 
 
 @pytest.mark.parametrize(
     ("status", "line", "header"), [(200, 3000, 8000), (414, 4090, 1), (431, 1, 8200)], ids=str
 )
-def test_what_is_too_long_is_refused_as_the_description_says(
+def test_what_is_too_long_is_refused_in_one_status(
     status: int, line: int, header: int, new_service: NewService, server: ServerProcess
 ) -> None:
     """A request's line and a header have a limit each, whatever the path."""
     service = new_service(server).start("web")
     request = f"GET /healthz?{'x' * line} HTTP/1.1\r\nHost: localhost\r\nX-Long: {'y' * header}\r\n\r\n"
-    assert fuzz.exchange(service.port, request.encode(), 5) == [status]
-
-
-class Faulty(HttpStandIn):
-    """A storefront with every fault, by path. `log`: where it leaves its traceback."""
-
-    def __init__(self, log: Path) -> None:
-        self.log = log
-        super().__init__()
-
-    def answer(self, request: Request) -> Answer:
-        """A fault."""
-        if request.path == "/readyz":
-            time.sleep(0.3)
-        if request.path == "/metrics":
-            self.log.write_text("Traceback (most recent call last)\n  x\n")
-        return Answer({}, {"/healthz": 500, "/settings/invalidation": 418}.get(request.path, 200))
-
-
-def test_each_fault_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error, an undescribed status, a hang, a traceback, memory that grows, and bad health at the end, are found."""
-    monkeypatch.setattr(fuzz, "HANG_S", 0.2)
-    sizes = iter((100.0, 151.0))
-    monkeypatch.setattr(fuzz.Target, "memory_mb", lambda _: next(sizes))
-    log = tmp_path / "web.log"
-    log.touch()
-    with Faulty(log) as faulty:
-        found = fuzz.fuzz(fuzz.Target("storefront", faulty.port, lambda: [os.getpid()], lambda: [log]), 150)
-    assert set(found.faults) >= {
-        *("status 500", "undescribed status 418", "hang", "memory", "traceback", "ill at the end")
-    }
-
-
-class Right(HttpStandIn):
-    """A storefront that answers every request with a status of its own."""
-
-    status = 200
-
-    def answer(self, request: Request) -> Answer:
-        """The status; health is good."""
-        return Answer({}, 200 if request.path == "/healthz" else self.status)
-
-
-@pytest.mark.parametrize(("status", "code", "faults"), [(404, 0, "none"), (500, 1, "status 500: ")])
-def test_the_command_keeps_what_it_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, code: int, faults: str
-) -> None:
-    """The exit code is 1 if there was a fault. The figures are kept, and the page's table shows them."""
-    place = tmp_path / fromfuzz.FILE
-    place.parent.mkdir()
-    assert fromfuzz.fuzz_list(tmp_path).startswith(
-        "Not measured yet: `.venv/bin/python -m bench.fuzz --write"
-    )
-    with Right() as right:
-        right.status = status
-        target = fuzz.Target("storefront", right.port, list, list)
-        monkeypatch.setattr(fuzz, "TARGETS", {"storefront": lambda _: nullcontext(target)})
-        monkeypatch.setattr(sys, "argv", ["fuzz", "--requests", "30", "--write", str(place)])
-        assert fuzz.main() == code
-    table = fromfuzz.fuzz_list(tmp_path)
-    assert "| the storefront | 30 |" in table
-    assert f"| {faults}" in table
-    assert "`python -m bench.fuzz --requests 30`, 20" in table
-
-
-def test_what_would_load_the_machine_is_not_sent(tmp_path: Path) -> None:
-    """No request asks for many fragments. Of the actions that block the control page only one in so many is sent."""
-    with Faulty(tmp_path / "log") as nothing:
-        target = fuzz.Target("console", nothing.port, list, list, "one", one_in=3)
-        sender = fuzz.Sender(target, target.description())
-        for _ in range(7):
-            sender.send(b"POST /api/pause HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert sender.found.sent == 2
-    assert fuzz._beyond({"count": 21})
-    assert fuzz._beyond({"events_per_second": 6.5})
-    assert not fuzz._beyond({"count": 20})
-    assert not fuzz._beyond({"count": 2_000_000})
-    assert not fuzz._beyond({"count": "21"})
-    assert fuzz._beyond(fuzz._numbers({"miss_cost_ms": "6"}))
-    assert not fuzz._beyond(fuzz._numbers({"miss_cost_ms": "5"}))
-    assert not fuzz._beyond(fuzz._numbers({"miss_cost_ms": "x"}))
-    assert not fuzz._beyond(b"count")
+    assert exchange(service.port, request.encode()) == [status]
 
 
 @pytest.mark.parametrize("what", ["headers", "bodies"])

@@ -18,12 +18,14 @@ Model = dict[str, Any]
 Rule = Callable[[Model], list[str]]
 
 OWN_IMAGE = "LAB_IMAGE"
+AT_THE_DOOR = {"check", "welcome"}
+"""Services that look or speak once, and serve nothing: `check` before all others, `welcome` after them."""
 WATCHERS = {"prometheus", "tempo", "grafana", "redis-exporter"}
 PARTS = ("", *(f"{part}-" for part in servers.PARTS))
 NAMES = [server.name for server in IN_COMPOSE]
 ALWAYS = [server.name for server in IN_COMPOSE if not server.profile]
-SPEAK_PROMETHEUS = ["dragonfly"]
-"""Servers with a job of their own: Prometheus asks them itself. redis_exporter asks the others for it."""
+SPEAK_PROMETHEUS = ["dragonfly", "dragonfly-current"]
+"""The servers of the job `dragonfly`: Prometheus asks them itself. redis_exporter asks the others for it."""
 
 NOT_CONFINED: dict[str, set[str]] = {}
 """Exceptions from confinement: service -> what it lacks. Each needs a comment at the service that says why."""
@@ -42,6 +44,7 @@ room has one address."""
 
 SILENCED = {
     "dragonfly": ["--version_check=false"],
+    "dragonfly-current": ["--version_check=false"],
     "grafana": [
         "GF_ANALYTICS_REPORTING_ENABLED=false",
         "GF_ANALYTICS_CHECK_FOR_UPDATES=false",
@@ -63,7 +66,7 @@ def load(root: Path = ROOT) -> Model:
     text = (root / "compose.yaml").read_text(encoding="utf-8")
     values = read_env_file(root / ".env") or {}
     model: Model = yaml.safe_load(
-        re.sub(r"\$\{(\w+):\?\}", lambda found: values.get(found[1], found[0]), text)
+        re.sub(r"\$\{(\w+):?\?\}", lambda found: values.get(found[1], found[0]), text)
     )
     model["env"] = values
     model["text"] = text
@@ -72,6 +75,21 @@ def load(root: Path = ROOT) -> Model:
 
 def _services(model: Model) -> list[tuple[str, dict[str, Any]]]:
     return list(model["services"].items())
+
+
+def place(mount: str | dict[str, Any]) -> str:
+    """Where a container finds a mount."""
+    return str(mount["target"] if isinstance(mount, dict) else mount.split(":")[1])
+
+
+CLONES = {"type": "bind", "read_only": True, "bind": {"selinux": "z", "create_host_path": False}}
+
+
+def is_of_the_clone(mount: object) -> bool:
+    """True for a read-only mount of a part of the clone, with SELinux's label, and an error where it is not there."""
+    if not isinstance(mount, dict) or not CLONES.items() <= mount.items():
+        return False
+    return str(mount["source"]).startswith("./") and ".." not in mount["source"]
 
 
 def ports_on_loopback(model: Model) -> list[str]:
@@ -143,9 +161,16 @@ def everything_is_limited(model: Model) -> list[str]:
 
 def everything_has_a_healthcheck(model: Model) -> list[str]:
     """Every service has a health check that runs a program at least every 10 s, or every 5 s if others wait for it."""
-    waited_for = {other for _, service in _services(model) for other in service.get("depends_on", {})}
+    waited_for = {
+        other
+        for name, service in _services(model)
+        if name not in AT_THE_DOOR
+        for other in service.get("depends_on", {})
+    }
     wrong = []
     for name, service in _services(model):
+        if name in AT_THE_DOOR:
+            continue
         check = service.get("healthcheck", {})
         test = check.get("test", ["NONE"])
         runs = test[0] in ("CMD", "CMD-SHELL") and test[1] != "true" and not check.get("disable")
@@ -166,10 +191,10 @@ def only_named_volumes(model: Model) -> list[str]:
     wrong, used = [], set()
     for name, service in _services(model):
         for mount in service.get("volumes", ()):
-            source, _, rest = str(mount).partition(":")
+            source = str(mount).partition(":")[0]
             if source in model["volumes"]:
                 used.add(source)
-            elif not (source.startswith("./") and rest.endswith(":ro") and ".." not in source):
+            elif not is_of_the_clone(mount):
                 wrong.append(f"{name}: {mount}")
     return wrong + [f"not used: {volume}" for volume in set(model["volumes"]) - used]
 
@@ -234,15 +259,42 @@ def waiting_is_for_health(model: Model) -> list[str]:
     """
     wrong = []
     for name, service in _services(model):
-        waits = service.get("depends_on", {})
+        if name in AT_THE_DOOR:
+            continue
+        waits = dict(service.get("depends_on", {}))
+        if waits.pop("check", None) not in (None, {"condition": "service_completed_successfully"}):
+            wrong.append(f"{name}: check")
         wrong += [f"{name}: {on}" for on, how in waits.items() if how.get("condition") != "service_healthy"]
         wrong += [f"{name} waits for {on}" for on in set(waits) & WATCHERS]
-        part, _, server = name.rpartition("-")
+        part, _, server = name.partition("-")
         if part in ("web", "invalidator", "warmer", "probe") and set(waits) != {server}:
             wrong.append(f"{name} does not wait for {server}")
-        if part == "locust" and set(waits) != {f"web-{server}"}:
+        if part == "locust" and server in NAMES and set(waits) != {f"web-{server}"}:
             wrong.append(f"{name} does not wait for its storefront")
     return wrong
+
+
+def all_is_between_check_and_welcome(model: Model) -> list[str]:
+    """All services wait for `check`; `welcome` waits for all that always start, and for loads of profiles."""
+    on = {name for name, service in _services(model) if not service.get("profiles")}
+    told = model["services"]["welcome"]["depends_on"]
+    wrong = [
+        f"{name} does not wait" for name in model["services"] if "check" not in _with_theirs(model, {name})
+    ]
+    wrong += [f"welcome does not wait for {name}" for name in on - _with_theirs(model, {"welcome"})]
+    wrong += [
+        f"welcome: {name}" for name, how in told.items() if how.get("required", True) is not (name in on)
+    ]
+    return wrong + [f"welcome does not wait for {name}" for name in NAMES if f"locust-{name}" not in told]
+
+
+def _with_theirs(model: Model, names: set[str]) -> set[str]:
+    """Services, and all that they wait for."""
+    found: set[str] = set()
+    while more := names - found:
+        found |= more
+        names = {other for name in more for other in model["services"].get(name, {}).get("depends_on", {})}
+    return found
 
 
 def profiles_are_whole(model: Model) -> list[str]:
@@ -286,7 +338,7 @@ BOUND = ("APP_SEARCHES_AT_ONCE", "12")
 
 
 HOSTS = "ALLOWED_HOSTS"
-GUARDED = re.compile(r"control|(?:web|locust)-[a-z]+")
+GUARDED = re.compile(r"control|(?:web|locust)-(?!worker)[a-z-]+")
 """Services whose pages answer only to the names in ALLOWED_HOSTS and to names of this machine."""
 
 
@@ -301,9 +353,10 @@ def pages_answer_to_their_names(model: Model) -> list[str]:
 
 
 def servers_are_alike(model: Model) -> list[str]:
-    """The four storefronts differ in their server and nothing else, or a comparison of servers means nothing.
+    """The storefronts differ in their server and nothing else, or a comparison of servers means nothing.
 
-    The bound on searches is excepted: only servers with one thread need it, and it has no effect below the knee.
+    Two settings are excepted. The bound on searches: only servers with one thread need it, and it has no effect below
+    the knee. SCAN's COUNT: it means something else on Dragonfly.
     """
     wrong = []
     for part in PARTS[1:]:
@@ -312,10 +365,11 @@ def servers_are_alike(model: Model) -> list[str]:
             said = {
                 k: v for k, v in model["services"][part + server].items() if k not in ("profiles", "image")
             }
-            said["environment"] = sorted(set(said.get("environment", {}).items()) - {BOUND})
             said["environment"] = [
-                one for one in said["environment"] if one[0] != HOSTS
-            ]  # the same list for all
+                one
+                for one in sorted(set(said.get("environment", {}).items()) - {BOUND})
+                if one[0] not in (HOSTS, "APP_SCAN_COUNT")  # HOSTS is the same list for all
+            ]
             text = str(said).replace("redis://", "resp://").replace(server, "SERVER")
             forms[server] = re.sub(r"127\.0\.0\.1:\d+", "PORT", text)
         wrong += [part + server for server, form in forms.items() if form != forms["valkey"]]
@@ -324,7 +378,9 @@ def servers_are_alike(model: Model) -> list[str]:
 
 
 def the_control_page_knows_each_server(model: Model) -> list[str]:
-    """The control page has each server with its own addresses, and the link to its Locust with the port of .env."""
+    """The control page has each server with its own addresses, its storefront's COUNT, and the link to its Locust with
+    the port of .env.
+    """
     told = model["services"]["control"]["environment"]
     rows = [row.strip().partition("=")[::2] for row in told["CONTROL_SERVERS"].split(",")]
     names = [name for name, _ in rows]
@@ -335,19 +391,28 @@ def the_control_page_knows_each_server(model: Model) -> list[str]:
         wrong += [] if hosts == wanted else [f"CONTROL_SERVERS: {name}={addresses}"]
     links = [f"{s.name}=http://127.0.0.1:{model['env'].get(s.locust_port)}" for s in IN_COMPOSE]
     found = [link.strip() for link in told["CONTROL_LOCUST_URLS"].split(",")]
-    return wrong + [f"CONTROL_LOCUST_URLS: {link}" for link in sorted(set(links) ^ set(found))]
+    wrong += [f"CONTROL_LOCUST_URLS: {link}" for link in sorted(set(links) ^ set(found))]
+    counts = {f"{name}={model['services'][f'web-{name}']['environment']['APP_SCAN_COUNT']}" for name in NAMES}
+    asked = {row.strip() for row in told["CONTROL_SCAN_COUNTS"].split(",")}
+    return wrong + [f"CONTROL_SCAN_COUNTS: {row}" for row in sorted(counts ^ asked)]
 
 
 def each_server_is_scraped(model: Model) -> list[str]:
-    """Prometheus asks redis_exporter for each server that does not speak Prometheus itself, under the server's name."""
+    """Prometheus asks each server itself, or redis_exporter for it, under the server's name."""
     jobs = {job["job_name"]: job for job in model["scrape"]["scrape_configs"]}
-    wrong = [f"no job {name}" for name in SPEAK_PROMETHEUS if name not in jobs]
-    (by_name,) = jobs["redis"]["dns_sd_configs"]
-    static = {config["labels"]["server"]: config["targets"] for config in jobs["redis"]["static_configs"]}
-    wanted = {name: [f"{name}:{by_name['port']}"] for name in ALWAYS if name not in SPEAK_PROMETHEUS}
-    optional = {name for name in NAMES if name not in (*ALWAYS, *SPEAK_PROMETHEUS)}
-    wrong += [] if static == wanted else [f"{static} is not {wanted}"]
-    return wrong + ([] if set(by_name["names"]) == optional else [f"{by_name['names']} is not {optional}"])
+    wrong = []
+    for job in ("dragonfly", "redis"):
+        if job not in jobs:
+            wrong.append(f"no job {job}")
+            continue
+        names = [name for name in NAMES if (name in SPEAK_PROMETHEUS) == (job == "dragonfly")]
+        (by_name,) = jobs[job]["dns_sd_configs"]
+        static = {config["labels"]["server"]: config["targets"] for config in jobs[job]["static_configs"]}
+        wanted = {name: [f"{name}:{by_name['port']}"] for name in names if name in ALWAYS}
+        optional = {name for name in names if name not in ALWAYS}
+        wrong += [] if static == wanted else [f"{static} is not {wanted}"]
+        wrong += [] if set(by_name["names"]) == optional else [f"{by_name['names']} is not {optional}"]
+    return wrong
 
 
 RULES: dict[str, Rule] = {
@@ -366,6 +431,7 @@ RULES: dict[str, Rule] = {
         nothing_phones_home,
         no_service_uses_a_proxy,
         waiting_is_for_health,
+        all_is_between_check_and_welcome,
         profiles_are_whole,
         addresses_exist,
         storefronts_know_their_server,

@@ -93,6 +93,7 @@ class Stack:
         self.began = 0.0  # Unix time at which everything was healthy
         self.environ = {**os.environ, "COMPOSE_PROJECT_NAME": PROJECT}
         self.environ["DOCKER_CONFIG"] = str(behind_a_proxy(folder / "docker"))
+        self.environ["DRAGONFLY_SCAN_COUNT"] = "100000"  # its stand-in is a Redis; Dragonfly ignores it
         self.environ.update(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
 
     def docker(self, *arguments: str, check: bool = True, seconds: float = 120) -> str:

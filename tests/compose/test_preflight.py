@@ -32,8 +32,13 @@ case "$1 $2" in
 "context inspect") echo unix:///run/somewhere.sock ;;
 "info --format") echo "${FAKE_INFO:-$FAKE_USUAL}" ;;
 "network ls") seq ${FAKE_NETWORKS:-3} ;;
-"compose --profile") echo "$FAKE_CONFIG" ;;
+"compose --profile")
+  case "$4" in
+  config) [ -n "$FAKE_CONFIG" ] && echo "$FAKE_CONFIG" || { echo "yaml: line 1" >&2; exit 15; } ;;
+  down) echo "removed" ;;
+  esac ;;
 "ps --filter") echo "$FAKE_PS" ;;
+"ps --all") [ -z "$FAKE_FOLDER" ] || echo "$FAKE_FOLDER" ;;
 *) exit 9 ;;
 esac
 """
@@ -57,6 +62,13 @@ def usual(memory: int, **more: object) -> str:
     return json.dumps(said | more)
 
 
+def config(folder: Path, **more: object) -> str:
+    """What `docker compose config` prints where the lab's image is built from `folder`; `more` replaces its parts."""
+    control = {"cpus": 1.0, "cpu_shares": 8192, "build": {"context": str(folder)}}
+    services = {"redis": {"cpus": 1.5, "dns": ["127.0.0.1"]}, "control": control, "x": {}}
+    return json.dumps({"name": "redis-latency-lab", "services": services} | more)
+
+
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     """Return a function that runs `python3 -m lab.stacks.up` in a copy of the files it needs, on a machine that the
@@ -65,7 +77,7 @@ def machine(tmp_path: Path) -> Machine:
     programs, tree = tmp_path / "bin", tmp_path / "tree"
     programs.mkdir()
     (tree / "lab" / "stacks").mkdir(parents=True)
-    stacks = ("__init__", "up", "asking", "engine", "preflight", "servers")
+    stacks = ("__init__", "up", "asking", "door", "engine", "preflight", "servers")
     needed = ("__init__", "errors", *(f"stacks/{name}" for name in stacks))
     for name in (f"{stem}.py" for stem in needed):
         shutil.copy(ROOT / "lab" / name, tree / "lab" / name)
@@ -75,26 +87,18 @@ def machine(tmp_path: Path) -> Machine:
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
 
-    def up(**variables: str) -> subprocess.CompletedProcess[str]:
+    def up(*verb: str, **variables: str) -> subprocess.CompletedProcess[str]:
         environ = {
             "PATH": f"{programs}:/usr/bin:/bin",
             "FAKE_LOG": str(tmp_path / "asked"),
             "FAKE_COMPOSE": "2.40.3",
             "FAKE_USUAL": usual(int(variables.get("FAKE_MEMORY", 64 * 10**9))),
-            "FAKE_CONFIG": json.dumps(
-                {
-                    "services": {
-                        "redis": {"cpus": 1.5, "dns": ["127.0.0.1"]},
-                        "control": {"cpus": 1.0, "cpu_shares": 8192},
-                        "x": {},
-                    }
-                }
-            ),
+            "FAKE_CONFIG": config(tree),
             **dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True)),
             **variables,
         }
         return subprocess.run(
-            [sys.executable, "-m", "lab.stacks.up"],
+            [sys.executable, "-m", "lab.stacks.up", *verb],
             cwd=tree,
             env=environ,
             capture_output=True,
@@ -120,14 +124,14 @@ def test_machine_that_has_everything_passes(machine: Machine) -> None:
     """On a complete machine nothing is reported missing; `up` goes on to the images, which the fake does not have."""
     answer = machine()
     assert "MISS" not in answer.stdout
-    assert "the images could not be built or fetched" in answer.stderr
+    assert "not everything is healthy" in answer.stderr
 
 
 def test_port_in_use_is_named_with_its_setting(machine: Machine) -> None:
     """A taken port is reported with its number and the variable of .env that changes it."""
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = str(held.getsockname()[1])
-        refused(machine(GRAFANA_PORT=port), f"port {port} is taken", "GRAFANA_PORT", ".env")
+        refused(machine(GRAFANA_PORT=port), f"port {port} is taken", "unset GRAFANA_PORT in your shell")
 
 
 def test_port_of_everybody_counts_as_taken(machine: Machine) -> None:
@@ -151,11 +155,11 @@ def test_comments_behind_values_are_no_part_of_them(machine: Machine, tmp_path: 
     file = tmp_path / "tree" / ".env"
     file.write_text(
         file.read_text()
-        .replace("GROW_SECONDS=200", "GROW_SECONDS=200  # slower")
+        .replace("GROW_SECONDS=240", "GROW_SECONDS=240  # slower")
         .replace("CONTROL_STORY=on", "CONTROL_STORY='off' # quiet\nCOMPOSE_PROFILES=valkey # with it")
     )
     read = preflight.read_env_file(file) or {}
-    assert (read["GROW_SECONDS"], read["CONTROL_STORY"]) == ("200", "off")
+    assert (read["GROW_SECONDS"], read["CONTROL_STORY"]) == ("240", "off")
     assert "MISS" not in machine().stdout
 
 
@@ -167,10 +171,45 @@ def test_port_the_lab_itself_holds_is_no_trouble(machine: Machine) -> None:
     assert "MISS" not in answer.stdout
 
 
-@pytest.mark.parametrize("value", ["0", "65536", "http", "-1", "8080:8080", "٣٠٠٠"])
-def test_port_that_is_none_is_named(value: str, machine: Machine) -> None:
-    """A value that is no port number is refused, and its variable is named."""
-    refused(machine(TEMPO_PORT=value), f"TEMPO_PORT={value}", "1 to 65535")
+@pytest.mark.parametrize("value", ["0", "65536", "http", "-1", "8080:8080", "٣٠٠٠", "tcp://10.0.0.1:3000"])
+def test_port_that_is_none_is_named(value: str, machine: Machine, tmp_path: Path) -> None:
+    """A value that is no port number is refused, and its variable is named, with the place where it can be changed."""
+    refused(machine(TEMPO_PORT=value), f"TEMPO_PORT={value}", "1 to 65535", "unset TEMPO_PORT in your shell")
+    [finding] = preflight.settings_findings({"TEMPO_PORT": value}, set())
+    assert finding.detail.endswith("change TEMPO_PORT in .env")
+
+
+OTHER = "/home/somebody/shop"
+
+
+@pytest.mark.parametrize("verb", [(), ("down",)], ids=["up", "down"])
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"FAKE_CONFIG": config(Path(OTHER))}, "unset COMPOSE_FILE"),
+        ({"FAKE_CONFIG": json.dumps({"name": "work", "services": {"db": {}}})}, "unset COMPOSE_FILE"),
+        ({"FAKE_CONFIG": ""}, "cannot read its files: yaml: line 1"),
+        ({"FAKE_FOLDER": OTHER}, f"project redis-latency-lab were started from {OTHER}: make down there"),
+    ],
+    ids=["a second clone's files", "another project's files", "no files", "another folder's containers"],
+)
+def test_a_scene_that_is_not_this_folders_is_left_alone(
+    verb: tuple[str, ...], variables: dict[str, str], said: str, machine: Machine, tmp_path: Path
+) -> None:
+    """Where Compose would change another project, or containers of another folder, nothing starts or is removed."""
+    answer = machine(*verb, **variables)
+    assert answer.returncode == 3
+    assert said in (answer.stderr if verb else answer.stdout)
+    asked = [line.split() for line in (tmp_path / "asked").read_text().splitlines()]
+    assert not [words for words in asked if words[0] == "compose" and {"up", "down"} & set(words)]
+
+
+def test_down_removes_the_scene_of_this_folder(machine: Machine, tmp_path: Path) -> None:
+    """Containers of this folder, also by another name of it, are removed."""
+    (tmp_path / "link").symlink_to(tmp_path / "tree")
+    answer = machine("down", FAKE_FOLDER=str(tmp_path / "link"))
+    assert (answer.returncode, answer.stdout) == (0, "removed\n")
+    assert "compose --profile * down --volumes --remove-orphans" in (tmp_path / "asked").read_text()
 
 
 def test_same_port_twice_is_noticed(machine: Machine) -> None:
@@ -348,7 +387,7 @@ def test_an_overlay_of_somebodys_own_is_left_alone(machine: Machine, tmp_path: P
     """A person's own overlay is never changed. If the engine needs one, a line says what to add, and nothing starts."""
     own = tmp_path / "tree" / "compose.override.yaml"
     own.write_text("services: {}\n")
-    assert "the images could not be built or fetched" in machine().stderr
+    assert "not everything is healthy" in machine().stderr
     answer = machine(FAKE_INFO=usual(16 * 10**9, NCPU=1))
     assert answer.returncode == 3
     assert answer.stderr.splitlines()[-1].endswith("services: redis: {cpus: 1.0}")
@@ -359,7 +398,7 @@ def test_somebodys_own_overlay_is_not_read_beside_named_files(machine: Machine, 
     """COMPOSE_FILE names the files: an overlay that the lab did not write stays out, as Compose leaves it out."""
     (tmp_path / "tree" / engine.OVERLAY).write_text("services: {}\n")
     answer = machine(COMPOSE_FILE="compose.yaml")
-    assert "the images could not be built or fetched" in answer.stderr
+    assert "not everything is healthy" in answer.stderr
     asked = (tmp_path / "asked").read_text()
     assert "files compose.yaml\n" in asked
     assert engine.OVERLAY not in asked

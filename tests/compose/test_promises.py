@@ -105,7 +105,7 @@ DOCTORED: dict[str, tuple[str, Callable[[Model], None]]] = {
     ),
     "an image of Docker Hub by its short name": (
         "few_images_come_from_docker_hub",
-        _env("DRAGONFLY_IMAGE", "dragonflydb/dragonfly:v1.40.1"),
+        _env("DRAGONFLY_IMAGE", "dragonflydb/dragonfly:v1.28.1"),
     ),
     "an exception that is none any more": (
         "few_images_come_from_docker_hub",
@@ -174,6 +174,22 @@ DOCTORED: dict[str, tuple[str, Callable[[Model], None]]] = {
         "waiting_is_for_health",
         _set("control", "depends_on", {"tempo": {"condition": "service_healthy"}}),
     ),
+    "a check that need not succeed": (
+        "waiting_is_for_health",
+        _set("redis", "depends_on", {"check": {"condition": "service_started"}}),
+    ),
+    "a service that starts whatever check says": (
+        "all_is_between_check_and_welcome",
+        _drop("grafana", "depends_on"),
+    ),
+    "a service that welcome does not wait for": (
+        "all_is_between_check_and_welcome",
+        lambda model: model["services"]["welcome"]["depends_on"].pop("tempo"),
+    ),
+    "a welcome that needs a profile": (
+        "all_is_between_check_and_welcome",
+        lambda model: model["services"]["welcome"]["depends_on"]["locust-keydb"].pop("required"),
+    ),
     "not waiting for the server": ("waiting_is_for_health", _drop("invalidator-keydb", "depends_on")),
     "waiting for another's server": (
         "waiting_is_for_health",
@@ -231,6 +247,14 @@ DOCTORED: dict[str, tuple[str, Callable[[Model], None]]] = {
     "a link to another's Locust": (
         "the_control_page_knows_each_server",
         _env_only("LOCUST_REDIS_PORT", "8099"),
+    ),
+    "a COUNT that is not the storefront's": (
+        "the_control_page_knows_each_server",
+        _edit("CONTROL_SCAN_COUNTS", "valkey=100000", "valkey=1000"),
+    ),
+    "an optional Dragonfly that nobody asks": (
+        "each_server_is_scraped",
+        lambda model: _job(model, "dragonfly")["dns_sd_configs"][0]["names"].clear(),
     ),
     "a server that redis_exporter is not asked for": (
         "each_server_is_scraped",
@@ -405,6 +429,7 @@ def test_standins_change_images_only() -> None:
         (ROOT / "tests" / "compose" / "compose.standins.yaml").read_text(encoding="utf-8")
     )
     assert set(override) <= {"services", "x-build"}
-    assert override["services"].pop("invalidator-dragonfly") == {"environment": load()["x-one-thread"]}
+    for name in ("invalidator-dragonfly", "invalidator-dragonfly-current"):
+        assert override["services"].pop(name) == {"environment": load()["x-one-thread"]}
     for service in override["services"].values():
         assert set(service) <= {"image", "build"}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bench import fuzz
 from tests.app.servicekit import eventually, http
 from tests.browserkit import CHROMIUM, Aim, attempts
+from tests.console.conftest import Page
 from tests.console.standins import StandIns
 from tests.httpkit import Answer, HttpStandIn, Request
 
@@ -45,7 +45,7 @@ def open_server() -> Iterator[Open]:
 
 @pytest.mark.parametrize("rebinds", [False, True], ids=["another site", "a re-pointed name"])
 def test_nothing_is_read_and_nothing_done(
-    rebinds: bool, target: fuzz.Target, standins: StandIns, tmp_path: Path
+    rebinds: bool, target: Page, standins: StandIns, tmp_path: Path
 ) -> None:
     """The page sees no state, and no action reaches the processes; the same action from here does."""
     before = list(standins.told)

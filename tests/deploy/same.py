@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from lab import ROOT
-from tests.compose.promises import NO_PROXY, Model, load
+from tests.compose.promises import NO_PROXY, Model, load, place
 from tests.deploy.helmkit import (
     CHART,
     LOADER,
@@ -124,7 +124,7 @@ def _of_the_release(name: str, value: str, here: set[str]) -> str:
     if name == "ALLOWED_HOSTS":
         hosts = [host for host in value.split() if host in here or not re.match(r"(web|locust)-", host)]
         return " ".join(sorted(hosts))
-    if name in ("CONTROL_SERVERS", "CONTROL_LOCUST_URLS"):
+    if name in ("CONTROL_SERVERS", "CONTROL_LOCUST_URLS", "CONTROL_SCAN_COUNTS"):
         rows = [row.strip() for row in value.split(",")]
         return ",".join(row for row in rows if row.partition("=")[0] in here)
     return value
@@ -182,9 +182,7 @@ def folders_are_the_same(objects: list[Object]) -> list[str]:
     wrong = []
     for each, service in _services(objects):
         mounts = {mount["mountPath"] for mount in each["volumeMounts"]}
-        theirs = {str(mount).split(":")[1] for mount in service.get("volumes", ())} | set(
-            service.get("tmpfs", ())
-        )
+        theirs = {place(mount) for mount in service.get("volumes", ())} | set(service.get("tmpfs", ()))
         wrong += [f"{each['name']}: {sorted(mounts ^ theirs)}"] if service and mounts != theirs else []
     return wrong
 
@@ -233,10 +231,11 @@ def prometheus_asks_the_same(objects: list[Object]) -> list[str]:
             if job.get(key) != found.get(key)
         ]
         if "dns_sd_configs" in job:
+            place = 0 if job["job_name"] in ("redis", "dragonfly") else 1
             wrong += [
                 f"{target}: {labels}"
                 for target, labels in asked.items()
-                if labels != {"server": re.split(r"[:-]", target)[0 if job["job_name"] == "redis" else 1]}
+                if labels != {"server": re.split(r"[:-]", target)[place]}
             ]
     rules = find(objects, "ConfigMap", "prometheus-rules")["data"]
     files = {

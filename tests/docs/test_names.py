@@ -44,7 +44,7 @@ def test_alerts_lead_to_a_heading() -> None:
         ("keydb", "keydb"),
         ("index-naive", "index-naive"),
         ("loadtest.incidents.giant", "loadtest.incidents.giant"),
-        ("READS_PER_SECOND", "READS_PER_SECOND"),
+        ("REDIS_SCAN_COUNT", "REDIS_SCAN_COUNT"),
         ("EventsPileUp", "EventsPileUp"),
         ("*Fibers: how long one waits for its turn*", "*Fibers: how long one waits for its turn*"),
         ("The lab itself", "*The lab itself*"),

@@ -68,6 +68,9 @@ def test_the_folder_is_where_compose_mounts_it() -> None:
     (provider,) = load("dashboards/dashboards.yaml")["providers"]
     assert provider["allowUiUpdates"] is False
     compose = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
-    mounts = [str(volume) for volume in compose["services"]["grafana"]["volumes"]]
-    assert f"./grafana/dashboards:{provider['options']['path']}:ro" in mounts
-    assert "./grafana/provisioning:/etc/grafana/provisioning:ro" in mounts
+    volumes = compose["services"]["grafana"]["volumes"]
+    mounts = {mount["source"]: mount["target"] for mount in volumes if isinstance(mount, dict)}
+    assert mounts == {
+        "./grafana/dashboards": provider["options"]["path"],
+        "./grafana/provisioning": "/etc/grafana/provisioning",
+    }

@@ -126,7 +126,9 @@ def test_it_ends_with_its_stdin(server: Any, load: Start, module: str) -> None:
 TOOLS = [
     pytest.param(
         "auto",
-        marks=pytest.mark.skipif(not shutil.which("redis-benchmark"), reason="no redis-benchmark here"),
+        marks=pytest.mark.skipif(
+            not shutil.which("redis-benchmark"), reason="no redis-benchmark (Debian: apt install redis-tools)"
+        ),
     ),
     "own",
 ]

@@ -149,6 +149,9 @@ def test_each_server_is_complete() -> None:
         (found,) = jobs[name]["dns_sd_configs"]
         assert found["names"] == [f"{name}-{server.name}" for server in IN_COMPOSE if server.profile]
         assert static["redis"].endswith(f":{found['port']}")
+        named = re.compile(jobs[name]["relabel_configs"][1]["regex"])
+        read = [match[1] for host in found["names"] if (match := named.fullmatch(host))]
+        assert read == [server.name for server in IN_COMPOSE if server.profile]
 
 
 def test_the_exporter_never_scans() -> None:

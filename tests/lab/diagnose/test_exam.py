@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from bench import exam
+from bench.exam import NOT_THE_SERVERS
 from bench.exam_loads import CALL_S, LATE_S, LOADS, OTHERS, QUICKEST_OF, TRIED
 from lab import ROOT
 from lab.blind.causes import CAUSES
-from lab.blind.exam.command import NOT_THE_SERVERS
 from lab.diagnose.findings import CAUSES as KNOWN
 from lab.diagnose.watch import watch
 from lab.diagnose.window import LOOP_US

@@ -36,7 +36,7 @@ pytestmark = [
     pytest.mark.whole,
     pytest.mark.skipif(
         EXPORTER is None or shutil.which("prometheus") is None,
-        reason="needs redis_exporter and prometheus (Debian: prometheus-redis-exporter, prometheus)",
+        reason="needs redis_exporter and prometheus (Debian: apt install prometheus-redis-exporter prometheus)",
     ),
 ]
 KEYS, CLIENTS = 100_000, 4

@@ -107,7 +107,9 @@ def test_control_refutes_every_applicable_claim(tmp_path: Path) -> None:
 
 
 @pytest.mark.whole
-@pytest.mark.skipif(shutil.which("redis-server") is None, reason="there is no redis-server on PATH")
+@pytest.mark.skipif(
+    shutil.which("redis-server") is None, reason="no redis-server (Debian: apt install redis-server)"
+)
 def test_finished_holds_on_redis_too(tmp_path: Path) -> None:
     """The incident is not Valkey's own: on the system's Redis every claim holds as well."""
     finished = whole_run(tmp_path, "key-growth", "--server", "redis")

@@ -116,7 +116,7 @@ def test_a_server_that_is_shut_down_ends_the_run(tmp_path: Path) -> None:
 def test_refusals_are_seen_without_a_trace(binary: str | None, tmp_path: Path) -> None:
     """The test write makes no key and shows each kind of refusal; errors of other kinds are no refusal."""
     if binary is None:
-        pytest.skip("there is no redis-server on PATH")
+        pytest.skip("no redis-server (Debian: apt install redis-server)")
     server = ServerProcess(binary, "--dir", str(tmp_path)).start()
     view, client = ServerObserver(server.url), server.client()
     try:

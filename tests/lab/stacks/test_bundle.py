@@ -1,4 +1,4 @@
-"""A workshop room without a network: the archive, its installer on machines that fit or not, and the room's server."""
+"""A workshop room without a network: the archive, and its installer on machines that fit or not."""
 
 from __future__ import annotations
 
@@ -6,22 +6,18 @@ import gzip
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tarfile
-import threading
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from lab import ROOT, __version__
-from lab.errors import StackError, UsageError
+from lab.errors import StackError
 from lab.stacks import bundle as bundles
-from lab.stacks import room, up
+from lab.stacks import up
 
 OWN = bundles.this_system()
 PYTHON = "{}.{}".format(*sys.version_info)
@@ -173,19 +169,11 @@ def test_it_is_whole_in_any_language(folder: Path, tool: Tool) -> None:
 def test_make_up_of_a_bundle_neither_builds_nor_fetches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`make up` builds the images first, unless install.sh left its mark: then nothing is built or pulled."""
-    asked: list[tuple[str, ...]] = []
-
-    def compose(*words: str) -> int:
-        asked.append(words)
-        return 0
-
-    monkeypatch.setattr(up, "compose", compose)
+    """`make up` builds the image, unless install.sh left its mark: then nothing is built or pulled."""
     monkeypatch.setattr(up, "FROM_BUNDLE", tmp_path / "mark")
-    assert up.create() == 0
+    assert up.images() == ("--build",)
     (tmp_path / "mark").touch()
-    assert up.create() == 0
-    assert asked == [("build",), ("create",), ("create", "--no-build", "--pull", "never")]
+    assert up.images() == ("--no-build", "--pull", "never")
 
 
 @pytest.mark.parametrize("system", bundles.SYSTEMS)
@@ -200,12 +188,6 @@ def test_requirements_are_those_of_the_other_machine(system: str) -> None:
         assert not {"colorama", "pywin32"} & set(names)
         assert len(names) == len(set(names))
         assert found.count("--hash") >= len(names)
-
-
-def test_pythons_are_those_that_have_every_wheel() -> None:
-    """A system's Pythons are those with every wheel in the table that make lock writes."""
-    assert bundles.pythons_with_wheels("linux-x86_64") == ["3.11", "3.12", "3.13", "3.14"]
-    assert bundles.pythons_with_wheels("macos-arm64") == ["3.12", "3.13", "3.14"]
 
 
 @pytest.mark.parametrize(
@@ -268,35 +250,6 @@ def test_images_are_the_engines_own(tool: Tool, tmp_path: Path) -> None:
     with pytest.raises(StackError, match="docker save keeps no digests"):
         bundles.save_images("linux-x86_64", tmp_path / "pinned.tar.gz")
     assert subprocess.run(["gzip", "-dc", str(place)], capture_output=True, check=True).stdout == b"half\n"
-
-
-def test_the_room_gets_the_archives_and_nothing_else(archive: Path, folder: Path) -> None:
-    """The room's server serves the archives of the printed lines, but no listing and no other file."""
-    (archive.parent / "notes.txt").write_text("mine")
-    with room.serve(archive.parent, 0) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = f"127.0.0.1:{server.server_address[1]}"
-        assert room.lines(archive.parent, address) == [
-            f"curl -fO http://{address}/{archive.name} && tar xf {archive.name} && sh {folder.name}/install.sh"
-        ]
-        with urllib.request.urlopen(f"http://{address}/{archive.name}") as answer:
-            assert answer.read() == archive.read_bytes()
-        for other in ("", "notes.txt", f"{folder.name}/system", f"..%2f{archive.name}"):
-            with pytest.raises(urllib.error.HTTPError, match="404"):
-                urllib.request.urlopen(f"http://{address}/{other}")
-        server.shutdown()
-
-
-def test_a_room_without_a_bundle_or_a_port_is_one_line(archive: Path, tmp_path: Path) -> None:
-    """A room without a bundle, or without its port, is refused with what to type instead."""
-    with pytest.raises(UsageError, match=r"has no bundle yet: make bundle\."):
-        room.serve(tmp_path, 0)
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        port = held.getsockname()[1]
-        with pytest.raises(UsageError, match=rf"port {port} cannot be opened \(.*in use\): try PORT="):
-            room.serve(archive.parent, port)
-    with pytest.raises(UsageError, match=r"port 70000 cannot be opened \(there is no such port\)"):
-        room.serve(archive.parent, 70000)
 
 
 def test_the_version_is_in_the_name(archive: Path) -> None:

@@ -205,14 +205,18 @@ def scene_of(names: list[str]) -> ServerContainers:
 def test_parts_of_a_scene_hold_every_container_once() -> None:
     """Each container is in one part: own roles under the records' names, other servers as one, watchers by name."""
     roles = ("web", "invalidator", "warmer", "locust", "probe")
-    names = [name for s in ("redis", "dragonfly") for name in (s, *(f"{r}-{s}" for r in roles))]
+    names = [
+        name
+        for s in ("redis", "dragonfly", "dragonfly-current")
+        for name in (s, *(f"{r}-{s}" for r in roles))
+    ]
     names += ["tempo", "redis-exporter", *["control"] * 3]
     parts = {part: [c.service for c in found] for part, found in scene_of(names).by_part().items()}
     assert sorted(name for found in parts.values() for name in found) == sorted(names)
     assert parts["store"] == ["redis"]
     assert parts["web"] == ["web-redis"]
     assert parts["probe-containers"] == ["probe-redis"]
-    assert sorted(parts["other servers"]) == sorted(name for name in names if name.endswith("dragonfly"))
+    assert sorted(parts["other servers"]) == sorted(name for name in names if "dragonfly" in name)
     assert parts["redis-exporter"] == ["redis-exporter"]
     assert parts["control"] == ["control"] * 3, "scaled services count as often as they run"
     assert {"tempo", "control", "locust", "invalidator", "warmer"} <= set(parts)

@@ -32,7 +32,6 @@ SESSIONS = {
     "--stack kubernetes needs the namespace": (("blind", "start", "--stack", "kubernetes"), 2),
     "--namespace is for --stack kubernetes": (("blind", "start", "--namespace", SPACE), 2),
     "noisy-neighbour cannot be played on Kubernetes": (("blind", "open", "noisy-neighbour", *HERE), 2),
-    "exams are not held on Kubernetes": (("exam", "--for", "diagnose", "--stack", "kubernetes"), 2),
     "has no probe-redis": (("blind", "start", *HERE), 3),
 }
 

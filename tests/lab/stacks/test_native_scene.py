@@ -25,9 +25,8 @@ from tests.lab.labkit import Running, lab, typed
 PROMETHEUS = shutil.which("prometheus")
 QUICK = {
     "CONTROL_KEYS": "20000",
-    "CONTROL_KNEE_KEYS": "15000",
     "CONTROL_GROW_SECONDS": "30",
-    "CONTROL_CALIBRATION_SECONDS": "1",
+    "CONTROL_HEALTHY_SECONDS": "5",
 }
 READY = "Ctrl-C here ends everything."
 UP_S = 90
@@ -267,9 +266,9 @@ def test_a_healthy_scene_without_prometheus(tmp_path: Path) -> None:
         scene.up()
         assert scene.said().count("no prometheus on the PATH") == 1
         state = scene.wait_for(lambda state: state["events_finished_per_second"])
-        assert (state["strategy"], state["target_keys"], state["events_per_second"]) == ("index", 20_000, 4)
+        assert (state["strategy"], state["growth"], state["events_per_second"]) == ("index", True, 4)
         assert state["keys"] > 18_000
-        assert state["calibrated_events_per_second"] is None  # without the story nothing is calibrated
+        assert state["calibrated_events_per_second"] is None  # without the story nothing is planned
         clients = lab(
             "blind", "look", "clients", cwd=tmp_path, **{**scene.environment, "PATH": os.environ["PATH"]}
         )

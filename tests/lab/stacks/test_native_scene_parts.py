@@ -106,7 +106,7 @@ def test_prometheus_is_configured_as_on_docker(server: str, job: str) -> None:
         )
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool on this machine")
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool (Debian: apt install prometheus)")
 def test_configuration_is_well_formed(tmp_path: Path) -> None:
     """Prometheus's own checker accepts the configuration."""
     path = tmp_path / "prometheus.yml"

@@ -149,6 +149,11 @@ that of the ingress.
 {{ concat $all .Values.allowedHosts | join " " }}
 {{- end }}
 
+{{/* SCAN's COUNT on a server: (list $ SERVER). */}}
+{{- define "lab.scanCount" -}}
+{{ (ternary (index . 0).Values.dragonfly (index . 0).Values.redis (eq (index . 1) "dragonfly")).scanCount | int }}
+{{- end }}
+
 {{/* Servers that redis_exporter translates for: all but Dragonfly. As JSON. */}}
 {{- define "lab.translated" -}}
 {{ without .Values.servers "dragonfly" | toJson }}

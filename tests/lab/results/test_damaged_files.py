@@ -1,65 +1,103 @@
-"""Damaged files and lines are refused in one line; and what `bench.fuzz_files` looks for, it finds."""
+"""Damaged files and lines are refused in one line, whatever was done to them."""
 
 from __future__ import annotations
 
 import gzip
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, find, given, settings
+from hypothesis import strategies as st
 
-from bench import fuzz_files, fuzz_readers
+from lab import scenarios
 from lab.blind.session_socket import SessionSocket, address, ask
+from lab.claims import judge
 from lab.errors import LabError, StackError, UsageError
 from lab.replay import recording
 from lab.results.folder import Run
 from lab.results.jsontext import parse
 from lab.results.probe_line import read_probe_line
+from lab.runner.judging import validate
 from lab.stacks import preflight
 from loadtest.histogram import Histogram
 
 RIGHT = Path(__file__).parents[3] / "docs" / "runs" / "keys-command"
-QUICK = [name for name in fuzz_readers.READERS if name != "session-socket"]
-"""The socket's session needs a quarter of a minute to begin."""
+FILES = ("run.json", "result.json", "samples.csv", "slowlog.csv", "probe.hlog")
+PLACES = st.floats(0, 1, exclude_max=True)
+PUT = st.one_of(
+    st.binary(max_size=12),
+    st.sampled_from(
+        (b"null", b"-1", b"1e999", b"[]", b'""', b"9" * 5000, b"[" * 100_000, b"\xff\xfe", b"\n", b",")
+    ),
+)
+DAMAGES = st.tuples(st.sampled_from(FILES), PLACES, st.integers(0, 200), PUT)
+"""A file, a place in it, how many bytes go there, and what comes in their stead."""
+TRIES = settings(max_examples=40, database=None, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-@pytest.mark.parametrize("name", [*QUICK, pytest.param("session-socket", marks=pytest.mark.whole)])
-def test_random_damage_is_refused_in_one_line(name: str, tmp_path: Path) -> None:
-    """Hundreds of damaged inputs bring no fault; some are refused, and some are taken."""
-    with fuzz_readers.READERS[name](tmp_path) as reader:
-        reader.close = reader.close if name == "session-socket" else list
-        found = fuzz_files.fuzz(reader, 300)
-    assert found.faults == {}, found.examples
-    assert found.inputs >= 300
-    assert found.refused < found.inputs
-    assert found.refused > 5
-
-
-def test_faults_are_found() -> None:
-    """An error that is not the lab's, two lines, a slow reader and a bad end are faults."""
-
-    def read(_name: str, content: bytes) -> None:
-        if len(content) % 3 == 0:
-            raise KeyError("x")
-        if len(content) % 3 == 1:
-            raise LabError("one\ntwo")
-
-    found = fuzz_files.fuzz(
-        fuzz_readers.Reader({"a": b"0123456789" * 9}, frozenset(), read, lambda: ["it has ended"]), 100
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of a recorded run."""
+    copy = Path(shutil.copytree(RIGHT, tmp_path / "run"))
+    (copy / "result.json").write_text(
+        '{"scenario": "keys-command", "claims": [{"claim": "exact-cures", "holds": true}]}'
     )
-    assert set(found.faults) == {
-        "refused although it is right",
-        "KeyError",
-        "more than one line",
-        "at the end",
-    }
+    return copy
 
 
-def test_a_reader_that_hangs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An input that takes longer than the limit is a fault."""
-    monkeypatch.setattr(fuzz_files, "HANG_S", -1.0)
-    found = fuzz_files.fuzz(fuzz_readers.Reader({"a": b"0"}, frozenset(), lambda _n, _c: None), 3)
-    assert set(found.faults) == {"hang"}
+def complaint(folder: Path, damage: tuple[str, float, int, bytes], read: Callable[[Path], object]) -> str:
+    """What is said of the run with this damage, '' if it is taken. The folder is right again afterwards."""
+    name, place, gone, put = damage
+    content = (folder / name).read_bytes()
+    at = int(place * len(content))
+    (folder / name).write_bytes(content[:at] + put + content[at + gone :])
+    try:
+        read(folder)
+    except LabError as error:
+        return str(error)
+    finally:
+        (folder / name).write_bytes(content)
+    return ""
+
+
+def judged(folder: Path) -> None:
+    """Read all of a run, and judge it."""
+    run = Run(folder)
+    assert (
+        run.unreadable is not None and run.slow_commands(run.phases) is not None and run.result() is not None
+    )
+    judge(run, scenarios.find(run.facts.scenario).claims)
+    validate(run)
+
+
+def test_a_damaged_run_folder_is_taken_or_refused_in_one_line(folder: Path) -> None:
+    """Whatever is changed in a run folder, reading and judging it raises no error but the lab's, of one line."""
+    said: list[str] = []
+
+    @TRIES
+    @given(DAMAGES)
+    def each(damage: tuple[str, float, int, bytes]) -> None:
+        said.append(complaint(folder, damage, judged))
+        assert "\n" not in said[-1]
+
+    each()
+    assert "" in said and any(said)
+
+
+def test_a_reader_with_an_error_of_its_own_would_be_found(folder: Path) -> None:
+    """The same damages find a reader that takes run.json for sound JSON."""
+
+    def broken(damage: tuple[str, float, int, bytes]) -> bool:
+        try:
+            complaint(folder, damage, lambda folder: json.loads((folder / "run.json").read_bytes()))
+        except (ValueError, RecursionError):
+            return True
+        return False
+
+    assert find(DAMAGES, broken, settings=TRIES)[0] == "run.json"
 
 
 def test_brackets_in_brackets() -> None:
@@ -68,26 +106,34 @@ def test_brackets_in_brackets() -> None:
         parse("[" * 100_000)
 
 
+def recorded(folder: Path) -> None:
+    """Write a recording of a series and a trace."""
+    times = [1_795_000_000_000 + 1000 * n for n in range(5)]
+    metrics = recording.pack_metrics([recording.Series({"__name__": "up"}, times, [1, 1, 0, 1, 1])])
+    meta = recording.Meta(
+        times[0] / 1000, times[-1] / 1000, 1.0, {"prometheus": "3"}, ["redis"], {"series": 1}
+    )
+    recording.write(folder, meta, metrics, recording.pack_traces([b"one trace"]))
+
+
 @pytest.mark.parametrize("name", [recording.META, recording.METRICS])
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"labels": {}, "t": [Infinity], "v": [1e999]}'])
 def test_a_recording_with_numbers_without_end(name: str, text: str, tmp_path: Path) -> None:
     """A recording that is nested too deeply, or has endless numbers, is damaged."""
-    with fuzz_readers.recorded(tmp_path):
-        (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
-        with pytest.raises(UsageError, match=r"is damaged|another version"):
-            recording.read(tmp_path)
+    recorded(tmp_path)
+    (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    with pytest.raises(UsageError, match=r"is damaged|another version"):
+        recording.read(tmp_path)
 
 
 def test_a_recording_that_unpacks_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some kilobytes that unpack to more than is allowed are refused, and no more than that is unpacked."""
-    monkeypatch.setattr(recording, "MOST_BYTES", 1 << 20)
-    with fuzz_readers.recorded(tmp_path) as reader:
-        assert reader.close() == []
-        monkeypatch.setattr(recording, "MOST_BYTES", 1 << 10)
+    recorded(tmp_path)
+    monkeypatch.setattr(recording, "MOST_BYTES", 1 << 10)
+    recording.read(tmp_path)
+    monkeypatch.setattr(recording, "MOST_BYTES", 10)
+    with pytest.raises(UsageError, match=r"metrics\.gz is damaged"):
         recording.read(tmp_path)
-        monkeypatch.setattr(recording, "MOST_BYTES", 10)
-        with pytest.raises(UsageError, match=r"metrics\.gz is damaged"):
-            recording.read(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["[]", "5", "[" * 100_000])
