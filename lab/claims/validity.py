@@ -294,8 +294,10 @@ OF_EACH_PHASE = (
 
 
 def why_lost(run: Run, latest: PhaseRecord) -> str:
-    """Why a run can have no verdict any more after its latest phase; empty while it can."""
+    """Why a run can have no verdict any more after its latest phase; empty while it can. It does not tell the cause."""
     if latest.unfair:
         return ", ".join(latest.unfair)
-    failed = (check for judge in OF_EACH_PHASE if not (check := judge(run)).ok) if compared(run) else iter(())
-    return next((f"{check.check}: {check.detail}" for check in failed), "")
+    failed = [
+        check.check for check in (judge(run) for judge in OF_EACH_PHASE) if compared(run) and not check.ok
+    ]
+    return f"not fulfilled: {', '.join(failed)}" if failed else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -86,3 +87,20 @@ def test_a_scene_begins_without_what_its_cause_does(cause: Cause) -> None:
     said = cause.opening_line(False)
     assert cause.line not in said
     assert cause.line in cause.opening_line(True)
+
+
+@pytest.mark.parametrize(("terminal", "asks", "waits"), [(True, True, 1), (True, False, 0), (False, True, 0)])
+def test_a_lost_verdict_is_said_and_enter_goes_on(
+    terminal: bool, asks: bool, waits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a terminal the run waits for Enter; without one, or where nobody wants to be asked, it goes on by itself."""
+    shown, asked = io.StringIO(), []
+    stdin = SimpleNamespace(isatty=lambda: True, readline=lambda: asked.append(shown.getvalue()))
+    monkeypatch.setattr("lab.runner.live.sys.stdin", stdin)
+    console = Console(file=shown, force_terminal=terminal, color_system=None, width=200)
+    with LiveDisplay(console, asks=asks) as display:
+        display.lost("the server waited")
+        display.say("next")
+    assert "this run can have no verdict any more: the server waited. " in shown.getvalue()
+    assert ("Enter goes on, Ctrl-C ends." in shown.getvalue()) == bool(waits)
+    assert len(asked) == waits and all("Enter goes on" in before for before in asked)
