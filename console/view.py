@@ -141,7 +141,7 @@ def _chosen(config: Config, uid: str) -> str:
         return ""
     names = [server.name for server in config.servers]
     if uid in ("dragonfly", "redis"):
-        names = [name for name in names if (name == "dragonfly") == (uid == "dragonfly")]
+        names = [name for name in names if name.startswith("dragonfly") == (uid == "dragonfly")]
     return f"?var-server={config.series_prefix}{names[0]}" if names else ""
 
 

@@ -52,7 +52,8 @@ def facts(view: RunView, _: Sequence[str]) -> str:
     )
     if events := about.load.get("events_per_second"):
         load = f", {events:.1f} events{load.replace(',', ' and') or ' a second'}"
-    return f"Measured by `{about.command}` on {machine(about)}, {about.keys:,} keys{load} ({day.day} {day:%B %Y}):"
+    size = f"{about.keys:,} keys" + (f", COUNT {view.count:,}" if view.count else "")
+    return f"Measured by `{about.command}` on {machine(about)}, {size}{load} ({day.day} {day:%B %Y}):"
 
 
 TYPED = re.compile(r"^(?!Measured by|You will wait).*?bin/lab run ([a-z-]+)(?: --pace (\w+))?", re.MULTILINE)

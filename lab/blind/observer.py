@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import redis
@@ -22,7 +21,7 @@ from lab.errors import StackError
 from lab.results.probe_line import read_probe_line
 from lab.stacks.base import Probe
 from lab.stacks.http import Locust, Storefront
-from lab.stacks.processes import tree_seconds
+from lab.stacks.processes import tree_seconds, waits
 from lab.stacks.server_stats import ServerObserver
 from loadtest.histogram import Histogram
 
@@ -348,10 +347,7 @@ def readings(before: Sample, samples: list[Sample], healthy: Seen, cores: int) -
 
 def waited_s(pid: int) -> float | None:
     """Seconds that a process's first thread was ready to run but had no core; None if unknown (only Linux tells)."""
-    try:  # proc(5): time on a core, time waiting for one (both ns), and times it was put on one
-        return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]) / 1e9
-    except (OSError, IndexError, ValueError):
-        return None
+    return waits(pid).get(pid)
 
 
 def cpu_seconds(pids: list[int]) -> float:

@@ -1,13 +1,15 @@
 """Judges whether a phase was measured fairly: right after it, by what the machine did and never by the results.
 
 An unfair phase is measured again at once, and the first fair attempt counts. This selects no results as long as the
-conditions use nothing that the server's answers, and so a claim, could influence. They use the hypervisor's share,
-other programs' share, how late the probes were *sending*, and how many events the load generator started. Latencies,
-errors and refused requests are outcomes, and are not used. (Judged per phase, because a mean over a run hides a minute
-in which another program had half the machine.)
+conditions use nothing that the server's answers, and so a claim, could influence. They use the hypervisor's share, how
+long server and probes waited for a core (where that is not known, what other programs used), how late the probes were
+*sending*, and how many events the load generator started. Latencies, errors and refused requests are outcomes, and are
+not used. (Judged per phase, because a mean over a run hides a minute in which another program had half the machine.)
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from lab.results.folder import PhaseRecord
 
@@ -24,24 +26,28 @@ which stood still as well, takes time to catch up. With more than half of that h
 DUE_WITHIN = 0.05
 """Share of the events that may be late or missing because the load generator got no processor."""
 WAITED_MOST = 0.10
-"""Share of a phase in which the server, or the probes, may wait for a core of a cluster's node: as much as a hypervisor
-may take. Only control groups of version 2 tell it."""
+"""Share of a phase in which the server's thread, or a probe's, may be ready to run and have no core: as much as a
+hypervisor may take. Linux tells it of processes, and control groups of version 2 tell it of pods."""
 THROTTLED_MOST, CLIENT_THROTTLED_MOST = STALLED_MOST, 0.05
 """Share of a phase in which its container's limit may hold the server, or the probes: they stand still then, as in a
 stall. The storefront and the load may be held for longer: their delays are not the probe's."""
 MEASURED = {"store": "the server", "probe": "the probe"}
 """The parts that a bystander's latency is made of: as the machine's figures name them, and for people."""
+WAITED = {
+    f"waited_{name}": f"{whom} waited for a core {{:.0%}} of the time" for name, whom in MEASURED.items()
+}
+BOUNDS = {
+    "steal": (STEAL_MOST, "the hypervisor took {:.0%} of a core"),
+    "others": (OTHERS_MOST, "other programs used {:.0%} of a core"),
+    **{name: (WAITED_MOST, said) for name, said in WAITED.items()},
+}
+"""Figure of the machine → the largest that is fair, and what is said of a larger one."""
 TIMES = {2: "twice"}
 
 
 def why_unfair(phase: PhaseRecord) -> list[str]:
     """Why a phase was not measured fairly: one clause per reason, with its figure. Empty if it was fair."""
-    found = machine_unfair(phase.machine.get("steal", 0.0), phase.machine.get("others", 0.0))
-    found += [
-        f"{whom} waited for a core {phase.machine[f'waited_{name}']:.0%} of the time"
-        for name, whom in MEASURED.items()
-        if phase.machine.get(f"waited_{name}", 0.0) > WAITED_MOST
-    ]
+    found = machine_unfair(phase.machine)
     for name, probe in phase.probes.items():
         late = probe["lag_p99_us"] / 1000
         if late > LATE_MS:
@@ -59,22 +65,29 @@ def stalled(probe: dict[str, float], seconds: float) -> bool:
     return probe.get("stalled_s", 0.0) > STALLED_MOST * seconds
 
 
-def machine_unfair(steal: float, others: float, times: float = 1.0) -> list[str]:
-    """The shares that exceed `times` what a phase may have: one clause each."""
-    found = []
-    if steal > times * STEAL_MOST:
-        found.append(f"the hypervisor took {steal:.0%} of a core")
-    if others > times * OTHERS_MOST:
-        found.append(f"other programs used {others:.0%} of a core")
-    return found
+def judged(machine: Mapping[str, float]) -> list[str]:
+    """The figures by which a machine is judged: what others use does not matter where the waiting itself is known."""
+    waited = [name for name in WAITED if name in machine]
+    return ["steal", *(() if waited == list(WAITED) else ("others",)), *waited]
+
+
+def machine_unfair(machine: Mapping[str, float], times: float = 1.0) -> list[str]:
+    """The figures that exceed `times` what a phase may have: one clause each."""
+    return [
+        BOUNDS[name][1].format(machine.get(name, 0.0))
+        for name in judged(machine)
+        if not machine.get(name, 0.0) <= times * BOUNDS[name][0]
+    ]
 
 
 def measured_again(kept: PhaseRecord, discarded: list[PhaseRecord], name: str = "") -> str:
-    """What made the lab measure a phase more than once, and which attempt counts.
+    """What disturbed a phase, how often it was measured, and which attempt counts.
 
     `discarded`: attempts of all phases. `name`: what people call the phase, its id if it is left out.
     """
     before = [attempt for attempt in discarded if attempt.id == kept.id]
+    if not before:
+        return f"{name or kept.id} was disturbed: {', '.join(kept.unfair)}. No time was left to measure it again."
     count = len(before) + 1
     why = "; ".join(", ".join(attempt.unfair) for attempt in before)
     still = f"; and the last time {', '.join(kept.unfair)}" if kept.unfair else ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -83,7 +85,11 @@ def is_one_search(low: float, high: float) -> Claim:
     """
 
     def check(run: Run) -> Finding:
-        found = [(phase, wait) for phase in with_time(run) if (wait := _wait_of_searches(phase)) is not None]
+        found = [
+            (phase, wait)
+            for phase in with_time(run)
+            if (wait := _wait_of_searches(phase, run.facts.scan_count)) is not None
+        ]
         if not found:
             return Finding(False, "no event searched the keyspace while the server had time")
         if len(found) < FEWEST:
@@ -109,10 +115,10 @@ def is_one_search(low: float, high: float) -> Claim:
     )
 
 
-def _wait_of_searches(phase: PhaseRecord) -> float | None:
+def _wait_of_searches(phase: PhaseRecord, count: int) -> float | None:
     """The p99 (ms) that the searches of single events make; None if they take too little of the time, or none."""
     call_us, rate = phase.execution_us("SCAN"), phase.events["offered_per_s"]
-    event_ms = PATTERNS_PER_EVENT * (call_us or 0.0) / 1000
+    event_ms = PATTERNS_PER_EVENT * math.ceil(phase.keys / count) * (call_us or 0.0) / 1000
     share = rate * event_ms / 1000
     return formulas.wait_of_absences(event_ms, share) if share >= SHARE else None
 

@@ -73,5 +73,9 @@ def as_result(run: Run, verdict: Verdict) -> dict[str, Any]:
         ],
         "validity": [asdict(check) for check in verdict.checks],
         "holds": verdict.holds,
-        "repeated": [measured_again(phase, run.facts.discarded) for phase in run.phases if phase.attempt > 1],
+        "repeated": [
+            measured_again(phase, run.facts.discarded)
+            for phase in run.phases
+            if phase.attempt > 1 or phase.unfair
+        ],
     }

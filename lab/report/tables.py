@@ -150,6 +150,8 @@ def setting(view: RunView) -> Table:
             f"({sig(_get(found, 'cost_alone_us_per_key'))} alone), measured at {count(_get(found, 'keys'))} keys; "
             f"knee planned at {count(_get(found, 'planned_knee_keys'))} keys"
         )
+    if facts.despite_noise:
+        known["started despite noise"] = facts.despite_noise
     known |= {f"claim {name}": f"not applicable: {reason}" for name, reason in facts.cannot.items()}
     return Table(
         "The setting", ["what", "value"], [[name, value or UNKNOWN] for name, value in known.items()]

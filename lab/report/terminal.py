@@ -67,8 +67,13 @@ def show_verdict(console: Console, folder: Path) -> None:
     console.print()
     for check in result["validity"]:
         console.print(f"{'valid  ' if check['ok'] else 'INVALID'} {check['check']}: {check['detail']}")
-    for said in RunView(Run(folder)).repeated:  # by the phases' names; result.json has their ids
+    view = RunView(Run(folder))
+    if view.facts.despite_noise:
+        console.print(f"noise   started despite noise: {view.facts.despite_noise}")
+    for said in view.repeated:  # by the phases' names; result.json has their ids
         console.print(f"again   {said}")
+    if result["holds"] is None and view.headline:
+        console.print(f"seen    {view.headline['measured']}")
     console.print()
     console.print(f"[bold]{sentence(result)}[/bold]")
 

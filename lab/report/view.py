@@ -121,12 +121,18 @@ class RunView:
         return phase.title if self.spoilers or planned is None else planned.named(spoilers=False)
 
     @property
+    def count(self) -> int | None:
+        """COUNT of the run's SCANs, where it was chosen for the run; None where the scenario has COUNTs of its own."""
+        chosen = self.scenario is not None and not self.scenario.scan_count
+        return self.run.facts.scan_count if chosen else None
+
+    @property
     def repeated(self) -> list[str]:
-        """A sentence on each phase that was measured more than once."""
+        """What is to be said of each phase that was measured more than once, or was disturbed."""
         return [
             measured_again(phase, self.run.facts.discarded, self.title(phase))
             for phase in self.run.phases
-            if phase.attempt > 1
+            if phase.attempt > 1 or phase.unfair
         ]
 
     @cached_property

@@ -92,7 +92,8 @@ class PhaseRecord:
     predicted. `events`: invalidation events offered and finished per second, those in flight at the end, and failed
     requests; where forecasts were made also `server_s`, the server's CPU time per event, measured until all were done.
     `client_p99_ms`: p99 of a GET as other observers saw it: `app` (its own histogram) and `locust` (the HTTP request).
-    `machine`: shares of the machine's cores; on Kubernetes also how long limits held the containers, or they waited
+    `machine`: shares of the machine's cores, and for how long server and probe waited for one, where the system tells
+    it (`lab.stacks.processes.CpuMeter`); on Kubernetes also how long limits held the containers
     (`lab.stacks.podusage`). `params`: the scenario's figures of the phase. `figures`: what its loads measured, and of a
     cluster the counters of each node (`lab.stacks.cluster`). `attempt`: the number of this measurement of the phase,
     from 1. `unfair`: why the measurement was not fair, in clauses (`lab.claims.fairness`).
@@ -146,6 +147,7 @@ class PhaseRecord:
 class RunFacts:
     """Everything about a run except its latencies and its verdict.
 
+    `despite_noise`: why the machine was too busy at the start, where the run was started all the same; else empty.
     `plan`: the phases in the order in which they were to be measured. `whole_scans`: true if a SCAN call always visits
     COUNT keys, false if the server may return earlier. `cpu_bound`: processes that are meant to use all the CPU they
     get. `discarded`: attempts of phases that were not measured fairly and were repeated, in the order of the run.
@@ -178,6 +180,7 @@ class RunFacts:
     interrupted: bool = True
     whole_scans: bool = True
     cpu_bound: list[str] = field(default_factory=list)
+    despite_noise: str = ""
     schema: Literal[2] = SCHEMA
 
 
@@ -297,7 +300,9 @@ SAMPLES: tuple[Column, ...] = (
     _share("cpu_lab", "the lab itself"),
     Column("machine_busy", NUMBER, "cores busy on the machine"),
     Column("machine_steal", NUMBER, "cores that the hypervisor took"),
-    Column("machine_others", NUMBER, "cores that other programs used"),
+    Column(
+        "machine_others", NUMBER, "cores that other programs used, without those that a run can do without"
+    ),
 )
 SLOWLOG: tuple[Column, ...] = (
     Column("t", NUMBER, "Unix time of the entry, whole seconds", False),

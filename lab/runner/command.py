@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from lab.runner.series import Series
     from lab.scenarios.model import Scenario
 
+MOST_COUNT = 10_000_000
+"""The storefront's own bound (`app.settings`)."""
 ALL = "all"
 """Given in place of a scenario's id, it stands for all scenarios."""
 Folder = Annotated[Path, typer.Argument(help="A run folder.", metavar="DIR")]
@@ -86,12 +88,28 @@ def run(
     keys: Annotated[
         int | None, typer.Option(help="Entries cached at the most; if left out, as the pace has it.")
     ] = None,
+    count: Annotated[
+        int | None,
+        typer.Option(
+            help="COUNT of each SCAN, for a scenario without COUNTs of its own; if left out, "
+            f"{SERVERS['redis'].scan_count:,}, on Dragonfly {SERVERS['dragonfly'].scan_count:,}.",
+            min=1,
+            max=MOST_COUNT,
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of arrivals and resampling.", min=0)] = 1,
     out: Annotated[Path | None, typer.Option(help="Run folder; a new one under runs/ if left out.")] = None,
     url: Annotated[str | None, typer.Option(help=f"A server that already runs: {ADDRESS_HELP}")] = None,
     port: Annotated[int | None, typer.Option(help="Port of the lab's own server.", min=1, max=65535)] = None,
     yes: Annotated[
         bool, typer.Option("--yes", help="Do not ask before writing to a non-empty --url.")
+    ] = False,
+    despite_noise: Annotated[
+        bool,
+        typer.Option(
+            "--despite-noise",
+            help="Run also where other programs leave too little of the processor for a verdict; the report says so.",
+        ),
     ] = False,
     as_json: Annotated[
         bool,
@@ -126,7 +144,7 @@ def run(
             f"--server-path names {unused[0]}, which is not run: name it with --server or --servers, too."
         )
     if scenario == ALL or servers is not None:
-        for option, given in (("--keys", keys), ("--url", url), ("--port", port)):
+        for option, given in (("--keys", keys), ("--count", count), ("--url", url), ("--port", port)):
             if given is not None:
                 raise UsageError(f"{option} is for one run, not for `bin/lab run {ALL}` or --servers.")
     if controls and scenario != ALL:
@@ -158,8 +176,22 @@ def run(
     with way_to(read_address(url, tls, called="--url")) if url is not None else nullcontext() as way:
         if way:
             _ask_first(way, yes)
-        request = Request(asked_for, server, pace, keys, seed, out, way, port, stack, spoilers, namespace)
-        with LiveDisplay(console, spoilers) as display:
+        request = Request(
+            asked_for,
+            server,
+            pace,
+            keys,
+            seed,
+            out,
+            way,
+            port,
+            stack,
+            spoilers,
+            namespace,
+            count,
+            despite_noise,
+        )
+        with LiveDisplay(console, spoilers, asks=not despite_noise) as display:
             finished, verdict = conduct(request, display)
             display.say("drawing the report")
             report = write_report(finished, spoilers)

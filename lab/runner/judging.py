@@ -18,8 +18,6 @@ def terms_of(run: Run) -> Terms:
     """The terms by which a run is judged. Raises `UsageError` for a scenario that the lab does not know."""
     scenario = scenarios.find(run.facts.scenario)
     pace = scenario.paces.get(run.facts.pace)
-    if pace:
-        scenario = scenario.at(pace)
     server = SERVERS.get(run.facts.server)
     native = run.facts.stack == "native"
     foreign = "--url" in run.facts.command

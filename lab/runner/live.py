@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from types import TracebackType
 
@@ -22,9 +23,11 @@ class LiveDisplay:
     for the cause reads it. With `spoilers` phases have their own titles.
     """
 
-    def __init__(self, console: Console, spoilers: bool = False) -> None:
+    def __init__(self, console: Console, spoilers: bool = False, asks: bool = False) -> None:
+        """`asks`: when a run can have no verdict any more, wait for Enter where somebody can press it."""
         self._console = console
         self._spoilers = spoilers
+        self._asks = asks
         self._names: dict[str, str] = {}
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -99,6 +102,17 @@ class LiveDisplay:
                 self._console.print(
                     f"  {name:<42} {'':>9}        p99 {_figure(each, '.2f', ''):>8} ms", highlight=False
                 )
+
+    def lost(self, why: str) -> None:
+        """Say that the run can have no verdict any more, and wait for Enter. Ctrl-C ends the run, as always."""
+        asks = self._asks and self._live is not None and sys.stdin.isatty()
+        goes_on = "Enter goes on, Ctrl-C ends." if asks else "It goes on, and shows what is seen."
+        if self._live and asks:
+            self._live.stop()
+        self._console.print(f"this run can have no verdict any more: {why}. {goes_on}", highlight=False)
+        if self._live and asks:
+            sys.stdin.readline()
+            self._live.start(refresh=True)
 
     def _render(self) -> RenderableType:
         if self._began:

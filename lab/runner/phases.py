@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any, Protocol
 
 from lab.claims.planned import keys_are_judged, keys_beside
-from lab.claims.validity import FEWEST_EVENTS
+from lab.claims.validity import FEWEST_EVENTS, why_lost
 from lab.errors import StackError
-from lab.results.folder import Mark, PhaseRecord, RunFacts, RunWriter
+from lab.results.folder import Mark, PhaseRecord, Run, RunFacts, RunWriter
 from lab.runner.calibration import Calibrator
 from lab.runner.loads import Figures, RunningLoad, arguments_of, await_abandoned, figure_of
 from lab.runner.recorder import Recorder, Row
@@ -61,6 +61,7 @@ class Display(Protocol):
     def phase(self, number: int, total: int, phase: Phase, seconds: float) -> None: ...
     def row(self, row: Row) -> None: ...
     def finished(self, record: PhaseRecord, p99_ms: dict[str, float | None]) -> None: ...
+    def lost(self, why: str) -> None: ...
 
 
 @dataclass
@@ -119,7 +120,7 @@ class Conductor:
         else:
             self._calibrate(self._scenario.knee_at)
         repetition = Repetition(self._pace.attempts, self._pace.repeats * self._pace.plateau_s)
-        phases = self._scenario.phases
+        phases, lost = self._scenario.phases, ""
         for number, phase in enumerate(phases, start=1):
             record, discarded = repetition.measure(
                 partial(self._walk, number, len(phases), phase), self._not_fair
@@ -127,8 +128,8 @@ class Conductor:
             facts.discarded += discarded
             facts.phases.append(record)
             self._writer.facts(facts)
-            if record.unfair:
-                self._display.say(f"  that was not fair: {', '.join(record.unfair)}")
+            if not lost and (lost := why_lost(Run(self._writer.folder), record)):
+                self._display.lost(lost)
 
     def _not_fair(self, record: PhaseRecord) -> None:
         self._display.say(f"  that was not fair, and is measured again: {', '.join(record.unfair)}")

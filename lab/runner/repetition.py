@@ -51,29 +51,35 @@ class Repetition:
             again(record)
 
 
-def check_machine(
+def noise(
     shares: Callable[[], dict[str, float]] | None = None, wait: Callable[[float], None] = time.sleep
-) -> None:
-    """Check that this machine can give a fair phase at all. Takes one second, up to five if the first sample is bad.
+) -> str:
+    """Why no phase can be measured fairly on this machine now; empty if one may. Takes a second, or five if it is busy.
 
-    `shares()` returns the machine's ``steal`` and ``others`` since the last call, in cores. Raises `NotFair` when every
-    sample is far beyond what a phase may have: then no repetition would help.
+    `shares()` returns the machine's ``steal`` and ``others`` since the last call, in cores. There is a reason only when
+    every sample is far beyond what a phase may have: then no repetition would help.
     """
     meter = CpuMeter()
     shares = shares or (lambda: meter.shares({})[1])
     reasons: list[str] = []
     for _ in range(SAMPLES):
         wait(SAMPLE_S)
-        machine = shares()
-        reasons = machine_unfair(machine["steal"], machine["others"], HOPELESS)
+        reasons = machine_unfair(shares(), HOPELESS)
         if not reasons:
-            return
-    cure = (
-        "Close other programs"
-        if machine["others"] > OTHERS_MOST
-        else "Take another machine, or a calmer hour"
-    )
-    raise NotFair(
-        f"nothing can be measured on this machine now: {' and '.join(reasons)} for {SAMPLES * SAMPLE_S:g} s "
-        f"(at most {STEAL_MOST:.0%} and {OTHERS_MOST:.0%} are fair). {cure}, and run it again."
-    )
+            return ""
+    return " and ".join(reasons)
+
+
+def check_machine(despite: bool, seen: Callable[[], str] = noise) -> str:
+    """What disturbs a run on this machine; empty if nothing does. Raises `NotFair` for it, unless `despite`."""
+    reason = seen()
+    if reason and not despite:
+        cure = (
+            "Close other programs" if "other programs" in reason else "Take another machine, or a calmer hour"
+        )
+        raise NotFair(
+            f"no run is fair on this machine now: {reason} for {SAMPLES * SAMPLE_S:g} s (at most {STEAL_MOST:.0%} and "
+            f"{OTHERS_MOST:.0%} of a core beyond the spare ones are fair). {cure}, or let it run with --despite-noise "
+            "and see what it shows without a verdict."
+        )
+    return reason

@@ -7,7 +7,7 @@ import os
 import platform
 import shlex
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
@@ -38,6 +38,7 @@ from lab.stacks.native import NativeStack
 from lab.stacks.processes import port_taken, uninterrupted
 from lab.stacks.quota import why_none
 from lab.stacks.rights import check_server
+from lab.stacks.server_stats import ServerObserver
 from lab.stacks.servers import IN_CHART, IN_COMPOSE, SERVERS, STACKS, Server, check_stack, find_server
 from lab.stacks.tunnel import Way
 
@@ -50,7 +51,8 @@ Scene = ServerContainers | Examined | None
 class Request:
     """A run as a person asked for it. Without a `server` the stack chooses one. `spoilers`: the cause may be told.
 
-    `namespace`: that of the release, on Kubernetes.
+    `namespace`: that of the release, on Kubernetes. `count`: COUNT of each SCAN.
+    `despite_noise`: run also where the machine is too busy for a verdict.
     """
 
     scenario: Scenario
@@ -64,6 +66,8 @@ class Request:
     stack: str = "native"
     spoilers: bool = False
     namespace: str = ""
+    count: int | None = None
+    despite_noise: bool = False
 
     @property
     def server_name(self) -> str:
@@ -96,6 +100,10 @@ def command_of(request: Request) -> str:
         words += ["--server-path", given]
     if request.keys is not None:
         words += ["--keys", str(request.keys)]
+    if request.count is not None:
+        words += ["--count", str(request.count)]
+    if request.despite_noise:
+        words += ["--despite-noise"]
     return shlex.join([*words, "--seed", str(request.seed)])
 
 
@@ -138,6 +146,27 @@ def _memory(request: Request, keys: int, scene: Scene) -> str:
     if scene:
         return require_compose_memory(scenario, pace, server, keys, scene)
     return require_native_memory(scenario, pace, server, keys)
+
+
+def _count(request: Request, server: Server) -> int:
+    """COUNT of the run's SCANs: as the scenario has it, else as it was asked for, else the server's own.
+
+    What runs at a --url says itself which server it is. Raises `UsageError` where the scenario has its own.
+    """
+    own = request.scenario.scan_count
+    if own:
+        if request.count is not None:
+            raise UsageError(f"{request.scenario.id} has COUNTs of its own: leave --count out.")
+        return own
+    if request.count is not None:
+        return request.count
+    if request.way:
+        observer = ServerObserver(request.way.url, 5, request.way.shown)
+        try:
+            server = SERVERS.get(observer.identity()[0], server)
+        finally:
+            observer.close()
+    return server.scan_count
 
 
 def check_names(request: Request) -> Server:
@@ -200,7 +229,6 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
     scenario = request.scenario
     server = check_names(request)
     pace = scenario.paces[request.pace]
-    scenario = scenario.at(pace)
     keys = request.keys if request.keys is not None else pace.keys
     if not FEWEST_KEYS <= keys <= MOST_KEYS:
         raise UsageError(f"--keys must be between {FEWEST_KEYS:,} and {MOST_KEYS:,}, not {keys:,}.")
@@ -208,8 +236,8 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
         check_folder(request.out)
     scene = _check_request(request, server)
     memory = _memory(request, keys, scene)
-    if request.stack == "native" and request.way is None:
-        check_machine()
+    scenario = replace(scenario, scan_count=_count(request, server))
+    noise = check_machine(request.despite_noise) if request.stack == "native" and not request.way else ""
     started = datetime.now(UTC)
     folder = make_folder(request.out) if request.out else new_folder(f"{started:%Y%m%d-%H%M%S}-{scenario.id}")
     folder = folder.resolve()  # processes of the run work in another directory
@@ -217,6 +245,8 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
     display.say(f"{scenario.id}: {opening(request)}")
     if memory:
         display.say(memory)
+    if noise:
+        display.say(f"despite noise: {noise}")
     if request.way and request.way.tunnel:
         display.say("through a tunnel of the lab on this machine, which adds to each latency")
     stack: Stack | None = None
@@ -243,6 +273,7 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
         scan_count=scenario.scan_count,
         slowlog_threshold_us=scenario.slowlog_threshold_us,
         plan=scenario.plan(pace, keys),
+        despite_noise=noise,
     )
     try:
         if isinstance(scene, Examined):

@@ -6,8 +6,8 @@ computed before it and put after it. Then it gets the same load as all others; u
 server's time. A strategy with a layout of its own begins with an empty server, so that memory and key count are its
 own; scan, keys and index share a layout.
 
-SCAN's COUNT is that of `key-growth`, for the reason given there. The event rate is close to what the server can do
-under SCAN, so that bystanders wait for whole events.
+COUNT is larger than the keyspace, so that SCAN makes as many calls as KEYS does, and both are compared by their work.
+The event rate is close to what the server can do under SCAN, so that bystanders wait for whole events.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from lab.claims import Claim
 from lab.results.folder import Run
@@ -95,9 +95,8 @@ class Pace:
     Where events are rare a plateau takes longer, until it has seen enough of them to be judged (`lab.claims.validity`).
     `sizes` are further numbers that the loads' arguments may name. `loads_mb`: memory of loads, replica and probes, in
     the server or in their own processes, beside the keys. `most_mb`: the most memory that the keys take, where the
-    server has a limit. `changes`: fields of the scenario that differ at this pace. A phase that was not measured fairly
-    is measured again, at most `attempts` times in all. All repetitions of a run together take at most as long as
-    `repeats` plateaus.
+    server has a limit. A phase that was not measured fairly is measured again, at most `attempts` times in all. All
+    repetitions of a run together take at most as long as `repeats` plateaus.
     """
 
     plateau_s: float
@@ -106,7 +105,6 @@ class Pace:
     sizes: dict[str, float] = field(default_factory=dict)
     loads_mb: float = 0.0
     most_mb: float = math.inf
-    changes: dict[str, float] = field(default_factory=dict)
     attempts: int = 3
     repeats: float = 16.0
 
@@ -154,7 +152,8 @@ class Scenario:
 
     `knee_at` is the fraction of the key count at which the calibrated event rate saturates the server; `load_share` of
     that rate is offered. If `knee_at` is None nothing is calibrated, and `events_per_second` are offered. `searching`
-    is the strategy by which the calibration has the server searched, and `scan_count` the COUNT of each SCAN. `refutes`
+    is the strategy by which the calibration has the server searched, and `scan_count` the COUNT of each SCAN; if it is
+    0, that of the command line, or else the server's own (`lab.stacks.servers`). `refutes`
     marks a control: its run is as it should be when every applicable claim fails. `replica`: the primary has a replica.
     `own_server`: the scenario changes settings that the lab must not change on somebody else's server. `timeout_s` is
     how long the storefront of a native run, and the lab, wait for one answer of the server: a stalled server is the
@@ -193,12 +192,8 @@ class Scenario:
     cause: str = ""
     headline: str = ""
 
-    def at(self, pace: Pace) -> Scenario:
-        """The scenario with the pace's `changes` applied."""
-        return replace(self, **pace.changes)  # type: ignore[arg-type] # names of fields, see test_paces
-
     def plan(self, pace: Pace, keys: int) -> list[PlannedPhase]:
-        """What a run is to do at a pace, with that many keys at the top. Call it on what `at` returned for the pace."""
+        """What a run is to do at a pace, with that many keys at the top."""
         return [
             PlannedPhase(
                 id=phase.id,

@@ -18,12 +18,12 @@ import psutil
 from lab import ROOT
 from lab.stacks import preflight
 from lab.stacks.asking import Finding
+from lab.stacks.processes import NEEDED_CORES
 from lab.stacks.servers import SERVERS, version_of
 
 WANTED = ("requirements-stack.in", "requirements.in")
 MEMORY_GB = 1.5
 DISK_GB = 0.5
-CORES = 2
 BUSY_MOST = 0.25
 
 
@@ -84,8 +84,8 @@ def _cores() -> Finding:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return Finding(
         "cores",
-        cores >= CORES,
-        f"{cores}; a run needs {CORES}: one for the server, one for all other processes",
+        cores >= NEEDED_CORES,
+        f"{cores}; a run needs {NEEDED_CORES}: one for the server, one for all other processes",
     )
 
 

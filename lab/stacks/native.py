@@ -16,7 +16,16 @@ from lab.stacks import foreign
 from lab.stacks.base import LoadProcess, Probe, Say, probe_arguments
 from lab.stacks.foreign import KEY_PREFIX
 from lab.stacks.http import Locust, Metrics, Storefront, scrape
-from lab.stacks.processes import Child, CpuMeter, free_port, memory_mb, port_taken, stop_all
+from lab.stacks.processes import (
+    Child,
+    CpuMeter,
+    Waits,
+    free_port,
+    memory_mb,
+    port_taken,
+    stop_all,
+    waits,
+)
 from lab.stacks.quota import allowed
 from lab.stacks.server_stats import ServerObserver
 from lab.stacks.servers import CLUSTER, Server
@@ -33,19 +42,23 @@ NODES = "nodes.conf"
 
 
 class ProcessMeter:
-    """CPU time of processes that come and go. `elsewhere` returns the CPU seconds of parts on other machines."""
+    """CPU time of processes that come and go. `elsewhere` returns the CPU seconds of parts on other machines.
+
+    `waits`: how long the threads of the measured parts waited for a core.
+    """
 
     def __init__(
         self,
         seconds: Callable[[], dict[str, float]],
         elsewhere: Callable[[], dict[str, float]] = dict,
+        waits: Callable[[], dict[str, Waits]] = dict,
     ) -> None:
-        self._seconds, self._elsewhere = seconds, elsewhere
+        self._seconds, self._elsewhere, self._waits = seconds, elsewhere, waits
         self._meter = CpuMeter()
 
     def sample(self) -> tuple[dict[str, float], dict[str, float]]:
         """See `lab.stacks.base.Meter`."""
-        return self._meter.shares(self._seconds(), self._elsewhere())
+        return self._meter.shares(self._seconds(), self._elsewhere(), self._waits())
 
 
 class NativeStack:
@@ -324,10 +337,21 @@ class NativeStack:
             return {name: child.cpu_seconds() for name, child in self._parts().items()}
 
         if self._external is None:
-            return ProcessMeter(seconds)
+            return ProcessMeter(seconds, waits=self._thread_waits)
         if self._external.is_here:
             return ProcessMeter(lambda: seconds() | self._foreign_server_seconds())
         return ProcessMeter(seconds, self._foreign_server_seconds)
+
+    def _thread_waits(self) -> dict[str, Waits]:
+        """How long the threads of server and probes waited for a core; nothing where somebody holds the server.
+
+        Linux counts the time in which a thread is held to its share as waiting.
+        """
+        if not self._server_child or self._server_share() < 1:
+            return {}
+        probes = [child.pid for name, child in self._parts().items() if name.startswith("probe-")]
+        found = {thread: seconds for pid in probes for thread, seconds in waits(pid).items()}
+        return {"store": waits(self._server_child.pid), "probe": found}
 
     def _foreign_server_seconds(self) -> dict[str, float]:
         """CPU seconds of somebody else's server, as it reports them; empty if it reports none."""

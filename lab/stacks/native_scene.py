@@ -142,6 +142,7 @@ class NativeScene(NativeStack):
             if self._prometheus_port
             else "",
             "CONTROL_KEY_PREFIX": self.key_prefix,
+            "CONTROL_SCAN_COUNTS": f"{self.server_name}={self._kind.scan_count}",
         }
         if self._keys is not None:
             settings["CONTROL_KEYS"] = str(self._keys)

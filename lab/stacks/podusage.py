@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from lab.errors import StackError
 from lab.stacks.kubectl import END, Inside, Kubectl
 from lab.stacks.pods import PodContainer, ServerPods
-from lab.stacks.processes import tree_seconds
+from lab.stacks.processes import beyond_spare, tree_seconds
 
 GROUP = "/sys/fs/cgroup"
 NEW = ("cpu.stat", "cpu.max", "cpu.pressure", "memory.current", "memory.stat")
@@ -37,8 +37,6 @@ SCRIPT = f"while read -r n; do grep -Hsv -e '^intr' -e '^softirq' {' '.join(FILE
 chart: its health checks need it. The two counters that are left out are lines of many kilobytes."""
 TICKS = 100.0
 """/proc/stat counts in hundredths of a second (USER_HZ), whatever the kernel's own clock."""
-NEEDED_CORES = 2.0
-"""What a run needs (`lab.stacks.doctor`). Other programs may use the cores of a node beyond these."""
 HELD = {
     "store": "store",
     "web": "web",
@@ -217,7 +215,7 @@ class PodMeter:
     Where the parts are on several nodes, the machine's figures are the worst of them; ``busy`` is that of the server's.
 
     - ``steal``: the share that the hypervisor took of the core that lost most.
-    - ``others``: cores that other programs used, beyond those of a node that a run can do without (`NEEDED_CORES`).
+    - ``others``: cores that other programs used, beyond those of a node that a run can do without.
     - ``pressure``: share of the time in which some process of the node waited for a core, where the kernel tells it.
     - ``throttled_PART``: seconds a second in which a container's limit held it.
     - ``waited_PART``: share of the time in which a process of a container waited for a core, where the kernel tells it.
@@ -287,7 +285,7 @@ def node_shares(first: NodeReading, last: NodeReading, used: float) -> dict[str,
     found = {
         "busy": busy,
         "steal": max(stolen, default=0.0) / seconds,
-        "others": max(0.0, busy - used - max(0.0, cores - NEEDED_CORES)),
+        "others": beyond_spare(busy - used, cores),
     }
     if first.pressure_s is not None and last.pressure_s is not None:
         found["pressure"] = _rise(first.pressure_s, last.pressure_s) / seconds

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from lab import ROOT
 from lab.stacks import engine
-from lab.stacks.asking import Finding, ask
+from lab.stacks.asking import Finding, ask, guarded
 from lab.stacks.door import MEMORY_GB
 from lab.stacks.servers import IN_COMPOSE, PROFILES
 
@@ -35,10 +35,10 @@ def examine(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> list[
     findings.append(docker)
     ours: set[int] | None = None
     if docker.ok:
-        scene = whose(root)
         answers = _engine()
         findings.append(_compose())
         if answers.ok:
+            scene = whose(root)
             findings.append(scene)
             ours = ports_of(scene.detail) if scene.ok else set()
             found = engine.detect()
@@ -152,6 +152,10 @@ def whose(root: Path) -> Finding:
     COMPOSE_FILE and COMPOSE_PROJECT_NAME, in the shell or in a file of variables, can lead to another one. So Compose
     is asked which files it reads, and the engine which folder the containers of that name were started from.
     """
+    return guarded("scene", lambda: _whose(root))
+
+
+def _whose(root: Path) -> Finding:
     code, said = ask("docker", "compose", "--profile", "*", "config", "--format", "json", cwd=root)
     if code:
         return Finding(
@@ -174,8 +178,8 @@ def whose(root: Path) -> Finding:
         return Finding(
             "scene",
             False,
-            f"containers of the Compose project {project} were started from {others[0]}: make down there, or choose "
-            "COMPOSE_PROJECT_NAME and ports of your own here",
+            f"containers of the Compose project {project} were started from {others[0]}: make down there (is it gone? "
+            f"docker compose -p {project} down), or choose COMPOSE_PROJECT_NAME and ports of your own here",
         )
     return Finding("scene", True, project)
 

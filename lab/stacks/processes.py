@@ -27,6 +27,10 @@ _heard = threading.Event()
 
 LISTENING, TRIES = (12_000, 28_000), 200
 """Ports for what listens, and how many of them are tried."""
+NEEDED_CORES = 2
+"""What a run needs: one for the server, one for all other processes. Other programs may use the cores beyond."""
+Waits = dict[int, float]
+"""Thread → seconds in which it was ready to run but had no core."""
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
@@ -305,17 +309,21 @@ class CpuMeter:
 
     def __init__(self) -> None:
         self._seen: dict[str, float] | None = None
+        self._waits: dict[str, Waits] = {}
         self._machine = _machine_seconds()
         self._at = time.monotonic()
 
     def shares(
-        self, counted: dict[str, float], elsewhere: dict[str, float] | None = None
+        self,
+        counted: dict[str, float],
+        elsewhere: dict[str, float] | None = None,
+        waits: dict[str, Waits] | None = None,
     ) -> tuple[dict[str, float], dict[str, float]]:
-        """Shares by part, and of the machine: ``busy``, ``steal`` and ``others`` (busy with none of the parts).
+        """Shares by part, and of the machine: ``busy``, ``steal``, ``others`` (see `beyond_spare`), ``waited_PART``.
 
         `counted` holds the CPU seconds of all parts so far; the lab's own are added as ``lab``. A part that is new
         since the last sample counts from 0. `elsewhere` holds those of parts on other machines, which use no CPU of
-        this one.
+        this one. `waits` holds the waits of threads by part: the share of the time is that of the one that waited most.
         """
         now, machine = time.monotonic(), _machine_seconds()
         elapsed = max(now - self._at, 1e-6)
@@ -328,8 +336,35 @@ class CpuMeter:
         self._seen = counted
         busy, steal = ((machine[i] - self._machine[i]) / elapsed for i in (0, 1))
         self._machine, self._at = machine, now
-        others = max(0.0, busy - sum(share for name, share in shares.items() if name not in elsewhere))
-        return shares, {"busy": busy, "steal": steal, "others": others}
+        used = sum(share for name, share in shares.items() if name not in elsewhere)
+        found = {"busy": busy, "steal": steal, "others": beyond_spare(busy - used, cores())}
+        waits, past = waits or {}, self._waits
+        self._waits = waits
+        for part in [part for part in waits if waits[part] and part in past]:
+            rises = [seconds - past[part].get(thread, 0.0) for thread, seconds in waits[part].items()]
+            found[f"waited_{part}"] = max(0.0, *rises) / elapsed
+        return shares, found
+
+
+def cores() -> int:
+    """The number of this machine's cores."""
+    return psutil.cpu_count() or 1
+
+
+def beyond_spare(others: float, cores: float) -> float:
+    """The cores that other programs used, without those that a run can do without (all beyond `NEEDED_CORES`)."""
+    return max(0.0, others - max(0.0, cores - NEEDED_CORES))
+
+
+def waits(pid: int) -> Waits:
+    """For how long each thread of a process was ready to run but had no core. Only Linux tells; empty elsewhere."""
+    found = {}
+    with contextlib.suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            # proc(5): time on a core, time waiting for one (both ns), and times it was put on one. Threads may end.
+            with contextlib.suppress(OSError, IndexError, ValueError):
+                found[int(thread.name)] = int((thread / "schedstat").read_text().split()[1]) / 1e9
+    return found
 
 
 def _machine_seconds() -> tuple[float, float]:

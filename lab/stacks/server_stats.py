@@ -328,6 +328,13 @@ class ServerObserver:
         counts the time to take a snapshot, but not the walk, which its main thread does afterwards. Of a server that is
         held to a share of a core the execution time includes the time in which it was held.
         """
+        told, worked = self.search_us(pattern, count, seconds)
+        return worked if worked is not None and worked > INCOMPLETE_BEYOND * told else told
+
+    def search_us(self, pattern: str, count: int, seconds: float) -> tuple[float, float | None]:
+        """Time full SCANs for a pattern; the mean of `seconds` of them in µs: the execution time by the server's clock,
+        and the CPU time of the thread that executes commands (the mean where several do; None if the server hides it).
+        """
         before, iterations, end = self.snapshot(), 0, time.monotonic() + seconds
         while iterations == 0 or time.monotonic() < end:
             cursor = 0
@@ -338,8 +345,9 @@ class ServerObserver:
             iterations += 1
         after = self.snapshot()
         told = after.commands["SCAN"][1] - before.commands.get("SCAN", (0.0, 0.0))[1]
-        worked = 1e6 * ((after.main_thread_s or 0.0) - (before.main_thread_s or 0.0))
-        return (worked if worked > INCOMPLETE_BEYOND * told else told) / iterations
+        if before.main_thread_s is None or after.main_thread_s is None:
+            return told / iterations, None
+        return told / iterations, 1e6 * (after.main_thread_s - before.main_thread_s) / iterations
 
     def own_keys(self, prefixes: tuple[str, ...]) -> Iterator[list[str]]:
         """Yield the lab's own keys, by prefix, page by page. It scans, so use it only when nothing is measured."""

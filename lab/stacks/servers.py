@@ -65,6 +65,8 @@ class Server:
     `in_chart`: a release of the Helm chart may have it, by the same names.
     `image_for`: the processors that its image is published for, as `docker info` names them.
     `path`: NAME=FILE, if the command line named its binary, and `options` what followed FILE (see `add_servers`).
+    `scan_count`: the COUNT of a run's SCANs unless the scenario or the command line names one. The documentation of
+    django-redis and of django-valkey recommends 100,000: ``delete_pattern("foo_*", itersize=100_000)``.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Server:
     profile: str = ""
     image_for: tuple[str, ...] = ("x86_64", "aarch64")
     key_bytes: int = 470
+    scan_count: int = 100_000
     path: str = ""
     options: tuple[str, ...] = ()
 
@@ -185,6 +188,7 @@ SERVERS = {
                 CLUSTER: "its cluster mode is another one, in which a search visits all slots",
             },
             whole_scans=False,  # a SCAN call returns when its time is up, wherever its cursor is
+            scan_count=1_000,
         ),
         Server(
             "keydb",

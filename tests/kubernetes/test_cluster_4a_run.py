@@ -24,13 +24,13 @@ from tests.kubernetes import configs
 from tests.kubernetes.groups import ONE, SERVER, VALUES
 from tests.kubernetes.kube import Kube
 from tests.kubernetes.neighbour import neighbour
-from tests.lab.claims.checknames import LIMITED, ON_TIME, QUIET, SPARE, STEADY, WAITED
+from tests.lab.claims.checknames import LIMITED, ON_TIME, QUIET, SPARE, STEADY
 
 LAB = ROOT / "bin" / "lab"
 HERE = ("--stack", "kubernetes", "--namespace")
 RUN_S, DOCTOR_S = 900, 420
 STORY = ("--set", "story.enabled=true", "--set", "resources.server.cpu=900")
-OF_THE_MACHINE = {LIMITED, WAITED, QUIET, ON_TIME, SPARE, STEADY}
+OF_THE_MACHINE = {LIMITED, QUIET, ON_TIME, SPARE, STEADY}
 """Checks that two cores with two groups on them may fail."""
 
 

@@ -7,8 +7,10 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from lab.claims import latency
 from lab.claims.fairness import (
@@ -19,11 +21,15 @@ from lab.claims.fairness import (
     measured_again,
     why_unfair,
 )
+from lab.claims.validity import why_lost
 from lab.claims.verdict import as_result
 from lab.errors import NOT_VALID, NotFair
-from lab.results.folder import PhaseRecord, Run
+from lab.report import write_report
+from lab.report.terminal import show_verdict
+from lab.results.folder import PhaseRecord, Run, RunFacts
 from lab.runner.judging import reach, validate
-from lab.runner.repetition import SAMPLES, Repetition, check_machine
+from lab.runner.repetition import SAMPLES, Repetition, check_machine, noise
+from lab.stacks import processes
 from tests.lab.doctored import build_run
 
 ASKED = 10.0
@@ -190,9 +196,9 @@ def looks(*shares: tuple[float, float]) -> Callable[[], dict[str, float]]:
 def test_quiet_machine_is_looked_at_once() -> None:
     """A quiet machine is sampled once, a machine that is busy for a moment again."""
     waited: list[float] = []
-    check_machine(looks((0.02, 0.1)), waited.append)
-    check_machine(looks((0.4, 0.1), (0.0, 0.9), (0.0, 0.0)), waited.append)
-    check_machine(looks((0.15, 0.5)), waited.append)  # beyond what is fair, but not hopeless
+    assert noise(looks((0.02, 0.1)), waited.append) == ""
+    assert noise(looks((0.4, 0.1), (0.0, 0.9), (0.0, 0.0)), waited.append) == ""
+    assert noise(looks((0.15, 0.5)), waited.append) == ""  # beyond what is fair, but not hopeless
     assert len(waited) == 5
 
 
@@ -204,10 +210,86 @@ def test_machine_that_stays_busy_is_told_of_in_seconds(look: tuple[float, float]
     """A machine that stays busy is refused within ten seconds, in one line, with the exit code of an invalid run."""
     waited: list[float] = []
     with pytest.raises(NotFair, match=said) as caught:
-        check_machine(looks(*[look] * SAMPLES), waited.append)
+        check_machine(False, lambda: noise(looks(*[look] * SAMPLES), waited.append))
     assert caught.value.exit_code == NOT_VALID
+    assert "--despite-noise" in str(caught.value)
     assert "\n" not in str(caught.value)
     assert sum(waited) <= 10
+
+
+def machine_of(
+    cores: int,
+    others: float,
+    monkeypatch: pytest.MonkeyPatch,
+    waits: Callable[[float], dict[str, dict[int, float]]],
+) -> dict[str, float]:
+    """What the meter says of a simulated machine on which the lab's parts use nothing: a second of it."""
+    moment = 0.0
+    monkeypatch.setattr(processes, "_machine_seconds", lambda: (others * moment, 0.0))
+    monkeypatch.setattr(processes, "cores", lambda: cores)
+    monkeypatch.setattr(processes, "time", SimpleNamespace(monotonic=lambda: moment))
+    monkeypatch.setattr(processes, "tree_seconds", lambda _pid: 0.0)
+    meter = processes.CpuMeter()
+    meter.shares({}, waits=waits(moment))
+    moment = 1.0
+    return meter.shares({}, waits=waits(moment))[1]
+
+
+def test_idle_cores_let_a_run_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixteen cores of which another program takes one: nothing is said. Two cores that it takes both: a reason."""
+    many = machine_of(16, 1.0, monkeypatch, lambda _: {})
+    assert (many["busy"], many["others"]) == (1.0, 0.0)
+    assert noise(lambda: many, lambda _: None) == ""
+    few = machine_of(2, 2.0, monkeypatch, lambda _: {})
+    assert noise(lambda: few, lambda _: None) == "other programs used 200% of a core"
+
+
+def test_waiting_is_judged_and_not_what_others_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing measured waited, both cores may be in use. A single thread that waited is seen."""
+
+    def waits(store: float) -> Callable[[float], dict[str, dict[int, float]]]:
+        return lambda at: {"store": {1: 5 + store * at, 2: 9.0}, "probe": {3: 0.01 * at}}
+
+    calm = machine_of(2, 1.9, monkeypatch, waits(0.04))
+    assert why_unfair(replace(measured(), machine=calm)) == []
+    delayed = machine_of(2, 1.9, monkeypatch, waits(0.31))
+    assert why_unfair(replace(measured(), machine=delayed)) == [
+        "the server waited for a core 31% of the time"
+    ]
+    assert why_unfair(replace(measured(), machine={**calm, "waited_probe": 0.2})) == [
+        "the probe waited for a core 20% of the time"
+    ]
+
+
+def test_a_run_despite_noise_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A machine that is refused may be used all the same; then run.json, the terminal and the report say why it was."""
+    reason = check_machine(True, lambda: "other programs used 200% of a core")
+
+    def doctor(facts: RunFacts) -> None:
+        facts.despite_noise = reason
+        for phase in facts.phases:
+            phase.machine |= {"waited_store": 0.4, "waited_probe": 0.0}
+            phase.unfair = why_unfair(phase)
+
+    run = build_run(tmp_path / "run", doctor=doctor, judged=True)
+    assert run.facts.despite_noise == reason != ""
+    show_verdict(Console(width=300), run.folder)
+    told = capsys.readouterr().out
+    assert f"started despite noise: {reason}" in told and "No verdict" in told
+    headline = next(one for one in reach(run).outcomes if one.claim.id == "index-cures")
+    assert f"seen    {headline.measured}" in told
+    assert "was disturbed: the server waited for a core 40% of the time" in told
+    page = write_report(run, False).read_text()
+    assert f"Started despite noise: {reason}." in page
+
+
+def test_a_verdict_that_is_lost_is_named_after_the_phase(tmp_path: Path) -> None:
+    """After a fair phase there is nothing to say; what no later phase can mend is said with its figure."""
+    fair = build_run(tmp_path / "fair")
+    assert why_lost(fair, fair.phases[-1]) == ""
+    failed = build_run(tmp_path / "failed", doctor=lambda facts: facts.phases[2].events.update(failures=3.0))
+    assert why_lost(failed, failed.phases[2]) == "no request failed: 3 requests failed in grow-3"
+    assert why_lost(fair, replace(fair.phases[2], unfair=["a", "b"])) == "a, b"
 
 
 def test_attempts_are_kept_and_told(tmp_path: Path) -> None:

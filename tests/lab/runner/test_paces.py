@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from lab import scenarios
 from lab.errors import StackError, UsageError
+from lab.results.folder import Run
 from lab.runner import run as experiment
 from lab.runner.run import Request, conduct
 from lab.scenarios.model import Scenario
+from lab.stacks.servers import SERVERS
 
 ALL = [(scenario, pace) for scenario in scenarios.catalogue().values() for pace in scenario.paces]
-
-
-@pytest.mark.parametrize(("scenario", "pace"), ALL, ids=lambda each: getattr(each, "id", each))
-def test_changes_are_of_numbers_that_a_scenario_has(scenario: Scenario, pace: str) -> None:
-    """A pace changes only numbers that a scenario has; any other name would end the run with a fault of the lab."""
-    changes = scenario.paces[pace].changes
-    assert {type(getattr(scenario, name)) for name in changes} <= {float}
-    changed = scenario.at(scenario.paces[pace])
-    assert {name: getattr(changed, name) for name in changes} == changes
 
 
 @pytest.mark.parametrize(("scenario", "pace"), ALL, ids=lambda each: getattr(each, "id", each))
@@ -33,24 +27,53 @@ def test_every_pace_measures_an_unfair_phase_again(scenario: Scenario, pace: str
     assert scenario.paces[pace].repeats >= 8
 
 
-@pytest.mark.parametrize(("pace", "rate", "patience"), [("quick", 200.0, 30.0), ("full", 10.0, 300.0)])
-def test_a_run_is_made_with_the_changes(
-    pace: str, rate: float, patience: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+MAIN = scenarios.find("key-growth")
+
+
+@pytest.mark.parametrize(
+    ("server", "count", "used"),
+    [
+        ("embedded", None, 100_000),
+        ("dragonfly", None, 1_000),
+        ("embedded", 2_000, 2_000),
+        ("dragonfly", 9, 9),
+    ],
+)
+def test_a_run_has_the_servers_own_count_or_the_one_asked_for(
+    server: str, count: int | None, used: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stack gets the scenario with the changes of the pace."""
+    """The stack, run.json and the command that repeats the run have the same COUNT."""
     told: list[Scenario] = []
 
     def stack(scenario: Scenario, *_: Any) -> Any:
         told.append(scenario)
         raise StackError("that is all we want to know")
 
-    monkeypatch.setattr(experiment, "check_machine", lambda: None)
+    monkeypatch.setitem(SERVERS, server, replace(SERVERS[server], find=lambda: "/bin/true"))
+    monkeypatch.setattr(experiment, "check_machine", lambda despite: "")
     monkeypatch.setattr(experiment, "NativeStack", stack)
-    request = Request(scenarios.find("key-growth"), None, pace, 10_000, 1, tmp_path / "run")
+    request = Request(MAIN, server, "quick", 10_000, 1, tmp_path / "run", count=count)
     with pytest.raises(StackError, match="all we want"):
-        conduct(request, SimpleNamespace(say=lambda text: None))
-    [scenario] = told
-    assert (scenario.probe_per_second, scenario.timeout_s) == (rate, patience)
+        conduct(request, cast(Any, SimpleNamespace(say=lambda text: None)))
+    facts = Run(tmp_path / "run").facts
+    assert (told[0].scan_count, facts.scan_count) == (used, used)
+    assert ("--count" in facts.command) == (count is not None)
+
+
+def test_a_scenario_with_counts_of_its_own_takes_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--count` is refused in one line where the scenario is about a certain COUNT."""
+    monkeypatch.setattr(experiment, "check_machine", lambda despite: "")
+    request = Request(scenarios.find("empty-slowlog"), None, "quick", 10_000, 1, tmp_path / "run", count=5)
+    with pytest.raises(UsageError, match="COUNTs of its own"):
+        conduct(request, cast(Any, SimpleNamespace(say=lambda text: None)))
+
+
+def test_the_main_incident_is_one_call_a_search_at_every_pace() -> None:
+    """With its index sets (one for 20 entries) the keyspace stays below COUNT: beyond it p99 would stand still."""
+    for pace in MAIN.paces.values():
+        assert pace.keys * (1 + 1 / MAIN.fragments_per_user) < 0.96 * SERVERS["embedded"].scan_count
 
 
 def test_a_folder_that_cannot_be_is_refused_before_the_machine_is_looked_at(
@@ -58,7 +81,7 @@ def test_a_folder_that_cannot_be_is_refused_before_the_machine_is_looked_at(
 ) -> None:
     """A folder that cannot be written is refused before the machine is sampled, so on a busy machine too."""
 
-    def look() -> None:
+    def look(_despite: bool) -> None:
         raise AssertionError("looked at the machine")
 
     monkeypatch.setattr(experiment, "check_machine", look)
