@@ -8,8 +8,8 @@ a program that takes this share of a core all the time.
 It prints a row for each run: exit code, seconds, the disturbances and when they came, which phases were measured again,
 and the reason if there was no verdict. The last line counts the runs that ended in a verdict, and those of them in
 which every claim held. Exit code 0 when at least 19 of 20 runs ended in a verdict, and every claim held in all of
-those. The run folders are kept under --out; `--write FILE` keeps the rows for the pages, under a name of their own
-for each rate, hog and server.
+those. The run folders are kept under --out; `--write` keeps the rows in docs/trust.json, under a name of their own for
+each rate, hog and server.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from typing import Any
 
 import psutil
 
-from bench.kit import ROOT, keep
+from bench.kit import ROOT
+from bench.repeat import EVIDENCE
 from lab.errors import CLAIM_FAILED, HOLDS
 
 PAUSE_S, BURST_S = (0.06, 0.25), (0.5, 2.0)
@@ -145,7 +146,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--server", default="embedded")
     parser.add_argument("--out", type=Path, default=None, help="folder for the run folders (a temporary one)")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="keep the rows, for the table in the docs")
+    parser.add_argument("--write", action="store_true", help="keep the rows, and renew the page")
     options = parser.parse_args()
     folder = options.out or Path(tempfile.mkdtemp(prefix="disturbed-"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -173,8 +174,9 @@ def main() -> int:
     print(
         f"\n{verdicts} of {len(rows)} runs ended in a verdict; in {held} of those every claim held. {folder}"
     )
-    part = f"disturbed {options.per_minute:g} a minute, hog {options.hog:g}, {options.server}"
-    keep(options.write, part, "bench.disturb", rows=rows, verdicts=verdicts, held=held)
+    if options.write:
+        part = f"disturbed {options.per_minute:g} a minute, hog {options.hog:g}, {options.server}"
+        EVIDENCE.keep(part, "bench.disturb", rows=rows, verdicts=verdicts, held=held)
     return 0 if verdicts >= VERDICTS_OF_20 / 20 * len(rows) and held == verdicts else 1
 
 

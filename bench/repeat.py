@@ -5,8 +5,8 @@ should be: claims hold, or with a control are refuted. A run that is not valid s
 about the claims, and is counted apart. Each run has a seed of its own. With `--stack compose` the runs are made in the
 scene that `make up` brought up. With `--claim ID` the last line tells how far that claim's ratio varies from run to
 run: lowest, highest, and the mean with its 95 % interval (Student's t). With `--hold 0.5` the server gets half a core
-(`bench.held`), which stands in for another machine. `--write FILE` keeps the rows for `make docs`, with that claim's
-figures.
+(`bench.held`), which stands in for another machine. `--write` keeps the rows in docs/trust.json, with that claim's
+figures, and renews what docs/trust.md and docs/predict.md say of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from bench.held import share
-from bench.kit import ROOT, OneLineParser, keep, lab_run
+from bench.kit import ROOT, Evidence, OneLineParser, lab_run
 from lab import scenarios
 from lab.errors import LabError
 
@@ -127,6 +127,54 @@ def wandering(claim: str, outcomes: Sequence[Outcome]) -> str:
     )
 
 
+def verdicts(kept: dict[str, Any], part: str) -> str | None:
+    """Of a kept part: how many runs ended in a verdict, and in how many of those every claim held."""
+    if (found := kept.get(part)) is None:
+        return None
+    judged = sum(row["code"] in (0, 1) for row in found["rows"])
+    held = sum(row["code"] == 0 for row in found["rows"])
+    return (
+        f"`{found['command']}` on {found['machine']}, {found['date']}: {judged} of {len(found['rows'])} runs ended in "
+        f"a verdict; in {held} of those every claim held."
+    )
+
+
+def repeated(kept: dict[str, Any]) -> str | None:
+    """The runs on a held server, and how far their claim's ratio varies."""
+    part = "repeat key-growth on embedded, held to 0.5"
+    return f"{said} `{kept[part]['wanders']}`" if (said := verdicts(kept, part)) else None
+
+
+def predicted_again(kept: dict[str, Any]) -> str | None:
+    """Repeated runs of a cluster: how far the predicted knees were from the observed ones."""
+    if (part := kept.get("repeat shards on embedded")) is None:
+        return None
+    figures = [row["figures"] for row in part["rows"] if row["figures"]]
+    off = {
+        nodes: sorted(100 * (each[f"predicted_{nodes}"] / each[f"knee_{nodes}"] - 1) for each in figures)
+        for nodes in ("one", "three")
+    }
+    within = sum(each["low_three"] <= each["knee_three"] <= each["high_three"] for each in figures)
+    return (
+        f"`{part['command']}` on {part['machine']}, {part['date']}; {len(figures)} of {len(part['rows'])} runs (the "
+        f"others had no verdict, or no knee was found): the knee of one node was predicted {off['one'][0]:+.0f} % to "
+        f"{off['one'][-1]:+.0f} % off, that of three nodes {off['three'][0]:+.0f} % to {off['three'][-1]:+.0f} % off, "
+        f"and in {within} of them within the stated range."
+    )
+
+
+EVIDENCE = Evidence(
+    "docs/trust.json",
+    {
+        "docs/trust.md": {
+            "disturbed": lambda kept: verdicts(kept, "disturbed 3 a minute, hog 0, embedded"),
+            "repeated": repeated,
+        },
+        "docs/predict.md": {"predicted again": predicted_again},
+    },
+)
+
+
 def count(text: str) -> int:
     """A number of runs from the command line. Raises `ValueError` for anything else (argparse reports it)."""
     if (number := int(text)) < 1:
@@ -148,7 +196,7 @@ def main() -> int:
     )
     parser.add_argument("--hold", type=share, metavar="SHARE", help="hold the server to a share of a core")
     parser.add_argument("--claim", help="also tell how far the ratio of this claim wanders from run to run")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="keep the rows in this JSON file")
+    parser.add_argument("--write", action="store_true", help="keep the rows, and renew the pages")
     options = parser.parse_args()
     if options.hold and options.stack != "native":
         parser.error("only a server that the run itself starts can be held: --hold goes with --stack native")
@@ -177,8 +225,9 @@ def main() -> int:
     part = f"repeat {options.scenario} on {options.server}" + (
         f", held to {options.hold}" if options.hold else ""
     )
-    rows = [asdict(one) for one in found]
-    keep(options.write, part, "bench.repeat", rows=rows, claim=options.claim or "", wanders=wanders)
+    if options.write:
+        rows = [asdict(one) for one in found]
+        EVIDENCE.keep(part, "bench.repeat", rows=rows, claim=options.claim or "", wanders=wanders)
     return 0 if valid >= options.times and all(one.code == 0 for one in found if one.judged) else 1
 
 
