@@ -104,17 +104,6 @@ def interrupts_raise() -> None:
         signal.signal(number, interrupt)
 
 
-def lab_run(*words: str, within: Sequence[str] = ()) -> tuple[subprocess.CompletedProcess[str], float]:
-    """Make one run, with its result as JSON on stdout; returns how it ended, and its seconds.
-
-    `words` stand after ``bin/lab run``. `within`: a command that starts the run, to be put before it.
-    """
-    began = time.monotonic()
-    command = [*within, sys.executable, "-m", "lab", "run", *words, "--json"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    return done, time.monotonic() - began
-
-
 def report(what: str, ratio: float, goal: str, **figures: float) -> None:
     """Print one JSON line: the ratio, its goal and what it was made of."""
     shown = {name: round(value, 2) for name, value in figures.items()}
