@@ -16,9 +16,7 @@ import yaml
 
 from docs.pages import (
     fromexam,
-    fromfaults,
     fromfuzz,
-    fromhistory,
     frompredict,
     fromroom,
     fromservers,
@@ -375,9 +373,7 @@ LISTS: dict[str, Callable[[Path], str]] = {
     "licences": licences.package_list,
     "image licences": licences.image_list,
     "wheels": wheel_list,
-    **fromfaults.LISTS,
     **fromfuzz.LISTS,
-    **fromhistory.LISTS,
     **frompredict.LISTS,
     **fromexam.LISTS,
     **fromservers.LISTS,

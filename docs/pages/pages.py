@@ -28,7 +28,6 @@ HAND_WRITTEN = (
     "platforms.md",
     "diagnose.md",
     "trust.md",
-    "faults.md",
     "licences.md",
     "history.md",
     "predict.md",

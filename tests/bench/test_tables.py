@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import blind_table, cost_tables, exam, repeat
+from bench import blind_table, cost_tables, exam, history, repeat
 from bench.kit import ROOT, Evidence, write_table
 from lab.errors import UsageError
 
@@ -15,6 +15,7 @@ EVERY = {
     "cost": cost_tables.EVIDENCE,
     "sessions": blind_table.EVIDENCE,
     "trust": repeat.EVIDENCE,
+    "histories": history.EVIDENCE,
 }
 MARKS = "# x\n\n<!-- table: t -->\nof yesterday\n<!-- /table -->\n\nafter\n"
 
