@@ -19,7 +19,6 @@ from docs.pages import (
     fromfuzz,
     frompredict,
     fromroom,
-    fromservers,
     licences,
     wheels,
 )
@@ -376,6 +375,5 @@ LISTS: dict[str, Callable[[Path], str]] = {
     **fromfuzz.LISTS,
     **frompredict.LISTS,
     **fromexam.LISTS,
-    **fromservers.LISTS,
     **fromroom.LISTS,
 }
