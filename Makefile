@@ -56,10 +56,10 @@ ten: tools ## Ten quick runs of key-growth in a row, as a table, and how far the
 	$(PY) -m bench.repeat --claim p99-is-one-search
 
 exam: venv ## The examination of bin/lab diagnose: every cause, unknown to it (two and a half hours)
-	$(PY) -m bench.exam --write docs/exam.json
+	$(PY) -m bench.exam --write
 
-faults: venv ## The fault matrix: do accepted events survive when parts fail, under every strategy? (forty minutes; after make up: STACK=compose)
-	$(PY) -m bench.faults --stack $(or $(STACK),native) --write docs/faults.json
+faults: venv ## Is an accepted event lost, or an old value served, while parts fail, under every strategy?
+	$(PY) -m bench.history --write
 
 docs: venv ## Renew the figures, tables and plots of the pages; from new runs: make docs RUNS=runs/...
 	$(PY) -m docs.pages "$(RUNS)"

@@ -2,8 +2,9 @@
 
 Each session is played from its beginning to its cure, in place of a participant. A row says whether the evidence of the
 causes is there and that of no other cause, whether the complaint is true, and what a tempting lever and the cures did.
-A session takes some minutes. Its row is kept at once in the file of `--write`, in place of an older row of the same
-session, so the table can be made in parts (`--only`). Exit code 0 when every row is as promised, else 1.
+A session takes some minutes. `--write` keeps its row at once in docs/sessions.json, in place of an older row of the
+same session, and renews the table of docs/sessions.md. So the table can be made in parts (`--only`). Exit code 0 when
+every row is as promised, else 1.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from bench.blind_trial import Trial
-from bench.kit import OneLineParser, interrupts_raise, keep, names_of
+from bench.kit import Evidence, OneLineParser, days, interrupts_raise, names_of
+from docs.pages.fromruns import table
 from lab.blind.cause import CURE, SEEN_IN, Cause
 from lab.blind.causes import CAUSES, PAIRS
 from lab.blind.checking import LONGEST_S
@@ -150,6 +153,35 @@ def told(row: Row) -> str:
     return f"{' + '.join(row.causes)} ({row.stack}, level {row.level}, {row.seconds:.0f} s): {tells}"
 
 
+def sessions(kept: dict[str, Any]) -> str:
+    """A row for each session, how many were as promised, and where and when they were played."""
+    rows = sorted(kept.values(), key=lambda row: (row["stack"], row["level"] == 3))
+    good = sum(not row["broken"] for row in rows)
+    minutes = sum(row["seconds"] for row in rows) / 60
+    heads = ["causes", "stack", "level", "what tempts", "what cures, and when users were well", "as promised"]
+    shown = [
+        [
+            " and ".join(f"`{cause}`" for cause in row["causes"]),
+            row["stack"],
+            str(row["level"]),
+            f"`{row['tempting']['lever']}`" if row["tempting"] else "nothing",
+            ", then ".join(_lever(each) for each in row["cures"]),
+            "; ".join(row["broken"]) or "yes",
+        ]
+        for row in rows
+    ]
+    said = f"{good} of {len(rows)} sessions were as promised, in {minutes:.0f} minutes. {days(rows)}"
+    return f"{said}\n\n{table(heads, shown)}"
+
+
+def _lever(pulled: dict[str, Any]) -> str:
+    after = pulled["well_after_s"]
+    return f"`{pulled['lever']}`" + (f" ({after:.0f} s)" if pulled["cured"] and after is not None else "")
+
+
+EVIDENCE = Evidence("docs/sessions.json", {"docs/sessions.md": {"sessions": sessions}})
+
+
 def main() -> int:
     """Play the sessions; return the exit code."""
     parser = OneLineParser(prog="bench.blind_table", description="Blind sessions from complaint to cure.")
@@ -158,7 +190,7 @@ def main() -> int:
     parser.add_argument(
         "--only", type=partial(names_of, known=known, what="session"), metavar="CAUSE,CAUSE", help="(all)"
     )
-    parser.add_argument("--write", type=Path, metavar="FILE", help="keep the rows, for the table in the docs")
+    parser.add_argument("--write", action="store_true", help="keep the rows, and renew the page's table")
     asked = parser.parse_args()
     interrupts_raise()
     make: Callable[[Path], SceneStack] = BlindStack
@@ -171,7 +203,8 @@ def main() -> int:
         row = play(causes, level, asked.stack, make)
         good = good and not row.broken
         name = f"{row.stack} {'+'.join(row.causes)}"
-        keep(asked.write, name, "bench.blind_table", **asdict(row), broken=row.broken)
+        if asked.write:
+            EVIDENCE.keep(name, "bench.blind_table", **asdict(row), broken=row.broken)
         print(told(row), flush=True)
     return HOLDS if good else CLAIM_FAILED
 

@@ -1,4 +1,4 @@
-"""A blind session that takes readings in place of a participant: for tests, and for `bench.blind_seeds`."""
+"""A blind session that takes readings in place of a participant."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ each layout:
 The cost is CPU time of the server, as it counts it itself: of the main thread, which serves nobody else meanwhile, and
 of its other threads, which may free large values in the background. It is read before and after some events, and what
 reading it costs is taken off. Each size is measured in several rounds, with users chosen at random.
-`docs.pages.fromcost` fits the growth.
+`bench.cost_tables` fits the growth. `--write` keeps the
+figures in docs/cost.json, and renews the tables and plots of docs/scale.md.
 
 `ttl` does nothing at an event, and is not measured.
 """
@@ -37,7 +38,8 @@ from app.layouts import KINDS
 from app.settings import STRATEGY_ROWS, Settings
 from app.strategies import STRATEGIES
 from app.warmer import CHUNK_ENTRIES
-from bench.kit import OneLineParser, interrupts_raise, keep, names_of, server
+from bench.cost_tables import EVIDENCE, draw
+from bench.kit import OneLineParser, interrupts_raise, names_of, server
 from lab.errors import HOLDS, INTERRUPTED, STACK_BROKE, LabError
 from lab.stacks.memory import BASE_BYTES, require_memory
 from lab.stacks.servers import SERVERS, Server
@@ -291,7 +293,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         help=known,
     )
     parser.add_argument("--only", choices=("keys", "entries"), help="one of the two series")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="keep the figures, for make docs")
+    parser.add_argument("--write", action="store_true", help="keep the figures, and renew the page's tables")
     found = parser.parse_args(words)
     for name, least, most in (
         ("keys", LEAST_KEYS, MOST_KEYS),
@@ -323,7 +325,9 @@ def main() -> int:
                     found.append(asdict(point))
                 part = f"{asked.server}, {name}" + (f" to {asked.keys}" if name == "keys" else "")
                 about = {"server": asked.server, "key_bytes": row.key_bytes, "caches": caches()}
-                keep(asked.write, part, "bench.cost", series=name, **about, points=found)
+                if asked.write:
+                    EVIDENCE.keep(part, "bench.cost", series=name, **about, points=found)
+                    draw(EVIDENCE)
     except KeyboardInterrupt:
         print("bench.cost: interrupted; a series that was not complete is not kept", file=sys.stderr)
         return INTERRUPTED

@@ -1,6 +1,6 @@
 """The examination of `bin/lab diagnose`: scenes whose cause it does not know. `make exam` makes the table of the docs.
 
-    python -m bench.exam --times 3 --only scan-storm --write docs/exam.json
+    python -m bench.exam --times 3 --only scan-storm --write
 
 First comes every cause of the blind sessions on a real scene, observed over the storefront's own way to the server,
 without and with ordinary programs of other teams on that server. Then come loads that no session has, each on a server
@@ -8,7 +8,8 @@ of its own: healthy loads, two causes at once, causes outside the sessions, and 
 causes explains, so that it has to say that it cannot tell. A row is right when the first named cause is the expected
 one (with two causes: when both are named), or when none is named where none is expected.
 
-Every row is kept at once. The whole takes hours; `--add` adds rows to those in the file, so it can be held in parts.
+`--write` keeps every row at once in docs/exam.json, and renews the table of docs/diagnose.md. The whole takes hours;
+`--add` adds rows to those that are kept, so it can be held in parts.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from typing import Any
 import redis
 
 from bench.blind_trial import Trial
-from bench.kit import OneLineParser, server, typed
+from bench.kit import ROOT, OneLineParser, server, typed, write_table
+from docs.pages.fromruns import table
 from lab.blind.causes import CAUSES
 from lab.blind.scene import BlindStack
 from lab.diagnose.findings import Judgement, answer_of, judge
@@ -42,7 +44,7 @@ from lab.errors import LabError, UsageError
 from lab.stacks.address import read_address
 from lab.stacks.processes import Child
 
-ROOT = Path(__file__).resolve().parents[1]
+FILE, PAGE = ROOT / "docs/exam.json", ROOT / "docs/diagnose.md"
 EXPECTED = {
     "idle": "nothing",
     "busy-30": "nothing",
@@ -218,6 +220,47 @@ class Kept:
         if self._path:
             self._path.write_text(json.dumps(self._content, indent=1) + "\n", encoding="utf-8")
 
+    def write_table(self, page: Path) -> None:
+        """Renew the table of a page."""
+        write_table(page, "exam", exam_table(self._content))
+
+
+def exam_table(kept: dict[str, Any]) -> str:
+    """A row for each scene and server: how many answers were right, and what was said otherwise."""
+    scenes: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for row in kept["rows"]:
+        scenes.setdefault((row["scene"], row["server"], row["expected"]), []).append(row)
+    rows = []
+    for names, sittings in scenes.items():
+        wrong = sorted({row["said"] for row in sittings if not row["right"]})
+        p99s = sorted(row["p99_ms"] for row in sittings)
+        both = (_right([row for row in sittings if row["others"] is others]) for others in (False, True))
+        rows.append([*names, *both, ", ".join(wrong), f"{p99s[len(p99s) // 2]:.1f}"])
+    right = sum(row["right"] for row in kept["rows"])
+    # Which scenes a sitting had is seen in the rows; the file has each command whole.
+    commands = dict.fromkeys(each["command"].partition(" --")[0] for each in kept["sittings"])
+    days = sorted(each["date"] for each in kept["sittings"])
+    when = " to ".join(dict.fromkeys((days[0], days[-1])))
+    parts = f", in {len(days)} parts" if len(days) > 1 else ""
+    said = (
+        f"`{', '.join(commands)}`{parts} ({when}) on {kept['cores']} cores, "
+        f"{kept['seconds']:g} s of observation each: {right} of {len(kept['rows'])} right."
+    )
+    heads = [
+        "scene",
+        "server",
+        "expected",
+        "right",
+        "right beside others",
+        "said otherwise",
+        "p99, ms (median)",
+    ]
+    return f"{said}\n\n{table(heads, rows)}"
+
+
+def _right(rows: list[dict[str, Any]]) -> str:
+    return f"{sum(row['right'] for row in rows)} of {len(rows)}" if rows else ""
+
 
 def main() -> int:
     """Hold the examination; returns 0 when every scene was examined and all rows are right."""
@@ -235,8 +278,8 @@ def main() -> int:
         default="embedded,redis",
         help="servers for each scene, separated by commas (embedded,redis)",
     )
-    parser.add_argument("--write", type=Path, metavar="FILE", help="keep the rows, for the table in the docs")
-    parser.add_argument("--add", action="store_true", help="keep the rows that FILE has")
+    parser.add_argument("--write", action="store_true", help="keep the rows, and renew the page's table")
+    parser.add_argument("--add", action="store_true", help="keep the rows that are there")
     parser.add_argument(
         "--others",
         default="without,with",
@@ -248,7 +291,7 @@ def main() -> int:
         parser.error(f"--others knows without and with, not {min(wrong)!r}.")
     names = asked.only or [*CAUSES, *EXPECTED]
     try:
-        kept = Kept(asked.write, asked.seconds, asked.add)
+        kept = Kept(FILE if asked.write else None, asked.seconds, asked.add)
     except UsageError as error:
         parser.error(str(error))
     scenes: list[tuple[str, Callable[[], Row]]] = []
@@ -276,6 +319,8 @@ def main() -> int:
                 continue
             rows.append(row)
             kept.add(row)
+            if asked.write:
+                kept.write_table(PAGE)
             print(
                 f"| {row.scene} | {row.server} | {row.expected} | {row.said} | {row.p99_ms:.1f} | {row.busy:.0%} | "
                 f"{'yes' if row.right else 'NO'} |",

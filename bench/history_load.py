@@ -3,8 +3,8 @@
 A read does what the storefront does (`app.storefront`): it reads the epoch, then the cache. Where it finds nothing, it
 computes the value, which takes a random time, and puts it. The value is the number of its put, by which
 `bench.history_judge` knows it again. Readers and the invalidator are processes: `python -m bench.history_load
-invalidator FOLDER`, or `... reader FOLDER NUMBER`. They write what they did to files in the folder, where the job
-stands too.
+invalidator FOLDER`, or `... reader FOLDER NUMBER`. They write each operation to files in the folder, where the job
+stands too, so that a kill loses no record. A put is written before it begins, too: it may be carried out all the same.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ from app.settings import Settings
 from app.state import State, StateError
 from app.strategies import STRATEGIES, Strategy
 from bench.history_judge import Event, Handling, Put, Read, UserHistory
-from bench.history_plants import PLANTS
 
 THREADS = 8
 """Threads of a reader process: most of them wait for the server, or for a value that is being computed."""
@@ -46,6 +45,8 @@ LAYOUTS = tuple(KINDS)
 INDEXED = ("entries", "tagged")
 """Layouts under which every entry is in an index set."""
 POLL_S = 0.002
+FAILED_S = 0.01
+"""Wait after a read that failed."""
 LOOK_EVERY_S = 0.1
 LOOK_AT_ONCE = 100
 
@@ -66,9 +67,10 @@ HANDLED = struct.Struct("<qdd")
 
 @dataclass(frozen=True)
 class Job:
-    """What a history is made of. `reads` are those of one reader process. Times in seconds, `compute_ms` at most.
+    """What a history is made of. Times in seconds, `compute_ms` at most.
 
-    Readers go on after that until the invalidator has carried out `handlings` events since they began.
+    It goes on until all `reads` are done, and the invalidator has carried out `handlings` events since they began. The
+    storefront waits `timeout_s` for the server: some faults last longer, and some do not.
     """
 
     folder: str
@@ -82,9 +84,10 @@ class Job:
     compute_ms: float = 4.0
     pause_s: float = 0.005
     patience_s: float = 30.0
+    timeout_s: float = 1.5
     seed: int = 1
-    plant: str = ""
     handlings: int = 0
+    server: str = "embedded"
 
     def settings(self) -> Settings:
         """The settings of all that take part."""
@@ -95,6 +98,7 @@ class Job:
             entry_ttl_seconds=self.ttl_s,
             fragments_per_user=self.names,
             server_name="history",
+            store_timeout_seconds=self.timeout_s,
         )
 
     def state(self) -> State:
@@ -123,6 +127,11 @@ def handled(job: Job) -> int:
     return (Path(job.folder) / "handlings").stat().st_size // HANDLED.size
 
 
+def reads_done(job: Job) -> int:
+    """How many reads are done."""
+    return sum(path.stat().st_size for path in Path(job.folder).glob("reads-*")) // READS.itemsize
+
+
 def source(value: bytes) -> int:
     """The number of the put that wrote a value; -1 if it is none."""
     with suppress(ValueError):
@@ -131,42 +140,32 @@ def source(value: bytes) -> int:
 
 
 class Reader:
-    """The reads of one process. `run` returns when all are done, and leaves the records in the folder."""
+    """The reads of one process, with `THREADS` threads, until it is killed."""
 
     def __init__(self, job: Job, number: int) -> None:
         self._job, self._number = job, number
         self._state, self._versions = job.state(), job.versions()
         self._layouts = Layouts(KINDS["entries"](job.settings()))
         self._names = fragment_names(job.names)
-        self._enough = 0
+        self._reads, self._puts = (
+            os.open(Path(job.folder) / f"{name}-{number}", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            for name in ("reads", "puts")
+        )
 
     def run(self) -> None:
-        """Read with `THREADS` threads."""
-        self._enough = handled(self._job) + self._job.handlings
-        records = [bytearray() for _ in range(THREADS)]
-        threads = [
-            threading.Thread(target=self._read, args=(number, record))
-            for number, record in enumerate(records)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        path = Path(self._job.folder) / f"reads-{self._number}"
-        path.write_bytes(b"".join(records))
-        self._state.close()
+        """Read without end."""
+        for thread in range(THREADS):
+            threading.Thread(target=self._read, args=(thread,)).start()
 
-    def _read(self, thread: int, record: bytearray) -> None:
+    def _read(self, thread: int) -> None:
         who = self._number * THREADS + thread + 1
         chance = random.Random(f"{self._job.seed} {who}")
-        share = self._job.reads * (thread + 1) // THREADS - self._job.reads * thread // THREADS
         for count in itertools.count():
-            if count >= share and handled(self._job) >= self._enough:
-                return
             # Some users are read more often than others.
             user = 1 + int(self._job.users * chance.random() ** 2)
             name = chance.randrange(len(self._names))
-            record += self._once(user, name, who << 32 | count, chance.random() * self._job.compute_ms / 1000)
+            compute_s = chance.random() * self._job.compute_ms / 1000
+            os.write(self._reads, self._once(user, name, who << 32 | count, compute_s))
 
     def _once(self, user: int, name: int, number: int, compute_s: float) -> bytes:
         begin, layout, epoch, since, found = time.monotonic(), 0, 0, 0, None
@@ -176,19 +175,25 @@ class Reader:
             cache = self._layouts.at(mode)
             found, since = cache.get_with_since(user, self._names[name])
         except (CacheUnavailable, StateError):
+            time.sleep(FAILED_S)
             return ROW.pack(user, name, layout, epoch, 0, 0, 0, begin, time.monotonic(), 0.0, 0.0)
         end = time.monotonic()
         if found is not None:
             return ROW.pack(user, name, layout, epoch, source(found), 0, 0, begin, end, 0.0, 0.0)
         version = self._versions[user]
         time.sleep(compute_s)
-        put_begin = time.monotonic()
+        put_begin, put_end = time.monotonic(), float("inf")
+
+        def row() -> bytes:
+            return ROW.pack(user, name, layout, epoch, 0, number, version, begin, end, put_begin, put_end)
+
+        os.write(self._puts, row())
         try:
             cache.put(user, self._names[name], str(number), since)
             put_end = time.monotonic()
         except CacheUnavailable:
-            put_end = float("inf")
-        return ROW.pack(user, name, layout, epoch, 0, number, version, begin, end, put_begin, put_end)
+            pass
+        return row()
 
 
 @dataclass
@@ -288,7 +293,7 @@ class Indexes:
         self._thread.start()
 
     def end(self) -> None:
-        """Look a last time. `error` is then what went wrong on the way, or None."""
+        """Look a last time. `error` is then what went wrong on the way, or None. Safe to call twice."""
         self._stopped.set()
         self._thread.join()
         self._client.close()
@@ -300,11 +305,14 @@ class Indexes:
                 last = self._stopped.is_set()
                 mode = state.invalidation()
                 if mode.layout in INDEXED:
-                    self._look(keyspace_of(mode.layout, self.job.prefix, self.job.ttl_s).at(mode.epoch))
+                    with suppress(
+                        redis.RedisError
+                    ):  # the server may be away; `looked` tells how many were seen
+                        self._look(keyspace_of(mode.layout, self.job.prefix, self.job.ttl_s).at(mode.epoch))
                 if last:
                     return
                 self._stopped.wait(LOOK_EVERY_S)
-        except (redis.RedisError, StateError) as error:
+        except StateError as error:
             self.error = error
         finally:
             state.close()
@@ -350,12 +358,21 @@ def invalidate(job: Job) -> None:
     asyncio.run(invalidator.serve(job.settings(), state, setup_logging("invalidator")))
 
 
+def _reads(job: Job) -> np.ndarray[Any, Any]:
+    """All records of the readers, and of puts that were begun and have no other record."""
+
+    def written(name: str) -> np.ndarray[Any, Any]:
+        paths = sorted(Path(job.folder).glob(f"{name}-*"))
+        return np.concatenate([np.fromfile(path, READS) for path in paths] or [np.empty(0, READS)])
+
+    reads, puts = written("reads"), written("puts")
+    return np.concatenate([reads, puts[~np.isin(puts["number"], reads["number"])]])
+
+
 def histories(job: Job, sent: dict[int, list[Sent]]) -> Iterator[UserHistory]:
     """The history of each user, from the files in the folder and the events that were sent."""
-    folder = Path(job.folder)
-    files = sorted(folder.glob("reads-*"))
-    reads = np.concatenate([np.fromfile(path, READS) for path in files] or [np.empty(0, READS)])
-    handlings = np.fromfile(folder / "handlings", HANDLINGS)
+    reads = _reads(job)
+    handlings = np.fromfile(Path(job.folder) / "handlings", HANDLINGS)
     for user, events in sent.items():
         own = reads[reads["user"] == user]
         puts, hits = own[own["number"] != 0], own[own["source"] != 0]
@@ -376,7 +393,7 @@ def histories(job: Job, sent: dict[int, list[Sent]]) -> Iterator[UserHistory]:
 
 def count(job: Job) -> dict[str, int]:
     """How many reads, hits, misses, and failed reads or puts the folder's files have."""
-    reads = np.concatenate([np.fromfile(path, READS) for path in Path(job.folder).glob("reads-*")])
+    reads = _reads(job)
     hits, misses = int((reads["source"] != 0).sum()), int((reads["number"] != 0).sum())
     unknown = int(np.isinf(reads["put_end"]).sum())
     return {"reads": len(reads), "hits": hits, "puts": misses, "failed": len(reads) - hits - misses + unknown}
@@ -386,8 +403,6 @@ def main(arguments: Sequence[str]) -> None:
     """Entry point of a process."""
     role, folder, *number = arguments
     job = load_job(folder)
-    if job.plant:
-        PLANTS[job.plant].plant()
     if role == "reader":
         Reader(job, int(number[0])).run()
     else:

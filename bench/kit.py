@@ -9,15 +9,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any, NoReturn
 
 import redis
 
-from lab.errors import USAGE
+from lab.errors import USAGE, UsageError
 from lab.runner.run import host_facts
 from lab.stacks.servers import SERVERS
 
@@ -86,17 +87,6 @@ def interrupts_raise() -> None:
         signal.signal(number, interrupt)
 
 
-def lab_run(*words: str, within: Sequence[str] = ()) -> tuple[subprocess.CompletedProcess[str], float]:
-    """Make one run, with its result as JSON on stdout; returns how it ended, and its seconds.
-
-    `words` stand after ``bin/lab run``. `within`: a command that starts the run, to be put before it.
-    """
-    began = time.monotonic()
-    command = [*within, sys.executable, "-m", "lab", "run", *words, "--json"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    return done, time.monotonic() - began
-
-
 def report(what: str, ratio: float, goal: str, **figures: float) -> None:
     """Print one JSON line: the ratio, its goal and what it was made of."""
     shown = {name: round(value, 2) for name, value in figures.items()}
@@ -108,6 +98,62 @@ def typed(module: str) -> str:
     words = iter(sys.argv[1:])
     kept = [word for word in words if not (word in ELSEWHERE and next(words, ""))]
     return shlex.join(["python", "-m", module, *kept])
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a benchmark keeps: figures in a JSON file, and tables of them in pages.
+
+    `tables`: page → name of a table → what makes it of the figures; None where its part was not measured yet.
+    """
+
+    figures: str
+    tables: Mapping[str, Mapping[str, Callable[[dict[str, Any]], str | None]]]
+    root: Path = ROOT
+
+    def kept(self) -> dict[str, Any]:
+        """The figures kept so far, by the names of their parts."""
+        path = self.root / self.figures
+        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+    def keep(self, part: str, module: str, **figures: Any) -> None:
+        """Keep figures under the name `part`, with the command, the day and the machine, and renew the tables.
+
+        `module` is the benchmark's name after ``python -m``. Other parts stay. Raises `UsageError` as `write` does.
+        """
+        machine = host_facts()
+        about = {
+            "command": typed(module),
+            "date": date.today().isoformat(),
+            "machine": f"{machine['cores']} cores of {machine['processor']}",
+        }
+        self.write(dict(sorted((self.kept() | {part: {**about, **figures}}).items())))
+
+    def write(self, kept: dict[str, Any]) -> None:
+        """Write all figures, and the tables of them. Raises `UsageError` for a page that has no place for a table."""
+        (self.root / self.figures).write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        for page, tables in self.tables.items():
+            for name, make in tables.items():
+                if (table := make(kept)) is not None:
+                    write_table(self.root / page, name, table)
+
+
+def write_table(page: Path, name: str, table: str) -> None:
+    """Put a table between its marks `table: NAME` in a page. Raises `UsageError` where the page has none."""
+    begin, end = f"<!-- table: {name} -->\n", "<!-- /table -->"
+    before, found, rest = page.read_text(encoding="utf-8").partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise UsageError(f"{page} has no marks for the table {name!r}.")
+    page.write_text(f"{before}{begin}{table}\n{end}{after}", encoding="utf-8")
+
+
+def days(parts: Iterable[dict[str, Any]]) -> str:
+    """The machines of some parts, and the first and last day."""
+    parts = list(parts)
+    dates = sorted(part["date"] for part in parts)
+    machines = ", ".join(sorted({part["machine"] for part in parts}))
+    return f"{machines}; {' to '.join(dict.fromkeys((dates[0], dates[-1])))}."
 
 
 def keep(path: Path | None, part: str, module: str, **figures: Any) -> None:

@@ -1,10 +1,10 @@
-"""Is each small change of the judging code noticed by a test? `python -m bench.mutants [--one-in N] [--write FILE]`.
+"""Is each small change of the judging code noticed by a test? `python -m bench.mutants [--one-in N]`.
 
 `make mutate` makes every change (mutmut; pyproject.toml says of which files) and tries each, which takes hours.
 `--one-in N` tries a sample of them, chosen by a hash of the change's name, so that it is the same everywhere.
 It prints a row a file: changes tried and noticed, and at the end the share that was noticed, with its 95 % interval
-(Wilson) for a sample. The changes that no test noticed are printed as differences. `--write FILE` keeps all of it for
-the pages. Exit code 0 when at least 90 % were noticed.
+(Wilson) for a sample. The changes that no test noticed are printed as differences. Exit code 0 when at least 90 %
+were noticed.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 
 from scipy.stats import binomtest
 
-from bench.kit import ROOT, keep
+from bench.kit import ROOT
 
 MUTANTS = ROOT / "mutants"
 NOTICED = frozenset((1, 3, 24, 36, 37, 152, 255, -24))
@@ -77,9 +76,6 @@ def main() -> int:
     """The command; its exit code."""
     parser = argparse.ArgumentParser(prog="bench.mutants", description="Are small changes noticed?")
     parser.add_argument("--one-in", type=int, default=1, metavar="N", help="try one change in N (1)")
-    parser.add_argument(
-        "--write", type=Path, metavar="FILE", help="keep the figures, for the table in the docs"
-    )
     parser.add_argument("--only-read", action="store_true", help="report what was tried before")
     options = parser.parse_args()
     mutmut = [sys.executable, "-m", "mutmut", "run"]
@@ -113,10 +109,6 @@ def main() -> int:
     interval = binomtest(noticed, len(tried)).proportion_ci(method="wilson")
     of_all = f" (95 % interval {interval.low:.1%} to {interval.high:.1%})" if options.one_in > 1 else ""
     print(f"\n{noticed} of {len(tried)} changes were noticed: {noticed / len(tried):.1%}{of_all}.")
-    keep(
-        options.write, "mutations", "bench.mutants", changes=len(results()), tried=len(tried), noticed=noticed,
-        low=interval.low, high=interval.high, files=dict(sorted(by_file.items())), survivors=survivors,
-    )  # fmt: skip
     return 0 if noticed >= ENOUGH * len(tried) else 1
 
 

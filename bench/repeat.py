@@ -4,39 +4,54 @@ Runs until N *valid* runs are done (at most a fifth more are started) and exits 
 should be: claims hold, or with a control are refuted. A run that is not valid says something about the machine, not
 about the claims, and is counted apart. Each run has a seed of its own. With `--stack compose` the runs are made in the
 scene that `make up` brought up. With `--claim ID` the last line tells how far that claim's ratio varies from run to
-run: lowest, highest, and the mean with its 95 % interval (Student's t). With `--hold 0.5` the server gets half a core
-(`bench.held`), which stands in for another machine. `--write FILE` keeps the rows for `make docs`, with that claim's
-figures.
+run: lowest, highest, and the mean with its 95 % interval (Student's t).
+
+`--per-minute N` disturbs each run at random moments, N times a minute in the mean. Two kinds take turns: a pause of 60
+to 250 ms in which all processes of the run stand still, server and probe included (SIGSTOP, like a hypervisor), and a
+program that takes all cores for 0.5 to 2 s.
+
+`--write` keeps the rows in docs/trust.json, with that claim's figures, and renews what docs/trust.md and
+docs/predict.md say of them.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import multiprocessing
+import os
+import random
 import shutil
+import signal
 import statistics
+import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bench.held import share
-from bench.kit import ROOT, OneLineParser, keep, lab_run
+import psutil
+
+from bench.kit import ROOT, Evidence, OneLineParser
 from lab import scenarios
 from lab.errors import LabError
 
 WORDS = {0: "holds", 1: "FAILED", 4: "not valid"}
 WIDTH = 100
+PAUSE_S, BURST_S = (0.06, 0.25), (0.5, 2.0)
 
 
 @dataclass(frozen=True)
 class Outcome:
     """One run: its exit code, its seconds, how many claims were as they should be, and notes on what matters.
 
-    `ratios`: that of each claim which has one. `figures`: those of the claim that was asked for.
+    `ratios`: that of each claim which has one. `figures`: those of the claim that was asked for. `disturbed`: what was
+    done to the run.
     """
 
     seed: int
@@ -46,6 +61,7 @@ class Outcome:
     notes: tuple[str, ...]
     ratios: dict[str, float] = field(default_factory=dict)
     figures: dict[str, float] = field(default_factory=dict)
+    disturbed: tuple[str, ...] = ()
 
     @property
     def judged(self) -> bool:
@@ -84,18 +100,70 @@ def once(
     stack: str,
     folder: Path,
     seed: int,
-    hold: float | None = None,
     claim: str | None = None,
+    per_minute: float = 0.0,
 ) -> Outcome:
-    """Make one run into that folder, with the server held to the share `hold` of a core where one is given."""
-    held = [sys.executable, "-m", "bench.held", "--share", str(hold), "--server", server] if hold else []
+    """Make one run into that folder, beside disturbances where there are some."""
     words = [scenario, "--pace", "quick", "--server", server, "--stack", stack, "--seed", str(seed)]
-    done, seconds = lab_run(*words, "--out", str(folder), within=held)
-    if done.returncode not in WORDS or not done.stdout:  # it broke, or the machine was too busy to begin
-        said = [line for line in done.stderr.splitlines() if line.startswith("lab:")]
-        return Outcome(seed, done.returncode, seconds, "", tuple(said[-1:]))
-    headline = scenarios.find(scenario).headline
-    return outcome(seed, done.returncode, seconds, json.loads(done.stdout), headline, claim)
+    command = [sys.executable, "-m", "lab", "run", *words, "--json", "--out", str(folder)]
+    began = time.monotonic()
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    done: list[str] = []
+    if per_minute:
+        threading.Thread(target=disturb, args=(process, per_minute, random.Random(seed), done)).start()
+    printed, errors = process.communicate()
+    seconds = time.monotonic() - began
+    if process.returncode in WORDS and printed:
+        headline = scenarios.find(scenario).headline
+        found = outcome(seed, process.returncode, seconds, json.loads(printed), headline, claim)
+    else:  # it broke, or the machine was too busy to begin
+        said = [line for line in errors.splitlines() if line.startswith("lab:")]
+        found = Outcome(seed, process.returncode, seconds, "", tuple(said[-1:]))
+    return replace(found, disturbed=tuple(done))
+
+
+def disturb(
+    process: subprocess.Popen[str], per_minute: float, chance: random.Random, done: list[str]
+) -> None:
+    """Disturb a run until it ends; add to `done` what was done."""
+    began = time.monotonic()
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(chance.expovariate(per_minute / 60))
+            return
+        at = f"{time.monotonic() - began:.0f} s"
+        if len(done) % 2 == 0:
+            seconds = chance.uniform(*PAUSE_S)
+            done.append(f"{at}: stopped for {seconds * 1000:.0f} ms")
+            pause(process.pid, seconds)
+        else:
+            seconds = chance.uniform(*BURST_S)
+            done.append(f"{at}: all cores for {seconds:.1f} s")
+            hogs = [multiprocessing.Process(target=spin, args=(seconds,)) for _ in range(os.cpu_count() or 1)]
+            for hog in hogs:
+                hog.start()
+            for hog in hogs:
+                hog.join()
+
+
+def pause(pid: int, seconds: float) -> None:
+    """Stop a process and all its descendants for that long."""
+    with suppress(psutil.Error):
+        family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            for member in family:
+                with suppress(psutil.Error):
+                    member.send_signal(number)
+            time.sleep(seconds if number == signal.SIGSTOP else 0)
+
+
+def spin(seconds: float) -> None:
+    """Take a core for that long."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
 
 
 def table(scenario: str, server: str, outcomes: Sequence[Outcome]) -> str:
@@ -127,6 +195,51 @@ def wandering(claim: str, outcomes: Sequence[Outcome]) -> str:
     )
 
 
+def verdicts(kept: dict[str, Any], part: str) -> str | None:
+    """How many runs of a kept part ended in a verdict, in how many every claim held, how far a ratio varies."""
+    if (found := kept.get(part)) is None:
+        return None
+    judged = sum(row["code"] in (0, 1) for row in found["rows"])
+    held = sum(row["code"] == 0 for row in found["rows"])
+    return (
+        f"`{found['command']}` on {found['machine']}, {found['date']}: {judged} of {len(found['rows'])} runs ended in "
+        f"a verdict; in {held} of those every claim held."
+        + (f" `{found['wanders']}`" if found["wanders"] else "")
+    )
+
+
+def predicted_again(kept: dict[str, Any]) -> str | None:
+    """Repeated runs of a cluster: how far the predicted knees were from the observed ones."""
+    if (part := kept.get("repeat shards on embedded")) is None:
+        return None
+    figures = [row["figures"] for row in part["rows"] if row["figures"]]
+    off = {
+        nodes: sorted(100 * (each[f"predicted_{nodes}"] / each[f"knee_{nodes}"] - 1) for each in figures)
+        for nodes in ("one", "three")
+    }
+    within = sum(each["low_three"] <= each["knee_three"] <= each["high_three"] for each in figures)
+    return (
+        f"`{part['command']}` on {part['machine']}, {part['date']}; {len(figures)} of {len(part['rows'])} runs (the "
+        f"others had no verdict, or no knee was found): the knee of one node was predicted {off['one'][0]:+.0f} % to "
+        f"{off['one'][-1]:+.0f} % off, that of three nodes {off['three'][0]:+.0f} % to {off['three'][-1]:+.0f} % off, "
+        f"and in {within} of them within the stated range."
+    )
+
+
+EVIDENCE = Evidence(
+    "docs/trust.json",
+    {
+        "docs/trust.md": {
+            "disturbed": lambda kept: verdicts(
+                kept, "repeat key-growth on embedded, 3 disturbances a minute"
+            ),
+            "repeated": lambda kept: verdicts(kept, "repeat key-growth on embedded"),
+        },
+        "docs/predict.md": {"predicted again": predicted_again},
+    },
+)
+
+
 def count(text: str) -> int:
     """A number of runs from the command line. Raises `ValueError` for anything else (argparse reports it)."""
     if (number := int(text)) < 1:
@@ -146,12 +259,12 @@ def main() -> int:
     parser.add_argument(
         "--seed", type=int, default=1, help="seed of the first run; each later run takes the next number (1)"
     )
-    parser.add_argument("--hold", type=share, metavar="SHARE", help="hold the server to a share of a core")
+    parser.add_argument(
+        "--per-minute", type=float, default=0.0, help="disturbances a minute, in the mean (0)"
+    )
     parser.add_argument("--claim", help="also tell how far the ratio of this claim wanders from run to run")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="keep the rows in this JSON file")
+    parser.add_argument("--write", action="store_true", help="keep the rows, and renew the pages")
     options = parser.parse_args()
-    if options.hold and options.stack != "native":
-        parser.error("only a server that the run itself starts can be held: --hold goes with --stack native")
     try:
         scenarios.find(options.scenario)
     except LabError as error:
@@ -164,7 +277,7 @@ def main() -> int:
         with TemporaryDirectory() as folder:
             run = Path(folder) / "run"
             where = options.scenario, options.server, options.stack
-            found.append(once(*where, run, options.seed + len(found), options.hold, options.claim))
+            found.append(once(*where, run, options.seed + len(found), options.claim, options.per_minute))
             print(found[-1].row(), file=sys.stderr, flush=True)
             if found[-1].code == 1:  # worth a look afterwards
                 kept = ROOT / "runs" / f"failed-{time.strftime('%Y%m%d-%H%M%S')}-{options.scenario}"
@@ -175,10 +288,11 @@ def main() -> int:
     if wanders:
         print(wanders)
     part = f"repeat {options.scenario} on {options.server}" + (
-        f", held to {options.hold}" if options.hold else ""
+        f", {options.per_minute:g} disturbances a minute" if options.per_minute else ""
     )
-    rows = [asdict(one) for one in found]
-    keep(options.write, part, "bench.repeat", rows=rows, claim=options.claim or "", wanders=wanders)
+    if options.write:
+        rows = [asdict(one) for one in found]
+        EVIDENCE.keep(part, "bench.repeat", rows=rows, claim=options.claim or "", wanders=wanders)
     return 0 if valid >= options.times and all(one.code == 0 for one in found if one.judged) else 1
 
 

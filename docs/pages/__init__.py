@@ -8,6 +8,8 @@ A page is Markdown that people write, with blocks that only this package writes:
     <!-- /list -->
     <!-- help: COMMAND -->                           a command's arguments and options
     <!-- /help -->
+    <!-- table: NAME -->                             what a benchmark measured; it writes the table itself
+    <!-- /table -->
     <!-- fig: RECORD CLAIM -->text<!-- /fig -->      in a sentence: what a claim measured
 
 Kinds of a run: `facts`, `claims [ID ...]`, `phases FIGURE ... [only=PHASE,...]`, `plot CHART`, `explain [HEADING ...]`

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from docs.pages import fromservers
 from docs.pages.pages import expected_files, stale
 from docs.pages.records import FOLDER, take
 from lab.errors import USAGE, LabError
@@ -15,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def renew(root: Path, runs: Path | None = None) -> list[Path]:
     """Renew everything under `root`; return the changed paths. Raises `UsageError` for an unusable mark or run."""
-    changed = taken(root, runs) if runs else []
+    changed = [root / FOLDER / name for name in take(runs, root / FOLDER)] if runs else []
     files = expected_files(root)
     for path, text in files.items():
         if not path.exists() or path.read_text() != text:
@@ -26,13 +25,6 @@ def renew(root: Path, runs: Path | None = None) -> list[Path]:
         path.unlink()
         changed.append(path)
     return changed
-
-
-def taken(root: Path, runs: Path) -> list[Path]:
-    """Take the matrix of a folder, or else the records of its runs; return what was written."""
-    if (runs / fromservers.MATRIX).is_file():
-        return [fromservers.take(runs, root)]
-    return [root / FOLDER / name for name in take(runs, root / FOLDER)]
 
 
 def main(arguments: list[str], root: Path = ROOT) -> int:

@@ -15,15 +15,8 @@ import typer
 import yaml
 
 from docs.pages import (
-    fromcost,
-    fromfaults,
-    fromhistory,
-    frompaces,
     frompredict,
     fromscene,
-    fromservers,
-    fromsessions,
-    fromtrust,
 )
 from docs.pages.fromruns import machine, table
 from docs.pages.records import Records, nearest
@@ -338,53 +331,6 @@ def alert_list(root: Path) -> str:
 # --- machines
 
 
-def exam(root: Path) -> str:
-    """The examination of `bin/lab diagnose`, as docs/exam.json has it: a row for each scene and server."""
-    kept = json.loads((root / "docs" / "exam.json").read_text(encoding="utf-8"))
-    scenes: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
-    for row in kept["rows"]:
-        scenes.setdefault((row["scene"], row["server"], row["expected"]), []).append(row)
-    rows = []
-    for (scene, server, expected), sittings in scenes.items():
-        wrong = sorted({row["said"] for row in sittings if not row["right"]})
-        p99s = sorted(row["p99_ms"] for row in sittings)
-        rows.append(
-            [
-                scene,
-                server,
-                expected,
-                _right([row for row in sittings if not row["others"]]),
-                _right([row for row in sittings if row["others"]]),
-                ", ".join(wrong),
-                f"{p99s[len(p99s) // 2]:.1f}",
-            ]
-        )
-    right = sum(row["right"] for row in kept["rows"])
-    # Which scenes a sitting had is seen in the rows; docs/exam.json has each command whole.
-    commands = list(dict.fromkeys(each["command"].partition(" --")[0] for each in kept["sittings"]))
-    days = sorted(each["date"] for each in kept["sittings"])
-    when = days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
-    parts = f", in {len(days)} parts" if len(days) > 1 else ""
-    said = (
-        f"`{', '.join(commands)}`{parts} ({when}) on {kept['cores']} cores, "
-        f"{kept['seconds']:g} s of observation each: {right} of {len(kept['rows'])} right.\n\n"
-    )
-    heads = [
-        "scene",
-        "server",
-        "expected",
-        "right",
-        "right beside others",
-        "said otherwise",
-        "p99, ms (median)",
-    ]
-    return said + table(heads, rows)
-
-
-def _right(rows: list[dict[str, Any]]) -> str:
-    return f"{sum(row['right'] for row in rows)} of {len(rows)}" if rows else ""
-
-
 def right_list(_: Path) -> str:
     """The least rights with which a run on somebody else's server reaches its verdict."""
     return "```text\n" + "\n    ".join(textwrap.wrap(ACL, 120, break_on_hyphens=False)) + "\n```\n"
@@ -402,14 +348,6 @@ LISTS: dict[str, Callable[[Path], str]] = {
     "settings": setting_list,
     "dashboards": dashboard_list,
     "alerts": alert_list,
-    "exam": exam,
-    **fromtrust.LISTS,
-    **fromfaults.LISTS,
-    **fromhistory.LISTS,
-    **frompaces.LISTS,
     **frompredict.LISTS,
-    **fromcost.LISTS,
-    **fromservers.LISTS,
-    **fromsessions.LISTS,
     **fromscene.LISTS,
 }

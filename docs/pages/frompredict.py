@@ -1,8 +1,7 @@
-"""Predictions held against recorded runs, and formulas against the simulation: tables for docs/predict.md."""
+"""Predictions held against recorded runs, formulas against the simulation, and the road to a thousand shards."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +20,6 @@ LOWEST = 3
 BELOW_KNEE = 0.9
 HELD = Path("docs/held")
 """Runs by which nothing in the prediction was chosen: other seeds, and servers held to a share of a core."""
-TRUST, CLUSTER = Path("docs/trust.json"), "repeat shards on embedded"
-"""Where repeated runs of a cluster are kept."""
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.8, 0.85)
 
 
@@ -109,46 +106,6 @@ def check_list(root: Path) -> str:
     return table(heads, rows, range(2, 7))
 
 
-def cluster_list(root: Path) -> str:
-    """Runs of a cluster in a row: the knees of one node and of three, predicted from the plateaus of one, and observed.
-
-    Only runs that were valid and had both knees. Without such runs it says by which command there would be some.
-    """
-    path = root / TRUST
-    kept = json.loads(path.read_text(encoding="utf-8")).get(CLUSTER) if path.exists() else None
-    figures = [row["figures"] for row in kept["rows"] if row.get("figures")] if kept else []
-    if not kept or not figures:
-        return (
-            f"Not measured yet: `.venv/bin/python -m bench.repeat shards --claim knee-moves --write {TRUST}`."
-        )
-    rows = [
-        [
-            str(row["seed"]),
-            *(
-                cell
-                for nodes in ("one", "three")
-                for cell in (
-                    numbers.sig(found[f"predicted_{nodes}"]),
-                    numbers.sig(found[f"knee_{nodes}"]),
-                    f"{100 * (found[f'predicted_{nodes}'] / found[f'knee_{nodes}'] - 1):+.0f} %",
-                )
-            ),
-            "yes" if found["low_three"] <= found["knee_three"] <= found["high_three"] else "no",
-        ]
-        for row in kept["rows"]
-        if (found := row.get("figures"))
-    ]
-    heads = [
-        "seed", "one node: predicted", "observed", "off", "3 nodes: predicted", "observed", "off",
-        "within the stated range",
-    ]  # fmt: skip
-    said = (
-        f"`{kept['command']}` on {kept['machine']}, {kept['date']}; {len(rows)} of {len(kept['rows'])} runs "
-        "(the others had no verdict, or no knee was found):"
-    )
-    return f"{said}\n\n{table(heads, rows, range(1, 7))}"
-
-
 def formula_list(_: Path) -> str:
     """A bystander's p99 in times of one event's calls: both formulas, and what the simulation finds for each."""
     rows = []
@@ -176,8 +133,60 @@ def formula_list(_: Path) -> str:
     return table(heads, rows, range(1, len(heads)))
 
 
+ROAD: tuple[tuple[str, float, int], ...] = (
+    ("this laptop", 1e5, 1),
+    ("five million", 5e6, 1),
+    ("fifty million", 5e7, 1),
+    ("fifty million", 5e7, 16),
+    ("a billion", 1e9, 64),
+    ("a billion", 1e9, 1000),
+)
+ROAD_RECORD = "key-growth-standard"
+ROAD_EVENTS = 1.0
+
+
+def road_list(root: Path) -> str:
+    """From a laptop to a thousand shards: what `bin/lab predict` says of a search and of the index."""
+    basis = of_run(Run(root / FOLDER / ROAD_RECORD))
+    rows = []
+    for name, keys, nodes in ROAD:
+        scan, index = (
+            predict(basis, Question(keys, ROAD_EVENTS, basis.count, nodes, strategy))
+            for strategy in ("scan", "index")
+        )
+        assert scan.knee_keys is not None
+        rows.append(
+            [
+                name,
+                f"{keys:,.0f}",
+                f"{nodes:,}",
+                _range(scan.event_s, lambda value: numbers.ms(1000 * value)),
+                _range(scan.utilisation, numbers.percent),
+                _range(scan.knee_events, numbers.sig),
+                _range(index.knee_events, numbers.sig),
+            ]
+        )
+    heads = [
+        "",
+        "keys in all",
+        "shards",
+        "`scan`: one event, on each shard",
+        f"`scan`: demand at {ROAD_EVENTS:g} event a second",
+        "`scan`: events a second that saturate",
+        "`index`: events a second that saturate",
+    ]
+    command = (
+        f"bin/lab predict docs/runs/{ROAD_RECORD} --keys N --events {ROAD_EVENTS:g} --shards N --strategy S"
+    )
+    return f"By `{command}`:\n\n" + table(heads, rows, range(1, len(heads)))
+
+
+def _range(value: Range, said: Callable[[float], str]) -> str:
+    return f"{said(value.low)} to {said(value.high)}"
+
+
 LISTS: dict[str, Callable[[Path], str]] = {
     "predicted": check_list,
-    "predicted again": cluster_list,
+    "road": road_list,
     "waiting formulas": formula_list,
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-from docs.pages import fromcode, fromcost, fromruns, schema, sentences
+from docs.pages import fromcode, fromruns, schema, sentences
 from docs.pages.records import FOLDER, Records, nearest
 from lab.errors import UsageError
 
@@ -28,7 +28,6 @@ HAND_WRITTEN = (
     "platforms.md",
     "diagnose.md",
     "trust.md",
-    "faults.md",
     "licences.md",
     "history.md",
     "predict.md",
@@ -38,8 +37,10 @@ HAND_WRITTEN = (
     "scene.md",
 )
 """Pages in docs/ that people write, except for their blocks."""
-BEGIN = re.compile(r"<!-- (run|list|help|plot)(?:: *(.*?))? *-->")
-END = re.compile(r"<!-- /(run|list|help|plot) -->")
+BEGIN = re.compile(r"<!-- (run|list|help|table)(?:: *(.*?))? *-->")
+END = re.compile(r"<!-- /(run|list|help|table) -->")
+TABLE = "table"
+"""The kind of a block that its benchmark wrote: it stays as it is."""
 FIGURE = re.compile(r"<!-- fig: *((?:(?!-->).)*?) *-->((?:(?!<!--).)*)<!-- /fig -->", re.DOTALL)
 LOOSE = re.compile(r"<!-- (?:fig:|/fig)")
 
@@ -76,8 +77,11 @@ class Renewal:
                 if begun:
                     raise UsageError(f"{where}: the block before it, at line {begun[0]}, has no end.")
                 begun = number, mark[1]
+                renewed.append(line)
+                if mark[1] == TABLE:
+                    continue
                 try:
-                    renewed += [line, self._block(path, mark[1], (mark[2] or "").split()) + "\n"]
+                    renewed.append(self._block(path, mark[1], (mark[2] or "").split()) + "\n")
                 except UsageError as error:
                     raise UsageError(f"{where}: {error}") from None
             elif end:
@@ -85,7 +89,7 @@ class Renewal:
                     raise UsageError(f"{where}: {line.strip()} ends a block never begun.")
                 begun = None
                 renewed.append(line)
-            elif not begun:
+            elif not begun or begun[1] == TABLE:
                 renewed.append(line)
         if begun:
             raise UsageError(f"{path.relative_to(self.root)}:{begun[0]}: no <!-- /{begun[1]} --> follows.")
@@ -97,8 +101,6 @@ class Renewal:
     def _block(self, page: Path, kind: str, words: list[str]) -> str:
         if (kind, words) == ("list", ["waiting"]):
             return fromruns.waiting(page.read_text(), self.records)
-        if kind == "plot":
-            return self._picture(page, words)
         if kind != "run":
             return fromcode.block(self.root, self.records, kind, words)
         if len(words) < 2:
@@ -116,19 +118,6 @@ class Renewal:
         if what not in fromruns.KINDS:
             raise UsageError(f"there is no kind {what!r}; {nearest(what, [*fromruns.KINDS, 'plot'])}")
         return fromruns.KINDS[what](view, rest)
-
-    def _picture(self, page: Path, words: list[str]) -> str:
-        """A picture that belongs to no run."""
-        name = " ".join(words)
-        if name not in fromcost.PLOTS:
-            raise UsageError(f"there is no plot {name!r}; {nearest(name, list(fromcost.PLOTS))}")
-        drawn = fromcost.PLOTS[name](self.root)
-        if drawn is None:
-            return fromcost.NOT_YET
-        svg, said = drawn
-        target = self.root / PLOTS / f"{'-'.join(words)}.svg"
-        self.files[target] = svg
-        return f"![{said}]({os.path.relpath(target, page.parent)})"
 
     def _sentences(self, path: Path, text: str) -> None:
         """Evaluate every mark `holds` on its record. Raises `UsageError` for one that does not hold or is unusable."""
@@ -185,4 +174,9 @@ def expected_files(root: Path) -> dict[Path, str]:
 
 def stale(root: Path, files: dict[Path, str]) -> Iterator[Path]:
     """Plots that no page shows."""
-    return (path for path in sorted((root / PLOTS).glob("*.svg")) if path not in files)
+    shown = "".join(text for path, text in files.items() if path.suffix == ".md")
+    return (
+        path
+        for path in sorted((root / PLOTS).glob("*.svg"))
+        if f"({PLOTS.name}/{path.name})" not in shown and path not in files
+    )

@@ -10,7 +10,7 @@ from typing import Any
 from lab.errors import StackError, UsageError
 from lab.results.folder import Run
 
-__all__ = ["write_comparison", "write_matrix", "write_report", "write_summary"]
+__all__ = ["write_comparison", "write_report", "write_summary"]
 
 
 def write_report(run: Run, spoilers: bool = False) -> Path:
@@ -29,13 +29,6 @@ def write_summary(folder: Path, summary: dict[str, Any], spoilers: bool = False)
     from lab.report.summary import render
 
     return _write(folder / "summary.html", render(summary, spoilers).encode())
-
-
-def write_matrix(folder: Path, content: dict[str, Any], spoilers: bool = False) -> Path:
-    """Write matrix.html of several servers' series into its folder, from what matrix.json holds; see `write_report`."""
-    from lab.report.matrix import render
-
-    return _write(folder / "matrix.html", render(content, spoilers).encode())
 
 
 def write_comparison(runs: Sequence[Run], path: Path, spoilers: bool = False) -> Path:

@@ -96,19 +96,3 @@ def show_series(console: Console, summary: dict[str, Any], page: Path, spoilers:
     console.print()
     console.print(Text(summary["verdict"], style="bold"))
     print(f"summary: {page}")
-
-
-def show_matrix(console: Console, content: dict[str, Any], page: Path) -> None:
-    """Print the matrix of scenario × server, the servers' versions and the verdict, from what matrix.json holds."""
-    from lab.report import matrix
-
-    for found in (matrix.outcomes(content), matrix.products(content)):
-        table = Table(box=None, header_style="bold", pad_edge=False)
-        for heading in found.headings:
-            table.add_column(heading, overflow="fold")
-        for row in found.rows:
-            table.add_row(*map(Text, row))
-        console.print(table)
-        console.print()
-    console.print(Text(matrix.verdict(content), style="bold"))
-    print(f"matrix: {page}")

@@ -7,7 +7,7 @@ import sys
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -27,12 +27,6 @@ from lab.stacks.address import (
 from lab.stacks.kubectl import Namespace
 from lab.stacks.servers import SERVERS, STACKS, add_servers
 from lab.stacks.tunnel import Way, way_to
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from lab.runner.series import Series
-    from lab.scenarios.model import Scenario
 
 MOST_COUNT = 10_000_000
 """The storefront's own bound (`app.settings`)."""
@@ -62,13 +56,6 @@ def run(
         str | None,
         typer.Option(
             help=f"{', '.join(SERVERS)}; if left out, embedded (native) or redis (compose, kubernetes)."
-        ),
-    ] = None,
-    servers: Annotated[
-        str | None,
-        typer.Option(
-            help="Several servers, separated by commas, one after the other; a matrix shows them side by side.",
-            metavar="NAME,NAME",
         ),
     ] = None,
     server_path: Annotated[
@@ -115,8 +102,7 @@ def run(
         bool,
         typer.Option(
             "--json",
-            help="Print result.json (with `all`: summary.json, with --servers: matrix.json), and nothing else, "
-            "on stdout.",
+            help="Print result.json (with `all`: summary.json), and nothing else, on stdout.",
         ),
     ] = False,
     controls: Annotated[bool, typer.Option("--controls", help="With `all`: the controls too.")] = False,
@@ -138,28 +124,16 @@ def run(
             "--server-path is for servers that the lab starts natively: leave --stack and --url out."
         )
     named = add_servers(server_path or [])
-    used = [name.strip() for name in servers.split(",")] if servers else [server or STACKS["native"]]
-    if unused := [name for name in named if name not in used]:
-        raise UsageError(
-            f"--server-path names {unused[0]}, which is not run: name it with --server or --servers, too."
-        )
-    if scenario == ALL or servers is not None:
+    if unused := [name for name in named if name != (server or STACKS["native"])]:
+        raise UsageError(f"--server-path names {unused[0]}, which is not run: name it with --server, too.")
+    if scenario == ALL:
         for option, given in (("--keys", keys), ("--count", count), ("--url", url), ("--port", port)):
             if given is not None:
-                raise UsageError(f"{option} is for one run, not for `bin/lab run {ALL}` or --servers.")
+                raise UsageError(f"{option} is for one run, not for `bin/lab run {ALL}`.")
     if controls and scenario != ALL:
         raise UsageError(f"--controls is for `bin/lab run {ALL}`; a control alone is run by its own id.")
-    if servers is not None:
-        if server is not None or stack != "native" or namespace:
-            raise UsageError(
-                "--servers is for the native stack, and names all servers: leave --server and --stack out."
-            )
-        raise typer.Exit(
-            _run_matrix(_wanted(scenario, controls), servers, pace, seed, out, spoilers, as_json)
-        )
     if scenario == ALL:
-        wanted = _wanted(scenario, controls)
-        raise typer.Exit(_run_all(wanted, server, stack, namespace, pace, seed, out, spoilers, as_json))
+        raise typer.Exit(_run_all(controls, server, stack, namespace, pace, seed, out, spoilers, as_json))
     from lab.report import write_report
     from lab.runner.live import LiveDisplay
     from lab.runner.run import Request, conduct
@@ -235,7 +209,7 @@ def compare(
         typer.Option("--spoilers", help="Name claims, slow commands and phases; fold nothing in the page."),
     ] = False,
 ) -> None:
-    """Put runs side by side: the same scenario on several servers, or two runs in detail."""
+    """Put runs side by side: any number, such as one for each server, or two in detail."""
     from lab.report import write_comparison
     from lab.report.compare import comparison, side_by_side
     from lab.results.folder import Run
@@ -251,15 +225,8 @@ def compare(
     print(f"page: {write_comparison(runs, out, spoilers).resolve()}")
 
 
-def _wanted(scenario: str, controls: bool) -> Sequence[Scenario]:
-    """The scenario of that id, or all. Raises `UsageError` for an id that there is not."""
-    from lab.runner.series import chosen
-
-    return chosen(controls) if scenario == ALL else [scenarios.find(scenario)]
-
-
-def _series(
-    wanted: Sequence[Scenario],
+def _run_all(
+    controls: bool,
     server: str | None,
     stack: str,
     namespace: str,
@@ -267,16 +234,17 @@ def _series(
     seed: int,
     out: Path | None,
     spoilers: bool,
-) -> Series:
-    """Run the scenarios on one server, one after the other."""
+    as_json: bool,
+) -> int:
+    """Run the scenarios on one server, one after the other; return the exit code of the whole series."""
     from lab.report import write_report, write_summary
     from lab.runner.live import LiveDisplay
     from lab.runner.run import Request
-    from lab.runner.series import Pages, run_series
+    from lab.runner.series import Pages, chosen, run_series
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    return run_series(
-        wanted,
+    series = run_series(
+        chosen(controls),
         lambda scenario, folder: Request(
             scenario,
             server,
@@ -293,21 +261,6 @@ def _series(
         lambda: LiveDisplay(console, spoilers),
         lambda text: console.print(f"\n[bold]{text}[/bold]"),
     )
-
-
-def _run_all(
-    wanted: Sequence[Scenario],
-    server: str | None,
-    stack: str,
-    namespace: str,
-    pace: str,
-    seed: int,
-    out: Path | None,
-    spoilers: bool,
-    as_json: bool,
-) -> int:
-    """Run the scenarios one after the other; return the exit code of the whole series."""
-    series = _series(wanted, server, stack, namespace, pace, seed, out, spoilers)
     if as_json:
         print((series.folder / "summary.json").read_text())
     else:
@@ -316,39 +269,6 @@ def _run_all(
     if series.interrupted:
         raise KeyboardInterrupt
     return series.exit_code
-
-
-def _run_matrix(
-    wanted: Sequence[Scenario],
-    servers: str,
-    pace: str,
-    seed: int,
-    out: Path | None,
-    spoilers: bool,
-    as_json: bool,
-) -> int:
-    """Run the scenarios on one server after the other; return the exit code of all."""
-    from lab.report import write_matrix
-    from lab.runner.matrix import names_of, run_matrix
-
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
-    matrix = run_matrix(
-        wanted,
-        names_of(servers),
-        pace,
-        seed,
-        out,
-        lambda name, folder: _series(wanted, name, "native", "", pace, seed, folder, spoilers),
-        partial(write_matrix, spoilers=spoilers),
-        lambda text: console.print(f"\n[bold]{text}[/bold]"),
-    )
-    if as_json:
-        print((matrix.folder / "matrix.json").read_text())
-    else:
-        terminal.show_matrix(Console(highlight=False), matrix.content(), matrix.folder / "matrix.html")
-    if matrix.interrupted:
-        raise KeyboardInterrupt
-    return matrix.exit_code
 
 
 def _ask_first(way: Way, yes: bool) -> None:

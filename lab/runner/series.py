@@ -32,9 +32,7 @@ ALL = "all"
 class Entry:
     """One run of the series. `holds` is None without a verdict; `error` says why a run broke.
 
-    `report` is a path within the series' folder; `headline` the scenario's foremost claim, as judged;
-    `visited_key_us` the main thread's time for a visited key in µs, as calibrated; None where nothing was, and where
-    the server was held to a share of a core.
+    `report` is a path within the series' folder; `headline` the scenario's foremost claim, as judged.
     """
 
     scenario: str
@@ -48,7 +46,6 @@ class Entry:
     server: str = ""
     claims: list[dict[str, Any]] = field(default_factory=list)
     headline: dict[str, Any] | None = None
-    visited_key_us: float | None = None
     invalid: list[str] = field(default_factory=list)
     report: str | None = None
     error: str = ""
@@ -106,11 +103,6 @@ class Series:
     def exit_code(self) -> int:
         """130 if interrupted; else 3 if a run broke, 1 if a claim failed, 4 if a run was not valid, or 0."""
         return errors.INTERRUPTED if self.interrupted else worst([entry.exit_code for entry in self.entries])
-
-    @property
-    def products(self) -> list[str]:
-        """Product and version of the server, as its runs found it; several if it was replaced meanwhile."""
-        return sorted({entry.server for entry in self.entries if entry.server} | {self.unfit} - {""})
 
     @property
     def verdict(self) -> str:
@@ -251,8 +243,6 @@ def _one(request: Request, pages: Pages, display: Callable[[], AbstractContextMa
     entry.server = f"{finished.facts.server} {finished.facts.server_version}"
     entry.claims = (finished.result() or {}).get("claims", [])
     entry.headline = next((claim for claim in entry.claims if claim["id"] == scenario.headline), None)
-    if not scenario.node_share:  # there the server's clock goes on while a node is held
-        entry.visited_key_us = finished.facts.calibration.get("cost_alone_us_per_key")
     entry.invalid = [check.check for check in verdict.checks if not check.ok]
     entry.report = f"{report.parent.name}/{report.name}"
     return entry
@@ -280,15 +270,10 @@ def _entry(scenario: Scenario, exit_code: int, error: str = "") -> Entry:
     )
 
 
-def words_for(wanted: Sequence[Scenario]) -> list[str]:
-    """The words of a command line that runs these scenarios: one by its id, else all, with or without controls."""
-    if len(wanted) == 1:
-        return [wanted[0].id]
-    return [ALL, *(["--controls"] if any(scenario.refutes for scenario in wanted) else [])]
-
-
 def _command(request: Request, wanted: Sequence[Scenario]) -> str:
-    words = ["bin/lab", "run", *words_for(wanted), "--pace", request.pace]
+    words = ["bin/lab", "run", ALL, "--pace", request.pace]
+    if any(scenario.refutes for scenario in wanted):
+        words.insert(3, "--controls")
     if request.stack != "native":
         words += ["--stack", request.stack]
     if request.namespace:

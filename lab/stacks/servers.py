@@ -59,9 +59,9 @@ class Server:
     `cannot` maps a claim to the reason why the server cannot answer it. `lacks` maps a setting that the server does not
     know to what it has instead; a scenario that needs the setting is refused. `whole_scans`: see `RunFacts`.
     `key_bytes` is its resident memory for each of the storefront's entries: value, key, expiry, share of the index
-    (measured at up to 5 million keys for Valkey 9.1 and Redis 7.0, see bench/fill_millions.py; the larger of both for
-    the others). `in_compose`: the compose stack has it, as the services NAME, web-NAME, invalidator-NAME and so on
-    (`PARTS`). They start with every `make up`, or, if the server has a `profile`, only with that profile.
+    (measured at up to 5 million keys for Valkey 9.1 and Redis 7.0; the larger of both for the others).
+    `in_compose`: the compose stack has it, as the services NAME, web-NAME, invalidator-NAME and so on (`PARTS`). They
+    start with every `make up`, or, if the server has a `profile`, only with that profile.
     `in_chart`: a release of the Helm chart may have it, by the same names.
     `image_for`: the processors that its image is published for, as `docker info` names them.
     `path`: NAME=FILE, if the command line named its binary, and `options` what followed FILE (see `add_servers`).

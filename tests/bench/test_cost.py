@@ -13,7 +13,7 @@ import redis
 
 from app.cache import CacheUnavailable
 from bench import cost
-from docs.pages.fromcost import PROMISES
+from bench.cost_tables import PROMISES
 from lab.errors import STACK_BROKE, USAGE
 from lab.stacks.servers import SERVERS
 

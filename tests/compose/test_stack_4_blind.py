@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from bench import blind_docker, blind_seal
 from bench.blind_trial import Trial
 from lab import ROOT
 from lab.blind.causes import CAUSES
@@ -22,7 +21,9 @@ from lab.blind.compose import USUAL_SHARES, ComposeBlindStack
 from lab.blind.readings import Readings
 from lab.errors import INTERRUPTED
 from lab.stacks.docker import Docker
+from tests.compose import docker_seal
 from tests.compose.stack import Stack, until
+from tests.lab.blind import seal
 
 CAUSES_NEAR_THE_SERVER = (
     "exhausted-pool",
@@ -43,7 +44,7 @@ class Played:
     """The result of a session: its readings, all texts that a participant could read, and its containers' outline."""
 
     readings: Readings
-    sources: blind_seal.Sources
+    sources: seal.Sources
     outline: list[str]
 
 
@@ -82,11 +83,11 @@ def play(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cal
 
 def _play(stack: Stack, cause: str, folder: Path) -> Played:
     docker, project = Docker(), stack.environ["COMPOSE_PROJECT_NAME"]
-    seen: list[tuple[blind_seal.Sources, list[str]]] = []
+    seen: list[tuple[seal.Sources, list[str]]] = []
 
     def inspect(trial: Trial) -> None:
-        sources = blind_seal.gather(trial, trial.said) | blind_docker.gather(docker, project)
-        seen.append((sources, blind_docker.outline(docker, project)))
+        sources = seal.gather(trial, trial.said) | docker_seal.gather(docker, project)
+        seen.append((sources, docker_seal.outline(docker, project)))
 
     causes = tuple(CAUSES[name] for name in cause.split("+"))
     trial = Trial(causes, folder, inspect=inspect, make=ComposeBlindStack)
@@ -111,7 +112,7 @@ def test_nothing_that_docker_shows_names_a_cause(cause: str, play: Callable[[str
     """Neither inspect, top or logs of any container nor anything printed, served or written names a cause."""
     sources = play(cause).sources
     assert any(where.startswith("top of") and "lab.blind.launcher" in text for where, text in sources.items())
-    assert blind_seal.leaks(sources) == []
+    assert seal.leaks(sources) == []
 
 
 def test_docker_shows_the_same_whatever_the_cause(play: Callable[[str], Played]) -> None:
@@ -126,12 +127,12 @@ def test_a_cause_that_docker_shows_is_found(stack: Stack) -> None:
     """If one variable of one container names a cause, both the search and the outline show it."""
     docker, project = Docker(), stack.environ["COMPOSE_PROJECT_NAME"]
     image = stack.inspect("control")["Config"]["Image"]
-    clean = blind_docker.outline(docker, project)
+    clean = docker_seal.outline(docker, project)
     label = f"--label=com.docker.compose.project={project}"
     made = stack.docker("create", label, "--env", "MODE=slow-network", image, "true").strip()
     try:
-        assert blind_seal.leaks(blind_docker.gather(docker, project))
-        assert blind_docker.outline(docker, project) != clean
+        assert seal.leaks(docker_seal.gather(docker, project))
+        assert docker_seal.outline(docker, project) != clean
     finally:
         stack.docker("rm", made)
 

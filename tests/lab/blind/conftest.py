@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.blind_seal import Sources, gather, outline
 from bench.blind_trial import Trial
 from lab.blind.causes import CAUSES
 from lab.blind.readings import Readings, Seen
+from tests.lab.blind.seal import Sources, gather, outline
 from tests.loadtest.conftest import Server
 
 WELL = Seen(page_ms=5.0, get_ms=1.0, oldest_s=0.3)

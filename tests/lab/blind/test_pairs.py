@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from bench.blind_seal import leaks
 from bench.blind_trial import Trial
 from lab.blind import page, reveal, sizing
 from lab.blind.cause import MORE_THAN_ONE, orders_of
@@ -19,6 +18,7 @@ from lab.blind.judging import EXCLUDED, GUESS, HURT, SHOWN, judge
 from lab.blind.readings import Readings
 from lab.errors import UsageError
 from tests.lab.blind.conftest import WELL
+from tests.lab.blind.seal import leaks
 from tests.lab.blind.test_checking import TICK, sample
 from tests.lab.blind.test_parts import MEASURED
 

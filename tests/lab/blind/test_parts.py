@@ -15,7 +15,6 @@ import psutil
 import pytest
 import redis
 
-from bench.blind_seal import leaks
 from lab import ROOT
 from lab.blind import faulty_pool, session_socket, sizing
 from lab.blind.causes import CAUSES, choose, find, keys_command, scan_storm
@@ -30,6 +29,7 @@ from lab.blind.session import HEALTHY_SAMPLES, Session, health
 from lab.errors import UsageError
 from lab.stacks.processes import Child
 from tests.app.servicekit import eventually
+from tests.lab.blind.seal import leaks
 
 MEASURED = sizing.Measured(
     ping_us=50.0, key_us=0.3, keys=200_000, core=1, cores=2, healthy=Seen(5.0, 1.0, 0.3)

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from bench.blind_seal import leaks
 from lab.blind.causes import CAUSES
 from tests.lab.blind.conftest import Recorded
+from tests.lab.blind.seal import leaks
 
 pytestmark = pytest.mark.whole
 

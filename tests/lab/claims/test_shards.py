@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from docs.pages.frompredict import CLUSTER, TRUST, cluster_checks, cluster_list
+from bench.repeat import predicted_again
+from docs.pages.frompredict import cluster_checks
 from lab import scenarios
 from lab.claims.shards import NODES, ONE, THREE, demand, knee, nodes_of, predicted_knee
 from lab.runner.judging import validate
@@ -33,20 +33,18 @@ def test_predict_has_a_row_of_it(folder: Path) -> None:
     assert list(cluster_checks(control().write(folder / "two"))) == []
 
 
-def test_repeated_runs_have_a_row_each(folder: Path) -> None:
-    """A row has both knees, predicted and observed; a run that was not valid has none, and without runs it is said."""
-    assert "Not measured yet" in cluster_list(folder)
+def test_repeated_runs_say_how_far_the_prediction_is_off(folder: Path) -> None:
+    """A run that was not valid is counted, and has no part in it; a knee outside the stated range is seen."""
     claim = next(each for each in scenarios.find("shards").claims if each.id == "knee-moves")
     figures = claim.check(healthy().write(folder / "one")).figures
     beyond = figures | {"knee_three": 2 * figures["high_three"]}
-    rows = [{"seed": 1, "figures": figures}, {"seed": 2, "figures": {}}, {"seed": 3, "figures": beyond}]
-    kept = {"command": "python -m bench.x", "machine": "2 cores", "date": "2026-11-26", "rows": rows}
-    (folder / TRUST).parent.mkdir(parents=True)
-    (folder / TRUST).write_text(json.dumps({CLUSTER: kept}))
-    head, _, _, _, first, second = cluster_list(folder).splitlines()
-    assert "2 of 3 runs (the others" in head
-    assert first.startswith("| 1 |") and first.endswith("| yes |")
-    assert second.startswith("| 3 |") and second.endswith("| no |")
+    rows = [{"figures": figures}, {"figures": {}}, {"figures": beyond}]
+    kept = {"command": "c", "machine": "m", "date": "d", "rows": rows}
+    said = predicted_again({"repeat shards on embedded": kept})
+    assert said is not None
+    assert "2 of 3 runs (the others" in said
+    assert said.endswith("and in 1 of them within the stated range.")
+    assert predicted_again({}) is None
 
 
 def test_beyond_the_knee_the_demand_goes_on(folder: Path) -> None:

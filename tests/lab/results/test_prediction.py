@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from docs.pages import fromcost
+from bench.cost_tables import EVIDENCE, visits
 from docs.pages.frompredict import Check, checked, checks
 from lab.errors import UsageError
 from lab.results import numbers, operational
@@ -75,10 +75,10 @@ def test_without_a_measured_tenfold_the_high_end_grows_by_the_known_share() -> N
 def test_the_known_growth_is_that_of_the_committed_costs() -> None:
     """From 100,000 keys on every measured cost lies below the high end, and the dearest series is not far from it."""
     powers = []
-    for part in fromcost.parts(ROOT).values():
+    for part in EVIDENCE.kept().values():
         if part["series"] == "keys":
             for command in ("scan", "keys"):
-                found = {keys: ns for name, keys, ns in fromcost.visits(part) if name == command}
+                found = {keys: ns for name, keys, ns in visits(part) if name == command}
                 first = found[100_000]
                 costs = Costs(((100_000.0, first),))
                 assert all(ns <= costs.at(keys).high for keys, ns in found.items() if keys > 100_000)

@@ -14,7 +14,6 @@ import httpx
 import pytest
 import redis
 
-from bench.blind_seal import leaks
 from bench.blind_trial import Trial
 from lab import ROOT
 from lab.blind.causes import CAUSES
@@ -25,6 +24,7 @@ from lab.errors import STACK_BROKE
 from lab.stacks.containers import find_containers
 from lab.stacks.processes import Child
 from tests.app.servicekit import free_port
+from tests.lab.blind.seal import leaks
 from tests.lab.stacks.running import Running
 
 pytestmark = pytest.mark.whole

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import redis
 
-from bench.blind_seal import leaks
 from bench.blind_trial import Trial
 from lab.blind import kubernetes
 from lab.blind.causes import CAUSES
@@ -20,6 +19,7 @@ from lab.stacks.kubectl import Kubectl
 from lab.stacks.kubernetes import examine
 from tests.app.servicekit import free_port
 from tests.deploy import helmkit
+from tests.lab.blind.seal import leaks
 from tests.lab.labkit import typed
 from tests.lab.stacks.kubekit import SPACE, FakeKubectl, release
 from tests.lab.stacks.kubescene import Scene

@@ -1,8 +1,12 @@
-"""Bugs of each kind that `bench.history` looks for: does it find them? Each acts in the process that plants it."""
+"""Bugs of each kind that `bench.history` looks for: does it find them? `python -m tests.bench.plants NAME ...`.
+
+Each is a process of `bench.history_load` in which the bug is planted first.
+"""
 
 from __future__ import annotations
 
 import random
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -14,6 +18,7 @@ from app.invalidator import Invalidator
 from app.layouts import KINDS, GenerationCache
 from app.state import Event, Invalidation
 from app.strategies import STRATEGIES, Strategy
+from bench import history_load
 
 ONE_IN = 10
 REMEMBERED_S = 10.0
@@ -92,3 +97,8 @@ PLANTS = {
     "old-generation": Plant("old epoch", ("generation",), lambda: KINDS.update(generation=RememberingCache)),
     "one-epoch": Plant("old epoch", ("switch",), _know_no_epochs),
 }
+
+
+if __name__ == "__main__":
+    PLANTS[sys.argv[1]].plant()
+    history_load.main(sys.argv[2:])

@@ -11,8 +11,8 @@ import subprocess
 import time
 from typing import Any
 
-from bench.blind_seal import Sources, alike
 from lab.stacks.docker import Docker
+from tests.lab.blind.seal import Sources, alike
 
 VARIES = re.compile(r"\b[0-9a-f]{12,}\b")
 """Ids that differ from start to start: of containers, of network endpoints, in one-off names."""

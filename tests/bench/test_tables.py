@@ -1,0 +1,69 @@
+"""What benchmarks keep: the tables in the pages say what the kept figures say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench import blind_table, cost_tables, exam, history, repeat
+from bench.kit import ROOT, Evidence, write_table
+from lab.errors import UsageError
+
+EVERY = {
+    "cost": cost_tables.EVIDENCE,
+    "sessions": blind_table.EVIDENCE,
+    "trust": repeat.EVIDENCE,
+    "histories": history.EVIDENCE,
+}
+MARKS = "# x\n\n<!-- table: t -->\nof yesterday\n<!-- /table -->\n\nafter\n"
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_pages_show_what_is_kept(name: str) -> None:
+    """Nobody has changed a figure in a page, nor kept figures and left the page as it was."""
+    of = EVERY[name]
+    shown = {
+        (page, table): made
+        for page, tables in of.tables.items()
+        for table, make in tables.items()
+        if (made := make(of.kept())) is not None
+    }
+    assert shown
+    for (page, table), made in shown.items():
+        assert f"<!-- table: {table} -->\n{made}\n<!-- /table -->" in (ROOT / page).read_text()
+
+
+def test_the_examination_and_the_plots_are_what_is_kept() -> None:
+    """The same, of what has a shape of its own."""
+    made = exam.exam_table(json.loads(exam.FILE.read_text()))
+    assert f"<!-- table: exam -->\n{made}\n<!-- /table -->" in exam.PAGE.read_text()
+    for name, plot in cost_tables.PLOTS.items():
+        assert plot(cost_tables.EVIDENCE.kept()) == (ROOT / "docs/plots" / f"{name}.svg").read_text()
+
+
+def test_figures_are_kept_and_their_table_is_renewed(tmp_path: Path) -> None:
+    """Other parts stay, and what stands outside the marks; a table that was not measured is left alone."""
+    (tmp_path / "page.md").write_text(MARKS)
+    of = Evidence(
+        "kept.json",
+        {"page.md": {"t": lambda kept: ", ".join(f"{part}: {kept[part]['x']}" for part in kept), "u": lambda _: None}},
+        tmp_path,
+    )  # fmt: skip
+    of.keep("b", "bench.x", x=1)
+    of.keep("a", "bench.x", x=2)
+    assert (tmp_path / "page.md").read_text() == MARKS.replace("of yesterday", "a: 2, b: 1")
+    assert {"command", "date", "machine", "x"} == set(of.kept()["a"])
+
+
+@pytest.mark.parametrize(
+    "text", ["", "<!-- table: t -->\nwithout an end\n", MARKS.replace("table: t", "table: u")]
+)
+def test_a_page_without_the_marks_is_named(text: str, tmp_path: Path) -> None:
+    """Nothing is written."""
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    with pytest.raises(UsageError, match="has no marks for the table 't'"):
+        write_table(page, "t", "new")
+    assert page.read_text() == text
