@@ -87,7 +87,7 @@ def measured_again(kept: PhaseRecord, discarded: list[PhaseRecord], name: str = 
     """
     before = [attempt for attempt in discarded if attempt.id == kept.id]
     if not before:
-        return f"{name or kept.id} was disturbed: {', '.join(kept.unfair)}. No time was left to measure it again."
+        return f"{name or kept.id} was disturbed: {', '.join(kept.unfair)}. It was not measured again."
     count = len(before) + 1
     why = "; ".join(", ".join(attempt.unfair) for attempt in before)
     still = f"; and the last time {', '.join(kept.unfair)}" if kept.unfair else ""

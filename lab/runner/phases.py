@@ -130,6 +130,7 @@ class Conductor:
             self._writer.facts(facts)
             if not lost and (lost := why_lost(Run(self._writer.folder), record)):
                 self._display.lost(lost)
+                repetition = Repetition(1, 0.0)  # what cannot be judged need not be measured again
 
     def _not_fair(self, record: PhaseRecord) -> None:
         self._display.say(f"  that was not fair, and is measured again: {', '.join(record.unfair)}")

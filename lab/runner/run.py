@@ -301,6 +301,8 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
             if stack:
                 display.say("taking the stack down")
                 stack.down()
+            if facts.interrupted and facts.phases:
+                display.say(f"what was seen until then: {shlex.join(['bin/lab', 'report', str(folder)])}")
     run = Run(folder)
     verdict = reach(run)
     write_result(run, verdict)

@@ -197,9 +197,10 @@ def test_keys_that_events_took_are_filled_in_again(lost: int, anew: bool, tmp_pa
 
 def test_a_phase_that_is_never_fair_ends_with_its_reason(tmp_path: Path) -> None:
     """After the last attempt the run goes on, and the phase says why no verdict can rest on it."""
-    facts, said = walked(tmp_path, MadeUp([0.9, 0.9, 0.5, 0.0]))
+    facts, said = walked(tmp_path, MadeUp([0.9, 0.9, 0.5, 0.9]))
 
     first = facts.phases[0]
+    assert facts.phases[1].attempt == 1  # the verdict is lost: nothing is measured again
     assert (first.attempt, first.unfair) == (3, ["other programs used 50% of a core"])
     assert len(facts.discarded) == 2
     assert said.count("  that was not fair, and is measured again: other programs used 90% of a core") == 2

@@ -101,7 +101,8 @@ def test_a_server_that_drops_connections_ends_the_run(tmp_path: Path) -> None:
 def test_a_server_that_is_shut_down_ends_the_run(tmp_path: Path) -> None:
     """SHUTDOWN by somebody else: one line that names the server, exit code 3."""
     folder = tmp_path / "run"
-    with Running("key-growth", "--pace", "quick", "--keys", "10000", "--out", "run", cwd=tmp_path) as run:
+    words = ("key-growth", "--pace", "quick", "--keys", "10000", "--out", "run", "--despite-noise")
+    with Running(*words, cwd=tmp_path) as run:
         run.until(lambda: phases(folder) >= 1)
         ports, client = run.ports(), connected(run)
         client.shutdown(nosave=True)
@@ -109,6 +110,7 @@ def test_a_server_that_is_shut_down_ends_the_run(tmp_path: Path) -> None:
         assert_one_complaint(answer, 3)
         assert_nothing_left(run, ports)
     assert "embedded ended unexpectedly" in answer.complaints[0]
+    assert f"what was seen until then: bin/lab report {folder}" in answer.err
     assert_partial(folder)
 
 
