@@ -141,7 +141,7 @@ def build() -> Dashboard:
             words(
                 PIPELINE,
                 title="About the pipeline panels",
-                teaches="Why these panels look healthy while every command is slow.",
+                teaches="What the panels beside and below count, and why they look healthy while everything is slow.",
                 height=9,
             ),
             lines(
