@@ -139,6 +139,21 @@ def _exact(image: str) -> bool:
     return "latest" not in tag and re.search(r"\d+\.\d+\.\d+", tag) is not None
 
 
+def the_labs_image_is_never_pulled(model: Model) -> list[str]:
+    """No service asks a registry for the lab's image, which would answer with an error for each of them."""
+    own = model["env"][OWN_IMAGE]
+    return [n for n, s in _services(model) if (s["image"] == own) is not (s.get("pull_policy") == "never")]
+
+
+def names_of_nobody_have_no_address(model: Model) -> list[str]:
+    """A name without a container is answered at once and by nobody else, so Prometheus logs no error for it."""
+    return [
+        name
+        for name, service in _services(model)
+        if "ndots:1" not in service["dns_opt"] or service["dns_search"] != ["."]
+    ]
+
+
 def few_images_come_from_docker_hub(model: Model) -> list[str]:
     """Images come from registries without a limit of pulls, with the exceptions in `FROM_DOCKER_HUB`."""
     wrong = []
@@ -422,6 +437,8 @@ RULES: dict[str, Rule] = {
         ports_differ,
         servers_are_not_published,
         images_are_pinned,
+        the_labs_image_is_never_pulled,
+        names_of_nobody_have_no_address,
         few_images_come_from_docker_hub,
         everything_is_limited,
         everything_has_a_healthcheck,

@@ -6,6 +6,7 @@ import ast
 import copy
 import importlib.metadata
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -94,6 +95,18 @@ DOCTORED: dict[str, tuple[str, Callable[[Model], None]]] = {
     "a version in compose.yaml": (
         "images_are_pinned",
         lambda model: model.__setitem__("text", model["text"] + "    image: redis:8.10.2\n"),
+    ),
+    "an image that is looked for and built": (
+        "the_labs_image_is_never_pulled",
+        _set("warmer-redis", "pull_policy", "missing"),
+    ),
+    "an image that nobody can fetch": (
+        "the_labs_image_is_never_pulled",
+        _set("redis", "pull_policy", "never"),
+    ),
+    "a name that is passed on": (
+        "names_of_nobody_have_no_address",
+        _set("prometheus", "dns_opt", ["timeout:1"]),
     ),
     "an image of Docker Hub that is elsewhere, too": (
         "few_images_come_from_docker_hub",
@@ -300,6 +313,9 @@ def test_image_is_built_from_the_lock_as_nobody() -> None:
         i for i, word in enumerate(instructions) if word in ("RUN", "COPY")
     )
     assert "--mount" not in text, "older builders do not know it"
+    assert "chmod -R go+rX ." in text.rpartition("COPY")[2], (
+        "a strict umask at the clone closes the files to nobody"
+    )
 
 
 def test_a_company_can_build_the_image() -> None:
@@ -418,6 +434,21 @@ def test_dragonfly_is_the_same_with_and_without_docker() -> None:
     shared = (composed.keys() & native.keys()) - {"--proactor_threads", "--maxmemory"}
     assert {"--dbfilename", "--version_check", "--slowlog_max_len", "--max_multi_bulk_len"} <= shared
     assert {name: composed[name] for name in shared} == {name: native[name] for name in shared}
+
+
+def test_dragonfly_takes_more_options_from_the_env_file() -> None:
+    """DRAGONFLY_OPTIONS comes behind the options of compose.yaml, as words of its own; .env has none."""
+    model = load()
+    script = model["services"]["dragonfly"]["entrypoint"][2].replace("$$", "$")
+    assert model["env"]["DRAGONFLY_OPTIONS"] == ""
+    more = model["text"].count("${DRAGONFLY_OPTIONS?}")
+    said = subprocess.run(
+        ["/bin/sh", "-c", f"{script}--force_epoll --port=1", "echo", "--logtostderr"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (more, said.stdout) == (1, "--logtostderr --force_epoll --port=1\n")
 
 
 def test_standins_change_images_only() -> None:
