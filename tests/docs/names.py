@@ -34,8 +34,8 @@ OTHERS = ("PIP_", "COMPOSE_", "DOCKER_", "HTTP_", "HTTPS_")
 """Prefixes of other programs' variables."""
 KINDS = ("dashboard", "dashboards", "panel", "panels", "claim")
 """Words that say what kind of title follows in italics."""
-PLACEHOLDER = re.compile(r"[A-Z][A-Z0-9_.]*|\.\.\.|…")
-"""ID, DIR, RECORD: the reader puts a value in its place."""
+PLACEHOLDER = re.compile(r"\$?[A-Z][A-Z0-9_.]*|\.\.\.|…")
+"""ID, DIR, $SERVER: the reader puts a value in its place."""
 
 
 # --- exists, but is documented nowhere
