@@ -353,7 +353,7 @@ BOUND = ("APP_SEARCHES_AT_ONCE", "12")
 
 
 HOSTS = "ALLOWED_HOSTS"
-GUARDED = re.compile(r"control|(?:web|locust)-(?!worker)[a-z-]+")
+GUARDED = re.compile(r"control|(?:web|locust)-[a-z-]+")
 """Services whose pages answer only to the names in ALLOWED_HOSTS and to names of this machine."""
 
 
