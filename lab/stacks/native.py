@@ -198,7 +198,7 @@ class NativeStack:
             "APP_SERVER_NAME": self._kind.name,
             "APP_KEY_PREFIX": self.key_prefix,
             "APP_STRATEGY": self._scenario.phases[0].strategy,
-            "APP_SCAN_COUNT": str(self._scenario.scan_count),
+            "APP_SCAN_COUNT": str(self._scenario.scan_count or self._kind.scan_count),
             "APP_FRAGMENTS_PER_USER": str(self._scenario.fragments_per_user),
             "APP_STORE_TIMEOUT_SECONDS": f"{self._scenario.timeout_s:g}",
             "APP_METRICS_PORT": "0",  # the process takes a free one, and says which

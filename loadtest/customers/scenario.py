@@ -93,11 +93,6 @@ class Growing(LoadTestShape):
         self._helpers: list[Any] = []
         self.over = Event()
 
-    def reset_time(self) -> None:
-        """Called by Locust when a test begins."""
-        super().reset_time()  # type: ignore[no-untyped-call] # the same
-        self._begun = False
-
     def plan(self, options: Any) -> None:
         """Set the load that the arguments ask for, if they have changed: else what somebody set by PUT /load stands.
 
@@ -170,7 +165,8 @@ class Growing(LoadTestShape):
             print("\n".join(["", *lines(self.rows), *self.remarks()]), flush=True)
 
     def finish(self) -> None:
-        """Called when a test has ended: put back the strategy."""
+        """Called when a test has ended: put back the strategy. The next one begins anew."""
+        self._begun = False
         self.over.set()
         gevent.joinall(self._helpers, timeout=ANSWER_S)
         self._helpers = []
