@@ -28,8 +28,8 @@ RISE = 5
 CURED_S = 15.0
 P99 = "server:probe_latency:p99_10s"
 
-MAY_BE_EMPTY: dict[str, str] = {}
-"""Queries that may have no data here: "DASHBOARD: PANEL" -> why."""
+MAY_BE_EMPTY = ("max by (server) (lab_knee_keys",)
+"""How queries begin that may have no data here: saturation is drawn from half its number of keys on."""
 
 
 def expressions() -> Iterator[tuple[str, str, str]]:
@@ -72,7 +72,7 @@ def empty_panels(story: Stack) -> list[str]:
     missing = {
         f"{board}: {panel} ({server}): {expression}": filled_in(expression, server)
         for board, panel, expression in expressions()
-        if f"{board}: {panel}" not in MAY_BE_EMPTY
+        if not expression.startswith(MAY_BE_EMPTY)
         for server in ([board] if board in SERVERS else SERVERS)
     }
     until = time.monotonic() + 30

@@ -81,6 +81,10 @@ def test_visits_and_events_stay_as_planned_whatever_is_seen(
             standins.probe[bound] += bound == float("inf")
         growing.keep()
         assert view.server(growing)["all_keys"] == (keys == 4200)
+    # One event a second, twenty visits: a fortieth of the customers are without pages.
+    standins.warming["keys"] = 4000
+    growing.keep()
+    assert view.server(growing)["all_keys"]
     assert len(standins.told) == told
 
 
