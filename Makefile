@@ -33,8 +33,8 @@ test-compose: tools ## The story on a real Docker Engine, in eight minutes; stan
 test-compose-all: tools ## The same and the rest: every server, faults, traces, blind mode, replay
 	$(PY) -m tests.compose.engine $(PY) -m pytest tests/compose
 
-test-kubernetes: tools ## The chart on a real Kubernetes of one node, made for the tests (root on Debian, Go; not in .ci/run)
-	$(PY) -m tests.kubernetes.cluster $(PY) -m pytest tests/kubernetes
+test-kubernetes: venv ## The chart on a real Kubernetes of one node, by kind (Docker, an image registry, kubectl, Helm; not in .ci/run)
+	deploy/kind.sh
 
 mutate: ## Change the judging code in thousands of small ways: is each noticed by a test? (not in CI)
 	@bin/lab --bootstrap checks mutate

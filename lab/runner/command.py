@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -15,18 +14,9 @@ from rich.console import Console
 from lab import scenarios
 from lab.errors import UsageError
 from lab.report import terminal
-from lab.stacks.address import (
-    ADDRESS_HELP,
-    Certificate,
-    CertificateAuthority,
-    CertificateKey,
-    Insecure,
-    Tls,
-    read_address,
-)
+from lab.stacks.address import PLAIN_HELP, Way, read_address, way_to
 from lab.stacks.kubectl import Namespace
 from lab.stacks.servers import SERVERS, STACKS, add_servers
-from lab.stacks.tunnel import Way, way_to
 
 MOST_COUNT = 10_000_000
 """The storefront's own bound (`app.settings`)."""
@@ -86,7 +76,7 @@ def run(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of arrivals and resampling.", min=0)] = 1,
     out: Annotated[Path | None, typer.Option(help="Run folder; a new one under runs/ if left out.")] = None,
-    url: Annotated[str | None, typer.Option(help=f"A server that already runs: {ADDRESS_HELP}")] = None,
+    url: Annotated[str | None, typer.Option(help=f"A server that already runs: {PLAIN_HELP}")] = None,
     port: Annotated[int | None, typer.Option(help="Port of the lab's own server.", min=1, max=65535)] = None,
     yes: Annotated[
         bool, typer.Option("--yes", help="Do not ask before writing to a non-empty --url.")
@@ -113,10 +103,6 @@ def run(
             help="Tell the cause: first the whole incident, then phases by name, nothing folded.",
         ),
     ] = False,
-    ca: CertificateAuthority = None,
-    cert: Certificate = None,
-    key: CertificateKey = None,
-    insecure: Insecure = False,
 ) -> None:
     """Run a scenario and judge it by its claims."""
     if server_path and (stack != "native" or url is not None):
@@ -142,33 +128,30 @@ def run(
         raise UsageError("--url names a server that already runs: leave out --server and --port.")
     if url is not None and stack != "native":
         raise UsageError(f"--url is for the native stack: leave --stack {stack} out.")
-    tls = Tls(ca, cert, key, insecure)
-    if url is None and tls != Tls():
-        raise UsageError("--ca, --cert, --key and --insecure are for --url rediss://host:port/0.")
     asked_for = scenarios.find(scenario)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    with way_to(read_address(url, tls, called="--url")) if url is not None else nullcontext() as way:
-        if way:
-            _ask_first(way, yes)
-        request = Request(
-            asked_for,
-            server,
-            pace,
-            keys,
-            seed,
-            out,
-            way,
-            port,
-            stack,
-            spoilers,
-            namespace,
-            count,
-            despite_noise,
-        )
-        with LiveDisplay(console, spoilers, asks=not despite_noise) as display:
-            finished, verdict = conduct(request, display)
-            display.say("drawing the report")
-            report = write_report(finished, spoilers)
+    way = way_to(read_address(url, called="--url")) if url is not None else None
+    if way:
+        _ask_first(way, yes)
+    request = Request(
+        asked_for,
+        server,
+        pace,
+        keys,
+        seed,
+        out,
+        way,
+        port,
+        stack,
+        spoilers,
+        namespace,
+        count,
+        despite_noise,
+    )
+    with LiveDisplay(console, spoilers, asks=not despite_noise) as display:
+        finished, verdict = conduct(request, display)
+        display.say("drawing the report")
+        report = write_report(finished, spoilers)
     if as_json:
         print((finished.folder / "result.json").read_text())
     else:

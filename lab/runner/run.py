@@ -22,6 +22,7 @@ from lab.runner.judging import reach
 from lab.runner.phases import Conductor, Display
 from lab.runner.repetition import check_machine
 from lab.scenarios.model import Scenario
+from lab.stacks.address import Way
 from lab.stacks.base import Stack
 from lab.stacks.cluster import ClusterStack
 from lab.stacks.compose import ComposeStack
@@ -40,7 +41,6 @@ from lab.stacks.quota import why_none
 from lab.stacks.rights import check_server
 from lab.stacks.server_stats import ServerObserver
 from lab.stacks.servers import IN_CHART, IN_COMPOSE, SERVERS, STACKS, Server, check_stack, find_server
-from lab.stacks.tunnel import Way
 
 FEWEST_KEYS, MOST_KEYS = 10_000, 50_000_000
 Scene = ServerContainers | Examined | None
@@ -247,8 +247,6 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
         display.say(memory)
     if noise:
         display.say(f"despite noise: {noise}")
-    if request.way and request.way.tunnel:
-        display.say("through a tunnel of the lab on this machine, which adds to each latency")
     stack: Stack | None = None
     facts = RunFacts(
         scenario=scenario.id,

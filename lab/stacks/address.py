@@ -19,6 +19,7 @@ import typer
 from lab.errors import UsageError
 
 ADDRESS_HELP = "redis[s]://[user:password@]host:port[/db] or unix:///path."
+PLAIN_HELP = "redis://[user:password@]host:port[/db]."
 CertificateAuthority = Annotated[
     Path | None,
     typer.Option("--ca", help="TLS: certificate of the authority that signed the server's (PEM)."),
@@ -38,6 +39,8 @@ PLAIN, ENCRYPTED, SOCKET = ("redis", "valkey"), ("rediss", "valkeys"), "unix"
 PASSWORD_FROM = "REDISCLI_AUTH"
 """The variable in which redis-cli looks for a password."""
 
+FORWARD = 16379
+"""The port that a hint proposes for a program that passes plain TCP on."""
 EXAMPLE = "as in redis://host:6379/0"
 
 
@@ -56,18 +59,6 @@ class Tls:
                 raise UsageError(f"there is no file {file}.")
         if self.key and not self.certificate:
             raise UsageError("--key needs the certificate that it belongs to: --cert FILE.")
-
-    def context(self) -> ssl.SSLContext:
-        """The context for Python's own sockets. Raises `UsageError` when a file holds no usable PEM."""
-        try:
-            context = ssl.create_default_context(cafile=self.ca)
-            if self.insecure:
-                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-            if self.certificate:
-                context.load_cert_chain(self.certificate, self.key)
-        except (ssl.SSLError, OSError) as error:
-            raise UsageError(f"--ca, --cert or --key holds no usable PEM: {error}.") from None
-        return context
 
     @property
     def words(self) -> list[str]:
@@ -202,6 +193,35 @@ def read_address(
         username=username,
         password=password,
         tls=tls if encrypted else None,
+    )
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a run's processes reach somebody else's server.
+
+    `url` is what they connect to, and may hold a password. `shown` is the address for people. `words` are the options
+    with which a command names the same server again. `is_here`: the server is a process of this machine.
+    """
+
+    url: str
+    shown: str
+    words: tuple[str, ...] = ()
+    is_here: bool = True
+
+
+def way_to(address: Address) -> Way:
+    """The way to a server that answers by plain TCP, which is all that probes and loads speak.
+
+    Raises `UsageError` for TLS and for a socket, with a command of socat that passes plain TCP on to it.
+    """
+    if not (address.socket or address.tls):
+        words = ("--url", address.url_without_password)
+        return Way(address.plain(address.host, address.port), address.shown, words, address.is_here)
+    there = f"UNIX-CONNECT:{address.socket}" if address.socket else f"OPENSSL:{address.host}:{address.port}"
+    raise UsageError(
+        f"a run's loads speak plain TCP, not TLS and no socket. Pass it on with `socat TCP-LISTEN:{FORWARD},bind="
+        f"127.0.0.1,fork,reuseaddr {there}`, and name redis://127.0.0.1:{FORWARD}/{address.database}."
     )
 
 

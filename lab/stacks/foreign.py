@@ -20,20 +20,11 @@ from typing import Annotated
 import typer
 
 from lab.errors import LabError, StackError, UsageError
-from lab.stacks.address import (
-    ADDRESS_HELP,
-    Certificate,
-    CertificateAuthority,
-    CertificateKey,
-    Insecure,
-    Tls,
-    read_address,
-)
+from lab.stacks.address import PLAIN_HELP, Way, read_address, way_to
 from lab.stacks.base import BYSTANDER_PREFIX, LOAD_PREFIX
 from lab.stacks.by_hand import Line
 from lab.stacks.processes import Child, ignore_interruptions
 from lab.stacks.server_stats import ServerObserver
-from lab.stacks.tunnel import Way, way_to
 
 KEY_PREFIX = "latency-lab"
 OWN_PREFIXES = (f"{KEY_PREFIX}:", f"{KEY_PREFIX}-")
@@ -148,24 +139,20 @@ def main() -> int:
 
 
 def clean(
-    url: Annotated[str, typer.Option(help=ADDRESS_HELP)],
+    url: Annotated[str, typer.Option(help=PLAIN_HELP)],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    ca: CertificateAuthority = None,
-    cert: Certificate = None,
-    key: CertificateKey = None,
-    insecure: Insecure = False,
 ) -> None:
     """Remove what a run that was killed has left on the server of --url, and put its settings back."""
-    with way_to(read_address(url, Tls(ca, cert, key, insecure), called="--url")) as way:
-        line = Line(way.url)
-        if line.is_the_labs():
-            raise UsageError(
-                "a run or a scene of the lab's is at work on this server: end it, and it cleans up by itself."
-            )
-        line.close()
-        server = ServerObserver(way.url, shown=way.shown)
-        _clean(server, lambda: yes or _agreed())
-        server.close()
+    way = way_to(read_address(url, called="--url"))
+    line = Line(way.url)
+    if line.is_the_labs():
+        raise UsageError(
+            "a run or a scene of the lab's is at work on this server: end it, and it cleans up by itself."
+        )
+    line.close()
+    server = ServerObserver(way.url, shown=way.shown)
+    _clean(server, lambda: yes or _agreed())
+    server.close()
 
 
 def _clean(server: ServerObserver, may: Callable[[], bool]) -> None:

@@ -13,6 +13,7 @@ from lab import ROOT
 from lab.errors import StackError, Unfit, UsageError
 from lab.scenarios.model import LoadSpec, ProbeSpec, Scenario
 from lab.stacks import foreign
+from lab.stacks.address import Way
 from lab.stacks.base import LoadProcess, Probe, Say, probe_arguments
 from lab.stacks.foreign import KEY_PREFIX
 from lab.stacks.http import Locust, Metrics, Storefront, scrape
@@ -29,7 +30,6 @@ from lab.stacks.processes import (
 from lab.stacks.quota import allowed
 from lab.stacks.server_stats import ServerObserver
 from lab.stacks.servers import CLUSTER, Server
-from lab.stacks.tunnel import Way
 
 CACHED_PREFIXES = (
     f"{KEY_PREFIX}:",
@@ -311,19 +311,14 @@ class NativeStack:
 
     def check(self) -> None:
         """Raise `StackError` if any process has ended."""
-        for child in (*self._children, *self._passing_on):
+        for child in self._children:
             child.check()
-
-    @property
-    def _passing_on(self) -> list[Child]:
-        """The tunnel to somebody else's server, if there is one. The stack watches it, but does not end it."""
-        return [self._external.tunnel] if self._external and self._external.tunnel else []
 
     def _parts(self) -> dict[str, Child]:
         """All processes by the names that a run's records have for them; the server's is ``store``."""
         return {
             "store" if child is self._server_child else child.name: child
-            for child in (*self._children, *self._loads, *self._passing_on)
+            for child in (*self._children, *self._loads)
         }
 
     def pids(self) -> dict[str, int]:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 
 from lab.errors import UsageError
+from lab.stacks.address import Way
 from lab.stacks.by_hand import Line
 from lab.stacks.foreign import KEY_PREFIX
 from lab.stacks.memory import require_memory
-from lab.stacks.tunnel import Way
 from loadtest import info
 
 KEY = f"{KEY_PREFIX}:rights-check"

@@ -37,10 +37,6 @@ CONFINED = {
 VOLUMES = {"configMap", "emptyDir", "persistentVolumeClaim", "projected"}
 DNS_PORTS = [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]
 NAMED = "kubernetes.io/metadata.name"
-CONFIGMAP_MOST = 262_144
-"""Bytes: `kubectl apply` keeps what it applied in an annotation, which may be no longer."""
-KEPT = re.compile(r"--storage\.tsdb\.retention\.size=(\d+)MB")
-"""Prometheus's MB is 2^20 bytes."""
 PATIENCE_S = 120
 STOPS_S = 3
 """What a web process may take to end after its preStop: gunicorn's second, and the last spans' two."""
@@ -79,28 +75,6 @@ def pods_are_restricted(objects: list[Object]) -> list[str]:
     return wrong
 
 
-def no_variables_of_services(objects: list[Object]) -> list[str]:
-    """No pod gets variables for the namespace's Services: CONTROL_PORT is a setting."""
-    return [
-        o["metadata"]["name"] for o in workloads(objects) if pod(o).get("enableServiceLinks") is not False
-    ]
-
-
-def all_is_limited(objects: list[Object]) -> list[str]:
-    """Every container has requests and limits, and memory is never promised twice."""
-    wrong = []
-    for name, container in containers(objects).items():
-        asked, most = container["resources"].get("requests", {}), container["resources"].get("limits", {})
-        whole = set(asked) == set(most) == {"cpu", "memory"}
-        if (
-            not whole
-            or asked["memory"] != most["memory"]
-            or millicores(asked["cpu"]) > millicores(most["cpu"])
-        ):
-            wrong.append(name)
-    return wrong
-
-
 def what_measures_is_guaranteed(objects: list[Object]) -> list[str]:
     """Servers and probes have pods of their own, whose requests are limits; they alone follow the node selector."""
     wrong = []
@@ -116,39 +90,6 @@ def what_measures_is_guaranteed(objects: list[Object]) -> list[str]:
         elif "nodeSelector" in spec:
             wrong.append(f"{name} takes a measured node")
     return wrong
-
-
-def probes_come_first(objects: list[Object]) -> list[str]:
-    """All probes have a priority, and nothing else has; the release's own class is named for its namespace, and polite.
-
-    (All, or none of them: for somebody who may make no class.)
-    """
-    prior = {made["metadata"]["name"] for made in workloads(objects) if "priorityClassName" in pod(made)}
-    probes = {each for each in containers(objects) if each.startswith("probe-")}
-    wrong = sorted(prior ^ probes) if prior else []
-    wrong += (
-        []
-        if prior or not any(o["kind"] == "PriorityClass" for o in objects)
-        else ["a class that nobody uses"]
-    )
-    for made in objects:
-        if made["kind"] == "PriorityClass":
-            name = made["metadata"]["name"]
-            used = {pod(each).get("priorityClassName") for each in workloads(objects)} - {None}
-            polite = made.get("preemptionPolicy") == "Never" and made["value"] > 0
-            wrong += [] if polite and used == {name} and name.endswith("-probe") else [f"class {name}"]
-    return wrong
-
-
-def readiness_is_shown(objects: list[Object]) -> list[str]:
-    """Every container runs a program that says whether it is ready, at least every 10 s."""
-    return [
-        name
-        for name, container in containers(objects).items()
-        if "exec" not in container.get("readinessProbe", {})
-        or container["readinessProbe"]["periodSeconds"] > 10
-        or container["readinessProbe"]["exec"]["command"][0] == "true"
-    ]
 
 
 def a_drowned_server_is_left_alone(objects: list[Object]) -> list[str]:
@@ -181,53 +122,6 @@ def _asks_the_process(probe: dict[str, Any], container: dict[str, Any]) -> bool:
     command = " ".join(probe.get("exec", {}).get("command", ()))
     found = re.fullmatch(r"python -SI app/health\.py http://127\.0\.0\.1:(\d+)/metrics --fresh \w+", command)
     return found is not None and int(found[1]) in ports
-
-
-def requests_reach_who_is_not_ready(objects: list[Object]) -> list[str]:
-    """Services go on to send requests to pods that are not ready, inside the cluster only."""
-    return [
-        o["metadata"]["name"]
-        for o in objects
-        if o["kind"] == "Service"
-        and (
-            o["spec"].get("publishNotReadyAddresses") is not True
-            or o["spec"].get("type", "ClusterIP") != "ClusterIP"
-        )
-    ]
-
-
-def services_find_their_pods(objects: list[Object]) -> list[str]:
-    """Each Service finds the pods of one workload, which listen on its ports."""
-    wrong = []
-    for service in (o for o in objects if o["kind"] == "Service"):
-        wanted = service["spec"]["selector"].items()
-        found = [
-            o for o in workloads(objects) if wanted <= o["spec"]["template"]["metadata"]["labels"].items()
-        ]
-        ports = {port["port"] for port in service["spec"]["ports"]}
-        open_ports = {
-            port["containerPort"]
-            for o in found
-            for each in pod(o)["containers"]
-            for port in each.get("ports", ())
-        }
-        if len(found) != 1 or not ports <= open_ports:
-            wrong.append(service["metadata"]["name"])
-    return wrong
-
-
-def selectors_are_their_own(objects: list[Object]) -> list[str]:
-    """Each workload finds its own pods, and no other's."""
-    wrong = []
-    for made in workloads(objects):
-        wanted = made["spec"]["selector"]["matchLabels"].items()
-        found = [
-            o["metadata"]["name"]
-            for o in workloads(objects)
-            if wanted <= o["spec"]["template"]["metadata"]["labels"].items()
-        ]
-        wrong += [] if found == [made["metadata"]["name"]] else [f"{made['metadata']['name']}: {found}"]
-    return wrong
 
 
 def accepted_events_survive(objects: list[Object]) -> list[str]:
@@ -272,16 +166,6 @@ def accepted_events_survive(objects: list[Object]) -> list[str]:
         if not pause or spec.get("terminationGracePeriodSeconds", 30) < pause + STOPS_S:
             wrong.append(f"{name} ends before it has answered")
     return wrong
-
-
-def nothing_is_there_twice(objects: list[Object]) -> list[str]:
-    """A pod is replaced, never rolled over, and there is one of each."""
-    return [
-        made["metadata"]["name"]
-        for made in workloads(objects)
-        if (made["kind"] == "Deployment" and made["spec"].get("strategy") != {"type": "Recreate"})
-        or made["spec"].get("replicas", 1) != 1
-    ]
 
 
 def nothing_leaves_the_namespace(objects: list[Object]) -> list[str]:
@@ -361,19 +245,6 @@ def the_quota_fits(objects: list[Object]) -> list[str]:
     return wrong + [key for key in ("services.loadbalancers", "services.nodeports") if hard.get(key) != "0"]
 
 
-def the_history_has_room(objects: list[Object]) -> list[str]:
-    """Prometheus deletes its oldest samples before its volume is full, and then the kubelet evicts nobody."""
-    wrong = []
-    for made in workloads(objects):
-        for each in pod(made)["containers"]:
-            kept = [int(found[1]) for arg in each.get("args", ()) if (found := KEPT.fullmatch(str(arg)))]
-            if each["name"] == "prometheus":
-                [volume] = [v["emptyDir"] for v in pod(made)["volumes"] if v["name"] == "data"]
-                ok = len(kept) == 1 and kept[0] <= 0.8 * mebibytes(volume["sizeLimit"])
-                wrong += [] if ok else [f"{kept} MiB of {volume}"]
-    return wrong
-
-
 def addresses_exist(objects: list[Object]) -> list[str]:
     """Each address in an environment, a command or Prometheus's targets is a Service here, or in a named namespace."""
     words = [str(each.get("env")) + str(each.get("args")) for each in containers(objects).values()]
@@ -391,36 +262,17 @@ def addresses_exist(objects: list[Object]) -> list[str]:
     )
 
 
-def configurations_can_be_applied(objects: list[Object]) -> list[str]:
-    """No ConfigMap is too long for `kubectl apply`, and none is empty."""
-    return [
-        f"{o['metadata']['name']}: {len(str(o['data']))}"
-        for o in objects
-        if o["kind"] == "ConfigMap" and not 0 < len(str(o["data"])) < CONFIGMAP_MOST
-    ]
-
-
 RULES: dict[str, Rule] = {
     rule.__name__: rule
     for rule in (
         known_kinds_only,
         pods_are_restricted,
-        no_variables_of_services,
-        all_is_limited,
         what_measures_is_guaranteed,
-        probes_come_first,
-        readiness_is_shown,
         a_drowned_server_is_left_alone,
-        requests_reach_who_is_not_ready,
-        services_find_their_pods,
-        selectors_are_their_own,
         accepted_events_survive,
-        nothing_is_there_twice,
         nothing_leaves_the_namespace,
         one_page_has_a_name_outside,
         the_quota_fits,
-        the_history_has_room,
         addresses_exist,
-        configurations_can_be_applied,
     )
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from functools import cache
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -12,6 +13,8 @@ from tests.deploy import helmkit, promises, same
 from tests.deploy.doctored import DOCTORED
 from tests.deploy.helmkit import CHART, Object, Refused, containers, environment, find, pod
 from tests.deploy.matrix import COMPARED, DEFAULT, MATRIX
+
+SCHEMAS = helmkit.KUBERNETES.rpartition(".")[0]
 
 pytestmark = pytest.mark.usefixtures("helm")
 
@@ -27,6 +30,21 @@ def test_lint(values: str) -> None:
     """`helm lint --strict` finds nothing."""
     version = ("--kube-version", helmkit.KUBERNETES)
     helmkit.run("lint", "--strict", "--quiet", *version, str(CHART), *MATRIX[values])
+
+
+@pytest.mark.parametrize("values", MATRIX)
+def test_it_is_what_kubernetes_knows(values: str) -> None:
+    """Every object has the fields that Kubernetes's own schema of its kind has, and no others."""
+    for each in rendered(values):
+        kubernetes_validate.validate(each, SCHEMAS, strict=True)
+
+
+def test_an_unknown_field_is_noticed() -> None:
+    """A misspelt field is an error."""
+    doctored = copy.deepcopy(find(rendered(DEFAULT), "Service", "redis"))
+    doctored["spec"]["publishNotReadyAdresses"] = True
+    with pytest.raises(kubernetes_validate.ValidationError, match="publishNotReadyAdresses"):
+        kubernetes_validate.validate(doctored, SCHEMAS, strict=True)
 
 
 @pytest.mark.parametrize("rule", promises.RULES)

@@ -17,7 +17,6 @@ from typing import Any
 
 import psutil
 import pytest
-import redis
 
 from lab.results.folder import Run
 from lab.stacks import rights
@@ -182,15 +181,9 @@ FOREIGN = {
 
 
 @pytest.fixture
-def sockets(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for the server's Unix socket, outside of the test's own folder, whose contents are compared."""
-    return tmp_path_factory.mktemp("sockets")
-
-
-@pytest.fixture
-def foreign(sockets: Path) -> Iterator[ServerProcess]:
+def foreign() -> Iterator[ServerProcess]:
     """Somebody else's server, with their keys and settings."""
-    server = ServerProcess(ServerProcess.valkey(), "--unixsocket", str(sockets / "server.sock")).start()
+    server = ServerProcess(ServerProcess.valkey()).start()
     client = server.client()
     client.mset(FOREIGN)
     client.hset("a hash", mapping={"field": "value"})
@@ -281,17 +274,10 @@ def slowlog_of(server: ServerProcess) -> tuple[str, str]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs the kernel's parent-death signal")
-@pytest.mark.parametrize("way", ["tcp", pytest.param("socket", marks=pytest.mark.whole)])
-def test_a_killed_run_leaves_somebody_elses_server_as_it_was(
-    way: str, foreign: ServerProcess, sockets: Path, tmp_path: Path
-) -> None:
-    """After kill -9 of the lab a process that outlives it removes the lab's keys, restores the settings, and ends.
-
-    The tunnel that leads to a socket ends after it.
-    """
+def test_a_killed_run_leaves_somebody_elses_server_as_it_was(foreign: ServerProcess, tmp_path: Path) -> None:
+    """After kill -9 of the lab a process that outlives it removes the lab's keys, restores the settings, and ends."""
     before = contents(foreign)
-    url = foreign.url if way == "tcp" else f"unix://{sockets}/server.sock"
-    with running_on(foreign, tmp_path, url) as run:
+    with running_on(foreign, tmp_path, foreign.url) as run:
         run.signal(signal.SIGKILL)
         assert run.answer().code == -signal.SIGKILL
         assert run.left(seconds=30) == []
@@ -300,35 +286,21 @@ def test_a_killed_run_leaves_somebody_elses_server_as_it_was(
 
 
 @pytest.mark.whole
-def test_a_verdict_over_tls_with_the_least_rights(encrypted: tuple[int, Path], tmp_path: Path) -> None:
+def test_a_verdict_with_the_least_rights(foreign: ServerProcess, tmp_path: Path) -> None:
     """On somebody else's server, as the user that `lab.stacks.rights` prints, every claim that applies holds.
 
     The server's CPU time is taken from what it tells itself, so a server on this machine is no "other program".
     """
-    port, folder = encrypted
-    files = (
-        "--ca",
-        str(folder / "ca.pem"),
-        "--cert",
-        str(folder / "cert.pem"),
-        "--key",
-        str(folder / "key.pem"),
-    )
-    owner: Any = redis.Redis(
-        port=port, ssl=True, ssl_ca_certs=files[1], ssl_certfile=files[3], ssl_keyfile=files[5]
-    )
-    owner.mset(FOREIGN)
-    owner.execute_command(*rights.ACL.replace(">PASSWORD", ">secret").split())
-    url = f"rediss://lab:secret@localhost:{port}/0"
-    finished = whole_run(tmp_path, "keys-command", "--url", url, *files, "--yes")
+    foreign.client().execute_command(*rights.ACL.replace(">PASSWORD", ">secret").split())
+    before = contents(foreign)
+    url = f"redis://lab:secret@127.0.0.1:{foreign.port}/0"
+    finished = whole_run(tmp_path, "keys-command", "--url", url, "--yes")
     assert finished.refuted() == []
     assert finished.answer.code == 0
-    used = [phase["processes"] for phase in finished.result["phases"]]
-    assert all(each["store"] > 0 and each["tunnel"] > 0 for each in used)
+    assert all(phase["processes"]["store"] > 0 for phase in finished.result["phases"])
     assert "secret" not in (finished.folder / "run.json").read_text() + finished.answer.err
-    assert f"--url rediss://lab@localhost:{port}/0 --ca" in finished.result["command"]
-    assert {key.decode() for key in owner.keys("*")} == set(FOREIGN)
-    owner.close()
+    assert f"--url redis://lab@127.0.0.1:{foreign.port}/0" in finished.result["command"]
+    assert contents(foreign) == before
 
 
 @pytest.mark.whole

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import UsageError
-from lab.stacks.address import Tls, read_address
+from lab.stacks.address import Tls, read_address, way_to
 
 
 @pytest.mark.parametrize(
@@ -87,3 +87,18 @@ def test_certificates_are_for_tls(tmp_path: Path) -> None:
         read_address("redis://cache", Tls(ca=file), environ={})
     options = read_address("rediss://cache", Tls(ca=file, insecure=True), environ={}).options()
     assert (options["ssl_ca_certs"], options["ssl_cert_reqs"]) == (str(file), ssl.CERT_NONE)
+
+
+@pytest.mark.parametrize(
+    ("url", "there"),
+    [
+        ("unix:///run/s.sock?db=3", "UNIX-CONNECT:/run/s.sock"),
+        ("rediss://cache:6380/3", "OPENSSL:cache:6380"),
+    ],
+)
+def test_a_run_needs_plain_tcp(url: str, there: str) -> None:
+    """A run refuses TLS and a socket in one line, which has a command that passes plain TCP on."""
+    with pytest.raises(UsageError) as refused:
+        way_to(read_address(url, environ={}))
+    said = str(refused.value)
+    assert f"fork,reuseaddr {there}`" in said and "redis://127.0.0.1:16379/3" in said and "\n" not in said

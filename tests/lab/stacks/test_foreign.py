@@ -11,8 +11,8 @@ import redis
 
 from lab.errors import UsageError
 from lab.stacks import foreign
+from lab.stacks.address import Way
 from lab.stacks.server_stats import ServerObserver
-from lab.stacks.tunnel import Way
 from tests.app.servicekit import ServerProcess
 from tests.lab.labkit import Answer, typed
 

@@ -13,11 +13,11 @@ from lab import scenarios
 from lab.errors import UsageError
 from lab.runner import run as experiment
 from lab.runner.run import Request
+from lab.stacks.address import Way
 from lab.stacks.containers import ServerContainers
 from lab.stacks.docker import Container, Docker
 from lab.stacks.memory import native_bytes, require_compose_memory
 from lab.stacks.servers import SERVERS
-from lab.stacks.tunnel import Way
 from tests.app.servicekit import ServerProcess
 
 MAIN = scenarios.find("key-growth")

@@ -9,7 +9,7 @@ import pytest
 
 from lab.errors import UsageError
 from lab.stacks import rights
-from lab.stacks.tunnel import Way
+from lab.stacks.address import Way
 from tests.app.servicekit import ServerProcess, eventually, free_port
 
 SERVERS = [ServerProcess.valkey(), ServerProcess.redis()]
