@@ -35,7 +35,7 @@ def write_comparison(runs: Sequence[Run], path: Path, spoilers: bool = False) ->
     """Write the page that puts several runs side by side; see `write_report`. Raises `UsageError` for a folder."""
     if not path.name or path.is_dir():
         raise UsageError(f"{path} is a folder: name a file.")
-    from lab.report.servers import render
+    from lab.report.comparison import render
 
     return _write(path, render(runs, spoilers).encode())
 

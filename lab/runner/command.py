@@ -192,19 +192,15 @@ def compare(
         typer.Option("--spoilers", help="Name claims, slow commands and phases; fold nothing in the page."),
     ] = False,
 ) -> None:
-    """Put runs side by side: any number, such as one for each server, or two in detail."""
+    """Put runs side by side, such as one for each server."""
     from lab.report import write_comparison
-    from lab.report.compare import comparison, side_by_side
+    from lab.report.comparison import side_by_side
     from lab.results.folder import Run
 
     if len(folders) < 2:
         raise UsageError("one run is no comparison: name at least two run folders.")
     runs = [Run(folder) for folder in folders]
-    console = Console(highlight=False)
-    if len(runs) == 2:
-        comparison(console, runs[0], runs[1], spoilers)
-        console.print()
-    side_by_side(console, runs, spoilers)
+    side_by_side(Console(highlight=False), runs, spoilers)
     print(f"page: {write_comparison(runs, out, spoilers).resolve()}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.report import page, servers, style
+from lab.report import comparison, page, style
 from lab.report.page import Drawing
 from lab.report.view import RunView
 from lab.results.folder import Run
@@ -22,7 +22,7 @@ def words_only(monkeypatch: pytest.MonkeyPatch) -> None:
         return blank
 
     monkeypatch.setattr(page, "pictures", lambda view: [(name, empty, said) for name, _, said in real(view)])
-    monkeypatch.setattr(servers, "draw", lambda name, _drawing, _said: Drawing(name, "{}"))
+    monkeypatch.setattr(comparison, "draw", lambda name, _drawing, _said: Drawing(name, "{}"))
 
 
 @pytest.fixture(scope="module")

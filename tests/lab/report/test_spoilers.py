@@ -14,7 +14,7 @@ from rich.console import Console
 
 from lab import scenarios
 from lab.report import style, write_comparison, write_report, write_summary
-from lab.report.compare import comparison, side_by_side
+from lab.report.comparison import side_by_side
 from lab.report.page import pictures
 from lab.report.terminal import show_series
 from lab.report.view import RunView
@@ -137,12 +137,8 @@ def test_a_comparison_tells_no_cause(module: str, tmp_path: Path) -> None:
     scenario = RunView(run).scenario
     assert scenario
 
-    def show(console: Console, spoilers: bool) -> None:
-        comparison(console, run, run, spoilers)
-        side_by_side(console, [run, run], spoilers)
-
     def terminal(spoilers: bool) -> str:
-        return on_a_terminal(lambda console: show(console, spoilers))
+        return on_a_terminal(lambda console: side_by_side(console, [run, run], spoilers))
 
     page = unfolded(write_comparison([run, run], tmp_path / "compare.html").read_text())
     for seen in (terminal(spoilers=False), words(Page(page[page.index("<body>") :]))):

@@ -1,4 +1,4 @@
-"""Several runs of a scenario side by side, one for each server: tables, charts and the page.
+"""Runs side by side, such as one for each server: tables for the terminal, and the page with charts.
 
 Without spoilers phases have neutral names, and what else tells the cause is folded in the page.
 """
@@ -10,6 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+from rich.console import Console
+from rich.table import Table as Drawn
+from rich.text import Text
 
 from lab.claims.wording import signed
 from lab.report import charts, style
@@ -224,6 +228,27 @@ def _by_phase(found: Sequence[Side]) -> list[charts.Point]:
         for side in found
         if (p99 := side.view.p99(side.view.run.phase(phase_id))) is not None
     ]
+
+
+def side_by_side(console: Console, runs: Sequence[Run], spoilers: bool = False) -> None:
+    """Print a row for each run (growth of p99, knee, verdict), p99 by phase, every claim, and where conditions differ.
+
+    Partial runs take part with what they have; what is missing is a dash. Without spoilers nothing tells the cause.
+    """
+    found = sides(runs, spoilers)
+    told = [slow_logs(found), claims(found)] if spoilers else [outcomes(found)]
+    for table in (overview(found), phases(found), *told):
+        drawn = Drawn(title=table.caption, title_justify="left", title_style="bold", box=None, pad_edge=False)
+        for i, column in enumerate(table.headings):
+            drawn.add_column(column, overflow="fold", justify="right" if i in table.figures else "left")
+        for row in table.rows:
+            drawn.add_row(*map(Text, row))
+        console.print(drawn)
+        console.print()
+    for line in differences(found):
+        console.print(f"Not alike: {line}", highlight=False, markup=False)
+    if not spoilers:
+        console.print("Claims, slow logs and phases by name: with --spoilers, or unfolded in the page.\n")
 
 
 def render(runs: Sequence[Run], spoilers: bool = False) -> str:
