@@ -91,9 +91,6 @@ licences: venv ## The licences of all packages; fails for one that pyproject.tom
 	@bin/lab --bootstrap checks mutate audit
 	@.venv/bin/pip-licenses
 
-pins: ## Renew the digests of the images in .env (needs a network)
-	@python3 -m lab.stacks.pins
-
 bundle: venv ## An archive for a room without a network: repository, wheels, images (SYSTEM=macos-arm64 IMAGES=no)
 	@$(PY) -m lab.stacks.bundle $(if $(SYSTEM),--system $(SYSTEM)) $(if $(filter no,$(IMAGES)),--no-images)
 
@@ -103,4 +100,4 @@ venv:
 tools:
 	@bin/lab --bootstrap checks
 
-.PHONY: help demo up down test test-all test-compose test-compose-all test-kubernetes mutate soak check bench ten exam faults docs lock sbom audit licences pins bundle venv tools
+.PHONY: help demo up down test test-all test-compose test-compose-all test-kubernetes mutate soak check bench ten exam faults docs lock sbom audit licences bundle venv tools

@@ -136,8 +136,8 @@ def save_images(system: str, place: Path) -> None:
     names = sorted(set(said.split()))
     if any("@" in name for name in names):
         raise StackError(
-            "the images are pinned by digest (make pins), and docker save keeps no digests: git checkout .env, make "
-            "up, make down, then try again."
+            "the images are pinned by digest, and docker save keeps no digests: remove @sha256:... in "
+            ".env, then make up, make down, and try again."
         )
     missing = [name for name in names if ask("docker", "image", "inspect", name)[0]]
     if missing:

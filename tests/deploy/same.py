@@ -72,7 +72,7 @@ def every_container_is_a_service(objects: list[Object]) -> list[str]:
 
 
 def images_are_those_of_the_env_file(objects: list[Object]) -> list[str]:
-    """values.yaml has the images of .env. (After `make pins`, copy them.)"""
+    """values.yaml has the images of .env. (When a digest is new, copy it.)"""
     values = yaml.load((CHART / "values.yaml").read_text(encoding="utf-8"), Loader=LOADER)
     wrong = [
         f"{key}: {values['images'].get(key)}"
