@@ -345,7 +345,7 @@ class Levers:
         if setting == "maxmemory":
             self._maxmemory = self._maxmemory or self._stack.server.maxmemory()
             value = str(round(self._maxmemory * float(value.removesuffix("%")) / 100))
-        # `carry_out` notes what was there before, and the end of the session puts it back.
+        # The end of the session puts it back.
         with contextlib.closing(Line(self._stack.server.url)) as line:
             carry_out(line, ["CONFIG", "SET", setting, value], write=True)
         return f"the server's {setting} is {value}."

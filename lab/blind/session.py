@@ -30,7 +30,7 @@ from lab.blind.scene import EVENTS_PER_S, PROBES_PER_S, BlindStack, SceneStack
 from lab.blind.session_socket import SessionSocket
 from lab.errors import StackError, UsageError
 from lab.scenarios.model import ProbeSpec
-from lab.stacks.by_hand import restore_all
+from lab.stacks.by_hand import put_back, settings_of
 from lab.stacks.processes import uninterrupted
 
 POPULATION = sizing.KEYS // 20
@@ -99,6 +99,7 @@ class Session:
         self._announced = announced or complaint(self.causes)
         self._level = level
         self._strength = 1.0
+        self._settings: dict[str, str] = {}
         self._ended = threading.Event()
         self._turn = threading.Lock()
         self._samples_before = 0
@@ -126,7 +127,7 @@ class Session:
                     self._ended.set()
                     if self._levers:
                         self._levers.close()
-                    restore_all()
+                    put_back(self.stack.server.url, self._settings)
                     self.stack.down()
                     shutil.rmtree(self.folder / "state", ignore_errors=True)
         finally:
@@ -135,6 +136,7 @@ class Session:
     def _play(self) -> None:
         stack = self.stack
         stack.up(self._say)
+        self._settings = settings_of(stack.server.url)
         self._say(f"filling {sizing.KEYS:,} entries")
         self.measured = self._measure()
         self._set_server_up()

@@ -1,27 +1,24 @@
 """`bin/lab redis`: give a server one command and show its raw answer as redis-cli does, on machines without redis-cli.
 
-On a server of the lab every command is allowed. Settings that a command changes are noted, and put back by `--restore`
-or at the end of the blind session in which they were changed. On any other server only commands that change nothing and
-cost next to nothing (`HARMLESS`) are allowed, unless `--write` is given. What a command does to data is not undone.
+On a server of the lab every command is allowed. The values of settings before a change are printed, and the end of a
+blind session puts all settings back (`put_back`). On any other server only commands that change nothing and cost next
+to nothing (`HARMLESS`) are allowed, unless `--write` is given. What a command does to data is not undone.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import select
+import shlex
 import socket
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated
 
 import hiredis
 import typer
 
-from lab import ROOT
 from lab.errors import StackError, UsageError
 from loadtest import resp
 
@@ -43,40 +40,6 @@ HARMLESS = frozenset(
     )
 )  # fmt: skip
 """First words of the commands that change nothing and whose cost does not grow with the number of keys."""
-
-
-def journal() -> Path:
-    """The file in which changed settings are noted, beside the blind sessions (of which one runs at a time)."""
-    return Path(os.environ.get("LAB_BLIND_HOME") or ROOT / "runs" / "blind") / "settings-by-hand.json"
-
-
-def noted() -> dict[str, dict[str, str]]:
-    """Server (address and run id) → its changed settings, with their values before.
-
-    Raises `UsageError` when the file cannot be read.
-    """
-    try:
-        found = json.loads(journal().read_text())
-        return {server: {str(k): str(v) for k, v in was.items()} for server, was in found.items()}
-    except FileNotFoundError:
-        return {}
-    except (ValueError, AttributeError, OSError) as error:
-        raise UsageError(f"{journal()} cannot be read ({error}): remove it.") from None
-
-
-def note(found: dict[str, dict[str, str]]) -> None:
-    """Replace the noted settings in one step; remove the file if none are left. Raises `StackError` if that fails."""
-    place = journal()
-    try:
-        if kept := {server: was for server, was in found.items() if was}:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            part = place.with_suffix(".part")
-            part.write_text(json.dumps(kept, indent=1))
-            part.replace(place)
-        else:
-            place.unlink(missing_ok=True)
-    except OSError as error:
-        raise StackError(f"changed settings cannot be noted in {place}: {error.strerror}.") from None
 
 
 def _text(value: object) -> str:
@@ -132,14 +95,6 @@ class Line:
         """Close the connection."""
         self._socket.close()
 
-    def identity(self) -> str:
-        """The server's address and, if it tells one, its run id: a restart gives a new id, and resets the settings."""
-        told = ""
-        with contextlib.suppress(UsageError):
-            for row in _text(self.ask("INFO", "server")).splitlines():
-                told = row.removeprefix("run_id:") if row.startswith("run_id:") else told
-        return f"{self._server} {told}".strip()
-
     def is_the_labs(self) -> bool:
         """True if a scene of the lab runs on this server."""
         with contextlib.suppress(UsageError):
@@ -147,11 +102,11 @@ class Line:
             return isinstance(answer, bytes) and OBSERVED in answer
         return False
 
-    def settings(self, names: list[str]) -> dict[str, str]:
-        """The current values of these settings."""
+    def settings(self, patterns: list[str]) -> dict[str, str]:
+        """The current values of the settings that match."""
         found: dict[str, str] = {}
-        for name in names:
-            answer = self.ask("CONFIG", "GET", name)
+        for pattern in patterns:
+            answer = self.ask("CONFIG", "GET", pattern)
             words = [_text(word) for word in answer] if isinstance(answer, list) else []
             found |= dict(zip(words[::2], words[1::2], strict=False))
         return found
@@ -184,8 +139,8 @@ def lines(answer: object, terminal: bool, indent: str = "") -> Iterator[str]:
         yield from _text(answer).splitlines() or [""]
 
 
-def carry_out(line: Line, words: list[str], write: bool) -> object:
-    """Give a command and note the settings that it changes. Returns its answer; for MONITOR a list of its lines.
+def carry_out(line: Line, words: list[str], write: bool) -> tuple[object, dict[str, str]]:
+    """Give a command. Returns its answer (for MONITOR a list of its lines), and changed settings' values before.
 
     Raises `UsageError` for a command that is not allowed on this server.
     """
@@ -199,58 +154,35 @@ def carry_out(line: Line, words: list[str], write: bool) -> object:
             "same: bin/lab redis --write COMMAND."
         )
     if name == "MONITOR" and len(words) == 1:
-        return line.monitored()
+        return line.monitored(), {}
     if [word.upper() for word in words[:2]] != ["CONFIG", "SET"]:
-        return line.ask(*words)
-    found = noted()  # read first: if it raises, no change is made that could not be put back
+        return line.ask(*words), {}
     before = line.settings(words[2::2])
     answer = line.ask(*words)
     after = line.settings(list(before))
-    identity = line.identity()
-    address = identity.partition(" ")[0]
-    was = {**before, **found.get(identity, {})}
-    others = {server: kept for server, kept in found.items() if server.partition(" ")[0] != address}
-    note({**others, identity: {name: value for name, value in was.items() if after.get(name, "") != value}})
-    return answer
+    return answer, {name: value for name, value in before.items() if after.get(name) != value}
 
 
-def changed(line: Line) -> dict[str, str]:
-    """Settings of this server that were changed by hand, with their values before."""
-    return noted().get(line.identity(), {})
+def settings_of(url: str) -> dict[str, str]:
+    """All settings of a server. Raises `UsageError` where it does not tell them, `StackError` when it is away."""
+    with contextlib.closing(Line(url)) as line:
+        return line.settings(["*"])
 
 
-def restore(line: Line) -> dict[str, str]:
-    """Put back the settings of this server that were changed by hand. Returns those that were put back.
+def put_back(url: str, before: dict[str, str]) -> dict[str, str]:
+    """Give settings of a server that were changed their values before. Returns those that were changed.
 
-    Raises `UsageError` when the server refuses one; what was not put back stays noted.
+    Nothing is raised, so that a blind session always ends: a setting that is refused stays, as one of a server that is
+    away does.
     """
-    identity, found = line.identity(), noted()
     back = {}
-    try:
-        for name, value in dict(found.get(identity, {})).items():
-            line.ask("CONFIG", "SET", name, value)
-            back[name] = found[identity].pop(name)
-    finally:
-        note(found)
-    return back
-
-
-def restore_all() -> dict[str, str]:
-    """At the end of a blind session, put back all settings changed by hand, on every server. Returns them.
-
-    The notes of a server that is gone are dropped: its settings went with it. Nothing is raised, so that a blind
-    session always ends.
-    """
-    back: dict[str, str] = {}
-    with contextlib.suppress(UsageError, StackError):
-        for identity in noted():
-            try:
-                with contextlib.closing(Line(f"redis://{identity.partition(' ')[0]}")) as line:
-                    back |= restore(line)
-            except UsageError:
-                continue
-            except StackError:
-                note({server: was for server, was in noted().items() if server != identity})
+    with contextlib.suppress(UsageError, StackError), contextlib.closing(Line(url)) as line:
+        now = line.settings(["*"])
+        for name, value in before.items():
+            if now.get(name, value) != value:
+                with contextlib.suppress(UsageError):
+                    line.ask("CONFIG", "SET", name, value)
+                    back[name] = value
     return back
 
 
@@ -263,25 +195,18 @@ def redis(
         bool,
         typer.Option("--write", help="Allow commands that change a server where no scene of the lab runs."),
     ] = False,
-    put_back: Annotated[
-        bool, typer.Option("--restore", help="Put back the settings that were changed by hand.")
-    ] = False,
 ) -> None:
     """Give the server one command, and show its raw answer, as redis-cli would."""
-    if put_back == bool(words):
-        raise UsageError("name a command, as in bin/lab redis INFO memory, or --restore alone.")
+    if not words:
+        raise UsageError("name a command, as in bin/lab redis INFO memory.")
     if not url:  # no usual address: somebody else's server may listen there
         raise UsageError(
             f"name a server by --url redis://127.0.0.1:6379, or set {ADDRESS} as a scene prints it."
         )
     with contextlib.closing(Line(url)) as line:
-        if not words:
-            for name, value in restore(line).items():
-                print(f"put back: {name} {value}")
-            return
-        answer = carry_out(line, words, write)
+        answer, before = carry_out(line, words, write)
         for text in lines(answer, sys.stdout.isatty() and words[0].upper() != "MONITOR"):
             print(text)
-        if words[0].upper() == "CONFIG" and (was := changed(line)):
-            told = ", ".join(f"{name} (was {value or 'empty'})" for name, value in was.items())
-            print(f"changed by hand: {told}. Put back with: bin/lab redis --restore", file=sys.stderr)
+        for name, value in before.items():
+            back = shlex.join(["bin/lab", "redis", "CONFIG", "SET", name, value])
+            print(f"before: {name} {value or 'empty'}. Put it back with: {back}", file=sys.stderr)

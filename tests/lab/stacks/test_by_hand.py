@@ -34,7 +34,6 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     found = Server(tmp_path)
     found.start()
     monkeypatch.setenv("PROBE_URL", found.url)
-    monkeypatch.setenv("LAB_BLIND_HOME", str(tmp_path / "noted"))
     yield found
     found.kill()
 
@@ -166,7 +165,6 @@ def test_a_server_that_dies_meanwhile_is_no_answer_for_ever(server: Server, run:
         (["redis", "--url", "redis://127.0.0.1:PORT", "PING"], 3, "127.0.0.1:"),
         (["redis", "--url", "nowhere", "PING"], 2, "not a redis://host:port address"),
         (["redis"], 2, "name a command"),
-        (["redis", "--restore", "PING"], 2, "name a command"),
         (["redis", "SUBSCRIBE", "a"], 2, "SUBSCRIBE never ends"),
         (["redis", "MONITOR"], 2, "MONITOR may change this server or load it heavily"),
         (["redis", "FLUSHALL"], 2, "bin/lab redis --write COMMAND"),
@@ -184,10 +182,9 @@ def test_what_cannot_be_is_one_line(words: list[str], code: int, said: str, serv
     assert answer.is_one_line(code), answer
     assert said in answer.err
     assert server.client().keys() == ["mine"]
-    assert not by_hand.journal().exists()
 
 
-@pytest.mark.parametrize("words", [["probe"], ["redis", "PING"], ["redis", "--restore"]])
+@pytest.mark.parametrize("words", [["probe"], ["redis", "PING"]])
 def test_an_address_is_never_guessed(words: list[str], monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     """Without an address a probe and a command are refused: somebody else's server may be at the usual one."""
     monkeypatch.delenv("PROBE_URL", raising=False)
@@ -313,56 +310,28 @@ def test_monitor_without_an_answer_says_so(
         says(b"").monitored()
 
 
-def test_settings_are_listed_and_put_back(observed: Server, run: Run) -> None:
-    """Changed settings are listed with their first value, unless put back by hand; --restore puts them back."""
+def test_a_changed_setting_is_told_with_its_value_before(observed: Server, run: Run) -> None:
+    """The line that puts a changed setting back is printed, and does so."""
     client = observed.client()
-    answer = run("redis", "CONFIG", "SET", THRESHOLD, "-1", "maxmemory-samples", "7")
+    answer = run("redis", "CONFIG", "SET", THRESHOLD, "-1", "maxmemory-samples", "5")
     assert (answer.code, answer.out) == (0, "OK\n")
-    assert f"changed by hand: {THRESHOLD} (was 10000), maxmemory-samples (was 5)" in answer.err
-    run("redis", "CONFIG", "SET", THRESHOLD, "1")
-    again = run("redis", "CONFIG", "SET", "maxmemory-samples", "5")
-    assert f"changed by hand: {THRESHOLD} (was 10000). Put back" in again.err
-    assert run("redis", "--restore").out == f"put back: {THRESHOLD} 10000\n"
+    assert (
+        answer.err
+        == f"before: {THRESHOLD} 10000. Put it back with: bin/lab redis CONFIG SET {THRESHOLD} 10000\n"
+    )
+    back = answer.err.partition("bin/lab ")[2].split()
+    assert run(*back).code == 0
     assert client.config_get(THRESHOLD)[THRESHOLD] == "10000"
-    assert not by_hand.journal().exists()
-    assert run("redis", "--restore").out == ""
+    refused = run("redis", "CONFIG", "SET", "maxmemory", "much")
+    assert refused.is_one_line(2) and "the server refuses: ERR" in refused.err, refused
 
 
-def test_a_setting_that_is_refused_is_not_noted(observed: Server, run: Run) -> None:
-    """A setting that the server refuses gives the server's own words, and is not noted."""
-    answer = run("redis", "CONFIG", "SET", "maxmemory", "much")
-    assert answer.is_one_line(2), answer
-    assert "the server refuses: ERR" in answer.err
-    assert not by_hand.journal().exists()
-
-
-def test_a_restarted_server_has_nothing_to_put_back(observed: Server, run: Run) -> None:
-    """A restart loses the changed settings: --restore then changes nothing, and the next change drops the old note."""
-    run("redis", "CONFIG", "SET", THRESHOLD, "-1")
-    observed.kill()
-    observed.start()
-    observed.client().config_set(THRESHOLD, "77")
-    assert run("redis", "--restore").out == ""
-    assert observed.client().config_get(THRESHOLD)[THRESHOLD] == "77"
-    run("redis", "--write", "CONFIG", "SET", "maxmemory-samples", "7")
-    assert len(by_hand.noted()) == 1
-
-
-def test_the_end_of_a_session_puts_back_all(observed: Server, run: Run) -> None:
-    """The end of a session puts back all settings, and drops the note of a server that is gone."""
-    run("redis", "CONFIG", "SET", THRESHOLD, "-1")
-    by_hand.note({**by_hand.noted(), f"127.0.0.1:{free_port()} abc": {"maxmemory": "0"}})
-    assert by_hand.restore_all() == {THRESHOLD: "10000"}
-    assert observed.client().config_get(THRESHOLD)[THRESHOLD] == "10000"
-    assert not by_hand.journal().exists()
-
-
-def test_notes_that_cannot_be_read_are_one_line(observed: Server, run: Run) -> None:
-    """Unreadable notes are one line, and the setting stays as it is: a change could not be put back."""
-    by_hand.journal().parent.mkdir()
-    by_hand.journal().write_text("[1, 2")
-    answer = run("redis", "CONFIG", "SET", THRESHOLD, "-1")
-    assert answer.is_one_line(2), answer
-    assert "cannot be read" in answer.err
-    assert observed.client().config_get(THRESHOLD)[THRESHOLD] == "10000"
-    assert by_hand.restore_all() == {}
+def test_the_end_of_a_session_puts_back_all(observed: Server) -> None:
+    """All settings get their values before; a server that is gone makes no trouble."""
+    client = observed.client()
+    before = by_hand.settings_of(observed.url)
+    client.config_set(THRESHOLD, "-1")
+    client.config_set("maxmemory", "100mb")
+    assert {THRESHOLD: "10000", "maxmemory": "0"}.items() <= by_hand.put_back(observed.url, before).items()
+    assert by_hand.settings_of(observed.url) == before
+    assert by_hand.put_back(f"redis://127.0.0.1:{free_port()}", before) == {}
