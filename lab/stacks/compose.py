@@ -102,7 +102,7 @@ class ComposeStack(GuestStack):
         return {**used, "lab": memory_mb(os.getpid())}
 
     def down(self) -> None:
-        """End the probes, put everything back, and let the autopilot go on."""
+        """End the probes, put everything back, and let the story go on."""
         self._end_programs()
         if self._watch:
             self._watch.close()

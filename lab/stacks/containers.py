@@ -147,8 +147,8 @@ def _within_reach(scene: ServerContainers) -> ServerContainers:
     return found
 
 
-class AutopilotPause:
-    """Pauses the control page's autopilot by a lease. If the lab dies, the autopilot goes on after a minute."""
+class StoryPause:
+    """Pauses the control page's story by a lease. If the lab dies, the story goes on after a minute."""
 
     def __init__(self, control: Http, lease_s: float = LEASE_S) -> None:
         self._control = control
@@ -156,7 +156,7 @@ class AutopilotPause:
         self._over = threading.Event()
         self._error: StackError | None = None
         self._ask()
-        threading.Thread(target=self._renew, name="autopilot-pause", daemon=True).start()
+        threading.Thread(target=self._renew, name="story-pause", daemon=True).start()
 
     def _ask(self) -> None:
         self._control.ask("POST", "/api/pause", {"seconds": self._lease_s})
@@ -175,7 +175,7 @@ class AutopilotPause:
             raise self._error
 
     def end(self) -> None:
-        """Let the autopilot go on."""
+        """Let the story go on."""
         self._over.set()
         self._control.ask("POST", "/api/resume", {})
 

@@ -1,8 +1,8 @@
 """A run as the guest of a scene that somebody else brought up: what the stacks on Compose and on Kubernetes share.
 
-A run starts and ends only its own probes and loads. Nothing else acts during the run: the control page's autopilot is
+A run starts and ends only its own probes and loads. Nothing else acts during the run: the control page's story is
 paused, and the other servers' load and growth stand still. At the end load, growth, strategy and slow log are put back
-as they were found, and the autopilot goes on. The server under test is restarted (and so emptied) as often as the
+as they were found, and the story goes on. The server under test is restarted (and so emptied) as often as the
 scenario wants.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from lab.errors import StackError
 from lab.scenarios.model import LoadSpec, ProbeSpec, Scenario
 from lab.stacks.base import LoadProcess, Probe, Say, probe_arguments
-from lab.stacks.containers import PORTS, AutopilotPause, Neighbours, hold_growth, hold_load
+from lab.stacks.containers import PORTS, Neighbours, StoryPause, hold_growth, hold_load
 from lab.stacks.http import CLEARING, Http, Locust, Metrics, Storefront, scrape
 from lab.stacks.processes import Child, stop_all
 from lab.stacks.server_stats import ServerObserver
@@ -54,7 +54,7 @@ class GuestStack:
         self._logs.mkdir(parents=True, exist_ok=True)
         self._probes: list[Child] = []
         self._loads: list[Child] = []
-        self._pause: AutopilotPause | None = None
+        self._pause: StoryPause | None = None
         self._control: Http | None = None
         self._undo: list[Callable[[], object]] = []
         env = scene.env(f"web-{scene.server}")
@@ -74,7 +74,7 @@ class GuestStack:
         if scene.has("control"):
             say("pausing the story")
             self._control = Http("control", scene.address("control"))
-            self._pause = AutopilotPause(self._control)
+            self._pause = StoryPause(self._control)
             self._undo.append(self._pause.end)
         for other in scene.others():
             say(f"holding the load and the growth of {other}")
@@ -165,7 +165,7 @@ class GuestStack:
         raise NotImplementedError
 
     def check(self) -> None:
-        """Raise `StackError` if the pause of the autopilot has ended, or a probe has."""
+        """Raise `StackError` if the pause of the story has ended, or a probe has."""
         if self._pause:
             self._pause.check()
         for child in self._probes:
@@ -190,7 +190,7 @@ class GuestStack:
         self._probes.clear()
 
     def _put_back(self) -> None:
-        """Put everything back, let the autopilot go on, and close the clients. What fails is said on stderr."""
+        """Put everything back, let the story go on, and close the clients. What fails is said on stderr."""
         for undo in reversed(self._undo):
             try:
                 undo()

@@ -399,7 +399,7 @@ class KubernetesStack(GuestStack):
         }
 
     def down(self) -> None:
-        """End the probes, put everything back, let the autopilot go on, and end the port-forwards."""
+        """End the probes, put everything back, let the story go on, and end the port-forwards."""
         self._end_programs()
         self._ways.mend()  # after a lost connection everything is put back all the same
         self._put_back()

@@ -40,7 +40,7 @@ def own_server() -> Iterator[ServerProcess]:
 
 @pytest.fixture
 def new_control(standins: StandIns, shared_server: ServerProcess) -> Iterator[Callable[..., ServerControl]]:
-    """Return a function that makes a server control which accepts actions, without an autopilot."""
+    """Return a function that makes a server control which accepts actions, without a story."""
     made: list[ServerControl] = []
 
     def make(**settings: Any) -> ServerControl:

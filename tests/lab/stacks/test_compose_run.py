@@ -19,7 +19,7 @@ from lab.errors import StackError
 from lab.scenarios import catalogue
 from lab.scenarios.model import ProbeSpec
 from lab.stacks.compose import ComposeStack
-from lab.stacks.containers import AutopilotPause, find_containers
+from lab.stacks.containers import StoryPause, find_containers
 from lab.stacks.http import Http
 from tests.app.servicekit import eventually
 from tests.lab.labkit import lab, tree, typed
@@ -35,7 +35,7 @@ def stack(running: Running, tmp_path: Path) -> Iterator[ComposeStack]:
 
 
 def test_run_has_the_scene_to_itself_and_puts_everything_back(running: Running, stack: ComposeStack) -> None:
-    """During a run the autopilot is paused and the neighbour stands still; afterwards all is as it was found."""
+    """During a run the story is paused and the neighbour stands still; afterwards all is as it was found."""
     web, neighbour, server = running.native.web, running.neighbour, running.native.server
     web.use("keys", 77)
     web.warm(400, restart=False, seconds=30, check=running.native.check)
@@ -198,7 +198,7 @@ def test_more_keys_than_the_container_may_hold_are_refused(running: Running, tmp
 
 
 def test_failed_start_puts_back_what_was_changed(running: Running, stack: ComposeStack) -> None:
-    """When the server cannot be restarted, the run does not begin, and the neighbour and the autopilot go on."""
+    """When the server cannot be restarted, the run does not begin, and the neighbour and the story go on."""
     running.docker.fails("restart", "Error response from daemon: no")
     with pytest.raises(StackError, match="Error response from daemon: no"):
         stack.up(lambda text: None)
@@ -208,8 +208,8 @@ def test_failed_start_puts_back_what_was_changed(running: Running, stack: Compos
 
 
 def test_pause_is_a_lease(control: Any) -> None:
-    """The autopilot's pause is renewed while the run goes on and ended by the run; a refused renewal is an error."""
-    pause = AutopilotPause(Http("control", control.url), lease_s=0.3)
+    """The story's pause is renewed while the run goes on and ended by the run; a refused renewal is an error."""
+    pause = StoryPause(Http("control", control.url), lease_s=0.3)
     eventually(lambda: len(control.asked) >= 3)
     pause.check()
     assert {path for path, _ in control.asked} == {"/api/pause"}

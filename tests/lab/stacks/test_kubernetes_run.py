@@ -38,7 +38,7 @@ def commands(scene: Scene, verb: str) -> list[list[str]]:
 
 
 def test_run_has_the_scene_to_itself_and_puts_everything_back(scene: Scene, stack: KubernetesStack) -> None:
-    """During a run the autopilot is paused and the neighbour stands still; afterwards all is as it was found."""
+    """During a run the story is paused and the neighbour stands still; afterwards all is as it was found."""
     web, neighbour, server = scene.native.web, scene.neighbour, scene.native.server
     web.use("keys", 77)
     web.warm(400, restart=False, seconds=30, check=scene.native.check)
