@@ -51,10 +51,6 @@ def _environment(service: str, name: str, value: str | None) -> Callable[[Model]
     return change
 
 
-def _env_only(name: str, value: str) -> Callable[[Model], None]:
-    return lambda model: model["env"].__setitem__(name, value)
-
-
 def _env(name: str, value: str) -> Callable[[Model], None]:
     def change(model: Model) -> None:
         for service in model["services"].values():
@@ -81,28 +77,12 @@ def _job(model: Model, name: str) -> Model:
 
 DOCTORED: dict[str, tuple[str, Callable[[Model], None]]] = {
     "a port on every interface": ("ports_on_loopback", _set("grafana", "ports", ["3000:3000"])),
-    "a random port": ("ports_on_loopback", _set("grafana", "ports", ["127.0.0.1::3000"])),
-    "a port that .env cannot change": (
-        "ports_on_loopback",
-        lambda model: model.__setitem__("text", model["text"] + '    ports: ["127.0.0.1:8080:8080"]\n'),
-    ),
     "the same port twice": ("ports_differ", _set("locust-keydb", "ports", ["127.0.0.1:3000:8089"])),
     "a published server": ("servers_are_not_published", _set("redis", "ports", ["127.0.0.1:6379:6379"])),
     "latest": ("images_are_pinned", _env("REDIS_IMAGE", "docker.io/library/redis:latest")),
-    "no tag": ("images_are_pinned", _env("TEMPO_IMAGE", "docker.io/grafana/tempo")),
-    "a moving tag": ("images_are_pinned", _env("PYTHON_IMAGE", "docker.io/library/python:3.13-slim")),
-    "an image .env does not know": ("images_are_pinned", _set("redis", "image", "redis:8.0.0")),
-    "a version in compose.yaml": (
-        "images_are_pinned",
-        lambda model: model.__setitem__("text", model["text"] + "    image: redis:8.10.2\n"),
-    ),
     "an image that is looked for and built": (
         "the_labs_image_is_never_pulled",
         _set("warmer-redis", "pull_policy", "missing"),
-    ),
-    "an image that nobody can fetch": (
-        "the_labs_image_is_never_pulled",
-        _set("redis", "pull_policy", "never"),
     ),
     "a name that is passed on": (
         "names_of_nobody_have_no_address",
@@ -112,178 +92,42 @@ DOCTORED: dict[str, tuple[str, Callable[[Model], None]]] = {
         "few_images_come_from_docker_hub",
         _env("VALKEY_IMAGE", "docker.io/valkey/valkey:9.1.3-alpine"),
     ),
-    "an image of a registry that nobody looked at": (
-        "few_images_come_from_docker_hub",
-        _env("PROMETHEUS_IMAGE", "registry.example/prometheus/prometheus:v3.13.5"),
-    ),
-    "an image of Docker Hub by its short name": (
-        "few_images_come_from_docker_hub",
-        _env("DRAGONFLY_IMAGE", "dragonflydb/dragonfly:v1.28.1"),
-    ),
-    "an exception that is none any more": (
-        "few_images_come_from_docker_hub",
-        _env("TEMPO_IMAGE", "ghcr.io/grafana/tempo:3.0.3"),
-    ),
     "no memory limit": ("everything_is_limited", _drop("tempo", "mem_limit")),
-    "no CPU limit": ("everything_is_limited", _drop("control", "cpus")),
-    "more CPUs than a laptop has": ("everything_is_limited", _set("redis", "cpus", 4)),
     "no health check": ("everything_has_a_healthcheck", _drop("redis-exporter", "healthcheck")),
-    "a health check switched off": (
-        "everything_has_a_healthcheck",
-        _set("redis", "healthcheck", {"test": ["NONE"], "interval": "5s"}),
-    ),
-    "a health check that is always green": (
-        "everything_has_a_healthcheck",
-        _set("redis", "healthcheck", {"test": ["CMD-SHELL", "true"], "interval": "5s"}),
-    ),
-    "a storefront that waits longer for its server": (
-        "everything_has_a_healthcheck",
-        lambda model: model["services"]["redis"]["healthcheck"].__setitem__("interval", "10s"),
-    ),
-    "a health check once a minute": (
-        "everything_has_a_healthcheck",
-        lambda model: model["services"]["tempo"]["healthcheck"].__setitem__("interval", "60s"),
-    ),
     "a container name": ("no_container_names", _set("redis", "container_name", "redis")),
     "a folder of the host": ("only_named_volumes", _set("tempo", "volumes", ["/var/tempo:/var/tempo"])),
-    "a folder of the tree to write into": (
-        "only_named_volumes",
-        _set("tempo", "volumes", ["./tempo:/var/tempo"]),
-    ),
-    "an anonymous volume": ("only_named_volumes", _set("redis", "volumes", ["/data"])),
-    "a volume nobody uses": ("only_named_volumes", lambda model: model["volumes"].__setitem__("old", None)),
     "a capability": ("everything_is_confined", _set("dragonfly", "cap_add", ["SYS_ADMIN"])),
-    "capabilities kept": ("everything_is_confined", _drop("grafana", "cap_drop")),
-    "new privileges": ("everything_is_confined", _set("web-redis", "security_opt", [])),
-    "a root that can be written": ("everything_is_confined", _set("web-redis", "read_only", False)),
-    "root": ("everything_is_confined", _set("redis", "user", "0:0")),
-    "the image's user": ("everything_is_confined", _drop("prometheus", "user")),
-    "the host's network": ("everything_is_confined", _set("redis", "network_mode", "host")),
-    "Docker's socket": (
-        "everything_is_confined",
-        _set("control", "volumes", ["/var/run/docker.sock:/var/run/docker.sock:ro"]),
-    ),
     "a plugin fetched at start": ("nothing_phones_home", _environment("grafana", "GF_INSTALL_PLUGINS", "x")),
-    "plugins that update": (
-        "nothing_phones_home",
-        _environment("grafana", "GF_PLUGINS_PREINSTALL_DISABLED", None),
-    ),
-    "Dragonfly's version check": ("nothing_phones_home", _set("dragonfly", "command", ["dragonfly"])),
-    "a network to the outside": (
-        "nothing_phones_home",
-        lambda model: model["networks"]["default"].__setitem__("driver_opts", {}),
-    ),
     "a proxy": ("no_service_uses_a_proxy", _environment("grafana", "HTTP_PROXY", None)),
-    "a proxy for one's neighbours": (
-        "no_service_uses_a_proxy",
-        _environment("tempo", "no_proxy", "localhost"),
-    ),
-    "no environment": ("no_service_uses_a_proxy", _drop("redis-exporter", "environment")),
     "waiting for a start only": (
         "waiting_is_for_health",
         _set("web-redis", "depends_on", {"redis": {"condition": "service_started"}}),
-    ),
-    "waiting for a watcher": (
-        "waiting_is_for_health",
-        _set("control", "depends_on", {"tempo": {"condition": "service_healthy"}}),
-    ),
-    "a check that need not succeed": (
-        "waiting_is_for_health",
-        _set("redis", "depends_on", {"check": {"condition": "service_started"}}),
     ),
     "a service that starts whatever check says": (
         "all_is_between_check_and_welcome",
         _drop("grafana", "depends_on"),
     ),
-    "a service that welcome does not wait for": (
-        "all_is_between_check_and_welcome",
-        lambda model: model["services"]["welcome"]["depends_on"].pop("tempo"),
-    ),
-    "a welcome that needs a profile": (
-        "all_is_between_check_and_welcome",
-        lambda model: model["services"]["welcome"]["depends_on"]["locust-keydb"].pop("required"),
-    ),
-    "not waiting for the server": ("waiting_is_for_health", _drop("invalidator-keydb", "depends_on")),
-    "waiting for another's server": (
-        "waiting_is_for_health",
-        _set("web-valkey", "depends_on", {"redis": {"condition": "service_healthy"}}),
-    ),
     "half a profile": ("profiles_are_whole", _drop("probe-keydb", "profiles")),
-    "a watcher in a profile": ("profiles_are_whole", _set("tempo", "profiles", ["traces"])),
-    "a storefront without a probe": (
-        "profiles_are_whole",
-        lambda model: model["services"].pop("probe-valkey"),
-    ),
     "a scrape of nobody": (
         "addresses_exist",
         lambda model: model["scrape"]["scrape_configs"][0]["static_configs"][0]["targets"].append("shop:80"),
-    ),
-    "an address of nobody": (
-        "addresses_exist",
-        _environment("web-redis", "APP_STORE_URL", "redis://cache:6379/0"),
     ),
     "a storefront on another's server": (
         "storefronts_know_their_server",
         _environment("web-redis", "APP_STORE_URL", "redis://valkey:6379/0"),
     ),
-    "a process without its settings": (
-        "storefronts_know_their_server",
-        _set("warmer-keydb", "environment", {"HTTP_PROXY": ""}),
-    ),
-    "a state that is written to the image": (
-        "storefronts_know_their_server",
-        _drop("invalidator-redis", "volumes"),
-    ),
     "a page that refuses its own stack": (
         "pages_answer_to_their_names",
         _environment("locust-redis", "ALLOWED_HOSTS", "web-redis localhost"),
     ),
-    "a page that does not know what .env says": (
-        "pages_answer_to_their_names",
-        _env_only("ALLOWED_HOSTS", "lab.example"),
-    ),
     "an advantage for one server": ("servers_are_alike", _set("web-redis", "cpus", 2.0)),
-    "more memory for one server": ("servers_are_alike", _set("redis", "mem_limit", "4096m")),
-    "more memory for an optional server": ("servers_are_alike", _set("keydb", "mem_limit", "4096m")),
     "a server that the control page does not know": (
         "the_control_page_knows_each_server",
         _edit("CONTROL_SERVERS", ", keydb=", ", keydb2="),
     ),
-    "a server with another's addresses": (
-        "the_control_page_knows_each_server",
-        _edit("CONTROL_SERVERS", "//web-redis:", "//web-valkey:"),
-    ),
-    "a server without a link to its Locust": (
-        "the_control_page_knows_each_server",
-        _edit("CONTROL_LOCUST_URLS", "valkey=", "valkey2="),
-    ),
-    "a link to another's Locust": (
-        "the_control_page_knows_each_server",
-        _env_only("LOCUST_REDIS_PORT", "8099"),
-    ),
-    "a COUNT that is not the storefront's": (
-        "the_control_page_knows_each_server",
-        _edit("CONTROL_SCAN_COUNTS", "valkey=100000", "valkey=1000"),
-    ),
     "an optional Dragonfly that nobody asks": (
         "each_server_is_scraped",
         lambda model: _job(model, "dragonfly")["dns_sd_configs"][0]["names"].clear(),
-    ),
-    "a server that redis_exporter is not asked for": (
-        "each_server_is_scraped",
-        lambda model: _job(model, "redis")["static_configs"].clear(),
-    ),
-    "an optional server that redis_exporter is not asked for": (
-        "each_server_is_scraped",
-        lambda model: _job(model, "redis")["dns_sd_configs"][0]["names"].remove("keydb"),
-    ),
-    "a server under another's name": (
-        "each_server_is_scraped",
-        lambda model: _job(model, "redis")["static_configs"][0]["labels"].update(server="valkey"),
-    ),
-    "a server that nobody asks": (
-        "each_server_is_scraped",
-        lambda model: _job(model, "dragonfly").update(job_name="other"),
     ),
 }
 
