@@ -30,52 +30,16 @@ from tests.lab.claims.checknames import (
 )
 
 REFUSED: list[tuple[str, str, Change]] = [
-    ("keys is a text", "keys", put("keys", "many")),
     ("keys is 0", "keys", put("keys", 0)),
-    ("a phase's keys are null", "phases.2.keys", put("phases.2.keys", None)),
     ("a phase's keys are endless", "phases.6.keys", put("phases.6.keys", math.inf)),
-    ("a phase's keys are no number", "phases.3.keys", put("phases.3.keys", math.nan)),
     ("phases is an object", "phases", put("phases", {})),
-    ("load is a list", "load", put("load", [1])),
-    ("calibration is a text", "calibration", put("calibration", "yes")),
-    ("calibration holds a text", "calibration", put("calibration.base_utilisation", "low")),
-    ("COUNT is 0", "scan_count", put("scan_count", 0)),
-    ("seed is below 0", "seed", put("seed", -1)),
-    ("seed is a text", "seed", put("seed", "one")),
-    ("scenario is a number", "scenario", put("scenario", 17)),
-    ("host is null", "host", put("host", None)),
     ("utilisation is a text", "phases.0.utilisation", put("phases.0.utilisation", "busy")),
-    ("events are empty", "phases.3.events", put("phases.3.events", {})),
     ("an event rate is below 0", "offered_per_s", put("phases.3.events.offered_per_s", -3.0)),
-    ("commands are null", "phases.1.commands", put("phases.1.commands", None)),
     ("a command without its time", "usec", put("phases.1.commands.GET", {"calls": 3.0})),
-    ("calls below 0", "calls", put("phases.1.commands.GET", {"calls": -3.0, "usec": 4.0})),
     ("a phase begins in milliseconds", "t0", put("phases.0.t0", 1_795_256_046_850.1)),
-    ("a phase begins never", "t0", put("phases.0.t0", math.inf)),
     ("a phase has no length", "t1 after t0", lambda raw: raw["phases"][2].update(t1=raw["phases"][2]["t0"])),
-    (
-        "time runs backwards",
-        "t1 after t0",
-        lambda raw: raw["phases"][2].update(t1=raw["phases"][2]["t0"] - 2),
-    ),
-    ("marks are null", "marks", put("marks", None)),
-    ("a mark without its time", "marks.0", put("marks", [{"kind": "restart", "text": ""}])),
-    ("forecasts are texts", "forecasts", put("phases.4.forecasts", ["high"])),
-    ("the threshold is null", "slowlog_threshold_us", put("slowlog_threshold_us", None)),
-    ("the machine is null", "machine", put("phases.0.machine", None)),
-    ("probes are a list", "probes", put("phases.0.probes", [])),
-    (
-        "a probe without its lateness",
-        "lag_p99_us",
-        put("phases.0.probes", {"main": {"sent": 1.0, "received": 1.0, "errors": 0.0, "rate": 1.0}}),
-    ),
     ("a later version", "schema", put("schema", 3)),
-    ("a version that is none", "schema", put("schema", "x")),
-    ("a field of a later version", "colour", put("colour", "red")),
     ("a field of a later version in a phase", "colour", put("phases.0.colour", "red")),
-    ("title is null", "title", put("title", None)),
-    ("a stack on the moon", "stack", put("stack", "moon")),
-    ("interrupted is a text", "interrupted", put("interrupted", "no")),
     ("the scenario is missing", "scenario", lambda raw: raw.pop("scenario")),
     ("an attempt before the first", "attempt", put("phases.0.attempt", 0)),
 ]
@@ -90,15 +54,6 @@ FILES: list[tuple[str, str, str, str, Callable[[bytes], bytes]]] = [
     ("run.json cut in half", "key-growth", "run.json", "not JSON", lambda data: data[: len(data) // 2]),
     ("run.json is null", "key-growth", "run.json", "not None", lambda _: b"null"),
     ("run.json is UTF-16", "key-growth", "run.json", "not JSON", lambda data: data.decode().encode("utf-16")),
-    ("run.json is empty", "key-growth", "run.json", "not JSON", lambda _: b""),
-    ("samples are binary", "key-growth", "samples.csv", "samples.csv", lambda _: bytes(range(256)) * 9),
-    (
-        "a sample's time is a text",
-        "key-growth",
-        "samples.csv",
-        "t should be a number",
-        lambda data: data.replace(b"\n179", b"\nyesterday", 1),
-    ),
     (
         "samples go back in time",
         "key-growth",
@@ -114,25 +69,6 @@ FILES: list[tuple[str, str, str, str, Callable[[bytes], bytes]]] = [
         lambda data: data[: len(data) - 60],
     ),
     (
-        "samples are no numbers",
-        "key-growth",
-        "samples.csv",
-        "should be a number",
-        lambda data: (
-            b"\n".join(
-                [data.splitlines()[0], *(line.replace(b",0,", b",nan,") for line in data.splitlines()[1:])]
-            )
-            + b"\n"
-        ),
-    ),
-    (
-        "the slow log's times are texts",
-        "key-growth",
-        "slowlog.csv",
-        "t should be a number",
-        lambda data: data.replace(b"\n179", b"\nthen", 1),
-    ),
-    (
         "the slow log has other columns",
         "key-growth",
         "slowlog.csv",
@@ -140,32 +76,11 @@ FILES: list[tuple[str, str, str, str, Callable[[bytes], bytes]]] = [
         lambda data: data.replace(b"duration_us", b"took", 1),
     ),
     (
-        "the slow log is cut in the middle",
-        "key-growth",
-        "slowlog.csv",
-        "the line ends before this column",
-        lambda data: data[: data.rindex(b",")],
-    ),
-    (
         "the loads' lines are lists",
         "eviction-cycle",
         "loads.jsonl",
         "should be an object",
         lambda data: b"[1, 2]\n" + data,
-    ),
-    (
-        "the loads' lines are cut",
-        "eviction-cycle",
-        "loads.jsonl",
-        "not JSON",
-        lambda data: data[: len(data) - 40],
-    ),
-    (
-        "a load's line says no phase",
-        "eviction-cycle",
-        "loads.jsonl",
-        "phase should be text",
-        lambda data: data.replace(b'"phase":', b'"when":', 1),
     ),
     (
         "a load's figure is endless",
