@@ -1,10 +1,10 @@
-"""Names that exist but are documented nowhere, and names that are documented but gone."""
+"""Names that are documented but gone. What exists is in workshop/reference.md, which is made from the code."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -36,41 +36,6 @@ KINDS = ("dashboard", "dashboards", "panel", "panels", "claim")
 """Words that say what kind of title follows in italics."""
 PLACEHOLDER = re.compile(r"\$?[A-Z][A-Z0-9_.]*|\.\.\.|…")
 """ID, DIR, $SERVER: the reader puts a value in its place."""
-
-
-# --- exists, but is documented nowhere
-
-
-def undocumented(pages: Iterable[Page], root: Path = ROOT) -> list[str]:
-    """Named things that no page names in the way of their kind: commands in code, titles in italics."""
-    text = "\n".join(page.text for page in pages)
-    code = {snippet for page in pages for _, snippet in page.snippets} | {
-        line for page in pages for typed in page.typed for line in typed.commands
-    }
-    words = {word for snippet in code for word in re.split(r"[\s=]+", snippet)}
-    missing = [f"bin/lab {name}" for name in fromcode.commands() if not any(_begins(c, name) for c in code)]
-    for name, command in fromcode.commands().items():
-        options = [option for p in command.params if p.param_type_name == "option" for option in p.opts]
-        missing += [f"bin/lab {name} {option}" for option in options if option not in words]
-    for name in fromcode.targets(root):
-        if not any(f"make {name}" in re.findall(r"make [a-z-]+", snippet) for snippet in code):
-            missing.append(f"make {name}")
-    named: list[str] = [*scenarios.catalogue(), *fromcode.strategies(root), *fromcode.loads(root)]
-    named += [*fromcode.settings(root), *(rule["alert"] for rule in fromcode.alerts(root)), *SERVERS]
-    missing += [name for name in named if name not in words]
-    for board in fromcode.dashboards(root):
-        titles = [fromcode.dashboard_title(board), *(panel["title"] for panel in fromcode.panels(board))]
-        missing += [
-            f"*{title}*" for title in titles if f"*{title}*" not in text and f"# {title}\n" not in text
-        ]
-    return missing
-
-
-def _begins(snippet: str, name: str) -> bool:
-    return f"{snippet} ".startswith(f"bin/lab {name} ")
-
-
-# --- is documented, but gone
 
 
 def gone(page: Page, root: Path = ROOT) -> list[str]:

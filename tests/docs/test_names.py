@@ -1,4 +1,4 @@
-"""Everything with a name is documented, and everything documented is there."""
+"""Everything documented is there."""
 
 from __future__ import annotations
 
@@ -11,11 +11,6 @@ from tests.docs import links, names
 from tests.docs.pagekit import ROOT, Page, read
 
 PAGES = read()
-
-
-def test_everything_is_documented() -> None:
-    """Each command and option, verb, scenario, server, strategy, load, setting, alert, dashboard and panel."""
-    assert names.undocumented(PAGES) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -32,28 +27,6 @@ def test_links_lead_somewhere() -> None:
 def test_alerts_lead_to_a_heading() -> None:
     """Each alert leads to the heading where the search for the cause begins."""
     assert links.lost_runbooks(PAGES) == []
-
-
-@pytest.mark.parametrize(
-    ("old", "missing"),
-    [
-        ("bin/lab doctor", "bin/lab doctor"),
-        ("--controls", "bin/lab run --controls"),
-        ("make bench", "make bench"),
-        ("scan-count-control", "scan-count-control"),
-        ("keydb", "keydb"),
-        ("index-naive", "index-naive"),
-        ("loadtest.incidents.giant", "loadtest.incidents.giant"),
-        ("REDIS_SCAN_COUNT", "REDIS_SCAN_COUNT"),
-        ("EventsPileUp", "EventsPileUp"),
-        ("*Fibers: how long one waits for its turn*", "*Fibers: how long one waits for its turn*"),
-        ("The lab itself", "*The lab itself*"),
-    ],
-)
-def test_what_is_documented_nowhere_is_found(old: str, missing: str) -> None:
-    """A name is reported when its only mention is taken away."""
-    doctored = [Page(page.name, page.text.replace(old, "so and so")) for page in PAGES]
-    assert missing in names.undocumented(doctored)
 
 
 @pytest.mark.parametrize(
