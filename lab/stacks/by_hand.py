@@ -40,6 +40,12 @@ HARMLESS = frozenset(
     )
 )  # fmt: skip
 """First words of the commands that change nothing and whose cost does not grow with the number of keys."""
+MOST = {"COUNT": 10_000, "SAMPLES": 100, "SLOWLOG GET": 1_000, "COMMANDLOG GET": 1_000}
+"""The largest number behind these words in a command that is harmless."""
+LOCK = "latency-lab-lock"
+"""The key of `lab.stacks.foreign` by which a run on somebody else's server is known."""
+SECRET = ("pass", "auth", "user")
+"""In the name of a setting: its value is not shown."""
 
 
 def _text(value: object) -> str:
@@ -114,8 +120,16 @@ class Line:
 
 def harmless(words: list[str]) -> bool:
     """True if a command may be given to somebody else's server without `--write`."""
-    upper = tuple(word.upper() for word in words[:2])
-    return upper[:1] in HARMLESS or upper in HARMLESS
+    upper = tuple(word.upper() for word in words)
+    if not (upper[:1] in HARMLESS or upper[:2] in HARMLESS):
+        return False
+    numbers = {word: upper[at + 1 : at + 2] for at, word in enumerate(upper[:-1]) if word in MOST}
+    if (name := " ".join(upper[:2])) in MOST:
+        numbers[name] = upper[2:3] or ("1",)
+    return all(
+        number and number[0].isdecimal() and 1 <= int(number[0]) <= MOST[word]
+        for word, number in numbers.items()
+    )
 
 
 def lines(answer: object, terminal: bool, indent: str = "") -> Iterator[str]:
@@ -147,10 +161,10 @@ def carry_out(line: Line, words: list[str], write: bool) -> tuple[object, dict[s
     name = words[0].upper()
     if name in ENDLESS:
         raise UsageError(f"{name} never ends: use redis-cli, which shows it until Ctrl-C.")
-    labs = line.is_the_labs()
+    labs = line.is_the_labs() and not line.ask("EXISTS", LOCK)
     if not (labs or write or harmless(words)):
         raise UsageError(
-            f"{name} may change this server or load it heavily, and no scene of the lab runs there. To send it all the "
+            f"{name} may change this server or load it heavily, and it is no scene of the lab's. To send it all the "
             "same: bin/lab redis --write COMMAND."
         )
     if name == "MONITOR" and len(words) == 1:
@@ -208,5 +222,8 @@ def redis(
         for text in lines(answer, sys.stdout.isatty() and words[0].upper() != "MONITOR"):
             print(text)
         for name, value in before.items():
+            if any(part in name for part in SECRET):
+                print(f"before: {name} had another value, which is not shown.", file=sys.stderr)
+                continue
             back = shlex.join(["bin/lab", "redis", "CONFIG", "SET", name, value])
             print(f"before: {name} {value or 'empty'}. Put it back with: {back}", file=sys.stderr)

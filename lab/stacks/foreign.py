@@ -1,19 +1,22 @@
 """Somebody else's server, named by --url: one run at a time, and what a run changes is put back, however the run ends.
 
-During a run the server itself holds two keys: a lock, which expires, and a note of the settings before the run, which
-does not. A process of its own, the restorer (`python -m lab.stacks.foreign`), waits for the end of its stdin, which
-comes when the run ends or is killed. Then it puts the settings back and removes the lab's keys. `bin/lab clean --url`
-does the same where the restorer was killed too, or the machine lost its power.
+During a run the server itself holds two keys: a lock with the run's token, which expires, and a note of the settings
+before the run, which does not. A process of its own, the restorer (`python -m lab.stacks.foreign`), waits for the end
+of its stdin, which comes when the run ends or is killed. Then it removes the lab's keys, puts the settings back, and
+gives the lock up last, so that no other run begins before. `bin/lab clean --url` does the same where the restorer was
+killed too, or the machine lost its power.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 import shlex
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -33,6 +36,8 @@ assert all(prefix.startswith(OWN_PREFIXES) for prefix in (BYSTANDER_PREFIX, LOAD
 LOCK_KEY = f"{KEY_PREFIX}-lock"
 LOCK_S = 2 * 3600
 BEFORE_KEY = f"{KEY_PREFIX}-settings-before"
+KEPT = frozenset((LOCK_KEY, BEFORE_KEY))
+"""Kept until all else is done."""
 SLOWLOG = ("slowlog-log-slower-than", "slowlog-max-len")
 ADDRESS, SHOWN = "PROBE_URL", "LAB_SHOWN_URL"
 IN_ORDER = b"."
@@ -43,37 +48,54 @@ PAUSE_S, QUIET_PASSES = 1.0, 2
 seconds, and write until then."""
 
 
+@dataclass(frozen=True)
+class Taken:
+    """A server that a run has for itself: the token in the lock, and the settings to put back (none if not known)."""
+
+    token: str
+    settings: dict[str, str]
+
+
 def cleaning(way: Way) -> str:
     """The command that cleans the server up by hand."""
     return shlex.join(["bin/lab", "clean", *way.words])
 
 
-def take_over(server: ServerObserver, way: Way) -> dict[str, str]:
+def take_over(server: ServerObserver, way: Way) -> Taken:
     """Take the lock, and note the settings in a key of the server, unless a killed run has left such a note.
 
-    Returns the settings to put back; empty if the server does not tell them. Raises `UsageError` while another run has
-    the lock.
+    Raises `UsageError` while another run has the lock.
     """
-    if not server.lock(LOCK_KEY, LOCK_S):
+    token = secrets.token_hex(8)
+    if not server.lock(LOCK_KEY, token, LOCK_S):
         raise UsageError(
             f"another run of the lab uses {server.shown} (its key {LOCK_KEY} is there). Wait for its end; after a "
             f"crash: {cleaning(way)}"
         )
     if noted := _noted(server):
-        return noted
+        return Taken(token, noted)
     try:
         before = server.settings(SLOWLOG)
     except StackError:  # a managed server, or a user without the right to CONFIG
-        return {}
+        before = {}
     if before:
         server.keep(BEFORE_KEY, json.dumps(before))
-    return before
+    return Taken(token, before)
 
 
-def put_back(server: ServerObserver, settings: dict[str, str]) -> int:
-    """Restore the settings, then remove the lab's keys, including the note and the lock. Returns the number of keys."""
-    server.configure(settings)
-    return server.remove_own(OWN_PREFIXES)
+def put_back(server: ServerObserver, settings: dict[str, str], token: str | None = None) -> int:
+    """Remove the lab's keys, restore the settings that differ, then remove the note and the lock.
+
+    A lock with another token than `token` stays, unless none is given. Returns how many keys were removed. Raises
+    `StackError` when a setting cannot be restored: its note stays, and the lock, until it expires.
+    """
+    removed = server.remove_own(OWN_PREFIXES, KEPT)
+    now = server.settings(settings)
+    server.configure({name: value for name, value in settings.items() if now.get(name) != value})
+    removed += server.remove(BEFORE_KEY)
+    if token is None or server.text(LOCK_KEY) == token:
+        removed += server.remove(LOCK_KEY)
+    return removed
 
 
 def _noted(server: ServerObserver) -> dict[str, str]:
@@ -88,8 +110,8 @@ def _noted(server: ServerObserver) -> dict[str, str]:
 class Restorer:
     """The process that puts a server back when the run has ended. A run that ends in order calls `end`."""
 
-    def __init__(self, way: Way, settings: dict[str, str], log: Path) -> None:
-        words = [sys.executable, "-m", "lab.stacks.foreign", json.dumps(settings)]
+    def __init__(self, way: Way, taken: Taken, log: Path) -> None:
+        words = [sys.executable, "-m", "lab.stacks.foreign", json.dumps(asdict(taken))]
         root = Path(__file__).resolve().parents[2]
         # The address by the environment: on the command line everybody could read a password.
         self._child = Child(
@@ -120,18 +142,20 @@ def main() -> int:
     Returns exit code 0; 3, with one line on stderr, if the server could not be put back.
     """
     ignore_interruptions()
-    settings = dict(json.loads(sys.argv[1]))
+    taken = Taken(**json.loads(sys.argv[1]))
     print("ready", flush=True)
     in_order = False
     while os.read(0, 4096):
         in_order = True
     try:
         server = ServerObserver(os.environ[ADDRESS], shown=os.environ[SHOWN])
-        put_back(server, settings)
         quiet = QUIET_PASSES if in_order else 0
         while quiet < QUIET_PASSES:
+            if server.text(LOCK_KEY) not in (taken.token, None):
+                return 0  # the lock expired, and another run has the server: what is there now is that run's
+            quiet = 0 if server.remove_own(OWN_PREFIXES, KEPT) else quiet + 1
             time.sleep(PAUSE_S)
-            quiet = 0 if server.remove_own(OWN_PREFIXES) else quiet + 1
+        put_back(server, taken.settings, taken.token)
     except LabError as error:
         print(error, file=sys.stderr, flush=True)
         return error.exit_code

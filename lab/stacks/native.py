@@ -90,7 +90,7 @@ class NativeStack:
         self._loads: list[Child] = []
         self._server_child: Child | None = None
         self._replica: Child | None = None
-        self._before: dict[str, str] | None = None
+        self._taken: foreign.Taken | None = None
         self._restorer: foreign.Restorer | None = None
         self.cannot = dict(kind.cannot)
         self.has_replica = scenario.replica and way is None
@@ -134,8 +134,8 @@ class NativeStack:
     def _take_over(self, way: Way) -> None:
         """Lock somebody else's server for this run, and start the restorer, which puts the changed settings back."""
         self.server.wait(5.0)
-        self._before = foreign.take_over(self.server, way)
-        self._restorer = foreign.Restorer(way, self._before, self._folder / "logs" / "restorer.log")
+        self._taken = foreign.take_over(self.server, way)
+        self._restorer = foreign.Restorer(way, self._taken, self._folder / "logs" / "restorer.log")
         self.cannot["restart-restores"] = "the lab does not restart a server that it did not start"
         try:
             self.server.configure_slowlog(self._scenario.slowlog_threshold_us)
@@ -363,17 +363,17 @@ class NativeStack:
             child.stop()
             self._children.remove(child)
 
-    def _put_back(self, before: dict[str, str]) -> None:
+    def _put_back(self, taken: foreign.Taken) -> None:
         """Put somebody else's server back as it was. If that fails, a line on stderr says why and what to do."""
         why = None
         if self._restorer:
             why = self._restorer.end()
         else:  # the restorer was never started
             try:
-                foreign.put_back(self.server, before)
+                foreign.put_back(self.server, taken.settings, taken.token)
             except StackError as error:
                 why = str(error)
-        self._before = None
+        self._taken = None
         if why:
             again = foreign.cleaning(self._external) if self._external else ""
             print(f"could not clean up: {why} When the server answers, run: {again}", file=sys.stderr)
@@ -384,8 +384,8 @@ class NativeStack:
         stop_all(self._loads)
         self._loads.clear()
         stop_all([child for child in self._children if child not in server])
-        if self._before is not None:
-            self._put_back(self._before)
+        if self._taken is not None:
+            self._put_back(self._taken)
         stop_all(server)
         self._children.clear()
         for client in ("web", "locust", "invalidator"):

@@ -229,9 +229,9 @@ class ServerObserver:
         """Keys in all databases of the server."""
         return info.keys(self._ask("INFO", self._client.info, "keyspace"))
 
-    def lock(self, key: str, seconds: int) -> bool:
-        """Take a lock that expires after `seconds`. Returns False while another run holds it."""
-        return bool(self._ask("SET", self._client.set, key, "1", nx=True, ex=seconds))
+    def lock(self, key: str, owner: str, seconds: int) -> bool:
+        """Take a lock for an owner; it expires after `seconds`. Returns False while another owner holds it."""
+        return bool(self._ask("SET", self._client.set, key, owner, nx=True, ex=seconds))
 
     def keep(self, key: str, value: str) -> None:
         """Write a key that does not expire."""
@@ -360,12 +360,16 @@ class ServerObserver:
                 if int(cursor) == 0:
                     break
 
-    def remove_own(self, prefixes: tuple[str, ...]) -> int:
-        """Delete the lab's own keys, by prefix, and nothing else. Returns how many."""
+    def remove_own(self, prefixes: tuple[str, ...], but: frozenset[str] = frozenset()) -> int:
+        """Delete the lab's own keys, by prefix, and nothing else, except the keys `but`. Returns how many."""
         removed = 0
         for page in self.own_keys(prefixes):
-            removed += int(self._ask("UNLINK", self._client.unlink, *page))
+            removed += self.remove(*(key for key in page if key not in but))
         return removed
+
+    def remove(self, *keys: str) -> int:
+        """Delete these keys. Returns how many there were."""
+        return int(self._ask("UNLINK", self._client.unlink, *keys)) if keys else 0
 
     def close(self) -> None:
         """Close the connection."""

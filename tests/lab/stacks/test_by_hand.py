@@ -171,6 +171,9 @@ def test_a_server_that_dies_meanwhile_is_no_answer_for_ever(server: Server, run:
         (["redis", "keys", "*"], 2, "KEYS may change this server or load it heavily"),
         (["redis", "CONFIG", "SET", THRESHOLD, "-1"], 2, "bin/lab redis --write COMMAND"),
         (["redis", "OBJECT", "NOTHING", "a"], 2, "OBJECT may change this server"),
+        (["redis", "SCAN", "0", "COUNT", "1000000000"], 2, "SCAN may change this server or load it"),
+        (["redis", "MEMORY", "USAGE", "mine", "SAMPLES", "0"], 2, "MEMORY may change this server"),
+        (["redis", "SLOWLOG", "GET", "-1"], 2, "SLOWLOG may change this server"),
         (["redis", "TYPE"], 2, "the server refuses: ERR wrong number of arguments"),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
@@ -322,8 +325,18 @@ def test_a_changed_setting_is_told_with_its_value_before(observed: Server, run: 
     back = answer.err.partition("bin/lab ")[2].split()
     assert run(*back).code == 0
     assert client.config_get(THRESHOLD)[THRESHOLD] == "10000"
+    secret = run("redis", "CONFIG", "SET", "masterauth", "new")
+    assert run("redis", "CONFIG", "SET", "masterauth", "").err == secret.err
+    assert secret.err == "before: masterauth had another value, which is not shown.\n"
     refused = run("redis", "CONFIG", "SET", "maxmemory", "much")
     assert refused.is_one_line(2) and "the server refuses: ERR" in refused.err, refused
+
+
+def test_a_run_on_somebody_elses_server_makes_it_no_scene(observed: Server, run: Run) -> None:
+    """While a run of the lab has the lock of a server, commands that change it need --write."""
+    observed.client().set(by_hand.LOCK, "token")
+    assert run("redis", "FLUSHALL").is_one_line(2)
+    assert run("redis", "SCAN", "0", "COUNT", "1000").code == run("redis", "SLOWLOG", "GET", "5").code == 0
 
 
 def test_the_end_of_a_session_puts_back_all(observed: Server) -> None:

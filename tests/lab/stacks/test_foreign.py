@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import redis
 
-from lab.errors import UsageError
+from lab import ROOT
+from lab.errors import StackError, UsageError
 from lab.stacks import foreign
 from lab.stacks.address import Way
 from lab.stacks.server_stats import ServerObserver
@@ -40,7 +45,7 @@ def way(server: ServerProcess) -> Way:
 def left(server: ServerProcess) -> ServerProcess:
     """That server after a run that could not clean up: lock, note, keys of all kinds, changed settings."""
     observer = ServerObserver(server.url)
-    assert foreign.take_over(observer, way(server)) == SETTINGS
+    assert foreign.take_over(observer, way(server)).settings == SETTINGS
     observer.configure_slowlog(5000)
     observer.close()
     client = server.client()
@@ -109,7 +114,38 @@ def test_the_next_run_takes_over_what_a_killed_one_noted(left: ServerProcess) ->
     with pytest.raises(UsageError, match="bin/lab clean --url"):
         foreign.take_over(observer, way(left))
     left.client().delete(foreign.LOCK_KEY)  # the lock expires after two hours
-    assert foreign.take_over(observer, way(left)) == SETTINGS
+    assert foreign.take_over(observer, way(left)).settings == SETTINGS
+    observer.close()
+
+
+def test_the_lock_is_given_up_last_and_by_its_owner_only(left: ServerProcess) -> None:
+    """While a killed run's restorer is at work no other run begins; it touches nothing of a run that has the lock."""
+    client, theirs = left.client(), keys(left)
+    token = client.get(foreign.LOCK_KEY)
+
+    def restore(taken: foreign.Taken) -> subprocess.Popen[bytes]:
+        environ = {**os.environ, foreign.ADDRESS: left.url, foreign.SHOWN: left.url}
+        words = [sys.executable, "-m", "lab.stacks.foreign", json.dumps(asdict(taken))]
+        return subprocess.Popen(words, stdin=subprocess.DEVNULL, env=environ, cwd=ROOT)
+
+    another = restore(foreign.Taken("another", SETTINGS))
+    assert another.wait(30) == 0 and keys(left) == theirs and settings(left) != SETTINGS
+    own = restore(foreign.Taken(str(token), SETTINGS))
+    while client.dbsize() > len(THEIRS):
+        assert client.get(foreign.LOCK_KEY) == token or settings(left) == SETTINGS
+    assert own.wait(30) == 0 and keys(left) == set(THEIRS) and settings(left) == SETTINGS
+
+
+def test_keys_go_even_where_settings_may_not_be_changed(left: ServerProcess) -> None:
+    """A user without the right to CONFIG SET: the keys go, and the note stays for somebody who may."""
+    left.client().execute_command("ACL", "SETUSER", "lab", "on", ">secret", "~*", "+@all", "-config|set")
+    observer = ServerObserver(left.url.replace("://", "://lab:secret@"))
+    with pytest.raises(StackError, match="CONFIG SET"):
+        foreign.put_back(observer, SETTINGS)
+    assert keys(left) == {*THEIRS, foreign.BEFORE_KEY, foreign.LOCK_KEY}
+    left.client().config_set("slowlog-log-slower-than", SETTINGS["slowlog-log-slower-than"])
+    left.client().config_set("slowlog-max-len", SETTINGS["slowlog-max-len"])
+    assert foreign.put_back(observer, SETTINGS) == 2 and keys(left) == set(THEIRS)
     observer.close()
 
 
