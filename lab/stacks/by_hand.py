@@ -44,7 +44,7 @@ MOST = {"COUNT": 10_000, "SAMPLES": 100, "SLOWLOG GET": 1_000, "COMMANDLOG GET":
 """The largest number behind these words in a command that is harmless."""
 LOCK = "latency-lab-lock"
 """The key of `lab.stacks.foreign` by which a run on somebody else's server is known."""
-SECRET = ("pass", "auth", "user")
+SECRET = ("pass", "masterauth", "primaryauth")
 """In the name of a setting: its value is not shown."""
 
 
