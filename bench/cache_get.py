@@ -55,7 +55,7 @@ def main() -> None:
             return cache.get(user, "page-3")
 
         def plain(user: int) -> Any:
-            return raw.get(f"shop:r1:user:{user}:page-3")
+            return raw.get(f"shop:user:{user}:page-3:r1")
 
         block(cached), block(plain)
         pairs = [(block(cached), block(plain)) for _ in range(BLOCKS)]

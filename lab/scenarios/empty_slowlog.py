@@ -22,7 +22,7 @@ LOADS_MB = 80.0
 """Memory of the program that searches."""
 RATE = "look-1[capacity_per_s]"
 SEARCH = (
-    *(word for area in ("page", "cart", "offer") for word in ("--match", f"{{storefront}}:*:user:@:{area}-*")),
+    *(word for area in ("page", "cart", "offer") for word in ("--match", f"{{storefront}}:user:@:{area}-*")),
     "--users", "{users}", "--seed", "{seed}", "--count", "10",
 )  # fmt: skip
 

@@ -25,8 +25,7 @@ import typer
 from lab.errors import LabError, StackError, UsageError
 from lab.stacks.address import PLAIN_HELP, Way, read_address, way_to
 from lab.stacks.base import BYSTANDER_PREFIX, LOAD_PREFIX
-from lab.stacks.by_hand import LOCK as LOCK_KEY
-from lab.stacks.by_hand import Line
+from lab.stacks.by_hand import LOCK, Line
 from lab.stacks.processes import Child, ignore_interruptions
 from lab.stacks.server_stats import ServerObserver
 
@@ -34,6 +33,7 @@ KEY_PREFIX = "latency-lab"
 OWN_PREFIXES = (f"{KEY_PREFIX}:", f"{KEY_PREFIX}-")
 # Keys with any other prefix would stay on somebody else's server.
 assert all(prefix.startswith(OWN_PREFIXES) for prefix in (BYSTANDER_PREFIX, LOAD_PREFIX))
+LOCK_KEY = LOCK
 LOCK_S = 2 * 3600
 BEFORE_KEY = f"{KEY_PREFIX}-settings-before"
 KEPT = frozenset((LOCK_KEY, BEFORE_KEY))

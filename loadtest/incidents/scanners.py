@@ -1,6 +1,6 @@
 """Events that each walk the whole keyspace in small steps: what do a great many short SCAN calls cost?
 
-`python -m loadtest.incidents.scanners --url redis://127.0.0.1:6379 --match 'shop:*:user:@:page-*' --rate 20` starts
+`python -m loadtest.incidents.scanners --url redis://127.0.0.1:6379 --match 'shop:user:@:page-*' --rate 20` starts
 events at a rate, however many are under way (open loop). An event walks once for each --match, all its walks at once,
 with SCAN MATCH COUNT until the cursor is 0; the at sign stands for a user id, drawn anew for each event. Nothing is
 deleted.

@@ -78,7 +78,7 @@ def test_strategy_deletes_one_users_entries_only(
     assert invalidate(settings, strategy, 1) == (20 if strategy == "exact" else 21)
     left = server.client().keys("shop:*")
     assert len(left) == 60
-    assert not [key for key in left if key.startswith("shop:r1:user:1:")]
+    assert not [key for key in left if key.startswith("shop:user:1:")]
     assert invalidate(settings, strategy, 1) == 0
 
 
@@ -89,13 +89,13 @@ def test_exact_searches_nothing_and_leaves_what_its_docstring_says(
     raw = server.client()
     cache.put_users([6])
     cache.put(6, "page-extra", "x")
-    raw.set("shop:r0:user:6:page-1", "another release's")
+    raw.set("shop:user:6:page-1:r0", "another release's")
     raw.config_resetstat()
     assert invalidate(settings, "exact", 6) == 20
     assert {
         name: number for name, number in calls(raw).items() if name not in ("config|resetstat", "info")
     } == {"unlink": 1}
-    assert sorted(raw.keys("shop:*")) == ["shop:r0:user:6:page-1", "shop:r1:user:6:page-extra"]
+    assert sorted(raw.keys("shop:*")) == ["shop:user:6:page-1:r0", "shop:user:6:page-extra:r1"]
 
 
 @pytest.mark.parametrize("before", OF_ENTRIES)
@@ -244,7 +244,7 @@ def test_refused_bulk_write_is_an_error_and_leaves_the_index_true(own_server: Se
     cached = raw.keys("shop:*")
     assert cached
     for key in cached:
-        _, release, _, user, name = key.split(":")
+        _, _, user, name, release = key.split(":")
         assert f"{release}:{name}" in bucket_sets[user]
     raw.config_set("maxmemory", 0)
     assert cache.put_users([1]) == 20
@@ -316,19 +316,19 @@ def test_backfill_indexes_foreign_entries(
 ) -> None:
     """After the back-fill `index` finds entries that another program cached, with or without a TTL; other keys stay."""
     raw = server.client()
-    raw.set("shop:r1:user:8:page-1", "a")
-    raw.set("shop:r1:user:8:cart-1", "b", ex=50)
-    raw.set("shop:r1:user:8:offer-1", "c", ex=10 * settings.entry_ttl_seconds)
-    raw.set("shop:r0:user:8:page-2", "another release's")
-    raw.set("shop:r1:user:8:other", "not ours")
-    raw.set("shop:r1:user:x:page-1", "not ours")
+    raw.set("shop:user:8:page-1:r1", "a")
+    raw.set("shop:user:8:cart-1:r1", "b", ex=50)
+    raw.set("shop:user:8:offer-1:r1", "c", ex=10 * settings.entry_ttl_seconds)
+    raw.set("shop:user:8:page-2:r0", "another release's")
+    raw.set("shop:user:8:other:r1", "not ours")
+    raw.set("shop:user:x:page-1:r1", "not ours")
     monkeypatch.setenv("APP_STORE_URL", server.url)
     assert invalidate(settings, "index", 8) == 0
     backfill.main()
-    assert raw.ttl("shop:r1:user:8:cart-1") <= 50
-    assert raw.ttl("shop:r1:user:8:offer-1") <= settings.entry_ttl_seconds
+    assert raw.ttl("shop:user:8:cart-1:r1") <= 50
+    assert raw.ttl("shop:user:8:offer-1:r1") <= settings.entry_ttl_seconds
     assert invalidate(settings, "index", 8) == 4
-    assert sorted(raw.keys("shop:*")) == ["shop:r1:user:8:other", "shop:r1:user:x:page-1"]
+    assert sorted(raw.keys("shop:*")) == ["shop:user:8:other:r1", "shop:user:x:page-1:r1"]
 
 
 def test_buckets_are_fine_enough_for_p99() -> None:

@@ -160,7 +160,7 @@ class IndexMachine(RuleBasedStateMachine):
             if self.raw.pexpiretime(key) <= self.now() * 1000:
                 self.raw.delete(key)
                 if key.startswith("t:"):
-                    _, _, _, user, name = key.split(":")
+                    _, _, user, name, _ = key.split(":")
                     self.certain.pop((int(user), name), None)
 
     @rule(name=st.sampled_from([name for name in STRATEGY_NAMES if layout_of(name) == "entries"]))
@@ -283,7 +283,7 @@ def test_machine_finds_a_torn_delete(server: ServerProcess, kind: type[IndexMach
     try:
         machine.put(1, "page-0")
         machine.begin(1)
-        while machine.raw.exists("t:r1:user:1:page-0"):
+        while machine.raw.exists("t:user:1:page-0:r1"):
             machine.step(0, 1)
         machine.put(1, "page-0")
         if machine.running:

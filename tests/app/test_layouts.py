@@ -256,7 +256,7 @@ def test_generations_of_any_width_are_filled_in() -> None:
     template = GenerationTemplate(Keyspace("shop", 60), fragment_names(2), 50, 0.0, generations)
     for user, generation in generations.items():
         data = template.user(user)
-        assert f"shop:r1:user:{user}:{generation:x}:page-0".encode() in data
+        assert f"shop:user:{user}:{generation:x}:page-0:r1".encode() in data
         assert not {0, 1} & set(data)
         assert template.replies == data.count(b"\r\n*") + 1
 
@@ -335,24 +335,24 @@ def test_warmer_follows_a_switch_and_counts_entries(
         return bool(answer["state"] == "idle" and answer["keys"] == 2000 and found == made)
 
     service.put("/settings/warming", {"target_keys": 2000})
-    eventually(lambda: settled("shop:r1:*", 2000))
+    eventually(lambda: settled("shop:user:*", 2000))
     for strategy, prefix, made in (
         ("hash", "shop-e1-hash:*", 100),
-        ("generation", "shop-e2:r1:*", 2000),
-        ("ttl", "shop-e3:r1:*", 2000),
-        ("scan", "shop-e4:r1:*", 2000),
+        ("generation", "shop-e2:user:*", 2000),
+        ("ttl", "shop-e3:user:*", 2000),
+        ("scan", "shop-e4:user:*", 2000),
     ):
         service.put("/settings/invalidation", {"strategy": strategy})
         eventually(partial(settled, prefix, made))
         hit = service.get("/users/100/fragments/cart-5").headers["Cache-Status"]
         assert hit == "shop; hit"
-    assert len(raw.keys("shop:r1:*")) == 2000, "entries of an earlier layout stay until their TTL ends"
+    assert len(raw.keys("shop:user:*")) == 2000, "entries of an earlier layout stay until their TTL ends"
     for key in raw.keys("*"):  # as if their TTL had ended
         if not key.startswith("shop-e4"):
             raw.delete(key)
     service.put("/settings/warming", {"target_keys": 2400})
     eventually(lambda: service.get("/settings/warming").json["keys"] == 2400)
-    gone = raw.keys("shop-e4:r1:user:7:*")
+    gone = raw.keys("shop-e4:user:7:*")
     raw.delete(*gone)
     eventually(lambda: service.get("/settings/warming").json["keys"] == 2380)
 

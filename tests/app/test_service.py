@@ -159,16 +159,16 @@ def test_warmer_fills_continues_and_starts_again(new_service: NewService, own_se
     eventually(lambda: settled(2000))
     assert len(raw.keys("shop:*")) == 2000
     assert len(raw.keys("shop-index:*")) == 100
-    raw.set("shop:r1:user:1:page-0", "untouched")
+    raw.set("shop:user:1:page-0:r1", "untouched")
     service.put("/settings/warming", {"target_keys": 4010})
     eventually(lambda: settled(4020))
-    assert raw.get("shop:r1:user:1:page-0") == "untouched"
+    assert raw.get("shop:user:1:page-0:r1") == "untouched"
     raw.flushall()
     eventually(lambda: raw.dbsize() >= 4020)
     eventually(lambda: settled(4020))
-    raw.set("shop:r1:user:1:page-0", "untouched")
+    raw.set("shop:user:1:page-0:r1", "untouched")
     service.put("/settings/warming", {"restart": True})
-    eventually(lambda: raw.get("shop:r1:user:1:page-0") != "untouched")
+    eventually(lambda: raw.get("shop:user:1:page-0:r1") != "untouched")
     service.put("/settings/warming", {"target_keys": 0})
     eventually(lambda: service.get("/settings/warming").json["users"] == 0)
     raw.flushall()

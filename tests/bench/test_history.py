@@ -68,7 +68,7 @@ def test_an_entry_that_no_index_names_is_found(tmp_path: Path) -> None:
     """One look at the server is enough."""
     with server() as url:
         written = replace(job(tmp_path, "index"), url=url)
-        entry = f"{written.prefix}:r1:user:5:page-0"
+        entry = f"{written.prefix}:user:5:page-0:r1"
         written.save()
         state = written.state()
         state.init_invalidation("index", 1000)

@@ -65,7 +65,7 @@ def figures(done: subprocess.CompletedProcess[str]) -> dict[str, float]:
         ("shop:{77}:r1:page-0", 77),
         ("shop-e3:{77}:r1:page-0", 77),
         ("shop-index:{77}:5", 77),
-        ("shop:r1:user:77:page-0", 77),
+        ("shop:user:77:page-0:r1", 77),
         ("shop-index:77:5", 77),
         ("shop-hash:77", 77),
         ("shop-warmed", None),

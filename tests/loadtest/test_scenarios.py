@@ -159,7 +159,7 @@ def test_the_other_causes(
     if more:
         found = re.findall(r"the giant's events under ([a-z-]+): (\d+), done after [\d.]+ s", output)
         assert [name for name, _ in found] == strategies and all(int(count) >= 2 for _, count in found)
-        eventually(lambda: not list(server.client().scan_iter("shop:*:user:999999999:*", count=10_000)))
+        eventually(lambda: not list(server.client().scan_iter("shop:user:999999999:*", count=10_000)))
 
 
 def test_the_load_changes_while_it_runs(shop: Service, start_locust: Callable[..., Locust]) -> None:
