@@ -67,7 +67,7 @@ class Round:
     hold_s: float
 
     def broken(self, flat: bool) -> list[str]:
-        """A line for each promise that this round did not keep."""
+        """The promises that this round did not keep."""
         checks = {"events": abs(self.events_of_plan - 1) <= RATE_WITHIN}
         if flat:
             checks["flat"] = self.times_healthy < FLAT
@@ -79,11 +79,7 @@ class Round:
                 "index": self.index_cured_s <= CURED_WITHIN_S,
                 "restart": self.restart_cured_s <= CURED_WITHIN_S,
             }
-        return [
-            f"{self.server}, round {self.round}: not as promised: {name}"
-            for name, kept in checks.items()
-            if not kept
-        ]
+        return [name for name, kept in checks.items() if not kept]
 
     def line(self) -> str:
         """The row of the table."""
@@ -286,7 +282,8 @@ def main() -> int:
                 for one in one_round(Page(port), number, options.hold):
                     print(one.line(), flush=True)
                     found.append(one)
-                    broken += one.broken(one.server.partition(" ")[0] in options.flat)
+                    if names := one.broken(one.server.partition(" ")[0] in options.flat):
+                        broken.append(f"{one.server}, round {number}: not as promised: {', '.join(names)}")
     except StackError as error:
         print(f"bench.scene: {error}", file=sys.stderr)
         return error.exit_code
