@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 from lab import ROOT
-from lab.errors import StackError
+from lab.errors import INTERRUPTED, StackError
 from lab.results.correlation import spearman
 from lab.stacks.http import Http
 
@@ -217,14 +217,17 @@ def on_docker() -> Iterator[int]:
             ["docker", "compose", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
         )
         if done.returncode:
-            raise StackError(f"docker compose {arguments[0]} failed: {' '.join(done.stderr.split())[-300:]}")
+            raise StackError(
+                f"docker compose {' '.join(arguments)} failed: {' '.join(done.stderr.split())[-300:]}"
+            )
 
-    compose("down", "--volumes")
+    everything = ("--profile", "*", "down", "--volumes")
+    compose(*everything)
     try:
         compose("up", "--detach", "--wait", "--wait-timeout", "300")
         yield int(os.environ.get("CONTROL_PORT") or 8080)
     finally:
-        compose("down", "--volumes")
+        compose(*everything)
 
 
 @contextmanager
@@ -287,6 +290,8 @@ def main() -> int:
     except StackError as error:
         print(f"bench.scene: {error}", file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
     finally:
         if options.write and found:
             keep(options.write, options.label, f"python -m bench.scene {' '.join(sys.argv[1:])}", found)

@@ -23,6 +23,8 @@ from loadtest.customers.shapes import SPAWN_RATE, USERS, Growth, Hold
 from loadtest.customers.users import KINDS
 
 LONGEST_BODY = 4096
+CHANGING = ("/stop", "/stats/reset")
+"""Paths of Locust's own whose GET changes something."""
 ORDERS, REPORT = "load-orders", "load-report"
 TELL_EVERY_S = 1.0
 
@@ -60,7 +62,8 @@ class Controls:
         else:
             self._carry()
         if web_ui and web_ui.app:
-            hosts.guard(web_ui.app)
+            hosts.guard(web_ui.app, CHANGING)
+            web_ui.app.before_request(lambda: _keeps_host(environment))
             web_ui.app.register_blueprint(self._routes(environment, web_ui))
 
     def _carry(self) -> None:
@@ -172,6 +175,14 @@ def _check_host(host: str | None, *, starts_now: bool) -> None:
         stop("--host is missing: where is the storefront? For instance --host http://127.0.0.1:8000")
     if host is not None and not host.startswith(("http://", "https://")):
         stop(f"--host must begin with http:// or https://: {host}")
+
+
+def _keeps_host(environment: Environment) -> Response | None:
+    """Refuse to aim the load at another host than that of the command line."""
+    asked = request.form.get("host") if request.method == "POST" else None
+    if asked and environment.host and asked.rstrip("/") != environment.host.rstrip("/"):
+        return _problem(f"the host is {environment.host}, as --host says; start Locust anew for another")
+    return None
 
 
 def _step_seconds() -> float:

@@ -1,9 +1,11 @@
 """The host names that a page answers to."""
 
 import pytest
+from werkzeug.test import Client
+from werkzeug.wrappers import Request, Response
 
 from app.cache import Cache
-from app.hosts import VARIABLE, is_served
+from app.hosts import OWN, VARIABLE, Guard, is_served
 from app.settings import Settings
 from app.state import State
 from app.storefront import create_app, create_operations
@@ -16,15 +18,15 @@ SERVED = (
     "localhost",
     "LOCALHOST.:80",
     "lab.localhost",
-    "mac.local:9",
+    f"{OWN}:9",
 )
 REFUSED = ("evil.example", "evil.example:8000", "127.0.0.1.evil.example", "localhost.evil.example", "xlocalhost", "web",
-           "[::1", "127.0.0.1:80:80", "[evil.example]", "", ":", "a" * 5000, "\x00")  # fmt: skip
+           "[::1", "127.0.0.1:80:80", "[evil.example]", "", ":", "a" * 5000, "\x00", "other.local")  # fmt: skip
 
 
 @pytest.mark.parametrize("host", SERVED)
 def test_names_that_nobody_can_point_elsewhere_are_served(host: str) -> None:
-    """IP literals and names of this machine or its local link are served."""
+    """IP literals and names of this machine are served."""
     assert is_served(host, ())
 
 
@@ -33,6 +35,40 @@ def test_other_names_are_not_served_unless_named(host: str) -> None:
     """Other names are refused, even if they resemble a served one; a name on the list is served."""
     assert not is_served(host, ())
     assert is_served("Web.Example:1", ("web.example",))
+
+
+HERE = "127.0.0.1:8089"
+FROM = {
+    "a program": ({}, 200),
+    "the page itself": ({"Origin": f"http://{HERE}", "Sec-Fetch-Site": "same-origin"}, 200),
+    "a page behind a proxy": ({"Origin": "https://lab.example"}, 200),
+    "another site": ({"Origin": "http://evil.example"}, 403),
+    "another port of this machine": ({"Origin": "http://127.0.0.1:3000"}, 403),
+    "a page without an origin": ({"Origin": "null"}, 403),
+    "another site, without an origin": ({"Sec-Fetch-Site": "cross-site"}, 403),
+}
+
+
+@pytest.mark.parametrize("who", FROM)
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/"), ("PUT", "/"), ("OPTIONS", "/"), ("GET", "/stop")]
+)
+def test_only_this_page_and_programs_change_something(method: str, path: str, who: str) -> None:
+    """What changes something is refused to pages of other origins; they may send what changes nothing, and no answer
+    gives them leave to read it.
+    """
+    headers, status = FROM[who]
+
+    @Request.application
+    def open_to_all(_: Request) -> Response:
+        return Response("done", headers={"Access-Control-Allow-Origin": "*"})
+
+    client = Client(Guard(open_to_all, {"lab.example"}, {"/stop"}))
+    answer = client.open(path, method=method, headers={"Host": HERE, **headers})
+    assert answer.status_code == status
+    for each in (answer, client.get("/", headers={"Host": HERE, **headers})):
+        assert "Access-Control-Allow-Origin" not in each.headers
+    assert client.get("/", headers={"Host": HERE, **headers}).status_code == 200
 
 
 @pytest.fixture

@@ -11,8 +11,9 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -165,7 +166,12 @@ class Locust:
         self.process = locust("--host", host, "--autostart", *web, *arguments, file=file, **environment)
 
     def ask(
-        self, method: str, path: str, body: object = None, host: str = "127.0.0.1"
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        host: str = "127.0.0.1",
+        headers: Mapping[str, str] = MappingProxyType({}),
     ) -> tuple[int, dict[str, Any]]:
         """Status and body of one request to the web UI's port, under the name `host`; waits until it listens."""
         deadline = time.monotonic() + PATIENCE
@@ -173,8 +179,8 @@ class Locust:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
             try:
                 text = body if isinstance(body, str) else json.dumps(body)
-                headers = {"Content-Type": "application/json", "Host": f"{host}:{self.port}"}
-                connection.request(method, path, text, headers)
+                sent = {"Content-Type": "application/json", "Host": f"{host}:{self.port}", **headers}
+                connection.request(method, path, text, sent)
                 answer = connection.getresponse()
                 return answer.status, json.loads(answer.read())
             except ConnectionRefusedError:

@@ -127,6 +127,17 @@ def test_locusts_pages_answer_to_names_of_this_machine_only(quiet_locust: Any) -
     assert quiet_locust.ask("GET", "/load")[0] == 200
 
 
+def test_no_page_of_another_site_acts_on_locust(quiet_locust: Any) -> None:
+    """What Locust's own interface changes is refused to other origins, and nobody aims the load at another host."""
+    evil = {"Origin": "http://evil.example"}
+    for method, path in (("POST", "/swarm"), ("GET", "/stop"), ("PUT", "/load"), ("OPTIONS", "/load")):
+        assert quiet_locust.ask(method, path, "{}", headers=evil)[0] == 403, path
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    swarm = "user_count=1&spawn_rate=1&host=http://192.0.2.1"
+    status, problem = quiet_locust.ask("POST", "/swarm", swarm, headers=form)
+    assert status == 400 and "--host" in problem["detail"]
+
+
 @pytest.mark.whole
 def test_growth_adds_customers_and_load_step_by_step(
     storefront: Any, run_locust: Callable[..., tuple[int, str]]
