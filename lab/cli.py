@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from lab import __version__, errors
 from lab.errors import Interrupted, LabError, UsageError
+from lab.foreign_text import shown
 from lab.stacks.asking import Finding
 from lab.stacks.kubectl import Namespace
 from lab.stacks.processes import interruptions_raise
@@ -243,5 +244,5 @@ def _keep_trace() -> str:
 
 
 def _complain(message: str, code: int) -> int:
-    print("lab: " + " ".join(message.split()), file=sys.stderr)
+    print("lab: " + shown(" ".join(message.split())), file=sys.stderr)
     return code

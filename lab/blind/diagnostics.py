@@ -13,6 +13,7 @@ import redis
 from lab.blind.observer import waited_s
 from lab.blind.ways import LINK, PINGS, SERVER, WEB, Waits, asking, pings_ms
 from lab.errors import StackError, UsageError
+from lab.foreign_text import shown as escaped
 from lab.stacks.http import Storefront
 from lab.stacks.server_stats import ServerObserver
 from loadtest import info
@@ -108,7 +109,7 @@ def raw_reading(
 
 def table(headings: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     """Rows below headings, each column as wide as its widest cell."""
-    cells = [[str(cell) for cell in row] for row in (headings, *rows)]
+    cells = [[escaped(str(cell)) for cell in row] for row in (headings, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
     return "\n".join(line.rstrip() for line in lines)

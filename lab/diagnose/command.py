@@ -22,6 +22,7 @@ from lab.diagnose.findings import judge
 from lab.diagnose.watch import Progress, watch
 from lab.diagnose.window import Window
 from lab.errors import Interrupted, StackError, UsageError
+from lab.foreign_text import shown
 from lab.results import numbers
 from lab.stacks.address import (
     Address,
@@ -226,7 +227,7 @@ def show(console: Console, it: Diagnosis, window: Window | None = None) -> None:
     lines += [f"not seen: {what}" for what in it.unseen]
     if window:
         lines += _slow(window)
-    console.print("\n".join(lines), markup=False)
+    console.print("\n".join(map(shown, lines)), markup=False)
 
 
 def _slow(window: Window) -> list[str]:

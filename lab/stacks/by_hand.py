@@ -20,6 +20,7 @@ import hiredis
 import typer
 
 from lab.errors import StackError, UsageError
+from lab.foreign_text import shown
 from loadtest import resp
 
 ADDRESS = "PROBE_URL"
@@ -49,7 +50,7 @@ SECRET = ("pass", "masterauth", "primaryauth")
 
 
 def _text(value: object) -> str:
-    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+    return shown(value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value))
 
 
 class Line:

@@ -21,6 +21,7 @@ import typer
 
 from lab import ROOT
 from lab.errors import Interrupted, StackError, UsageError
+from lab.foreign_text import shown
 from lab.results import numbers
 from lab.results.probe_line import read_probe_line
 from lab.stacks.docker import Docker
@@ -266,7 +267,7 @@ def probe(
         latest = numbers.ms(total.lag.buckets()[-1][0] / 1000) if whole.late else ""
         print(whole.line() + (f"  the latest left {latest} after it was due" if latest else ""))
         if total.error:
-            print(f"the last failure: {total.error}")
+            print(f"the last failure: {shown(total.error)}")
     if interrupted:
         raise Interrupted("ended early; the figures cover the requests sent until then.")
     if not whole.answered:
