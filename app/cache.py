@@ -9,7 +9,7 @@ after it; the TTL, or the user's next event, bounds how long such a value is ser
 
 import socket
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -114,15 +114,18 @@ class Cache:
         return self.get(user, name), 0
 
     def put(self, user: int, name: str, value: bytes | str, since: int = 0) -> None:
-        """Cache a fragment for one TTL and index it, atomically. One round trip."""
+        """Cache a fragment for one TTL; `put_all` says how."""
+        self.put_all(user, {name: value}, since)
+
+    def put_all(self, user: int, values: Mapping[str, bytes | str], since: int = 0) -> None:
+        """Cache a user's fragments, by name, for one TTL and index them, atomically. One round trip."""
         now = self.now()
-        bucket = self.keyspace.bucket(now)
+        bucket, expires = self.keyspace.bucket(now), self.keyspace.entry_expires_ms(now)
         index = self.keyspace.index(user, bucket)
         pipe = self._client.pipeline(transaction=True)
-        pipe.execute_command(
-            "SET", self.keyspace.entry(user, name), value, "PXAT", self.keyspace.entry_expires_ms(now)
-        )
-        pipe.execute_command("SADD", index, self.keyspace.member(name))
+        for name, value in values.items():
+            pipe.execute_command("SET", self.keyspace.entry(user, name), value, "PXAT", expires)
+        pipe.execute_command("SADD", index, *map(self.keyspace.member, values))
         pipe.execute_command("PEXPIREAT", index, self.keyspace.index_expires_ms(bucket))
         self._timed("SET", pipe.execute)
 

@@ -31,7 +31,7 @@ The strategy may change at any time, and no process tells the others. Three rule
 All three rely on the state database: a service that loses its state folder must begin with an empty server.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from app.bulk import GenerationTemplate, HashTemplate, PlainTemplate, UserTemplate
 from app.cache import Cache
@@ -59,12 +59,15 @@ class HashCache(Cache):
             return None
         return stored[STAMP:]
 
-    def put(self, user: int, name: str, value: bytes | str, since: int = 0) -> None:
-        """Cache a fragment for one TTL. One round trip."""
-        expires = self.keyspace.entry_expires_ms(self.now())
-        key, body = self.keyspace.user_hash(user), value.encode() if isinstance(value, str) else value
+    def put_all(self, user: int, values: Mapping[str, bytes | str], since: int = 0) -> None:
+        """Cache a user's fragments, by name, for one TTL. One round trip."""
+        expires, key = self.keyspace.entry_expires_ms(self.now()), self.keyspace.user_hash(user)
+        words: list[bytes | str] = []
+        for name, value in values.items():
+            body = value.encode() if isinstance(value, str) else value
+            words += (self.keyspace.member(name), b"%013d" % expires + body)
         pipe = self._client.pipeline(transaction=True)
-        pipe.execute_command("HSET", key, self.keyspace.member(name), b"%013d" % expires + body)
+        pipe.execute_command("HSET", key, *words)
         pipe.execute_command("PEXPIREAT", key, expires)
         self._timed("HSET", pipe.execute)
 
@@ -102,16 +105,17 @@ class GenerationCache(Cache):
         """The cached fragment or None. Two round trips."""
         return self.get_with_since(user, name)[0]
 
-    def put(self, user: int, name: str, value: bytes | str, since: int = 0) -> None:
-        """Cache a fragment for one TTL, in the generation that was read before the fragment was computed (`since`).
+    def put_all(self, user: int, values: Mapping[str, bytes | str], since: int = 0) -> None:
+        """Cache a user's fragments for one TTL, in the generation that was read before they were computed (`since`).
 
         One round trip. Without `since` two; the put is then no safer than in the other layouts.
         """
         generation = since or self._learn(user)[0]
         expires = self.keyspace.entry_expires_ms(self.now())
         pipe = self._client.pipeline(transaction=True)
-        key = self.keyspace.entry_in(user, written(generation), name)
-        pipe.execute_command("SET", key, value, "PXAT", expires)
+        for name, value in values.items():
+            key = self.keyspace.entry_in(user, written(generation), name)
+            pipe.execute_command("SET", key, value, "PXAT", expires)
         pipe.execute_command("PEXPIREAT", self.keyspace.generation(user), expires)
         self._timed("SET", pipe.execute)
 
@@ -155,11 +159,12 @@ class PlainCache(Cache):
 
     one_slot = False
 
-    def put(self, user: int, name: str, value: bytes | str, since: int = 0) -> None:
-        """Cache a fragment for one TTL. One round trip."""
+    def put_all(self, user: int, values: Mapping[str, bytes | str], since: int = 0) -> None:
+        """Cache a user's fragments, by name, for one TTL. One round trip each: on a cluster they are on any node."""
         expires = self.keyspace.entry_expires_ms(self.now())
-        key = self.keyspace.entry(user, name)
-        self._timed("SET", self._client.execute_command, "SET", key, value, "PXAT", expires)
+        for name, value in values.items():
+            key = self.keyspace.entry(user, name)
+            self._timed("SET", self._client.execute_command, "SET", key, value, "PXAT", expires)
 
     def _template(self, names: Sequence[str], users: Iterable[int]) -> tuple[UserTemplate, Iterable[int]]:
         return PlainTemplate(self.keyspace, names, self._settings.value_bytes, self.now()), users

@@ -196,7 +196,7 @@ def _add_fragments(app: Flask, settings: Settings, state: State, layouts: Layout
     def page(user: str) -> Response:
         """What a visitor sees first of a user's page: `SHOWN_AT_FIRST` fragments, read one after another.
 
-        If one is not cached, the whole page is computed and cached, fragment by fragment.
+        If one is not cached, the whole page is computed and cached at once.
         """
         number = _user(user)
         shown: dict[str, str] = {}
@@ -216,8 +216,7 @@ def _add_fragments(app: Flask, settings: Settings, state: State, layouts: Layout
             shown = {name: whole[name] for name in page_names[:SHOWN_AT_FIRST]}
             if result == "miss":
                 with suppress(CacheUnavailable):
-                    for name, body in whole.items():
-                        cache.put(number, name, body, since)
+                    cache.put_all(number, whole, since)
         return answer(result, {"user": number, "fragments": shown})
 
     def answer(result: str, body: dict[str, Any]) -> Response:
