@@ -39,8 +39,7 @@ PLAIN, ENCRYPTED, SOCKET = ("redis", "valkey"), ("rediss", "valkeys"), "unix"
 PASSWORD_FROM = "REDISCLI_AUTH"
 """The variable in which redis-cli looks for a password."""
 
-FORWARD = 16379
-"""The port that a hint proposes for a program that passes plain TCP on."""
+FORWARD = 16379  # proposed for a program that passes plain TCP on
 EXAMPLE = "as in redis://host:6379/0"
 
 

@@ -43,10 +43,8 @@ HARMLESS = frozenset(
 """First words of the commands that change nothing and whose cost does not grow with the number of keys."""
 MOST = {"COUNT": 10_000, "SAMPLES": 100, "SLOWLOG GET": 1_000, "COMMANDLOG GET": 1_000}
 """The largest number behind these words in a command that is harmless."""
-LOCK = "latency-lab-lock"
-"""The key of `lab.stacks.foreign` by which a run on somebody else's server is known."""
-SECRET = ("pass", "masterauth", "primaryauth")
-"""In the name of a setting: its value is not shown."""
+LOCK = "latency-lab-lock"  # the key of a run on somebody else's server: see `lab.stacks.foreign`
+SECRET = ("pass", "masterauth", "primaryauth")  # in the name of a setting: its value is not shown
 
 
 def _text(value: object) -> str:

@@ -33,11 +33,9 @@ KEY_PREFIX = "latency-lab"
 OWN_PREFIXES = (f"{KEY_PREFIX}:", f"{KEY_PREFIX}-")
 # Keys with any other prefix would stay on somebody else's server.
 assert all(prefix.startswith(OWN_PREFIXES) for prefix in (BYSTANDER_PREFIX, LOAD_PREFIX))
-LOCK_KEY = LOCK
 LOCK_S = 2 * 3600
 BEFORE_KEY = f"{KEY_PREFIX}-settings-before"
-KEPT = frozenset((LOCK_KEY, BEFORE_KEY))
-"""Kept until all else is done."""
+KEPT = frozenset((LOCK, BEFORE_KEY))  # until all else is done
 SLOWLOG = ("slowlog-log-slower-than", "slowlog-max-len")
 ADDRESS, SHOWN = "PROBE_URL", "LAB_SHOWN_URL"
 IN_ORDER = b"."
@@ -67,9 +65,9 @@ def take_over(server: ServerObserver, way: Way) -> Taken:
     Raises `UsageError` while another run has the lock.
     """
     token = secrets.token_hex(8)
-    if not server.lock(LOCK_KEY, token, LOCK_S):
+    if not server.lock(LOCK, token, LOCK_S):
         raise UsageError(
-            f"another run of the lab uses {server.shown} (its key {LOCK_KEY} is there). Wait for its end; after a "
+            f"another run of the lab uses {server.shown} (its key {LOCK} is there). Wait for its end; after a "
             f"crash: {cleaning(way)}"
         )
     if noted := _noted(server):
@@ -93,8 +91,8 @@ def put_back(server: ServerObserver, settings: dict[str, str], token: str | None
     now = server.settings(settings)
     server.configure({name: value for name, value in settings.items() if now.get(name) != value})
     removed += server.remove(BEFORE_KEY)
-    if token is None or server.text(LOCK_KEY) == token:
-        removed += server.remove(LOCK_KEY)
+    if token is None or server.text(LOCK) == token:
+        removed += server.remove(LOCK)
     return removed
 
 
@@ -151,7 +149,7 @@ def main() -> int:
         server = ServerObserver(os.environ[ADDRESS], shown=os.environ[SHOWN])
         quiet = QUIET_PASSES if in_order else 0
         while quiet < QUIET_PASSES:
-            if server.text(LOCK_KEY) not in (taken.token, None):
+            if server.text(LOCK) not in (taken.token, None):
                 return 0  # the lock expired, and another run has the server: what is there now is that run's
             quiet = 0 if server.remove_own(OWN_PREFIXES, KEPT) else quiet + 1
             time.sleep(PAUSE_S)

@@ -24,6 +24,7 @@ from lab.errors import StackError
 INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _heard = threading.Event()
 """Set by each interruption, cleared if Python dropped it: see `interruptions_raise`."""
+_dropping = [False]  # True while Python's hook for dropped exceptions runs
 
 LISTENING, TRIES = (12_000, 28_000), 200
 """Ports for what listens, and how many of them are tried."""
@@ -60,6 +61,8 @@ def interruptions_raise() -> None:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    if _dropping[0]:  # what is raised there is dropped, too; `_repeat` sends the signal again
+        return
     _heard.set()
     ignore_interruptions()  # a second Ctrl-C must not break off the shutdown
     raise KeyboardInterrupt
@@ -70,9 +73,11 @@ def _repeat_dropped(dropped: sys.UnraisableHookArgs) -> None:
     if not issubclass(dropped.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(dropped)
         return
+    _dropping[0] = True
     _heard.clear()
     signal.signal(signal.SIGINT, _interrupt)
     threading.Thread(target=_repeat, daemon=True).start()
+    _dropping[0] = False  # the last thing done: no call follows in which a signal could be heard
 
 
 def _repeat() -> None:

@@ -15,7 +15,7 @@ import redis
 
 from lab import ROOT
 from lab.errors import StackError, UsageError
-from lab.stacks import foreign
+from lab.stacks import by_hand, foreign
 from lab.stacks.address import Way
 from lab.stacks.server_stats import ServerObserver
 from tests.app.servicekit import ServerProcess
@@ -113,7 +113,7 @@ def test_the_next_run_takes_over_what_a_killed_one_noted(left: ServerProcess) ->
     observer = ServerObserver(left.url)
     with pytest.raises(UsageError, match="bin/lab clean --url"):
         foreign.take_over(observer, way(left))
-    left.client().delete(foreign.LOCK_KEY)  # the lock expires after two hours
+    left.client().delete(by_hand.LOCK)  # the lock expires after two hours
     assert foreign.take_over(observer, way(left)).settings == SETTINGS
     observer.close()
 
@@ -121,7 +121,7 @@ def test_the_next_run_takes_over_what_a_killed_one_noted(left: ServerProcess) ->
 def test_the_lock_is_given_up_last_and_by_its_owner_only(left: ServerProcess) -> None:
     """While a killed run's restorer is at work no other run begins; it touches nothing of a run that has the lock."""
     client, theirs = left.client(), keys(left)
-    token = client.get(foreign.LOCK_KEY)
+    token = client.get(by_hand.LOCK)
 
     def restore(taken: foreign.Taken) -> subprocess.Popen[bytes]:
         environ = {**os.environ, foreign.ADDRESS: left.url, foreign.SHOWN: left.url}
@@ -132,7 +132,7 @@ def test_the_lock_is_given_up_last_and_by_its_owner_only(left: ServerProcess) ->
     assert another.wait(30) == 0 and keys(left) == theirs and settings(left) != SETTINGS
     own = restore(foreign.Taken(str(token), SETTINGS))
     while client.dbsize() > len(THEIRS):
-        assert client.get(foreign.LOCK_KEY) == token or settings(left) == SETTINGS
+        assert client.get(by_hand.LOCK) == token or settings(left) == SETTINGS
     assert own.wait(30) == 0 and keys(left) == set(THEIRS) and settings(left) == SETTINGS
 
 
@@ -142,7 +142,7 @@ def test_keys_go_even_where_settings_may_not_be_changed(left: ServerProcess) -> 
     observer = ServerObserver(left.url.replace("://", "://lab:secret@"))
     with pytest.raises(StackError, match="CONFIG SET"):
         foreign.put_back(observer, SETTINGS)
-    assert keys(left) == {*THEIRS, foreign.BEFORE_KEY, foreign.LOCK_KEY}
+    assert keys(left) == {*THEIRS, foreign.BEFORE_KEY, by_hand.LOCK}
     left.client().config_set("slowlog-log-slower-than", SETTINGS["slowlog-log-slower-than"])
     left.client().config_set("slowlog-max-len", SETTINGS["slowlog-max-len"])
     assert foreign.put_back(observer, SETTINGS) == 2 and keys(left) == set(THEIRS)
