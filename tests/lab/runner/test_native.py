@@ -292,6 +292,7 @@ def test_a_verdict_with_the_least_rights(foreign: ServerProcess, tmp_path: Path)
     The server's CPU time is taken from what it tells itself, so a server on this machine is no "other program".
     """
     foreign.client().execute_command(*rights.ACL.replace(">PASSWORD", ">secret").split())
+    foreign.client().config_set("slowlog-log-slower-than", 1000)  # the run may not set it
     before = contents(foreign)
     url = f"redis://lab:secret@127.0.0.1:{foreign.port}/0"
     finished = whole_run(tmp_path, "keys-command", "--url", url, "--yes")
