@@ -21,13 +21,13 @@ up: ## Look at the machine, then docker compose up, in the background (COMPOSE_P
 down: ## Stop the stack and remove what it left: containers, volumes, network
 	@python3 -m lab.stacks.up down
 
-test: tools ## What needs neither Docker nor whole runs, in eight minutes
+test: tools ## What needs neither Docker nor whole runs, in ten minutes or more
 	$(PY) -m pytest $(SIDE_BY_SIDE) -m "not whole"
 
 test-all: tools ## All that needs no Docker: every incident, whole scenes, blind seeds; some of it: ONLY=tests/console
 	$(PY) -m pytest $(SIDE_BY_SIDE) $(ONLY)
 
-test-compose: tools ## The story on a real Docker Engine, in eight minutes; stand-in images where no image registry is reachable
+test-compose: tools ## The story on a real Docker Engine, in ten minutes or more; stand-in images where no image registry is reachable
 	$(PY) -m tests.compose.engine $(PY) -m pytest tests/compose -m "not whole"
 
 test-compose-all: tools ## The same and the rest: every server, faults, traces, blind mode, replay

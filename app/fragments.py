@@ -3,9 +3,9 @@
 Entries are ``{prefix}:user:{user}:{name}:{release}``. The release names the templates that rendered the fragment.
 While a new release is rolled out, both serve, each with its own entries, and an event must reach the entries of both.
 So the star at the end of a pattern stands for the release, too, and the members of an index set name the release:
-``{release}:{name}``. (A star in the middle costs more: Redis tries it at every position of every key, and Dragonfly up
-to 1.28 at least makes an automaton of it for each call, which took 30 ms.) A user's index is one such set per time
-bucket, ``{prefix}-index:{user}:{bucket}``; no pattern of entries matches it.
+``{release}:{name}``. (A star in the middle costs more: Redis tries it at every position of every key, and Dragonfly
+1.28.1 makes an automaton of it for each call; see docs/servers.md.) A user's index is one such set per time bucket,
+``{prefix}-index:{user}:{bucket}``; no pattern of entries matches it.
 """
 
 import random

@@ -16,8 +16,9 @@ from lab.stacks.server_stats import Snapshot
 FOLLOW_STEPS = 40
 """Number of pairs of keys and p99 taken until all keys are there, for their correlation."""
 ALL_SHARE = 0.97
-"""All keys are there from this share of the number that visits and events settle at on."""
+"""All keys count as there from this share of the number at which visits and events settle."""
 MISSING_AT_MOST = 0.5
+"""The largest share of the keys that events are taken to keep away, whatever rate a person sets."""
 STALE = "ttl"
 """The strategy that invalidates nothing: customers see old pages until the entries expire."""
 BUSY_WINDOW_S = 20.0

@@ -13,7 +13,7 @@ import redis
 from lab.blind.observer import waited_s
 from lab.blind.ways import LINK, PINGS, SERVER, WEB, Waits, asking, pings_ms
 from lab.errors import StackError, UsageError
-from lab.foreign_text import shown as escaped
+from lab.foreign_text import shown
 from lab.stacks.http import Storefront
 from lab.stacks.server_stats import ServerObserver
 from loadtest import info
@@ -109,7 +109,7 @@ def raw_reading(
 
 def table(headings: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     """Rows below headings, each column as wide as its widest cell."""
-    cells = [[escaped(str(cell)) for cell in row] for row in (headings, *rows)]
+    cells = [[shown(str(cell)) for cell in row] for row in (headings, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
     return "\n".join(line.rstrip() for line in lines)
@@ -203,14 +203,14 @@ def _commands(client: Any, scene: SessionTarget) -> str:
             rows.append(
                 (spent, (name.lower(), f"{number / seconds:,.1f}", f"{spent / number:,.1f}", told, share))
             )
-    shown = [row for _, row in sorted(rows, reverse=True)]
+    listed = [row for _, row in sorted(rows, reverse=True)]
     began, ended = info.busy_seconds(were), info.busy_seconds(are)
     if began is not None and ended is not None and ended - began >= executed:
         beside, busy = (ended - began - executed) / seconds, (ended - began) / seconds
-        shown.append(("(reading, parsing, answering)", "", "", "", f"{beside:.1%}".rstrip("%")))
-        shown.append(("(the thread in all)", "", "", "", f"{busy:.1%}".rstrip("%")))
+        listed.append(("(reading, parsing, answering)", "", "", "", f"{beside:.1%}".rstrip("%")))
+        listed.append(("(the thread in all)", "", "", "", f"{busy:.1%}".rstrip("%")))
     said = f"INFO commandstats and CPU, what was added in {seconds:.1f} s:\n"
-    return said + table(("command", "calls/s", "µs a call", "longest, µs", "% of a core"), shown)
+    return said + table(("command", "calls/s", "µs a call", "longest, µs", "% of a core"), listed)
 
 
 def _clients(client: Any, scene: SessionTarget) -> str:

@@ -1,7 +1,7 @@
 """`bin/lab redis`: give a server one command and show its raw answer as redis-cli does, on machines without redis-cli.
 
 On a server of the lab every command is allowed. The values of settings before a change are printed, and the end of a
-blind session puts all settings back (`put_back`). On any other server only commands that change nothing and cost next
+blind session puts all settings back. On any other server only commands that change nothing and cost next
 to nothing (`HARMLESS`) are allowed, unless `--write` is given. What a command does to data is not undone.
 """
 
@@ -48,7 +48,7 @@ SECRET = ("pass", "masterauth", "primaryauth")  # in the name of a setting: its 
 
 
 def _text(value: object) -> str:
-    return shown(value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value))
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 
 
 class Line:
@@ -107,11 +107,11 @@ class Line:
             return isinstance(answer, bytes) and OBSERVED in answer
         return False
 
-    def settings(self, patterns: list[str]) -> dict[str, str]:
-        """The current values of the settings that match."""
+    def settings(self, names: list[str]) -> dict[str, str]:
+        """The current values of these settings."""
         found: dict[str, str] = {}
-        for pattern in patterns:
-            answer = self.ask("CONFIG", "GET", pattern)
+        for name in names:
+            answer = self.ask("CONFIG", "GET", name)
             words = [_text(word) for word in answer] if isinstance(answer, list) else []
             found |= dict(zip(words[::2], words[1::2], strict=False))
         return found
@@ -149,7 +149,7 @@ def lines(answer: object, terminal: bool, indent: str = "") -> Iterator[str]:
     elif isinstance(answer, int) and terminal:
         yield f"(integer) {answer}"
     else:
-        yield from _text(answer).splitlines() or [""]
+        yield from map(shown, _text(answer).splitlines() or [""])
 
 
 def carry_out(line: Line, words: list[str], write: bool) -> tuple[object, dict[str, str]]:
@@ -174,29 +174,6 @@ def carry_out(line: Line, words: list[str], write: bool) -> tuple[object, dict[s
     answer = line.ask(*words)
     after = line.settings(list(before))
     return answer, {name: value for name, value in before.items() if after.get(name) != value}
-
-
-def settings_of(url: str) -> dict[str, str]:
-    """All settings of a server. Raises `UsageError` where it does not tell them, `StackError` when it is away."""
-    with contextlib.closing(Line(url)) as line:
-        return line.settings(["*"])
-
-
-def put_back(url: str, before: dict[str, str]) -> dict[str, str]:
-    """Give settings of a server that were changed their values before. Returns those that were changed.
-
-    Nothing is raised, so that a blind session always ends: a setting that is refused stays, as one of a server that is
-    away does.
-    """
-    back = {}
-    with contextlib.suppress(UsageError, StackError), contextlib.closing(Line(url)) as line:
-        now = line.settings(["*"])
-        for name, value in before.items():
-            if now.get(name, value) != value:
-                with contextlib.suppress(UsageError):
-                    line.ask("CONFIG", "SET", name, value)
-                    back[name] = value
-    return back
 
 
 def redis(
@@ -225,4 +202,4 @@ def redis(
                 print(f"before: {name} had another value, which is not shown.", file=sys.stderr)
                 continue
             back = shlex.join(["bin/lab", "redis", "CONFIG", "SET", name, value])
-            print(f"before: {name} {value or 'empty'}. Put it back with: {back}", file=sys.stderr)
+            print(shown(f"before: {name} {value or 'empty'}. Put it back with: {back}"), file=sys.stderr)

@@ -88,8 +88,7 @@ def put_back(server: ServerObserver, settings: dict[str, str], token: str | None
     `StackError` when a setting cannot be restored: its note stays, and the lock, until it expires.
     """
     removed = server.remove_own(OWN_PREFIXES, KEPT)
-    now = server.settings(settings)
-    server.configure({name: value for name, value in settings.items() if now.get(name) != value})
+    server.restore(settings)
     removed += server.remove(BEFORE_KEY)
     if token is None or server.text(LOCK) == token:
         removed += server.remove(LOCK)

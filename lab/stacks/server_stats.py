@@ -263,6 +263,13 @@ class ServerObserver:
             found |= self._ask("CONFIG GET", self._client.config_get, name)
         return found
 
+    def restore(self, before: dict[str, str]) -> dict[str, str]:
+        """Give the settings that differ from `before` their values there. Returns them."""
+        now = self.settings(before)
+        changed = {name: value for name, value in before.items() if now.get(name, value) != value}
+        self.configure(changed)
+        return changed
+
     def maxmemory(self) -> int:
         """The server's maxmemory in bytes (0: no limit)."""
         return int(self._memory().get("maxmemory", 0))

@@ -11,7 +11,7 @@ import pytest
 from tests.compose.stack import EVERYTHING, PROFILE_OPTIONS, Stack
 
 STORY = {"GROW_SECONDS": "180", "KEYS_AT_CAP": "80000", "UTILISATION": "0.2"}
-"""Two thirds of what .env has: the story is told sooner, and two busy cores have some time left for the engine."""
+"""Less than .env has: the story is told sooner, and two busy cores have some time left for the engine."""
 
 collect_ignore_glob = [] if os.environ.get("LAB_ENGINE") else ["test_stack_*.py"]
 

@@ -227,7 +227,8 @@ def test_what_is_harmless_may_be_asked_of_any_server(server: Server, run: Run) -
     """Harmless commands, in small letters too, may be sent to any server; the others need --write."""
     server.client().set("mine", "two\nlines")
     assert run("redis", "get", "mine").out == "two\nlines\n"
-    assert "maxmemory:" in run("redis", "info", "memory").out
+    told = run("redis", "info", "memory").out
+    assert "maxmemory:" in told and "\\x0d" not in told
     assert run("redis", "config", "get", THRESHOLD).out.split() == [THRESHOLD, "10000"]
     assert run("redis", "--write", "DEL", "mine").out == "1\n"
     assert run("redis", "DBSIZE").out == "0\n"
@@ -337,14 +338,3 @@ def test_a_run_on_somebody_elses_server_makes_it_no_scene(observed: Server, run:
     observed.client().set(by_hand.LOCK, "token")
     assert run("redis", "FLUSHALL").is_one_line(2)
     assert run("redis", "SCAN", "0", "COUNT", "1000").code == run("redis", "SLOWLOG", "GET", "5").code == 0
-
-
-def test_the_end_of_a_session_puts_back_all(observed: Server) -> None:
-    """All settings get their values before; a server that is gone makes no trouble."""
-    client = observed.client()
-    before = by_hand.settings_of(observed.url)
-    client.config_set(THRESHOLD, "-1")
-    client.config_set("maxmemory", "100mb")
-    assert {THRESHOLD: "10000", "maxmemory": "0"}.items() <= by_hand.put_back(observed.url, before).items()
-    assert by_hand.settings_of(observed.url) == before
-    assert by_hand.put_back(f"redis://127.0.0.1:{free_port()}", before) == {}

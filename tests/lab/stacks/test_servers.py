@@ -287,6 +287,15 @@ def test_a_release_that_searches_all_slots_is_one_line(
     assert not port_taken(stack.server_port)
 
 
+def test_changed_settings_get_their_values_back(observer: ServerObserver) -> None:
+    """Of all settings, those that were changed are restored, and no other is touched."""
+    before = observer.settings(["*"])
+    name = next(name for name in before if name.replace("_", "-") == "slowlog-max-len")
+    observer.configure({name: "77"})
+    assert observer.restore(before)[name] == before[name]
+    assert observer.settings(["*"])[name] == before[name] and observer.restore(before) == {}
+
+
 def test_only_own_keys_are_removed(observer: ServerObserver) -> None:
     """`remove_own` deletes all keys under the given prefixes and no other."""
     client = raw(observer)
