@@ -15,13 +15,12 @@ from console.clients import Clients
 from console.config import Config
 from lab.errors import StackError
 from lab.results.knee import PATTERNS_PER_EVENT, saturating_keys
+from lab.stacks.server_stats import absent_pattern
 
 SEARCH_S = 3.0
 FILL_S = 120.0
 DRAIN_S = 60.0
 MOST_EVENTS = 200.0
-NOBODY = 10**9
-"""A user who has no entries: the measured search visits all keys and finds none."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +54,7 @@ def make_plan(clients: Clients, config: Config, scan_count: int, pause: Callable
     clients.web.warm(
         config.customers * config.fragments_per_user, restart=False, seconds=FILL_S, check=lambda: pause(0.0)
     )
-    # A pattern like the storefront's own: matching is a part of what a search costs.
-    pattern = f"{config.key_prefix}:user:{NOBODY}:page-*"
-    told_us, worked_us = clients.server.search_us(pattern, scan_count, SEARCH_S)
+    told_us, worked_us = clients.server.search_us(absent_pattern(config.key_prefix), scan_count, SEARCH_S)
     now = clients.server.snapshot()
     # CPU time where there is any: on a busy machine a server's clock goes on while it waits for a core.
     search_s = (worked_us or told_us / now.threads) / 1e6

@@ -20,7 +20,7 @@ BACKLOG = 0.45
 changes, as a share of the time that the round trips of one take."""
 HEADROOM_MB = 48
 """Room between what is cached at the start and the server's maxmemory, in every session."""
-PATTERN = "latency-lab:*:user:0:*"
+PATTERN = "latency-lab:user:0:*"
 RESTING: Order = {"kind": "rest"}
 
 Orders = dict[str, Order]

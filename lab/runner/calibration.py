@@ -33,12 +33,10 @@ from lab.errors import StackError
 from lab.results.knee import PATTERNS_PER_EVENT, cost_of_each, demand, saturating_events
 from lab.scenarios.model import Scenario
 from lab.stacks.base import Stack
-from lab.stacks.server_stats import Snapshot
+from lab.stacks.server_stats import Snapshot, absent_pattern
 
 BUSY_SHARE = 0.5
 SAMPLE_SHARE = 0.75
-ABSENT_USER = 10**9
-"""A user id that no user has: a scan for this user's pages visits every key and finds none."""
 EVENTS_SEEN = 2.5
 """Events that are waited for where they are rare. They come evenly, the first when one is due: so two come."""
 STRAGGLER_S = 0.1
@@ -106,8 +104,7 @@ class Calibrator:
         self._pause(max(0.8, window_s / 3))
         idle = stack.server.snapshot()
         self._base = _busy(quiet, idle)
-        pattern = f"{stack.key_prefix}:*:{ABSENT_USER}:page-*"
-        one_scan_us = stack.server.scan_cost_us(pattern, scenario.scan_count, 0.3)
+        one_scan_us = stack.server.scan_cost_us(absent_pattern(stack.key_prefix), scenario.scan_count, 0.3)
         first_guess = BUSY_SHARE * idle.threads / (PATTERNS_PER_EVENT * one_scan_us / 1e6)
         say(f"calibrating: {first_guess:.1f} events a second for {window_s:g} s")
         cost, held = self._cost(first_guess, window_s)

@@ -31,6 +31,8 @@ LOAD_S = 1800.0
 """Timeout for a load that ends by itself, seconds. No load of the catalogue takes this long at full pace."""
 ABANDONED_S = 60.0
 """Seconds that a phase waits for the searches of an ended load."""
+TAKEN = 0.01
+"""Share of the filled entries that events may have taken away when a phase begins."""
 MAIN = ProbeSpec("main")
 
 
@@ -44,14 +46,14 @@ def too_many_to_begin(phase: Phase, planned: int, keys: int) -> bool:
     return judged and keys > planned + keys_beside(planned) / 2
 
 
-def too_few_to_begin(phase: Phase, filled: int, keys: int) -> bool:
-    """True if more than half of the keys that a phase may lack are missing of those that were filled in before.
+def too_few_to_begin(phase: Phase, filled: int, taken: float) -> bool:
+    """True if events have taken more than `TAKEN` of the filled entries away; `taken`: at most so many.
 
-    Events take a customer's entries away until they are read again: the phases before took these. Where there are a
-    hundred events a second a phase would begin with a tenth fewer keys than the one it is compared with.
+    An event takes a customer's entries away until they are read again. Two phases are compared at the same keys, so
+    each must begin with all of them: also one that is preceded by the events of a prediction.
     """
     judged = keys_are_judged(filled, phase.strategy, bool(phase.loads))
-    return judged and keys < filled - keys_beside(filled) / 2
+    return judged and taken > TAKEN * filled
 
 
 class Display(Protocol):
@@ -95,7 +97,8 @@ class Conductor:
         self._calibrator = Calibrator(stack, scenario, self._population, self._pause, self._drain)
         self._loads: list[RunningLoad] = []
         self._abandoned = False  # loads have ended, and the server may still be doing what they asked for
-        self._filled = 0  # keys that the phase before was to begin with
+        self._filled = 0  # entries of the last fill
+        self._finished = 0.0  # events until then
         self._probed: tuple[float, list[str]] | None = None  # since when these probes must have no errors
 
     def run(self) -> None:
@@ -217,11 +220,11 @@ class Conductor:
         if attempt == 1 and before != phase.strategy:
             self._note("switch", f"strategy {phase.strategy}")
         stack.web.use(phase.strategy, phase.scan_count or self._scenario.scan_count)
-        again = phase.empty or surplus
-        again = again or too_few_to_begin(phase, min(planned, self._filled), stack.server.keys_everywhere())
-        stack.web.warm(planned, restart=again, seconds=FILL_S, check=self._check)
-        self._filled = planned
-        forecasts = [self._predict()] if phase.predict else []
+        self._fill(phase, planned, restart=phase.empty or surplus)
+        forecasts = []
+        if phase.predict:
+            forecasts.append(self._predict())
+            self._fill(phase, planned)
         before_events = self._calibrator.mark() if forecasts else None
         self._start_loads(phase, seconds, self_terminating=False)
         self._events(full)
@@ -379,6 +382,16 @@ class Conductor:
         self._note("restart", why)
         self._stack.empty(shards)
         self._filled = 0
+
+    def _fill(self, phase: Phase, planned: int, restart: bool = False) -> None:
+        """Fill in what is missing of the planned entries. `restart`: begin at the first one in any case."""
+        finished = self._stack.observe().finished
+        taken = (finished - self._finished) * self._scenario.fragments_per_user
+        again = restart or too_few_to_begin(phase, min(planned, self._filled), taken)
+        if again or not self._filled:
+            self._finished = finished
+        self._stack.web.warm(planned, restart=again, seconds=FILL_S, check=self._check)
+        self._filled = planned
 
     def _note(self, kind: str, text: str) -> None:
         self._facts.marks.append(Mark(time.time(), kind, text))

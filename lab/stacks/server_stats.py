@@ -29,6 +29,11 @@ INCOMPLETE_BEYOND = 3.0
 besides its execution (reading, answering, waking up) is less."""
 
 
+def absent_pattern(prefix: str) -> str:
+    """A search's pattern of the storefront's form that no key matches (matching is a part of what a search costs)."""
+    return f"{prefix}:user:{10**9}:page-*"
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """The server's counters at one moment of its own clock (unix seconds).

@@ -10,12 +10,13 @@ from urllib.parse import urlsplit
 import pytest
 import redis
 
+from app.fragments import Keyspace
 from lab import scenarios
 from lab.errors import StackError, Unfit
 from lab.scenarios import catalogue
 from lab.stacks.native import NativeStack
 from lab.stacks.processes import Child, port_taken
-from lab.stacks.server_stats import ServerObserver, Snapshot
+from lab.stacks.server_stats import ServerObserver, Snapshot, absent_pattern
 from lab.stacks.servers import IN_COMPOSE, SERVERS, Server, version_of
 from loadtest import info
 from tests.app.servicekit import free_port
@@ -285,6 +286,11 @@ def test_a_release_that_searches_all_slots_is_one_line(
     finally:
         stack.down()
     assert not port_taken(stack.server_port)
+
+
+def test_the_measured_search_has_the_storefronts_pattern() -> None:
+    """Where the star stands changes what a visited key costs, and with it the planned event rate."""
+    assert absent_pattern("shop") == Keyspace("shop", 60).pattern(10**9, "page")
 
 
 def test_changed_settings_get_their_values_back(observer: ServerObserver) -> None:
