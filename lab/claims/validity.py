@@ -57,7 +57,7 @@ def _complete(run: Run) -> Check:
 
 
 def _delivered(run: Run) -> Check:
-    """The service accepted the load that was asked for. One event more or less in a short phase is rounding."""
+    """The load generator sent what was asked for, and nothing failed. One event more or less in a phase is rounding."""
     worst, ok = 0.0, bool(compared(run))
     rates = []
     for phase in compared(run):

@@ -348,6 +348,9 @@ class Conductor:
                 # Somebody may have set the counters back (CONFIG RESETSTAT): there is no time below 0.
                 commands[name] = {"calls": calls - old_calls, "usec": max(0.0, usec - old_usec)}
         covered = float(tallies["seconds"])  # almost, not exactly, the length of the phase
+        # An open loop's load is what it sent in time; a request that still waits for its answer at the end was sent.
+        events = tallies["events"]
+        sent = events["due"] - events["missed"] - events["failures"]
         p99 = bucket_quantile(before.metrics.get_buckets, after.metrics.get_buckets, 0.99)
         return PhaseRecord(
             id=phase.id,
@@ -361,11 +364,11 @@ class Conductor:
             utilisation=utilisation,
             active=active,
             events={
-                "offered_per_s": (tallies["events"]["count"] - tallies["events"]["failures"]) / covered,
+                "offered_per_s": sent / covered,
                 "finished_per_s": (after.metrics.finished - before.metrics.finished) / (t1 - t0),
                 "in_flight_end": after.metrics.in_flight,
-                "failures": float(tallies["events"]["failures"] + tallies["reads"]["failures"]),
-                "due_per_s": tallies["events"]["due"] / covered,
+                "failures": float(events["failures"] + tallies["reads"]["failures"]),
+                "due_per_s": events["due"] / covered,
             },
             slowlog=self._recorder.slow_since(t0),
             client_p99_ms={"app": p99 * 1000 if p99 else None, "locust": tallies["reads"]["p99_ms"]},

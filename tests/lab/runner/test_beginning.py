@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lab.runner.loads import RunningLoad
-from lab.runner.phases import too_few_to_begin, too_many_to_begin
+from lab.runner.phases import too_many_to_begin
 from lab.scenarios import catalogue
 from lab.scenarios.model import LoadSpec
 
@@ -74,11 +74,3 @@ def test_too_many_keys_are_removed_before_another_attempt(phase: str, keys: int,
     assert too_many_to_begin(found, planned, keys) is expected
     other = replace(found, strategy="generation")
     assert not too_many_to_begin(other, planned, 10 * keys)
-
-
-def test_entries_that_events_took_are_filled_in_again() -> None:
-    """Once they may be more than a hundredth, where the number of keys is judged."""
-    found = next(each for each in catalogue()["key-growth"].phases if each.id == "grow-5")
-    assert not too_few_to_begin(found, 90_000, 900)
-    assert too_few_to_begin(found, 90_000, 901)
-    assert not too_few_to_begin(replace(found, strategy="generation"), 90_000, 90_000)
