@@ -16,6 +16,7 @@ There are no retries, as with one server. A client that reached no node is repla
 begins with the address that it was given.
 """
 
+import contextlib
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -57,7 +58,10 @@ class Cluster:
             return call(self._client())
         except RedisClusterException as error:  # not a RedisError; most often no node could be reached
             with self._lock:
-                self._made = None
+                left, self._made = self._made, None
+            if left is not None:  # else its sockets stay open until the garbage collector comes
+                with contextlib.suppress(redis.RedisError, RedisClusterException, OSError):
+                    left.close()
             raise redis.ConnectionError(str(error)) from error
 
     def execute_command(self, *words: Any) -> Any:

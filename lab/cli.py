@@ -122,7 +122,7 @@ def doctor(
     """Say what is missing on this machine, and the command that mends it; or whether a workshop could begin."""
     from lab.stacks.doctor import examine, outcome
 
-    console = Console(highlight=False)
+    console = Console(markup=False, highlight=False)
 
     def say(finding: Finding) -> None:
         mark = "ok  " if finding.ok else "MISS" if finding.needed else "opt "

@@ -43,6 +43,17 @@ def address(folder: Path) -> Path:
     return Path(tempfile.gettempdir()) / f"lab-blind-{os.getuid()}-{digest}" / "s"
 
 
+def _require_private(path: Path, folder: Path) -> bool:
+    """True if the socket of `folder` lies in a temporary folder. Raises `UsageError` if others can write there."""
+    if path.parent == folder:
+        return False
+    with contextlib.suppress(FileNotFoundError):
+        found = path.parent.stat()
+        if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+            raise UsageError(f"{path.parent} belongs to another user or is open to others: remove it.")
+    return True
+
+
 def _connect(path: Path) -> socket.socket | None:
     line = socket.socket(socket.AF_UNIX)
     try:
@@ -58,7 +69,10 @@ def ask(words: dict[str, Any], folder: Path | None = None) -> str:
 
     Raises `UsageError` when no session runs or the session refuses the request, `StackError` when it does not answer.
     """
-    line = _connect(address(folder or home()))
+    folder = folder or home()
+    path = address(folder)
+    _require_private(path, folder)
+    line = _connect(path)
     if line is None:
         raise UsageError(NO_SESSION)
     with line:
@@ -103,10 +117,7 @@ class SessionSocket:
         self._handle = handle
         self._path = address(folder)
         make(self._path.parent)
-        found = self._path.parent.stat()
-        self._private = self._path.parent != folder
-        if self._private and (found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077):
-            raise UsageError(f"{self._path.parent} belongs to another user or is open to others: remove it.")
+        self._private = _require_private(self._path, folder)
         if other := _connect(self._path):
             other.close()
             raise UsageError(

@@ -138,8 +138,8 @@ def diagnose(
         if out and not watched:
             _can_be_written(out)
         progress, console = (
-            Console(stderr=True, highlight=False, soft_wrap=True),
-            Console(highlight=False, soft_wrap=True),
+            Console(stderr=True, markup=False, highlight=False, soft_wrap=True),
+            Console(markup=False, highlight=False, soft_wrap=True),
         )
         if insecure:
             progress.print(

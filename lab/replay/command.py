@@ -99,6 +99,6 @@ def replay(
 @contextmanager
 def _saying() -> Iterator[Say]:
     """A status line on stderr that says what is being done, if stderr is a terminal."""
-    console = Console(stderr=True, highlight=False)
+    console = Console(stderr=True, markup=False, highlight=False)
     with console.status("") as status:
         yield status.update

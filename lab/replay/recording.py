@@ -42,8 +42,9 @@ DAMAGED = (
     struct.error,
 )
 """What reading a damaged file may raise."""
-MOST_BYTES = 1 << 29
-"""Neither file may unpack to more: some kilobytes can hold gigabytes. (The cold case unpacks to 27 MB.)"""
+MOST_BYTES = 1 << 27
+"""Neither file may unpack to more: some kilobytes can hold gigabytes, which take about 18 times as much memory as
+lists of numbers. (The cold case unpacks to 27 MB.)"""
 
 
 @dataclass(frozen=True)

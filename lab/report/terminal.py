@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lab.claims.wording import outcome, sentence
+from lab.foreign_text import shown
 from lab.scenarios.model import Scenario
 
 
@@ -60,22 +61,21 @@ def show_verdict(console: Console, folder: Path) -> None:
     for heading in ("", "claim", "bound", "measured"):
         table.add_column(heading, overflow="fold")
     for claim in result["claims"]:
-        table.add_row(
-            outcome(claim["holds"], result["refutes"]), claim["statement"], claim["bound"], claim["measured"]
-        )
+        found = outcome(claim["holds"], result["refutes"])
+        table.add_row(found, claim["statement"], claim["bound"], shown(claim["measured"]))
     console.print(table)
     console.print()
     for check in result["validity"]:
-        console.print(f"{'valid  ' if check['ok'] else 'INVALID'} {check['check']}: {check['detail']}")
+        console.print(f"{'valid  ' if check['ok'] else 'INVALID'} {check['check']}: {shown(check['detail'])}")
     view = RunView(Run(folder))
     if view.facts.despite_noise:
-        console.print(f"noise   started despite noise: {view.facts.despite_noise}")
+        console.print(f"noise   started despite noise: {shown(view.facts.despite_noise)}")
     for said in view.repeated:  # by the phases' names; result.json has their ids
-        console.print(f"again   {said}")
+        console.print(f"again   {shown(said)}")
     if result["holds"] is None and view.headline:
-        console.print(f"seen    {view.headline['measured']}")
+        console.print(f"seen    {shown(view.headline['measured'])}")
     console.print()
-    console.print(f"[bold]{sentence(result)}[/bold]")
+    console.print(shown(sentence(result)), style="bold")
 
 
 def show_series(console: Console, summary: dict[str, Any], page: Path, spoilers: bool = False) -> None:

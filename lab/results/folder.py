@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from lab.errors import StackError, UsageError
 from lab.results import stats
-from lab.results.histograms import values_of
+from lab.results.histograms import MOST, values_of
 from lab.results.jsontext import parse
 from lab.results.schema import (
     SAMPLES,
@@ -280,7 +280,7 @@ class Run:
             lines = (self.folder / "probe.hlog").read_text(errors="replace").splitlines()
         except OSError as error:
             raise UsageError(f"{self.folder}/probe.hlog cannot be read: {error.strerror}") from error
-        unreadable = 0
+        unreadable, room = 0, MOST
         for number, line in enumerate(lines):
             if line.startswith(("#", '"')) and number < HLOG_HEADER:
                 continue
@@ -290,7 +290,11 @@ class Run:
                 # A probe that ends on the boundary of an interval has one of no length, in whole milliseconds.
                 if not (tag.startswith("Tag=") and began <= ended < math.inf):
                     raise ValueError(line[:40])
-                found.setdefault(tag[4:], []).append(Interval(began, ended, values_of(encoded)))
+                values = values_of(encoded)
+                room -= len(values)
+                if room < 0:  # a run of the lab has fewer: small lines may hold more than the memory
+                    raise ValueError(line[:40])
+                found.setdefault(tag[4:], []).append(Interval(began, ended, values))
             except Exception:  # a decoder may raise anything for a cut or altered line
                 unreadable += 1
         return found, unreadable

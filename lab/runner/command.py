@@ -35,7 +35,7 @@ def list_scenarios(as_json: Annotated[bool, typer.Option("--json", help="As JSON
     if as_json:
         print(json.dumps(terminal.catalogue(known), indent=1))
     else:
-        terminal.show_catalogue(Console(highlight=False), known)
+        terminal.show_catalogue(Console(markup=False, highlight=False), known)
 
 
 def run(
@@ -129,7 +129,7 @@ def run(
     if url is not None and stack != "native":
         raise UsageError(f"--url is for the native stack: leave --stack {stack} out.")
     asked_for = scenarios.find(scenario)
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
     way = way_to(read_address(url, called="--url")) if url is not None else None
     if way:
         _ask_first(way, yes)
@@ -155,7 +155,7 @@ def run(
     if as_json:
         print((finished.folder / "result.json").read_text())
     else:
-        terminal.show_verdict(Console(highlight=False), finished.folder)
+        terminal.show_verdict(Console(markup=False, highlight=False), finished.folder)
         print(f"report: {report.resolve()}")
     raise typer.Exit(verdict.exit_code)
 
@@ -177,7 +177,7 @@ def report(
     verdict = reach(finished)
     write_result(finished, verdict)
     path = write_report(finished, spoilers)
-    terminal.show_verdict(Console(highlight=False), folder)
+    terminal.show_verdict(Console(markup=False, highlight=False), folder)
     print(f"report: {path.resolve()}")
     raise typer.Exit(verdict.exit_code)
 
@@ -200,7 +200,7 @@ def compare(
     if len(folders) < 2:
         raise UsageError("one run is no comparison: name at least two run folders.")
     runs = [Run(folder) for folder in folders]
-    side_by_side(Console(highlight=False), runs, spoilers)
+    side_by_side(Console(markup=False, highlight=False), runs, spoilers)
     print(f"page: {write_comparison(runs, out, spoilers).resolve()}")
 
 
@@ -221,7 +221,7 @@ def _run_all(
     from lab.runner.run import Request
     from lab.runner.series import Pages, chosen, run_series
 
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
     series = run_series(
         chosen(controls),
         lambda scenario, folder: Request(
@@ -238,13 +238,13 @@ def _run_all(
         out,
         Pages(partial(write_report, spoilers=spoilers), partial(write_summary, spoilers=spoilers)),
         lambda: LiveDisplay(console, spoilers),
-        lambda text: console.print(f"\n[bold]{text}[/bold]"),
+        lambda text: console.print(f"\n{text}", style="bold"),
     )
     if as_json:
         print((series.folder / "summary.json").read_text())
     else:
         page = series.folder / "summary.html"
-        terminal.show_series(Console(highlight=False), series.summary(), page, spoilers)
+        terminal.show_series(Console(markup=False, highlight=False), series.summary(), page, spoilers)
     if series.interrupted:
         raise KeyboardInterrupt
     return series.exit_code

@@ -197,7 +197,8 @@ class OpenLoop:
             last_error=self._last_error,
         )
         self._closed, self._interval = self._interval, Interval(now)
-        self._closes_at = max(self._closes_at + self._interval_ns, now)
+        # After a stall the next whole interval: all probes' intervals end at the same moments.
+        self._closes_at += self._interval_ns * (1 + max(0, now - self._closes_at) // self._interval_ns)
         self._writes_by = now + QUIET_PATIENCE
         self._last_error = None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,8 +22,9 @@ SECOND_STACK = {"stack", "served"}
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests that need a second stack beside the story's as `whole`: only make test-compose-all runs them."""
+    here = Path(__file__).parent
     for item in items:
-        if SECOND_STACK & set(getattr(item, "fixturenames", ())):
+        if item.path.is_relative_to(here) and SECOND_STACK & set(getattr(item, "fixturenames", ())):
             item.add_marker("whole")
 
 

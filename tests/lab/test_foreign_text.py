@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+from pathlib import Path
 
+import pytest
+from rich.console import Console
+
+from lab import ROOT
 from lab.blind.diagnostics import table
 from lab.cli import _complain
 from lab.foreign_text import shown
+from lab.report.terminal import show_verdict
 from lab.stacks import by_hand
+from tests.lab.doctored import build_run
 
 EVIL = "x\x1b]52;c;QQ==\x07\x9b2J\u202e\x7f"
 TOLD = r"x\x1b]52;c;QQ==\x07\x9b2J\u202e\x7f"
@@ -26,3 +33,25 @@ def test_no_output_of_foreign_text_has_controls(capsys: pytest.CaptureFixture[st
     assert table(("key",), [(EVIL,)]).splitlines()[1] == TOLD
     _complain(f"the server refuses: {EVIL}", 2)
     assert capsys.readouterr().err == f"lab: the server refuses: {TOLD}\n"
+
+
+def test_a_verdict_shows_brackets_as_brackets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a run folder holds is no markup of the terminal's; an address keeps its brackets."""
+    folder = build_run(tmp_path / "run", judged=True).folder
+    result = json.loads((folder / "result.json").read_text())
+    result["claims"][0]["measured"] = f"[/x] redis://[fe80::1]:6379 {EVIL}"
+    (folder / "result.json").write_text(json.dumps(result))
+    show_verdict(Console(markup=False, highlight=False, width=400), folder)
+    assert f"[/x] redis://[fe80::1]:6379 {TOLD}" in capsys.readouterr().out
+
+
+def test_every_console_of_the_lab_prints_text() -> None:
+    """Rich reads markup from what it prints unless its console is made without."""
+    made = [
+        line
+        for path in (ROOT / "lab").rglob("*.py")
+        for line in path.read_text().splitlines()
+        if " Console(" in line
+    ]
+    assert made
+    assert not [line for line in made if "markup=False" not in line]

@@ -233,6 +233,16 @@ def test_the_first_interval_is_no_shorter_than_half_of_one(
     assert (wall + 10_000_000 + length) % 250_000_000 == 0
 
 
+def test_after_a_stall_intervals_end_at_whole_multiples_again() -> None:
+    """Else the two probes of a phase would be compared over different times for the rest of a run."""
+    loop = OpenLoop(Plan(Address("127.0.0.1", 1), interval_seconds=0.25), lambda _: None, print)
+    loop._closes_at = 10_250_000_000
+    loop._close_interval(10_900_000_000)
+    assert loop._closes_at == 11_000_000_000
+    loop._close_interval(11_000_100_000)
+    assert loop._closes_at == 11_250_000_000
+
+
 def test_a_password_is_used_and_its_absence_is_an_error(guarded_server: Any, start_probe: Any) -> None:
     """Error replies are errors, not latencies; with the right password there are none."""
     without = start_probe("--url", guarded_server.url, "--duration", "0.5").end(None)

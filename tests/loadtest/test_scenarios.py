@@ -72,7 +72,7 @@ def is_as_planned(rows: list[Line], holds: int) -> None:
     assert sum(row.missed for row in rows) == 0
 
 
-@pytest.mark.alone
+@pytest.mark.whole
 def test_keys_grow_by_visits_at_a_constant_load(
     shop: Service, server: Server, run_locust: Callable[..., tuple[int, str]]
 ) -> None:
@@ -116,7 +116,7 @@ def is_as_planned_by_two(rows: list[Line], output: str) -> None:
         assert float(counts[0]) == pytest.approx(rate * rows[-1].seconds, rel=0.1)
 
 
-@pytest.mark.alone
+@pytest.mark.whole
 def test_before_and_after_have_the_same_load(
     shop: Service, run_locust: Callable[..., tuple[int, str]]
 ) -> None:
@@ -134,7 +134,7 @@ def test_before_and_after_have_the_same_load(
     assert shop.get("/settings/invalidation").json["strategy"] == "exact"
 
 
-@pytest.mark.alone
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("file", "strategies", "more"),
     [

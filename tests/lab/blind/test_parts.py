@@ -220,7 +220,14 @@ def test_a_long_path_gets_a_short_socket(tmp_path: Path) -> None:
         assert stat.S_IMODE(session_socket.address(folder).parent.stat().st_mode) == 0o700
     finally:
         opened.close()
-    assert not session_socket.address(folder).parent.exists()
+    place = session_socket.address(folder).parent
+    assert not place.exists()
+    place.mkdir(mode=0o755)  # as another account might, to pose as the session
+    try:
+        with pytest.raises(UsageError, match="open to others: remove it"):
+            session_socket.ask({"verb": "look"}, folder)
+    finally:
+        place.rmdir()
 
 
 @pytest.mark.parametrize("leak", ["APP_MODE=scan-storm", "Giant_Index", "thread slow network", "UNPIPELINED"])

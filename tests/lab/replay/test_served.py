@@ -28,6 +28,7 @@ NEWER = (
     "lab_healthy_p99_seconds",
     "lab_store_capacity_cores",
     "lab_store_busy_cores",
+    "lab_store_threads",
     "lab_events_planned_per_second",
 )
 """Metrics that the scene got after the case was recorded: panels that ask only for these are empty."""

@@ -16,6 +16,7 @@ import pytest
 
 from lab.claims.verdict import write_result
 from lab.errors import StackError, UsageError
+from lab.results import folder as results_folder
 from lab.results.folder import Run, RunWriter, make_folder, write_json
 from lab.runner.judging import reach
 from tests.lab.doctored import build_run
@@ -213,6 +214,16 @@ def test_an_interval_of_no_length_is_no_broken_line(folder: Path) -> None:
     with (folder / "probe.hlog").open("a") as log:
         log.write(f"Tag=main-intended,{first.t1:.3f},-0.250,0.000,{encode([])}\n")
     assert Run(folder).unreadable == 1
+
+
+def test_lines_of_more_latencies_than_a_run_has_are_left_out(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line of some bytes may hold millions of equal latencies, and a file many such lines."""
+    read = build_run(folder).latencies(build_run(folder).phases[0])
+    assert Run(folder).unreadable == 0
+    monkeypatch.setattr(results_folder, "MOST", 2 * len(read[0]))
+    assert Run(folder).unreadable > 0
 
 
 def test_partial_run_can_be_read(folder: Path) -> None:

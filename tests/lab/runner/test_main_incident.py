@@ -17,10 +17,10 @@ from lab.scenarios import catalogue
 from tests.docs.sentencekit import untrue
 from tests.lab.labkit import Finished, lab, whole_run
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.whole
 
 
-@pytest.fixture(scope="module", params=["empty-slowlog", pytest.param("key-growth", marks=pytest.mark.whole)])
+@pytest.fixture(scope="module", params=["empty-slowlog", "key-growth"])
 def finished(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Finished:
     """A valid quick run of an incident on the embedded server."""
     return whole_run(tmp_path_factory.mktemp(request.param), request.param)
@@ -94,7 +94,6 @@ def test_report_of_a_real_run_is_reproducible(finished: Finished, tmp_path: Path
         assert (copy / name).read_bytes() == (finished.folder / name).read_bytes()
 
 
-@pytest.mark.whole
 def test_control_refutes_every_applicable_claim(tmp_path: Path) -> None:
     """`lab run control --pace quick` exits 0 because without the cause no claim of key-growth holds."""
     finished = whole_run(tmp_path, "control")
@@ -106,7 +105,6 @@ def test_control_refutes_every_applicable_claim(tmp_path: Path) -> None:
     assert finished.result["holds"] is True
 
 
-@pytest.mark.whole
 @pytest.mark.skipif(
     shutil.which("redis-server") is None, reason="no redis-server (Debian: apt install redis-server)"
 )

@@ -63,6 +63,7 @@ def assert_one_complaint(answer: Answer, code: int) -> None:
     assert answer.out == ""
 
 
+@pytest.mark.whole
 def test_ctrl_c_in_the_middle_keeps_the_samples_and_nothing_else(tmp_path: Path) -> None:
     """Ctrl-C mid-run: exit code 130, one line, no process and no port left; what was measured can be read."""
     with Running("key-growth", "--pace", "quick", "--out", "interrupted", cwd=tmp_path) as run:
