@@ -24,6 +24,7 @@ import argparse
 import json
 import os
 import platform
+import shlex
 import statistics
 import subprocess
 import sys
@@ -294,7 +295,7 @@ def main() -> int:
         return INTERRUPTED
     finally:
         if options.write and found:
-            keep(options.write, options.label, f"python -m bench.scene {' '.join(sys.argv[1:])}", found)
+            keep(options.write, options.label, f"python -m bench.scene {shlex.join(sys.argv[1:])}", found)
     print("\n".join(broken) or "Everything as promised.")
     return 1 if broken else 0
 
