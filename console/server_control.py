@@ -252,9 +252,13 @@ class ServerControl(Observed):
             self.restarting, self.complaint = None, complaint
 
     def rest(self) -> list[PartDone]:
-        """No events, no visits; the keys that are there are kept, and events under way are finished."""
+        """No events, no visits; the keys that are there are kept, and events under way are finished.
+
+        The strategy stays what it is, and is no longer asked for again: a load from elsewhere may change it.
+        """
         with self.acting:
             self.awake, self.planned = False, 0.0
+            self.strategy, self.late = None, False
             self.over_until = self.few_until = None
             self._hold_events(False)
             self._hold_keys()

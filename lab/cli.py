@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import tempfile
@@ -201,6 +202,11 @@ def scene(
 def main() -> int:
     """Entry point. From here on, Ctrl-C, SIGTERM and SIGHUP shut the lab down in order."""
     interruptions_raise()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(
+            stream, io.TextIOWrapper
+        ):  # a terminal of another encoding shows "?" for a sign that it lacks
+            stream.reconfigure(errors="replace")
     return run_command(sys.argv[1:])
 
 

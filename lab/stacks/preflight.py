@@ -93,7 +93,7 @@ def wanted_ports(settings: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in settings.items()
-        if re.fullmatch(r"(CONTROL|GRAFANA|PROMETHEUS|TEMPO|LOCUST_[A-Z]+)_PORT", name) and name not in off
+        if re.fullmatch(r"(CONTROL|GRAFANA|PROMETHEUS|TEMPO|LOCUST_[A-Z_]+)_PORT", name) and name not in off
     }
 
 

@@ -296,8 +296,27 @@ def test_rest(growing: ServerControl, standins: StandIns) -> None:
     growing.keep()
     growing.rest()
     assert load(standins)[:2] == (0, 0)
+    standins.invalidation["strategy"] = (
+        "index"  # as a scenario of Locust does, which knows the storefront only
+    )
+    growing.keep()
+    growing.keep()
+    assert standins.invalidation["strategy"] == "index"
     assert not growing.paused and not growing.growing and gauge(growing, "lab_events_paused") == 0
     assert growing.shown_phase == "stopped"
+
+
+def test_at_rest_a_load_from_elsewhere_may_set_the_strategy(
+    growing: ServerControl, standins: StandIns
+) -> None:
+    """A scenario of Locust knows the storefront only. While the scene has a load, the page's own choice is kept."""
+    standins.invalidation["strategy"] = "index"
+    growing.keep()
+    assert standins.invalidation["strategy"] == "scan"
+    growing.rest()
+    standins.invalidation["strategy"] = "index"
+    growing.keep()
+    assert standins.invalidation["strategy"] == "index"
 
 
 @pytest.mark.parametrize(
