@@ -28,7 +28,8 @@ transaction that goes out at once, from MULTI to EXEC, and is counted.
 
 TWO_VERSIONS = """Both get the same visits, and events whose searches take the same share of their time. On `dragonfly`
 (1.28.1) a SCAN visits up to 10,000 buckets of keys before it lets anybody in, and with one thread nobody gets in until
-the call ends, after 100 ms at the latest. A GET waits for a search, and a search is as long as there are keys: p99 climbs.
+the call ends, after 100 ms at the latest. A GET waits for a search, and a search is as long as there are keys: p99
+climbs.
 
 On `dragonfly-current` (1.40.1) a SCAN lets others in after about 30 µs and ends after 50 ms. A GET waits for a slice of
 a search: p99 does not climb. The maker took the wait away, and not the work. Each event still visits every key, so this

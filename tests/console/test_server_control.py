@@ -296,12 +296,6 @@ def test_rest(growing: ServerControl, standins: StandIns) -> None:
     growing.keep()
     growing.rest()
     assert load(standins)[:2] == (0, 0)
-    standins.invalidation["strategy"] = (
-        "index"  # as a scenario of Locust does, which knows the storefront only
-    )
-    growing.keep()
-    growing.keep()
-    assert standins.invalidation["strategy"] == "index"
     assert not growing.paused and not growing.growing and gauge(growing, "lab_events_paused") == 0
     assert growing.shown_phase == "stopped"
 
