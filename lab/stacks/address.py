@@ -143,6 +143,8 @@ def read_address(
         parts = urlsplit(url)
     except ValueError:
         raise UsageError(f"{called} holds a broken IPv6 address: write redis://[::1]:6379/0.") from None
+    if parts.fragment or (parts.query and parts.scheme != SOCKET):
+        raise UsageError(f"{called} holds a # or a ?: write %23 and %3F in a password, and a database as /2.")
     try:
         port = parts.port
     except ValueError:

@@ -282,6 +282,8 @@ def test_it_ends_quietly_when_nobody_reads(server: Any, start_probe: Any) -> Non
         (["--url", "http://127.0.0.1:1"], "redis://"),
         (["--url", "redis://127.0.0.1:99999"], "port"),
         (["--url", "redis://127.0.0.1/x"], "database"),
+        (["--url", "redis://:pa#ss@h"], "%23"),
+        (["--url", "redis://h?db=2"], "as /2"),
         (["--url", "redis://h", "--rate", "0"], "--rate"),
         (["--url", "redis://h", "--rate", "nan"], "--rate"),
         (["--url", "redis://h", "--rate", "fast"], "not a number"),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lab.scenarios import catalogue
 from lab.stacks.native import NativeStack
 from tests.httpkit import Answer, HttpStandIn, Request
 
-SCENARIO = catalogue()["key-growth"]
+SCENARIO = replace(catalogue()["key-growth"], scan_count=100_000)  # as a run fills in what its server gets
 GUNICORN = ["gunicorn", "-c", "app/gunicorn_conf.py", "app.web:application"]
 
 

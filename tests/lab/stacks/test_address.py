@@ -55,6 +55,8 @@ def test_an_address_is_read(url: str, shown: str, options: dict[str, object]) ->
         ("redis://cache/none", "must name its database by a number"),
         ("unix://run/r.sock", "three slashes"),
         ("unix:///run/r.sock?db=x", "must name its database by a number"),
+        ("redis://:pa#ss@cache:6379", "write %23"),
+        ("redis://cache?db=2", "a database as /2"),
     ],
 )
 def test_what_is_no_address_is_one_line(url: str, said: str) -> None:

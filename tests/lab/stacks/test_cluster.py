@@ -108,6 +108,7 @@ def test_nodes_come_up_held_and_grow_from_one_to_three(stack: ClusterStack) -> N
     client.close()
 
 
+@pytest.mark.alone
 @needs_quota
 def test_a_busy_node_is_held_and_the_throttling_counted(stack: ClusterStack) -> None:
     """Node 2 of three walks over its keys for half a second: it is busy most of that, and held in its periods."""
