@@ -41,7 +41,9 @@ class Server:
         """
         parts = urlsplit(url)
         if parts.fragment or parts.query:
-            raise ValueError("the address holds a # or a ?: write %23 and %3F in a password, and a database as /2")
+            raise ValueError(
+                "the address holds a # or a ?: write %23 and %3F in a password, and a database as /2"
+            )
         if parts.scheme != "redis" or not parts.hostname:
             raise ValueError(f"not a redis://host:port address: {url}")
         if parts.fragment or parts.query:
