@@ -46,10 +46,6 @@ class Server:
             )
         if parts.scheme != "redis" or not parts.hostname:
             raise ValueError(f"not a redis://host:port address: {url}")
-        if parts.fragment or parts.query:
-            raise ValueError(
-                "the address holds a # or a ?: write %23 and %3F in a password, and a database as /2"
-            )
         database = parts.path.strip("/") or "0"
         if not database.isascii() or not database.isdigit():
             raise ValueError(f"the database must be a number: {url}")
