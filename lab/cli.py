@@ -203,9 +203,7 @@ def main() -> int:
     """Entry point. From here on, Ctrl-C, SIGTERM and SIGHUP shut the lab down in order."""
     interruptions_raise()
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(
-            stream, io.TextIOWrapper
-        ):  # a terminal of another encoding shows "?" for a sign that it lacks
+        if isinstance(stream, io.TextIOWrapper):  # a sign that the terminal lacks is shown as a question mark
             stream.reconfigure(errors="replace")
     return run_command(sys.argv[1:])
 

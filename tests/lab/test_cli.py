@@ -1,5 +1,6 @@
 """Bad input: one clear line on stderr, the exit code of the contract, no traceback, and nothing created."""
 
+import io
 import json
 import os
 import shutil
@@ -14,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from lab import scenarios
-from lab.cli import GROUPS, build, run_command
+from lab.cli import GROUPS, build, main, run_command
 from lab.results.folder import RunFacts
 from lab.stacks.asking import Finding
 from lab.stacks.doctor import outcome, packages
@@ -384,3 +385,13 @@ def test_signal_while_modules_are_read(tmp_path: Path, number: signal.Signals) -
     early.send_signal(number)
     assert early.communicate(timeout=20)[1] == "lab: interrupted; nothing was started.\n"
     assert early.returncode == 130
+
+
+def test_a_terminal_that_lacks_a_sign_gets_a_question_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a message with a sign such as ≥ would end a command as a fault of the lab."""
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stderr", io.TextIOWrapper(written, encoding="ascii", write_through=True))
+    monkeypatch.setattr("sys.argv", ["lab", "≥"])
+    monkeypatch.setattr("lab.cli.interruptions_raise", lambda: None)  # pytest keeps its own handlers
+    assert main() == 2
+    assert b"'?'" in written.getvalue()
