@@ -119,7 +119,9 @@ def run(
     if controls and scenario != ALL:
         raise UsageError(f"--controls is for `bin/lab run {ALL}`; a control alone is run by its own id.")
     if scenario == ALL:
-        raise typer.Exit(_run_all(controls, server, stack, namespace, pace, seed, out, spoilers, as_json))
+        raise typer.Exit(
+            _run_all(controls, server, stack, namespace, pace, seed, out, spoilers, despite_noise, as_json)
+        )
     from lab.report import write_report
     from lab.runner.live import LiveDisplay
     from lab.runner.run import Request, conduct
@@ -213,6 +215,7 @@ def _run_all(
     seed: int,
     out: Path | None,
     spoilers: bool,
+    despite_noise: bool,
     as_json: bool,
 ) -> int:
     """Run the scenarios on one server, one after the other; return the exit code of the whole series."""
@@ -234,10 +237,11 @@ def _run_all(
             stack=stack,
             spoilers=spoilers,
             namespace=namespace,
+            despite_noise=despite_noise,
         ),
         out,
         Pages(partial(write_report, spoilers=spoilers), partial(write_summary, spoilers=spoilers)),
-        lambda: LiveDisplay(console, spoilers),
+        lambda: LiveDisplay(console, spoilers, asks=not despite_noise),
         lambda text: console.print(f"\n{text}", style="bold"),
     )
     if as_json:
