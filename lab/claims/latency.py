@@ -219,12 +219,11 @@ def restart_restores(share: float, times: float) -> Claim:
 def wrong_turn(claim_id: str, phase_id: str, probe: str, what: str, within: float, times: float) -> Claim:
     """`what` takes less than `within` of p99 away while the trouble is there. (Making p99 worse is no help either.)
 
-    Near saturation p99 varies by more than that from one moment to the next, so the two are not measured one after
-    the other: a second probe (`probe`) with `what` runs beside the main one, through the same moments on the same
-    server, and only their ratio is judged. It is judged at the top, past the knee, for a reason. A GET on the one busy
-    connection can still be read in the current turn of the server's loop; a GET on an idle connection waits for the
-    next turn. So a pool's GET may come a SCAN later, which is much of a short wait (measured below the knee: 134
-    against 209 ms) and little of a long one.
+    p99 varies by more than that from one moment to the next, so the two are not measured one after the other: a second
+    probe (`probe`) with `what` runs beside the main one, through the same moments on the same server, and only their
+    ratio is judged. It is judged below the knee, where a connection that waits for nobody would be seen to be fast. (A
+    pool may well be slower there: a GET on the one busy connection can still be read in the current turn of the
+    server's loop; a GET on an idle connection waits for the next turn.)
     """
 
     def check(run: Run) -> Finding:

@@ -25,6 +25,8 @@ the distance to the largest plateau. So the knee is observed."""
 EDGE = 0.78
 """Share of the keys just below the knee: as much trouble as the server can bear without a backlog that outlives the
 phase."""
+WRONG_TURNS_AT = 0.65
+"""The plateau, below the knee, on which the wrong turns are tried. Beyond the knee no connection can pass the queue."""
 
 
 def phases(cause: str) -> tuple[Phase, ...]:
@@ -42,17 +44,20 @@ def phases(cause: str) -> tuple[Phase, ...]:
         Phase(f"index-{i}", "index", "keys grow after the fix", "index", share, empty=i == 1)
         for i, share in enumerate(INDEX_PLATEAUS, start=1)
     ]
+    tried = PLATEAUS.index(WRONG_TURNS_AT) + 1
+    turns = Phase(
+        "turns",
+        "turns",
+        "wrong turns: a pool of 50, fresh connections",
+        cause,
+        WRONG_TURNS_AT,
+        2.0,
+        probes=(pool, fresh),
+    )
     return (
-        *grow,
-        Phase(
-            "turns",
-            "turns",
-            "wrong turns: a pool of 50, fresh connections",
-            cause,
-            1.0,
-            2.0,
-            probes=(pool, fresh),
-        ),
+        *grow[:tried],
+        turns,
+        *grow[tried:],
         Phase("restart", "restart", "the server is restarted: few keys", cause, PLATEAUS[0], empty=True),
         Phase("return", "return", "the keys come back", cause, EDGE),
         Phase("fix", "fix", "the fix", "index", EDGE, 0.5),
