@@ -24,6 +24,10 @@ down: ## Stop the stack and remove what it left: containers, volumes, network
 test: tools ## What needs neither Docker nor whole runs, in eight minutes or more
 	$(PY) -m pytest $(SIDE_BY_SIDE) -m "not whole"
 
+QUICK := tests/lab/claims tests/lab/results tests/lab/report tests/lab/scenarios tests/lab/test_house.py tests/grafana tests/docs
+test-quick: tools ## What most edits need, in a minute: what judges and reports, dashboards, pages
+	$(PY) -m pytest $(SIDE_BY_SIDE) -m "not whole and not alone" $(QUICK)
+
 test-all: tools ## All that needs no Docker: every incident, whole scenes, blind seeds; some of it: ONLY=tests/console
 	$(PY) -m pytest $(SIDE_BY_SIDE) $(ONLY)
 
@@ -100,4 +104,4 @@ venv:
 tools:
 	@bin/lab --bootstrap checks
 
-.PHONY: help demo up down test test-all test-compose test-compose-all test-kubernetes mutate soak check bench ten exam faults docs lock sbom audit licences bundle venv tools
+.PHONY: help demo up down test test-quick test-all test-compose test-compose-all test-kubernetes mutate soak check bench ten exam faults docs lock sbom audit licences bundle venv tools

@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,10 +17,9 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from lab import __version__, errors
-from lab.errors import Interrupted, LabError, UsageError
+from lab.errors import Interrupted, LabError
 from lab.foreign_text import shown
 from lab.stacks.asking import Finding
-from lab.stacks.kubectl import Namespace
 from lab.stacks.processes import interruptions_raise
 from lab.stacks.servers import SERVERS
 
@@ -112,7 +111,6 @@ def doctor(
             "--scene", help="Check the scene that make up started: every page and lever that a workshop uses."
         ),
     ] = False,
-    namespace: Namespace = "",
     out: Annotated[
         Path,
         typer.Option(
@@ -129,10 +127,10 @@ def doctor(
         mark = "ok  " if finding.ok else "MISS" if finding.needed else "opt "
         console.print(f"{mark} {finding.what}: {finding.detail}", soft_wrap=True, markup=False)
 
-    if namespace and not scene:
-        raise UsageError("--namespace goes with --scene: bin/lab doctor --scene --namespace NAME.")
     if scene:
-        may_begin = _rehearsed(namespace, out, say)
+        from lab.stacks.rehearsal import rehearse
+
+        may_begin = rehearse(out, say).may_begin
         console.print(f"\n{'A workshop could begin.' if may_begin else 'Mend the lines marked MISS first.'}")
         console.print(f"page: {out / 'doctor.html'}", soft_wrap=True)
         if not may_begin:
@@ -144,17 +142,6 @@ def doctor(
     console.print(f"\n{outcome(findings)}")
     if not all(finding.ok for finding in findings if finding.needed):
         raise typer.Exit(errors.STACK_BROKE)
-
-
-def _rehearsed(namespace: str, out: Path, say: Callable[[Finding], None]) -> bool:
-    """Check the running scene, of a release if a namespace is given. Returns True if a workshop could begin."""
-    if namespace:
-        from lab.stacks.podcheck import rehearse_release
-
-        return rehearse_release(namespace, out, say).may_begin
-    from lab.stacks.rehearsal import rehearse
-
-    return rehearse(out, say).may_begin
 
 
 def scene(

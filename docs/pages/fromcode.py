@@ -109,8 +109,7 @@ def server_list(_: Path) -> str:
     """Every server: where it runs, claims that it cannot answer, and scenarios that cannot be run on it."""
     rows = []
     for server in SERVERS.values():
-        has = {"native": True, "compose": server.in_compose, "kubernetes": server.in_chart}
-        stacks = ", ".join(stack for stack, there in has.items() if there)
+        stacks = "native, compose" if server.in_compose else "native"
         cannot = [f"`{claim}`: {why}" for claim, why in server.cannot.items()]
         incidents = [scenario for scenario in scenarios.catalogue().values() if not scenario.refutes]
         unfit = [

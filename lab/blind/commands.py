@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Collection
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +17,6 @@ from lab.blind.levels import LEVELS, MOST_CAUSES
 from lab.blind.past import new_folder, revealed
 from lab.blind.session_socket import ask, home
 from lab.errors import UsageError
-from lab.stacks.kubectl import Namespace, check_namespace
 from lab.stacks.servers import check_stack
 
 LARGEST_SEED = 2**31
@@ -32,8 +30,7 @@ StackName = Annotated[
     str,
     typer.Option(
         "--stack",
-        help="native: processes of this machine. compose: the stack that `make up` started. kubernetes: a release of "
-        "the chart.",
+        help="native: processes of this machine. compose: the stack that `make up` started.",
     ),
 ]
 Minutes = Annotated[
@@ -69,7 +66,6 @@ def start(
         ),
     ] = None,
     stack: StackName = "native",
-    namespace: Namespace = "",
     minutes: Minutes = 60.0,
     task: Task = None,
     level: LevelNumber = 1,
@@ -84,15 +80,14 @@ def start(
 ) -> None:
     """Start the scene with a sealed cause, and show what users see until Ctrl-C, the reveal, or time is up."""
     several = (causes or LEVELS[level].causes) > 1
-    drawn = random_seed(home(), several, without(stack)) if seed is None else seed
-    _play(None, drawn, chosen(drawn, several), stack, namespace, minutes, task, level)
+    drawn = random_seed(home(), several) if seed is None else seed
+    _play(None, drawn, chosen(drawn, several), stack, minutes, task, level)
 
 
 @app.command("open")
 def open_cause(
     cause: Annotated[str, typer.Argument(help="A cause that `bin/lab blind causes` lists.", metavar="CAUSE")],
     stack: StackName = "native",
-    namespace: Namespace = "",
     minutes: Minutes = 60.0,
     task: Task = None,
     level: LevelNumber = 1,
@@ -102,7 +97,7 @@ def open_cause(
 ) -> None:
     """Start the same scene with a cause that you choose and know: to try out what shows it, and what does not."""
     found = find(cause)
-    _play(found.opening_line(spoilers), None, (found,), stack, namespace, minutes, task, level)
+    _play(found.opening_line(spoilers), None, (found,), stack, minutes, task, level)
 
 
 @app.command()
@@ -213,20 +208,13 @@ def chosen(seed: int, several: bool) -> tuple[Cause, ...]:
     return choose_two(seed) if several else (choose(seed),)
 
 
-def without(stack: str) -> Collection[str]:
-    """The causes that cannot be played on a stack."""
-    from lab.blind.kubernetes import WITHOUT
-
-    return WITHOUT if stack == "kubernetes" else ()
-
-
-def random_seed(folder: Path, several: bool = False, but: Collection[str] = ()) -> int:
-    """A seed of other causes than `but`, and than those of the last two sessions in this folder that were revealed."""
+def random_seed(folder: Path, several: bool = False) -> int:
+    """A seed of other causes than those of the last two sessions in this folder that were revealed."""
     known = revealed(folder)
     while True:
         seed = secrets.randbelow(LARGEST_SEED)
         names = [cause.id for cause in chosen(seed, several)]
-        if "+".join(names) not in known and not set(names) & set(but):
+        if "+".join(names) not in known:
             return seed
 
 
@@ -235,24 +223,16 @@ def _play(
     seed: int | None,
     causes: tuple[Cause, ...],
     stack: str,
-    namespace: str,
     minutes: float,
     task: str | None,
     level: int,
 ) -> None:
     """Play a session. `announced`: the first line of an exercise whose cause is known; None for a sealed one."""
     check_stack(stack)
-    check_namespace(stack, namespace)
-    if unplayable := [cause.id for cause in causes if cause.id in without(stack)]:
-        raise UsageError(
-            f"{unplayable[0]} cannot be played on Kubernetes, where a server keeps its share of the processor: "
-            "take another cause or seed."
-        )
     task = task or LEVELS[level].task
     if task not in TASKS:
         raise UsageError(f"there is no task {task!r}; choose {FIND} or {CURE}.")
     from lab.blind.compose import ComposeBlindStack
-    from lab.blind.kubernetes import KubernetesBlindStack
     from lab.blind.scene import BlindStack, SceneStack
     from lab.blind.session import Session, complaint
 
@@ -262,7 +242,6 @@ def _play(
     makers: dict[str, Callable[[Path], SceneStack]] = {
         "native": BlindStack,
         "compose": ComposeBlindStack,
-        "kubernetes": partial(KubernetesBlindStack, namespace=namespace),
     }
     Session(
         causes,

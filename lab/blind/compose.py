@@ -34,10 +34,9 @@ from lab.blind.sizing import LINK, PROGRAMS, WEB
 from lab.errors import StackError
 from lab.stacks import engine
 from lab.stacks.base import Say
-from lab.stacks.compose import ComposeStack
+from lab.stacks.compose import READY_S, ComposeStack
 from lab.stacks.containers import PORTS, find_containers
 from lab.stacks.docker import Container, named
-from lab.stacks.guest import READY_S
 from lab.stacks.http import Http, Storefront
 from lab.stacks.processes import Child, stop_all
 from lab.stacks.usage import Usage, usage_of

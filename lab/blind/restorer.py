@@ -1,10 +1,9 @@
-"""Restores a running stack when a session ends, however it ends: runs docker or kubectl at the end of stdin.
+"""Restores a running stack when a session ends, however it ends: runs docker at the end of stdin.
 
 `python -m lab.blind.restorer` reads one line, a JSON object with the lists `commands` and `orphaned` (each command is a
-list of words), prints "ready", and waits. With `namespace` in it the commands are kubectl's, else docker's. stdin ends
-with the session; if the session is killed, the kernel closes it. A session that ends in order sends something more
-before. If nothing more came, the `orphaned` commands run too. Exit code 0, or 3 when a command failed, with a line for
-each that did.
+list of words for docker), prints "ready", and waits. stdin ends with the session; if the session is killed, the kernel
+closes it. A session that ends in order sends something more before. If nothing more came, the `orphaned` commands run
+too. Exit code 0, or 3 when a command failed, with a line for each that did.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import sys
 from lab.blind.launcher import first_line
 from lab.errors import STACK_BROKE, StackError
 from lab.stacks.docker import Docker
-from lab.stacks.kubectl import Kubectl
 from lab.stacks.processes import ignore_interruptions
 
 BEST_EFFORT = "rm"
@@ -31,7 +29,7 @@ def main() -> int:
     in_order = False
     while os.read(0, 4096):
         in_order = True
-    engine = Kubectl(told["namespace"]) if "namespace" in told else Docker()
+    engine = Docker()
     code = 0
     for words in told["commands"] + ([] if in_order else told["orphaned"]):
         try:

@@ -27,10 +27,7 @@ DUE_WITHIN = 0.05
 """Share of the events that may be late or missing because the load generator got no processor."""
 WAITED_MOST = 0.10
 """Share of a phase in which the server's thread, or a probe's, may be ready to run and have no core: as much as a
-hypervisor may take. Linux tells it of processes, and control groups of version 2 tell it of pods."""
-THROTTLED_MOST, CLIENT_THROTTLED_MOST = STALLED_MOST, 0.05
-"""Share of a phase in which its container's limit may hold the server, or the probes: they stand still then, as in a
-stall. The storefront and the load may be held for longer: their delays are not the probe's."""
+hypervisor may take. Linux tells it of processes."""
 MEASURED = {"store": "the server", "probe": "the probe"}
 """The parts that a bystander's latency is made of: as the machine's figures name them, and for people."""
 WAITED = {

@@ -12,12 +12,9 @@ from collections.abc import Callable
 from lab.claims import planned, shards
 from lab.claims.check import Check, Terms, compared
 from lab.claims.fairness import (
-    CLIENT_THROTTLED_MOST,
     LATE_MS,
-    MEASURED,
     OTHERS_MOST,
     STEAL_MOST,
-    THROTTLED_MOST,
     WAITED,
     WAITED_MOST,
     machine_unfair,
@@ -37,8 +34,6 @@ where it cannot be observed: `key-growth` plans it at 0.85 of the keys and obser
 became cheaper by 1 - 0.85 / 1.1 = 23 % end that, and less than that is safe. `shards` plans the knee of three nodes at
 0.69 of the keys, and its last plateau must lie a tenth beyond the knee for p99 to climb: 1 - 1.1 x 0.69 = 24 %. Dearer
 keys move it down among the plateaus; at twice the cost hardly any lie below it."""
-HELD = ("store", "web", "invalidator", "locust", "probe")
-"""The parts of a run on a cluster whose limits are looked at, as the machine's figures name them."""
 NEAR_KNEE = 0.75
 """Share of the planned knee from which plateaus are compared with calibration. With far fewer keys each is cheaper,
 because more of them fit into the processor's caches."""
@@ -47,8 +42,7 @@ because more of them fit into the processor's caches."""
 def validate(run: Run, terms: Terms) -> list[Check]:
     """All checks; the run is valid when all are ok."""
     by_terms = [judge(run, terms) for judge in planned.CHECKS_BY_TERMS]
-    of_stack = CHECKS_OF_CLUSTERS if run.facts.stack == "kubernetes" else ()
-    return [*(judge(run) for judge in (*CHECKS, *of_stack)), *by_terms]
+    return [*(judge(run) for judge in CHECKS), *by_terms]
 
 
 def _complete(run: Run) -> Check:
@@ -244,29 +238,6 @@ def _drift(run: Run, plateaus: list[PhaseRecord], planned: float) -> float | Non
     expected = sum(base + (1 - base) * keys / planned for keys, _ in demands)
     return sum(demand for _, demand in demands) / expected - 1 if demands else None
 
-
-def _not_held(run: Run) -> Check:
-    """On a cluster no container was held by its limit of CPU time for long.
-
-    The kernel holds it to the end of a period of 100 ms, so p99 would measure the limit.
-    """
-    worst, whose, ok = 0.0, "none", bool(compared(run))
-    for phase in compared(run):
-        for name in HELD:
-            share = phase.machine.get(f"throttled_{name}", math.nan)
-            ok = ok and share <= (THROTTLED_MOST if name in MEASURED else CLIENT_THROTTLED_MOST)
-            if share > worst:
-                worst, whose = share, name
-    return Check(
-        "no container was held by its limit",
-        ok,
-        f"held longest: {MEASURED.get(whose, whose)}, {worst:.1%} of a phase (at most {THROTTLED_MOST:.1%} for server "
-        f"and probe, {CLIENT_THROTTLED_MOST:.0%} for the others)",
-    )
-
-
-CHECKS_OF_CLUSTERS = (_not_held,)
-"""Checks of runs on Kubernetes: there a pod is promised less than a machine."""
 
 CHECKS: tuple[Callable[[Run], Check], ...] = (
     _complete,

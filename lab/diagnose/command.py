@@ -7,9 +7,7 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -33,7 +31,6 @@ from lab.stacks.address import (
     Tls,
     read_address,
 )
-from lab.stacks.kubectl import Namespace
 
 SECONDS, LONGEST_S = 30.0, 3600.0
 """Length of a diagnosis if nothing else is asked for, and the most: every wait of the probe is kept until its end."""
@@ -67,14 +64,10 @@ def diagnose(
     url: Annotated[
         str,
         typer.Argument(
-            help="redis[s]://[user:password@]host:port[/db], or unix:///path. Left out with --namespace.",
-            metavar="[URL]",
+            help="redis[s]://[user:password@]host:port[/db], or unix:///path.",
+            metavar="URL",
         ),
-    ] = "",
-    namespace: Namespace = "",
-    server: Annotated[
-        str | None, typer.Option(help="With --namespace: a server of the release (redis).", metavar="NAME")
-    ] = None,
+    ],
     seconds: Annotated[
         float | None,
         typer.Option(help=f"Seconds to watch the server ({SECONDS:g}). With --watch: end after that time."),
@@ -133,63 +126,37 @@ def diagnose(
         raise UsageError("--above needs --watch.")
     if watched and (as_json or compare):
         raise UsageError("--watch prints a line for each diagnosis: leave out --json and --compare.")
-    with _found(url, namespace, server, Tls(ca, cert, key, insecure)) as address:
-        before = read(compare) if compare else None
-        if out and not watched:
-            _can_be_written(out)
-        progress, console = (
-            Console(stderr=True, markup=False, highlight=False, soft_wrap=True),
-            Console(markup=False, highlight=False, soft_wrap=True),
+    address = read_address(url, Tls(ca, cert, key, insecure))
+    before = read(compare) if compare else None
+    if out and not watched:
+        _can_be_written(out)
+    progress, console = (
+        Console(stderr=True, markup=False, highlight=False, soft_wrap=True),
+        Console(markup=False, highlight=False, soft_wrap=True),
+    )
+    if insecure:
+        progress.print(
+            "--insecure: the certificate is not checked, so any server that answers gets the password.",
+            markup=False,
         )
-        if insecure:
-            progress.print(
-                "--insecure: the certificate is not checked, so any server that answers gets the password.",
-                markup=False,
-            )
-        if namespace:
-            progress.print("Through a port-forward, which adds to every wait.", markup=False)
-        progress.print(f"A user for it needs no more rights than these: {questions.ACL}", markup=False)
-        if watched:
-            archive = _Archive(above, keep, out or Path("runs/diagnose"))
-            _watch(address, seconds or math.inf, rate, archive, show_arguments, console)
-            return
-        seconds = seconds or SECONDS
-        window, sent = watch(address, seconds, rate, _ShownProgress(progress, seconds, rate), show_arguments)
-        diagnosis = Diagnosis.of(window, judge(window), sent)
-        if as_json:
-            print(diagnosis.model_dump_json(indent=1))
-        else:
-            show(console, diagnosis, window)
-            if before:
-                _show_changes(console, before, diagnosis)
-        if out:  # last, so that a disk that has become full takes nothing else away
-            page = diagnosis.write(out)
-            if not as_json:
-                console.print(f"page: {page.resolve()}", markup=False)
-
-
-@contextmanager
-def _found(url: str, namespace: str, server: str | None, tls: Tls) -> Iterator[Address]:
-    """The address of the server: by its URL, or that of a release in a cluster through a port-forward.
-
-    Raises `UsageError` unless exactly one of the two is named, and `StackError` where the release cannot be reached.
-    """
-    if bool(url) == bool(namespace):
-        raise UsageError(
-            "name a server by its URL, as in redis://host:6379/0, or a release in a cluster by --namespace."
-        )
-    if url:
-        if server:
-            raise UsageError("--server is for --namespace: the URL names the server already.")
-        yield read_address(url, tls)
+    progress.print(f"A user for it needs no more rights than these: {questions.ACL}", markup=False)
+    if watched:
+        archive = _Archive(above, keep, out or Path("runs/diagnose"))
+        _watch(address, seconds or math.inf, rate, archive, show_arguments, console)
         return
-    if tls != Tls():
-        raise UsageError("--ca, --cert, --key and --insecure are for a URL, rediss://host:port/0.")
-    from lab.stacks.pods import server_in
-
-    name = server or "redis"
-    with server_in(namespace, name) as way:
-        yield replace(read_address(way, environ={}), shown=f"redis://{name}.{namespace}")
+    seconds = seconds or SECONDS
+    window, sent = watch(address, seconds, rate, _ShownProgress(progress, seconds, rate), show_arguments)
+    diagnosis = Diagnosis.of(window, judge(window), sent)
+    if as_json:
+        print(diagnosis.model_dump_json(indent=1))
+    else:
+        show(console, diagnosis, window)
+        if before:
+            _show_changes(console, before, diagnosis)
+    if out:  # last, so that a disk that has become full takes nothing else away
+        page = diagnosis.write(out)
+        if not as_json:
+            console.print(f"page: {page.resolve()}", markup=False)
 
 
 def _can_be_written(folder: Path) -> None:

@@ -44,7 +44,7 @@ Events = Annotated[
     dict[str, Amount], _has("asked_per_s", "offered_per_s", "finished_per_s", "in_flight_end", "failures")
 ]
 Probed = Annotated[dict[str, Amount], _has("sent", "received", "errors", "rate", "lag_p99_us")]
-StackName = Literal["native", "compose", "kubernetes"]
+StackName = Literal["native", "compose"]
 STRICT = ConfigDict(extra="forbid", strict=True, validate_default=True)
 
 
@@ -93,10 +93,9 @@ class PhaseRecord:
     requests; where forecasts were made also `server_s`, the server's CPU time per event, measured until all were done.
     `client_p99_ms`: p99 of a GET as other observers saw it: `app` (its own histogram) and `locust` (the HTTP request).
     `machine`: shares of the machine's cores, and for how long server and probe waited for one, where the system tells
-    it (`lab.stacks.processes.CpuMeter`); on Kubernetes also how long limits held the containers
-    (`lab.stacks.podusage`). `params`: the scenario's figures of the phase. `figures`: what its loads measured, and of a
-    cluster the counters of each node (`lab.stacks.cluster`). `attempt`: the number of this measurement of the phase,
-    from 1. `unfair`: why the measurement was not fair, in clauses (`lab.claims.fairness`).
+    it (`lab.stacks.processes.CpuMeter`). `params`: the scenario's figures of the phase. `figures`: what its loads
+    measured, and of a cluster the counters of each node (`lab.stacks.cluster`). `attempt`: the number of this
+    measurement of the phase, from 1. `unfair`: why the measurement was not fair, in clauses (`lab.claims.fairness`).
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT

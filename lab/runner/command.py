@@ -15,7 +15,6 @@ from lab import scenarios
 from lab.errors import UsageError
 from lab.report import terminal
 from lab.stacks.address import PLAIN_HELP, Way, read_address, way_to
-from lab.stacks.kubectl import Namespace
 from lab.stacks.servers import SERVERS, STACKS, add_servers
 
 MOST_COUNT = 10_000_000
@@ -23,10 +22,7 @@ MOST_COUNT = 10_000_000
 ALL = "all"
 """Given in place of a scenario's id, it stands for all scenarios."""
 Folder = Annotated[Path, typer.Argument(help="A run folder.", metavar="DIR")]
-STACK_HELP = (
-    "native: processes of this machine. compose: the stack that `make up` started. "
-    "kubernetes: a release of the chart."
-)
+STACK_HELP = "native: processes of this machine. compose: the stack that `make up` started."
 
 
 def list_scenarios(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
@@ -44,9 +40,7 @@ def run(
     ],
     server: Annotated[
         str | None,
-        typer.Option(
-            help=f"{', '.join(SERVERS)}; if left out, embedded (native) or redis (compose, kubernetes)."
-        ),
+        typer.Option(help=f"{', '.join(SERVERS)}; if left out, embedded (native) or redis (compose)."),
     ] = None,
     server_path: Annotated[
         list[str] | None,
@@ -60,7 +54,6 @@ def run(
         str,
         typer.Option(help=STACK_HELP),
     ] = "native",
-    namespace: Namespace = "",
     pace: Annotated[str, typer.Option(help="quick, standard or full.")] = "standard",
     keys: Annotated[
         int | None, typer.Option(help="Entries cached at the most; if left out, as the pace has it.")
@@ -119,9 +112,7 @@ def run(
     if controls and scenario != ALL:
         raise UsageError(f"--controls is for `bin/lab run {ALL}`; a control alone is run by its own id.")
     if scenario == ALL:
-        raise typer.Exit(
-            _run_all(controls, server, stack, namespace, pace, seed, out, spoilers, despite_noise, as_json)
-        )
+        raise typer.Exit(_run_all(controls, server, stack, pace, seed, out, spoilers, despite_noise, as_json))
     from lab.report import write_report
     from lab.runner.live import LiveDisplay
     from lab.runner.run import Request, conduct
@@ -146,7 +137,6 @@ def run(
         port,
         stack,
         spoilers,
-        namespace,
         count,
         despite_noise,
     )
@@ -210,7 +200,6 @@ def _run_all(
     controls: bool,
     server: str | None,
     stack: str,
-    namespace: str,
     pace: str,
     seed: int,
     out: Path | None,
@@ -236,7 +225,6 @@ def _run_all(
             folder,
             stack=stack,
             spoilers=spoilers,
-            namespace=namespace,
             despite_noise=despite_noise,
         ),
         out,

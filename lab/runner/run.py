@@ -27,23 +27,20 @@ from lab.stacks.base import Stack
 from lab.stacks.cluster import ClusterStack
 from lab.stacks.compose import ComposeStack
 from lab.stacks.containers import ServerContainers, find_containers
-from lab.stacks.kubectl import Kubectl, check_namespace
-from lab.stacks.kubernetes import Examined, KubernetesStack, examine
 from lab.stacks.memory import (
     held_bytes,
     require_compose_memory,
     require_native_memory,
-    require_pod_memory,
 )
 from lab.stacks.native import NativeStack
 from lab.stacks.processes import port_taken, uninterrupted
 from lab.stacks.quota import why_none
 from lab.stacks.rights import check_server
 from lab.stacks.server_stats import ServerObserver
-from lab.stacks.servers import IN_CHART, IN_COMPOSE, SERVERS, STACKS, Server, check_stack, find_server
+from lab.stacks.servers import IN_COMPOSE, SERVERS, STACKS, Server, check_stack, find_server
 
 FEWEST_KEYS, MOST_KEYS = 10_000, 50_000_000
-Scene = ServerContainers | Examined | None
+Scene = ServerContainers | None
 """The running scene that a run is the guest of; None for one of its own."""
 
 
@@ -51,7 +48,7 @@ Scene = ServerContainers | Examined | None
 class Request:
     """A run as a person asked for it. Without a `server` the stack chooses one. `spoilers`: the cause may be told.
 
-    `namespace`: that of the release, on Kubernetes. `count`: COUNT of each SCAN.
+    `count`: COUNT of each SCAN.
     `despite_noise`: run also where the machine is too busy for a verdict.
     """
 
@@ -65,7 +62,6 @@ class Request:
     port: int | None = None
     stack: str = "native"
     spoilers: bool = False
-    namespace: str = ""
     count: int | None = None
     despite_noise: bool = False
 
@@ -90,8 +86,6 @@ def command_of(request: Request) -> str:
     words = ["bin/lab", "run", request.scenario.id, "--pace", request.pace]
     if request.stack != "native":
         words += ["--stack", request.stack]
-    if request.namespace:
-        words += ["--namespace", request.namespace]
     if request.way:
         words += request.way.words
     elif request.server_name != STACKS[request.stack]:
@@ -141,8 +135,6 @@ def _memory(request: Request, keys: int, scene: Scene) -> str:
         largest = max(SERVERS.values(), key=lambda each: each.key_bytes)
         needed = held_bytes(pace, largest, keys) + pace.loads_mb * 1e6
         return check_server(request.way, needed, f"{keys:,} keys, with what the loads write,")
-    if isinstance(scene, Examined):
-        return require_pod_memory(scenario, pace, server, keys, scene.scene)
     if scene:
         return require_compose_memory(scenario, pace, server, keys, scene)
     return require_native_memory(scenario, pace, server, keys)
@@ -181,10 +173,6 @@ def check_names(request: Request) -> Server:
     if request.stack == "compose" and not server.in_compose:
         known = ", ".join(row.name for row in IN_COMPOSE)
         raise UsageError(f"the compose stack has no {server.name} server; it knows {known}.")
-    if request.stack == "kubernetes" and not server.in_chart:
-        known = ", ".join(row.name for row in IN_CHART)
-        raise UsageError(f"the chart has no {server.name} server; it knows {known}.")
-    check_namespace(request.stack, request.namespace)
     return server
 
 
@@ -203,8 +191,6 @@ def _check_request(request: Request, server: Server) -> Scene:
     if request.stack != "native":
         if request.port:
             raise UsageError(f"--port is for the native stack: leave --stack {request.stack} out.")
-        if request.stack == "kubernetes":
-            return examine(server.name, Kubectl(request.namespace))
         return find_containers(server.name)
     if request.way is not None:
         if request.scenario.own_server:
@@ -274,10 +260,7 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
         despite_noise=noise,
     )
     try:
-        if isinstance(scene, Examined):
-            stack = KubernetesStack(scenario, scene, folder, request.seed)
-            facts.host |= stack.host
-        elif scene:
+        if scene:
             stack = ComposeStack(scenario, scene, folder, request.seed)
         elif scenario.node_share:
             stack = ClusterStack(scenario, server, folder, request.seed, request.port)

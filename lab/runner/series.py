@@ -276,8 +276,6 @@ def _command(request: Request, wanted: Sequence[Scenario]) -> str:
         words.insert(3, "--controls")
     if request.stack != "native":
         words += ["--stack", request.stack]
-    if request.namespace:
-        words += ["--namespace", request.namespace]
     if request.server_name != STACKS[request.stack]:
         words += ["--server", request.server_name]
     if given := SERVERS[request.server_name].path:

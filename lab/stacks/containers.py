@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from lab.errors import StackError
 from lab.stacks.docker import Container, Docker
@@ -20,31 +20,6 @@ from lab.stacks.servers import SERVERS
 ROLES = ("web", "invalidator", "warmer", "locust", "probe")
 PORTS = {"server": 6379, "web": 8000, "invalidator": 9102, "locust": 8089, "control": 8080}
 LEASE_S = 60.0
-
-
-class Neighbours(Protocol):
-    """The scene around a server, as far as a run quiets it. A service is called as in `compose.yaml`."""
-
-    @property
-    def server(self) -> str:
-        """The server under test."""
-        ...
-
-    def address(self, role: str, server: str | None = None) -> str:
-        """Base URL of a role's HTTP interface, as seen from here. Raises `StackError` where it cannot be reached."""
-        ...
-
-    def has(self, service: str) -> bool:
-        """True if the scene has this service."""
-        ...
-
-    def env(self, service: str) -> dict[str, str]:
-        """The environment that a service was started with."""
-        ...
-
-    def others(self) -> list[str]:
-        """The other servers of the scene whose storefront and load run."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -231,7 +206,7 @@ class Watch:
         self._child.stop()
 
 
-def hold_growth(scene: Neighbours, server: str) -> Callable[[], None]:
+def hold_growth(scene: ServerContainers, server: str) -> Callable[[], None]:
     """Stop a server's warmer at the entries that are there. Returns a function that lets it go on."""
     with contextlib.closing(Storefront(f"web-{server}", scene.address("web", server))) as web:
         was = web.ask("GET", "/settings/warming")
@@ -245,7 +220,7 @@ def hold_growth(scene: Neighbours, server: str) -> Callable[[], None]:
     return go_on
 
 
-def hold_load(scene: Neighbours, server: str) -> Callable[[], None]:
+def hold_load(scene: ServerContainers, server: str) -> Callable[[], None]:
     """Stop a server's load. Returns a function that starts it again."""
     with contextlib.closing(Locust(f"locust-{server}", scene.address("locust", server))) as locust:
         was = locust.pause()

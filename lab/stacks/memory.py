@@ -12,7 +12,6 @@ import psutil
 from lab.errors import UsageError
 from lab.scenarios.model import Pace, Scenario
 from lab.stacks.containers import ServerContainers
-from lab.stacks.pods import ServerPods
 from lab.stacks.server_stats import ServerObserver
 from lab.stacks.servers import Server
 
@@ -56,54 +55,15 @@ def require_native_memory(scenario: Scenario, pace: Pace, server: Server, keys: 
 def require_compose_memory(
     scenario: Scenario, pace: Pace, server: Server, keys: int, scene: ServerContainers
 ) -> str:
-    """A sentence on the memory that the server's container needs, and its limit. Raises `UsageError` beyond it."""
-    container = scene.of("server")
-    return _require_limit(
-        scenario,
-        pace,
-        server,
-        keys,
-        container.memory,
-        scene.server_url(container),
-        container.service,
-        f"mem_limit and --maxmemory of {container.service} in compose.yaml",
-    )
-
-
-def require_pod_memory(scenario: Scenario, pace: Pace, server: Server, keys: int, scene: ServerPods) -> str:
-    """The same for a server in a pod, which is asked through a port-forward. Raises `StackError` without an answer."""
-    container = scene.of("server")
-    with scene.server_forward() as url:
-        return _require_limit(
-            scenario,
-            pace,
-            server,
-            keys,
-            container.memory,
-            url,
-            container.service,
-            "resources.server.memory of the release (the chart's --maxmemory is 1 GB)",
-        )
-
-
-def _require_limit(
-    scenario: Scenario,
-    pace: Pace,
-    server: Server,
-    keys: int,
-    limit: int,
-    url: str,
-    service: str,
-    cure: str,
-) -> str:
-    """A sentence on the memory that a server needs, and what its container is allowed (`limit` bytes, 0: anything).
+    """A sentence on the memory that a server needs, and what its container is allowed. Raises `UsageError` beyond it.
 
     The limit is the smaller of the container's and the server's own maxmemory. For a scenario that sets maxmemory
     itself only the container's counts. Without a limit the sentence is empty: the server may run on another machine.
     """
-    limits = [limit] if limit else []
+    container = scene.of("server")
+    limits = [container.memory] if container.memory else []
     if not scenario.own_server:
-        observer = ServerObserver(url)
+        observer = ServerObserver(scene.server_url(container))
         try:
             limits += [own] if (own := observer.maxmemory()) else []
         finally:
@@ -115,6 +75,6 @@ def _require_limit(
         f"{keys:,} keys on {server.name}",
         held_bytes(pace, server, keys) + pace.loads_mb * 1e6,
         room,
-        f"allowed to the container {service}",
-        f"Choose fewer with --keys, or raise {cure}.",
+        f"allowed to the container {container.service}",
+        f"Choose fewer with --keys, or raise mem_limit and --maxmemory of {container.service} in compose.yaml.",
     )

@@ -62,7 +62,6 @@ class Server:
     (measured at up to 5 million keys for Valkey 9.1 and Redis 7.0; the larger of both for the others).
     `in_compose`: the compose stack has it, as the services NAME, web-NAME, invalidator-NAME and so on (`PARTS`). They
     start with every `make up`, or, if the server has a `profile`, only with that profile.
-    `in_chart`: a release of the Helm chart may have it, by the same names.
     `image_for`: the processors that its image is published for, as `docker info` names them.
     `path`: NAME=FILE, if the command line named its binary, and `options` what followed FILE (see `add_servers`).
     `scan_count`: the COUNT of a run's SCANs unless the scenario or the command line names one. The documentation of
@@ -78,7 +77,6 @@ class Server:
     lacks: dict[str, str] = field(default_factory=dict)
     whole_scans: bool = True
     in_compose: bool = True
-    in_chart: bool = False
     profile: str = ""
     image_for: tuple[str, ...] = ("x86_64", "aarch64")
     key_bytes: int = 470
@@ -153,7 +151,6 @@ SERVERS = {
             _on_path("valkey-server"),
             REDIS_LIKE,
             "Put a valkey-server on PATH, or leave --server out for the embedded one.",
-            in_chart=True,
             profile="valkey",
             key_bytes=360,
         ),
@@ -163,7 +160,6 @@ SERVERS = {
             _on_path("redis-server"),
             REDIS_LIKE,
             "Install it (Debian: apt install redis-server), or leave --server out.",
-            in_chart=True,
         ),
         Server(
             "dragonfly",
@@ -171,7 +167,6 @@ SERVERS = {
             _on_path("dragonfly"),
             DRAGONFLY,
             "Put a dragonfly on PATH, or use --stack compose.",
-            in_chart=True,
             cannot={
                 "victims-not-slow": WAITS_COUNT.format("slow log"),
                 "execution-steady": WAITS_COUNT.format("execution time"),
@@ -210,16 +205,14 @@ SERVERS["dragonfly-current"] = replace(
     title="today's Dragonfly",
     find=_on_path("dragonfly-current"),
     install="Put a Dragonfly of today on PATH as dragonfly-current, or use --stack compose.",
-    in_chart=False,
     profile="current",
 )
 
 IN_COMPOSE = [server for server in SERVERS.values() if server.in_compose]
 PROFILES = [server.profile for server in IN_COMPOSE if server.profile]
-IN_CHART = [server for server in SERVERS.values() if server.in_chart]
 PARTS = ("web", "invalidator", "warmer", "locust", "probe")
 """The services that each server has beside itself in the compose stack, named PART-NAME."""
-STACKS = {"native": "embedded", "compose": "redis", "kubernetes": "redis"}
+STACKS = {"native": "embedded", "compose": "redis"}
 """Stack → the server that it uses if none is named."""
 
 

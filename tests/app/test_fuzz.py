@@ -79,6 +79,7 @@ def test_random_requests_find_no_error(app: Flask) -> None:
     assert {200, 400, 404} <= came
 
 
+@pytest.mark.whole
 def test_an_error_would_be_found(app: Flask) -> None:
     """The same requests find a storefront whose warming cannot be set; without a fault they find none."""
     with pytest.raises(NoSuchExample):

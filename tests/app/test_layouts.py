@@ -323,6 +323,7 @@ def test_reads_do_without_the_cache_while_the_state_fails(settings: Settings) ->
     assert (reply.status_code, reply.headers["Cache-Status"]) == (200, "shop; fwd=bypass")
 
 
+@pytest.mark.whole
 def test_warmer_follows_a_switch_and_counts_entries(
     new_service: Callable[..., Service], own_server: ServerProcess
 ) -> None:

@@ -70,6 +70,7 @@ def test_events_start_on_arrival_without_limit(new_service: NewService, own_serv
     eventually(lambda: pending(service) == 0)
 
 
+@pytest.mark.whole
 def test_a_server_that_comes_back_meets_few_retries_at_once(
     new_service: NewService, own_server: ServerProcess
 ) -> None:
@@ -208,6 +209,7 @@ def test_sigterm_ends_all_processes_with_0(new_service: NewService, own_server: 
         assert "Traceback" not in service.log(role)
 
 
+@pytest.mark.whole
 def test_idle_processes_use_next_to_no_cpu(new_service: NewService, server: ServerProcess) -> None:
     """Web, invalidator and warmer together use less than 4 % of a core when nothing happens."""
     service = new_service(server).start("web", "invalidator", "warmer")

@@ -123,6 +123,7 @@ def test_unsampled_requests_make_no_spans(
     assert collector.spans == []
 
 
+@pytest.mark.whole
 def test_no_backend_means_no_flood_and_a_clean_end(new_service: NewService, server: ServerProcess) -> None:
     """Without a trace backend, spans are dropped and counted, a log has one or two lines at most, and SIGTERM ends
     with 0.

@@ -38,6 +38,7 @@ WHOLE = pytest.mark.whole
 @pytest.mark.parametrize(
     "strategy", [pytest.param("index", marks=WHOLE), pytest.param("generation", marks=WHOLE), "switch"]
 )
+@pytest.mark.whole
 def test_without_a_bug_nothing_is_accused(strategy: str, tmp_path: Path) -> None:
     """Everything that may be accused took place: hits, puts, events, turns, every fault, and looks at the indexes."""
     what = history.record(job(tmp_path, strategy), 1)
@@ -52,6 +53,7 @@ def test_without_a_bug_nothing_is_accused(strategy: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "name", [name if name == "lost-event" else pytest.param(name, marks=WHOLE) for name in PLANTS]
 )
+@pytest.mark.whole
 def test_each_planted_bug_is_found(name: str, tmp_path: Path) -> None:
     """The accusation is the one that the bug must bring."""
     plant, program = PLANTS[name], (sys.executable, "-m", "tests.bench.plants", name)

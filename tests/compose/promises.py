@@ -17,9 +17,13 @@ from lab.stacks.servers import IN_COMPOSE
 Model = dict[str, Any]
 Rule = Callable[[Model], list[str]]
 
-OWN_IMAGE = "LAB_IMAGE"
+OWN_IMAGES = ("LAB_IMAGE", "TOOLS_IMAGE")
 AT_THE_DOOR = {"check", "welcome"}
 """Services that look or speak once, and serve nothing: `check` before all others, `welcome` after them."""
+AT_HAND = "lab"
+"""The service that runs one command of a person's and ends."""
+WRITTEN = {"lab": "./runs:/lab/runs"}
+"""Exceptions from named volumes: service -> the folder of the clone into which it writes."""
 WATCHERS = {"prometheus", "tempo", "grafana", "redis-exporter"}
 PARTS = ("", *(f"{part}-" for part in servers.PARTS))
 NAMES = [server.name for server in IN_COMPOSE]
@@ -27,7 +31,7 @@ ALWAYS = [server.name for server in IN_COMPOSE if not server.profile]
 SPEAK_PROMETHEUS = ["dragonfly", "dragonfly-current"]
 """The servers of the job `dragonfly`: Prometheus asks them itself. redis_exporter asks the others for it."""
 
-NOT_CONFINED: dict[str, set[str]] = {}
+NOT_CONFINED: dict[str, set[str]] = {"lab": {"cap_drop", "user"}}
 """Exceptions from confinement: service -> what it lacks. Each needs a comment at the service that says why."""
 
 UNLIMITED = ("ghcr.io", "quay.io")
@@ -126,7 +130,7 @@ def images_are_pinned(model: Model) -> list[str]:
         f"compose.yaml: {line}" for line in re.findall(r"image: (?!\$\{\w+_IMAGE:\?\})\S+", model["text"])
     ]
     for name, image in model["env"].items():
-        if name.endswith("_IMAGE") and name != OWN_IMAGE and not _exact(image):
+        if name.endswith("_IMAGE") and name not in OWN_IMAGES and not _exact(image):
             wrong.append(f".env: {name}={image}")
     known = {image for name, image in model["env"].items() if name.endswith("_IMAGE")}
     return wrong + [
@@ -141,8 +145,8 @@ def _exact(image: str) -> bool:
 
 def the_labs_image_is_never_pulled(model: Model) -> list[str]:
     """No service asks a registry for the lab's image, which would answer with an error for each of them."""
-    own = model["env"][OWN_IMAGE]
-    return [n for n, s in _services(model) if (s["image"] == own) is not (s.get("pull_policy") == "never")]
+    own = {model["env"][name] for name in OWN_IMAGES}
+    return [n for n, s in _services(model) if (s["image"] in own) is not (s.get("pull_policy") == "never")]
 
 
 def names_of_nobody_have_no_address(model: Model) -> list[str]:
@@ -158,7 +162,7 @@ def few_images_come_from_docker_hub(model: Model) -> list[str]:
     """Images come from registries without a limit of pulls, with the exceptions in `FROM_DOCKER_HUB`."""
     wrong = []
     for name, image in model["env"].items():
-        if name.endswith("_IMAGE") and name != OWN_IMAGE:
+        if name.endswith("_IMAGE") and name not in OWN_IMAGES:
             host = image.partition("/")[0]
             if host not in (("docker.io",) if name in FROM_DOCKER_HUB else UNLIMITED):
                 wrong.append(f"{name}={image}")
@@ -184,7 +188,7 @@ def everything_has_a_healthcheck(model: Model) -> list[str]:
     }
     wrong = []
     for name, service in _services(model):
-        if name in AT_THE_DOOR:
+        if name in {*AT_THE_DOOR, AT_HAND}:
             continue
         check = service.get("healthcheck", {})
         test = check.get("test", ["NONE"])
@@ -209,7 +213,7 @@ def only_named_volumes(model: Model) -> list[str]:
             source = str(mount).partition(":")[0]
             if source in model["volumes"]:
                 used.add(source)
-            elif not is_of_the_clone(mount):
+            elif not is_of_the_clone(mount) and mount != WRITTEN.get(name):
                 wrong.append(f"{name}: {mount}")
     return wrong + [f"not used: {volume}" for volume in set(model["volumes"]) - used]
 
@@ -314,7 +318,9 @@ def _with_theirs(model: Model, names: set[str]) -> set[str]:
 
 def profiles_are_whole(model: Model) -> list[str]:
     """A server's profile holds the server and its whole storefront; all other services start by default."""
-    wanted = {part + s.name: [s.profile] for s in IN_COMPOSE if s.profile for part in PARTS}
+    wanted = {part + s.name: [s.profile] for s in IN_COMPOSE if s.profile for part in PARTS} | {
+        AT_HAND: ["tools"]
+    }
     return [
         f"{name}: {service.get('profiles', [])}"
         for name, service in _services(model)

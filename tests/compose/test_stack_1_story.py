@@ -428,6 +428,14 @@ def test_a_bystander_is_asked_for_by_the_servers_name(server: str, story: Stack)
     assert done.stdout.splitlines()[-1].split()[:2] == ["all", "400"]
 
 
+def test_the_labs_commands_need_no_python_here(story: Stack) -> None:
+    """`docker compose run --rm lab ...` has the lab's commands, and reaches a server of the scene by its name."""
+    said = story.compose(
+        "run", "--rm", "-T", "lab", "diagnose", "redis://redis:6379", "--seconds", "3", "--json"
+    )
+    assert json.loads(said)["product"] == "redis"
+
+
 IDLE_CORES = 0.40
 """The aim is 0.15. With the real parts 0.17 to 0.20 was measured on two cores of a virtual machine; the rest is the
 cost of processes waking up. The bound leaves room for slower and noisier machines."""

@@ -12,9 +12,10 @@ import pytest
 from tests.console.scenekit import ControlledScene
 
 CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium on this machine (Debian: apt install chromium)"
-)
+pytestmark = [
+    pytest.mark.whole,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (Debian: apt install chromium)"),
+]
 KEYS = 20_000
 UNITS = 90
 """The height of a curve in its own units."""

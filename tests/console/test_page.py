@@ -253,6 +253,7 @@ def test_console_is_silent(browser: Browser) -> None:
     assert hosts == [browser.script("return location.host")]
 
 
+@pytest.mark.whole
 def test_lost_page_says_so(tmp_path: Path) -> None:
     """When the console is gone, the page says that it gets no answer, so that its old numbers are not taken for new."""
     with ControlledScene(tmp_path, CONTROL_STORY="off") as scene:

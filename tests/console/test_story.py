@@ -104,6 +104,7 @@ def test_story_waits_for_its_turn(
     eventually(lambda: control.phase == "calibrating")
 
 
+@pytest.mark.whole
 def test_story_that_fails_is_tried_again(
     new_story: Callable[..., Story], filled: ServerProcess, standins: StandIns
 ) -> None:

@@ -33,6 +33,7 @@ MATRIX: dict[str, tuple[str, ...]] = {
         "imagePullSecrets={registry}",
     ),
     "an admin of the namespace": ("--set", "probePriority.create=false,quota=false"),
+    "with the lab's commands": ("--set", "lab.enabled=true"),
     "small limits": (
         "--set",
         "resources.server.cpu=300,resources.probe.cpu=100,resources.web.cpu=20,spare.pods=0",

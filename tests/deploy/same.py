@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from lab import ROOT
-from tests.compose.promises import NO_PROXY, Model, load, place
+from tests.compose.promises import AT_HAND, NO_PROXY, Model, load, place
 from tests.deploy.helmkit import (
     CHART,
     LOADER,
@@ -30,6 +30,7 @@ from tests.deploy.promises import SERVERS, Rule
 
 IMAGES = {
     "lab": "LAB_IMAGE",
+    "tools": "TOOLS_IMAGE",
     "dragonfly": "DRAGONFLY_IMAGE",
     "redis": "REDIS_IMAGE",
     "valkey": "VALKEY_IMAGE",
@@ -55,7 +56,11 @@ def compose() -> Model:
 
 def _services(objects: list[Object]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Each container with its service in compose.yaml."""
-    return [(each, compose()["services"].get(name, {})) for name, each in containers(objects).items()]
+    return [
+        (each, compose()["services"].get(name, {}))
+        for name, each in containers(objects).items()
+        if name != AT_HAND
+    ]
 
 
 def every_container_is_a_service(objects: list[Object]) -> list[str]:
@@ -154,7 +159,7 @@ def users_are_the_same(objects: list[Object]) -> list[str]:
         user = f"{context['runAsUser']}:{context['runAsGroup']}"
         for each in pod(made)["containers"]:
             service = compose()["services"].get(each["name"])
-            wrong += [each["name"]] if service and service["user"] != user else []
+            wrong += [each["name"]] if service and each["name"] != AT_HAND and service["user"] != user else []
     return wrong
 
 
@@ -195,7 +200,7 @@ def they_end_as_gently(objects: list[Object]) -> list[str]:
         graces = {
             int(service.get("stop_grace_period", f"{DOCKER_GRACE_S}s").removesuffix("s"))
             for each in pod(made)["containers"]
-            if (service := compose()["services"].get(each["name"]))
+            if each["name"] != AT_HAND and (service := compose()["services"].get(each["name"]))
         }
         more = sum(seconds for start, seconds in LONGER_GRACE_S.items() if name.startswith(start))
         if graces and pod(made).get("terminationGracePeriodSeconds") != max(graces) + more:

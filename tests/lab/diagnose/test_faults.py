@@ -179,6 +179,7 @@ def test_what_cannot_be_read_is_left_out_and_told(diagnose: Run) -> None:
     ]
 
 
+@pytest.mark.whole
 def test_a_server_that_hangs_at_the_end_is_not_healthy(diagnose: Run) -> None:
     """Requests that became due while nothing was answered count with their wait, also those at the very end."""
     with Fake(stands=lambda _, infos: infos >= 7) as fake:

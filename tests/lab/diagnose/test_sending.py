@@ -121,6 +121,7 @@ AT_MOST_S = 3 + LOOKS_S + 1.5
 """Of a diagnosis with --seconds 3: two slots of the probe are 0.2 s, and drawing nothing takes less than a second."""
 
 
+@pytest.mark.whole
 def test_a_reply_that_takes_twenty_seconds_does_not_prolong_it(diagnose: Run) -> None:
     """If INFO gets no reply from the third on, the diagnosis ends in time, with what it saw until then."""
     with Fake(stands=lambda name, infos: name == "INFO" and infos >= 2) as fake:
@@ -135,6 +136,7 @@ def test_a_reply_that_takes_twenty_seconds_does_not_prolong_it(diagnose: Run) ->
     assert told["sent"]["INFO"] == 4  # two with a reply, the one that ended it, and a last attempt
 
 
+@pytest.mark.whole
 def test_a_log_that_does_not_come_is_not_compared(diagnose: Run) -> None:
     """A log that was not read at the beginning is not read at the end: every old entry would look new."""
     entry = b"*1\r\n*4\r\n:1\r\n:1\r\n:90000\r\n*1\r\n$4\r\nKEYS\r\n"
@@ -151,6 +153,7 @@ def test_a_log_that_does_not_come_is_not_compared(diagnose: Run) -> None:
 
 
 @pytest.mark.parametrize("after", [0, 1])
+@pytest.mark.whole
 def test_a_server_that_stands_still_is_one_line_in_time(after: int, diagnose: Run) -> None:
     """A server that answers no INFO, or none after the first, is one line, before a reply could have come."""
     with Fake(stands=lambda _name, infos: infos >= after) as fake:

@@ -49,6 +49,7 @@ def test_a_watch_goes_on_when_nothing_can_be_kept(
     assert not list((tmp_path / "new").iterdir())
 
 
+@pytest.mark.whole
 def test_the_watch_keeps_what_was_bad_until_ctrl_c(server: Server, beside: Any, tmp_path: Path) -> None:
     """--watch prints a line per diagnosis and keeps the newest above the bound; SIGTERM ends it with exit code 130."""
     beside(lambda client: client.execute_command("DEBUG", "SLEEP", "0.05"), 0.1)

@@ -19,7 +19,6 @@ from lab.stacks.native import NativeStack
 from lab.stacks.servers import SERVERS
 from tests.app.servicekit import free_port
 from tests.httpkit import Answer, HttpStandIn, Request
-from tests.lab.stacks import kubekit, kubescene
 from tests.lab.stacks.running import GUNICORN, SCENARIO, Neighbour, Running
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -86,18 +85,6 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeDocker:
     monkeypatch.setenv("FAKE_DOCKER_ROOT", str(ROOT))
     monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
     return FakeDocker(folder)
-
-
-@pytest.fixture
-def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> kubekit.FakeKubectl:
-    """The stand-in is the first `kubectl` on PATH, for this process and its children. Its namespace has no pods."""
-    return kubekit.put_on_path(tmp_path, monkeypatch)
-
-
-@pytest.fixture
-def scene(kubectl: kubekit.FakeKubectl, control: Any, tmp_path: Path) -> Iterator[kubescene.Scene]:
-    """Valkey with its whole storefront, a neighbour called redis, and the control page: a cluster seems to run them."""
-    yield from kubescene.bring_up(kubectl, control, tmp_path)
 
 
 class FakeControl(HttpStandIn):

@@ -152,7 +152,7 @@ def test_server_that_keeps_its_keys_is_refused(
 ) -> None:
     """A server that a restart does not empty is refused: no phase would have the keys it is planned with."""
     stack.up(lambda text: None)
-    monkeypatch.setattr("lab.stacks.guest.LEFTOVERS", -1)
+    monkeypatch.setattr("lab.stacks.compose.LEFTOVERS", -1)
     with pytest.raises(StackError, match="valkey came back with 0 keys: its persistence must be off"):
         stack.empty()
 

@@ -29,6 +29,7 @@ QUICK = {
     "CONTROL_HEALTHY_SECONDS": "5",
 }
 READY = "Ctrl-C here ends everything."
+pytestmark = pytest.mark.whole
 UP_S = 90
 
 

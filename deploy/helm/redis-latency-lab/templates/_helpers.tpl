@@ -164,7 +164,7 @@ that of the ingress.
 {{- $servers := len .Values.servers -}}
 {{- $watchers := ternary 0 1 .Values.observability.shared -}}
 {{- dict "server" $servers "probe" $servers "web" $servers "invalidator" $servers "warmer" $servers "locust" $servers
-         "control" (min $servers 1)
+         "control" (min $servers 1) "lab" (ternary 1 0 .Values.lab.enabled)
          "redisExporter" (min (len (include "lab.translated" . | fromJsonArray)) 1)
          "prometheus" $watchers "tempo" $watchers "grafana" $watchers | toJson -}}
 {{- end }}
