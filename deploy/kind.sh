@@ -25,7 +25,7 @@ helm install scene deploy/helm/redis-latency-lab --namespace "$namespace" \
 kubectl --namespace "$namespace" wait pod --all --for=condition=Ready --timeout=10m
 
 # 4: the run is not valid, because one small node is shared with the cluster's own programs. The claims are judged then, too.
-kubectl --namespace "$namespace" exec deploy/lab -- python -m lab run key-growth --pace quick --url redis://redis:6379 --yes || [ $? -eq 4 ]
+kubectl --namespace "$namespace" exec deployment/lab -- python -m lab run key-growth --pace quick --url redis://redis:6379 --yes || [ $? -eq 4 ]
 
 helm uninstall scene --namespace "$namespace" --wait --timeout 3m
 left=$(kubectl --namespace "$namespace" get all,networkpolicy,configmap,secret,pvc,resourcequota,limitrange --output name | grep -v '^configmap/kube-root-ca' || true)

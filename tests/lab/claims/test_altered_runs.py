@@ -306,7 +306,7 @@ def lower_case(lines: list[str]) -> list[str]:
 def test_a_machine_that_is_busy_is_to_blame(tmp_path: Path) -> None:
     """Where only the machine was in the way, the verdict says what to do about it."""
     altered = copy_of("key-growth", tmp_path)
-    altered.facts(in_phases(lambda one: one["machine"].update(others=0.9), "grow-7"))
+    altered.facts(in_phases(lambda one: one["machine"].update(waited_store=0.5), "grow-7"))
     run = Run(altered.folder)
     assert "Close other programs" in sentence(as_result(run, reach(run)))
 
