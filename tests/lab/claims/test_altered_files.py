@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -123,7 +124,8 @@ HLOG: list[tuple[str, Callable[[list[str]], list[str]]]] = [
     (
         "times that do not tile",
         lambda lines: [
-            line.replace(",0.250,", ",0.100,", 1) if n == 300 else line for n, line in enumerate(lines)
+            re.sub(r",0\.2\d\d,", ",0.100,", line, count=1) if n == 300 else line
+            for n, line in enumerate(lines)
         ],
     ),
 ]

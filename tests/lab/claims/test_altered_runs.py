@@ -119,7 +119,7 @@ NOT_VALID: list[tuple[str, str, str, Change]] = [
         "another program in one plateau",
         "key-growth",
         QUIET,
-        lambda raw: phase(raw, "index-4")["machine"].update(others=0.6),
+        lambda raw: phase(raw, "index-4")["machine"].update(waited_store=0.3),
     ),
     (
         "Locust out of CPU, and called CPU-bound",
