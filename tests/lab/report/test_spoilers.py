@@ -45,6 +45,9 @@ def test_the_head_tells_what_people_saw_and_folds_the_cause(module: str, tmp_pat
     assert scenario
     head = unfolded_head(run)
 
+    if module == "key_growth":
+        assert "COUNT" not in head
+        assert "COUNT" in write_report(run, spoilers=True).read_text().split("<h1>")[0]
     assert f"What people saw: {scenario.symptom}" in head
     assert TELLING.search(head) is None, head
     assert run.facts.story in words(page_of(run))
