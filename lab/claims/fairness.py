@@ -25,6 +25,9 @@ STALLED_MOST = 0.005
 which stood still as well, takes time to catch up. With more than half of that hundredth lost, p99 shows only stalls."""
 DUE_WITHIN = 0.05
 """Share of the events that may be late or missing because the load generator got no processor."""
+SPEED_WITHIN = 1.5
+"""By how many times the demand that is predicted just after a phase may differ from that just before it: both are for
+the same keys and events, so with more the machine changed its speed meanwhile."""
 WAITED_MOST = 0.10
 """Share of a phase in which the server's thread, or a probe's, may be ready to run and have no core: as much as a
 hypervisor may take. Linux tells it of processes."""
@@ -51,10 +54,20 @@ def why_unfair(phase: PhaseRecord) -> list[str]:
             found.append(f"probe {name} sent {late:.0f} ms late")
         elif stalled(probe, phase.seconds):
             found.append(f"the machine stood still for {1000 * probe['stalled_s']:.0f} ms")
+    if speed_changed(phase):
+        first, last = (f"{demand:.0%}" for demand in (phase.forecasts[0], phase.forecasts[-1]))
+        found.append(
+            f"the machine changed its speed: the same load would have taken {first}, and then {last}"
+        )
     asked, due = phase.events.get("asked_per_s", 0.0), phase.events.get("due_per_s")
     if due is not None and asked - due > max(DUE_WITHIN * asked, 2 / phase.seconds):
         found.append(f"the load generator reached {due:.1f} of {asked:.1f} events a second")
     return found
+
+
+def speed_changed(phase: PhaseRecord) -> bool:
+    """True if the demands that were predicted before and after a phase differ by more than `SPEED_WITHIN` times."""
+    return bool(phase.forecasts) and max(phase.forecasts) > SPEED_WITHIN * min(phase.forecasts)
 
 
 def stalled(probe: dict[str, float], seconds: float) -> bool:

@@ -77,7 +77,9 @@ def victims_never_slow(times: float) -> Claim:
 def knee_predicted(within: float) -> Claim:
     """The server saturates at the key count predicted from part of the load, just before and after each plateau.
 
-    This tests the model: a third more scans cost a third more time, however many requests wait. See
+    This tests the model: a third more scans cost a third more time, however many requests wait. Nearly so: at part of
+    the load a key costs up to a tenth more, since other programs use the processor's caches between two events, and
+    the speed of memory varies by as much (in nine runs the error was -16 % to +6 %). See
     `lab.runner.calibration` for why the prediction is made at the plateaus and not once at the start.
     """
 

@@ -18,6 +18,7 @@ from lab.claims.fairness import (
     WAITED,
     WAITED_MOST,
     machine_unfair,
+    speed_changed,
     stalled,
 )
 from lab.results.folder import PhaseRecord, Run
@@ -216,9 +217,11 @@ def _steady(run: Run) -> Check:
     return Check(
         "the machine kept its speed",
         all(-CHEAPER_MOST <= drift <= DEARER_MOST for drift in drifts.values())
-        and apart <= shards.MOST_DRIFT,
+        and apart <= shards.MOST_DRIFT
+        and not any(speed_changed(phase) for phase in laid_out),
         f"a scanned key cost {said} against calibration ({-CHEAPER_MOST:+.0%} to {DEARER_MOST:+.0%} are allowed"
-        + (f", and {shards.MOST_DRIFT:g} × between them)" if len(drifts) > 1 else ")"),
+        + (f", and {shards.MOST_DRIFT:g} × between them)" if len(drifts) > 1 else ")")
+        + "".join(f"; it changed during {phase.id}" for phase in laid_out if speed_changed(phase)),
     )
 
 

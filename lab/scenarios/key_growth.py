@@ -70,7 +70,7 @@ CLAIMS = (
     # on one plateau, and two plateaus lay at the knee. By chance 17 of 5,040 orders are as good.
     latency.follows_keys("p99-follows-keys", "p99 of bystanders rises with the key count", rank=0.9),
     latency.rises(times=5),
-    latency.is_one_search(low=0.7, high=1.6),
+    latency.is_one_search(low=0.7, high=2),
     latency.cures("index-cures", "SCAN", "the index", "index", times=12.5),
     latency.flat_under_index(share=0.10, times=5),
     latency.restart_restores(share=0.9, times=5),
@@ -80,7 +80,7 @@ CLAIMS = (
     latency.wrong_turn("fresh-connections", "turns", "fresh", "fresh connections", within=0.20, times=5),
     server.execution_steady(server_times=2, client_times=5),
     server.victims_never_slow(times=5),
-    server.knee_predicted(within=0.15),
+    server.knee_predicted(within=0.25),
 )
 
 CHARTS = (

@@ -123,7 +123,7 @@ DOCTORINGS: dict[str, list[Doctoring]] = {
     "p99-rises": [Doctoring("ratio 4.8", p99s(10.0, grow_7=48.0), lambda f: 4.6 < f["ratio"] < 5)],
     "p99-is-one-search": [
         Doctoring("half of it: something else makes p99", searches(0.5), lambda f: 0.4 < f["ratio"] < 0.7),
-        Doctoring("twice as much: events meet all the time", searches(2.0), lambda f: 1.6 < f["ratio"] < 2.3),
+        Doctoring("much more: events meet all the time", searches(2.6), lambda f: 2 < f["ratio"] < 3),
     ],
     "index-cures": [
         Doctoring("ratio 12", p99s(1.4, grow_7=120.0, index_4=10.0), lambda f: 11.5 < f["ratio"] < 12.5),
@@ -223,8 +223,8 @@ DOCTORINGS: dict[str, list[Doctoring]] = {
         ),
     ],
     "knee-predicted": [
-        Doctoring("predicted 20 % too high", prediction(1.2), lambda f: 0.15 < f["error"] < 0.25),
-        Doctoring("predicted 20 % too low", prediction(0.8), lambda f: -0.25 < f["error"] < -0.15),
+        Doctoring("predicted 35 % too high", prediction(1.35), lambda f: 0.25 < f["error"] < 0.45),
+        Doctoring("predicted 35 % too low", prediction(0.65), lambda f: -0.45 < f["error"] < -0.25),
         Doctoring("no knee", {"doctor": each(hardly_busy)}, lambda f: "observed" not in f),
     ],
 }
@@ -239,7 +239,7 @@ WITHSTOOD: dict[str, list[Doctoring]] = {
     "p99-rises": [Doctoring("ratio 5.2", p99s(10.0, grow_7=52.0))],
     "p99-is-one-search": [
         Doctoring("a quarter less", searches(0.75)),
-        Doctoring("half as much again", searches(1.45)),
+        Doctoring("three quarters more", searches(1.75)),
     ],
     "index-cures": [
         Doctoring("ratio 13", p99s(1.4, grow_7=130.0, index_4=10.0)),
@@ -265,8 +265,8 @@ WITHSTOOD: dict[str, list[Doctoring]] = {
         Doctoring("SETs of the filling before a plateau", {"filling": ["SET"] * 40}),
     ],
     "knee-predicted": [
-        Doctoring("predicted 13 % too high", prediction(1.13)),
-        Doctoring("predicted 13 % too low", prediction(0.87)),
+        Doctoring("predicted 20 % too high", prediction(1.2)),
+        Doctoring("predicted 20 % too low", prediction(0.8)),
     ],
 }
 """Claim id → after what it still holds. With `DOCTORINGS` this tests every bound from both sides."""

@@ -103,6 +103,18 @@ def test_what_came_out_makes_no_phase_unfair(changes: dict[str, float]) -> None:
     assert why_unfair(measured(**changes)) == []
 
 
+@pytest.mark.parametrize(("forecasts", "changed"), [([], False), ([0.9, 1.3], False), ([1.15, 0.71], True)])
+def test_a_machine_that_changed_its_speed_makes_a_phase_unfair(forecasts: list[float], changed: bool) -> None:
+    """What the same load would take is predicted before and after a plateau; half as much again is another machine."""
+    phase = measured()
+    phase.forecasts = forecasts
+    assert why_unfair(phase) == (
+        ["the machine changed its speed: the same load would have taken 115%, and then 71%"]
+        if changed
+        else []
+    )
+
+
 def test_what_nobody_measured_makes_no_phase_unfair() -> None:
     """Shares of the machine and of the load that a stack does not tell make no phase unfair."""
     assert why_unfair(replace(measured(), machine={}, events={"due_per_s": 0.0})) == []
