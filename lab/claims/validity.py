@@ -21,6 +21,7 @@ from lab.claims.fairness import (
     speed_changed,
     stalled,
 )
+from lab.results import operational
 from lab.results.folder import PhaseRecord, Run
 
 LOAD_WITHIN = 0.05
@@ -229,11 +230,21 @@ def _nodes(phase: PhaseRecord) -> float:
     return phase.params.get("shards", 1.0)
 
 
+def _lower(phase: PhaseRecord, run: Run) -> float | None:
+    """The demand that was predicted on a plateau, or the observed one where that is lower; None without a prediction.
+
+    At part of the load a key costs a little more, so a prediction alone would let a machine pass that became too fast.
+    """
+    predicted = phase.predicted_demand
+    observed = operational.demand(phase, run.facts) if run.facts.whole_scans else None
+    return predicted if predicted is None or observed is None else min(predicted, observed)
+
+
 def _drift(run: Run, plateaus: list[PhaseRecord], planned: float) -> float | None:
     """The demand on the plateaus near the planned knee or beyond, over what was planned, less one; None without any."""
     base = run.facts.calibration.get("base_utilisation", 0.0)
     asked = [
-        (p.keys, shards.demand(p, run.facts.scan_count) if "shards" in p.params else p.predicted_demand)
+        (p.keys, shards.demand(p, run.facts.scan_count) if "shards" in p.params else _lower(p, run))
         for p in plateaus
         if p.keys >= NEAR_KNEE * planned
     ]
