@@ -24,8 +24,8 @@ down: ## Stop the stack and remove what it left: containers, volumes, network
 test: tools ## What needs neither Docker nor whole runs, in six minutes or more
 	$(PY) -m pytest $(SIDE_BY_SIDE) -m "not whole"
 
-QUICK := tests/lab/claims tests/lab/results tests/lab/report tests/lab/scenarios tests/lab/test_house.py tests/grafana tests/docs
-test-quick: tools ## What most edits need, in a minute: what judges and reports, dashboards, pages
+QUICK := tests/lab/claims tests/lab/results tests/lab/test_house.py tests/grafana
+test-quick: tools ## What most edits need, in a minute: what computes and judges, dashboards
 	$(PY) -m pytest $(SIDE_BY_SIDE) -m "not whole and not alone" $(QUICK)
 
 test-all: tools ## All that needs no Docker: every incident, whole scenes, blind seeds; some of it: ONLY=tests/console
