@@ -28,6 +28,8 @@ DUE_WITHIN = 0.05
 SPEED_WITHIN = 1.5
 """By how many times the demand that is predicted just after a phase may differ from that just before it: both are for
 the same keys and events, so with more the machine changed its speed meanwhile."""
+SPEED_SEEN = 0.25
+"""The least demand that tells the machine's speed. Where nothing is searched it is little more than the base load."""
 WAITED_MOST = 0.10
 """Share of a phase in which the server's thread, or a probe's, may be ready to run and have no core: as much as a
 hypervisor may take. Linux tells it of processes."""
@@ -67,7 +69,8 @@ def why_unfair(phase: PhaseRecord) -> list[str]:
 
 def speed_changed(phase: PhaseRecord) -> bool:
     """True if the demands that were predicted before and after a phase differ by more than `SPEED_WITHIN` times."""
-    return bool(phase.forecasts) and max(phase.forecasts) > SPEED_WITHIN * min(phase.forecasts)
+    most, least = max(phase.forecasts, default=0.0), min(phase.forecasts, default=0.0)
+    return most >= SPEED_SEEN and most > SPEED_WITHIN * least
 
 
 def stalled(probe: dict[str, float], seconds: float) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -51,65 +51,38 @@ class Rehearsal:
         return all(finding.ok for finding in self.findings)
 
 
-@dataclass(frozen=True)
-class Pages:
-    """The addresses of a running scene's pages. `locusts`: those of the loads, by the server's title.
-
-    `grafana` is empty where the dashboards are those of a room, `control` in the room itself.
-    """
-
-    control: str
-    grafana: str
-    locusts: Callable[[], Mapping[str, str]]
-
-
 def rehearse(folder: Path, say: Callable[[Finding], None]) -> Rehearsal:
-    """Check the scene that `make up` started: see `look_at`. Raises `StackError` when its ports are unknown."""
+    """Check the scene that `make up` started, say each finding as it comes, and write `doctor.html` to `folder`.
+
+    Takes half a minute, a minute longer if the scene has just begun, and some seconds for each picture. Raises
+    `StackError` when its ports are unknown, and `UsageError` when the folder cannot be written.
+    """
     settings = {**(read_env_file(ROOT / ".env") or {}), **os.environ}
     missing = sorted({"GRAFANA_PORT", "CONTROL_PORT"} - set(settings))
     if missing:
         raise StackError(
             f".env does not name {missing[0]}: take the file that the project has (git checkout .env)."
         )
-    pages = Pages(
-        _address(settings, "CONTROL_PORT"),
-        _address(settings, "GRAFANA_PORT"),
-        partial(_locust_addresses, settings),
-    )
-    return look_at(pages, _containers(), folder, say)
-
-
-def look_at(
-    pages: Pages, first: Iterable[Finding], folder: Path, say: Callable[[Finding], None]
-) -> Rehearsal:
-    """Check a running scene, say each finding as it comes, and write `doctor.html` with its pictures to `folder`.
-
-    `first`: findings on what the pages stand on. Takes half a minute, a minute longer if the scene has just begun, and
-    some seconds for each picture. Raises `UsageError` when the folder cannot be written.
-    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{folder} cannot be written: {error.strerror}. Choose another --out.") from None
     found = Rehearsal()
-
-    def note(finding: Finding) -> None:
-        found.findings.append(finding)
-        say(finding)
-
-    grafana = Http("Grafana", pages.grafana, timeout_s=30)
-    control = Http("control", pages.control, timeout_s=30)
-    shown = (_targets, _dashboards, _trace) if pages.grafana else ()
+    grafana = Http("Grafana", _address(settings, "GRAFANA_PORT"), timeout_s=30)
+    control = Http("control", _address(settings, "CONTROL_PORT"), timeout_s=30)
     try:
         for findings in (
-            first,
-            *(look(grafana) for look in shown),
-            _actions(control) if pages.control else (),
-            _locusts(pages.locusts),
-            dashboards.pictures(grafana, folder, found.pictures) if pages.grafana else (),
+            _containers(),
+            _targets(grafana),
+            _dashboards(grafana),
+            _trace(grafana),
+            _actions(control),
+            _locusts(partial(_locust_addresses, settings)),
+            dashboards.pictures(grafana, folder, found.pictures),
         ):
             for finding in findings:
-                note(finding)
+                found.findings.append(finding)
+                say(finding)
     finally:
         grafana.close()
         control.close()

@@ -103,7 +103,9 @@ def test_what_came_out_makes_no_phase_unfair(changes: dict[str, float]) -> None:
     assert why_unfair(measured(**changes)) == []
 
 
-@pytest.mark.parametrize(("forecasts", "changed"), [([], False), ([0.9, 1.3], False), ([1.15, 0.71], True)])
+@pytest.mark.parametrize(
+    ("forecasts", "changed"), [([], False), ([0.02, 0.01], False), ([0.9, 1.3], False), ([1.15, 0.71], True)]
+)
 def test_a_machine_that_changed_its_speed_makes_a_phase_unfair(forecasts: list[float], changed: bool) -> None:
     """What the same load would take is predicted before and after a plateau; half as much again is another machine."""
     phase = measured()
