@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -12,6 +14,7 @@ from lab.claims.planned import keys_are_judged, keys_beside
 from lab.claims.validity import FEWEST_EVENTS, why_lost
 from lab.errors import StackError
 from lab.results.folder import Mark, PhaseRecord, Run, RunFacts, RunWriter
+from lab.results.schema import PlannedPhase
 from lab.runner.calibration import Calibrator
 from lab.runner.loads import Figures, RunningLoad, arguments_of, await_abandoned, figure_of
 from lab.runner.recorder import Recorder, Row
@@ -44,6 +47,12 @@ def too_many_to_begin(phase: Phase, planned: int, keys: int) -> bool:
     """
     judged = keys_are_judged(planned, phase.strategy, bool(phase.loads))
     return judged and keys > planned + keys_beside(planned) / 2
+
+
+def most_others(plan: Iterable[PlannedPhase]) -> float:
+    """The most keys of others that a run may begin with, by its phase with the fewest keys; infinite if none counts."""
+    counted = [p.keys for p in plan if keys_are_judged(p.keys, p.strategy, bool(p.loads))]
+    return keys_beside(min(counted)) / 2 if counted else math.inf
 
 
 def too_few_to_begin(phase: Phase, filled: int, taken: float) -> bool:
@@ -213,7 +222,7 @@ class Conductor:
             await_abandoned(stack.server.snapshot, self._pause, ABANDONED_S)
             self._abandoned = False
         planned = round(phase.keys * self._facts.keys)
-        surplus = attempt > 1 and too_many_to_begin(phase, planned, stack.server.keys_everywhere())
+        surplus = attempt > 1 and too_many_to_begin(phase, planned, stack.server.snapshot().keys)
         if phase.empty or surplus:
             self._empty("restart" if stack.owns_server else "emptied", phase.shards)
         before = self._facts.phases[-1].strategy if self._facts.phases else ""

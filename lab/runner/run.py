@@ -19,7 +19,7 @@ from lab.errors import StackError, UsageError
 from lab.results.folder import Run, RunFacts, RunWriter, check_folder, make_folder, new_folder
 from lab.results.schema import StackName
 from lab.runner.judging import reach
-from lab.runner.phases import Conductor, Display
+from lab.runner.phases import Conductor, Display, most_others
 from lab.runner.repetition import check_machine
 from lab.scenarios.model import Scenario
 from lab.stacks.address import Way
@@ -134,7 +134,8 @@ def _memory(request: Request, keys: int, scene: Scene) -> str:
         # The kind of server does not matter here: assume the largest entry of all servers that the lab knows.
         largest = max(SERVERS.values(), key=lambda each: each.key_bytes)
         needed = held_bytes(pace, largest, keys) + pace.loads_mb * 1e6
-        return check_server(request.way, needed, f"{keys:,} keys, with what the loads write,")
+        others = most_others(scenario.plan(pace, keys))
+        return check_server(request.way, needed, f"{keys:,} keys, with what the loads write,", others)
     if scene:
         return require_compose_memory(scenario, pace, server, keys, scene)
     return require_native_memory(scenario, pace, server, keys)

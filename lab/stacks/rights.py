@@ -8,6 +8,7 @@ they queue a command.)
 from __future__ import annotations
 
 import contextlib
+from typing import cast
 
 from lab.errors import UsageError
 from lab.stacks.address import Way
@@ -44,11 +45,12 @@ ACL = (
 Without them it reads the log as it is, and the claims about the log do not apply."""
 
 
-def check_server(way: Way, needed_bytes: float, what: str) -> str:
+def check_server(way: Way, needed_bytes: float, what: str, most_keys: float) -> str:
     """Check that a run can succeed on the server, before anything is written.
 
     Returns a sentence on the server's memory; empty if the memory has no limit. Raises `UsageError`, with one line,
-    for a replica, a node of a cluster, a missing right, or too little memory.
+    for a replica, a node of a cluster, a missing right, too little memory, or a database with more than `most_keys`
+    keys: a search visits all keys of its database, also those of others.
     """
     with contextlib.closing(Line(way.url)) as line:
         facts = info.fields("")
@@ -61,6 +63,9 @@ def check_server(way: Way, needed_bytes: float, what: str) -> str:
                 f"{way.shown} is a node of a cluster, which takes the keys of its own slots only: "
                 "name a server that is in none."
             )
+        others = 0
+        with contextlib.suppress(UsageError):  # likewise
+            others = cast(int, line.ask("DBSIZE"))
         refused = _refused(line)
     if refused:
         names = ", ".join(refused)
@@ -70,6 +75,11 @@ def check_server(way: Way, needed_bytes: float, what: str) -> str:
                 f"{way.shown}: this user may not run {names}. The fewest rights that suffice: {ACL}"
             )
         raise UsageError(f"{way.shown} refuses {names}: {first}")
+    if others > most_keys:
+        raise UsageError(
+            f"{way.shown} holds {others:,} keys in this database. Searches visit them too, and the phase with the "
+            f"fewest keys allows {most_keys:,.0f}. Name an empty database: end the URL with /N."
+        )
     limit, used = int(facts.get("maxmemory", 0)), int(facts.get("used_memory", 0))
     if not limit:
         return ""

@@ -29,7 +29,7 @@ def look(server: ServerProcess, user: str = "", needed: float = 1e6) -> str:
     """Check the server as this user; return the sentence on its memory."""
     signed = f"{user}:secret@" if user else ""
     url = f"redis://{signed}127.0.0.1:{server.port}/0"
-    return rights.check_server(Way(url, f"127.0.0.1:{server.port}"), needed, "10 keys")
+    return rights.check_server(Way(url, f"127.0.0.1:{server.port}"), needed, "10 keys", most_keys=1)
 
 
 def let(server: ServerProcess, acl: str) -> None:
@@ -44,7 +44,7 @@ def test_nothing_is_written_and_nothing_else_is_asked(server: ServerProcess) -> 
     client = server.client()
     assert client.keys("*") == ["theirs"]
     done = {name.removeprefix("cmdstat_") for name in client.info("commandstats")}
-    assert done <= {"info", "multi", "keys", "config|resetstat"}  # the last two are this test's
+    assert done <= {"info", "multi", "dbsize", "keys", "config|resetstat"}  # the last two are this test's
 
 
 def test_the_least_rights_that_are_printed_suffice_and_each_is_needed(server: ServerProcess) -> None:
@@ -107,3 +107,12 @@ def test_too_little_memory_is_refused_and_enough_is_told(server: ServerProcess) 
         UsageError, match=r"The server would evict your keys, or refuse the lab's\. Choose fewer with --keys"
     ):
         look(server, needed=50e6 - used + 1e5)
+
+
+def test_a_database_with_many_keys_of_others_is_refused(server: ServerProcess) -> None:
+    """Searches visit the keys of others in the same database, so a run does not begin; other databases do not count."""
+    server.client().set("second", "1")
+    with pytest.raises(UsageError, match=r"holds 2 keys in this database\. .* URL with /N"):
+        look(server)
+    server.client().move("second", 1)
+    assert look(server) == ""
