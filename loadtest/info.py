@@ -23,11 +23,8 @@ def product(info: Fields) -> tuple[str, str] | None:
     """(product, version), for instance ('valkey', '9.1.2'), from the section server; None if it is not a known one."""
     if "keydb" in info.get("executable", "").rpartition("/")[2]:  # its version is in redis_version
         return "keydb", info.get("redis_version", "")
-    for name in (
-        "dragonfly",
-        "valkey",
-        "redis",
-    ):  # the other two also have a redis_version, for their clients
+    # All of them also have a redis_version, for their clients.
+    for name in ("dragonfly", "valkey", "garnet", "kvrocks", "pika", "redis"):
         if f"{name}_version" in info:
             return name, info[f"{name}_version"].removeprefix("df-v")
     return None
@@ -62,9 +59,16 @@ def cpu_seconds(printed: str) -> float:
     return int(whole) + int(micros or 0) / 1e6
 
 
+def interleaves(info: Fields) -> bool:
+    """True for Dragonfly, whose threads take turns among commands: the clock of a command includes its waits."""
+    return "dragonfly_version" in info
+
+
 def threads(info: Fields) -> int:
-    """Number of threads that execute commands in parallel: Dragonfly has several, Redis and Valkey one."""
-    return int(info.get("thread_count", 1)) if "dragonfly_version" in info else 1
+    """Number of threads that execute commands in parallel: Redis and Valkey have one, Dragonfly and Kvrocks several."""
+    if "kvrocks_version" in info:
+        return max(1, len(info.get("worker_cpu_time", "").split(",")))
+    return int(info.get("thread_count", 1)) if interleaves(info) else 1
 
 
 def busy_seconds(info: Fields) -> float | None:
@@ -78,8 +82,7 @@ def busy_seconds(info: Fields) -> float | None:
     """
     if "used_cpu_user" not in info:
         return None
-    interleaves = "dragonfly_version" in info
-    one = "_main_thread" if "used_cpu_user_main_thread" in info and not interleaves else ""
+    one = "_main_thread" if "used_cpu_user_main_thread" in info and not interleaves(info) else ""
     used = cpu_seconds(info[f"used_cpu_user{one}"]) + cpu_seconds(info[f"used_cpu_sys{one}"])
     return used / threads(info)
 

@@ -191,6 +191,10 @@ def show(console: Console, it: Diagnosis, window: Window | None = None) -> None:
         for command in it.commands[:5]
     ]
     lines.append(f"no evidence for: {', '.join(other.id for other in it.refuted)}")
+    lines += [
+        f"not looked for, because INFO has no {name}: {', '.join(causes)}"
+        for name, causes in it.not_looked_at.items()
+    ]
     lines += [f"not seen: {what}" for what in it.unseen]
     if window:
         lines += _slow(window)

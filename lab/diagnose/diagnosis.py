@@ -96,7 +96,8 @@ class Diagnosis(_Strict):
     is wrong) or `unknown` (GETs are slow, no cause is found); `sentence` says it in words. `found` and `refuted` are
     the causes with and without evidence. `commands` are those that took the most time. `waits_ms` is, for each request
     of the probe, when it was due (s) and how long it waited (ms). `sent` counts the commands that were sent. `unseen`
-    lists what could not be read, and why.
+    lists what could not be read, and why. `not_looked_at`: for each field that INFO lacks, the causes that could
+    not be looked for without it.
     """
 
     schema_version: Literal[1] = 1
@@ -114,6 +115,7 @@ class Diagnosis(_Strict):
     waits_ms: tuple[tuple[float, float], ...]
     sent: dict[str, int]
     unseen: tuple[str, ...]
+    not_looked_at: dict[str, tuple[str, ...]] = {}
 
     @classmethod
     def of(cls, window: Window, judgement: Judgement, sent: Mapping[str, int]) -> Diagnosis:
@@ -149,12 +151,16 @@ class Diagnosis(_Strict):
                 others_cores=window.others,
             ),
             commands=tuple(
-                Command(name=name, per_s=spent.per_s, mean_us=spent.mean_us, share=spent.share)
+                Command(name=name, per_s=spent.per_s, mean_us=spent.mean_us, share=window.share(name))
                 for name, spent in window.dearest[:TOP_COMMANDS]
             ),
             waits_ms=tuple((round(each.due_s, 3), round(1000 * each.waited_s, 3)) for each in window.probed),
             sent=dict(Counter(sent)),
             unseen=tuple(window.unseen),
+            not_looked_at={
+                name.rstrip("_"): tuple(cause.id for cause, lacks in judgement.not_looked_at if lacks == name)
+                for _, name in judgement.not_looked_at
+            },
         )
 
     def write(self, folder: Path) -> Path:

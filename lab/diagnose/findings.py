@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from lab.blind import evidence
 from lab.blind.readings import Finding as Evidence
-from lab.diagnose import signs
+from lab.diagnose import law, signs
 from lab.diagnose.window import Window
 from lab.results.numbers import percent
 
@@ -24,7 +24,7 @@ class Cause:
     """One thing that may be wrong. `line`: the cause in words. `against`: what would refute it.
 
     `next` is the next experiment to type. `weight` ranks the causes that are found: about the share of the time that a
-    cause takes.
+    cause takes. `needs`: beginnings of the fields of INFO without which there can be no evidence.
     """
 
     id: str
@@ -34,6 +34,13 @@ class Cause:
     next: str
     weight: Callable[[Window], float]
     chapter: str = "method.md"
+    needs: tuple[str, ...] = ()
+
+    def lacks(self, of: Window) -> str:
+        """The input that the cause rests on and this server does not tell; '' if all are there."""
+        return next(
+            (name for name in self.needs if not any(has.startswith(name) for has in of.last.fields)), ""
+        )
 
 
 @dataclass(frozen=True)
@@ -47,62 +54,82 @@ class Found:
 
 @dataclass(frozen=True)
 class Judgement:
-    """`outcome`: named, nothing or unknown. `found`: causes by weight. `refuted`: causes without evidence."""
+    """`outcome`: named, nothing or unknown. `found`: causes by weight. `refuted`: causes without evidence.
+
+    `not_looked_at`: causes whose input the server does not tell, with that input.
+    """
 
     outcome: str
     sentence: str
     found: tuple[Found, ...]
     refuted: tuple[Found, ...]
+    not_looked_at: tuple[tuple[Cause, str], ...] = ()
+
+
+COMMANDS = ("cmdstat_",)
+NEEDED = ("cmdstat_", "used_cpu_user")
+"""Without these fields of INFO nobody can say that all is well: what commands take, and how busy the thread is."""
+
+
+def _explained(cause: str) -> Callable[[Window], float]:
+    """The weight of commands: they hold the thread, so they come before what may follow from that."""
+    return lambda of: 1 + sum(each.explains for each in law.by_cause(of).get(cause, ()))
 
 
 CAUSES = (
     Cause(
-        "scan-storm", "SCAN searches the keyspace again and again", signs.scan,
+        "scan-storm", "SCAN searches the keyspace again and again", signs.commands("scan-storm"),
         "SCAN's share of the time, in INFO commandstats, is small.",
         "redis-cli CLIENT LIST | grep cmd=scan   # who searches? Stop one, and look again",
-        signs.share("SCAN"), "key-growth.md",
+        _explained("scan-storm"), "key-growth.md", COMMANDS,
     ),
     Cause(
-        "keys-command", "KEYS walks over every key in one piece", signs.keys,
+        "keys-command", "KEYS walks over every key in one piece", signs.commands("keys-command"),
         "No call of KEYS in INFO commandstats.",
         "redis-cli SLOWLOG GET 5                 # its pattern tells who sends it",
-        signs.share("KEYS"), "keys-command.md",
+        _explained("keys-command"), "keys-command.md", COMMANDS,
     ),
     Cause(
-        "giant-index", "a collection has grown huge, and is read in one piece", signs.collection,
+        "giant-index", "a collection has grown huge, and is read in one piece", signs.commands("giant-index"),
         "The slow log names no command that reads a whole collection, or their calls are short.",
         "redis-cli SLOWLOG GET 5                 # names the key; SCARD, HLEN, LLEN or ZCARD tells its size",
-        signs.share(*signs.WHOLE, "UNLINK"), "second-act.md",
+        _explained("giant-index"), "second-act.md", COMMANDS,
     ),
     Cause(
-        "lua-script", "a script holds the server while it runs", signs.long_calls(signs.SCRIPTS),
+        "lua-script", "a script holds the server while it runs", signs.commands("lua-script"),
         "No EVAL, EVALSHA or FCALL in INFO commandstats, or their calls are short.",
         "redis-cli SLOWLOG GET 5                 # the script's SHA1; SCRIPT SHOW, or your code, has its text",
-        signs.share(*signs.SCRIPTS), "method.md",
+        _explained("lua-script"), "method.md", COMMANDS,
     ),
     Cause(
-        "many-at-once", "one command reads or writes thousands of keys at once", signs.long_calls(signs.MANY),
+        "transaction", "a transaction holds the server until all of its commands are executed",
+        signs.commands("transaction"), "No EXEC in INFO commandstats, or its calls are short.",
+        "redis-cli SLOWLOG GET 5                 # EXEC; MONITOR shows for a moment what stands in it",
+        _explained("transaction"), "method.md", COMMANDS,
+    ),
+    Cause(
+        "many-at-once", "one command reads, writes or deletes a great deal at once", signs.commands("many-at-once"),
         "Their calls are short.",
         "redis-cli SLOWLOG GET 5                 # how many arguments? Split it into hundreds",
-        signs.share(*signs.MANY), "pipelined-delete.md",
+        _explained("many-at-once"), "pipelined-delete.md", COMMANDS,
     ),
     Cause(
-        "long-command", "one command holds the server in long calls", signs.other,
+        "long-command", "one command holds the server in long calls", signs.commands("long-command"),
         "Its calls are short.",
         "redis-cli SLOWLOG GET 5                 # its words; what does each visit?",
-        lambda of: max((spent.share for _, spent in of.dearest), default=0.0), "reading-p99.md",
+        _explained("long-command"), "reading-p99.md", COMMANDS,
     ),
     Cause(
         "eviction-cycle", "memory is at its limit, and entries are evicted in bursts", signs.evictions,
         "evicted_keys in INFO stats stands still, or memory is below its limit.",
         "redis-cli --stat                        # does memory climb and fall with the stalls?",
-        lambda of: 0.5 if evidence.evictions(of) else 0.0, "eviction-cycle.md",
+        lambda of: 0.5 if evidence.evictions(of) else 0.0, "eviction-cycle.md", ("evicted_keys",),
     ),
     Cause(
         "noisy-neighbour", "other programs take the core that the server needs", signs.core,
         "The server's machine has a core to spare; a command of constant time never takes a millisecond.",
         "cat /proc/$(pidof redis-server)/schedstat   # the second figure: ns without a core. top, on its machine",
-        lambda of: of.waited or 0.3, "method.md",
+        lambda of: of.waited or 0.3, "method.md", ("used_cpu_user",),
     ),
     Cause(
         "slow-network", "the way to the server is long", signs.far,
@@ -114,83 +141,96 @@ CAUSES = (
         "unpipelined-deletes", "keys are deleted one by one, a round trip each", signs.one_by_one,
         "Several commands come with each read of a socket: they are pipelined.",
         "redis-cli CLIENT LIST | grep -E 'cmd=(unlink|del) '   # who? Its changes wait, the server does not",
-        lambda of: 0.2, "pipelined-delete.md",
+        lambda of: 0.2, "pipelined-delete.md", COMMANDS,
     ),
     Cause(
         "connection-limit", "the server is at the limit of its connections", signs.connections,
         "rejected_connections stands still.",
         "redis-cli CLIENT LIST                   # who has most of them? Idle ones leak", lambda of: 0.6, "method.md",
+        ("rejected_connections",),
     ),
     Cause(
         "connection-storm", "clients connect anew for each command", signs.connects,
         "total_connections_received rises slowly.",
         "redis-cli CLIENT LIST                   # many with age=0: that client has no pool",
-        lambda of: 0.3, "method.md",
+        lambda of: 0.3, "method.md", ("total_connections_received",),
     ),
     Cause(
         "expiry-wave", "many entries expire in the same moment, and the server removes them", signs.expiries,
         "expired_keys in INFO stats climbs slowly, or evenly.",
         "redis-cli INFO stats | grep expired     # a second apart: does it jump? Spread the lifetimes",
-        lambda of: 0.3, "method.md",
+        lambda of: 0.3, "method.md", ("expired_keys",),
     ),
     Cause(
         "hot-big-key", "big values are read all the time, and their answers fill the main thread", signs.big_answers,
         "total_net_output_bytes in INFO stats climbs slowly, or the answers are small.",
         "redis-cli CLIENT LIST | grep -v ' omem=0 '   # whose answers are under way? MONITOR shows the key",
-        signs.beside, "method.md",
+        signs.beside, "method.md", ("total_net_output_bytes", "used_cpu_user"),
     ),
     Cause(
         "slow-disk", "writes wait for the disk", signs.disk,
         "aof_delayed_fsync stands still, LATENCY LATEST names no aof event, and the main loop waits for nothing.",
         "redis-cli LATENCY LATEST                # after CONFIG SET latency-monitor-threshold 5",
-        lambda of: 0.3, "method.md",
+        lambda of: 0.3, "method.md", ("aof_enabled",),
     ),
     Cause(
         "full-sync", "a replica copies the whole data set", signs.full_sync,
         "sync_full in INFO stats stands still, or a bystander waits as long when no copy is under way.",
         "redis-cli INFO replication              # does a replica come and go? Its backlog is too small",
-        lambda of: 0.3, "method.md",
+        lambda of: 0.3, "method.md", ("sync_full",),
+    ),
+    Cause(
+        "fork", "the server stands still while it forks, to save its data", signs.fork,
+        "total_forks in INFO stats stands still, or latest_fork_usec is small.",
+        "redis-cli INFO stats | grep fork        # how long? It grows with the memory in use",
+        lambda of: 0.3, "method.md", ("total_forks",),
     ),
     Cause(
         "saturated", "the server has more ordinary work than one core can do", signs.saturated,
         "The main thread has time left.",
         "redis-cli INFO commandstats             # calls × time of a call: which of these can be spared?",
-        lambda of: 0.25, "reading-p99.md",
+        lambda of: 0.25, "reading-p99.md", ("used_cpu_user",),
     ),
 )  # fmt: skip
 
 
 def judge(of: Window) -> Judgement:
-    """Judge a window: look in it for the evidence of each cause."""
-    looked = [Found(cause, cause.evidence(of), cause.weight(of)) for cause in CAUSES]
+    """Judge a window: look in it for the evidence of each cause.
+
+    Nothing is wrong only if a bystander waits for little, the round trip is short, the thread has time left, and the
+    server tells what that rests on.
+    """
+    lacking = tuple((cause, missing) for cause in CAUSES if (missing := cause.lacks(of)))
+    absent = {cause.id for cause, _ in lacking}
+    looked = [Found(each, each.evidence(of), each.weight(of)) for each in CAUSES if each.id not in absent]
     found = tuple(sorted((each for each in looked if each.evidence.found), key=lambda each: -each.weight))
     refuted = tuple(each for each in looked if not each.evidence.found)
     if found:
         more = f" Besides: {'; '.join(each.cause.line for each in found[1:])}." if found[1:] else ""
-        return Judgement("named", f"{_upper(found[0].cause.line)}.{more}", found, refuted)
+        return Judgement("named", f"{_upper(found[0].cause.line)}.{more}", found, refuted, lacking)
+    unseen = [name.rstrip("_") for name in NEEDED if not any(has.startswith(name) for has in of.last.fields)]
+    waits = f"a bystander waits {of.get_ms:.1f} ms (p99)"
     if of.slow_gets and of.lag_ms >= LATE * of.get_ms:
+        said = (
+            f"this machine itself was late by {of.lag_ms:.1f} ms (p99), so the {of.get_ms:.1f} ms that a bystander "
+            "waits may be its own. Diagnose from a quieter machine."
+        )
+    elif unseen:
+        said = f"{waits}, and this server's INFO does not tell {' and '.join(unseen)}."
+    elif of.slow_gets:
+        said = f"{waits}, and none of {len(looked)} causes has its evidence here.{signs.elsewhere(of)}"
+    elif of.floor_ms >= signs.FAR_MS:
+        said = f"{waits}, and even the quickest twentieth waits {of.floor_ms:.1f} ms, for a reason that is not seen."
+    else:
         return Judgement(
-            "unknown",
-            f"I cannot tell: this machine itself was late by {of.lag_ms:.1f} ms (p99), so the {of.get_ms:.1f} ms that "
-            "a bystander waits may be its own. Diagnose from a quieter machine.",
+            "nothing",
+            f"Nothing is wrong with the server: a bystander's p99 is {of.get_ms:.1f} ms, {of.floor_ms:.2f} ms of it "
+            f"the round trip, and the main thread is busy {percent(of.busy)}.",
             (),
             refuted,
+            lacking,
         )
-    if of.slow_gets:
-        return Judgement(
-            "unknown",
-            f"I cannot tell: a bystander waits {of.get_ms:.1f} ms (p99), and none of {len(CAUSES)} causes has its "
-            f"evidence here.{signs.elsewhere(of)}",
-            (),
-            refuted,
-        )
-    return Judgement(
-        "nothing",
-        f"Nothing is wrong with the server: a bystander's p99 is {of.get_ms:.1f} ms, {of.floor_ms:.2f} ms of it the "
-        f"round trip, and the main thread is busy {percent(of.busy)}.",
-        (),
-        refuted,
-    )
+    return Judgement("unknown", f"I cannot tell: {said}", (), refuted, lacking)
 
 
 def answer_of(judgement: Judgement) -> str:

@@ -42,7 +42,11 @@ def _measure(pid: int) -> Local:
     times = psutil.Process(pid).cpu_times()
     machine = psutil.cpu_times()
     idle = machine.idle + getattr(machine, "iowait", 0.0) + getattr(machine, "guest", 0.0)
-    return Local(pid, _waited_s(pid), times.user + times.system, sum(machine) - idle)
+    own = sum(times[:4])  # with children that have ended: the processes that a server forks are its own
+    for child in psutil.Process(pid).children():
+        with contextlib.suppress(psutil.Error):
+            own += sum(child.cpu_times()[:2])
+    return Local(pid, _waited_s(pid), own, sum(machine) - idle)
 
 
 def _waited_s(pid: int) -> float | None:

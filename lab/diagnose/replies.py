@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from lab.diagnose.window import TORN_US, Clients
+from lab.diagnose.window import Clients
 from loadtest import info
 
 UNREADABLE = (ValueError, LookupError, TypeError)
@@ -85,14 +85,13 @@ def _text(words: str | Iterable[str]) -> str:
     return " ".join(_words(words))[:200]
 
 
-def histograms(reply: Any) -> dict[str, tuple[int, int]]:
-    """Of LATENCY HISTOGRAM: command → executions so far, and how many of them took longer than `TORN_US`."""
+def histograms(reply: Any) -> dict[str, dict[int, int]]:
+    """Of LATENCY HISTOGRAM: command → bound in µs → executions so far that took no longer (it counts cumulatively)."""
     found = {}
     for name, told in zip(reply[::2], reply[1::2], strict=False):
         facts = dict(zip(told[::2], told[1::2], strict=False))
-        counts = facts.get("histogram_usec", [])
-        quick = max((counts[at + 1] for at in range(0, len(counts), 2) if counts[at] <= TORN_US), default=0)
-        found[str(name).upper()] = int(facts["calls"]), int(facts["calls"]) - int(quick)
+        counts = facts["histogram_usec"]
+        found[str(name).upper()] = {int(counts[at]): int(counts[at + 1]) for at in range(0, len(counts), 2)}
     return found
 
 

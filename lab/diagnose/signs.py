@@ -1,6 +1,7 @@
 """The signs of each cause in a window: for each a function that says whether its evidence is there, with the figures.
 
-Where the blind sessions judge the same, the bounds are theirs (`lab.blind.evidence`).
+Commands are judged by one law (`lab.diagnose.law`). What else a server does is judged by bounds, those of the blind
+sessions (`lab.blind.evidence`) where these judge the same, and only where commands do not explain the wait already.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from collections.abc import Callable
 
 from lab.blind import evidence
 from lab.blind.readings import Finding as Evidence
-from lab.diagnose.window import LOOP_US, TORN_SHARE, TORN_US, Window
+from lab.diagnose import law
+from lab.diagnose.law import REMOVERS, SATURATED
+from lab.diagnose.window import LOOP_US, TORN_US, Window
 from lab.results.numbers import percent
 
-SATURATED = 0.9
-"""Utilisation from which the wait in a queue is a multiple of the work: nine times at 0.9 (M/M/1)."""
 FAR_MS = 5.0
 """A round trip that is too long for one data centre, with nothing in its way."""
 CONNECTIONS_SHARE = 0.95
@@ -24,11 +25,8 @@ CAPPED = "expired_time_cap_reached_count"
 """Field of INFO: how often the server interrupted its removal of expired entries, to let commands through."""
 HELD_SHARE = evidence.LONG_SHARE
 """Share of the time in which the main loop waits for the disk that counts as much as one command's long calls."""
-REMOVERS = ("UNLINK", "DEL")
 INNOCENT_TIMES = 2.0
 """If a bystander stands still for this many times as long as the main loop was held, the loop is not the reason."""
-SYNCS = ("PSYNC", "SYNC")
-"""A replica asks for its copy by these. Their time is the fork's, which the cause full-sync has."""
 
 
 def _p99(of: Window) -> str:
@@ -38,7 +36,11 @@ def _p99(of: Window) -> str:
 
 def _spent(of: Window, name: str) -> str:
     spent = of.spent(name)
-    return f"{name} {percent(spent.share)} of the time, {spent.per_s:,.1f} calls a second of {spent.mean_us:,.0f} µs"
+    taken = percent(of.share(name)) + " of the time"
+    if of.threads > 1:
+        taken = f"{of.share(name) * of.threads:.1f} of {of.threads} threads"
+    waits = ", waits included" if of.clock_includes_waits else ""
+    return f"{name} {taken}, {spent.per_s:,.1f} calls a second of {spent.mean_us:,.0f} µs{waits}"
 
 
 def _busy(of: Window) -> str:
@@ -50,84 +52,49 @@ def _busy(of: Window) -> str:
 def saturates_at(of: Window, share: float) -> float | None:
     """The key count at which searches that visit every key would fill the main thread, at today's rate of searches.
 
-    Their share grows with the keys, the rest of the work does not: N × (1 - rest) / share.
+    Their share grows with the keys, the rest of the work does not: N × (1 - rest) / share. None where the keys that are
+    there contradict it: then the searches of today are not finished in time.
     """
     rest = max(0.0, of.busy - share)
-    return of.keys * (1 - rest) / share if share > 0 and of.keys and rest < 1 else None
+    limit = of.keys * (1 - rest) / share if share > 0 and rest < 1 else 0.0
+    return limit if limit > of.keys else None
 
 
-def _search(of: Window, name: str) -> str:
-    """Say what a search costs here, and at how many keys it fills the server."""
-    spent, limit = of.spent(name), saturates_at(of, of.spent(name).share)
-    each = (
-        f"; a visited key costs {spent.mean_us / of.keys:.2f} µs here" if name == "KEYS" and of.keys else ""
-    )
-    leads = (
-        f"; at today's rate it fills the server at {limit:,.0f} keys, and there are {of.keys:,}"
-        if limit
-        else ""
-    )
-    return f"{_spent(of, name)}{each}{leads}; {_busy(of)}; {_p99(of)}."
+def commands(cause: str) -> Callable[[Window], Evidence]:
+    """Make the function that looks whether the commands of a cause explain what a bystander waits."""
+
+    def look(of: Window) -> Evidence:
+        found = law.by_cause(of).get(cause, ())
+        names = [each.name for each in found] or [
+            name for name, _ in of.dearest if law.cause_of(name) == cause and name not in law.VICTIMS
+        ][:1]
+        if not names:
+            return Evidence(False, "none was called.")
+        said = [_told(of, name) for name in names]
+        if found:
+            share = percent(min(1.0, sum(each.explains for each in found)))
+            said.append(
+                f"that explains {share} of the {law.observed_ms(of):.1f} ms that a bystander waits in the mean"
+            )
+            if predicted := law.predicted_ms(of):
+                said.append(f"by these calls alone p99 is {predicted:.0f} ms")
+        return Evidence(bool(found), f"{'; '.join(said)}; {_busy(of)}; {_p99(of)}.")
+
+    return look
 
 
-def scan(of: Window) -> Evidence:
-    return Evidence(evidence.scan_storm(of), _search(of, "SCAN"))
-
-
-def keys(of: Window) -> Evidence:
-    return Evidence(evidence.long_calls(of, "KEYS"), _search(of, "KEYS"))
-
-
-def _logged(of: Window, name: str) -> str:
-    """What a command took, and what the slow log got of it."""
+def _told(of: Window, name: str) -> str:
+    """What a command took, what the slow log got of it, and for a search at how many keys it fills the server."""
+    said = _spent(of, name)
     logged, longest = of.slow.get(name, (0, 0.0))
-    return _spent(of, name) + (f"; the slow log got {logged}, the longest {longest:.0f} ms" if logged else "")
-
-
-def long_calls(names: tuple[str, ...]) -> Callable[[Window], Evidence]:
-    """Make the function that looks for long calls of these commands and reports on the one that takes most time."""
-
-    def evidence_of_longest(of: Window) -> Evidence:
-        found = [name for name in names if evidence.long_calls(of, name)]
-        dearest = max(found or names, key=lambda name: of.spent(name).share)
-        return Evidence(bool(found), f"{_logged(of, dearest)}; {_p99(of)}.")
-
-    return evidence_of_longest
-
-
-def share(*names: str) -> Callable[[Window], float]:
-    return lambda of: sum(of.spent(name).share for name in names)
-
-
-WHOLE = (
-    "SMEMBERS",
-    "HGETALL",
-    "HKEYS",
-    "HVALS",
-    "LRANGE",
-    "ZRANGE",
-    "ZREVRANGE",
-    "SUNION",
-    "SINTER",
-    "SDIFF",
-    "SORT",
-)
-SCRIPTS = ("EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "FCALL", "FCALL_RO")
-MANY = ("MGET", "MSET", "HMGET", "DEL", "UNLINK")
-
-
-def other(of: Window) -> Evidence:
-    """Evidence of long calls of a command that is in none of the lists."""
-    listed = {"SCAN", "KEYS", *WHOLE, *SCRIPTS, *MANY, *SYNCS}
-    others = tuple(name for name, _ in of.dearest if name not in listed)
-    return long_calls(others)(of) if others else Evidence(False, "no other command was called.")
-
-
-def collection(of: Window) -> Evidence:
-    """Evidence of a collection that is read in one piece; with what it names, if that is deleted in one piece, too."""
-    if evidence.giant_set(of):
-        return Evidence(True, f"{_logged(of, 'SMEMBERS')}; {_logged(of, 'UNLINK')}; {_p99(of)}.")
-    return long_calls(WHOLE)(of)
+    if logged:
+        said += f"; the slow log got {logged}, the longest {longest:.0f} ms"
+    if name == "KEYS" and of.keys and not of.clock_includes_waits:
+        said += f"; a visited key costs {of.spent(name).mean_us / of.keys:.2f} µs here"
+    limit = saturates_at(of, of.share(name)) if name in law.SEARCHES else None
+    if limit:
+        said += f"; at today's rate it fills the server at {limit:,.0f} keys, and there are {of.keys:,}"
+    return said
 
 
 def evictions(of: Window) -> Evidence:
@@ -147,9 +114,9 @@ def core(of: Window) -> Evidence:
     torn = of.torn
     known = of.waited is not None
     found = (
-        (known or _interrupted(of))
+        (known or of.interrupted)
         and evidence.without_a_core(of, of.waited, of.others)
-        and not _blocked(of)
+        and not law.explained(of)
         and not _copied(of)  # the snapshot's process and the replica are such programs
     )
     said = [_busy(of)]
@@ -162,19 +129,6 @@ def core(of: Window) -> Evidence:
             f"{torn[1]:,} of {torn[0]:,} commands of constant time took longer than {TORN_US / 1000:.1f} ms"
         )
     return Evidence(found, f"{'; '.join(said)}; {_p99(of)}.")
-
-
-def _interrupted(of: Window) -> bool:
-    """True if commands of constant time were interrupted too often for chance."""
-    torn = of.torn
-    return torn is not None and torn[0] > 0 and torn[1] / torn[0] >= TORN_SHARE and torn[1] >= 2
-
-
-def _blocked(of: Window) -> bool:
-    """True if long calls of one command, or evictions, explain why others wait."""
-    return any(
-        evidence.long_calls(of, name) for name in of.commands if name not in SYNCS
-    ) or evidence.evictions(of)
 
 
 def far(of: Window) -> Evidence:
@@ -208,7 +162,7 @@ def connections(of: Window) -> Evidence:
 
 def connects(of: Window) -> Evidence:
     return Evidence(
-        evidence.connects(of) and not _blocked(of),
+        evidence.connects(of) and not law.explained(of),
         f"{of.connects_per_s:,.0f} new connections a second; {_busy(of)}; {_p99(of)}.",
     )
 
@@ -218,7 +172,7 @@ def expiries(of: Window) -> Evidence:
     capped = of.per_s(CAPPED) if CAPPED in of.last.fields else None
     told = "an unknown number of times" if capped is None else f"{capped:.1f} times a second"
     return Evidence(
-        evidence.expiries(of) and capped != 0 and not _blocked(of),
+        evidence.expiries(of) and capped != 0 and not law.explained(of),
         f"{of.expired_per_s:,.0f} entries expired a second, and their removal was interrupted {told}; "
         f"{of.evicted_per_s:,.0f} were evicted; {_p99(of)}.",
     )
@@ -226,11 +180,11 @@ def expiries(of: Window) -> Evidence:
 
 def beside(of: Window) -> float:
     """Share of the time in which the main thread works on something else than commands: reading and answering."""
-    return max(0.0, of.busy - sum(spent.share for spent in of.commands.values()))
+    return max(0.0, of.busy - law.time_of_commands(of))
 
 
 def _answers(of: Window) -> bool:
-    return evidence.big_answers(of) and not _blocked(of) and not _copied(of)
+    return evidence.big_answers(of) and not law.explained(of) and not _copied(of)
 
 
 def big_answers(of: Window) -> Evidence:
@@ -253,10 +207,10 @@ def disk(of: Window) -> Evidence:
     if of.held is not None:
         loop = f"the main loop waited {percent(of.held)} of the time outside of commands"
         # A loop without a core waits, too: the kernel tells for how long, else interrupted commands tell that it did.
-        for_a_core = (1.0 if _interrupted(of) else 0.0) if of.waited is None else of.waited
+        for_a_core = (1.0 if of.interrupted else 0.0) if of.waited is None else of.waited
         waits = of.last.fields.get("aof_enabled") == "1" and of.held - for_a_core >= HELD_SHARE
     return Evidence(
-        of.slow_gets and not _blocked(of) and (delayed > 0 or logged or waits),
+        of.slow_gets and not law.explained(of) and (delayed > 0 or logged or waits),
         f"{delayed:.1f} writes a second waited for an earlier fsync{said}; {loop}; appendfsync is "
         f"{of.settings.get('appendfsync', 'unknown')}; {_p99(of)}.",
     )
@@ -266,7 +220,7 @@ def _copied(of: Window) -> bool:
     """True if GETs are slow while a replica copies the whole data set, and are not slow at other times."""
     apart_ms = of.apart_ms(of.copies)
     ends_with_it = apart_ms is None or apart_ms < of.slow_from_ms
-    return of.slow_gets and bool(of.copies) and ends_with_it and not _blocked(of)
+    return of.slow_gets and bool(of.copies) and ends_with_it and not law.explained(of)
 
 
 def full_sync(of: Window) -> Evidence:
@@ -283,14 +237,26 @@ def full_sync(of: Window) -> Evidence:
 
 
 def saturated(of: Window) -> Evidence:
+    """Evidence that there is no time left, and no command or activity of another cause that takes most of it."""
     dearest = ", ".join(_spent(of, name) for name, _ in of.dearest[:3])
+    together = of.per_read
+    piped = f"; {together:.1f} commands came with one read of a socket" if together else ""
     return Evidence(
-        of.slow_gets
-        and of.busy >= SATURATED
-        and not _blocked(of)
-        and not evidence.scan_storm(of)
-        and not _answers(of),
-        f"{_busy(of)}; {dearest or 'no command was called'}; {_p99(of)}.",
+        of.busy >= SATURATED and not law.explained(of) and not _answers(of),
+        f"{_busy(of)}; {dearest or 'no command was called'}{piped}; {_p99(of)}.",
+    )
+
+
+def fork(of: Window) -> Evidence:
+    """Evidence that the forks of snapshots and rewrites of the log explain what a bystander waits."""
+    each_ms, per_s = of.last.number("latest_fork_usec") / 1000, of.per_s("total_forks")
+    wait_ms = per_s * each_ms**2 / 2000 / max(1 - of.busy, 0.03)
+    observed = law.observed_ms(of)
+    found = of.slow_gets and not _copied(of) and observed > 0 and wait_ms >= law.EXPLAINS * observed
+    return Evidence(
+        found and not law.explained(of),
+        f"{per_s * of.seconds:.0f} forks in {of.seconds:.0f} s, the last held the main thread for {each_ms:.1f} ms; "
+        f"{_p99(of)}.",
     )
 
 

@@ -112,7 +112,7 @@ class _Gathering:
         self.product, self.version = info.product(told) or ("a server", "")
         self._settings = self._read_settings()
         self._logged = self._before(self._slow_entries)
-        self._tails = self._before(self._histograms)
+        self._lengths = self._before(self._histograms)
         self._local = local.find(told) if address.is_here else None
 
     @property
@@ -135,6 +135,7 @@ class _Gathering:
 
     def snapshot(self) -> None:
         """Read INFO once more. Raises `StackError` if the server refuses it, `Late` if no reply comes in time."""
+        asked_at = time.monotonic()
         try:
             found, unreadable = replies.read_info(self._questions.ask("INFO", "ALL"))
         except Refused as error:
@@ -144,8 +145,9 @@ class _Gathering:
         for name in unreadable:
             self._note(f"INFO: {name[:40]} cannot be read")
         micros = found.get("server_time_usec")
+        read_at = time.monotonic()
         at = float(micros) / 1e6 if micros else time.time()
-        self.snapshots.append(Snapshot(at, found, time.monotonic()))
+        self.snapshots.append(Snapshot(at, found, read_at, asked_at))
 
     def watch(self, seconds: float, prober: Prober, progress: Progress) -> None:
         """Read INFO every second for `seconds`. Ends early when the server stands still because of us, or for us."""
@@ -176,6 +178,8 @@ class _Gathering:
             )
             if calls > 0 and usec / calls / 1e6 > STALL_S:
                 command, seconds = name.replace("|", " "), usec / calls / 1e6
+                if info.interleaves(self.snapshots[-1].fields):
+                    return f"the diagnosis ended early: {command} took {seconds:.1f} s, waits included"
                 return f"the diagnosis ended early: {command} held the server for {seconds:.1f} s"
         return None
 
@@ -229,7 +233,7 @@ class _Gathering:
             )
         return found
 
-    def _histograms(self) -> dict[str, tuple[int, int]]:
+    def _histograms(self) -> dict[str, dict[int, int]]:
         return self._read("LATENCY HISTOGRAM", replies.histograms, "LATENCY", "HISTOGRAM") or {}
 
     def _clients(self) -> Clients | None:
@@ -268,12 +272,14 @@ class _Gathering:
                 in_slow_log = identity.startswith("slow ")  # the others are of large requests and replies
                 slow[name] = count + in_slow_log, max(longest, took_ms)
                 arguments.append(words)
-        tails = {}
-        executed = self._histograms() if self._tails is not None else {}
-        for name, (calls, torn) in executed.items():
-            were, before = (self._tails or {}).get(name, (0, 0))
-            if calls > were:
-                tails[name] = calls - were, max(0, torn - before)
+        lengths = {}
+        executed = self._histograms() if self._lengths is not None else {}
+        for name, now in executed.items():
+            grown = _counted(now)
+            for bound, were in _counted((self._lengths or {}).get(name, {})).items():
+                grown[bound] = max(0, grown.get(bound, 0) - were)
+            if any(grown.values()):
+                lengths[name] = grown
         window = Window(
             shown=self._address.shown,
             product=self.product,
@@ -281,7 +287,7 @@ class _Gathering:
             snapshots=self.snapshots,
             probed=list(prober.probed),
             slow=slow,
-            tails=tails,
+            lengths=lengths,
             events=self._events(),
             settings=self._settings,
             clients=self._clients(),
@@ -292,7 +298,18 @@ class _Gathering:
         if window.set_back:
             said = "counters: they were set back meanwhile, so what came before is counted up to the last look only"
             window = replace(window, unseen=(*window.unseen, said))
+        if stepped := window.stepped_s:
+            said = f"the server's clock stepped by {stepped:+,.0f} s: times are by this machine's clock"
+            window = replace(window, unseen=(*window.unseen, said))
         return local.add(window, self._local)
+
+
+def _counted(cumulative: dict[int, int]) -> dict[int, int]:
+    """Calls of each bin, from the cumulative counts by their bound."""
+    found, before = {}, 0
+    for bound, calls in sorted(cumulative.items()):
+        found[bound], before = calls - before, calls
+    return found
 
 
 def _refuse(told: info.Fields, address: Address) -> None:
@@ -302,10 +319,8 @@ def _refuse(told: info.Fields, address: Address) -> None:
         )
     if told.get("loading") == "1":
         raise StackError(f"the server at {address.shown} is loading its data: try again when it is done.")
-    if "uptime_in_seconds" not in told:
-        raise StackError(
-            f"what answers at {address.shown} is no known server: its INFO lacks uptime_in_seconds."
-        )
+    if not any(name.endswith("_version") for name in told):
+        raise StackError(f"what answers at {address.shown} is no known server: its INFO names no version.")
 
 
 def _at_least(version: str, wanted: tuple[int, int]) -> bool:

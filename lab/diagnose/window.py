@@ -29,6 +29,8 @@ Redis from 7.2 on, tell them."""
 LOOP_FULL = 0.9
 """Share of the time from which the main loop is so seldom free that even the quickest twentieth of the round trips may
 wait for it."""
+CLOCK_S = 0.5
+"""By how much more the server's clock may differ from this machine's, from one look at it to the next."""
 ELSEWHERE = 20
 """The fewest requests of the probe outside some stretches from which a p99 is taken."""
 STALL_TIMES, STALL_MS = 10.0, 5.0
@@ -38,11 +40,15 @@ Z = 1.96
 
 @dataclass(frozen=True)
 class Snapshot:
-    """INFO at a moment: `at` is the server's own clock (unix seconds), `read_at` this process's (monotonic)."""
+    """INFO at a moment of the server's own clock (`at`, unix seconds).
+
+    By this process's clock (monotonic) it was asked for at `asked_at`, and read at `read_at`.
+    """
 
     at: float
     fields: Mapping[str, str]
     read_at: float = 0.0
+    asked_at: float = 0.0
 
     def number(self, name: str) -> float:
         """A field as a number; 0 if the server does not tell it."""
@@ -76,10 +82,10 @@ class Window:
     """Everything that was seen in `seconds`.
 
     `slow`: command → entries that the slow log got meanwhile, and the longest (ms); 0 entries if only the logs of large
-    requests and replies got some. `tails`: command → executions, and
-    how many of them took longer than `TORN_US`; empty without LATENCY HISTOGRAM. `events`: event of the latency
-    monitor → ms. `waited` and `others` are known for a server on this machine: the share of the time that its thread
-    was ready but had no core, and the cores that all other programs used. `unseen`: what could not be seen, and why.
+    requests and replies got some. `lengths`: command → bound in µs → calls between half of it and it; empty without
+    LATENCY HISTOGRAM. `events`: event of the latency monitor → ms. `waited` and `others` are known for a server on this
+    machine: the share of the time that its thread was ready but had no core, and the cores that all other programs
+    used. `unseen`: what could not be seen, and why.
     `probe_began`: when the probe began, by the clock of `Snapshot.read_at`.
     """
 
@@ -89,7 +95,7 @@ class Window:
     snapshots: Sequence[Snapshot]
     probed: Sequence[Probed]
     slow: Mapping[str, tuple[int, float]] = field(default_factory=dict)
-    tails: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    lengths: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     events: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     clients: Clients | None = None
@@ -109,10 +115,16 @@ class Window:
         """The last snapshot of INFO."""
         return self.snapshots[-1]
 
-    @property
+    @cached_property
     def seconds(self) -> float:
-        """Seconds between the two, by the server's clock."""
-        return max(self.last.at - self.first.at, 1e-3)
+        """Seconds between the two, by the server's clock; by this process's clock where the server's stepped."""
+        return max(sum(_seconds_between(*pair) for pair in pairwise(self.snapshots)), 1e-3)
+
+    @property
+    def stepped_s(self) -> float:
+        """By how many seconds the server's clock stepped meanwhile; 0 if it did not."""
+        steps = ((pair[1].at - pair[0].at) - _seconds_between(*pair) for pair in pairwise(self.snapshots))
+        return max(steps, key=abs, default=0.0)
 
     def per_s(self, name: str) -> float:
         """How much a counter of INFO rose a second. One that fell was set back meanwhile, and counts from 0."""
@@ -170,8 +182,8 @@ class Window:
         found = []
         for before, after in pairwise(self.snapshots):
             used = [info.busy_seconds(snapshot.fields) for snapshot in (before, after)]
-            if after.at > before.at and used[0] is not None and used[1] is not None:
-                found.append(max(0.0, used[1] - used[0]) / (after.at - before.at))
+            if used[0] is not None and used[1] is not None:
+                found.append(max(0.0, used[1] - used[0]) / _seconds_between(before, after))
         return found
 
     @property
@@ -179,8 +191,47 @@ class Window:
         """Utilisation of the thread that executes commands, 0 to 1; by its CPU seconds, else by its commands' times."""
         used = [info.busy_seconds(snapshot.fields) for snapshot in (self.first, self.last)]
         if used[0] is None or used[1] is None or used[1] < used[0]:
-            return min(1.0, sum(spent.share for spent in self.commands.values()))
-        return (used[1] - used[0]) / self.seconds
+            return min(1.0, sum(spent.share for spent in self.commands.values()) / self.threads)
+        return min(1.0, (used[1] - used[0]) / self.seconds)
+
+    @property
+    def threads(self) -> int:
+        """Threads that execute commands."""
+        return info.threads(self.last.fields)
+
+    @property
+    def clock_includes_waits(self) -> bool:
+        """True if the time of a command includes that in which it waits for others: Dragonfly interleaves commands."""
+        return self.product == "dragonfly"
+
+    def share(self, command: str) -> float:
+        """Share of the time of the threads that execute commands, 0 to 1, which a command took.
+
+        Where its clock includes waits it is at most the command's part of the CPU time that was used.
+        """
+        share = min(1.0, self.spent(command).share / self.threads)
+        if not self.clock_includes_waits:
+            return share
+        total = sum(spent.share for _, spent in self.dearest)
+        return min(share, self.busy * self.spent(command).share / total) if total else 0.0
+
+    def calls(self, command: str) -> list[tuple[float, float]]:
+        """(calls a second, s a call) of a command: by its histogram, else by the mean and the slow log.
+
+        Calls of a bin are three quarters of its bound long, scaled to the time that they took altogether. A histogram
+        of interrupted executions is no measure of a command, so then its mean is taken.
+        """
+        spent = self.spent(command)
+        bins = self.lengths.get(command, {})
+        counted_us = sum(0.75 * bound * calls for bound, calls in bins.items())
+        if counted_us and not self.interrupted and not self.clock_includes_waits:
+            scale = spent.share * self.seconds / counted_us
+            return [(calls / self.seconds, scale * 0.75 * bound) for bound, calls in bins.items()]
+        found = [(spent.per_s, self.share(command) * self.threads / spent.per_s if spent.per_s else 0.0)]
+        logged, longest_ms = self.slow.get(command, (0, 0.0))
+        if logged and not self.clock_includes_waits:  # of all logged calls only the longest is known
+            found.append((max(1.0, logged / 3) / self.seconds, longest_ms / 1000))
+        return found
 
     @property
     def looped(self) -> float | None:
@@ -292,6 +343,8 @@ class Window:
         No round trip does where the main loop is hardly ever free. The loop of a server that waits for the disk at
         every write may be like that; if such a server does not tell how long its loop was held, the answer is False.
         """
+        if self.busy >= LOOP_FULL or (self.threads > 1 and not self.clock_includes_waits):
+            return False
         return self.syncs_writes is False if self.looped is None else self.looped < LOOP_FULL
 
     @property
@@ -352,11 +405,25 @@ class Window:
     @property
     def torn(self) -> tuple[int, int] | None:
         """Executions of commands of constant time, and how many were interrupted; None if the server does not tell."""
-        known = [self.tails[name] for name in CONSTANT if name in self.tails]
-        return (sum(each[0] for each in known), sum(each[1] for each in known)) if known else None
+        known = [self.lengths[name] for name in CONSTANT if name in self.lengths]
+        torn = (calls for bins in known for bound, calls in bins.items() if bound > TORN_US)
+        return (sum(sum(bins.values()) for bins in known), sum(torn)) if known else None
+
+    @property
+    def interrupted(self) -> bool:
+        """True if commands of constant time were interrupted too often for chance."""
+        torn = self.torn
+        return torn is not None and torn[0] > 0 and torn[1] / torn[0] >= TORN_SHARE and torn[1] >= 2
 
     @property
     def per_read(self) -> float | None:
         """Commands per read of a socket: near 1 if nobody pipelines. None if the server does not tell."""
         reads = self.per_s("total_reads_processed")
         return self.per_s("total_commands_processed") / reads if reads else None
+
+
+def _seconds_between(before: Snapshot, after: Snapshot) -> float:
+    """Seconds from one snapshot to the next: by the server's clock if that can be, else by this process's."""
+    shortest, longest = after.asked_at - before.read_at, after.read_at - before.asked_at
+    step = after.at - before.at
+    return step if shortest - CLOCK_S <= step <= longest + CLOCK_S else after.read_at - before.read_at

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from lab.errors import UsageError
 
 EVERY = {
     "cost": cost_tables.EVIDENCE,
+    "exam": exam.EVIDENCE,
     "sessions": blind_table.EVIDENCE,
     "trust": repeat.EVIDENCE,
     "histories": history.EVIDENCE,
@@ -35,10 +35,8 @@ def test_the_pages_show_what_is_kept(name: str) -> None:
         assert f"<!-- table: {table} -->\n{made}\n<!-- /table -->" in (ROOT / page).read_text()
 
 
-def test_the_examination_and_the_plots_are_what_is_kept() -> None:
+def test_the_plots_are_what_is_kept() -> None:
     """The same, of what has a shape of its own."""
-    made = exam.exam_table(json.loads(exam.FILE.read_text()))
-    assert f"<!-- table: exam -->\n{made}\n<!-- /table -->" in exam.PAGE.read_text()
     for name, plot in cost_tables.PLOTS.items():
         assert plot(cost_tables.EVIDENCE.kept()) == (ROOT / "docs/plots" / f"{name}.svg").read_text()
 

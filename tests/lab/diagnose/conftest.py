@@ -17,6 +17,8 @@ from tests.lab.diagnose.diagnosekit import Run
 from tests.loadtest.conftest import Server
 
 SECONDS = 20
+COUNTERS = ("evicted_keys", "expired_keys", "rejected_connections", "total_connections_received", "sync_full",
+            "total_net_output_bytes", "total_forks", "aof_enabled")  # fmt: skip
 Make = Callable[..., Window]
 
 
@@ -33,6 +35,7 @@ def info_at(
         "maxmemory": 100_000_000,
         "maxclients": 10_000,
         "connected_clients": 12,
+        **dict.fromkeys(COUNTERS, 0),
         "db0": "keys=200000,expires=0,avg_ttl=0",
         **fields,
     }

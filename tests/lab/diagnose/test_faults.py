@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
 from contextlib import closing
@@ -230,3 +233,11 @@ def test_another_program_with_the_same_number_is_not_the_server() -> None:
     }
     assert local.find(told) is not None
     assert local.find(told | {"executable": "/usr/bin/redis-server"}) is None
+
+
+def test_what_a_server_forks_is_no_stranger() -> None:
+    """The CPU time of a server's children, also of those that have ended, counts as its own and not as others'."""
+    before = local._measure(os.getpid()).own_s
+    burn = "import time\nwhile time.process_time() < 0.5: pass"
+    subprocess.run([sys.executable, "-c", burn], check=True)
+    assert local._measure(os.getpid()).own_s - before >= 0.5

@@ -109,6 +109,7 @@ def told_at(second: float, processed: int, keys: tuple[int, int]) -> Snapshot:
             "evicted_keys": str(processed),
             "cmdstat_keys": f"calls={keys[0]},usec={keys[1]}",
         },
+        read_at=second,
     )
 
 

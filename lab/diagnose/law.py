@@ -1,0 +1,148 @@
+"""The law of a diagnosis: a bystander waits while somebody else holds the server's thread.
+
+A command whose calls arrive at random, `per_s` of them a second, each as long as `L`, makes a bystander wait
+`per_s · E[L²] / 2` in the mean, and 1 / (1 - utilisation) times that because of the queue behind it (Pollaczek and
+Khinchine; `formulas.mean_wait_of_random_work` is the case of equal calls). These waits add up. So each command explains
+a part of the mean wait that the probe observed, whatever its name and however rare its calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from lab.diagnose.window import CONSTANT, OWN, Window
+
+SATURATED = 0.9
+"""Utilisation from which the wait in a queue is a multiple of the work: nine times at 0.9 (M/M/1)."""
+EXPLAINS = 0.2
+"""A command that explains less of the observed wait is not named. Calls that come several at a time (three searches for
+an event) make bystanders wait up to that many times as long as the formula says."""
+EXPLAINED = 0.5
+"""Where the commands explain this share of the wait, no other activity of the server has to."""
+FILLS = 0.4
+"""Share of the time that a command with a row of its own has to take on a server with no time left."""
+SEARCHES = ("SCAN", "KEYS")
+WHOLE = ("SMEMBERS", "HGETALL", "HKEYS", "HVALS", "LRANGE", "ZRANGE", "ZREVRANGE", "ZRANGEBYSCORE", "SUNION", "SINTER",
+         "SDIFF", "SUNIONSTORE", "SINTERSTORE", "SDIFFSTORE", "ZUNION", "ZINTER", "ZUNIONSTORE", "ZINTERSTORE", "SORT",
+         "SORT_RO")  # fmt: skip
+SCRIPTS = ("EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "FCALL", "FCALL_RO")
+TRANSACTIONS = ("EXEC",)
+REMOVERS = ("UNLINK", "DEL")
+MANY = ("MGET", "MSET", "HMGET", *REMOVERS)
+ROWS: Mapping[str, tuple[str, ...]] = {
+    "scan-storm": ("SCAN",),
+    "keys-command": ("KEYS",),
+    "giant-index": WHOLE,
+    "lua-script": SCRIPTS,
+    "transaction": TRANSACTIONS,
+    "many-at-once": MANY,
+}
+"""Cause → its commands. Any other command is a `long-command`."""
+CONTAINERS = (*SCRIPTS, *TRANSACTIONS)
+"""Commands whose time includes that of the commands which they execute, and which are counted as well."""
+SYNCS = ("PSYNC", "SYNC", "REPLCONF")
+"""A replica asks for its copy by these. Their time is the fork's, which the cause full-sync has."""
+VICTIMS = (*CONSTANT, *OWN, *SYNCS)
+"""Commands that take microseconds by themselves. Where they take longer, something else held them up."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A command that holds the thread. `share`: of the thread's time. `explains`: share of the observed mean wait."""
+
+    name: str
+    cause: str
+    share: float
+    wait_ms: float
+    explains: float
+
+
+def cause_of(command: str) -> str:
+    """The cause that a command belongs to."""
+    return next((cause for cause, names in ROWS.items() if command in names), "long-command")
+
+
+def observed_ms(of: Window) -> float:
+    """The probe's mean wait without a round trip, in ms."""
+    trip = of.floor_ms if of.floor_is_the_way else 0.0
+    return max(0.0, sum(of.waits_ms) / max(1, len(of.waits_ms)) - trip)
+
+
+def predicted_ms(of: Window) -> float:
+    """A bystander's p99 by the calls of commands alone, in ms: P(wait > t) = Σ per_s · (L - t) over the longer calls.
+
+    This is `formulas.wait_of_absences` for calls of several lengths. 0 if they fill less than a hundredth of the time,
+    and where the clock of a command includes its waits.
+    """
+    if of.clock_includes_waits:
+        return 0.0
+    calls = sorted(
+        ((length_s, per_s) for name in known(of) for per_s, length_s in of.calls(name)), reverse=True
+    )
+    rate = time = 0.0
+    for (length_s, per_s), (shorter_s, _) in pairwise([*calls, (0.0, 0.0)]):
+        rate, time = rate + per_s, time + per_s * length_s
+        if rate and (wait_s := (time - 0.01) / rate) >= shorter_s:
+            return 1000 * max(0.0, wait_s)
+    return 0.0
+
+
+def is_ill(of: Window) -> bool:
+    """True if the probe waits for long, or would have with more requests, by the calls that the server counted."""
+    return of.slow_gets or predicted_ms(of) >= of.slow_from_ms
+
+
+def known(of: Window) -> list[str]:
+    """The commands that can hold the thread.
+
+    Where the clock of a command includes its waits (Dragonfly), victims look long, too. There only a command with a
+    row of its own counts.
+    """
+    return [
+        name
+        for name in of.commands
+        if name not in VICTIMS and (cause_of(name) != "long-command" or not of.clock_includes_waits)
+    ]
+
+
+def time_of_commands(of: Window) -> float:
+    """Share of the thread's time that commands took, each once: what scripts and transactions execute is theirs."""
+    shares = {name: of.share(name) for name in of.commands}
+    inside = sum(share for name, share in shares.items() if name in CONTAINERS)
+    return max(inside, sum(share for name, share in shares.items() if name not in CONTAINERS))
+
+
+def holders(of: Window) -> list[Holder]:
+    """The commands that explain what a bystander waits, the largest part first. Empty if nobody waits for long."""
+    if not is_ill(of):
+        return []
+    waits = {name: 500 * sum(per_s * length_s**2 for per_s, length_s in of.calls(name)) for name in known(of)}
+    behind, observed = 1 / max(1 - of.busy, 0.03), observed_ms(of)
+    total = sum(waits.values())
+    # What all commands together explain is at most the whole wait, however long a full queue becomes.
+    scale = min(behind / max(observed, 1e-9), 1 / total) if total else 0.0
+    found = []
+    for name, wait in waits.items():
+        share = of.share(name)
+        fills = of.busy >= SATURATED and share >= FILLS
+        explains = max(scale * wait, share / max(of.busy, 1e-9) if fills else 0.0)
+        if explains >= EXPLAINS:
+            found.append(Holder(name, cause_of(name), share, wait * behind, min(1.0, explains)))
+    return sorted(found, key=lambda each: -each.explains)
+
+
+def by_cause(of: Window) -> dict[str, tuple[Holder, ...]]:
+    """Cause → its commands among the holders. Who reads a whole collection and removes one does both to one."""
+    found: dict[str, tuple[Holder, ...]] = {}
+    reads = [each for each in holders(of) if each.cause == "giant-index"]
+    for each in holders(of):
+        cause = "giant-index" if reads and each.name in REMOVERS else each.cause
+        found[cause] = (*found.get(cause, ()), each)
+    return found
+
+
+def explained(of: Window) -> bool:
+    """True if commands explain what a bystander waits."""
+    return sum(each.explains for each in holders(of)) >= EXPLAINED
