@@ -51,7 +51,8 @@
       const minutes = Math.round(seconds / 60);
       const times = Array.from({ length: minutes + 1 }, (_, i) => {
         const ago = minutes - i;
-        return label(ago ? `${ago} min ago` : "now", "left", i / minutes);
+        const text = i ? `${ago}` : `${ago} min ago`; // the others are numbers: all words would not fit
+        return label(ago ? text : "now", "left", i / minutes);
       });
       axis(figure, "time-axis").replaceChildren(...times);
     }
