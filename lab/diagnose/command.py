@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -19,7 +19,7 @@ from lab.diagnose.diagnosis import AFTERWARDS, FILE, Diagnosis, changes, read
 from lab.diagnose.findings import judge
 from lab.diagnose.watch import Progress, watch
 from lab.diagnose.window import Window
-from lab.errors import Interrupted, StackError, UsageError
+from lab.errors import CLAIM_FAILED, Interrupted, StackError, UsageError
 from lab.foreign_text import shown
 from lab.results import numbers
 from lab.stacks.address import (
@@ -37,6 +37,7 @@ SECONDS, LONGEST_S = 30.0, 3600.0
 WATCHED_S, SHORTEST_S = 10.0, 1.0
 """Length of one diagnosis with --watch, and the fewest seconds for which one is made."""
 LEAST_FREE_BYTES = 200_000_000
+FailOn = Literal["finding", "unknown"]
 
 
 class _ShownProgress(Progress):
@@ -107,12 +108,18 @@ def diagnose(
     keep: Annotated[
         int, typer.Option(help="With --above: number of diagnoses to keep, the newest ones.", min=1, max=1000)
     ] = 20,
+    fail_on: Annotated[
+        FailOn | None,
+        typer.Option(
+            help="For scripts: exit code 1 if a cause is named (finding), or also if it cannot tell (unknown)."
+        ),
+    ] = None,
     ca: CertificateAuthority = None,
     cert: Certificate = None,
     key: CertificateKey = None,
     insecure: Insecure = False,
 ) -> None:
-    """Watch a running server, read-only, and say what takes its time. The exit code is 0 even if something is wrong."""
+    """Watch a running server, read-only, and say what takes its time. The exit code is 0 unless --fail-on asks."""
     # With --watch, --seconds is the length of the whole: a watch that a script starts has to end by itself.
     if seconds is not None and not SHORTEST_S <= seconds <= (math.inf if watched else LONGEST_S):
         raise UsageError(
@@ -124,8 +131,10 @@ def diagnose(
         raise UsageError("--above must be 0 or more.")
     if above is not None and not watched:
         raise UsageError("--above needs --watch.")
-    if watched and (as_json or compare):
-        raise UsageError("--watch prints a line for each diagnosis: leave out --json and --compare.")
+    if watched and (as_json or compare or fail_on):
+        raise UsageError(
+            "--watch prints a line for each diagnosis: leave out --json, --compare and --fail-on."
+        )
     address = read_address(url, Tls(ca, cert, key, insecure))
     before = read(compare) if compare else None
     if out and not watched:
@@ -157,6 +166,9 @@ def diagnose(
         page = diagnosis.write(out)
         if not as_json:
             console.print(f"page: {page.resolve()}", markup=False)
+    failing = {None: (), "finding": ("named",), "unknown": ("named", "unknown")}[fail_on]
+    if diagnosis.outcome in failing:
+        raise typer.Exit(CLAIM_FAILED)
 
 
 def _can_be_written(folder: Path) -> None:

@@ -17,6 +17,7 @@ import redis
 
 from lab.diagnose import local, questions
 from lab.diagnose.diagnosis import Diagnosis
+from lab.diagnose.findings import Judgement
 from lab.diagnose.questions import Questions, Refused
 from lab.errors import StackError
 from lab.stacks.address import read_address
@@ -42,6 +43,7 @@ from tests.loadtest.conftest import Server
         ),
         (("--out", "/dev/null/kept"), "/dev/null/kept cannot be written: Not a dir"),
         (("--watch", "--json"), "leave out --json"),
+        (("--watch", "--fail-on", "finding"), "leave out --json, --compare and --fail-on"),
         (("--compare", "/nowhere.json"), "/nowhere.json cannot be read: No such file"),
         (("--ca", "/nowhere.pem"), "there is no file /nowhere.pem"),
     ],
@@ -241,3 +243,16 @@ def test_what_a_server_forks_is_no_stranger() -> None:
     burn = "import time\nwhile time.process_time() < 0.5: pass"
     subprocess.run([sys.executable, "-c", burn], check=True)
     assert local._measure(os.getpid()).own_s - before >= 0.5
+
+
+@pytest.mark.parametrize(
+    ("outcome", "codes"), [("named", (0, 1, 1)), ("unknown", (0, 0, 1)), ("nothing", (0, 0, 0))]
+)
+def test_a_script_can_ask_for_a_failure(
+    outcome: str, codes: tuple[int, ...], server: Server, diagnose: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A named cause fails under `finding`; not to know does, too, under `unknown`. The answer is shown first."""
+    monkeypatch.setattr("lab.diagnose.command.judge", lambda _: Judgement(outcome, "so it is", (), ()))
+    for words, code in zip(((), ("--fail-on", "finding"), ("--fail-on", "unknown")), codes, strict=True):
+        found = diagnose(server.url, "--seconds", "1", *words)
+        assert (found[0], "so it is" in found[1]) == (code, True)
