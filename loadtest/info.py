@@ -68,7 +68,8 @@ def threads(info: Fields) -> int:
     """Number of threads that execute commands in parallel: Redis and Valkey have one, Dragonfly and Kvrocks several."""
     if "kvrocks_version" in info:
         return max(1, len(info.get("worker_cpu_time", "").split(",")))
-    return int(info.get("thread_count", 1)) if interleaves(info) else 1
+    told = info.get("thread_count", "1") if interleaves(info) else "1"
+    return max(1, int(told)) if told.isdigit() else 1
 
 
 def busy_seconds(info: Fields) -> float | None:

@@ -219,6 +219,10 @@ def judge(of: Window) -> Judgement:
         said = f"{waits}, and this server's INFO does not tell {' and '.join(unseen)}."
     elif of.slow_gets:
         said = f"{waits}, and none of {len(looked)} causes has its evidence here.{signs.elsewhere(of)}"
+    elif of.busy >= law.SATURATED:
+        said = (
+            f"{waits}, and the server uses a whole core or more, of which the main thread's part is not told."
+        )
     elif of.floor_ms >= signs.FAR_MS:
         said = f"{waits}, and even the quickest twentieth waits {of.floor_ms:.1f} ms, for a reason that is not seen."
     else:

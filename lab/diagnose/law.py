@@ -8,7 +8,7 @@ a part of the mean wait that the probe observed, whatever its name and however r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -22,7 +22,7 @@ an event) make bystanders wait up to that many times as long as the formula says
 EXPLAINED = 0.5
 """Where the commands explain this share of the wait, no other activity of the server has to."""
 FILLS = 0.4
-"""Share of the time that a command with a row of its own has to take on a server with no time left."""
+"""Share of the time from which short searches are the reason that a server has no time left."""
 SEARCHES = ("SCAN", "KEYS")
 WHOLE = ("SMEMBERS", "HGETALL", "HKEYS", "HVALS", "LRANGE", "ZRANGE", "ZREVRANGE", "ZRANGEBYSCORE", "SUNION", "SINTER",
          "SDIFF", "SUNIONSTORE", "SINTERSTORE", "SDIFFSTORE", "ZUNION", "ZINTER", "ZUNIONSTORE", "ZINTERSTORE", "SORT",
@@ -42,20 +42,18 @@ ROWS: Mapping[str, tuple[str, ...]] = {
 """Cause → its commands. Any other command is a `long-command`."""
 CONTAINERS = (*SCRIPTS, *TRANSACTIONS)
 """Commands whose time includes that of the commands which they execute, and which are counted as well."""
-SYNCS = ("PSYNC", "SYNC", "REPLCONF")
-"""A replica asks for its copy by these. Their time is the fork's, which the cause full-sync has."""
+SYNCS = ("PSYNC", "SYNC", "REPLCONF", "BGSAVE", "BGREWRITEAOF")
+"""Commands whose time is that of a fork, which the causes full-sync and fork have."""
 VICTIMS = (*CONSTANT, *OWN, *SYNCS)
 """Commands that take microseconds by themselves. Where they take longer, something else held them up."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """A command that holds the thread. `share`: of the thread's time. `explains`: share of the observed mean wait."""
+    """A command that holds the thread. `explains`: share of the observed mean wait."""
 
     name: str
     cause: str
-    share: float
-    wait_ms: float
     explains: float
 
 
@@ -71,16 +69,25 @@ def observed_ms(of: Window) -> float:
 
 
 def predicted_ms(of: Window) -> float:
-    """A bystander's p99 by the calls of commands alone, in ms: P(wait > t) = Σ per_s · (L - t) over the longer calls.
+    """A bystander's p99 by the calls of commands alone, in ms; 0 where the clock of a command includes its waits.
 
-    This is `formulas.wait_of_absences` for calls of several lengths. 0 if they fill less than a hundredth of the time,
-    and where the clock of a command includes its waits.
+    Scripts and transactions are counted without the commands that they execute, and these without them: the larger
+    result is true at least.
     """
     if of.clock_includes_waits:
         return 0.0
-    calls = sorted(
-        ((length_s, per_s) for name in known(of) for per_s, length_s in of.calls(name)), reverse=True
-    )
+    parts: tuple[list[str], list[str]] = ([], [])
+    for name in known(of):
+        parts[name in CONTAINERS].append(name)
+    return max(predicted_by(of, part) for part in parts)
+
+
+def predicted_by(of: Window, names: Iterable[str]) -> float:
+    """A bystander's p99 by the calls of these commands, in ms: P(wait > t) = Σ per_s · (L - t) over the longer calls.
+
+    This is `formulas.wait_of_absences` for calls of several lengths. 0 if they fill less than a hundredth of the time.
+    """
+    calls = sorted(((length_s, per_s) for name in names for per_s, length_s in of.calls(name)), reverse=True)
     rate = time = 0.0
     for (length_s, per_s), (shorter_s, _) in pairwise([*calls, (0.0, 0.0)]):
         rate, time = rate + per_s, time + per_s * length_s
@@ -125,11 +132,10 @@ def holders(of: Window) -> list[Holder]:
     scale = min(behind / max(observed, 1e-9), 1 / total) if total else 0.0
     found = []
     for name, wait in waits.items():
-        share = of.share(name)
-        fills = of.busy >= SATURATED and share >= FILLS
-        explains = max(scale * wait, share / max(of.busy, 1e-9) if fills else 0.0)
+        fills = name in SEARCHES and of.busy >= SATURATED and of.share(name) >= FILLS
+        explains = max(scale * wait, of.share(name) / of.busy if fills else 0.0)
         if explains >= EXPLAINS:
-            found.append(Holder(name, cause_of(name), share, wait * behind, min(1.0, explains)))
+            found.append(Holder(name, cause_of(name), min(1.0, explains)))
     return sorted(found, key=lambda each: -each.explains)
 
 

@@ -76,7 +76,7 @@ def commands(cause: str) -> Callable[[Window], Evidence]:
             said.append(
                 f"that explains {share} of the {law.observed_ms(of):.1f} ms that a bystander waits in the mean"
             )
-            if predicted := law.predicted_ms(of):
+            if not of.clock_includes_waits and (predicted := law.predicted_by(of, names)):
                 said.append(f"by these calls alone p99 is {predicted:.0f} ms")
         return Evidence(bool(found), f"{'; '.join(said)}; {_busy(of)}; {_p99(of)}.")
 
@@ -100,7 +100,7 @@ def _told(of: Window, name: str) -> str:
 def evictions(of: Window) -> Evidence:
     every = f"; stalls came every {of.period_s:.1f} s" if of.period_s else ""
     return Evidence(
-        evidence.evictions(of),
+        evidence.evictions(of) and not law.explained(of),
         f"{of.evicted_per_s:,.0f} entries evicted a second, memory came to {percent(of.memory)} of its limit"
         f"{every}; {_p99(of)}.",
     )
@@ -241,8 +241,10 @@ def saturated(of: Window) -> Evidence:
     dearest = ", ".join(_spent(of, name) for name, _ in of.dearest[:3])
     together = of.per_read
     piped = f"; {together:.1f} commands came with one read of a socket" if together else ""
+    # Where not the thread's own time is told, but that of all threads, a whole core is much only if a bystander waits.
+    own = "used_cpu_user_main_thread" in of.last.fields or of.clock_includes_waits
     return Evidence(
-        of.busy >= SATURATED and not law.explained(of) and not _answers(of),
+        of.busy >= SATURATED and (own or of.slow_gets) and not law.explained(of) and not _answers(of),
         f"{_busy(of)}; {dearest or 'no command was called'}{piped}; {_p99(of)}.",
     )
 

@@ -216,22 +216,26 @@ class Window:
         return min(share, self.busy * self.spent(command).share / total) if total else 0.0
 
     def calls(self, command: str) -> list[tuple[float, float]]:
-        """(calls a second, s a call) of a command: by its histogram, else by the mean and the slow log.
+        """(calls a second, s a call) of a command on one thread: by its histogram, else by the mean and the slow log.
 
         Calls of a bin are three quarters of its bound long, scaled to the time that they took altogether. A histogram
         of interrupted executions is no measure of a command, so then its mean is taken.
         """
-        spent = self.spent(command)
+        spent, threads = self.spent(command), self.threads
         bins = self.lengths.get(command, {})
         counted_us = sum(0.75 * bound * calls for bound, calls in bins.items())
         if counted_us and not self.interrupted and not self.clock_includes_waits:
             scale = spent.share * self.seconds / counted_us
-            return [(calls / self.seconds, scale * 0.75 * bound) for bound, calls in bins.items()]
-        found = [(spent.per_s, self.share(command) * self.threads / spent.per_s if spent.per_s else 0.0)]
-        logged, longest_ms = self.slow.get(command, (0, 0.0))
-        if logged and not self.clock_includes_waits:  # of all logged calls only the longest is known
-            found.append((max(1.0, logged / 3) / self.seconds, longest_ms / 1000))
-        return found
+            return [(calls / self.seconds / threads, scale * 0.75 * bound) for bound, calls in bins.items()]
+        rate, share = spent.per_s / threads, self.share(command)
+        logged, longest_s = self.slow.get(command, (0, 0.0))[0], self.slow.get(command, (0, 0.0))[1] / 1000
+        found = []
+        if logged and longest_s and not self.clock_includes_waits:
+            # Of the logged calls only the longest is known; as many as a third of them may be like it.
+            alike = min(max(1.0, logged / 3) / self.seconds / threads, rate, share / longest_s)
+            found.append((alike, longest_s))
+            rate, share = rate - alike, share - alike * longest_s
+        return [*found, (rate, share / rate)] if rate > 0 else found
 
     @property
     def looped(self) -> float | None:
@@ -426,4 +430,5 @@ def _seconds_between(before: Snapshot, after: Snapshot) -> float:
     """Seconds from one snapshot to the next: by the server's clock if that can be, else by this process's."""
     shortest, longest = after.asked_at - before.read_at, after.read_at - before.asked_at
     step = after.at - before.at
-    return step if shortest - CLOCK_S <= step <= longest + CLOCK_S else after.read_at - before.read_at
+    can_be = step > 0 and shortest - CLOCK_S <= step <= longest + CLOCK_S
+    return step if can_be else max(after.read_at - before.read_at, 1e-3)

@@ -97,7 +97,8 @@ def test_a_giant_among_small_ones_is_seen_in_the_histogram() -> None:
 def test_plain_overload_is_no_health() -> None:
     """A thread without time left is never healthy, and pipelines are told."""
     piped = REDIS | {
-        "used_cpu_user": 0.98,
+        "used_cpu_user_main_thread": 0.98,
+        "used_cpu_sys_main_thread": 0.0,
         "total_reads_processed": 10_000.0,
         "total_commands_processed": 240_000.0,
     }
@@ -193,3 +194,31 @@ def test_a_wait_that_the_probe_happened_to_miss_is_foretold() -> None:
     assert "by these calls alone p99 is 24 ms" in found.found[0].evidence.text
     rare = window(REDIS | {"used_cpu_user": 0.05}, {"SMEMBERS": (0.2, 44_000), "GET": (900, 3)}, (0.3,))
     assert answer_of(judge(rare)) == "nothing"
+
+
+def test_threads_that_together_use_a_core_are_not_one_that_is_full() -> None:
+    """Where only the time of all threads is told, a whole core is neither an overload nor health."""
+    of = window(REDIS | {"used_cpu_user": 1.4}, {"GET": (90_000, 3)}, (0.3, 0.5))
+    assert answer_of(judge(of)) == "unknown"
+    assert "the main thread's part is not told" in judge(of).sentence
+
+
+def test_ordinary_commands_that_fill_the_server_are_no_long_command() -> None:
+    """Short calls of whatever name are ordinary work, however much of the time they take."""
+    full = REDIS | {"used_cpu_user_main_thread": 0.97, "used_cpu_sys_main_thread": 0.0}
+    assert answer_of(judge(window(full, {"LPUSH": (300_000, 3)}, (2.0, 9.0)))) == "saturated"
+
+
+def test_one_long_entry_of_the_slow_log_is_one_long_call() -> None:
+    """The slow log's longest entry stands for few calls, and never for more time than the command took."""
+    of = window(REDIS | {"used_cpu_user": 0.1}, {"SORT": (0.1, 70_000), "GET": (900, 3)}, (0.3,))
+    of = Window(of.shown, of.product, of.version, of.snapshots, of.probed, slow={"SORT": (2, 130.0)})
+    assert sum(per_s * length_s for per_s, length_s in of.calls("SORT")) == pytest.approx(of.share("SORT"))
+    assert answer_of(judge(of)) == "nothing"
+
+
+@pytest.mark.parametrize("threads", ["0", "many", ""])
+def test_a_number_of_threads_that_is_none_is_one(threads: str) -> None:
+    """A field that cannot be read gives no traceback."""
+    of = window(DRAGONFLY | {"thread_count": threads}, {"SCAN": (3.0, 100_000)}, (0.3, 90.0))
+    assert answer_of(judge(of)) == "scan-storm"

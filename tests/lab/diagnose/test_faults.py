@@ -242,7 +242,7 @@ def test_what_a_server_forks_is_no_stranger() -> None:
     before = local._measure(os.getpid()).own_s
     burn = "import time\nwhile time.process_time() < 0.5: pass"
     subprocess.run([sys.executable, "-c", burn], check=True)
-    assert local._measure(os.getpid()).own_s - before >= 0.5
+    assert local._measure(os.getpid()).own_s - before >= 0.4
 
 
 @pytest.mark.parametrize(
