@@ -27,7 +27,7 @@ from lab.stacks.base import Say
 from lab.stacks.http import Http
 from lab.stacks.memory import BASE_BYTES, require_memory
 from lab.stacks.native import READY_S, NativeStack
-from lab.stacks.processes import Child, port_taken, ports_after, uninterrupted
+from lab.stacks.processes import Child, port_taken, ports_after, raise_if_interrupted, uninterrupted
 from lab.stacks.servers import Server, find_server
 
 SCENE = Scenario(
@@ -324,6 +324,7 @@ def play(
             scene.up(say)
             announce(scene, healthy, say)
             while True:
+                raise_if_interrupted()
                 scene.mend(lambda text: say(f"{datetime.now():%H:%M:%S}  {text}"))
                 time.sleep(TICK_S)
     finally:

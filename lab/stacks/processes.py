@@ -85,6 +85,16 @@ def _repeat() -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
 
+def raise_if_interrupted() -> None:
+    """Raise KeyboardInterrupt once more if it was raised before. For loops that wait.
+
+    A library's C code may clear every error, also one that is raised while it calls Python. A loop that still waits
+    after an interruption was not reached by it.
+    """
+    if _heard.is_set():
+        raise KeyboardInterrupt
+
+
 def ignore_interruptions() -> None:
     """Ignore SIGINT, SIGTERM and SIGHUP from now on, here and in every process that is started afterwards."""
     for number in INTERRUPTIONS:

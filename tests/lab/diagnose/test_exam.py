@@ -67,7 +67,7 @@ def test_the_table_counts_each_scene_once() -> None:
 
 @pytest.mark.whole
 @pytest.mark.alone
-@pytest.mark.parametrize("activity", ["hgetall", "transaction", "idle"])
+@pytest.mark.parametrize("activity", ["hgetall", "idle"])
 def test_a_slice_of_the_examination(activity: str) -> None:
     """Scenes that are plainly ill are named, and an idle server is accused of nothing."""
     row = hold((activity, "embedded", 80.0, 0.4, 2, False))

@@ -401,6 +401,31 @@ def test_ctrl_c_in_the_callback_of_a_weak_reference_is_heard(numbers: list[signa
     assert not done.stderr
 
 
+SWALLOWED = """
+import os, signal
+from lab.stacks.processes import interruptions_raise, raise_if_interrupted
+
+interruptions_raise()
+raise_if_interrupted()  # nothing came yet
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except KeyboardInterrupt:
+    pass  # as C code does that clears every error
+try:
+    raise_if_interrupted()
+except KeyboardInterrupt:
+    print("heard")
+"""
+
+
+def test_an_interruption_that_somebody_swallowed_reaches_who_waits() -> None:
+    """A loop that waits raises what came before and reached nobody."""
+    done = subprocess.run(
+        [sys.executable, "-c", SWALLOWED], capture_output=True, text=True, timeout=60, cwd=ROOT, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "heard\n", "")
+
+
 def test_starting_leaves_the_handlers(tmp_path: Path, children: list[Child]) -> None:
     """Starting a child leaves the handlers of interruptions as they were, also when it fails."""
     before = [signal.getsignal(number) for number in INTERRUPTIONS]
