@@ -22,7 +22,6 @@ from lab.runner.repetition import Repetition
 from lab.scenarios.model import Pace, Phase, ProbeSpec, Scenario
 from lab.stacks.base import LOAD_PREFIX, PROBE_INTERVAL_S, Probe, Stack
 from lab.stacks.http import Metrics, bucket_quantile
-from lab.stacks.processes import raise_if_interrupted
 from lab.stacks.server_stats import Snapshot
 
 FILL_S = 600.0
@@ -417,7 +416,6 @@ class Conductor:
             self._check()
 
     def _check(self) -> None:
-        raise_if_interrupted()
         self._stack.check()
         for load in self._loads:
             load.check()

@@ -23,7 +23,7 @@ from lab.scenarios.model import LoadSpec, ProbeSpec, Scenario
 from lab.stacks.base import LoadProcess, Probe, Say, probe_arguments
 from lab.stacks.containers import PORTS, ROLES, ServerContainers, StoryPause, Watch, hold_growth, hold_load
 from lab.stacks.http import CLEARING, Http, Locust, Metrics, Storefront, scrape
-from lab.stacks.processes import Child, memory_mb, stop_all
+from lab.stacks.processes import Child, memory_mb, raise_if_interrupted, stop_all
 from lab.stacks.server_stats import ServerObserver
 from lab.stacks.servers import SERVERS
 from lab.stacks.usage import ContainerMeter, Usage, usage_of
@@ -119,6 +119,7 @@ class ComposeStack:
 
     def check(self) -> None:
         """Raise `StackError` if a container of this server or a probe has ended, or the pause of the story."""
+        raise_if_interrupted()
         if self._watch:
             self._watch.check()
         if self._pause:

@@ -24,6 +24,7 @@ from lab.stacks.processes import (
     free_port,
     memory_mb,
     port_taken,
+    raise_if_interrupted,
     stop_all,
     waits,
 )
@@ -310,7 +311,8 @@ class NativeStack:
         self.server.configure_slowlog(self._scenario.slowlog_threshold_us)
 
     def check(self) -> None:
-        """Raise `StackError` if any process has ended."""
+        """Raise `StackError` if any process has ended, and KeyboardInterrupt if one was raised before and swallowed."""
+        raise_if_interrupted()
         for child in self._children:
             child.check()
 
