@@ -228,7 +228,8 @@ class Window:
             scale = spent.share * self.seconds / counted_us
             return [(calls / self.seconds / threads, scale * 0.75 * bound) for bound, calls in bins.items()]
         rate, share = spent.per_s / threads, self.share(command)
-        logged, longest_s = self.slow.get(command, (0, 0.0))[0], self.slow.get(command, (0, 0.0))[1] / 1000
+        logged, longest_ms = self.slow.get(command, (0, 0.0))
+        longest_s = longest_ms / 1000
         found = []
         if logged and longest_s and not self.clock_includes_waits:
             # Of the logged calls only the longest is known; as many as a third of them may be like it.

@@ -118,7 +118,10 @@ class ComposeStack:
         self._settle()
 
     def check(self) -> None:
-        """Raise `StackError` if a container of this server or a probe has ended, or the pause of the story."""
+        """Raise `StackError` if a container of this server, a probe or the pause of the story has ended.
+
+        Raises KeyboardInterrupt if one was raised before and swallowed.
+        """
         raise_if_interrupted()
         if self._watch:
             self._watch.check()
