@@ -69,27 +69,27 @@ docs: venv ## Renew the figures, tables and plots of the pages; from new runs: m
 	$(PY) -m docs.pages "$(RUNS)"
 
 lock: venv ## Renew the lock files from their .in, and see that every machine has all packages (needs uv)
-	@for name in requirements-stack requirements requirements-checks requirements-mutate requirements-audit; do \
+	@for name in stack lab checks mutate audit; do \
 		uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 \
-			$$name.in --output-file $$name.lock || exit; \
+			requirements/$$name.in --output-file requirements/$$name.lock || exit; \
 	done
 	@for machine in x86_64-manylinux_2_28:3.11 aarch64-manylinux_2_28:3.11 aarch64-apple-darwin:3.12 x86_64-apple-darwin:3.12; do \
 		for python in $${machine#*:} 3.14; do \
 			uv pip install --dry-run --quiet --target build/none --no-deps --only-binary :all: --require-hashes \
-				--python-platform $${machine%:*} --python-version $$python --requirement requirements.lock || exit; \
+				--python-platform $${machine%:*} --python-version $$python --requirement requirements/lab.lock || exit; \
 		done; \
 	done
 
 sbom: venv ## All packages of the lab and of the containers, as CycloneDX files in build/
 	@bin/lab --bootstrap audit && mkdir -p build
-	@for name in requirements requirements-stack; do \
-		.venv/bin/cyclonedx-py requirements $$name.lock --output-reproducible --output-file build/$$name.cdx.json || exit; \
+	@for name in lab stack; do \
+		.venv/bin/cyclonedx-py requirements requirements/$$name.lock --output-reproducible --output-file build/$$name.cdx.json || exit; \
 	done
 
 audit: venv ## Known vulnerabilities in the packages (needs a network)
 	@bin/lab --bootstrap audit
 	@curl --silent --output /dev/null https://api.osv.dev || { echo "audit: api.osv.dev, the database, cannot be reached" >&2; exit 3; }
-	@.venv/bin/pip-audit --disable-pip --require-hashes --vulnerability-service osv --requirement requirements.lock
+	@.venv/bin/pip-audit --disable-pip --require-hashes --vulnerability-service osv --requirement requirements/lab.lock
 
 licences: venv ## The licences of all packages; fails for one that pyproject.toml does not allow
 	@bin/lab --bootstrap checks mutate audit

@@ -15,7 +15,7 @@ trap 'kind delete cluster --quiet --name "$cluster"; rm -f "$KUBECONFIG"' EXIT
 
 kind create cluster --name "$cluster" --wait 180s
 docker build --quiet -f app/Dockerfile -t "$image" .
-docker build --quiet -f app/Dockerfile --build-arg REQUIREMENTS=requirements.lock --target tools -t "$tools" .
+docker build --quiet -f app/Dockerfile --build-arg REQUIREMENTS=requirements/lab.lock --target tools -t "$tools" .
 kind load docker-image "$image" "$tools" --name "$cluster"
 
 kubectl create namespace "$namespace"

@@ -17,8 +17,8 @@ from lab.errors import UsageError
 PLOTS = Path("docs/plots")
 BESIDE = (
     "README.md",
-    "CONTRIBUTING.md",
-    "SECURITY.md",
+    ".github/CONTRIBUTING.md",
+    ".github/SECURITY.md",
     "deploy/README.md",
     "deploy/room.md",
     "loadtest/README.md",

@@ -31,7 +31,7 @@ from lab.stacks.asking import ask
 
 NAME = "redis-latency-lab"
 FOLDER = ROOT / "runs" / "bundle"
-LOCK = "requirements.lock"
+LOCK = "requirements/lab.lock"
 INSTALLER = Path(__file__).with_name("install.sh")
 OLDEST_GLIBC, NEWEST_GLIBC = 5, 28
 """Minor versions of glibc 2 that a wheel for Linux may require; 2.28 is from 2018."""
@@ -103,7 +103,7 @@ def requirements(lock: str, system: str, python: str) -> str:
 def download(system: str, python: str, wheels: Path) -> None:
     """Fetch the wheels for a system and a Python version, by their hashes. Raises `StackError` with pip's last line."""
     with tempfile.TemporaryDirectory() as folder:
-        wanted = Path(folder) / LOCK
+        wanted = Path(folder) / "requirements.txt"
         wanted.write_text(requirements((ROOT / LOCK).read_text(), system, python))
         platforms = [word for tag in SYSTEMS[system].tags for word in ("--platform", tag)]
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]

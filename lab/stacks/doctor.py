@@ -21,7 +21,7 @@ from lab.stacks.asking import Finding
 from lab.stacks.processes import NEEDED_CORES
 from lab.stacks.servers import SERVERS, version_of
 
-WANTED = ("requirements-stack.in", "requirements.in")
+WANTED = ("requirements/stack.in", "requirements/lab.in")
 MEMORY_GB = 1.5
 DISK_GB = 0.5
 BUSY_MOST = 0.25
@@ -58,7 +58,7 @@ def packages(root: Path = ROOT) -> Finding:
     missing = [name for name in names if not _is_installed(name)]
     if missing:
         return Finding("packages", False, f"{', '.join(missing)} missing: remove .venv and run bin/lab again")
-    return Finding("packages", True, "installed from requirements.lock")
+    return Finding("packages", True, "installed from requirements/lab.lock")
 
 
 def _is_installed(name: str) -> bool:

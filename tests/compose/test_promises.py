@@ -197,7 +197,7 @@ def test_build_context_holds_what_is_copied_and_no_more() -> None:
     let_through = {line[1:] for line in ignored if line.startswith("!")}
     dockerfile = (ROOT / "app" / "Dockerfile").read_text(encoding="utf-8")
     copied = set(re.findall(r"^COPY (?!--from)(\S+)", dockerfile, re.MULTILINE)) - {"${REQUIREMENTS}"}
-    copied |= {"requirements-stack.lock", "requirements.lock"}  # what REQUIREMENTS may be
+    copied |= {"requirements/stack.lock", "requirements/lab.lock"}  # what REQUIREMENTS may be
     assert "*" in ignored
     assert let_through == copied
     compiled = re.search(r"compileall -q ([\w ]+)", dockerfile)
@@ -212,7 +212,7 @@ def test_all_that_the_containers_import_is_in_their_lock() -> None:
         for name in ("launcher", "latency_proxy", "tenants", "faulty_pool")
     ]
     wanted = packages_of([*folders, *blind])
-    lock = (ROOT / "requirements-stack.lock").read_text()
+    lock = (ROOT / "requirements" / "stack.lock").read_text()
     locked = {name.replace("_", "-").lower() for name in re.findall(r"^([\w.-]+)==", lock, re.MULTILINE)}
     owners = importlib.metadata.packages_distributions()
     assert {"redis", "locust", "flask", "hiredis", "httpx"} <= wanted
@@ -226,10 +226,13 @@ def test_the_tools_for_checks_are_not_in_the_labs_lock() -> None:
     """Who runs the lab does not fetch what only tests and checks need; these are in a lock of their own."""
     tools = {"scipy", "hdrhistogram", "mypy", "ruff", "selenium"}
     locked = {
-        lock: set(re.findall(r"^([\w.-]+)==", (ROOT / f"{lock}.lock").read_text(), re.MULTILINE)) & tools
-        for lock in ("requirements", "requirements-checks")
+        lock: set(
+            re.findall(r"^([\w.-]+)==", (ROOT / "requirements" / f"{lock}.lock").read_text(), re.MULTILINE)
+        )
+        & tools
+        for lock in ("lab", "checks")
     }
-    assert locked == {"requirements": set(), "requirements-checks": tools}
+    assert locked == {"lab": set(), "checks": tools}
 
 
 def packages_of(files: list[Path]) -> set[str]:

@@ -47,7 +47,7 @@ def workplace(folder: Path) -> Path:
 
 def environment_is_made() -> bool:
     """True if bin/lab would use the environment as it is. Otherwise it would make it anew, even through a link."""
-    with (ROOT / "requirements.lock").open() as lock:
+    with (ROOT / "requirements" / "lab.lock").open() as lock:
         wanted = subprocess.run(
             ["cksum"], stdin=lock, capture_output=True, text=True, check=True
         ).stdout.strip()

@@ -69,7 +69,7 @@ def test_the_devcontainer_shows_the_ports_of_the_scene() -> None:
 
 def test_every_image_is_looked_after() -> None:
     """Renovate's expression finds each pinned image in .env, with a digest too; the image built here is left out."""
-    [manager] = json.loads((ROOT / "renovate.json").read_text())["customManagers"]
+    [manager] = json.loads((ROOT / ".github" / "renovate.json").read_text())["customManagers"]
     expression = manager["matchStrings"][0].replace("(?<", "(?P<")
     text = (ROOT / ".env").read_text()
     images = [
@@ -77,7 +77,7 @@ def test_every_image_is_looked_after() -> None:
     ]
     found = [f"{match['depName']}:{match['currentValue']}" for match in re.finditer(expression, text)]
     assert found == [image.partition("@")[0] for image in images]
-    rules = json.loads((ROOT / "renovate.json").read_text())["packageRules"]
+    rules = json.loads((ROOT / ".github" / "renovate.json").read_text())["packageRules"]
     assert {"redis-latency-lab"} == {name for rule in rules for name in rule.get("matchPackageNames", ())}
     pinned = re.search(expression, "REDIS_IMAGE=docker.io/library/redis:8.10.2@sha256:" + "a" * 64)
     assert pinned

@@ -29,8 +29,8 @@ def test_every_image_has_a_row_on_the_page() -> None:
 def test_the_bill_of_materials_has_every_package() -> None:
     """`make sbom` writes every package of both lock files, in its version, with a checksum of the lock file."""
     subprocess.run(["make", "sbom"], cwd=ROOT, check=True, capture_output=True, timeout=300)
-    for name in ("requirements", "requirements-stack"):
-        lock = (ROOT / f"{name}.lock").read_text()
+    for name in ("lab", "stack"):
+        lock = (ROOT / "requirements" / f"{name}.lock").read_text()
         wanted = set(re.findall(r"(?m)^([a-z0-9.-]+)==([^\s;]+)", lock))
         bill = json.loads((ROOT / "build" / f"{name}.cdx.json").read_text())
         assert bill["bomFormat"] == "CycloneDX"

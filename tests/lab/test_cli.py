@@ -273,8 +273,11 @@ def test_doctor_names_each_finding_and_mends(tmp_path: Path) -> None:
 def test_doctor_asks_for_the_packages_of_the_lock_and_no_others(tmp_path: Path) -> None:
     """A required package that is not installed is reported as missing, by its name."""
     assert packages().ok
-    (tmp_path / "requirements-stack.in").write_text("# The load.\nlocust==2.47.0\nredis[hiredis]==8.1.0\n")
-    (tmp_path / "requirements.in").write_text("-r requirements-stack.in\nno-such-package\n")
+    (tmp_path / "requirements").mkdir()
+    (tmp_path / "requirements" / "stack.in").write_text(
+        "# The load.\nlocust==2.47.0\nredis[hiredis]==8.1.0\n"
+    )
+    (tmp_path / "requirements" / "lab.in").write_text("-r stack.in\nno-such-package\n")
     finding = packages(tmp_path)
     assert not finding.ok
     assert finding.detail.startswith("no-such-package missing")

@@ -20,8 +20,9 @@ def test_an_environment_behind_a_link_is_left_alone(tmp_path: Path) -> None:
     """A .venv that links to another lock file's environment is not emptied: one line says what to do, exit code 3."""
     tree, other = tmp_path / "tree", tmp_path / "other"
     (tree / "bin").mkdir(parents=True)
+    (tree / "requirements").mkdir()
     shutil.copy(ROOT / "bin" / "lab", tree / "bin" / "lab")
-    (tree / "requirements.lock").write_text("nothing\n")
+    (tree / "requirements" / "lab.lock").write_text("nothing\n")
     other.mkdir()
     (other / ".made-from").write_text("another lock file\n")
     (tree / ".venv").symlink_to(other)
@@ -40,10 +41,11 @@ def test_tools_are_added_to_the_environment_that_is_there(tmp_path: Path) -> Non
     """The packages of the checks are added to the lab's environment once, and again when their lock file changes."""
     tree = tmp_path / "tree"
     (tree / "bin").mkdir(parents=True)
+    (tree / "requirements").mkdir()
     shutil.copy(ROOT / "bin" / "lab", tree / "bin" / "lab")
     lock, checks, pip = (
-        tree / "requirements.lock",
-        tree / "requirements-checks.lock",
+        tree / "requirements" / "lab.lock",
+        tree / "requirements" / "checks.lock",
         tree / ".venv" / "asked",
     )
     lock.write_text("the lab's\n")
@@ -75,9 +77,10 @@ def test_packages_go_into_the_environment_whatever_pip_is_told(tmp_path: Path, k
     """Where a person's pip puts packages does not count; if the lab then does not start, there is no stamp."""
     tree, tools = tmp_path / "tree", tmp_path / "tools"
     (tree / "bin").mkdir(parents=True)
+    (tree / "requirements").mkdir()
     tools.mkdir()
     shutil.copy(ROOT / "bin" / "lab", tree / "bin" / "lab")
-    (tree / "requirements.lock").write_text("nothing\n")
+    (tree / "requirements" / "lab.lock").write_text("nothing\n")
     (tools / "python3").write_text(
         '#!/bin/sh\ncase "$1 $2" in\n"-m venv") mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;;\n'
         f'"-m pip") env | grep ^PIP_ >{tmp_path}/told ;;\n"-P -c") {kept} ;;\nesac\n'
@@ -100,9 +103,10 @@ def test_a_signal_before_the_lab_has_begun_is_an_interruption(tmp_path: Path, nu
     """While bin/lab looks at its environment a signal ends it with one line and exit code 130."""
     tree = tmp_path / "tree"
     (tree / "bin").mkdir(parents=True)
+    (tree / "requirements").mkdir()
     (tree / ".venv" / "bin").mkdir(parents=True)
     shutil.copy(ROOT / "bin" / "lab", tree / "bin" / "lab")
-    (tree / "requirements.lock").write_text("nothing\n")
+    (tree / "requirements" / "lab.lock").write_text("nothing\n")
     stamp = subprocess.run(["cksum"], input="nothing\n", capture_output=True, text=True, check=True).stdout
     (tree / ".venv" / ".made-from").write_text(stamp)
     python = tree / ".venv" / "bin" / "python"
@@ -127,9 +131,10 @@ def test_the_dots_end_where_their_end_cannot_be_signalled(tmp_path: Path) -> Non
     """
     tree, tools = tmp_path / "tree", tmp_path / "tools"
     (tree / "bin").mkdir(parents=True)
+    (tree / "requirements").mkdir()
     tools.mkdir()
     shutil.copy(ROOT / "bin" / "lab", tree / "bin" / "lab")
-    (tree / "requirements.lock").write_text("nothing\n")
+    (tree / "requirements" / "lab.lock").write_text("nothing\n")
     (tools / "python3").write_text(
         '#!/bin/sh\ncase "$1 $2" in "-m venv") mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;; esac\n'
     )
@@ -162,9 +167,10 @@ def test_the_folder_and_the_other_call_are_looked_at_again(
     """A tree that cannot be written is not called busy, and an environment that was just made is not made again."""
     tree, tools = tmp_path / "tree", tmp_path / "tools"
     (tree / "bin").mkdir(parents=True)
+    (tree / "requirements").mkdir()
     tools.mkdir()
     shutil.copy(ROOT / "bin" / "lab", tree / "bin" / "lab")
-    lock, venv, asked = tree / "requirements.lock", tree / ".venv", tmp_path / "asked"
+    lock, venv, asked = tree / "requirements" / "lab.lock", tree / ".venv", tmp_path / "asked"
     lock.write_text("nothing\n")
     (tools / "python3").write_text("#!/bin/sh\n")
     (tools / name).write_text(f'#!/bin/sh\necho "$1 $2" >>{asked}\n{text.format(venv=venv, lock=lock)}\n')
@@ -187,9 +193,10 @@ def test_uv_installs_where_it_is_there_and_can(tmp_path: Path, uv: str | None, i
     """uv installs by the same hashes; pip does where uv fails or is missing, or where pip was given an index."""
     tree, tools, asked = tmp_path / "tree", tmp_path / "tools", tmp_path / "asked"
     (tree / "bin").mkdir(parents=True)
+    (tree / "requirements").mkdir()
     tools.mkdir()
     shutil.copy(ROOT / "bin" / "lab", tree / "bin" / "lab")
-    (tree / "requirements.lock").write_text("nothing\n")
+    (tree / "requirements" / "lab.lock").write_text("nothing\n")
     (tools / "python3").write_text(
         f"""#!/bin/sh
 case "$1 $2" in
@@ -213,7 +220,7 @@ esac
     assert by == (["-m"] if index or not uv else ["uv"] if uv == "exit 0" else ["uv", "-m"])
     for line in asked.read_text().splitlines():
         assert line.endswith(
-            f"--only-binary :all: --require-hashes --requirement {tree / 'requirements.lock'}"
+            f"--only-binary :all: --require-hashes --requirement {tree / 'requirements' / 'lab.lock'}"
         )
 
 
@@ -226,9 +233,10 @@ def test_a_python_that_has_not_every_package_is_refused_before_anything_is_fetch
     served = python in pythons_with_wheels(bundle)
     tree, tools = tmp_path / "tree", tmp_path / "tools"
     (tree / "bin").mkdir(parents=True)
+    (tree / "requirements").mkdir()
     tools.mkdir()
     shutil.copy(ROOT / "bin" / "lab", tree / "bin" / "lab")
-    (tree / "requirements.lock").write_text("nothing\n")
+    (tree / "requirements" / "lab.lock").write_text("nothing\n")
     version = tuple(map(int, python.split(".")))
     (tools / "python3").write_text(
         f"""#!/bin/sh

@@ -179,7 +179,7 @@ def test_make_up_of_a_bundle_neither_builds_nor_fetches(
 @pytest.mark.parametrize("system", bundles.SYSTEMS)
 def test_requirements_are_those_of_the_other_machine(system: str) -> None:
     """Conditions are decided for the other machine, none is left to pip; hashes stay; a package has one version."""
-    lock = (ROOT / "requirements.lock").read_text()
+    lock = (ROOT / "requirements" / "lab.lock").read_text()
     for python in bundles.pythons_with_wheels(system):
         found = bundles.requirements(lock, system, python)
         names = re.findall(r"^([\w.-]+)==", found, re.MULTILINE)
