@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -24,10 +24,12 @@ from docs.pages.fromruns import table
 from lab.blind.cause import CURE, SEEN_IN, Cause
 from lab.blind.causes import CAUSES, PAIRS
 from lab.blind.checking import LONGEST_S
+from lab.blind.inside import SceneBlindStack
 from lab.blind.levels import LEVELS
-from lab.blind.scene import BlindStack, SceneStack
+from lab.blind.scene import BlindStack
 from lab.blind.session import TICK_S, complaint
 from lab.errors import CLAIM_FAILED, HOLDS, LabError
+from lab.stacks.inside import COMPOSE, NATIVE, is_inside
 
 LOOKS = 3
 
@@ -84,9 +86,9 @@ class Whole(Trial):
         causes: tuple[Cause, ...],
         folder: Path,
         levers: Sequence[str],
-        make: Callable[[Path], SceneStack],
         level: int,
     ) -> None:
+        make = SceneBlindStack if is_inside() else BlindStack
         super().__init__(causes, folder, looks=LOOKS, make=make, task=CURE, level=LEVELS[level])
         self._levers_to_pull = levers
 
@@ -108,8 +110,9 @@ class Whole(Trial):
         ]
 
 
-def play(causes: tuple[Cause, ...], level: int, stack: str, make: Callable[[Path], SceneStack]) -> Row:
-    """Play a session. An error that ends it is told in the row."""
+def play(causes: tuple[Cause, ...], level: int) -> Row:
+    """Play a session, in the running scene if this process is inside. An error that ends it is told in the row."""
+    stack = COMPOSE if is_inside() else NATIVE
     tempting = (
         next((lever for cause in causes for lever in cause.tempting), None) if len(causes) == 1 else None
     )
@@ -118,7 +121,7 @@ def play(causes: tuple[Cause, ...], level: int, stack: str, make: Callable[[Path
     ids = tuple(cause.id for cause in causes)
     with tempfile.TemporaryDirectory(prefix="lab-") as home:
         levers = [*([tempting] if tempting else []), *cures]
-        session = Whole(causes, Path(home) / "session", levers, make, level)
+        session = Whole(causes, Path(home) / "session", levers, level)
         try:
             session.run()
         except LabError as error:
@@ -185,7 +188,6 @@ EVIDENCE = Evidence("docs/sessions.json", {"docs/sessions.md": {"sessions": sess
 def main() -> int:
     """Play the sessions; return the exit code."""
     parser = OneLineParser(prog="bench.blind_table", description="Blind sessions from complaint to cure.")
-    parser.add_argument("--stack", choices=("native", "compose"), default="native", help="(native)")
     known = ["+".join(cause.id for cause in causes) for _, causes in wanted(None)]
     parser.add_argument(
         "--only", type=partial(names_of, known=known, what="session"), metavar="CAUSE,CAUSE", help="(all)"
@@ -193,14 +195,9 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="keep the rows, and renew the page's table")
     asked = parser.parse_args()
     interrupts_raise()
-    make: Callable[[Path], SceneStack] = BlindStack
-    if asked.stack == "compose":
-        from lab.blind.compose import ComposeBlindStack
-
-        make = ComposeBlindStack
     good = True
     for level, causes in wanted(asked.only):
-        row = play(causes, level, asked.stack, make)
+        row = play(causes, level)
         good = good and not row.broken
         name = f"{row.stack} {'+'.join(row.causes)}"
         if asked.write:

@@ -8,7 +8,7 @@ from pathlib import Path
 from lab.blind.cause import FIND, Cause
 from lab.blind.levels import LEVELS, Level
 from lab.blind.readings import Readings
-from lab.blind.scene import BlindStack, SceneStack
+from lab.blind.scene import BlindStack, SessionScene
 from lab.blind.session import Session
 
 
@@ -21,7 +21,7 @@ class Trial(Session):
         folder: Path,
         looks: int = 1,
         inspect: Callable[[Trial], None] = lambda _: None,
-        make: Callable[[Path], SceneStack] = BlindStack,
+        make: Callable[[Path], SessionScene] = BlindStack,
         task: str = FIND,
         level: Level = LEVELS[1],
     ) -> None:

@@ -69,6 +69,7 @@ class Story(threading.Thread):
         self._story_due = config.story == "on"
         self._halt, self._ended = threading.Event(), threading.Event()
         self._lease_end = 0.0
+        self._lent = False
         self._hands_off = threading.Event()
         self._watched = ServerObserver(addresses.server, config.store_timeout_seconds)
         self._watcher = ServerWatcher(
@@ -129,12 +130,14 @@ class Story(threading.Thread):
         """True if this server's plan is still to come or being made."""
         return self._story_due and self.control.plan is None and self.control.phase != "absent"
 
-    def lease(self, seconds: float) -> None:
+    def lease(self, seconds: float, lent: bool = False) -> None:
         """Leave the scene to a run of the lab for `seconds` from now. Another call prolongs the lease.
 
-        A story that is being told is broken off, and told from the beginning afterwards.
+        A story that is being told is broken off, and told from the beginning afterwards. `lent`: the run uses this
+        server. When the lease ends, the server is restarted: it forgets what the run has changed, however that ended.
         """
         self._lease_end = time.monotonic() + seconds
+        self._lent = lent
 
     def await_hands_off(self, seconds: float) -> None:
         """Wait until this thread leaves the scene alone. Raises `Refused` if that takes longer than `seconds`."""
@@ -168,6 +171,9 @@ class Story(threading.Thread):
         finally:
             self._hands_off.clear()
             control.phase = "running"
+        if self._lent:
+            with contextlib.suppress(Refused):  # it is being restarted already
+                control.restart()
 
     def _tick(self) -> None:
         control = self.control

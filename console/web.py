@@ -207,14 +207,21 @@ def _add_for_all(app: Flask, stories: dict[str, Story]) -> None:
 
     @app.post("/api/pause")
     def pause() -> Response:
-        """For `lab run --stack compose`: a lease, so that the scene goes on by itself if the run dies."""
-        seconds = _body("seconds")["seconds"]
+        """For a run in the container `lab`: a lease, so that the scene goes on by itself if the run dies.
+
+        `server`: the one that the run uses.
+        """
+        body = _body("seconds", optional=("server",))
+        seconds, lent = body["seconds"], body.get("server")
         if type(seconds) not in (int, float) or not 0 < seconds <= LEASE_MAX_S:
             raise BadRequest(f"seconds must be a number above 0, at most {LEASE_MAX_S:.0f}")
-        for story in _present(stories):
-            story.lease(float(seconds))
+        present = _present(stories)
+        if lent is not None and lent not in [story.control.server for story in present]:
+            raise BadRequest(f"server must be one of {', '.join(story.control.server for story in present)}")
+        for story in present:
+            story.lease(float(seconds), story.control.server == lent)
         end = time.monotonic() + HANDS_OFF_S
-        for story in _present(stories):
+        for story in present:
             story.await_hands_off(max(0.0, end - time.monotonic()))
         return _json({"said": "The stories pause."})
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
+import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -17,9 +17,12 @@ from lab.blind.levels import LEVELS, MOST_CAUSES
 from lab.blind.past import new_folder, revealed
 from lab.blind.session_socket import ask, home
 from lab.errors import UsageError
+from lab.stacks import inside
 from lab.stacks.servers import check_stack
 
 LARGEST_SEED = 2**31
+NOT_IN_THE_SCENE = ("noisy-neighbour",)
+"""Causes that need to choose the server's core, which is decided outside the container `lab`."""
 POLL_S = 1.0
 app = typer.Typer(
     name="blind",
@@ -27,10 +30,11 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 StackName = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--stack",
-        help="native: processes of this machine. compose: the stack that `make up` started.",
+        help="native: processes of this machine. compose: in the container `lab`, on a server of the running scene; "
+        "there it is what is done if --stack is left out.",
     ),
 ]
 Minutes = Annotated[
@@ -65,7 +69,7 @@ def start(
             max=LARGEST_SEED,
         ),
     ] = None,
-    stack: StackName = "native",
+    stack: StackName = None,
     minutes: Minutes = 60.0,
     task: Task = None,
     level: LevelNumber = 1,
@@ -80,14 +84,17 @@ def start(
 ) -> None:
     """Start the scene with a sealed cause, and show what users see until Ctrl-C, the reveal, or time is up."""
     several = (causes or LEVELS[level].causes) > 1
+    in_scene = _go_where_it_is_played(stack)
     drawn = random_seed(home(), several) if seed is None else seed
-    _play(None, drawn, chosen(drawn, several), stack, minutes, task, level)
+    while in_scene and set(_ids(drawn, several)) & set(NOT_IN_THE_SCENE):
+        drawn = random_seed(home(), several) if seed is None else drawn + 1
+    _play(None, drawn, chosen(drawn, several), in_scene, minutes, task, level)
 
 
 @app.command("open")
 def open_cause(
     cause: Annotated[str, typer.Argument(help="A cause that `bin/lab blind causes` lists.", metavar="CAUSE")],
-    stack: StackName = "native",
+    stack: StackName = None,
     minutes: Minutes = 60.0,
     task: Task = None,
     level: LevelNumber = 1,
@@ -97,7 +104,13 @@ def open_cause(
 ) -> None:
     """Start the same scene with a cause that you choose and know: to try out what shows it, and what does not."""
     found = find(cause)
-    _play(found.opening_line(spoilers), None, (found,), stack, minutes, task, level)
+    in_scene = _go_where_it_is_played(stack)
+    if in_scene and found.id in NOT_IN_THE_SCENE:
+        raise UsageError(
+            f"{found.id} cannot be played in the scene: there the lab does not choose the server's core. Natively it "
+            "can: --stack native."
+        )
+    _play(found.opening_line(spoilers), None, (found,), in_scene, minutes, task, level)
 
 
 @app.command()
@@ -213,36 +226,49 @@ def random_seed(folder: Path, several: bool = False) -> int:
     known = revealed(folder)
     while True:
         seed = secrets.randbelow(LARGEST_SEED)
-        names = [cause.id for cause in chosen(seed, several)]
-        if "+".join(names) not in known:
+        if "+".join(_ids(seed, several)) not in known:
             return seed
+
+
+def _ids(seed: int, several: bool) -> list[str]:
+    return [cause.id for cause in chosen(seed, several)]
+
+
+def _go_where_it_is_played(stack: str | None) -> bool:
+    """Begin anew in the container `lab` if the session is to be in the scene; return whether this is there.
+
+    Raises `UsageError` for a stack that there is not.
+    """
+    stack = inside.chosen(stack)
+    check_stack(stack)
+    if inside.is_elsewhere(stack):
+        inside.enter(sys.argv[1:])
+    return stack == inside.COMPOSE
 
 
 def _play(
     announced: str | None,
     seed: int | None,
     causes: tuple[Cause, ...],
-    stack: str,
+    in_scene: bool,
     minutes: float,
     task: str | None,
     level: int,
 ) -> None:
-    """Play a session. `announced`: the first line of an exercise whose cause is known; None for a sealed one."""
-    check_stack(stack)
+    """Play a session, in the running scene (`in_scene`) or in one of its own.
+
+    `announced`: the first line of an exercise whose cause is known; None for a sealed one.
+    """
     task = task or LEVELS[level].task
     if task not in TASKS:
         raise UsageError(f"there is no task {task!r}; choose {FIND} or {CURE}.")
-    from lab.blind.compose import ComposeBlindStack
-    from lab.blind.scene import BlindStack, SceneStack
+    from lab.blind.inside import SceneBlindStack
+    from lab.blind.scene import BlindStack
     from lab.blind.session import Session, complaint
 
     def say(text: str) -> None:
         print(text, flush=True)
 
-    makers: dict[str, Callable[[Path], SceneStack]] = {
-        "native": BlindStack,
-        "compose": ComposeBlindStack,
-    }
     Session(
         causes,
         seed,
@@ -251,7 +277,7 @@ def _play(
         say,
         announced or complaint(causes),
         sealed=announced is None,
-        make=makers[stack],
+        make=SceneBlindStack if in_scene else BlindStack,
         task=task,
         level=LEVELS[level],
     ).run()

@@ -47,7 +47,7 @@ def tell(child: Child, words: dict[str, Any]) -> None:
         child.process.stdin.flush()
 
 
-class SceneStack(Stack, Protocol):
+class SessionScene(Stack, Protocol):
     """What a session needs of a scene, on either stack.
 
     `core`: the core that the server is kept on. `healthy_samples`: how many samples tell what users see when all is
@@ -105,7 +105,7 @@ class BlindStack(NativeStack):
     def _start_service(self) -> None:
         self._pin_server()
         link = self._sealed(
-            LINK, "lab.blind.latency_proxy", ["127.0.0.1", "0"], {"PROBE_URL": self.server_url}, pipe=True
+            LINK, "lab.blind.latency_proxy", [self.host, "0"], {"PROBE_URL": self.server_url}, pipe=True
         )
         try:
             self.link_port = int(json.loads(next(link.lines()))["port"])

@@ -27,10 +27,11 @@ from lab.blind.observer import Observer, Sample, readings, seen
 from lab.blind.past import remember
 from lab.blind.prices import CHANGES, INDEX
 from lab.blind.readings import RESTLESS_GET_MS, Readings, Seen
-from lab.blind.scene import EVENTS_PER_S, PROBES_PER_S, BlindStack, SceneStack
+from lab.blind.scene import EVENTS_PER_S, PROBES_PER_S, BlindStack, SessionScene
 from lab.blind.session_socket import SessionSocket
 from lab.errors import StackError, UsageError
 from lab.scenarios.model import ProbeSpec
+from lab.stacks import inside
 from lab.stacks.processes import uninterrupted
 
 POPULATION = sizing.KEYS // 20
@@ -82,7 +83,7 @@ class Session:
         say: Say,
         announced: str = "",
         sealed: bool = True,
-        make: Callable[[Path], SceneStack] = BlindStack,
+        make: Callable[[Path], SessionScene] = BlindStack,
         task: str = FIND,
         level: Level = LEVELS[1],
     ) -> None:
@@ -249,16 +250,18 @@ class Session:
             say(f"  {name:<26}  {place}")
         say("")
         say(self._well())
-        say("In a second terminal, so that the commands of the guide find the scene:")
-        say("")
-        say(f"  export PROBE_URL={places['server']}/0")
-        say(f"  export STOREFRONT={places['storefront']}")
-        say(f"  export LOCUST={places['Locust']}")
-        say("")
+        if inside.is_inside():
+            say("In a second terminal, with the server by its name (as in `probe redis`):")
+        else:
+            say("In a second terminal, so that the commands of the guide find the scene:")
+            say("")
+            say(f"  export PROBE_URL={places['server']}/0")
+            say(f"  export STOREFRONT={places['storefront']}")
+            say(f"  export LOCUST={places['Locust']}")
+            say("")
         cure = "cure | " if self._task == CURE else ""
-        say(
-            f"Then there: bin/lab blind look | note | hint | answer | {cure}reveal. Ctrl-C here ends everything."
-        )
+        verbs = f"look | note | hint | answer | {cure}reveal"
+        say(f"Then there: {inside.typed()} blind {verbs}. Ctrl-C here ends everything.")
         say("")
 
     def _well(self) -> str:
@@ -423,7 +426,7 @@ class Session:
         if self.sealed:
             remember(self.folder.parent, self._names("+"))
         self._ended.set()
-        return "\n".join([*reveal.lines(facts), f"page: {self.page}"])
+        return "\n".join([*reveal.lines(facts), f"page: {inside.as_seen(self.page)}"])
 
     def _names(self, between: str) -> str:
         return between.join(cause.id for cause in self.causes)

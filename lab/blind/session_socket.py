@@ -35,17 +35,25 @@ def home() -> Path:
 
 
 def address(folder: Path) -> Path:
-    """The socket's path in `folder`; if that is too long for a socket, a path in a private temporary folder."""
-    path = folder / "session.sock"
+    """The socket's path in `folder`; if that is too long for a socket, a path in a private temporary folder.
+
+    LAB_SOCKETS names another folder: not every folder that a container shares with its machine can hold a socket.
+    """
+    path = (_sockets() or folder) / "session.sock"
     if len(os.fsencode(path)) <= LONGEST_PATH:
         return path
     digest = sha256(os.fsencode(folder)).hexdigest()[:16]
     return Path(tempfile.gettempdir()) / f"lab-blind-{os.getuid()}-{digest}" / "s"
 
 
+def _sockets() -> Path | None:
+    named = os.environ.get("LAB_SOCKETS")
+    return Path(named) if named else None
+
+
 def _require_private(path: Path, folder: Path) -> bool:
     """True if the socket of `folder` lies in a temporary folder. Raises `UsageError` if others can write there."""
-    if path.parent == folder:
+    if path.parent in (folder, _sockets()):
         return False
     with contextlib.suppress(FileNotFoundError):
         found = path.parent.stat()

@@ -62,8 +62,8 @@ def replay(
 ) -> None:
     """Serve a recording in Prometheus, Tempo and Grafana, as if it had ended just now; no load, no servers."""
     from lab.replay import replay as served
+    from lab.replay.docker import Docker
     from lab.replay.recording import read
-    from lab.stacks.docker import Docker
 
     if down == (folder is not None):
         raise UsageError("name a recording to serve, or give --down to end the replay.")

@@ -15,12 +15,12 @@ from lab import ROOT
 from lab.errors import Interrupted, LabError, StackError, UsageError
 from lab.replay import prometheus as metrics
 from lab.replay.deliver import deliver
+from lab.replay.docker import Docker, rows
 from lab.replay.prometheus import Prometheus
 from lab.replay.recording import Recording
 from lab.replay.tempo import Receiver, Tempo, shifted, spans
 from lab.stacks import engine
 from lab.stacks.asking import ID_LENGTH, MEMORY, memory_by_id
-from lab.stacks.docker import Docker, rows
 from lab.stacks.preflight import read_env_file
 
 PROJECT = "redis-latency-lab-replay"

@@ -11,10 +11,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from lab import scenarios
+from lab import ROOT, scenarios
 from lab.errors import UsageError
 from lab.report import terminal
+from lab.stacks import inside
 from lab.stacks.address import PLAIN_HELP, Way, read_address, way_to
+from lab.stacks.inside import NATIVE
 from lab.stacks.servers import SERVERS, STACKS, add_servers
 
 MOST_COUNT = 10_000_000
@@ -22,7 +24,10 @@ MOST_COUNT = 10_000_000
 ALL = "all"
 """Given in place of a scenario's id, it stands for all scenarios."""
 Folder = Annotated[Path, typer.Argument(help="A run folder.", metavar="DIR")]
-STACK_HELP = "native: processes of this machine. compose: the stack that `make up` started."
+STACK_HELP = (
+    "native: processes of this machine. compose: in the container `lab`, on a server of the running scene; there it is "
+    "what is done if --stack is left out."
+)
 
 
 def list_scenarios(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
@@ -50,10 +55,7 @@ def run(
             metavar="NAME=FILE",
         ),
     ] = None,
-    stack: Annotated[
-        str,
-        typer.Option(help=STACK_HELP),
-    ] = "native",
+    stack: Annotated[str | None, typer.Option(help=STACK_HELP)] = None,
     pace: Annotated[str, typer.Option(help="quick, standard or full.")] = "standard",
     keys: Annotated[
         int | None, typer.Option(help="Entries cached at the most; if left out, as the pace has it.")
@@ -98,12 +100,16 @@ def run(
     ] = False,
 ) -> None:
     """Run a scenario and judge it by its claims."""
-    if server_path and (stack != "native" or url is not None):
+    stack = inside.chosen(stack) if url is None and not server_path else stack or NATIVE
+    if inside.is_elsewhere(stack):
+        _check_out(out)
+        inside.enter(sys.argv[1:])
+    if server_path and (stack != NATIVE or url is not None):
         raise UsageError(
             "--server-path is for servers that the lab starts natively: leave --stack and --url out."
         )
     named = add_servers(server_path or [])
-    if unused := [name for name in named if name != (server or STACKS["native"])]:
+    if unused := [name for name in named if name != (server or STACKS[NATIVE])]:
         raise UsageError(f"--server-path names {unused[0]}, which is not run: name it with --server, too.")
     if scenario == ALL:
         for option, given in (("--keys", keys), ("--count", count), ("--url", url), ("--port", port)):
@@ -117,9 +123,9 @@ def run(
     from lab.runner.live import LiveDisplay
     from lab.runner.run import Request, conduct
 
-    if url is not None and stack == "native" and (server is not None or port is not None):
+    if url is not None and stack == NATIVE and (server is not None or port is not None):
         raise UsageError("--url names a server that already runs: leave out --server and --port.")
-    if url is not None and stack != "native":
+    if url is not None and stack != NATIVE:
         raise UsageError(f"--url is for the native stack: leave --stack {stack} out.")
     asked_for = scenarios.find(scenario)
     console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
@@ -148,7 +154,7 @@ def run(
         print((finished.folder / "result.json").read_text())
     else:
         terminal.show_verdict(Console(markup=False, highlight=False), finished.folder)
-        print(f"report: {report.resolve()}")
+        print(f"report: {inside.as_seen(report)}")
     raise typer.Exit(verdict.exit_code)
 
 
@@ -170,7 +176,7 @@ def report(
     write_result(finished, verdict)
     path = write_report(finished, spoilers)
     terminal.show_verdict(Console(markup=False, highlight=False), folder)
-    print(f"report: {path.resolve()}")
+    print(f"report: {inside.as_seen(path)}")
     raise typer.Exit(verdict.exit_code)
 
 
@@ -193,7 +199,13 @@ def compare(
         raise UsageError("one run is no comparison: name at least two run folders.")
     runs = [Run(folder) for folder in folders]
     side_by_side(Console(markup=False, highlight=False), runs, spoilers)
-    print(f"page: {write_comparison(runs, out, spoilers).resolve()}")
+    print(f"page: {inside.as_seen(write_comparison(runs, out, spoilers))}")
+
+
+def _check_out(out: Path | None) -> None:
+    """Raise `UsageError` if a run in the container `lab` could not write its folder where this machine finds it."""
+    if out is not None and (out.is_absolute() or not (ROOT / out).resolve().is_relative_to(ROOT / "runs")):
+        raise UsageError(f"--stack compose writes below runs/ only: --out runs/{out.name}, not {out}.")
 
 
 def _run_all(

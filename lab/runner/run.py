@@ -25,23 +25,17 @@ from lab.scenarios.model import Scenario
 from lab.stacks.address import Way
 from lab.stacks.base import Stack
 from lab.stacks.cluster import ClusterStack
-from lab.stacks.compose import ComposeStack
-from lab.stacks.containers import ServerContainers, find_containers
-from lab.stacks.memory import (
-    held_bytes,
-    require_compose_memory,
-    require_native_memory,
-)
+from lab.stacks.inside import COMPOSE
+from lab.stacks.memory import held_bytes, require_native_memory, require_scene_memory
 from lab.stacks.native import NativeStack
 from lab.stacks.processes import port_taken, uninterrupted
 from lab.stacks.quota import why_none
 from lab.stacks.rights import check_server
+from lab.stacks.scene import SceneStack, require_server
 from lab.stacks.server_stats import ServerObserver
 from lab.stacks.servers import IN_COMPOSE, SERVERS, STACKS, Server, check_stack, find_server
 
 FEWEST_KEYS, MOST_KEYS = 10_000, 50_000_000
-Scene = ServerContainers | None
-"""The running scene that a run is the guest of; None for one of its own."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +117,7 @@ def _processor() -> str:
     return platform.processor() or "unknown"
 
 
-def _memory(request: Request, keys: int, scene: Scene) -> str:
+def _memory(request: Request, keys: int) -> str:
     """A sentence on the memory that the run needs and what there is; empty if the server tells no limit.
 
     Raises `UsageError` when the keys do not fit, or somebody else's server would refuse what a run needs.
@@ -136,8 +130,8 @@ def _memory(request: Request, keys: int, scene: Scene) -> str:
         needed = held_bytes(pace, largest, keys) + pace.loads_mb * 1e6
         others = most_others(scenario.plan(pace, keys))
         return check_server(request.way, needed, f"{keys:,} keys, with what the loads write,", others)
-    if scene:
-        return require_compose_memory(scenario, pace, server, keys, scene)
+    if request.stack == COMPOSE:
+        return require_scene_memory(pace, server, keys)
     return require_native_memory(scenario, pace, server, keys)
 
 
@@ -182,8 +176,8 @@ def cannot_hold(scenario: Scenario) -> str:
     return why_none(scenario.node_share) if scenario.node_share else ""
 
 
-def _check_request(request: Request, server: Server) -> Scene:
-    """Check the request before anything is created. Returns the running scene, or None for the native stack.
+def _check_request(request: Request, server: Server) -> None:
+    """Check the request before anything is created.
 
     Raises `UsageError`, or `StackError` when something is missing.
     """
@@ -192,8 +186,8 @@ def _check_request(request: Request, server: Server) -> Scene:
     if request.stack != "native":
         if request.port:
             raise UsageError(f"--port is for the native stack: leave --stack {request.stack} out.")
-        return find_containers(server.name)
-    if request.way is not None:
+        require_server(server)
+    elif request.way is not None:
         if request.scenario.own_server:
             raise UsageError(
                 f"{request.scenario.id} changes the server's settings, which no run does at a --url: leave --url out."
@@ -204,7 +198,6 @@ def _check_request(request: Request, server: Server) -> Scene:
             raise StackError(f"{request.scenario.id} cannot be run here: {why}")
         if request.port and port_taken(request.port):
             raise UsageError(f"port {request.port} is taken. Choose another --port, or leave it out.")
-    return None
 
 
 def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
@@ -221,8 +214,8 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
         raise UsageError(f"--keys must be between {FEWEST_KEYS:,} and {MOST_KEYS:,}, not {keys:,}.")
     if request.out:
         check_folder(request.out)
-    scene = _check_request(request, server)
-    memory = _memory(request, keys, scene)
+    _check_request(request, server)
+    memory = _memory(request, keys)
     scenario = replace(scenario, scan_count=_count(request, server))
     noise = check_machine(request.despite_noise) if request.stack == "native" and not request.way else ""
     started = datetime.now(UTC)
@@ -261,8 +254,8 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
         despite_noise=noise,
     )
     try:
-        if scene:
-            stack = ComposeStack(scenario, scene, folder, request.seed)
+        if request.stack == COMPOSE:
+            stack = SceneStack(scenario, server, folder, request.seed)
         elif scenario.node_share:
             stack = ClusterStack(scenario, server, folder, request.seed, request.port)
         else:

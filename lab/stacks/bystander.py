@@ -24,9 +24,9 @@ from lab.errors import Interrupted, StackError, UsageError
 from lab.foreign_text import shown
 from lab.results import numbers
 from lab.results.probe_line import read_probe_line
-from lab.stacks.docker import Docker
+from lab.stacks import inside
 from lab.stacks.processes import Child
-from lab.stacks.servers import IN_COMPOSE
+from lab.stacks.servers import IN_COMPOSE, SERVERS, scene_url
 from loadtest.histogram import Histogram
 from loadtest.probe import clocks
 from loadtest.resp import ConnectionLost, LoadFailed, Server, connect
@@ -146,19 +146,15 @@ def compared(server: Server) -> Compared:
     return Compared(round(found.ahead_s * 1000, 4), round(found.within_s * 1000, 4))
 
 
-def starting(server: str | None) -> tuple[list[str], dict[str, str], str, Compared | None]:
-    """How to start a probe of a server: words before ``-m``, environment, the address to show, and the clocks compared.
+def reached(server: str | None) -> tuple[str, str]:
+    """The server's URL, and how to show it. Raises `LabError` when none is given, or it cannot be reached.
 
-    A server of the compose stack, given by its service's name, is asked from its probe's container, which has the same
-    clock: there is nothing to compare. Raises `LabError` when no server is given, or it cannot be reached.
+    A server of the scene that Docker runs is given by its service's name: it is asked from the container `lab`.
     """
     if server in {each.name for each in IN_COMPOSE}:
-        name = f"probe-{server}"
-        found = [container for container in Docker().containers() if container.service == name]
-        if not found:
-            raise StackError(f"{name} does not run: make up, or docker compose up -d {name}.")
-        url = f"redis://{server}:6379"
-        return ["docker", "exec", "-i", "-e", ADDRESS, found[0].id, "python"], {ADDRESS: url}, url, None
+        if not inside.is_inside():
+            inside.enter(sys.argv[1:])
+        server = scene_url(SERVERS[server]).removesuffix("/0")
     url = server or os.environ.get(ADDRESS, "")
     if not url:
         raise UsageError(
@@ -172,19 +168,20 @@ def starting(server: str | None) -> tuple[list[str], dict[str, str], str, Compar
         connect(where).close()
     except (ConnectionLost, LoadFailed) as error:
         raise StackError(f"no probe was started: {error}.") from None
-    return [sys.executable], {ADDRESS: url}, str(where), compared(where)
+    return url, str(where)
 
 
 @contextmanager
-def asking(server: str | None, words: list[str]) -> Iterator[tuple[Child, str, Compared | None]]:
-    """Run a probe during the block. Yields it, the address it asks, and the clocks. Raises `LabError` as `starting`."""
-    before, environment, where, clock = starting(server)
+def asking(server: str | None, words: list[str]) -> Iterator[tuple[Child, str, Compared]]:
+    """Run a probe during the block. Yields it, the address it asks, and the clocks. Raises `LabError` as `reached`."""
+    url, where = reached(server)
+    clock = compared(Server.from_url(url))
     with tempfile.TemporaryDirectory(prefix="latency-lab-") as folder:
         child = Child(
             "probe",
-            [*before, "-m", "loadtest.probe", *words, "--until-stdin-ends"],
+            [sys.executable, "-m", "loadtest.probe", *words, "--until-stdin-ends"],
             Path(folder) / "probe.log",
-            env=environment,
+            env={ADDRESS: url},
             cwd=ROOT,
             pipe=True,
             stdin_open=True,
@@ -232,8 +229,7 @@ def probe(
         if not as_json:
             print(
                 f"{where}: {rate:g} {'PING' if ping else 'GET'}s a second for {seconds:g} s\n"
-                + (f"{clock}\n" if clock else "")
-                + HEADING,
+                f"{clock}\n{HEADING}",
                 flush=True,
             )
         while True:
@@ -256,7 +252,7 @@ def probe(
             json.dumps(
                 {
                     "server": where,
-                    "clock": asdict(clock) if clock else None,
+                    "clock": asdict(clock),
                     "rows": [asdict(row) for row in rows],
                     "total": asdict(whole),
                 },

@@ -5,15 +5,12 @@ A refusal now is better than the kernel's out-of-memory killer, or a server that
 
 from __future__ import annotations
 
-import math
-
 import psutil
 
 from lab.errors import UsageError
 from lab.scenarios.model import Pace, Scenario
-from lab.stacks.containers import ServerContainers
 from lab.stacks.server_stats import ServerObserver
-from lab.stacks.servers import Server
+from lab.stacks.servers import Server, scene_url
 
 BASE_BYTES = 500e6
 """Resident memory of a native run's processes without any keys."""
@@ -52,29 +49,22 @@ def require_native_memory(scenario: Scenario, pace: Pace, server: Server, keys: 
     )
 
 
-def require_compose_memory(
-    scenario: Scenario, pace: Pace, server: Server, keys: int, scene: ServerContainers
-) -> str:
-    """A sentence on the memory that a server needs, and what its container is allowed. Raises `UsageError` beyond it.
+def require_scene_memory(pace: Pace, server: Server, keys: int) -> str:
+    """A sentence on the memory that a server of the scene needs, and its maxmemory; empty where there is none.
 
-    The limit is the smaller of the container's and the server's own maxmemory. For a scenario that sets maxmemory
-    itself only the container's counts. Without a limit the sentence is empty: the server may run on another machine.
+    Raises `UsageError` for more than that.
     """
-    container = scene.of("server")
-    limits = [container.memory] if container.memory else []
-    if not scenario.own_server:
-        observer = ServerObserver(scene.server_url(container))
-        try:
-            limits += [own] if (own := observer.maxmemory()) else []
-        finally:
-            observer.close()
-    room = min(limits, default=math.inf)
-    if math.isinf(room):
+    observer = ServerObserver(scene_url(server))
+    try:
+        room = observer.maxmemory()
+    finally:
+        observer.close()
+    if not room:
         return ""
     return require_memory(
         f"{keys:,} keys on {server.name}",
         held_bytes(pace, server, keys) + pace.loads_mb * 1e6,
         room,
-        f"allowed to the container {container.service}",
-        f"Choose fewer with --keys, or raise mem_limit and --maxmemory of {container.service} in compose.yaml.",
+        "allowed to it by its maxmemory",
+        f"Choose fewer with --keys, or raise mem_limit and --maxmemory of {server.name} in compose.yaml.",
     )

@@ -72,6 +72,7 @@ class NativeStack:
     name = "native"
     key_prefix = KEY_PREFIX
     load_file = "loadtest/locustfile.py"
+    host = "127.0.0.1"
 
     def __init__(
         self,
@@ -202,7 +203,6 @@ class NativeStack:
             "APP_SCAN_COUNT": str(self._scenario.scan_count or self._kind.scan_count),
             "APP_FRAGMENTS_PER_USER": str(self._scenario.fragments_per_user),
             "APP_STORE_TIMEOUT_SECONDS": f"{self._scenario.timeout_s:g}",
-            "APP_METRICS_PORT": "0",  # the process takes a free one, and says which
             "APP_STORE_CLUSTER": "1" if self._scenario.node_share else "0",
             "OTEL_TRACES_EXPORTER": "none",  # no trace backend natively; spans and sampling work all the same
             "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
@@ -212,16 +212,22 @@ class NativeStack:
         self._add(
             "web",
             [python, "-m", "gunicorn", "-c", "app/gunicorn_conf.py", "app.web:application"],
-            app | {"PORT": str(web)},
+            app | {"HOST": self.host, "PORT": str(web)},
         )
-        invalidator = self._add("invalidator", [python, "-m", "app.invalidator"], app)
-        warmer = self._add("warmer", [python, "-m", "app.warmer"], app)
+        invalidator, warmer = (
+            self._add(
+                name,
+                [python, "-m", f"app.{name}"],
+                app | {"APP_METRICS_HOST": self.host, "APP_METRICS_PORT": str(self._metrics_port(name))},
+            )
+            for name in ("invalidator", "warmer")
+        )
         self.web = Storefront("the storefront", f"http://127.0.0.1:{web}")
         self.web.wait("/readyz", READY_S, self.check)
         self._add(
             "locust",
             [python, "-m", "locust", "-f", self.load_file, "--host", self.web.base_url, "--autostart",
-             "--web-host", "127.0.0.1", "--web-port", str(locust)],
+             "--web-host", self.host, "--web-port", str(locust)],
             {
                 "LOADTEST_KEYS": "0",
                 "LOADTEST_READS_PER_SECOND": "0",
@@ -234,9 +240,13 @@ class NativeStack:
         self.invalidator = Storefront("the invalidator", self._metrics_address(invalidator))
         self._metrics_address(warmer)
 
-    def _port(self, _name: str) -> int:
+    def _port(self, name: str) -> int:
         """A free port for a process that must be given one."""
         return free_port()
+
+    def _metrics_port(self, name: str) -> int:
+        """The port of a process's metrics; 0: it takes a free one, and says which."""
+        return 0
 
     def _add(self, name: str, command: list[str], env: dict[str, str]) -> Child:
         # One BLAS thread: nothing here computes, and idle thread pools cost memory.
@@ -252,7 +262,7 @@ class NativeStack:
             child.check()
             found = re.search(r"metrics on (http://\S+)/metrics", child.log.read_text(errors="replace"))
             if found:
-                return found.group(1)
+                return found.group(1).replace("//0.0.0.0:", "//127.0.0.1:")
             if time.monotonic() > end:
                 raise StackError(f"{child.name} is not ready after {READY_S:g} s.")
             time.sleep(0.05)
@@ -302,13 +312,17 @@ class NativeStack:
 
     def empty(self, shards: int = 1) -> None:
         """Empty the server by restarting it; on somebody else's server remove the storefront's keys instead."""
-        if self._server_child is None:
+        if self._external is not None:
             self.server.remove_own(CACHED_PREFIXES)
             return
-        self._children.remove(self._server_child)
-        self._server_child.stop()
+        self._stop_server()
         self._start_server()
         self.server.configure_slowlog(self._scenario.slowlog_threshold_us)
+
+    def _stop_server(self) -> None:
+        assert self._server_child is not None
+        self._children.remove(self._server_child)
+        self._server_child.stop()
 
     def check(self) -> None:
         """Raise `StackError` if any process has ended, and KeyboardInterrupt if one was raised before and swallowed."""
@@ -330,14 +344,15 @@ class NativeStack:
     def meter(self) -> ProcessMeter:
         """A new meter. A sample covers all processes there are at its moment, and the phase's loads that have ended."""
 
-        def seconds() -> dict[str, float]:
-            return {name: child.cpu_seconds() for name, child in self._parts().items()}
-
         if self._external is None:
-            return ProcessMeter(seconds, waits=self._thread_waits)
+            return ProcessMeter(self._own_seconds, waits=self._thread_waits)
         if self._external.is_here:
-            return ProcessMeter(lambda: seconds() | self._foreign_server_seconds())
-        return ProcessMeter(seconds, self._foreign_server_seconds)
+            return ProcessMeter(lambda: self._own_seconds() | self._foreign_server_seconds())
+        return ProcessMeter(self._own_seconds, self._foreign_server_seconds)
+
+    def _own_seconds(self) -> dict[str, float]:
+        """CPU seconds so far of each process of the run."""
+        return {name: child.cpu_seconds() for name, child in self._parts().items()}
 
     def _thread_waits(self) -> dict[str, Waits]:
         """How long the threads of server and probes waited for a core; nothing where somebody holds the server.

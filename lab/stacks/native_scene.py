@@ -116,9 +116,9 @@ class NativeScene(NativeStack):
             self._port_of[name] = next(self._ports)
         return self._port_of[name]
 
+    _metrics_port = _port
+
     def _add(self, name: str, command: list[str], env: dict[str, str]) -> Child:
-        if name in ("invalidator", "warmer"):
-            env = env | {"APP_METRICS_PORT": str(self._port(name))}
         if name == "web":
             env = env | {"APP_OPERATIONS_PORT": str(self._port(OPERATIONS))}
         return super()._add(name, command, env)

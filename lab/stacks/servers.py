@@ -216,6 +216,11 @@ STACKS = {"native": "embedded", "compose": "redis"}
 """Stack → the server that it uses if none is named."""
 
 
+def scene_url(server: Server) -> str:
+    """The address of a server of the compose stack, in its network."""
+    return f"redis://{server.name}:6379/0"
+
+
 def check_stack(name: str) -> None:
     """Raise `UsageError` if there is no such stack."""
     if name not in STACKS:

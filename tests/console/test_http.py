@@ -328,6 +328,7 @@ def test_stopping_everything_waits_for_a_run(page: Page, standins: StandIns) -> 
 def test_lease_must_end(page: Page, seconds: Any) -> None:
     """A lease without a sensible end is refused: the scene must go on by itself if the run dies."""
     assert is_problem(page.post("/api/pause", {"seconds": seconds}), 400)
+    assert is_problem(page.post("/api/pause", {"seconds": 5, "server": "ghost"}), 400)
     assert page.server()["free"]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import redis
 
 from console import view
 from console.metrics import ControlMetrics
@@ -146,6 +147,28 @@ def test_lease_interrupts_the_story(
     assert len(standins.told) == told
     story.resume()
     eventually(lambda: control.phase == "healthy")
+
+
+def test_a_server_that_a_run_used_is_restarted(
+    new_story: Callable[..., Story], filled: ServerProcess, standins: StandIns
+) -> None:
+    """When the lease of a killed run is over, the server that it used is shut down, and nobody else's is."""
+    story = new_story(filled.url, story="off")
+    eventually(lambda: story.control.free)
+    story.lease(0.5)
+    story.await_hands_off(10)
+    eventually(lambda: story.control.free)
+    assert filled.client().ping()
+    story.lease(0.5, lent=True)
+    story.await_hands_off(10)
+
+    def gone() -> bool:
+        try:
+            return not filled.client().ping()
+        except redis.RedisError:
+            return True
+
+    eventually(gone)
 
 
 def test_no_story(new_story: Callable[..., Story], filled: ServerProcess, standins: StandIns) -> None:

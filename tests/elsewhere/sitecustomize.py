@@ -2,18 +2,15 @@
 
 It takes away epoll, the affinity of processes, and what the lab reads in /proc and /sys/fs/cgroup. `ELSEWHERE_SELECTOR`
 names the class of `selectors` to use: "PollSelector" (which nearly every system has) or "SelectSelector" (which all
-have). psutil still reads /proc: on another system it asks the kernel by other means. Connections to addresses that
-begin with `ELSEWHERE_UNREACHABLE` fail.
+have). psutil still reads /proc: on another system it asks the kernel by other means.
 """
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import select
 import selectors
-import socket
 from typing import Any
 
 import psutil
@@ -28,17 +25,6 @@ if hasattr(psutil.Process, "cpu_affinity"):
 selectors.DefaultSelector = getattr(  # type: ignore[misc] # that is the point
     selectors, os.environ.get("ELSEWHERE_SELECTOR", "PollSelector")
 )
-
-UNREACHABLE = os.environ.get("ELSEWHERE_UNREACHABLE", "")
-if UNREACHABLE:  # connections to addresses with this prefix fail
-    _connect = socket.socket.connect
-
-    def _connect_elsewhere(self: socket.socket, address: Any) -> None:
-        if isinstance(address, tuple) and str(address[0]).startswith(UNREACHABLE):
-            raise OSError(errno.ENETUNREACH, os.strerror(errno.ENETUNREACH))
-        _connect(self, address)
-
-    socket.socket.connect = _connect_elsewhere  # type: ignore[method-assign,assignment] # that is the point
 
 _open = io.open
 

@@ -108,7 +108,7 @@ def test_the_command_says_how_many_are_there(
 
     result = Served(1000.0, 1900.0, samples=7, traces=318, spans=9, missing=missing)
     monkeypatch.setattr(replay, "replay", lambda *_: (result, {"tempo": 10**8}))
-    monkeypatch.setattr("lab.stacks.docker.Docker", object)
+    monkeypatch.setattr("lab.replay.docker.Docker", object)
     command.replay(cold_case)
     said = capsys.readouterr().out
     for line in lines:

@@ -16,7 +16,7 @@ import pytest
 
 from lab.cli import run_command
 from lab.errors import LabError, StackError, UsageError
-from lab.stacks import by_hand, bystander
+from lab.stacks import by_hand
 from lab.stacks.bystander import Counted, read
 from loadtest import resp
 from loadtest.histogram import Histogram
@@ -194,19 +194,6 @@ def test_an_address_is_never_guessed(words: list[str], monkeypatch: pytest.Monke
     answer = run(*words)
     assert answer.is_one_line(2), answer
     assert "name a server" in answer.err
-
-
-def test_a_probe_of_the_stack_needs_the_stack(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    """Given a server's name, `lab probe` asks from that server's probe container, which must run."""
-
-    class Engine:
-        def containers(self) -> list[object]:
-            return []
-
-    monkeypatch.setattr(bystander, "Docker", Engine)
-    answer = run("probe", "redis")
-    assert answer.is_one_line(3), answer
-    assert "probe-redis does not run: make up" in answer.err
 
 
 def test_answers_are_those_of_redis_cli() -> None:

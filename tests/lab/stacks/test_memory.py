@@ -13,10 +13,9 @@ from lab import scenarios
 from lab.errors import UsageError
 from lab.runner import run as experiment
 from lab.runner.run import Request
+from lab.stacks import memory
 from lab.stacks.address import Way
-from lab.stacks.containers import ServerContainers
-from lab.stacks.docker import Container, Docker
-from lab.stacks.memory import native_bytes, require_compose_memory
+from lab.stacks.memory import native_bytes, require_scene_memory
 from lab.stacks.servers import SERVERS
 from tests.app.servicekit import ServerProcess
 
@@ -47,7 +46,7 @@ def test_it_is_announced_or_refused_before_anything_is_created(
     monkeypatch.setattr("psutil.virtual_memory", lambda: free)
     said: list[str] = []
     if enough:
-        assert f"{needed / 1e9:.1f} GB" in experiment._memory(request, 2_000_000, None)
+        assert f"{needed / 1e9:.1f} GB" in experiment._memory(request, 2_000_000)
     else:
         with pytest.raises(UsageError, match="Choose fewer with --keys"):
             experiment.conduct(request, SimpleNamespace(say=said.append))
@@ -58,54 +57,39 @@ def test_it_is_announced_or_refused_before_anything_is_created(
 def test_the_memory_of_somebody_elses_server_is_told_only_where_it_has_a_limit(server: ServerProcess) -> None:
     """On somebody else's server the memory needed and left is told if the server has a limit, else nothing."""
     request = Request(MAIN, None, "quick", 50_000, 1, None, way=Way(server.url, server.url))
-    assert experiment._memory(request, 50_000, None) == ""
+    assert experiment._memory(request, 50_000) == ""
     server.client().config_set("maxmemory", 2_000_000_000)
     try:
-        assert "left of maxmemory" in experiment._memory(request, 50_000, None)
+        assert "left of maxmemory" in experiment._memory(request, 50_000)
     finally:
         server.client().config_set("maxmemory", 0)
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ServerProcess]:
-    """A server in the place of the compose stack's."""
+    """A server in the place of the scene's."""
     server = ServerProcess(ServerProcess.valkey()).start()
     yield server
     server.stop()
 
 
 MB = 1_000_000
-LIMITS = {  # container's limit, server's own maxmemory, and the answer for half a gigabyte of keys
-    "none": (0, 0, ""),
-    "it fits": (
-        700 * MB,
-        600 * MB,
-        "need about 0.5 GB of memory, 0.6 GB are allowed to the container valkey",
-    ),
-    "the server's own is less": (900 * MB, 400 * MB, "refused"),
-    "the container's is less": (400 * MB, 0, "refused"),
-}
-OWN = {"it fits": "0.7 GB are allowed", "the server's own is less": "0.9 GB are allowed"}
 
 
-@pytest.mark.parametrize("case", LIMITS)
-@pytest.mark.parametrize("own", [False, True], ids=["", "maxmemory is the scenario's"])
-def test_what_a_container_may_hold_counts(server: ServerProcess, case: str, own: bool) -> None:
-    """On compose a run is refused if the memory limit of the server or of its container is too low for the keys."""
-    container, maxmemory, said = LIMITS[case]
-    said = OWN.get(case, said) if own else said
+@pytest.mark.parametrize("maxmemory", [0, 600 * MB, 400 * MB])
+def test_what_a_server_of_the_scene_may_hold_counts(
+    server: ServerProcess, maxmemory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run in the scene is refused if the server's maxmemory is too low for the keys; without one nothing is said."""
     server.client().config_set("maxmemory", maxmemory)
-    where = {6379: ("127.0.0.1", server.port)}
-    scene = ServerContainers(
-        Docker(), "valkey", (Container("1", "valkey", "healthy", 0, published=where, memory=container),)
-    )
-    scenario, row = replace(MAIN, own_server=own), SERVERS["valkey"]
+    monkeypatch.setattr(memory, "scene_url", lambda _: server.url)
+    row = SERVERS["valkey"]
     keys = 500 * MB // row.key_bytes
-    if said == "refused":
+    if maxmemory == 400 * MB:
         with pytest.raises(
-            UsageError, match=r"0.4 GB are allowed .* raise mem_limit and --maxmemory of valkey"
+            UsageError, match=r"0\.4 GB are allowed .* raise mem_limit and --maxmemory of valkey"
         ):
-            require_compose_memory(scenario, FULL, row, keys, scene)
+            require_scene_memory(FULL, row, keys)
     else:
-        answer = require_compose_memory(scenario, FULL, row, keys, scene)
-        assert said in answer if said else answer == ""
+        said = require_scene_memory(FULL, row, keys)
+        assert "need about 0.5 GB of memory, 0.6 GB are allowed" in said if maxmemory else said == ""

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from lab.stacks.base import Stack
-from lab.stacks.compose import ComposeStack
 from lab.stacks.native import NativeStack
+from lab.stacks.scene import SceneStack
 
 ROOT = Path(__file__).resolve().parents[3]
-STACKS = (NativeStack, ComposeStack)
+STACKS = (NativeStack, SceneStack)
 MEMBERS = [name for name in vars(Stack) if not name.startswith("_")]
 METHODS = [name for name in MEMBERS if inspect.isfunction(vars(Stack)[name])]
 USERS = ("phases", "recorder", "calibration")
@@ -46,7 +46,7 @@ def test_users_of_a_stack_know_no_particular_one(module: str) -> None:
     source = (ROOT / "lab" / "runner" / f"{module}.py").read_text()
     assert "from lab.stacks.base import" in source
     assert set(re.findall(r"lab\.stacks\.(\w+)", source)) <= {"base", "http", "server_stats"}
-    assert not re.search(r"NativeStack|ComposeStack|subprocess", source)
+    assert not re.search(r"NativeStack|SceneStack|subprocess", source)
 
 
 @pytest.mark.parametrize("module", USERS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from lab.errors import StackError, UsageError
 from lab.stacks import dashboards, rehearsal
 from lab.stacks.asking import Finding
 from tests.httpkit import Answer, HttpStandIn, Request
+from tests.lab.stacks.conftest import services_of
 
 BOARD = {
     "uid": "incident",
@@ -90,11 +91,9 @@ class Everything(HttpStandIn):
 
 
 @pytest.fixture
-def scene(
-    docker: Any, make_server: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Everything]:
+def scene(docker: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Everything]:
     """A healthy scene of one server, and no Chromium."""
-    docker.has(make_server("redis"))
+    docker.has(services_of("redis"))
     found = Everything()
     for name in ("CONTROL_PORT", "GRAFANA_PORT", "LOCUST_REDIS_PORT"):
         monkeypatch.setenv(name, str(found.port))
@@ -242,11 +241,9 @@ def test_no_container_is_told_with_the_command(scene: Everything, docker: Any, t
     assert look(tmp_path)["containers"].detail == "none runs: make up"
 
 
-def test_an_ill_container_is_named_at_once(
-    scene: Everything, docker: Any, make_server: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_an_ill_container_is_named_at_once(scene: Everything, docker: Any, tmp_path: Path) -> None:
     """An unhealthy container is named, and not waited for: it does not mend by itself."""
-    docker.has(make_server("redis", health="unhealthy"))
+    docker.has(services_of("redis"), "unhealthy")
     began = time.monotonic()
     [container, *_] = rehearsal._containers()
     assert time.monotonic() - began < rehearsal.STARTING_S / 2
@@ -258,13 +255,12 @@ def test_a_starting_container_is_waited_for(
     becomes: str,
     scene: Everything,
     docker: Any,
-    make_server: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A server that was restarted a moment ago is no fault, unless it is still starting when the wait ends."""
     monkeypatch.setattr(rehearsal, "STARTING_S", 5.0 if becomes == "healthy" else 0.3)
-    docker.has(make_server("redis", health="starting"))
-    threading.Timer(0.4, docker.has, (make_server("redis", health=becomes),)).start()
+    docker.has(services_of("redis"), "starting")
+    threading.Timer(0.4, docker.has, (services_of("redis"), becomes)).start()
     [container] = rehearsal._containers()
     assert container.ok == (becomes == "healthy"), container
 
