@@ -18,6 +18,7 @@ from lab.blind.past import new_folder, revealed
 from lab.blind.session_socket import ask, home
 from lab.errors import UsageError
 from lab.stacks import inside
+from lab.stacks.inside import STACK_HELP
 from lab.stacks.servers import check_stack
 
 LARGEST_SEED = 2**31
@@ -33,8 +34,7 @@ StackName = Annotated[
     str | None,
     typer.Option(
         "--stack",
-        help="native: processes of this machine. compose: in the container `lab`, on a server of the running scene; "
-        "there it is what is done if --stack is left out.",
+        help=STACK_HELP,
     ),
 ]
 Minutes = Annotated[

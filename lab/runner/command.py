@@ -16,7 +16,7 @@ from lab.errors import UsageError
 from lab.report import terminal
 from lab.stacks import inside
 from lab.stacks.address import PLAIN_HELP, Way, read_address, way_to
-from lab.stacks.inside import NATIVE
+from lab.stacks.inside import NATIVE, STACK_HELP
 from lab.stacks.servers import SERVERS, STACKS, add_servers
 
 MOST_COUNT = 10_000_000
@@ -24,10 +24,6 @@ MOST_COUNT = 10_000_000
 ALL = "all"
 """Given in place of a scenario's id, it stands for all scenarios."""
 Folder = Annotated[Path, typer.Argument(help="A run folder.", metavar="DIR")]
-STACK_HELP = (
-    "native: processes of this machine. compose: in the container `lab`, on a server of the running scene; there it is "
-    "what is done if --stack is left out."
-)
 
 
 def list_scenarios(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
@@ -101,9 +97,6 @@ def run(
 ) -> None:
     """Run a scenario and judge it by its claims."""
     stack = inside.chosen(stack) if url is None and not server_path else stack or NATIVE
-    if inside.is_elsewhere(stack):
-        _check_out(out)
-        inside.enter(sys.argv[1:])
     if server_path and (stack != NATIVE or url is not None):
         raise UsageError(
             "--server-path is for servers that the lab starts natively: leave --stack and --url out."
@@ -117,6 +110,8 @@ def run(
                 raise UsageError(f"{option} is for one run, not for `bin/lab run {ALL}`.")
     if controls and scenario != ALL:
         raise UsageError(f"--controls is for `bin/lab run {ALL}`; a control alone is run by its own id.")
+    if inside.is_elsewhere(stack) and url is None:
+        _enter(scenario, server, pace, stack, seed, out)
     if scenario == ALL:
         raise typer.Exit(_run_all(controls, server, stack, pace, seed, out, spoilers, despite_noise, as_json))
     from lab.report import write_report
@@ -202,10 +197,18 @@ def compare(
     print(f"page: {inside.as_seen(write_comparison(runs, out, spoilers))}")
 
 
-def _check_out(out: Path | None) -> None:
-    """Raise `UsageError` if a run in the container `lab` could not write its folder where this machine finds it."""
+def _enter(scenario: str, server: str | None, pace: str, stack: str, seed: int, out: Path | None) -> None:
+    """Carry out this command in the container `lab`. Raises `UsageError` for what it would refuse.
+
+    It writes its folder where this machine finds it, too: below runs/.
+    """
+    from lab.runner.run import Request, check_names
+
+    asked = next(iter(scenarios.catalogue().values())) if scenario == ALL else scenarios.find(scenario)
+    check_names(Request(asked, server, pace, None, seed, out, stack=stack))
     if out is not None and (out.is_absolute() or not (ROOT / out).resolve().is_relative_to(ROOT / "runs")):
         raise UsageError(f"--stack compose writes below runs/ only: --out runs/{out.name}, not {out}.")
+    inside.enter(sys.argv[1:])
 
 
 def _run_all(

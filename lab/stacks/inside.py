@@ -10,6 +10,10 @@ from lab import ROOT
 from lab.errors import StackError
 
 NATIVE, COMPOSE = "native", "compose"
+STACK_HELP = (
+    "native: processes of this machine. compose: in the container `lab`, where it is the default, on a server of the "
+    "running scene."
+)
 CONTROL = "LAB_SCENE"
 """The variable of the service `lab` that has the control page's address; elsewhere it is not set."""
 

@@ -155,11 +155,11 @@ def test_a_server_that_a_run_used_is_restarted(
     """When the lease of a killed run is over, the server that it used is shut down, and nobody else's is."""
     story = new_story(filled.url, story="off")
     eventually(lambda: story.control.free)
-    story.lease(0.5)
+    story.lease(2.0)
     story.await_hands_off(10)
     eventually(lambda: story.control.free)
     assert filled.client().ping()
-    story.lease(0.5, lent=True)
+    story.lease(2.0, lent=True)
     story.await_hands_off(10)
 
     def gone() -> bool:
