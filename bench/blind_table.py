@@ -21,7 +21,7 @@ from typing import Any
 from bench.blind_trial import Trial
 from bench.kit import Evidence, OneLineParser, days, interrupts_raise, names_of
 from docs.pages.fromruns import table
-from lab.blind.cause import CURE, SEEN_IN, Cause
+from lab.blind.cause import CURE, Cause
 from lab.blind.causes import CAUSES, PAIRS
 from lab.blind.checking import LONGEST_S
 from lab.blind.inside import SceneBlindStack
@@ -135,7 +135,7 @@ def play(causes: tuple[Cause, ...], level: int) -> Row:
         ids,
         all(cause.evidence(of).found for cause in causes),
         tuple(other.id for other in CAUSES.values() if other not in causes and other.evidence(of).found),
-        not of.symptom if healthy else SEEN_IN[complaint(causes)](of),  # where all is well, it is hearsay
+        not of.symptom if healthy else complaint(causes).seen_in(of),  # where all is well, it is hearsay
         pulled[0] if tempting and pulled else None,
         tuple(pulled[1:] if tempting else pulled),
         time.monotonic() - began,

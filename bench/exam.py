@@ -12,7 +12,10 @@ right if no cause is named, but that the server is full where it is.
 from __future__ import annotations
 
 import math
+import os
 import random
+import signal
+import statistics
 import sys
 import tempfile
 import threading
@@ -56,6 +59,7 @@ BUSY_BESIDE = 0.15
 ILL_TIMES, ILL_MS = 5.0, 5.0
 BEFORE_S, SETTLE_S, SECONDS = 3.0, 1.0, 10.0
 READY_S = 60.0
+COST_PER_S = 200.0
 COMPUTES = "while True: sum(range(10_000))"
 
 
@@ -161,6 +165,41 @@ def hold(drawn: tuple[str, str, float, float, int, bool]) -> Row:
         return Row(activity, of, length_ms, share, clients, beside, before_ms, p99_ms, window.busy, said)
 
 
+def cost(pairs: int) -> list[float]:
+    """Ratio of a bystander's mean wait with a diagnosis to that without one, for pairs of neighbouring seconds.
+
+    The server does ordinary work for half of the time. One diagnosis lasts the whole time, and is stopped and continued
+    in turn.
+    """
+    with server("redis") as url, tempfile.TemporaryDirectory() as folder:
+        words = ["-m", "bench.exam_load", "ordinary", url, "1", "0.5", "4"]
+        load = Child("load", [sys.executable, *words], Path(folder) / "load.log", cwd=ROOT, pipe=True)
+        looks = ["-m", "lab", "diagnose", url, "--seconds", str(2 * pairs + 60), "--json"]
+        diagnosis = Child("diagnosis", [sys.executable, *looks], Path(folder) / "out.log", cwd=ROOT)
+        try:
+            next(load.lines())
+            time.sleep(10 * SETTLE_S)  # starting Python takes a core
+            prober = Prober(read_address(url, environ={}), COST_PER_S)
+            prober.start()
+            for number in range(2 * pairs):
+                os.kill(diagnosis.pid, signal.SIGCONT if number % 4 in (0, 3) else signal.SIGSTOP)
+                time.sleep(1.0)
+            prober.stop()
+        finally:
+            os.kill(diagnosis.pid, signal.SIGCONT)
+            diagnosis.stop()
+            load.stop()
+    seconds: list[list[float]] = [[] for _ in range(2 * pairs)]
+    for each in prober.probed:
+        if each.due_s < len(seconds):
+            seconds[int(each.due_s)].append(each.waited_s)
+    means = [statistics.fmean(waits) for waits in seconds]
+    return [
+        (one / other if number % 2 == 0 else other / one)
+        for number, (one, other) in enumerate(zip(means[::2], means[1::2], strict=True))
+    ]
+
+
 def score(kept: dict[str, dict[str, list[dict[str, object]]]]) -> str:
     """The table of the page: for each activity the ill scenes and the others, and what was said of them."""
     part = kept["exam"]
@@ -200,7 +239,18 @@ def main() -> int:
         help="servers, separated by commas (embedded,redis)",
     )
     parser.add_argument("--write", action="store_true", help="keep the rows, and renew the page's table")
+    parser.add_argument(
+        "--cost", type=int, metavar="PAIRS", help="only measure what a diagnosis costs a bystander"
+    )
     asked = parser.parse_args()
+    if asked.cost:
+        logs = [math.log(each) for each in cost(asked.cost)]
+        mean, half = statistics.fmean(logs), 1.96 * statistics.stdev(logs) / math.sqrt(len(logs))
+        low, high = math.exp(mean - half), math.exp(mean + half)
+        print(
+            f"a bystander's mean wait with a diagnosis: {math.exp(mean):.3f} times as long ({low:.3f} to {high:.3f})"
+        )
+        return 0
     dice, rows, failed = random.Random(asked.seed), [], 0
     for number in range(1, asked.scenes + 1):
         drawn = draw(dice, asked.servers)

@@ -1,45 +1,54 @@
-"""What a cause of a blind session is: its texts, evidence, orders and program. Each is a file of `lab.blind.causes`."""
+"""What a cause of a blind session is: its texts, evidence, orders and program."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from lab.blind.inbox import Inbox, Order
-from lab.blind.readings import Finding, Readings
+from lab.blind.readings import Readings
 from lab.blind.sizing import WELL, Measured, Orders
+from lab.diagnose import signs
+from lab.diagnose.figures import Finding
 from loadtest.resp import Server
 
-EVERYBODY = (
-    "Since this morning users complain that pages are slow, and other teams that use the same server complain, too. "
-    "Nothing was released, says everybody."
-)
-NOW_AND_THEN = (
-    "Since this morning the shop hangs now and then, users complain, and so do other teams that use the same server. "
-    "Between two hangs all is well. Nothing was released, says everybody."
-)
-PAGES_ONLY = (
-    "Since this morning users complain that they wait for pages. The other teams that use the same server have noticed "
-    "nothing. Nothing was released, says everybody."
-)
-OLD_PRICES = (
-    "Since this morning users complain: prices are old, say some; one has to wait, say others. Nothing was released, "
-    "says everybody."
-)
-MORE_THAN_ONE = (
-    "Since this morning people complain, and not all of them of the same thing. Nothing was released, says everybody. "
-    "This session has two causes: both are to be named."
-)
-"""What people say while a cause is at work. Several causes share each of these, so it gives none away."""
-SEEN_IN: dict[str, Callable[[Readings], bool]] = {
-    EVERYBODY: lambda of: of.slower_pages and of.slow_gets,
-    NOW_AND_THEN: lambda of: of.slow_pages or of.slow_gets,
-    PAGES_ONLY: lambda of: of.slow_pages and not of.slow_gets,
-    OLD_PRICES: lambda of: of.stale or of.slow_pages,
-    MORE_THAN_ONE: lambda of: of.symptom,
+
+@dataclass(frozen=True)
+class Story:
+    """What people say while a cause is at work, and what has to be seen in the readings for that to be true."""
+
+    text: str
+    seen_in: Callable[[Readings], bool]
+
+
+STORIES = {
+    "everybody": Story(
+        "Since this morning users complain that pages are slow, and other teams that use the same server complain, "
+        "too. Nothing was released, says everybody.",
+        lambda of: of.slower_pages and of.slow_gets,
+    ),
+    "now-and-then": Story(
+        "Since this morning the shop hangs now and then, users complain, and so do other teams that use the same "
+        "server. Between two hangs all is well. Nothing was released, says everybody.",
+        lambda of: of.slow_pages or of.slow_gets,
+    ),
+    "pages-only": Story(
+        "Since this morning users complain that they wait for pages. The other teams that use the same server have "
+        "noticed nothing. Nothing was released, says everybody.",
+        lambda of: of.slow_pages and not of.slow_gets,
+    ),
+    "old-prices": Story(
+        "Since this morning users complain: prices are old, say some; one has to wait, say others. Nothing was "
+        "released, says everybody.",
+        lambda of: of.stale or of.slow_pages,
+    ),
 }
-"""What has to be seen in the readings for a complaint to be true."""
+"""Several causes share each story, so it gives none away."""
+MORE_THAN_ONE = Story(
+    "Since this morning people complain, and not all of them of the same thing. Nothing was released, says everybody. "
+    "This session has two causes: both are to be named.",
+    lambda of: of.symptom,
+)
 
 FIND, CURE = TASKS = ("find", "cure")
 """What a session asks for: to name the cause, or to end it, too."""
@@ -50,9 +59,19 @@ def changes_no_order(_of: Measured, _strength: float) -> Orders:
     return {}
 
 
+def held_by_commands(cause: str) -> Callable[[Readings], Finding]:
+    """Make the evidence that GETs are slow because the commands of this cause of a diagnosis hold the server."""
+
+    def look(of: Readings) -> Finding:
+        found = signs.commands(cause)(of)
+        return Finding(of.slow_gets and found.found, found.text)
+
+    return look
+
+
 @dataclass(frozen=True)
 class Cause:
-    """One possible answer of a blind session.
+    """One possible answer of a blind session: its texts, from `causes/texts.toml`, and its functions.
 
     `line` describes the cause in a few words and is public. `mechanism` explains its effect. `story` is the complaint
     with which a session begins: true under this cause (mere hearsay if nothing is wrong), and shared with others.
@@ -63,26 +82,26 @@ class Cause:
     `cures` maps a lever, as it is typed (`lab.blind.levers`), to the reason why it cures; each suffices alone.
     `tempting` maps a lever that seems to be a cure to the reason why it is none.
 
-    `evidence` looks for the cause in readings. `typical` holds the readings in which the cause differs from a healthy
-    scene, with figures of a common machine: an answer for another cause must rule them out. `orders` returns what the
-    scene's programs are told when the cause begins, computed from the measurements of this machine and from a strength
-    (1.0 at first, more when the readings do not bear out the complaint). `disturb` carries out an order whose `kind` is
-    the cause's id. A program of the scene calls it with the order, an inbox that says when the next order has come, and
-    the server.
+    `typical` names, as an answer's evidence does, the figures in which the cause differs from a healthy scene on a
+    common machine: an answer for another cause must rule them out. `evidence` looks for the cause in readings. `orders`
+    returns what the scene's programs are told when the cause begins, computed from the measurements of this machine and
+    from a strength (1.0 at first, more when the readings do not bear out the complaint). `disturb` carries out an order
+    whose `kind` is the cause's id. A program of the scene calls it with the order, an inbox that says when the next
+    order has come, and the server.
     """
 
     id: str
     title: str
     line: str
     mechanism: str
-    story: str
-    evidence: Callable[[Readings], Finding]
-    alike: dict[str, str]
+    story: Story
+    typical: str
+    alike: Mapping[str, str]
     hints: tuple[str, ...]
     words: tuple[str, ...]
-    typical: Mapping[str, Any]
     cures: Mapping[str, str]
     tempting: Mapping[str, str]
+    evidence: Callable[[Readings], Finding]
     orders: Callable[[Measured, float], Orders] = changes_no_order
     disturb: Callable[[Order, Inbox, Server], None] | None = None
 

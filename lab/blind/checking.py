@@ -14,9 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lab.blind.evidence import EVICTED_PER_S
-from lab.blind.observer import Sample, readings
-from lab.blind.readings import Seen
+from lab.blind.readings import Sample, Seen, Stretch, readings
+from lab.diagnose.signs import EVICTED_PER_S
 
 HEALTHY_FOR_S = 30.0
 PATIENCE_S = 30.0
@@ -67,7 +66,9 @@ def pace(before: Sample, samples: Sequence[Sample]) -> tuple[float, float]:
 def lost(before: Sample, samples: Sequence[Sample]) -> list[str]:
     """Sentences on accepted events that are neither done nor waiting; empty if none is lost."""
     last = samples[-1]
-    changes = (last.asked - before.asked) - (last.popped - before.popped) - (last.queue - before.queue)
+    window = Stretch(before, samples).window
+    popped = round(window.spent("LPOP").per_s * window.seconds)
+    changes = (last.asked - before.asked) - popped - (last.queue - before.queue)
     events = sum(each.accepted for each in samples)
     events -= round(last.finished - before.finished + last.pending - before.pending)
     said = []
@@ -127,7 +128,7 @@ class Check:
         self._bad += 1
         self._base, self._well = None, []
         after_s = sample.at - self._pulled_at
-        told = f"{of.pages_text}; {of.gets_text}; {of.changes_text}" if self._scene.told else of.seen.text
+        told = f"{of.pages_text}; {of.p99_text}; {of.changes_text}" if self._scene.told else of.seen.text
         drains = self._drains(of.slow_pages or of.slow_gets, before, sample)
         if self._well_after_s is not None:
             if self._bad >= RETURNED_SAMPLES:

@@ -12,9 +12,10 @@ import typer
 
 from lab.blind.cause import CURE, FIND, TASKS, Cause
 from lab.blind.causes import CAUSES, choose, choose_two, find
-from lab.blind.figures import FIXED, OF_COMMANDS, named_in
+from lab.blind.figures import OF_COMMANDS, named_in
 from lab.blind.levels import LEVELS, MOST_CAUSES
 from lab.blind.past import new_folder, revealed
+from lab.blind.readings import READINGS
 from lab.blind.session_socket import ask, home
 from lab.errors import UsageError
 from lab.stacks import inside
@@ -198,7 +199,7 @@ def list_levers() -> None:
 @app.command("readings")
 def list_readings() -> None:
     """List the readings that an answer's evidence can name, each with its unit and what shows it."""
-    rows = [(each.name, each.unit, each.meaning, each.shown_by) for each in FIXED.values()]
+    rows = [(each.name, each.unit, each.meaning, each.shown_by) for each in READINGS.values()]
     for name, unit, meaning, shown_by in (*rows, *OF_COMMANDS):
         print(f"{name:<16} {unit:<6} {meaning} ({shown_by})")
 
@@ -275,7 +276,7 @@ def _play(
         minutes,
         new_folder(home()),
         say,
-        announced or complaint(causes),
+        announced or complaint(causes).text,
         sealed=announced is None,
         make=SceneBlindStack if in_scene else BlindStack,
         task=task,

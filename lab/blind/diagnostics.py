@@ -11,11 +11,9 @@ import psutil
 import redis
 
 from lab.blind.observer import waited_s
-from lab.blind.ways import LINK, PINGS, SERVER, WEB, Waits, asking, pings_ms
+from lab.blind.ways import LINK, PINGS, SERVER, WEB, Waits, Ways, asking, client, pings_ms
 from lab.errors import StackError, UsageError
 from lab.foreign_text import shown
-from lab.stacks.http import Storefront
-from lab.stacks.server_stats import ServerObserver
 from loadtest import info
 
 WINDOW_S = 3.0
@@ -41,25 +39,11 @@ STATS = (
 )
 
 
-class SessionTarget(Protocol):
+class SessionTarget(Ways, Protocol):
     """The scene that is read."""
-
-    @property
-    def server(self) -> ServerObserver:
-        """The observer's view of the server."""
-        ...
-
-    @property
-    def web(self) -> Storefront:
-        """The storefront."""
-        ...
 
     def pids(self) -> dict[str, int]:
         """Process ids by name."""
-        ...
-
-    def link_url(self) -> str:
-        """URL of the link, through which the storefront reaches the server."""
         ...
 
 
@@ -93,18 +77,11 @@ def raw_reading(
         raise UsageError(
             f"there is no reading {what!r}; choose users, {HISTORY}, {', '.join(KINDS)} or {KEY}."
         )
-    client: Any = redis.Redis.from_url(
-        scene.server.url, protocol=2, driver_info=None, socket_timeout=30, encoding_errors="replace",
-        decode_responses=True,
-    )  # fmt: skip
-    # Keep INFO as text: redis-py would convert some figures in its own way.
-    client.set_response_callback("INFO", lambda text, **_: info.fields(text))
-    try:
-        return _key(client, name) if what == KEY else KINDS[what](client, scene)
-    except redis.RedisError as error:
-        raise StackError(f"the server does not answer: {error}") from None
-    finally:
-        client.close()
+    with contextlib.closing(client(scene.server.url)) as line:
+        try:
+            return _key(line, name) if what == KEY else KINDS[what](line, scene)
+        except redis.RedisError as error:
+            raise StackError(f"the server does not answer: {error}") from None
 
 
 def table(headings: Iterable[str], rows: Iterable[Iterable[object]]) -> str:

@@ -20,8 +20,8 @@ GUESS, SHOWN, EXCLUDED = 40, 25, 25
 UNTRUE_COSTS = 5
 WHOLE = 1.05
 """The most that shares of one thread can add up to, rounding included."""
-HURT = Seen(60.0, 60.0, 5.0)
-"""What users see when all three figures are bad."""
+HURT, HURT_WAIT_MS = Seen(60.0, 60.0, 5.0), 2.0
+"""What users see when all three figures are bad, and the mean of a bystander's waits then."""
 
 
 def _plain(figure: float) -> str:
@@ -90,12 +90,12 @@ def judge(
     """
     figures = tuple(_judged(named, [*stretches, lately]) for named in named_in(evidence))
     true = [figure.named for figure in figures if figure.true]
-    well = _well(lately)
+    usual = lately.as_usual()
     # Everybody knows what users see, so evidence need not name it, except for the answer that nothing is wrong.
-    seen = HURT if cause.finds_health else lately.seen
-    shown = bool(true) and cause.evidence(put(true, replace(well, seen=seen))).found
+    seen = hurt(usual) if cause.finds_health else usual.as_seen(lately.seen)
+    shown = bool(true) and cause.evidence(put(true, seen)).found
     alike = [other for other in cause.alike if other not in present]
-    possible = tuple(other for other in alike if _fits(CAUSES[other], true, well))
+    possible = tuple(other for other in alike if _fits(CAUSES[other], true, usual))
     return Judgement(figures, shown, tuple(other for other in alike if other not in possible), possible)
 
 
@@ -107,19 +107,19 @@ def _judged(named: Named, stretches: Sequence[Readings]) -> Judged:
     return Judged(named, (low, high), named.reading.may_be(named.value, low, high))
 
 
-def _well(of: Readings) -> Readings:
-    """The readings as if nothing were wrong with the scene."""
-    return replace(
-        of, seen=of.healthy, busy=0.1, waited=None if of.waited is None else 0.0, neighbours=0.0, evicted_per_s=0.0,
-        memory=0.6, link_ms=0.1, direct_ms=0.1, past_cache_per_s=0.0, link_most_ms=5.0, direct_most_ms=5.0,
-        web_most_ms=10.0, expired_per_s=0.0, sent_mb_per_s=0.2, connects_per_s=3.0, commands={}, slow={},
-    )  # fmt: skip
+def hurt(of: Readings) -> Readings:
+    """The readings as if users suffered in every way."""
+    return replace(of.as_seen(HURT), wait_ms=HURT_WAIT_MS)
 
 
-def _fits(cause: Cause, named: Sequence[Named], well: Readings) -> bool:
+def typical(cause: Cause, of: Readings) -> Readings:
+    """These readings with the figures that are typical of a cause, and with a symptom if it has one."""
+    return put(named_in(cause.typical), of if cause.finds_health else hurt(of))
+
+
+def _fits(cause: Cause, named: Sequence[Named], usual: Readings) -> bool:
     """Return whether this cause may have produced the figures."""
     if not named:
         return True
-    seen = well.seen if cause.finds_health else HURT
-    of = put(named, replace(well, **{"seen": seen, **cause.typical}))
+    of = put(named, typical(cause, usual))
     return cause.evidence(of).found and sum(spent.share for spent in of.commands.values()) <= WHOLE

@@ -10,14 +10,15 @@ from __future__ import annotations
 import contextlib
 import difflib
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import redis
 
 from lab.blind.inbox import Order
 from lab.blind.sizing import CHANGER, LINK, PROGRAMS, RESTING, WEB, WELL, Orders, prices
+from lab.blind.ways import client
 from lab.errors import StackError, UsageError
 from lab.stacks.by_hand import Line, carry_out
 from lab.stacks.http import Storefront
@@ -26,8 +27,6 @@ from lab.stacks.server_stats import ServerObserver
 RESTART_S = 15.0
 """Seconds that a restarted part is away; shorter than the check, so that what it did before shows again within it."""
 STOREFRONT = "storefront"
-WAYS = ("standby", "primary")
-SWITCHED = ("off", "on")
 MOST_CONNECTIONS, LONGEST_WAIT_S, LARGEST_BATCH = 500, 10.0, 100_000
 LEAST_PERCENT, MOST_PERCENT = 20, 90
 """With less, what a program does now and then would come more seldom than a check lasts, and pass for cured."""
@@ -70,143 +69,66 @@ class Pull:
         return " ".join((self.lever, *self.arguments))
 
 
+Check = Callable[[str], None]
+"""Raises `UsageError` for an argument that a lever cannot take."""
+
+
+def _number(low: float, high: float, what: str, unit: str = "", whole: bool = False) -> Check:
+    """Make the check of a number, with or without its unit."""
+
+    def check(text: str) -> None:
+        digits = text.removesuffix(unit)
+        if not digits.replace(".", "", 1).isdecimal() or not low <= float(digits) <= high:
+            raise UsageError(f"{what} is a number from {low:g}{unit} to {high:g}{unit}, not {text!r}.")
+        if whole and float(digits) % 1:
+            raise UsageError(f"{what} is a whole number.")
+
+    return check
+
+
+def _one_of(known: Iterable[str], what: str) -> Check:
+    """Make the check of a name."""
+
+    def check(text: str) -> None:
+        if text not in known:
+            raise UsageError(f"there is no {what} {text!r}; choose {', '.join(known)}.")
+
+    return check
+
+
+def _any(_text: str) -> None:
+    """Take any text: the scene knows whether it fits."""
+
+
 @dataclass(frozen=True)
 class Lever:
-    """A lever as `bin/lab blind levers` lists it. `check` raises `UsageError` for arguments that it cannot take."""
+    """A lever: how it is typed, what it does, the checks of its arguments, and the function that pulls it.
+
+    `repeats`: the first argument may come several times. `settings`: the first argument is one of these settings, and
+    the second its value, which has the setting's check.
+    """
 
     form: str
     meaning: str
-    check: Callable[[Sequence[str]], None]
+    pull: Callable[..., str]
+    takes: tuple[Check, ...] = ()
+    repeats: bool = False
+    settings: Mapping[str, Check] = field(default_factory=dict)
 
-
-def _number(text: str, low: float, high: float, what: str, unit: str = "") -> float:
-    """The number in `text`, without its unit. Raises `UsageError` when it is none, or outside the range."""
-    digits = text.removesuffix(unit)
-    if not digits.replace(".", "", 1).isdecimal() or not low <= float(digits) <= high:
-        raise UsageError(f"{what} is a number from {low:g}{unit} to {high:g}{unit}, not {text!r}.")
-    return float(digits)
-
-
-def _one_of(text: str, known: Sequence[str], what: str) -> None:
-    if text not in known:
-        raise UsageError(f"there is no {what} {text!r}; choose {', '.join(known)}.")
-
-
-def _count(arguments: Sequence[str], number: int, form: str) -> None:
-    if len(arguments) != number:
-        raise UsageError(f"this lever is typed as {form}.")
-
-
-def _check_kill(arguments: Sequence[str]) -> None:
-    _count(arguments, 1, "kill CLIENT, with a name or an address that `bin/lab blind look clients` shows")
-
-
-def _check_strategy(arguments: Sequence[str]) -> None:
-    _count(arguments, 1, "strategy NAME")
-
-
-def _check_server(arguments: Sequence[str]) -> None:
-    _count(arguments, 2, "server SETTING VALUE")
-    setting, value = arguments
-    _one_of(setting, tuple(SETTINGS), "setting to change")
-    SETTINGS[setting](value)
-
-
-def _check_pool(arguments: Sequence[str]) -> None:
-    _count(arguments, 2, "pool size CONNECTIONS, or pool wait SECONDS")
-    setting, value = arguments
-    _one_of(setting, ("size", "wait"), "setting of the pool")
-    if setting == "wait":
-        _number(value, 0, LONGEST_WAIT_S, "the wait for a connection", "s")
-    elif _number(value, 1, MOST_CONNECTIONS, "the size of the pool") % 1:
-        raise UsageError("the size of the pool is a whole number.")
-
-
-def _check_link(arguments: Sequence[str]) -> None:
-    _count(arguments, 1, "link standby, or link primary")
-    _one_of(arguments[0], WAYS, "way")
-
-
-def _check_housekeeping(arguments: Sequence[str]) -> None:
-    _count(arguments, 1, "housekeeping off, or housekeeping on")
-    _one_of(arguments[0], SWITCHED, "state of the housekeeping")
-
-
-def _check_programs(arguments: Sequence[str]) -> None:
-    if not arguments:
-        raise UsageError(f"name one or more of {', '.join(PROGRAMS)}.")
-    for name in arguments:
-        _one_of(name, PROGRAMS, "program of this session")
-
-
-def _check_restart(arguments: Sequence[str]) -> None:
-    if not arguments:
-        raise UsageError(f"name one or more of {STOREFRONT}, {', '.join(PROGRAMS)}.")
-    for name in arguments:
-        _one_of(name, (STOREFRONT, *PROGRAMS), "part to restart")
-
-
-def _check_limit(arguments: Sequence[str]) -> None:
-    if len(arguments) < 2:
-        raise UsageError("this lever is typed as limit PROGRAM... PERCENT.")
-    _check_programs(arguments[:-1])
-    _number(arguments[-1], LEAST_PERCENT, MOST_PERCENT, "the rate that is left", "%")
-    if CHANGER in arguments:
-        raise UsageError(f"{CHANGER} works when a change comes: it has no rate of its own to limit.")
-
-
-def _check_batch(arguments: Sequence[str]) -> None:
-    _count(arguments, 2, f"batch {CHANGER} KEYS")
-    _one_of(arguments[0], (CHANGER,), "program that removes keys,")
-    if _number(arguments[1], 1, LARGEST_BATCH, "the number of keys in a command") % 1:
-        raise UsageError("the number of keys in a command is a whole number.")
-
-
-def _check_leave(arguments: Sequence[str]) -> None:
-    _count(arguments, 0, "leave, alone")
-
-
-SETTINGS: dict[str, Callable[[str], object]] = {
-    "maxmemory": lambda value: _number(value, *MEMORY_PERCENT, "maxmemory", "%"),
-    "maxmemory-policy": lambda value: _one_of(value, POLICIES, "policy"),
-    "slowlog-log-slower-than": lambda value: _number(value, 0, LONGEST_THRESHOLD_US, "the threshold in µs"),
-    "lazyfree-lazy-user-del": lambda value: _one_of(value, ("yes", "no"), "value"),
-}
-"""Setting of the server that may be changed → what checks its value."""
-
-LEVERS: dict[str, Lever] = {
-    "kill": Lever("kill CLIENT", "close the connections with this name or address (look clients)", _check_kill),
-    "strategy": Lever("strategy NAME", "let the storefront invalidate in another way", _check_strategy),
-    "server": Lever(
-        "server SETTING VALUE",
-        f"change a setting of the server: {', '.join(SETTINGS)} (maxmemory in % of what it was, 50% to 200%)",
-        _check_server,
-    ),
-    "pool": Lever(
-        "pool size|wait N",
-        "give the storefront's pool N connections, or let a command wait N seconds for one",
-        _check_pool,
-    ),
-    "link": Lever("link standby|primary", "send what the storefront asks over the other way", _check_link),
-    "housekeeping": Lever(
-        "housekeeping off|on",
-        "let the storefront do without what it does now and then beside the pages",
-        _check_housekeeping,
-    ),
-    "stop": Lever("stop PROGRAM...", "stop programs of other teams", _check_programs),
-    "limit": Lever(
-        "limit PROGRAM... N%",
-        f"let programs work at N % of their rate, {LEAST_PERCENT} to {MOST_PERCENT}",
-        _check_limit,
-    ),
-    "batch": Lever(f"batch {CHANGER} N", "let it remove N keys with each command", _check_batch),
-    "restart": Lever(
-        "restart PART...",
-        f"start the {STOREFRONT} or a program anew, also a stopped one; it is away for {RESTART_S:g} s",
-        _check_restart,
-    ),
-    "leave": Lever("leave", "change nothing, as nothing is wrong; the scene is checked all the same", _check_leave),
-}  # fmt: skip
+    def check(self, arguments: Sequence[str]) -> None:
+        """Raise `UsageError` for arguments that the lever cannot take."""
+        takes = list(self.takes)
+        if self.settings:
+            takes = [
+                _one_of(self.settings, "setting to change"),
+                lambda value: self.settings[arguments[0]](value),
+            ]
+        if self.repeats:
+            takes = takes[:1] * max(1, len(arguments) - len(takes) + 1) + takes[1:]
+        if len(arguments) != len(takes):
+            raise UsageError(f"this lever is typed as {self.form}.")
+        for check, argument in zip(takes, arguments, strict=True):
+            check(argument)
 
 
 def parse(words: Sequence[str]) -> Pull:
@@ -256,19 +178,6 @@ class Levers:
         self._maxmemory = 0
         self._turn = threading.Lock()
         self._closed = False
-        self._does: dict[str, Callable[[tuple[str, ...]], str]] = {
-            "kill": self._kill,
-            "strategy": self._strategy,
-            "server": self._server,
-            "pool": self._pool,
-            "link": self._link,
-            "housekeeping": self._housekeeping,
-            "stop": self._stop,
-            "limit": self._limit,
-            "batch": self._batch,
-            "restart": self._restart,
-            "leave": lambda _: "nothing was changed.",
-        }
 
     def pull(self, pull: Pull) -> str:
         """Pull the lever and say what was done.
@@ -276,7 +185,7 @@ class Levers:
         Raises `UsageError` when the lever does not fit the scene, `StackError` when a part does not answer; then
         nothing was changed.
         """
-        return self._does[pull.lever](pull.arguments)
+        return LEVERS[pull.lever].pull(self, *pull.arguments)
 
     def came_back(self, pull: Pull) -> str:
         """Say that a client that was killed is connected again; empty for other levers, and if it is not."""
@@ -296,21 +205,14 @@ class Levers:
         self.orders[name] = order
         self._stack.order(name, order)
 
-    def _client(self) -> Any:
-        return redis.Redis.from_url(
-            self._stack.server.url, protocol=2, driver_info=None, socket_timeout=30, decode_responses=True,
-            encoding_errors="replace",
-        )  # fmt: skip
-
     def _clients(self) -> list[dict[str, str]]:
-        with contextlib.closing(self._client()) as client:
+        with contextlib.closing(client(self._stack.server.url)) as line:
             try:
-                return list(client.client_list())
+                return list(line.client_list())
             except redis.RedisError as error:
                 raise StackError(f"the server does not answer CLIENT LIST: {error}") from None
 
-    def _kill(self, arguments: tuple[str, ...]) -> str:
-        [wanted] = arguments
+    def _kill(self, wanted: str) -> str:
         found = [row for row in self._clients() if wanted in (row.get("name"), row.get("addr"))]
         if not found:
             raise UsageError(
@@ -322,10 +224,10 @@ class Levers:
                     f"{wanted} is somebody else's connection, and stays open: this lever closes those of "
                     f"{', '.join(PROGRAMS)}."
                 )
-        with contextlib.closing(self._client()) as client:
+        with contextlib.closing(client(self._stack.server.url)) as line:
             for row in found:
                 try:
-                    client.client_kill_filter(_id=row["id"])
+                    line.client_kill_filter(_id=row["id"])
                 except redis.ResponseError as error:
                     if "no such client" not in str(error).lower():  # it has gone by itself
                         raise UsageError(f"the server refuses CLIENT KILL: {error}.") from None
@@ -333,15 +235,13 @@ class Levers:
                     raise StackError(f"the server does not answer CLIENT KILL: {error}") from None
         return f"closed {len(found)} connections of {found[0]['name']}."
 
-    def _strategy(self, arguments: tuple[str, ...]) -> str:
-        [name] = arguments
+    def _strategy(self, name: str) -> str:
         now = self._stack.web.ask("GET", "/settings/invalidation")
-        _one_of(name, tuple(now["strategies"]), "strategy")
+        _one_of(now["strategies"], "strategy")(name)
         self._stack.web.use(name, now["scan_count"])
         return f"the storefront's strategy was {now['strategy']}, and is {name}."
 
-    def _server(self, arguments: tuple[str, ...]) -> str:
-        setting, value = arguments
+    def _server(self, setting: str, value: str) -> str:
         if setting == "maxmemory":
             self._maxmemory = self._maxmemory or self._stack.server.maxmemory()
             value = str(round(self._maxmemory * float(value.removesuffix("%")) / 100))
@@ -350,8 +250,7 @@ class Levers:
             carry_out(line, ["CONFIG", "SET", setting, value], write=True)
         return f"the server's {setting} is {value}."
 
-    def _pool(self, arguments: tuple[str, ...]) -> str:
-        setting, value = arguments
+    def _pool(self, setting: str, value: str) -> str:
         order = dict(self.orders[WEB])
         order["wait_s"] = order["wait_s"] if order["size"] else USUAL_WAIT_S
         if setting == "size":
@@ -363,13 +262,11 @@ class Levers:
         self._order(WEB, order)
         return f"the pool's {setting} is {value}."
 
-    def _link(self, arguments: tuple[str, ...]) -> str:
-        [way] = arguments
+    def _link(self, way: str) -> str:
         self._order(LINK, WELL[LINK] if way == "standby" else self._first[LINK])
         return f"the storefront reaches the server over the {way} way."
 
-    def _housekeeping(self, arguments: tuple[str, ...]) -> str:
-        [state] = arguments
+    def _housekeeping(self, state: str) -> str:
         of_work = ("sum_s", "every_s")
         order = {name: value for name, value in self.orders[WEB].items() if name not in of_work}
         if state == "on":
@@ -377,24 +274,23 @@ class Levers:
         self._order(WEB, order)
         return f"the storefront's housekeeping is {state}."
 
-    def _stop(self, arguments: tuple[str, ...]) -> str:
-        for name in arguments:
+    def _stop(self, *programs: str) -> str:
+        for name in programs:
             self._order(name, RESTING)
-        return f"stopped: {', '.join(arguments)}."
+        return f"stopped: {', '.join(programs)}."
 
-    def _limit(self, arguments: tuple[str, ...]) -> str:
+    def _limit(self, *arguments: str) -> str:
         *names, percent = arguments
         for name in names:
             self._order(name, limited(self._first[name], float(percent.removesuffix("%")) / 100))
         return f"at {percent.removesuffix('%')} % of the rate: {', '.join(names)}."
 
-    def _batch(self, arguments: tuple[str, ...]) -> str:
-        name, keys = arguments
+    def _batch(self, name: str, keys: str) -> str:
         self._order(name, {**prices("changes"), "batch": int(float(keys))})
         return f"{name} removes {keys} keys with each command."
 
-    def _restart(self, arguments: tuple[str, ...]) -> str:
-        parts = [WEB if name == STOREFRONT else name for name in arguments]
+    def _restart(self, *names: str) -> str:
+        parts = [WEB if name == STOREFRONT else name for name in names]
         for part in parts:
             if part != WEB and self.orders[part] == RESTING:
                 self.orders[part] = self._first[part]
@@ -406,4 +302,71 @@ class Levers:
                     self._stack.order(part, self.orders[part])
 
         self._later(RESTART_S, come_back)
-        return f"started anew: {', '.join(arguments)}."
+        return f"started anew: {', '.join(names)}."
+
+    def _leave(self) -> str:
+        return "nothing was changed."
+
+
+SETTINGS: Mapping[str, Check] = {
+    "maxmemory": _number(*MEMORY_PERCENT, "maxmemory", "%"),
+    "maxmemory-policy": _one_of(POLICIES, "policy"),
+    "slowlog-log-slower-than": _number(0, LONGEST_THRESHOLD_US, "the threshold in µs"),
+    "lazyfree-lazy-user-del": _one_of(("yes", "no"), "value"),
+}
+"""Setting of the server that may be changed → the check of its value."""
+POOL: Mapping[str, Check] = {
+    "size": _number(1, MOST_CONNECTIONS, "the size of the pool", whole=True),
+    "wait": _number(0, LONGEST_WAIT_S, "the wait for a connection", "s"),
+}
+LEVERS: dict[str, Lever] = {
+    "kill": Lever(
+        "kill CLIENT", "close the connections with this name or address (look clients)", Levers._kill, (_any,)
+    ),
+    "strategy": Lever(
+        "strategy NAME", "let the storefront invalidate in another way", Levers._strategy, (_any,)
+    ),
+    "server": Lever(
+        "server SETTING VALUE",
+        f"change a setting of the server: {', '.join(SETTINGS)} (maxmemory in % of what it was, 50% to 200%)",
+        Levers._server, settings=SETTINGS,
+    ),
+    "pool": Lever(
+        "pool size|wait N", "give the storefront's pool N connections, or let a command wait N seconds for one",
+        Levers._pool, settings=POOL,
+    ),
+    "link": Lever(
+        "link standby|primary", "send what the storefront asks over the other way", Levers._link,
+        (_one_of(("standby", "primary"), "way"),),
+    ),
+    "housekeeping": Lever(
+        "housekeeping off|on", "let the storefront do without what it does now and then beside the pages",
+        Levers._housekeeping, (_one_of(("off", "on"), "state of the housekeeping"),),
+    ),
+    "stop": Lever(
+        "stop PROGRAM...", "stop programs of other teams", Levers._stop,
+        (_one_of(PROGRAMS, "program of this session"),), repeats=True,
+    ),
+    "limit": Lever(
+        "limit PROGRAM... N%", f"let programs work at N % of their rate, {LEAST_PERCENT} to {MOST_PERCENT}",
+        Levers._limit,
+        (
+            # The first program works when a change comes.
+            _one_of([name for name in PROGRAMS if name != CHANGER], "program with a rate of its own"),
+            _number(LEAST_PERCENT, MOST_PERCENT, "the rate that is left", "%"),
+        ), repeats=True,
+    ),
+    "batch": Lever(
+        f"batch {CHANGER} N", "let it remove N keys with each command", Levers._batch,
+        (
+            _one_of((CHANGER,), "program that removes keys,"),
+            _number(1, LARGEST_BATCH, "the number of keys in a command", whole=True),
+        ),
+    ),
+    "restart": Lever(
+        "restart PART...",
+        f"start the {STOREFRONT} or a program anew, also a stopped one; it is away for {RESTART_S:g} s",
+        Levers._restart, (_one_of((STOREFRONT, *PROGRAMS), "part to restart"),), repeats=True,
+    ),
+    "leave": Lever("leave", "change nothing, as nothing is wrong; the scene is checked all the same", Levers._leave),
+}  # fmt: skip

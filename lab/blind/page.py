@@ -11,8 +11,7 @@ from typing import Any
 from lab.blind.cause import Cause
 from lab.blind.causes import CAUSES
 from lab.blind.journal import Journal
-from lab.blind.observer import Sample
-from lab.blind.readings import Readings, Seen
+from lab.blind.readings import Readings, Sample, Seen
 from lab.templates import templates
 
 HERE = Path(__file__).parent

@@ -1,10 +1,20 @@
-"""Readings: what can be measured of the scene from outside over one stretch of time. All evidence comes from them."""
+"""Readings: what can be measured of a scene from outside over one stretch of time. All evidence comes from them.
+
+`READINGS` is the one table of them: a name as evidence has it, a unit, what shows it to a participant, what is usual,
+and how it follows from the samples of a stretch. A reading that is new is a row there and a field of `Readings`, and a
+field of `Sample` if INFO does not tell it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
-from lab.blind.evidence import LEAST_GET_MS, TIMES_HEALTHY, Spent
+from lab.diagnose.figures import LEAST_GET_MS, TIMES_HEALTHY, Figures, Spent
+from lab.diagnose.window import Snapshot, Window
+from loadtest.histogram import Histogram
 
 LEAST_PAGE_MS, LEAST_OLDEST_S = 25.0, 2.0
 """Like `LEAST_GET_MS`, for the p99 of a page and for the age of the oldest change."""
@@ -18,12 +28,18 @@ SLOWER = 1.5
 A page takes the storefront some milliseconds, and what a read waits is added to them. On a fast machine a wait that
 makes a bystander's GET ten times as long makes a page twice as long.
 """
+STALL_MS, STALL_TIMES = 100.0, 4.0
+"""A wait of this length is a stall, if it is this many times the longest wait on the other ways."""
+LIKE, LIKE_TAIL = 1.5, 3.0
+"""Factor by which two observers of the same minutes may differ: for a mean, rate or median; for a p99 or a maximum,
+which a few calls make."""
+FLOOR = {"ms": 0.3, "s": 1.0, "%": 10.0, "/s": 3.0, "cores": 0.3, "MB/s": 1.0}
+"""Unit → difference that they may have besides, whatever the size of the value."""
 
 
-def plainly_slower(now_ms: float, healthy_ms: float, least_ms: float, restless_ms: float) -> bool:
-    """Return whether users would say that something became slow (all values: p99 in ms)."""
-    usual = TIMES_HEALTHY * min(healthy_ms, restless_ms)
-    return now_ms >= max(usual, TIMES_RESTLESS * healthy_ms, least_ms)
+def slow_from(healthy_ms: float, least_ms: float, restless_ms: float) -> float:
+    """The p99 in ms from which users would say that something became slow."""
+    return max(TIMES_HEALTHY * min(healthy_ms, restless_ms), TIMES_RESTLESS * healthy_ms, least_ms)
 
 
 @dataclass(frozen=True)
@@ -44,92 +60,277 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Readings:
-    """Readings over one stretch of `seconds`; `healthy` is what users saw before the cause began.
+class Sample:
+    """The server's counters at one moment (`info`), and figures of the scene since the sample before.
 
-    `busy` is the utilisation of the server's main thread. `waited` is the share of the time that this thread was ready
-    to run but had no core (None if the system does not tell). `neighbours` counts the cores that programs of other
-    teams used. `slow` maps a command to the number of its new slow log entries and the longest (ms). `memory` is the
-    largest share of maxmemory in use. `link_ms` and `direct_ms` are medians of a PING through the storefront's link and
-    past it. `past_cache_per_s` counts pages for which the storefront did not reach its cache.
+    `waited_s`, `neighbours_s` and `past_cache` count since the beginning: seconds that the server's main thread was
+    ready but had no core (None if the system does not tell), CPU seconds of other teams' programs, and pages for which
+    the storefront did not reach its cache. `page_ms` is the p99 of a page, `gets` are the probe's GETs (µs). Of the
+    other figures `*_most_ms` are the longest of many waits (`lab.blind.ways.Waits`). `slow` has the new entries of the
+    slow log (command, µs).
 
-    `link_most_ms`, `direct_most_ms` and `web_most_ms` are the longest of many waits: for a PING through the link, for a
-    PING past it, and for a page of the storefront that needs no cache. If the stretch has several samples, they are the
-    medians of the samples' longest waits, because one long wait may be the machine's doing. `expired_per_s` counts
-    entries whose time to live was over, `connects_per_s` connections that the server accepted, and `sent_mb_per_s` is
-    what it sent to its clients.
+    `pages` and `accepted` count pages and the storefront's accepted events since the sample before. Of these events
+    `finished` are done so far, `pending` are not yet. Of price changes `asked` were put into their list so far,
+    `refused` were not taken, and `queue` are in the list.
     """
 
-    seconds: float
-    seen: Seen
-    healthy: Seen
-    busy: float
-    waited: float | None
-    neighbours: float
-    cores: int
-    evicted_per_s: float
+    info: Snapshot
+    waited_s: float | None
+    neighbours_s: float
+    past_cache: float
+    page_ms: float
+    oldest_s: float
     memory: float
     link_ms: float
     direct_ms: float
-    past_cache_per_s: float
-    link_most_ms: float
-    direct_most_ms: float
-    web_most_ms: float
-    expired_per_s: float
-    sent_mb_per_s: float
-    connects_per_s: float
-    keys: int
-    commands: dict[str, Spent] = field(default_factory=dict)
-    slow: dict[str, tuple[int, float]] = field(default_factory=dict)
+    gets: Histogram
+    link_most_ms: float = 0.0
+    direct_most_ms: float = 0.0
+    web_most_ms: float = 0.0
+    slow: tuple[tuple[str, int], ...] = ()
+    pages: int = 0
+    accepted: int = 0
+    finished: float = 0.0
+    pending: float = 0.0
+    asked: int = 0
+    refused: int = 0
+    queue: int = 0
 
-    def spent(self, command: str) -> Spent:
-        """What a command cost; all zero if it was not called."""
-        return self.commands.get(command, Spent(0.0, 0.0, 0.0))
+    @property
+    def at(self) -> float:
+        """When it was taken (unix seconds)."""
+        return self.info.at
 
     @property
     def get_ms(self) -> float:
-        """The p99 of a bystander's GETs, in ms."""
-        return self.seen.get_ms
+        """p99 of the probe's GETs since the sample before."""
+        return p99(self.gets)
+
+    @property
+    def seen(self) -> Seen:
+        """What users saw."""
+        return Seen(self.page_ms, self.get_ms, self.oldest_s)
+
+
+def p99(histogram: Histogram) -> float:
+    """The p99 in ms of a histogram in µs."""
+    return histogram.percentile(99) / 1000
+
+
+def mean_ms(histogram: Histogram) -> float:
+    """The mean in ms of a histogram in µs; 0 of an empty one."""
+    return sum(most * count for most, count in histogram.buckets()) / max(1, histogram.total) / 1000
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The samples of a stretch of time, and the one before them."""
+
+    before: Sample
+    samples: Sequence[Sample]
+
+    @cached_property
+    def window(self) -> Window:
+        """The server's counters over the stretch, accounted as a diagnosis does it."""
+        return Window("", "", "", [each.info for each in (self.before, *self.samples)], ())
+
+    @cached_property
+    def gets(self) -> Histogram:
+        """All GETs of the probe."""
+        found = Histogram()
+        for each in self.samples:
+            found.add(each.gets)
+        return found
+
+    def middle(self, name: str) -> float:
+        """The median of a figure of the samples. One long wait may be the machine's doing, and does not change it."""
+        return float(sorted(getattr(each, name) for each in self.samples)[len(self.samples) // 2])
+
+    def most(self, name: str) -> float:
+        """The largest of a figure of the samples."""
+        return float(max(getattr(each, name) for each in self.samples))
+
+    def per_s(self, name: str) -> float | None:
+        """How much a count rose a second; None if it is unknown."""
+        was, is_now = getattr(self.before, name), getattr(self.samples[-1], name)
+        return None if was is None or is_now is None else float(is_now - was) / self.window.seconds
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One thing that can be measured.
+
+    `field` is the field of `Readings` that keeps it, in `unit`, shares as parts of one. `usual` is its value where
+    nothing is wrong; None: what users saw before the cause began. `measure` computes it from a stretch; it returns None
+    if this machine does not tell it. A figure of one command has no field, but `read`, which finds it in readings.
+    """
+
+    name: str
+    unit: str
+    meaning: str = ""
+    shown_by: str = ""
+    field: str = ""
+    usual: float | None = None
+    measure: Callable[[Stretch], float | None] = lambda _of: None
+    like: float = LIKE
+    read: Callable[[Readings], float] | None = None
+
+    @property
+    def factor(self) -> float:
+        """The kept value times this is in `unit`."""
+        return 100.0 if self.unit == "%" else 1.0
+
+    def of(self, readings: Readings) -> float | None:
+        """Its value in its unit; None if this machine does not tell it."""
+        if self.read:
+            return self.read(readings)
+        value = getattr(readings, self.field)
+        return None if value is None else self.factor * value
+
+    def may_be(self, value: float, lowest: float, highest: float) -> bool:
+        """Return whether an observer may have seen `value` of something that the lab saw from `lowest` to `highest`."""
+        slack = FLOOR[self.unit]
+        return lowest / self.like - slack <= value <= highest * self.like + slack
+
+
+READINGS: dict[str, Reading] = {
+    row.name: row
+    for row in (
+        Reading("page.p99", "ms", "p99 of a page", "look users", "page_ms", None,
+                lambda of: of.middle("page_ms"), LIKE_TAIL),
+        Reading("get.p99", "ms", "p99 of a bystander's GET", "look users", "get_ms", None,
+                lambda of: p99(of.gets), LIKE_TAIL),
+        Reading("change.oldest", "s", "age of the oldest price change", "look users", "oldest_s", None,
+                lambda of: of.most("oldest_s"), LIKE_TAIL),
+        Reading("server.busy", "%", "busy share of the main thread", "look commands", "busy", 0.1,
+                lambda of: of.window.busy),
+        Reading("server.waited", "%", "share of the time that the main thread was ready and without a core",
+                "look processes", "waited", 0.0, lambda of: of.per_s("waited_s")),
+        Reading("server.p50", "ms", "median of a PING to the server", "look ping", "direct_ms", 0.1,
+                lambda of: of.middle("direct_ms")),
+        Reading("link.p50", "ms", "median of a PING through the storefront's link", "look ping", "link_ms", 0.1,
+                lambda of: of.middle("link_ms")),
+        Reading("server.max", "ms", "longest of many PINGs to the server", "look waits", "direct_most_ms", 5.0,
+                lambda of: of.middle("direct_most_ms"), LIKE_TAIL),
+        Reading("link.max", "ms", "longest of many PINGs through the storefront's link", "look waits", "link_most_ms",
+                5.0, lambda of: of.middle("link_most_ms"), LIKE_TAIL),
+        Reading("storefront.max", "ms", "longest wait for a page that needs no cache", "look waits", "web_most_ms",
+                10.0, lambda of: of.middle("web_most_ms"), LIKE_TAIL),
+        Reading("server.connects", "/s", "connections that the server accepted", "look memory", "connects_per_s", 3.0,
+                lambda of: of.window.connects_per_s),
+        Reading("server.sent", "MB/s", "what the server sent to its clients", "look memory", "sent_mb_per_s", 0.2,
+                lambda of: of.window.sent_mb_per_s),
+        Reading("memory.used", "%", "largest share of maxmemory in use", "look memory", "memory", 0.6,
+                lambda of: of.most("memory")),
+        Reading("memory.evicted", "/s", "entries evicted", "look memory", "evicted_per_s", 0.0,
+                lambda of: of.window.evicted_per_s, LIKE_TAIL),
+        Reading("memory.expired", "/s", "entries whose time to live was over", "look memory", "expired_per_s", 0.0,
+                lambda of: of.window.expired_per_s, LIKE_TAIL),
+        Reading("programs.cores", "cores", "cores that programs of other teams used", "look processes", "others", 0.0,
+                lambda of: of.per_s("neighbours_s")),
+        Reading("pages.past", "/s", "pages that went past the cache", "the storefront's /metrics", "past_cache_per_s",
+                0.0, lambda of: of.per_s("past_cache")),
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Readings(Figures):
+    """Readings over one stretch of `seconds`; `healthy` is what users saw before the cause began.
+
+    The fields are those of `READINGS`. `wait_ms` is the mean wait of a bystander's GETs, `commands` is what each
+    command cost, and `slow` maps a command to the number of its new slow log entries and the longest (ms).
+    """
+
+    seconds: float = field()
+    healthy: Seen = field()
+    cores: int = field()
+    keys: int = field()
+    page_ms: float = field()
+    get_ms: float = field()
+    wait_ms: float = field()
+    oldest_s: float = field()
+    busy: float = field()
+    waited: float | None = field()
+    direct_ms: float = field()
+    link_ms: float = field()
+    direct_most_ms: float = field()
+    link_most_ms: float = field()
+    web_most_ms: float = field()
+    connects_per_s: float = field()
+    sent_mb_per_s: float = field()
+    memory: float = field()
+    evicted_per_s: float = field()
+    expired_per_s: float = field()
+    others: float = field()
+    past_cache_per_s: float = field()
+    commands: dict[str, Spent] = field(default_factory=dict)
+    slow: dict[str, tuple[int, float]] = field(default_factory=dict)
+
+    @property
+    def seen(self) -> Seen:
+        """What users see."""
+        return Seen(self.page_ms, self.get_ms, self.oldest_s)
+
+    def as_seen(self, seen: Seen) -> Readings:
+        """Return a copy in which users see this."""
+        return replace(self, **asdict(seen))
+
+    def as_usual(self) -> Readings:
+        """Return a copy as if nothing were wrong with the scene."""
+        usual = {row.field: row.usual for row in READINGS.values() if row.usual is not None}
+        if self.waited is None:
+            del usual["waited"]
+        return replace(self.as_seen(self.healthy), commands={}, slow={}, **usual)  # type: ignore[arg-type]
+
+    @property
+    def interrupted(self) -> bool:
+        """True where the system does not tell how long the thread had no core: then the other figures decide."""
+        return self.waited is None
+
+    @property
+    def slow_from_ms(self) -> float:
+        """The p99 from which a bystander's GETs are plainly slower than when all was well."""
+        return slow_from(self.healthy.get_ms, LEAST_GET_MS, RESTLESS_GET_MS)
 
     @property
     def slow_pages(self) -> bool:
         """True if pages are plainly slower than when all was well."""
-        return plainly_slower(self.seen.page_ms, self.healthy.page_ms, LEAST_PAGE_MS, RESTLESS_PAGE_MS)
+        return self.page_ms >= slow_from(self.healthy.page_ms, LEAST_PAGE_MS, RESTLESS_PAGE_MS)
 
     @property
     def slower_pages(self) -> bool:
         """True if pages are slower than when all was well, if not as plainly as for `slow_pages`."""
-        return self.slow_pages or self.seen.page_ms >= SLOWER * self.healthy.page_ms
-
-    @property
-    def slow_gets(self) -> bool:
-        """True if a bystander's GETs are plainly slower than when all was well."""
-        return plainly_slower(self.seen.get_ms, self.healthy.get_ms, LEAST_GET_MS, RESTLESS_GET_MS)
+        return self.slow_pages or self.page_ms >= SLOWER * self.healthy.page_ms
 
     @property
     def stale(self) -> bool:
         """True if changes wait plainly longer than when all was well."""
-        return self.seen.oldest_s >= max(TIMES_HEALTHY * self.healthy.oldest_s, LEAST_OLDEST_S)
+        return self.oldest_s >= max(TIMES_HEALTHY * self.healthy.oldest_s, LEAST_OLDEST_S)
 
     @property
     def symptom(self) -> bool:
         """True if users have something to complain of: pages, GETs or changes."""
         return self.slow_pages or self.slow_gets or self.stale
 
+    def stalls(self, most_ms: float, elsewhere_ms: float) -> bool:
+        """True if the longest wait on a way is a stall, and neither GETs nor other ways wait nearly as long."""
+        return most_ms >= max(STALL_MS, STALL_TIMES * elsewhere_ms, STALL_TIMES * self.get_ms)
+
     @property
     def pages_text(self) -> str:
         """The p99 of a page, healthy and now, in words."""
-        return f"p99 of a page {_became(self.healthy.page_ms, self.seen.page_ms)}"
+        return f"p99 of a page {_became(self.healthy.page_ms, self.page_ms)}"
 
     @property
-    def gets_text(self) -> str:
+    def p99_text(self) -> str:
         """The p99 of a bystander's GET, healthy and now, in words."""
-        return f"p99 of a bystander's GET {_became(self.healthy.get_ms, self.seen.get_ms)}"
+        return f"p99 of a bystander's GET {_became(self.healthy.get_ms, self.get_ms)}"
 
     @property
     def changes_text(self) -> str:
         """The age of the oldest change, healthy and now, in words."""
-        return f"the oldest change waited {self.healthy.oldest_s:.1f} → {self.seen.oldest_s:.1f} s"
+        return f"the oldest change waited {self.healthy.oldest_s:.1f} → {self.oldest_s:.1f} s"
 
 
 def _became(healthy: float, now: float) -> str:
@@ -137,9 +338,15 @@ def _became(healthy: float, now: float) -> str:
     return f"{healthy:.1f} → {now:.1f} ms ({times})"
 
 
-@dataclass(frozen=True)
-class Finding:
-    """`found`: the evidence of a cause is in the readings. `text`: the figures that decided it."""
-
-    found: bool
-    text: str
+def readings(before: Sample, samples: Sequence[Sample], healthy: Seen, cores: int) -> Readings:
+    """The readings from the sample `before` to the last of `samples`, which followed it."""
+    of = Stretch(before, samples)
+    measured: dict[str, Any] = {row.field: row.measure(of) for row in READINGS.values()}
+    slow: dict[str, tuple[int, float]] = {}
+    for name, duration in (entry for sample in samples for entry in sample.slow):
+        count, longest = slow.get(name, (0, 0.0))
+        slow[name] = count + 1, max(longest, duration / 1000)
+    return Readings(
+        seconds=of.window.seconds, healthy=healthy, cores=cores, keys=of.window.keys, commands=of.window.commands,
+        wait_ms=mean_ms(of.gets), slow=slow, **measured,
+    )  # fmt: skip

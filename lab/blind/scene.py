@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from lab import ROOT
+from lab.blind.diagnostics import SessionTarget as Looked
 from lab.blind.inbox import Order
+from lab.blind.observer import SessionTarget as Observed
 from lab.blind.observer import cpu_seconds, waited_s
 from lab.blind.sizing import LINK, PROGRAMS, WEB
 from lab.errors import StackError
 from lab.scenarios.model import Phase, Scenario
 from lab.stacks.base import Stack
-from lab.stacks.http import Storefront
 from lab.stacks.native import NativeStack
 from lab.stacks.processes import Child
 from lab.stacks.servers import SERVERS
@@ -47,7 +48,7 @@ def tell(child: Child, words: dict[str, Any]) -> None:
         child.process.stdin.flush()
 
 
-class SessionScene(Stack, Protocol):
+class SessionScene(Stack, Observed, Looked, Protocol):
     """What a session needs of a scene, on either stack.
 
     `core`: the core that the server is kept on. `healthy_samples`: how many samples tell what users see when all is
@@ -56,11 +57,6 @@ class SessionScene(Stack, Protocol):
 
     core: int | None
     healthy_samples: int
-
-    @property
-    def invalidator(self) -> Storefront:
-        """The invalidator, which carries out the storefront's own events."""
-        ...
 
     def order(self, name: str, order: Order) -> None:
         """Send an order to the link, the storefront or a program. If that has ended, this is not an error."""
@@ -72,22 +68,6 @@ class SessionScene(Stack, Protocol):
 
     def shown(self) -> dict[str, str]:
         """The addresses of all parts, by name."""
-        ...
-
-    def pids(self) -> dict[str, int]:
-        """Process ids by name, of the scene's processes that run on this machine."""
-        ...
-
-    def link_url(self) -> str:
-        """URL of the link, through which the storefront reaches the server."""
-        ...
-
-    def waited_s(self) -> float | None:
-        """Seconds that the server's main thread was ready to run but had no core; None if the system does not tell."""
-        ...
-
-    def neighbours_s(self) -> float:
-        """CPU seconds of the programs of other teams."""
         ...
 
 

@@ -18,15 +18,15 @@ from typing import Any
 import redis
 
 from lab.blind import diagnostics, levers, page, reveal, sizing
-from lab.blind.cause import CURE, FIND, MORE_THAN_ONE, SEEN_IN, Cause, orders_of
+from lab.blind.cause import CURE, FIND, MORE_THAN_ONE, Cause, Story, orders_of
 from lab.blind.checking import Check, Scene, pace
 from lab.blind.journal import Journal
 from lab.blind.judging import Judgement, judge
 from lab.blind.levels import LEVELS, Level
-from lab.blind.observer import Observer, Sample, readings, seen
+from lab.blind.observer import Observer
 from lab.blind.past import remember
 from lab.blind.prices import CHANGES, INDEX
-from lab.blind.readings import RESTLESS_GET_MS, Readings, Seen
+from lab.blind.readings import RESTLESS_GET_MS, Readings, Sample, Seen, readings
 from lab.blind.scene import EVENTS_PER_S, PROBES_PER_S, BlindStack, SessionScene
 from lab.blind.session_socket import SessionSocket
 from lab.errors import StackError, UsageError
@@ -97,7 +97,7 @@ class Session:
         self._make = make
         self._minutes = minutes
         self._say = say
-        self._announced = announced or complaint(self.causes)
+        self._announced = announced or complaint(self.causes).text
         self._level = level
         self._strength = 1.0
         self._settings: dict[str, str] = {}
@@ -160,7 +160,7 @@ class Session:
 
     def _users_after(self) -> Seen:
         self._wait(HEALTHY_S)
-        return seen([self.observer.take_sample()])
+        return self.observer.take_sample().seen
 
     def _measure(self) -> sizing.Measured:
         stack = self.stack
@@ -218,7 +218,7 @@ class Session:
                     self.stack.order(name, order)
             self._wait(SETTLE_S)
             self.observer.take_sample()
-            if SEEN_IN[complaint(self.causes)](self.readings(1)):
+            if complaint(self.causes).seen_in(self.readings(1)):
                 self._wait(SETTLE_S)
                 self.observer.take_sample()
                 return
@@ -231,14 +231,16 @@ class Session:
         return readings(samples[first - 1], samples[first:], self.healthy, self.measured.cores)
 
     def _judge(self, cause: Cause, evidence: str) -> Judgement:
-        samples = list(self.observer.samples)[: self._samples_until]
-        first = self._samples_before
-        stretches = [
-            readings(samples[at - 1], [samples[at]], self.healthy, self.measured.cores)
-            for at in range(first, len(samples))
-        ]
         present = [other.id for other in self.causes if other is not cause]
-        return judge(cause, evidence, stretches, self.readings(), present)
+        return judge(cause, evidence, self._single_readings(), self.readings(), present)
+
+    def _single_readings(self) -> list[Readings]:
+        """The readings of each sample since the cause began, and before the first lever was pulled."""
+        samples = list(self.observer.samples)[: self._samples_until]
+        return [
+            readings(samples[at - 1], [samples[at]], self.healthy, self.measured.cores)
+            for at in range(self._samples_before, len(samples))
+        ]
 
     def _announce(self) -> None:
         say = self._say
@@ -266,7 +268,7 @@ class Session:
 
     def _well(self) -> str:
         if not self._level.figures:
-            return "What is usual here nobody wrote down: at this level you need a yardstick of your own."
+            return "Healthy values are not shown at this level. Measure your own baseline first."
         return (
             f"When all was well: p99 of a page {self.healthy.page_ms:.1f} ms, of a bystander's GET "
             f"{self.healthy.get_ms:.1f} ms, the oldest price change {self.healthy.oldest_s:.1f} s."
@@ -358,13 +360,8 @@ class Session:
 
     def _needed(self) -> bool:
         """True if users had a symptom in some of the samples before the first lever was pulled."""
-        samples = list(self.observer.samples)[: self._samples_until]
-        first = max(self._samples_before, len(samples) - REVEALED_SAMPLES)
-        bad = sum(
-            readings(samples[at - 1], [samples[at]], self.healthy, self.measured.cores).symptom
-            for at in range(first, len(samples))
-        )
-        return bad >= min(NEEDED_SAMPLES, len(samples) - first)
+        latest = self._single_readings()[-REVEALED_SAMPLES:]
+        return sum(each.symptom for each in latest) >= min(NEEDED_SAMPLES, len(latest))
 
     def _hear_check(self) -> None:
         """Let the check of the lever that was pulled last judge the newest sample, and say its outcome."""
@@ -438,7 +435,7 @@ class Session:
         return [(sample.at - began, sample) for sample in samples]
 
 
-def complaint(causes: Sequence[Cause]) -> str:
+def complaint(causes: Sequence[Cause]) -> Story:
     """What people say while these causes are at work."""
     return causes[0].story if len(causes) == 1 else MORE_THAN_ONE
 

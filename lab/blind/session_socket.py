@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import socket
+import socketserver
 import stat
 import tempfile
 import threading
@@ -83,11 +84,11 @@ def ask(words: dict[str, Any], folder: Path | None = None) -> str:
     line = _connect(path)
     if line is None:
         raise UsageError(NO_SESSION)
-    with line:
+    with line, line.makefile("rb") as replies:
         line.settimeout(PATIENCE_S)
         try:
             line.sendall(json.dumps(words).encode() + b"\n")
-            answer = parse(_read(line))
+            answer = parse(replies.readline(LONGEST * 100))
             text, code = str(answer["text"]), int(answer["code"])
         except (OSError, ValueError, KeyError, TypeError):
             raise StackError("the session does not answer; look at the terminal it runs in.") from None
@@ -96,16 +97,6 @@ def ask(words: dict[str, Any], folder: Path | None = None) -> str:
     if code:
         raise StackError(text)
     return text
-
-
-def _read(line: socket.socket) -> bytes:
-    """Read up to the end of a line or of the connection."""
-    data = bytearray()
-    while not data.endswith(b"\n") and (more := line.recv(65536)):
-        data += more
-        if len(data) > LONGEST * 100:
-            break
-    return bytes(data)
 
 
 def make(folder: Path) -> None:
@@ -118,8 +109,10 @@ def make(folder: Path) -> None:
         ) from None
 
 
-class SessionSocket:
+class SessionSocket(socketserver.ThreadingUnixStreamServer):
     """The session's end of the socket. Creating it raises `UsageError` while another session listens there."""
+
+    daemon_threads, block_on_close = True, False
 
     def __init__(self, folder: Path, handle: Handler) -> None:
         self._handle = handle
@@ -132,33 +125,21 @@ class SessionSocket:
                 "a blind session or a scene runs already, and two would disturb each other. End it with Ctrl-C in "
                 "its terminal, a session also with `bin/lab blind reveal`."
             )
-        with contextlib.suppress(FileNotFoundError):  # left by a session that was killed
-            self._path.unlink()
-        self._listener = socket.socket(socket.AF_UNIX)
+        self._path.unlink(missing_ok=True)  # left by a session that was killed
         mask = os.umask(0o177)
         try:
-            self._listener.bind(str(self._path))
+            super().__init__(str(self._path), socketserver.BaseRequestHandler)
         except OSError as error:
-            self._listener.close()
             raise StackError(f"cannot listen at {self._path}: {error.strerror}.") from None
         finally:
             os.umask(mask)
-        self._listener.listen()
-        threading.Thread(target=self._serve, name="session-socket", daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.1,), daemon=True).start()
 
-    def _serve(self) -> None:
-        while True:
-            try:
-                line, _ = self._listener.accept()
-            except OSError:  # closed
-                return
-            threading.Thread(target=self._answer, args=(line,), daemon=True).start()
-
-    def _answer(self, line: socket.socket) -> None:
-        with line:
-            line.settimeout(PATIENCE_S)
-            with contextlib.suppress(OSError):
-                line.sendall(json.dumps(self._reply(_read(line))).encode() + b"\n")
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Answer the line of a connection."""
+        request.settimeout(PATIENCE_S)
+        with contextlib.suppress(OSError), request.makefile("rb") as lines:
+            request.sendall(json.dumps(self._reply(lines.readline(LONGEST))).encode() + b"\n")
 
     def _reply(self, data: bytes) -> dict[str, Any]:
         try:
@@ -171,11 +152,9 @@ class SessionSocket:
 
     def close(self) -> None:
         """Close the socket; remove its file, and the private temporary folder if there is one."""
-        with contextlib.suppress(FileNotFoundError):
-            self._path.unlink()
+        self._path.unlink(missing_ok=True)
         if self._private:
             with contextlib.suppress(OSError):
                 self._path.parent.rmdir()
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits in accept
-        self._listener.close()
+        self.shutdown()
+        self.server_close()

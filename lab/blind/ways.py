@@ -16,6 +16,7 @@ import redis
 
 from lab.stacks.http import Storefront
 from lab.stacks.server_stats import ServerObserver
+from loadtest import info
 
 PINGS = 9
 EVERY_S = 0.1
@@ -44,8 +45,15 @@ class Ways(Protocol):
 
 
 def client(url: str) -> Any:
-    """A client of the server that speaks RESP2 and waits at most 30 s for an answer."""
-    return redis.Redis.from_url(url, protocol=2, driver_info=None, socket_timeout=30, decode_responses=True)
+    """A client of the server that speaks RESP2 and waits at most 30 s for an answer.
+
+    It keeps INFO as text: redis-py would convert some figures in its own way.
+    """
+    found: Any = redis.Redis.from_url(
+        url, protocol=2, driver_info=None, socket_timeout=30, decode_responses=True, encoding_errors="replace"
+    )
+    found.set_response_callback("INFO", lambda text, **_: info.fields(text))
+    return found
 
 
 def median_ms(url: str) -> float:

@@ -193,7 +193,7 @@ def _finding(found: Found) -> Finding:
         line=cause.line,
         figures=found.evidence.text,
         against=cause.against,
-        next=cause.next,
+        next=found.next,
         chapter=cause.chapter,
     )
 

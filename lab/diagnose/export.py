@@ -1,6 +1,7 @@
 """`bin/lab export`: a dashboard and alert rules for an existing Grafana and Prometheus.
 
-They use only metrics of redis_exporter, and judge by the bounds of `lab.blind.evidence`, as `bin/lab diagnose` does.
+They use only metrics of redis_exporter. Of commands a rule knows shares and means, and judges by bounds of its own; of
+what else a server does it judges by those of `bin/lab diagnose` (`lab.diagnose.signs`).
 """
 
 from __future__ import annotations
@@ -15,8 +16,14 @@ import jinja2
 import typer
 
 from lab import ROOT
-from lab.blind import evidence
-from lab.diagnose.signs import CONNECTIONS_SHARE
+from lab.diagnose.signs import (
+    CONNECTIONS_SHARE,
+    EVICTED_PER_S,
+    LONG_MS,
+    MEMORY_SHARE,
+    REMOVED_PER_S,
+    REMOVED_US,
+)
 from lab.errors import UsageError
 
 RULES, BOARD = ROOT / "prometheus/export", ROOT / "grafana/export/dashboard.json"
@@ -24,6 +31,8 @@ LATE_S = 0.1
 """A scrape that takes this long waits for the server. On an idle Redis 7.0 it takes 4 ms. Beside clients with long
 calls it takes about three turns of the server's loop, each as long as all their calls together (measured: 60 ms beside
 18 ms of KEYS a turn, 340 ms beside 108 ms)."""
+SCANS_PER_S, SCANS_SHARE, LONG_SHARE = 50, 0.4, 0.1
+"""Calls of SCAN a second, and shares of the time that SCAN, or a command with long calls, takes."""
 BUSY_SHARE = 0.8
 """Utilisation from which the wait in a queue is a multiple of the work: four times at 0.8 (M/M/1)."""
 SCRAPES = 4
@@ -80,37 +89,37 @@ class Names:
             "later": f"{SAMPLES // 2 * self.every_s}s",
             "late_s": LATE_S,
             "taken": BUSY_SHARE,
-            "scans_share": evidence.SCANS_SHARE,
-            "scans_per_s": evidence.SCANS_PER_S,
-            "long_share": evidence.LONG_SHARE,
-            "long_s": evidence.LONG_MS / 1e3,
-            "evicted_per_s": evidence.EVICTED_PER_S,
-            "memory_share": evidence.MEMORY_SHARE,
-            "removed_per_s": evidence.REMOVED_PER_S,
-            "removed_s": evidence.REMOVED_US / 1e6,
+            "scans_share": SCANS_SHARE,
+            "scans_per_s": SCANS_PER_S,
+            "long_share": LONG_SHARE,
+            "long_s": LONG_MS / 1e3,
+            "evicted_per_s": EVICTED_PER_S,
+            "memory_share": MEMORY_SHARE,
+            "removed_per_s": REMOVED_PER_S,
+            "removed_s": REMOVED_US / 1e6,
             "connected_share": CONNECTIONS_SHARE,
             "cases": self.cases(),
         }
 
     def cases(self) -> dict[str, Case]:
         """Test cases by name: one just beyond each bound, and one just below all of them."""
-        longest, removals = evidence.LONG_MS / 1e3, evidence.REMOVED_PER_S
+        longest, removals = LONG_MS / 1e3, REMOVED_PER_S
         return {
             "a server just below every bound": Case(
                 self._level("redis_up", 1)
                 | self._level("redis_exporter_last_scrape_duration_seconds", 0.99 * LATE_S)
-                | self._command("scan", 1000, 0.99 * evidence.SCANS_SHARE)
-                | self._command("keys", 0.99 * evidence.LONG_SHARE / longest, 0.99 * evidence.LONG_SHARE)
+                | self._command("scan", 1000, 0.99 * SCANS_SHARE)
+                | self._command("keys", 0.99 * LONG_SHARE / longest, 0.99 * LONG_SHARE)
                 | self._command("hgetall", 0.25 / (0.99 * longest), 0.25)
                 | self._command("unlink", 0.99 * removals, 0.01)
-                | self._rate("redis_evicted_keys_total", 0.99 * evidence.EVICTED_PER_S)
+                | self._rate("redis_evicted_keys_total", 0.99 * EVICTED_PER_S)
                 | self._level("redis_memory_used_bytes", 96)
                 | self._level("redis_memory_max_bytes", 100)
                 | self._level("redis_connected_clients", 0.99 * CONNECTIONS_SHARE * 10_000)
                 | self._level("redis_config_maxclients", 10_000)
             ),
             "a server with room and many evictions": Case(
-                self._rate("redis_evicted_keys_total", 10 * evidence.EVICTED_PER_S)
+                self._rate("redis_evicted_keys_total", 10 * EVICTED_PER_S)
                 | self._level("redis_memory_used_bytes", 94)
                 | self._level("redis_memory_max_bytes", 100)
             ),
@@ -128,7 +137,7 @@ class Names:
                 self._command("get", 200_000, 1.01 * BUSY_SHARE), self._fires("RedisThreadTaken", "page")
             ),
             "short scans": Case(
-                self._command("scan", 1000, 1.01 * evidence.SCANS_SHARE),
+                self._command("scan", 1000, 1.01 * SCANS_SHARE),
                 self._fires("RedisScansTakeTheTime", "ticket"),
             ),
             "long calls": Case(
@@ -136,7 +145,7 @@ class Names:
                 self._fires("RedisLongCalls", "ticket", cmd="keys"),
             ),
             "evictions at the limit": Case(
-                self._rate("redis_evicted_keys_total", 1.01 * evidence.EVICTED_PER_S)
+                self._rate("redis_evicted_keys_total", 1.01 * EVICTED_PER_S)
                 | self._level("redis_memory_used_bytes", 96)
                 | self._level("redis_memory_max_bytes", 100),
                 self._fires("RedisEvictsInBursts", "ticket"),

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lab.blind import evidence
-from lab.blind.readings import Finding as Evidence
 from lab.diagnose import law, signs
-from lab.diagnose.window import Window
+from lab.diagnose.figures import Finding as Evidence
+from lab.diagnose.window import Window, at_least
 from lab.results.numbers import percent
 
 LATE = 0.2
@@ -45,11 +44,12 @@ class Cause:
 
 @dataclass(frozen=True)
 class Found:
-    """A cause with its evidence, found or not."""
+    """A cause with its evidence, found or not. `next`: the next experiment to type on this server."""
 
     cause: Cause
     evidence: Evidence
     weight: float
+    next: str
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ CAUSES = (
         "eviction-cycle", "memory is at its limit, and entries are evicted in bursts", signs.evictions,
         "evicted_keys in INFO stats stands still, or memory is below its limit.",
         "redis-cli --stat                        # does memory climb and fall with the stalls?",
-        lambda of: 0.5 if evidence.evictions(of) else 0.0, "eviction-cycle.md", ("evicted_keys",),
+        lambda of: 0.5 if signs.evicts(of) else 0.0, "eviction-cycle.md", ("evicted_keys",),
     ),
     Cause(
         "noisy-neighbour", "other programs take the core that the server needs", signs.core,
@@ -194,6 +194,26 @@ CAUSES = (
 )  # fmt: skip
 
 
+KEYED = {
+    "giant-index": ("CPU", "large-reply"),
+    "many-at-once": ("CPU", "large-request"),
+    "long-command": ("CPU", "slow"),
+    "hot-big-key": ("NET", "large-reply"),
+}
+"""Cause of which a newer server names the key → what Redis counts for it, and the log in which Valkey keeps it."""
+
+
+def next_step(cause: Cause, of: Window) -> str:
+    """The next experiment to type. It has HOTKEYS or COMMANDLOG only where this server knows the command."""
+    metric, log = KEYED.get(cause.id, ("", ""))
+    if metric and of.product == "redis" and at_least(of.version, (8, 6)):
+        start = f"redis-cli HOTKEYS START METRICS 1 {metric} DURATION 10"
+        return f"{start}; sleep 10; redis-cli HOTKEYS GET   # which keys?"
+    if metric and of.product == "valkey" and at_least(of.version, (8, 1)):
+        return f"redis-cli COMMANDLOG GET 5 {log}   # names the key"
+    return cause.next
+
+
 def judge(of: Window) -> Judgement:
     """Judge a window: look in it for the evidence of each cause.
 
@@ -202,7 +222,11 @@ def judge(of: Window) -> Judgement:
     """
     lacking = tuple((cause, missing) for cause in CAUSES if (missing := cause.lacks(of)))
     absent = {cause.id for cause, _ in lacking}
-    looked = [Found(each, each.evidence(of), each.weight(of)) for each in CAUSES if each.id not in absent]
+    looked = [
+        Found(each, each.evidence(of), each.weight(of), next_step(each, of))
+        for each in CAUSES
+        if each.id not in absent
+    ]
     found = tuple(sorted((each for each in looked if each.evidence.found), key=lambda each: -each.weight))
     refuted = tuple(each for each in looked if not each.evidence.found)
     if found:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from lab.diagnose.window import CONSTANT, OWN, Window
+from lab.diagnose.figures import CONSTANT, OWN, Figures
 
 SATURATED = 0.9
 """Utilisation from which the wait in a queue is a multiple of the work: nine times at 0.9 (M/M/1)."""
@@ -23,6 +23,8 @@ EXPLAINED = 0.5
 """Where the commands explain this share of the wait, no other activity of the server has to."""
 FILLS = 0.4
 """Share of the time from which short searches are the reason that a server has no time left."""
+QUEUED = 2.0
+"""Searches under way at any moment, for each thread, from which on they wait for each other."""
 SEARCHES = ("SCAN", "KEYS")
 WHOLE = ("SMEMBERS", "HGETALL", "HKEYS", "HVALS", "LRANGE", "ZRANGE", "ZREVRANGE", "ZRANGEBYSCORE", "SUNION", "SINTER",
          "SDIFF", "SUNIONSTORE", "SINTERSTORE", "SDIFFSTORE", "ZUNION", "ZINTER", "ZUNIONSTORE", "ZINTERSTORE", "SORT",
@@ -62,13 +64,7 @@ def cause_of(command: str) -> str:
     return next((cause for cause, names in ROWS.items() if command in names), "long-command")
 
 
-def observed_ms(of: Window) -> float:
-    """The probe's mean wait without a round trip, in ms."""
-    trip = of.floor_ms if of.floor_is_the_way else 0.0
-    return max(0.0, sum(of.waits_ms) / max(1, len(of.waits_ms)) - trip)
-
-
-def predicted_ms(of: Window) -> float:
+def predicted_ms(of: Figures) -> float:
     """A bystander's p99 by the calls of commands alone, in ms; 0 where the clock of a command includes its waits.
 
     Scripts and transactions are counted without the commands that they execute, and these without them: the larger
@@ -82,7 +78,7 @@ def predicted_ms(of: Window) -> float:
     return max(predicted_by(of, part) for part in parts)
 
 
-def predicted_by(of: Window, names: Iterable[str]) -> float:
+def predicted_by(of: Figures, names: Iterable[str]) -> float:
     """A bystander's p99 by the calls of these commands, in ms: P(wait > t) = Σ per_s · (L - t) over the longer calls.
 
     This is `formulas.wait_of_absences` for calls of several lengths. 0 if they fill less than a hundredth of the time.
@@ -96,12 +92,12 @@ def predicted_by(of: Window, names: Iterable[str]) -> float:
     return 0.0
 
 
-def is_ill(of: Window) -> bool:
+def is_ill(of: Figures) -> bool:
     """True if the probe waits for long, or would have with more requests, by the calls that the server counted."""
     return of.slow_gets or predicted_ms(of) >= of.slow_from_ms
 
 
-def known(of: Window) -> list[str]:
+def known(of: Figures) -> list[str]:
     """The commands that can hold the thread.
 
     Where the clock of a command includes its waits (Dragonfly), victims look long, too. There only a command with a
@@ -114,32 +110,35 @@ def known(of: Window) -> list[str]:
     ]
 
 
-def time_of_commands(of: Window) -> float:
+def time_of_commands(of: Figures) -> float:
     """Share of the thread's time that commands took, each once: what scripts and transactions execute is theirs."""
     shares = {name: of.share(name) for name in of.commands}
     inside = sum(share for name, share in shares.items() if name in CONTAINERS)
     return max(inside, sum(share for name, share in shares.items() if name not in CONTAINERS))
 
 
-def holders(of: Window) -> list[Holder]:
+def holders(of: Figures) -> list[Holder]:
     """The commands that explain what a bystander waits, the largest part first. Empty if nobody waits for long."""
     if not is_ill(of):
         return []
     waits = {name: 500 * sum(per_s * length_s**2 for per_s, length_s in of.calls(name)) for name in known(of)}
-    behind, observed = 1 / max(1 - of.busy, 0.03), observed_ms(of)
+    behind, observed = 1 / max(1 - of.busy, 0.03), of.wait_ms
+    taken = of.busy + (of.waited or 0.0)  # a thread without a core is not free for others either
     total = sum(waits.values())
     # What all commands together explain is at most the whole wait, however long a full queue becomes.
     scale = min(behind / max(observed, 1e-9), 1 / total) if total else 0.0
     found = []
     for name, wait in waits.items():
-        fills = name in SEARCHES and of.busy >= SATURATED and of.share(name) >= FILLS
-        explains = max(scale * wait, of.share(name) / of.busy if fills else 0.0)
+        # Where a clock counts waits, calls that never end before the next begin fill the server (Little's law).
+        full = taken >= SATURATED or (of.clock_includes_waits and of.spent(name).share >= QUEUED * of.threads)
+        fills = name in SEARCHES and full and of.share(name) >= FILLS
+        explains = max(scale * wait, of.share(name) / max(of.busy, of.share(name)) if fills else 0.0)
         if explains >= EXPLAINS:
             found.append(Holder(name, cause_of(name), min(1.0, explains)))
     return sorted(found, key=lambda each: -each.explains)
 
 
-def by_cause(of: Window) -> dict[str, tuple[Holder, ...]]:
+def by_cause(of: Figures) -> dict[str, tuple[Holder, ...]]:
     """Cause → its commands among the holders. Who reads a whole collection and removes one does both to one."""
     found: dict[str, tuple[Holder, ...]] = {}
     reads = [each for each in holders(of) if each.cause == "giant-index"]
@@ -149,6 +148,6 @@ def by_cause(of: Window) -> dict[str, tuple[Holder, ...]]:
     return found
 
 
-def explained(of: Window) -> bool:
+def explained(of: Figures) -> bool:
     """True if commands explain what a bystander waits."""
     return sum(each.explains for each in holders(of)) >= EXPLAINED

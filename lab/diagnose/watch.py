@@ -6,7 +6,6 @@ when no reply to INFO comes in time.
 
 from __future__ import annotations
 
-import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -15,9 +14,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from lab.diagnose import local, replies
+from lab.diagnose.figures import OWN
 from lab.diagnose.prober import COMMANDS, LAST_REPLY_S, Prober
 from lab.diagnose.questions import PROBES_PER_S, SETTINGS, Gone, Late, Questions, Refused
-from lab.diagnose.window import OWN, Clients, Snapshot, Window
+from lab.diagnose.window import Clients, Snapshot, Window, at_least
 from lab.errors import StackError, UsageError
 from lab.stacks.address import Address
 from loadtest import info
@@ -219,7 +219,7 @@ class _Gathering:
 
     def _slow_entries(self) -> replies.Entries:
         found: replies.Entries = {}
-        if self.product == "valkey" and _at_least(self.version, (8, 1)):
+        if self.product == "valkey" and at_least(self.version, (8, 1)):
             for log in COMMANDLOGS:
                 found |= (
                     self._read(
@@ -321,8 +321,3 @@ def _refuse(told: info.Fields, address: Address) -> None:
         raise StackError(f"the server at {address.shown} is loading its data: try again when it is done.")
     if not any(name.endswith("_version") for name in told):
         raise StackError(f"what answers at {address.shown} is no known server: its INFO names no version.")
-
-
-def _at_least(version: str, wanted: tuple[int, int]) -> bool:
-    found = re.match(r"(\d+)\.(\d+)", version)
-    return found is not None and (int(found[1]), int(found[2])) >= wanted

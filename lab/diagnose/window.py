@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
-from lab.blind.evidence import LEAST_GET_MS, TIMES_HEALTHY, Spent
+from lab.diagnose.figures import CONSTANT, LEAST_GET_MS, TIMES_HEALTHY, Figures, Spent
 from lab.diagnose.prober import Probed
 from loadtest import info
 
-OWN = frozenset(
-    {"INFO", "PING", "SLOWLOG", "SLOWLOG|GET", "COMMANDLOG|GET", "LATENCY", "LATENCY|LATEST", "LATENCY|HISTOGRAM",
-     "CONFIG", "CONFIG|GET", "CLIENT", "CLIENT|LIST"}
-)  # fmt: skip
-"""Commands that a diagnosis sends besides GET, as commandstats writes them."""
-CONSTANT = ("GET", "SET", "SETEX", "EXISTS", "EXPIRE", "PING", "INCR", "HGET", "HSET", "SISMEMBER", "TTL")
-"""Commands whose execution takes microseconds whatever the keyspace holds."""
 TORN_US, TORN_SHARE = 528, 1 / 20_000
 """An execution of such a command that takes longer was interrupted; from this share on, the server lacks a core. (The
 bound is one of those of LATENCY HISTOGRAM, which double.) On an idle machine of two cores none of 60,000 was
@@ -31,6 +25,8 @@ LOOP_FULL = 0.9
 wait for it."""
 CLOCK_S = 0.5
 """By how much more the server's clock may differ from this machine's, from one look at it to the next."""
+CAPPED = "expired_time_cap_reached_count"
+"""Field of INFO: how often the server interrupted its removal of expired entries, to let commands through."""
 ELSEWHERE = 20
 """The fewest requests of the probe outside some stretches from which a p99 is taken."""
 STALL_TIMES, STALL_MS = 10.0, 5.0
@@ -77,8 +73,8 @@ class Clients:
     output_bytes: float
 
 
-@dataclass(frozen=True)
-class Window:
+@dataclass(frozen=True, slots=True)
+class Window(Figures):
     """Everything that was seen in `seconds`.
 
     `slow`: command → entries that the slow log got meanwhile, and the longest (ms); 0 entries if only the logs of large
@@ -166,16 +162,6 @@ class Window:
         told = [snapshot.number("total_commands_processed") for snapshot in self.snapshots]
         return any(after < before for before, after in pairwise(told))
 
-    def spent(self, command: str) -> Spent:
-        """What one command cost; all zero if it was not called."""
-        return self.commands.get(command, Spent(0.0, 0.0, 0.0))
-
-    @cached_property
-    def dearest(self) -> list[tuple[str, Spent]]:
-        """Commands by their share of the time, the largest first, without our own."""
-        theirs = [(name, spent) for name, spent in self.commands.items() if name not in OWN]
-        return sorted(theirs, key=lambda item: -item[1].share)
-
     @cached_property
     def busy_by_second(self) -> list[float]:
         """Utilisation of the thread that executes commands, from each snapshot of INFO to the next."""
@@ -203,40 +189,6 @@ class Window:
     def clock_includes_waits(self) -> bool:
         """True if the time of a command includes that in which it waits for others: Dragonfly interleaves commands."""
         return self.product == "dragonfly"
-
-    def share(self, command: str) -> float:
-        """Share of the time of the threads that execute commands, 0 to 1, which a command took.
-
-        Where its clock includes waits it is at most the command's part of the CPU time that was used.
-        """
-        share = min(1.0, self.spent(command).share / self.threads)
-        if not self.clock_includes_waits:
-            return share
-        total = sum(spent.share for _, spent in self.dearest)
-        return min(share, self.busy * self.spent(command).share / total) if total else 0.0
-
-    def calls(self, command: str) -> list[tuple[float, float]]:
-        """(calls a second, s a call) of a command on one thread: by its histogram, else by the mean and the slow log.
-
-        Calls of a bin are three quarters of its bound long, scaled to the time that they took altogether. A histogram
-        of interrupted executions is no measure of a command, so then its mean is taken.
-        """
-        spent, threads = self.spent(command), self.threads
-        bins = self.lengths.get(command, {})
-        counted_us = sum(0.75 * bound * calls for bound, calls in bins.items())
-        if counted_us and not self.interrupted and not self.clock_includes_waits:
-            scale = spent.share * self.seconds / counted_us
-            return [(calls / self.seconds / threads, scale * 0.75 * bound) for bound, calls in bins.items()]
-        rate, share = spent.per_s / threads, self.share(command)
-        logged, longest_ms = self.slow.get(command, (0, 0.0))
-        longest_s = longest_ms / 1000
-        found = []
-        if logged and longest_s and not self.clock_includes_waits:
-            # Of the logged calls only the longest is known; as many as a third of them may be like it.
-            alike = min(max(1.0, logged / 3) / self.seconds / threads, rate, share / longest_s)
-            found.append((alike, longest_s))
-            rate, share = rate - alike, share - alike * longest_s
-        return [*found, (rate, share / rate)] if rate > 0 else found
 
     @property
     def looped(self) -> float | None:
@@ -271,6 +223,12 @@ class Window:
         ]
 
     @property
+    def copied(self) -> bool:
+        """True if GETs are slow while a replica copies the whole data set, and are not slow at other times."""
+        apart_ms = self.apart_ms(self.copies)
+        return self.slow_gets and bool(self.copies) and (apart_ms is None or apart_ms < self.slow_from_ms)
+
+    @property
     def keys(self) -> int:
         """Keys in all databases."""
         return info.keys(self.last.fields)
@@ -290,6 +248,11 @@ class Window:
     def expired_per_s(self) -> float:
         """Entries a second whose time to live was over."""
         return self.per_s("expired_keys")
+
+    @property
+    def capped_per_s(self) -> float | None:
+        """How often a second the server interrupted its removal of expired entries. None if it does not tell."""
+        return self.per_s(CAPPED) if CAPPED in self.last.fields else None
 
     @property
     def connects_per_s(self) -> float:
@@ -329,6 +292,18 @@ class Window:
         low, high = (math.floor(0.99 * count - spread), math.ceil(0.99 * count + spread))
         return self.waits_ms[max(0, low - 1)], self.waits_ms[min(count, high) - 1]
 
+    @property
+    def p99_text(self) -> str:
+        """That p99 and its interval in words."""
+        low, high = self.interval_ms
+        return f"p99 of the probe {self.get_ms:.1f} ms ({low:.1f} to {high:.1f})"
+
+    @property
+    def wait_ms(self) -> float:
+        """The probe's mean wait without a round trip."""
+        trip = self.floor_ms if self.floor_is_the_way else 0.0
+        return max(0.0, sum(self.waits_ms) / max(1, len(self.waits_ms)) - trip)
+
     @cached_property
     def floor_ms(self) -> float:
         """What a round trip takes when nothing is in its way: only a twentieth of the requests sent were quicker."""
@@ -353,13 +328,8 @@ class Window:
         return self.syncs_writes is False if self.looped is None else self.looped < LOOP_FULL
 
     @property
-    def slow_gets(self) -> bool:
-        """True if a bystander has something to complain of, judged as in blind sessions, with the floor for health."""
-        return self.get_ms >= self.slow_from_ms
-
-    @property
     def slow_from_ms(self) -> float:
-        """The wait from which a bystander has something to complain of."""
+        """The wait from which a bystander has something to complain of, with the floor for the healthy value."""
         return max(TIMES_HEALTHY * self.floor_ms if self.floor_is_the_way else 0.0, LEAST_GET_MS)
 
     def apart_ms(self, stretches: Sequence[tuple[float, float]]) -> float | None:
@@ -433,3 +403,9 @@ def _seconds_between(before: Snapshot, after: Snapshot) -> float:
     step = after.at - before.at
     can_be = step > 0 and shortest - CLOCK_S <= step <= longest + CLOCK_S
     return step if can_be else max(after.read_at - before.read_at, 1e-3)
+
+
+def at_least(version: str, wanted: tuple[int, int]) -> bool:
+    """Return whether a version, such as 8.1.4, is this one or newer."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return found is not None and (int(found[1]), int(found[2])) >= wanted

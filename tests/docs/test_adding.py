@@ -82,7 +82,7 @@ def test_the_modules_of_the_page_can_be_imported(monkeypatch: pytest.MonkeyPatch
             monkeypatch.setitem(sys.modules, module.__name__, module)
             exec(compile(block["text"], block["path"], "exec"), module.__dict__)
             made |= vars(module)
-    assert {"invalidate", "waits_less", "SCENARIO", "PROOFS", "CAUSE"} <= set(made)
+    assert {"invalidate", "waits_less", "SCENARIO", "PROOFS", "disturb"} <= set(made)
 
 
 @pytest.mark.whole

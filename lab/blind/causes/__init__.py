@@ -1,18 +1,37 @@
-"""The causes of blind sessions: every module of this folder defines one as its CAUSE."""
+"""The causes of blind sessions: each has its texts in texts.toml, and a module of this folder with its functions.
+
+A module has `evidence`, and `orders` and `disturb` if the cause needs them (`lab.blind.cause.Cause`).
+"""
 
 from __future__ import annotations
 
 import difflib
 import hashlib
-import pkgutil
+import tomllib
 from importlib import import_module
+from pathlib import Path
+from typing import Any
 
-from lab.blind.cause import Cause
+from lab.blind.cause import STORIES, Cause
 from lab.errors import UsageError
 
-_MODULES = sorted(module.name for module in pkgutil.iter_modules(__path__))
+FUNCTIONS = ("evidence", "orders", "disturb")
+
+
+def _cause(name: str, texts: dict[str, Any]) -> Cause:
+    module = import_module(f"{__name__}.{name.replace('-', '_')}")
+    functions = {each: getattr(module, each) for each in FUNCTIONS if hasattr(module, each)}
+    texts |= {
+        "story": STORIES[texts["story"]],
+        "hints": tuple(texts["hints"]),
+        "words": tuple(texts["words"]),
+    }
+    return Cause(name, **texts, **functions)
+
+
 CAUSES: dict[str, Cause] = {
-    cause.id: cause for cause in (import_module(f"{__name__}.{name}").CAUSE for name in _MODULES)
+    name: _cause(name, texts)
+    for name, texts in sorted(tomllib.loads(Path(__file__).with_name("texts.toml").read_text()).items())
 }
 
 

@@ -8,13 +8,10 @@ import time
 from contextlib import ExitStack, closing, suppress
 from socket import socket
 
-from lab.blind import evidence as shown
-from lab.blind.cause import EVERYBODY, Cause
-from lab.blind.evidence import Spent
 from lab.blind.inbox import Inbox, Order
 from lab.blind.prices import PRICES
-from lab.blind.readings import Finding, Readings
 from lab.blind.sizing import HEADROOM_MB, SECOND, Measured, Orders
+from lab.diagnose import signs
 from loadtest.resp import ConnectionLost, Server, ask, command, connect
 
 CATALOGUE = f"{PRICES}-catalogue"
@@ -26,16 +23,7 @@ GONE = b"$-1\r\n"
 """The answer to GET where there is no such key."""
 AGAIN_S = 1.0
 
-
-def evidence(of: Readings) -> Finding:
-    """Found if GETs are slow and the server sends tens of megabytes a second, in big answers."""
-    calls = sum(spent.per_s for spent in of.commands.values())
-    each = f", {1000 * of.sent_mb_per_s / calls:.0f} kB with each answer" if calls else ""
-    return Finding(
-        shown.big_answers(of),
-        f"the server sent {of.sent_mb_per_s:,.0f} MB a second{each}; the main thread was busy {of.busy:.0%}; GET took "
-        f"{of.spent('GET').share:.0%} of the time, {of.spent('GET').mean_us:.0f} µs each; {of.gets_text}.",
-    )
+evidence = signs.big_answers
 
 
 def orders(_of: Measured, strength: float) -> Orders:
@@ -82,39 +70,3 @@ def disturb(order: Order, inbox: Inbox, server: Server) -> None:
                     if not left[fd]:
                         lines[fd].sendall(question)
                         left[fd] = answer
-
-
-CAUSE = Cause(
-    id="hot-big-key",
-    title="A hot big key",
-    line="a program reads one big value on many connections, over and over",
-    mechanism="To execute such a GET is quick, and so the slow log stays empty. But its answer has to be copied and "
-    "sent, a thousand times as much as another answer. The main thread spends its time on that, and every other "
-    "command waits until the answers before it are on their way.",
-    story=EVERYBODY,
-    evidence=evidence,
-    orders=orders,
-    disturb=disturb,
-    typical={"busy": 0.95, "sent_mb_per_s": 1200.0, "commands": {"GET": Spent(12_000, 0.3, 25)}},
-    alike={
-        "scan-storm": "INFO commandstats: SCAN is not called. The thread is busy beside the commands, with answering.",
-        "keys-command": "SLOWLOG GET is empty: no single command is long.",
-        "noisy-neighbour": "CPU of the server's own thread: it works all the time, and does not wait for a core.",
-        "eviction-cycle": "INFO stats: evicted_keys stands still.",
-    },
-    cures={
-        "stop program-2": "Nobody reads the big value any more; what else is read is small.",
-    },
-    tempting={
-        "kill program-2": "The program connects again within a second and goes on.",
-    },
-    hints=(
-        "Ask the server past the storefront. Is it slow for everybody, or only for the storefront?",
-        "The main thread is busy, but the commands' own times do not add up to that. What else does it do for each "
-        "call, and how much of it? INFO stats counts bytes, too.",
-        "total_net_output_bytes climbs by hundreds of megabytes a second: somebody reads a big value all the time. "
-        "CLIENT LIST says who, and STRLEN how big it is (bin/lab blind look key latency-lab-prices-catalogue): "
-        "a hot big key.",
-    ),
-    words=("hot-big-key", "hot big key", "hot key", "big key"),
-)

@@ -6,11 +6,8 @@ import math
 import select
 from contextlib import ExitStack, closing
 
-from lab.blind import evidence as shown
-from lab.blind.cause import OLD_PRICES, Cause
-from lab.blind.evidence import Spent
+from lab.blind.cause import held_by_commands
 from lab.blind.inbox import Inbox, Order
-from lab.blind.readings import Finding, Readings
 from lab.blind.sizing import PATTERN, SECOND, Measured, Orders
 from loadtest.resp import ConnectionLost, Server, Stream, command, connect
 
@@ -19,18 +16,7 @@ WAIT_MS = 60.0
 POLL_MS = 250
 
 
-def evidence(of: Readings) -> Finding:
-    """Found if GETs are slow and SCAN takes much of the main thread's time, in many calls.
-
-    A call gets into the slow log only if the server is taken off its core meanwhile.
-    """
-    scan = of.spent("SCAN")
-    logged = of.slow.get("SCAN", (0, 0.0))[0]
-    return Finding(
-        shown.scan_storm(of),
-        f"SCAN took {scan.share:.0%} of the time in {scan.per_s:,.0f} calls a second of {scan.mean_us:,.0f} µs each, "
-        f"of which the slow log got {logged}; the main thread was busy {of.busy:.0%}; {of.gets_text}.",
-    )
+evidence = held_by_commands("scan-storm")
 
 
 def orders(of: Measured, strength: float) -> Orders:
@@ -61,40 +47,3 @@ def disturb(order: Order, inbox: Inbox, server: Server) -> None:
                     if not isinstance(reply, list):
                         raise ConnectionLost("refused")
                     streams[fd].send(scan(reply[0]))
-
-
-CAUSE = Cause(
-    id="scan-storm",
-    title="A storm of SCANs",
-    line="somebody searches the whole keyspace with SCAN, on many connections at once",
-    mechanism="Each SCAN call is short, so the slow log stays empty; but there are as many waiting as there are "
-    "searches, and every other command waits for a whole round of them. MATCH filters after a key was visited: "
-    "a search that finds nothing costs as much as one that finds everything.",
-    story=OLD_PRICES,
-    evidence=evidence,
-    orders=orders,
-    disturb=disturb,
-    typical={"busy": 0.95, "commands": {"SCAN": Spent(900, 0.9, 1000)}},
-    alike={
-        "keys-command": "SLOWLOG GET: KEYS is long and stands there, SCAN is short and does not.",
-        "giant-index": "INFO commandstats: one command holds the main thread all the time; a giant set "
-        "holds it for a moment at each change.",
-        "noisy-neighbour": "CPU of the server's own thread: it works all the time. Beside a noisy neighbour it "
-        "works little, and waits for a core.",
-        "exhausted-pool": "A GET past the storefront is as slow as one through it.",
-    },
-    cures={
-        "stop program-2": "Nobody searches the keyspace any more.",
-    },
-    tempting={
-        "kill program-2": "The program connects again within a second and goes on.",
-    },
-    hints=(
-        "Ask the server past the storefront. Is it slow for everybody, or only for the storefront?",
-        "Its slow log may well hold nothing of what fills its time. Compare how often each command is called "
-        "with how long all its calls take together.",
-        "One command takes nearly all of the server's time in calls of about a millisecond each: SCAN. "
-        "Find out from CLIENT LIST how many connections send it.",
-    ),
-    words=("scan-storm", "scan storm", "scanstorm", "storm"),
-)

@@ -10,9 +10,10 @@ import pytest
 
 from lab import ROOT
 from lab.blind.causes import CAUSES, choose
-from lab.blind.figures import FIXED, OF_COMMANDS
+from lab.blind.figures import OF_COMMANDS
 from lab.blind.judging import GUESS, SHOWN
 from lab.blind.levers import LEVERS
+from lab.blind.readings import READINGS
 from lab.blind.session_socket import address
 from tests.lab.labkit import Answer, Running, lab, tree
 
@@ -97,7 +98,7 @@ def test_what_can_be_named_is_public(home: Path) -> None:
     """`bin/lab blind readings` lists every reading with its unit and what shows it, with or without a session."""
     lines = blind(home, "readings").out.splitlines()
     assert [line.split()[:2] for line in lines][:2] == [["page.p99", "ms"], ["get.p99", "ms"]]
-    assert all("(" in line for line in lines) and len(lines) == len(FIXED) + len(OF_COMMANDS)
+    assert all("(" in line for line in lines) and len(lines) == len(READINGS) + len(OF_COMMANDS)
 
 
 def test_the_levers_are_public(home: Path) -> None:

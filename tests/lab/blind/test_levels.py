@@ -1,21 +1,25 @@
-"""The levels of a blind session: what the higher ones keep to themselves, and what is never drawn again."""
+"""A blind session begins: its levels, what is never drawn again, and how strong its cause has to be."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from lab.blind.causes import CAUSES, PAIRS, choose, choose_two
 from lab.blind.commands import random_seed
+from lab.blind.inbox import Order
 from lab.blind.levels import LEVELS
 from lab.blind.past import remember, revealed
+from lab.blind.readings import Readings, Seen
 from lab.blind.session import Session
+from lab.blind.sizing import SECOND
 from lab.errors import UsageError
-from tests.lab.blind.conftest import WELL
+from tests.lab.blind.conftest import MEASURED, WELL
 from tests.lab.blind.test_checking import sample
-from tests.lab.blind.test_parts import MEASURED
 from tests.lab.labkit import lab
 
 
@@ -83,3 +87,46 @@ def test_levels_and_numbers_of_causes_that_do_not_exist(words: list[str], tmp_pa
     assert answer.code == 2
     assert words[0] in answer.err
     assert answer.err.count("\n") == 1
+
+
+Begin = Callable[[Readings], list[Order]]
+ONLY_GETS, EVERYTHING = Seen(6.0, 10.0, 0.1), Seen(11.0, 10.0, 0.1)
+"""GETs take ten times as long as when all is well; pages hardly longer, or twice as long."""
+
+
+@pytest.fixture
+def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
+    """Begins `connection-storm`, without a scene, under these readings; returns the orders that its program got."""
+
+    def begun(now: Readings) -> list[Order]:
+        orders: list[Order] = []
+        session = Session((CAUSES["connection-storm"],), 1, 1.0, tmp_path, lambda _: None)
+        fakes: dict[str, Any] = {
+            "stack": SimpleNamespace(
+                order=lambda name, order: orders.append(order) if name == SECOND else None
+            ),
+            "observer": SimpleNamespace(samples=[], take_sample=lambda: None),
+            "journal": SimpleNamespace(),
+            "measured": MEASURED,
+            "readings": lambda _newest: now,
+            "_wait": lambda _seconds: None,
+        }
+        for name, fake in fakes.items():
+            monkeypatch.setattr(session, name, fake, raising=False)
+        session._begin()
+        return orders
+
+    return begun
+
+
+def test_a_cause_begins_once_where_the_complaint_is_true(begin: Begin, healthy: Readings) -> None:
+    """A page takes twice as long, and a GET of another team ten times as long: everybody complains."""
+    assert len(begin(healthy.as_seen(EVERYTHING))) == 1
+
+
+def test_a_symptom_that_nobody_complains_of_is_not_enough(begin: Begin, healthy: Readings) -> None:
+    """Everybody complains of slow pages, and only a bystander's GETs are slow: the cause begins again, stronger."""
+    now = healthy.as_seen(ONLY_GETS)
+    assert now.slow_gets and not now.slower_pages
+    first, second = begin(now)
+    assert second != first

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lab import ROOT
 from lab.blind.causes import CAUSES, expiry_wave, hot_big_key
 from lab.blind.inbox import Order
 from lab.blind.prices import CHUNK
-from lab.blind.sizing import HEADROOM_MB, SECOND, Measured
+from lab.blind.scene import tell
+from lab.blind.sizing import CHANGER, HEADROOM_MB, SECOND, WELL
+from lab.stacks.processes import Child
 from loadtest import resp
 from tests.app.servicekit import eventually
+from tests.lab.blind.conftest import MEASURED
 from tests.loadtest.conftest import Server
-
-MEASURED = Measured(ping_us=50.0, key_us=0.3, keys=200_000, core=None, cores=2)
 
 
 class Box:
@@ -150,3 +154,35 @@ def test_a_wave_of_connections_comes_and_goes(server: Server) -> None:
         gets = client.info("commandstats")["cmdstat_get"]["calls"]
     assert gets >= 100
     eventually(lambda: client.info("clients")["connected_clients"] <= 2)
+
+
+ORDERS = {
+    "changes": (CHANGER, WELL[CHANGER]),
+    "unpipelined-deletes": (CHANGER, CAUSES["unpipelined-deletes"].all_orders(MEASURED)[CHANGER]),
+    "keys-command": (SECOND, CAUSES["keys-command"].all_orders(MEASURED)[SECOND]),
+    **{
+        cause: (SECOND, CAUSES[cause].all_orders(MEASURED)[SECOND])
+        for cause in ("scan-storm", "lua-script", "expiry-wave", "hot-big-key")
+    },
+}
+"""Order → the program that gets it, and its words."""
+
+
+@pytest.mark.parametrize("kind", ORDERS)
+def test_a_programs_connections_bear_its_name(kind: str, server: Server, tmp_path: Path) -> None:
+    """Every connection of a program bears the program's name and no other, whatever the order."""
+    name, order = ORDERS[kind]
+    command = [sys.executable, "-m", "lab.blind.tenants", name]
+    program = Child(name, command, tmp_path / "log", {"PROBE_URL": server.url}, cwd=ROOT, stdin_open=True)
+    client: Any = server.client()
+    before = {row["id"] for row in client.client_list()}
+
+    def names() -> list[str]:
+        return [row["name"] for row in client.client_list() if row["id"] not in before]
+
+    try:
+        tell(program, order)
+        eventually(lambda: set(names()) == {name})  # a connection is without a name until it has sent it
+    finally:
+        program.stop()
+        client.close()

@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 import redis
 
-from lab.blind import diagnostics, faulty_pool, observer, ways
+from lab.blind import diagnostics, faulty_pool, ways
 from lab.blind.faulty_pool import Housekeeping
+from lab.blind.readings import readings
 from lab.blind.ways import Waits
 from lab.stacks.server_stats import ServerObserver
 from loadtest.incidents.delay import Delay, relay
 from loadtest.resp import Server as Address
 from tests.app.servicekit import eventually
-from tests.lab.blind.test_checking import WELL, sample
+from tests.lab.blind.conftest import WELL
+from tests.lab.blind.test_checking import sample
 from tests.loadtest.conftest import Server
 
 
@@ -65,17 +67,10 @@ def test_a_way_on_which_nobody_listens_any_more_ends_no_thread() -> None:
 def test_one_long_wait_in_many_samples_is_the_machines_doing() -> None:
     """The longest wait of a stretch is the median of its samples' longest waits: a stall shows in all of them."""
     calm, once, again = (sample(tick, link_most_ms=most) for tick, most in ((1, 5.0), (2, 300.0), (3, 6.0)))
-    of = observer.readings(sample(0), [calm, once, again], WELL, 2)
+    of = readings(sample(0), [calm, once, again], WELL, 2)
     assert of.link_most_ms == 6.0
     stalls = [sample(tick, link_most_ms=300.0 + tick) for tick in (1, 2, 3)]
-    assert observer.readings(sample(0), stalls, WELL, 2).link_most_ms == 302.0
-
-
-def test_what_the_server_counts_is_told_a_second() -> None:
-    """Expired entries, connections and bytes are rates over the stretch between two samples."""
-    last = sample(2, expired=5000.0, connects=300.0, sent=2e9)
-    of = observer.readings(sample(0), [sample(1), last], WELL, 2)
-    assert (of.expired_per_s, of.connects_per_s, of.sent_mb_per_s) == (500.0, 30.0, 200.0)
+    assert readings(sample(0), stalls, WELL, 2).link_most_ms == 302.0
 
 
 def test_a_look_tells_the_longest_waits(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

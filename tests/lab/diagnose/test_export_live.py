@@ -23,8 +23,8 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.blind.evidence import LONG_MS
 from lab.cli import run_command
+from lab.diagnose.signs import LONG_MS
 from loadtest import resp
 from loadtest.resp import ask, command, connect
 from tests.app.servicekit import free_port
