@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import statistics
 import subprocess
 import time
 import urllib.error
@@ -170,6 +171,21 @@ class Stack:
         request = urllib.request.Request(self.url(port, path), data, kind)
         with urllib.request.urlopen(request, timeout=10) as answer:
             return json.load(answer)
+
+    def servers(self) -> dict[str, dict[str, Any]]:
+        """The control page's state of each server, by name."""
+        return {row["name"]: row for row in self.get("CONTROL_PORT", "/api/state")["servers"]}
+
+    def cores(self, *parts: str) -> float:
+        """Cores used by all containers but those whose names begin with one of `parts`: the median of four samples."""
+        looks = []
+        for _ in range(4):
+            listed = self.compose("stats", "--no-stream", "--format", "{{.Name}} {{.CPUPerc}}")
+            rows = [line.split() for line in listed.splitlines() if line.strip()]
+            names = {row[0].removeprefix(self.environ["COMPOSE_PROJECT_NAME"] + "-"): row[1] for row in rows}
+            shares = [float(share.rstrip("%")) for name, share in names.items() if not name.startswith(parts)]
+            looks.append(sum(shares) / 100)
+        return statistics.median(looks)
 
     def history(
         self, expression: str, start: float, end: float, step: float = 2

@@ -12,13 +12,12 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab import ROOT
-from tests.compose.stack import EVERYTHING, Stack, until
+from tests.compose.stack import Stack, until
 from tests.compose.stalls import Stalls
 
 SERVERS = ("dragonfly", "redis")
@@ -152,11 +151,6 @@ def test_no_panel_is_empty_under_scan(story: Stack, incident: dict[str, Any]) ->
     assert empty_panels(story) == []
 
 
-def servers(story: Stack) -> dict[str, dict[str, Any]]:
-    """The console's state of each server, by name."""
-    return {row["name"]: row for row in story.get("CONTROL_PORT", "/api/state")["servers"]}
-
-
 def times_healthy(row: dict[str, Any]) -> float:
     """p99 over the last ten seconds as a multiple of the healthy one; NaN if there is none yet."""
     return float("nan") if row["p99_ms"] is None else float(row["p99_ms"]) / float(row["healthy_p99_ms"])
@@ -166,12 +160,12 @@ def times_healthy(row: dict[str, Any]) -> float:
 def level(story: Stack, incident: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The state of both servers once all customers have come."""
     until(
-        lambda: all(row["shown_phase"] == "level" for row in servers(story).values()),
+        lambda: all(row["shown_phase"] == "level" for row in story.servers().values()),
         "all keys on both servers",
         story.began + INCIDENT_SECONDS + 120 - time.time(),
         every=2,
     )
-    return servers(story)
+    return story.servers()
 
 
 def test_nobody_steers(story: Stack, level: dict[str, dict[str, Any]]) -> None:
@@ -196,7 +190,7 @@ def test_it_stays_ill_and_does_not_drown(story: Stack, level: dict[str, dict[str
     rows = []
     end = time.monotonic() + 30
     while time.monotonic() < end:
-        rows.append(servers(story))
+        rows.append(story.servers())
         time.sleep(2)
     for server in SERVERS:
         times = [times_healthy(row[server]) for row in rows]
@@ -211,22 +205,9 @@ def test_climb_is_a_rank_correlation(level: dict[str, dict[str, Any]]) -> None:
     assert all(row["rank_correlation"] >= 0.8 for row in level.values())
 
 
-def cores_of(story: Stack, *parts: str) -> float:
-    """Cores used by all containers except those whose names begin with one of `parts`: the median of four samples."""
-    looks = []
-    for _ in range(4):
-        said = story.compose("stats", "--no-stream", "--format", "{{.Name}} {{.CPUPerc}}")
-        rows = [line.split() for line in said.splitlines() if line.strip()]
-        names = {row[0].removeprefix(story.environ["COMPOSE_PROJECT_NAME"] + "-"): row[1] for row in rows}
-        looks.append(
-            sum(float(share.rstrip("%")) for name, share in names.items() if not name.startswith(parts)) / 100
-        )
-    return statistics.median(looks)
-
-
 def test_those_who_watch_are_cheap_in_the_incident(story: Stack, level: dict[str, Any]) -> None:
     """Everything that is neither a server nor a storefront uses at most 35 % of a core."""
-    cores = cores_of(story, "dragonfly-", "redis-1", "web-", "invalidator-", "warmer-")
+    cores = story.cores("dragonfly-", "redis-1", "web-", "invalidator-", "warmer-")
     print(f"those who watch: {cores:.2f} cores")
     assert cores <= 0.35
 
@@ -244,9 +225,9 @@ def seconds_until(story: Stack, check: Any, what: str, seconds: float) -> float:
     """Wait until `check` is true of both servers' states; return how many seconds that took."""
     began = time.monotonic()
     try:
-        until(lambda: all(check(row) for row in servers(story).values()), what, seconds, every=0.5)
+        until(lambda: all(check(row) for row in story.servers().values()), what, seconds, every=0.5)
     except AssertionError as error:
-        raise AssertionError(f"{error}; seen at the end: {servers(story)}") from None
+        raise AssertionError(f"{error}; seen at the end: {story.servers()}") from None
     return time.monotonic() - began
 
 
@@ -264,12 +245,12 @@ def cured_in(story: Stack, pull: Callable[[], None]) -> float:
 
     Seconds that a stall of the machine spoiled do not count.
     """
-    before = {name: times_healthy(row) for name, row in servers(story).items()}
+    before = {name: times_healthy(row) for name, row in story.servers().items()}
     began, ill, took = time.monotonic(), set(before), 0.0
     with Stalls() as stalls:
         pull()
         while ill and took < 60:
-            rows = servers(story)
+            rows = story.servers()
             took = time.monotonic() - began
             ill -= {name for name, row in rows.items() if cured(row, before[name])}
             seen = (f"{name} {times_healthy(row):.1f} times healthy" for name, row in rows.items())
@@ -296,7 +277,7 @@ def fixed(story: Stack, level: dict[str, Any]) -> float:
 def test_fix_brings_p99_down(server: str, story: Stack, incident: dict[str, Any], fixed: float) -> None:
     """With the same keys and events, the fix brings p99 below half of what it was."""
     assert story.value(f'{P99}{{server="{server}"}}') < incident[server][1] / 2
-    assert servers(story)[server]["shown_phase"] == "cured"
+    assert story.servers()[server]["shown_phase"] == "cured"
 
 
 def test_no_panel_is_empty_under_the_index(story: Stack, fixed: float) -> None:
@@ -332,7 +313,7 @@ def drown(story: Stack) -> None:
     back, so a server counts as drowned once it has been seen so.
     """
     all_on(story, "strategy", {"strategy": "scan"})
-    for server, row in servers(story).items():
+    for server, row in story.servers().items():
         story.post(
             "CONTROL_PORT",
             f"/api/servers/{server}/rate",
@@ -357,10 +338,10 @@ def test_ill_again_under_scan(story: Stack, fixed: float) -> None:
 def test_over_the_edge_ends_by_itself(story: Stack, fixed: float) -> None:
     """Three times the events come for a minute, and then as many as planned, without a hand."""
     all_on(story, "over", {"on": True})
-    for row in servers(story).values():
+    for row in story.servers().values():
         assert row["over"] and row["events_per_second"] == 3 * row["events_planned_per_second"]
     seconds_until(story, lambda row: not row["over"], "the minute is over", 75)
-    for row in servers(story).values():
+    for row in story.servers().values():
         assert row["events_per_second"] == row["events_planned_per_second"]
 
 
@@ -401,80 +382,10 @@ def test_stop_and_start_when_everything_drowns(story: Stack, fixed: float) -> No
     began = time.monotonic()
     told = story.post("CONTROL_PORT", "/api/stop", {})
     assert time.monotonic() - began < 5.5 and all(part["done"] for part in told["parts"]), told
-    assert {row["events_per_second"] for row in servers(story).values()} == {0}
+    assert {row["events_per_second"] for row in story.servers().values()} == {0}
     story.post("CONTROL_PORT", "/api/start", {})
     took = seconds_until(
         story, lambda row: row["shown_phase"] == "healthy", "a fresh scene on both servers", 60
     )
     print(f"a fresh scene {took:.0f} s after the start")
     assert took <= 30
-
-
-def test_a_workshop_could_begin(story: Stack, tmp_path: Path) -> None:
-    """On a whole scene `bin/lab doctor --scene` finds nothing missing and writes its page."""
-    done = story.run(["bin/lab", "doctor", "--scene", "--out", str(tmp_path)], 300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert not [line for line in done.stdout.splitlines() if line.startswith("MISS")]
-    assert "A workshop could begin." in done.stdout
-    assert "exemplar to trace" in (tmp_path / "doctor.html").read_text()
-
-
-@pytest.mark.parametrize("server", ["redis", "dragonfly"])
-def test_a_bystander_is_asked_for_by_the_servers_name(server: str, story: Stack) -> None:
-    """`bin/lab probe SERVER` measures from the container `lab`, next to the servers."""
-    done = story.run(["bin/lab", "probe", server, "--seconds", "2"], 60)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[0] == f"{server}:6379: 200 GETs a second for 2 s"
-    assert done.stdout.splitlines()[-1].split()[:2] == ["all", "400"]
-
-
-def test_the_labs_commands_need_no_python_here(story: Stack) -> None:
-    """`docker compose run --rm lab ...` has the lab's commands, and reaches a server of the scene by its name."""
-    said = story.compose(
-        "run", "--rm", "-T", "lab", "diagnose", "redis://redis:6379", "--seconds", "3", "--json"
-    )
-    assert json.loads(said)["product"] == "redis"
-
-
-IDLE_CORES = 0.40
-"""The aim is 0.15. With the real parts 0.17 to 0.20 was measured on two cores of a virtual machine; the rest is the
-cost of processes waking up. The bound leaves room for slower and noisier machines."""
-
-
-def test_idle_scene_costs_little(story: Stack, fixed: float) -> None:
-    """Once stopped, the whole scene uses a small part of a core and at most 1.5 GB."""
-    story.post("CONTROL_PORT", "/api/stop", {})
-    until(
-        lambda: all(row["events_in_flight"] == 0 for row in servers(story).values()), "nothing under way", 60
-    )
-    time.sleep(15)
-    cores = cores_of(story)
-    said = story.compose("stats", "--no-stream", "--format", "{{.MemUsage}}")
-    used = sum(
-        float(number) * {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}[unit]
-        for number, unit in re.findall(r"^([\d.]+)([KMG]iB) /", said, re.MULTILINE)
-    )
-    print(f"idle: {cores:.2f} cores, {used / 1e9:.2f} GB")
-    assert cores <= IDLE_CORES
-    assert 0 < used <= 1.5e9
-
-
-def test_a_scenario_of_locust_runs_in_the_scene(story: Stack, fixed: float) -> None:
-    """The README's command runs beside a stopped scene, and prints p99 under SCAN and under the index."""
-    before = story.inspect("redis")["State"]["StartedAt"]
-    story.post("CONTROL_PORT", "/api/servers/redis/restart", {})
-    until(partial(story.started_since, "redis", before), "redis restarted", 30)
-    output = story.compose(
-        "run", "--rm", "--no-deps", "locust-redis",
-        "locust", "-f", "loadtest/before_after.py", "--host", "http://web-redis:8000", "--headless", "--only-summary",
-        "--keys", "2000", "--growth-seconds", "10", "--hold-seconds", "5", "--events-per-second", "3",
-    )  # fmt: skip
-    print(output)
-    for strategy in ("scan", "index"):
-        assert f"at 2,000 keys under {strategy}: p99 of a GET " in output
-
-
-def test_down_leaves_nothing(story: Stack) -> None:
-    """After `down` no container, volume or network of the project is left."""
-    story.compose(*EVERYTHING, "down", "--volumes", "--remove-orphans")
-    assert story.left() == ""

@@ -1,0 +1,134 @@
+"""The scene of the story, used as people use it: rehearsed, probed, diagnosed, at rest, with Locust, in a session."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from lab import ROOT
+from tests.compose.stack import EVERYTHING, Stack, until
+
+
+def test_a_workshop_could_begin(story: Stack, tmp_path: Path) -> None:
+    """On a whole scene `bin/lab doctor --scene` finds nothing missing and writes its page."""
+    done = story.run(["bin/lab", "doctor", "--scene", "--out", str(tmp_path)], 300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not [line for line in done.stdout.splitlines() if line.startswith("MISS")]
+    assert "A workshop could begin." in done.stdout
+    assert "exemplar to trace" in (tmp_path / "doctor.html").read_text()
+
+
+@pytest.mark.parametrize("server", ["redis", "dragonfly"])
+def test_a_bystander_is_asked_for_by_the_servers_name(server: str, story: Stack) -> None:
+    """`bin/lab probe SERVER` measures from the container `lab`, next to the servers."""
+    done = story.run(["bin/lab", "probe", server, "--seconds", "2"], 60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[0] == f"{server}:6379: 200 GETs a second for 2 s"
+    assert done.stdout.splitlines()[-1].split()[:2] == ["all", "400"]
+
+
+def test_the_labs_commands_need_no_python_here(story: Stack) -> None:
+    """`docker compose run --rm lab ...` has the lab's commands, and reaches a server of the scene by its name."""
+    said = story.compose(
+        "run", "--rm", "-T", "lab", "diagnose", "redis://redis:6379", "--seconds", "3", "--json"
+    )
+    assert json.loads(said)["product"] == "redis"
+
+
+IDLE_CORES = 0.40
+"""The aim is 0.15. With the real parts 0.17 to 0.20 was measured on two cores of a virtual machine; the rest is the
+cost of processes waking up. The bound leaves room for slower and noisier machines."""
+
+
+def test_idle_scene_costs_little(story: Stack) -> None:
+    """Once stopped, the whole scene uses a small part of a core and at most 1.5 GB."""
+    story.post("CONTROL_PORT", "/api/stop", {})
+    until(
+        lambda: all(row["events_in_flight"] == 0 for row in story.servers().values()), "nothing under way", 60
+    )
+    time.sleep(15)
+    cores = story.cores()
+    said = story.compose("stats", "--no-stream", "--format", "{{.MemUsage}}")
+    used = sum(
+        float(number) * {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}[unit]
+        for number, unit in re.findall(r"^([\d.]+)([KMG]iB) /", said, re.MULTILINE)
+    )
+    print(f"idle: {cores:.2f} cores, {used / 1e9:.2f} GB")
+    assert cores <= IDLE_CORES
+    assert 0 < used <= 1.5e9
+
+
+def test_a_scenario_of_locust_runs_in_the_scene(story: Stack) -> None:
+    """The README's command runs beside a stopped scene, and prints p99 under SCAN and under the index."""
+    before = story.inspect("redis")["State"]["StartedAt"]
+    story.post("CONTROL_PORT", "/api/servers/redis/restart", {})
+    until(partial(story.started_since, "redis", before), "redis restarted", 30)
+    output = story.compose(
+        "run", "--rm", "--no-deps", "locust-redis",
+        "locust", "-f", "loadtest/before_after.py", "--host", "http://web-redis:8000", "--headless", "--only-summary",
+        "--keys", "2000", "--growth-seconds", "10", "--hold-seconds", "5", "--events-per-second", "3",
+    )  # fmt: skip
+    print(output)
+    for strategy in ("scan", "index"):
+        assert f"at 2,000 keys under {strategy}: p99 of a GET " in output
+
+
+CAUSES = (
+    "slow-network",
+    *(
+        pytest.param(name, marks=pytest.mark.whole)
+        for name in ("exhausted-pool", "stalling-link", "stalling-storefront", "keys-command", "nothing")
+    ),
+)
+
+
+def ask(story: Stack, *words: str) -> str:
+    """What a second terminal prints."""
+    return story.compose("run", "--rm", "-T", "lab", "blind", *words)
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_session_in_the_scene(cause: str, story: Stack, tmp_path: Path) -> None:
+    """The cause's figures show it, Prometheus scrapes the session, and the scene has its server and its load back."""
+    log = tmp_path / "log"
+    with log.open("wb") as sink:
+        session = subprocess.Popen(
+            [sys.executable, "-m", "lab", "blind", "open", cause, "--stack", "compose"],
+            cwd=ROOT, env=story.environ, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink,
+        )  # fmt: skip
+    try:
+        until(lambda: "second terminal" in log.read_text(), "the session's announcement", 120)
+        assert "p99 of a page" in ask(story, "look", "users")
+        assert "launcher" not in ask(story, "look", "clients")
+        until(lambda: story.value('up{instance="lab",job="web"}') == 1, "scraped", 30)
+        assert "right." in ask(story, "answer", cause)
+        before = story.inspect("redis")["State"]["StartedAt"]
+        assert "The figures show the cause." in ask(story, "reveal")
+        assert session.wait(60) == 0, log.read_text()
+    finally:
+        session.kill()
+        session.wait()
+    until(lambda: story.started_since("redis", before), "redis restarted", 60)
+    story.wait_health("web-redis", "healthy", 60)
+    assert story.servers()["redis"]["phase"] != "leased"
+
+
+def test_a_cause_that_needs_the_servers_core_is_refused(story: Stack) -> None:
+    """Which core a container uses is decided outside it: one line says where the cause can be played."""
+    words = ["run", "--rm", "-T", "lab", "blind", "open", "noisy-neighbour"]
+    done = story.run(["docker", "compose", *words], 60)
+    assert done.returncode == 2
+    assert "cannot be played in the scene" in done.stderr and "--stack native" in done.stderr
+
+
+def test_down_leaves_nothing(story: Stack) -> None:
+    """After `down` no container, volume or network of the project is left."""
+    story.compose(*EVERYTHING, "down", "--volumes", "--remove-orphans")
+    assert story.left() == ""
