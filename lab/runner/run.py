@@ -31,7 +31,6 @@ from lab.stacks.native import NativeStack
 from lab.stacks.processes import port_taken, uninterrupted
 from lab.stacks.quota import why_none
 from lab.stacks.rights import check_server
-from lab.stacks.scene import SceneStack, require_server
 from lab.stacks.server_stats import ServerObserver
 from lab.stacks.servers import IN_COMPOSE, SERVERS, STACKS, Server, check_stack, find_server
 
@@ -186,6 +185,8 @@ def _check_request(request: Request, server: Server) -> None:
     if request.stack != "native":
         if request.port:
             raise UsageError(f"--port is for the native stack: leave --stack {request.stack} out.")
+        from lab.stacks.scene import require_server  # a native run opens no file about containers
+
         require_server(server)
     elif request.way is not None:
         if request.scenario.own_server:
@@ -255,6 +256,8 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
     )
     try:
         if request.stack == COMPOSE:
+            from lab.stacks.scene import SceneStack
+
             stack = SceneStack(scenario, server, folder, request.seed)
         elif scenario.node_share:
             stack = ClusterStack(scenario, server, folder, request.seed, request.port)

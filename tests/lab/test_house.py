@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 from lab import ROOT
@@ -80,3 +81,10 @@ def test_the_root_has_few_entries() -> None:
     """Files and folders of the repository that a visitor sees first are few."""
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert len({name.partition("/")[0] for name in tracked.splitlines()}) <= ROOT_ENTRIES
+
+
+def test_a_native_run_opens_no_file_about_containers() -> None:
+    """What a run imports before its stack is chosen names no container, so a reader of a native run meets none."""
+    code = "import lab.runner.run, sys; print(*(name for name in sys.modules if name.startswith('lab.')))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert not set(done.stdout.split()) & {"lab.stacks.scene", "lab.stacks.engine", "lab.replay.docker"}
