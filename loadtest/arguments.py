@@ -1,6 +1,10 @@
-"""The command line of the load's processes: numbers in a range, names, a server, and when to end.
+"""The command line of the load's processes. A load declares each option once, as a field of its plan.
 
-Bad arguments end a process: one line on stderr, exit code 2.
+    @dataclass(frozen=True, kw_only=True)
+    class Plan(ServerPlan):
+        rate: float = option("requests a second", number(1, 2000), 60.0)
+
+has --rate, --url and --until-stdin-ends.
 """
 
 from __future__ import annotations
@@ -10,38 +14,75 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import Any, NoReturn, TypeVar
 
 from loadtest.resp import Server
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser with the arguments of every load: --url (default: PROBE_URL), and --until-stdin-ends."""
-
-    def __init__(self, prog: str, description: str) -> None:
-        super().__init__(prog=prog, description=description, allow_abbrev=False)
-        self.add_argument(
-            "--url",
-            type=server,
-            default=os.environ.get("PROBE_URL"),
-            help="server: redis://[[user]:password@]host[:port][/database] (PROBE_URL, which hides a password from ps)",
-        )
-        self.add_argument(
-            "--until-stdin-ends",
-            action="store_true",
-            help="end when stdin ends: for a parent process that cannot send signals (docker exec) or may die",
-        )
+    """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
         """End the process: one line on stderr, exit code 2."""
         self.exit(2, f"{self.prog}: {message}\n")
 
-    def read(self, arguments: Sequence[str] | None = None) -> argparse.Namespace:
-        """Parse the arguments. A missing server address ends the process, as bad arguments do."""
-        options = self.parse_args(arguments)
-        if options.url is None:
-            self.error("no server: give --url, or set PROBE_URL")
-        return options
+
+def option(text: str, read: Callable[[str], object] = str, default: Any = MISSING, **more: Any) -> Any:
+    """Declare a field of a plan that is an option of its load: field `key_bytes` is --key-bytes.
+
+    Args:
+        text: its help, to which the default is added.
+        read: parses its value.
+        default: without one the option must be given. With False it is a switch.
+        more: further arguments for `add_argument`; `flag`, where the option's name is not the field's; `variable` of
+            the environment, which holds the value where the option is not given.
+    """
+    return field(default=default, metadata={"help": text, "type": read, **more})
+
+
+def _add(parser: argparse.ArgumentParser, each: Field[Any]) -> None:
+    words = dict(each.metadata)
+    flag = words.pop("flag", f"--{each.name.replace('_', '-')}")
+    variable = words.pop("variable", "")
+    if each.default is False:
+        del words["type"]
+        words["action"] = "store_true"
+    elif each.default is MISSING:
+        words["default"] = os.environ.get(variable)
+        words["required"] = not variable
+    else:
+        words["default"] = each.default
+        if shown := _shown(each.default):
+            words["help"] += f" ({shown})"
+    parser.add_argument(flag, dest=each.name, **words)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
+
+
+def read_plan(kind: type[P], prog: str, about: str | None, arguments: Sequence[str] | None = None) -> P:
+    """Read a plan from the command line; the first line of `about` describes the load in its help.
+
+    Bad arguments end the process, and so does a `ValueError` of the plan: one line on stderr, exit code 2.
+    """
+    parser = Parser(prog, description=(about or "").partition("\n")[0], allow_abbrev=False)
+    for each in fields(kind):
+        _add(parser, each)
+    options = vars(parser.parse_args(arguments))
+    for each in fields(kind):
+        if each.default is MISSING and options[each.name] is None:
+            variable = each.metadata["variable"]
+            parser.error(f"no {each.name}: give {each.metadata['flag']}, or set {variable}")
+    try:
+        return kind(**options)
+    except ValueError as error:
+        parser.error(str(error))
 
 
 def number(low: float, high: float, kind: Callable[[str], float] = float) -> Callable[[str], float]:
@@ -75,12 +116,43 @@ def key_prefix(text: str) -> str:
     return text
 
 
-def server(text: str) -> Server:
+def server_address(text: str) -> Server:
     """Parse a server's address."""
     try:
         return Server.from_url(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Parse names of commands with commas between them."""
+    return tuple(text.upper().split(","))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """The option of every load."""
+
+    until_stdin_ends: bool = option(
+        "end when stdin ends: for a parent process that cannot send signals (docker exec) or may die",
+        default=False,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerPlan(Ending):
+    """The options of every load that asks a server."""
+
+    server: Server = option(
+        "server: redis://[[user]:password@]host[:port][/database] (PROBE_URL, which hides a password from ps)",
+        server_address,
+        flag="--url",
+        metavar="URL",
+        variable="PROBE_URL",
+    )
+
+
+P = TypeVar("P", bound=Ending)
 
 
 def stop_with_stdin(stop: Callable[[], None]) -> None:

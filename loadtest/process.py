@@ -1,7 +1,8 @@
 """What all loads of the scenarios share: begin, print the figures, end when told to, fail with one line.
 
-The last line of a load's output holds ``{"figures": {name: number}}``. Exit code 0 after that line; 3 with one line
-on stderr if the server refuses or is gone.
+A load ends by itself, or on SIGTERM or SIGINT, or with `--until-stdin-ends` at the end of stdin. The last line of its
+output holds ``{"figures": {name: number}}``. Exit code 0 after that line; 2 for bad arguments; 3 if a server or a
+storefront refuses or is gone. Both of these leave one line on stderr.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from time import monotonic, sleep
 
-from loadtest.arguments import stop_with_stdin
+from loadtest.arguments import Ending, P, read_plan, stop_with_stdin
 from loadtest.resp import ConnectionLost, LoadFailed
 
 BROKE = 3
+LOOK_S = 0.05
+"""Seconds between two looks whether a load that waits was told to end."""
 
 
 class Stop:
@@ -29,24 +33,43 @@ class Stop:
         """Tell the load to end. Safe in a signal handler."""
         self.requested = True
 
+    def wait(self, seconds: float) -> None:
+        """Wait for `seconds`, or until the load is told to end."""
+        end = monotonic() + seconds
+        while (left := end - monotonic()) > 0 and not self.requested:
+            sleep(min(left, LOOK_S))
+
 
 def say(line: dict[str, object]) -> None:
     """Print one line of output, as JSON."""
     print(json.dumps(line), flush=True)
 
 
-def run_load(name: str, work: Callable[[Stop], dict[str, float]], until_stdin_ends: bool) -> int:
-    """Do the work until it ends or is told to, then print its figures; returns the exit code."""
-    stop = Stop()
+def heed_endings(plan: Ending, stop: Callable[[], None]) -> None:
+    """Call `stop` on SIGTERM and SIGINT, and at the end of stdin where the plan says so."""
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.request())
-    if until_stdin_ends:
-        threading.Thread(target=stop_with_stdin, args=(stop.request,), name="stdin", daemon=True).start()
+        signal.signal(number, lambda *_: stop())
+    if plan.until_stdin_ends:
+        threading.Thread(target=stop_with_stdin, args=(stop,), name="stdin", daemon=True).start()
+
+
+def hush() -> None:
+    """Keep the interpreter's last flush quiet, when nobody reads the lines any more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def run_load(name: str, about: str | None, kind: type[P], work: Callable[[P, Stop], dict[str, float]]) -> int:
+    """Do the work that the command line asks for until it ends or is told to, then print its figures.
+
+    Returns the exit code. `about` is the module's docstring, whose first line describes the load in its help.
+    """
+    plan, stop = read_plan(kind, name, about), Stop()
+    heed_endings(plan, stop.request)
     try:
-        say({"figures": work(stop)})
+        say({"figures": work(plan, stop)})
     except (LoadFailed, ConnectionLost) as error:
         print(f"{name}: {error}", file=sys.stderr, flush=True)
         return BROKE
-    except BrokenPipeError:  # nobody reads the lines any more
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # keeps the interpreter's last flush quiet
+    except BrokenPipeError:
+        hush()
     return 0

@@ -13,7 +13,7 @@ import sys
 import threading
 
 from lab.blind.inbox import Inbox, Order
-from loadtest.arguments import server
+from loadtest.arguments import server_address
 from loadtest.incidents.delay import Delay, relay
 from loadtest.probe.quiet import become_quiet
 
@@ -31,7 +31,7 @@ def main() -> int:
 
     become_quiet()
     near = sys.argv[1], int(sys.argv[2])
-    print(json.dumps({"port": relay(server(os.environ["PROBE_URL"]), delay, near)}), flush=True)
+    print(json.dumps({"port": relay(server_address(os.environ["PROBE_URL"]), delay, near)}), flush=True)
     Inbox(heard)
     ended.wait()
     return 0

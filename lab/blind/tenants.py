@@ -34,7 +34,7 @@ KINDS: dict[str, Callable[[Order, Inbox, Server], None]] = {
 
 def main() -> int:
     """Carry out orders until stdin ends; return the exit code."""
-    server = replace(arguments.server(os.environ["PROBE_URL"]), client_name="".join(sys.argv[1:]))
+    server = replace(arguments.server_address(os.environ["PROBE_URL"]), client_name="".join(sys.argv[1:]))
     inbox = Inbox()
     while (order := inbox.take()) is not None:
         while not inbox.news:

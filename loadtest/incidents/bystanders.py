@@ -11,9 +11,6 @@ output names the tool, under ``note``; the last one holds the `figures`: bystand
 redis_benchmark (1, or 0 for the lab's own processes).
 
 (All keys exist. Each connection waits for its pipeline's replies before it sends the next pipeline.)
-
-Ends on SIGTERM, after --seconds, or with `--until-stdin-ends` at the end of stdin: exit code 0. Bad arguments: 2. A
-server that refuses or is gone: 3.
 """
 
 from __future__ import annotations
@@ -25,10 +22,11 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass, replace
 from multiprocessing.process import BaseProcess
 from typing import Protocol
 
-from loadtest.arguments import Parser, number, word
+from loadtest.arguments import ServerPlan, number, option, word
 from loadtest.process import Stop, run_load, say
 from loadtest.resp import ConnectionLost, LoadFailed, Server, ask, command, connect
 
@@ -39,6 +37,29 @@ MOST_PER_SECOND = 5_000_000
 """More GETs a second than a server of one thread reaches: bounds the tool's requests in case it is never ended."""
 CHECK_EVERY_S = 0.05
 ENDING_S = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(ServerPlan):
+    """How many GETs are on their way, of which keys, and who sends them."""
+
+    connections: int = option("connections kept busy", number(1, 500, int), 4)
+    pipeline: int = option("GETs sent together", number(1, 1_000, int), 16)
+    keys: int = option("own keys to GET", number(1, 100_000, int), 1_000)
+    prefix: str = option("prefix of its own keys", word, "lab")
+    tool: str = option("own: never redis-benchmark", default="auto", choices=("auto", "own"))
+    processes: int = option("processes of the lab's own generator", number(1, 16, int), 2)
+    seconds: float = option("seconds until the load ends", number(0.1, 86_400), 3_600.0)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its keys."""
+        return [f"{self.prefix}:bystander:{index:012d}" for index in range(self.keys)]
+
+    @property
+    def uses_benchmark(self) -> bool:
+        """True if redis-benchmark makes the load."""
+        return self.tool == "auto" and not self.server.password and shutil.which(TOOL) is not None
 
 
 class Tool(Protocol):
@@ -56,10 +77,11 @@ class Tool(Protocol):
 class Benchmark:
     """redis-benchmark, which runs until it is ended."""
 
-    def __init__(self, server: Server, key: str, keys: int, connections: int, pipeline: int, seconds: float):
+    def __init__(self, plan: Plan) -> None:
+        server, most = plan.server, int(min(2**31 - 1, plan.seconds * MOST_PER_SECOND))
         words = [TOOL, "-h", server.host, "-p", str(server.port), "--dbnum", str(server.database), "--csv"]
-        words += ["-c", str(connections), "-P", str(pipeline), "-r", str(keys)]
-        words += ["-n", str(int(min(2**31 - 1, seconds * MOST_PER_SECOND))), "GET", f"{key}:__rand_int__"]
+        words += ["-c", str(plan.connections), "-P", str(plan.pipeline), "-r", str(plan.keys)]
+        words += ["-n", str(most), "GET", f"{plan.prefix}:bystander:__rand_int__"]
         self._process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
@@ -85,20 +107,11 @@ class Benchmark:
 class Generator:
     """Processes of the lab, each with its share of the connections."""
 
-    def __init__(
-        self,
-        server: Server,
-        key: str,
-        keys: int,
-        connections: int,
-        pipeline: int,
-        processes: int,
-        seconds: float,
-    ) -> None:
-        context = multiprocessing.get_context("spawn")
-        shares = [len(range(i, connections, processes)) for i in range(min(processes, connections))]
+    def __init__(self, plan: Plan) -> None:
+        context, processes = multiprocessing.get_context("spawn"), min(plan.processes, plan.connections)
+        shares = [len(range(i, plan.connections, processes)) for i in range(processes)]
         self._processes: list[BaseProcess] = [
-            context.Process(target=generate, args=(server, key, keys, share, pipeline, seconds), daemon=True)
+            context.Process(target=generate, args=(replace(plan, connections=share),), daemon=True)
             for share in shares
         ]
         for process in self._processes:
@@ -117,8 +130,8 @@ class Generator:
             process.join(ENDING_S)
 
 
-def generate(server: Server, key: str, keys: int, connections: int, pipeline: int, seconds: float) -> None:
-    """Send pipelines of GETs over `connections` connections until the process is ended, or `seconds` are over.
+def generate(plan: Plan) -> None:
+    """Send pipelines of GETs until the process is ended, or shortly after it should have been.
 
     A failure ends the process with exit code 3.
 
@@ -126,16 +139,17 @@ def generate(server: Server, key: str, keys: int, connections: int, pipeline: in
     """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    names = [f"{key}:{number:012d}" for number in range(keys)]
+    names, pipeline = plan.names, plan.pipeline
     batches = [
-        b"".join(command("GET", names[(at + i) % keys]) for i in range(pipeline))
-        for at in range(0, keys, pipeline)
+        b"".join(command("GET", names[(at + i) % plan.keys]) for i in range(pipeline))
+        for at in range(0, plan.keys, pipeline)
     ]
     head = b"$%d\r\n" % VALUE_BYTES
     whole = pipeline * (len(head) + VALUE_BYTES + 2)
-    end = time.monotonic() + seconds
+    end = time.monotonic() + plan.seconds + ENDING_S
     try:
-        lines = {line.fileno(): line for line in (connect(server) for _ in range(connections))}
+        opened = [connect(plan.server) for _ in range(plan.connections)]
+        lines = {line.fileno(): line for line in opened}
         selector = selectors.DefaultSelector()
         left, turn = dict.fromkeys(lines, whole), 0
         for fd, line in lines.items():
@@ -196,80 +210,41 @@ def version_of_tool() -> str:
     return done.stdout.partition("(")[0].strip() or TOOL
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the load; returns the exit code."""
-    parser = Parser("bystanders", "Pipelined GETs in a closed loop, by redis-benchmark where there is one.")
-    parser.add_argument(
-        "--connections", type=number(1, 500, int), default=4, help="connections kept busy (4)"
-    )
-    parser.add_argument("--pipeline", type=number(1, 1_000, int), default=16, help="GETs sent together (16)")
-    parser.add_argument("--keys", type=number(1, 100_000, int), default=1_000, help="own keys to GET (1000)")
-    parser.add_argument("--prefix", type=word, default="lab", help="prefix of its own keys (lab)")
-    parser.add_argument(
-        "--tool", choices=("auto", "own"), default="auto", help="own: never redis-benchmark (auto)"
-    )
-    parser.add_argument(
-        "--processes", type=number(1, 16, int), default=2, help="processes of the lab's own generator (2)"
-    )
-    parser.add_argument(
-        "--seconds", type=number(0.1, 86_400), default=3_600.0, help="seconds until the load ends (3600)"
-    )
-    options = parser.read(arguments)
-    server, keys = options.url, options.keys
-    key = f"{options.prefix}:bystander"
-    names = [f"{key}:{number:012d}" for number in range(keys)]
-    real = options.tool == "auto" and not server.password and shutil.which(TOOL) is not None
+def press(plan: Plan, stop: Stop) -> dict[str, float]:
+    """Write the keys, keep the load up, and remove them; returns the figures. Raises `LoadFailed`, `ConnectionLost`."""
+    life = int(plan.seconds) + 60
+    with connect(plan.server) as line:
+        ask(line, *(command("SET", name, "b" * VALUE_BYTES, "EX", life) for name in plan.names))
+    try:
+        keep_up(plan, stop)
+    finally:
+        with connect(plan.server) as line:
+            ask(line, command("UNLINK", *plan.names))
+    return {
+        "bystander_connections": plan.connections,
+        "bystander_pipeline": plan.pipeline,
+        "redis_benchmark": float(plan.uses_benchmark),
+    }
 
-    def work(stop: Stop) -> dict[str, float]:
-        life = int(options.seconds) + 60
-        with connect(server) as line:
-            ask(line, *(command("SET", name, "b" * VALUE_BYTES, "EX", life) for name in names))
-        try:
-            press(stop)
-        finally:
-            with connect(server) as line:
-                ask(line, command("UNLINK", *names))
-        return {
-            "bystander_connections": options.connections,
-            "bystander_pipeline": options.pipeline,
-            "redis_benchmark": float(real),
-        }
 
-    def press(stop: Stop) -> None:
-        tool: Tool
-        presence = Presence(server)
-        if real:
-            tool = Benchmark(server, key, keys, options.connections, options.pipeline, options.seconds)
-        else:
-            tool = Generator(
-                server,
-                key,
-                keys,
-                options.connections,
-                options.pipeline,
-                options.processes,
-                options.seconds + ENDING_S,
-            )
-        what = version_of_tool() if real else "a pipelined generator of the lab's own"
-        say(
-            {
-                "note": f"bystander load: {what}, {options.connections} connections, pipeline {options.pipeline}"
-            }
-        )
-        end = time.monotonic() + options.seconds
-        try:
-            while not stop.requested and time.monotonic() < end:
-                time.sleep(CHECK_EVERY_S)
-                if (failure := tool.failure()) and not stop.requested:
-                    raise LoadFailed(failure)
-                if not stop.requested:
-                    presence.check()
-        finally:
-            presence.close()
-            tool.end()
-
-    return run_load(parser.prog, work, options.until_stdin_ends)
+def keep_up(plan: Plan, stop: Stop) -> None:
+    """Let the tool send until it is time to end. Raises `LoadFailed`, `ConnectionLost`."""
+    presence = Presence(plan.server)
+    tool: Tool = Benchmark(plan) if plan.uses_benchmark else Generator(plan)
+    what = version_of_tool() if plan.uses_benchmark else "a pipelined generator of the lab's own"
+    say({"note": f"bystander load: {what}, {plan.connections} connections, pipeline {plan.pipeline}"})
+    end = time.monotonic() + plan.seconds
+    try:
+        while not stop.requested and time.monotonic() < end:
+            time.sleep(CHECK_EVERY_S)
+            if (failure := tool.failure()) and not stop.requested:
+                raise LoadFailed(failure)
+            if not stop.requested:
+                presence.check()
+    finally:
+        presence.close()
+        tool.end()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_load("bystanders", __doc__, Plan, press))

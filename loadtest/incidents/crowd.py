@@ -20,20 +20,16 @@ With --find-utilisation U it searches for the rate that would keep the server's 
 steps that approach it from below; `rate` is the result. If U exceeds 1, the rate is one that the server cannot keep up
 with, computed from the cost of a request just below saturation.
 
-Entries are written with a time to live and never removed: the server must be the load's own. Ends on SIGTERM, or with
-`--until-stdin-ends` at the end of stdin: figures, exit code 0. Bad arguments: 2. A server that refuses, or is gone: 3.
+Entries are written with a time to live and never removed: the server must be the load's own.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
 import sys
-import time
 
-from loadtest.arguments import Parser, number, word
 from loadtest.incidents.crowd_model import Crowd, Plan, Stretch
-from loadtest.incidents.pages import MOST_PAGES, Layout, Pages, fill
+from loadtest.incidents.pages import Pages, fill
 from loadtest.info import ServerInfo
 from loadtest.process import Stop, run_load
 from loadtest.resp import LoadFailed, ask, command, connect
@@ -51,13 +47,6 @@ MOST_BUSY = 0.85
 SHORT_S = 3600.0
 """With a shorter time to live, entries are of all ages from the beginning, as in a cache in balance with their expiry.
 """
-
-
-def wait(seconds: float, stop: Stop) -> None:
-    """Wait for `seconds`, or until the load is told to end."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and not stop.requested:
-        time.sleep(0.05)
 
 
 def cost_s(stretch: Stretch) -> float:
@@ -104,137 +93,31 @@ def figures(stretch: Stretch, rate: float, next_page: int, fitting_ttl_s: float)
     }
 
 
-def read_arguments(arguments: list[str] | None) -> argparse.Namespace:
-    """The crowd's arguments. Bad arguments end the process: one line on stderr, exit code 2."""
-    parser = Parser(
-        "crowd", "A crowd of clients on a cache that evicts; one JSON line for each sample of the server."
-    )
-    add = parser.add_argument
-    add("--rate", type=number(1, 200_000), help="requests a second of the whole crowd when no client waits")
-    add("--share", type=number(0.01, 10), default=1.0, help="share of --rate to offer (1)")
-    add(
-        "--find-utilisation",
-        type=number(0.1, 5),
-        help="find the rate instead: busy share of the main thread, above 1 more than it can do",
-    )
-    add("--seconds", type=number(0.5, 3600), required=True, help="seconds of load, without the filling")
-    add("--clients", type=number(1, 20_000, int), default=1000, help="clients in the crowd (1000)")
-    add(
-        "--asks-every",
-        type=number(0.01, 3600),
-        help="seconds between a client's requests: with a low --rate there are fewer clients (always --clients)",
-    )
-    add(
-        "--connections",
-        type=number(1, 20_000, int),
-        help="connections that the clients share (one for each client)",
-    )
-    add(
-        "--write-every",
-        type=number(1, 10_000, int),
-        default=10,
-        help="one request of this many writes a page (10)",
-    )
-    add(
-        "--patience-seconds",
-        type=number(0, 3600),
-        default=0.25,
-        help="seconds after which a waiting client goes away (0.25)",
-    )
-    add(
-        "--away-seconds",
-        type=number(0, 3600),
-        default=1.0,
-        help="seconds, about, until such a client returns (1)",
-    )
-    add(
-        "--fill",
-        type=number(0, 0.99),
-        default=0.0,
-        help="share of maxmemory to fill first (0)",
-    )
-    add("--limit-mb", type=number(8, 10**6), help="maxmemory to set on the server first, in MB (unchanged)")
-    add(
-        "--settle-seconds",
-        type=number(0, 60),
-        default=0.0,
-        help="seconds after connecting in which the server shrinks buffers of idle connections (0)",
-    )
-    add(
-        "--ttl-seconds",
-        type=number(0.1, 10**8),
-        default=1_209_600.0,
-        help="time to live of all entries (two weeks)",
-    )
-    add("--fits", type=number(0.01, 1), default=0.7, help="share of maxmemory for fitting_ttl_s (0.7)")
-    add("--first-page", type=number(1, MOST_PAGES // 2, int), default=1, help="number of the first page (1)")
-    add("--entries", type=number(1, 999, int), default=150, help="entries of a page (150)")
-    add("--pages-read", type=number(1, 8, int), default=2, help="pages read by one request (2)")
-    add(
-        "--key-bytes", type=number(24, 500, int), default=48, help="length of a key, the prefix included (48)"
-    )
-    add("--value-bytes", type=number(1, 10_000, int), default=16, help="length of a value (16)")
-    add(
-        "--interval-seconds",
-        type=number(0.02, 10),
-        default=0.1,
-        help="seconds between samples of the server (0.1)",
-    )
-    add("--prefix", type=word, default="crowd", help="own keys are PREFIX:PAGE:ENTRY (crowd)")
-    add("--seed", type=number(0, 2**63, int), default=0, help="seed of the random numbers (0)")
-    options = parser.read(arguments)
-    if (options.rate is None) == (options.find_utilisation is None):
-        parser.error("either --rate or --find-utilisation is needed")
-    if len(options.prefix) + 14 > options.key_bytes:
-        parser.error(f"--key-bytes {options.key_bytes} leaves no room for the prefix {options.prefix}")
-
-    return options
-
-
-def crowd_size(options: argparse.Namespace) -> int:
-    """Number of clients: --clients, or fewer where each asks once in --asks-every seconds at the whole rate."""
-    clients: int = options.clients
-    if options.asks_every and options.rate:
-        clients = min(clients, max(1, round(options.rate * options.asks_every)))
-    return clients
-
-
-def offer(options: argparse.Namespace, stop: Stop) -> dict[str, float]:
+def offer(plan: Plan, stop: Stop) -> dict[str, float]:
     """Connect, fill and offer the load; returns the figures. Raises `LoadFailed`, `ConnectionLost`."""
-    sizes = (options.entries, options.pages_read, options.key_bytes, options.value_bytes)
-    pages = Pages(Layout(options.prefix, *sizes), options.ttl_seconds)
-    clients = crowd_size(options)
-    connections = options.connections or clients
-    times = (options.patience_seconds, options.away_seconds, options.interval_seconds)
-    plan = Plan(clients, connections, options.write_every, *times)
-    with connect(options.url) as line:
-        if options.limit_mb:
-            ask(line, command("CONFIG", "SET", "maxmemory", round(options.limit_mb * 1e6)))
-        crowd = Crowd(options.url, plan, pages, options.seed)
-        wait(options.settle_seconds, stop)
-        spread = options.ttl_seconds < SHORT_S
-        crowd.next_page, sample = fill(line, pages, options.first_page, options.fill, spread, stop)
-        crowd.readable = max(1, sample.keys // options.entries)
+    pages = Pages(plan.layout, plan.ttl_seconds)
+    with connect(plan.server) as line:
+        if plan.limit_mb:
+            ask(line, command("CONFIG", "SET", "maxmemory", round(plan.limit_mb * 1e6)))
+        crowd = Crowd(plan, pages)
+        stop.wait(plan.settle_seconds)
+        spread = plan.ttl_seconds < SHORT_S
+        crowd.next_page, sample = fill(line, pages, plan.first_page, plan.fill, spread, stop)
+        crowd.readable = max(1, sample.keys // plan.entries)
     try:
         gc.freeze()  # a collection would come in the middle of the measurement; nothing here makes cycles
         gc.disable()
-        if options.find_utilisation:
-            rate, stretch = find_rate(crowd, options.find_utilisation, options.seconds, stop)
+        if plan.rate:
+            rate = plan.rate * plan.share
+            stretch = crowd.run(rate, plan.seconds, stop)
         else:
-            rate = options.rate * options.share
-            stretch = crowd.run(rate, options.seconds, stop)
-        entries_per_s = rate * options.entries / options.write_every
-        ttl_s = fitting_ttl(stretch.last, options.fits * stretch.last.limit, entries_per_s)
-        return figures(stretch, rate, crowd.next_page, ttl_s) | {"clients": clients}
+            rate, stretch = find_rate(crowd, plan.find_utilisation or 0.0, plan.seconds, stop)
+        entries_per_s = rate * plan.entries / plan.write_every
+        ttl_s = fitting_ttl(stretch.last, plan.fits * stretch.last.limit, entries_per_s)
+        return figures(stretch, rate, crowd.next_page, ttl_s) | {"clients": plan.size}
     finally:
         crowd.close()
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the load; returns the exit code."""
-    options = read_arguments(arguments)
-    return run_load("crowd", lambda stop: offer(options, stop), options.until_stdin_ends)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_load("crowd", __doc__, Plan, offer))

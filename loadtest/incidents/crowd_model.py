@@ -21,11 +21,12 @@ from time import monotonic_ns
 
 import hiredis
 
-from loadtest.incidents.pages import Pages
+from loadtest.arguments import ServerPlan, number, option, word
+from loadtest.incidents.pages import MOST_PAGES, Layout, Pages
 from loadtest.info import INFO, ServerInfo, read_info
 from loadtest.probe.connection import Connection, Sent
 from loadtest.process import Stop, say
-from loadtest.resp import LoadFailed, Server, command, resolve
+from loadtest.resp import LoadFailed, command, resolve
 
 SECOND = 1_000_000_000
 SPARE_FILES = 64
@@ -41,16 +42,71 @@ class Asked(Sent):
     inserts: int
 
 
-@dataclass(frozen=True)
-class Plan:
-    """How the crowd behaves: clients, connections they share, one write in `write_every` requests, times in seconds."""
+@dataclass(frozen=True, kw_only=True)
+class Plan(ServerPlan):
+    """How the crowd behaves, what its pages are, and how the server is prepared.
 
-    clients: int
-    connections: int
-    write_every: int
-    timeout_s: float
-    away_s: float
-    interval_s: float
+    Raises:
+        ValueError: options that exclude each other.
+    """
+
+    rate: float | None = option(
+        "requests a second of the whole crowd when no client waits", number(1, 200_000), None
+    )
+    share: float = option("share of --rate to offer", number(0.01, 10), 1.0)
+    find_utilisation: float | None = option(
+        "find the rate instead: busy share of the main thread, above 1 more than it can do",
+        number(0.1, 5),
+        None,
+    )
+    seconds: float = option("seconds of load, without the filling", number(0.5, 3600))
+    clients: int = option("clients in the crowd", number(1, 20_000, int), 1000)
+    asks_every: float | None = option(
+        "seconds between a client's requests: with a low --rate there are fewer clients (always --clients)",
+        number(0.01, 3600),
+        None,
+    )
+    connections: int | None = option(
+        "connections that the clients share (one for each client)", number(1, 20_000, int), None
+    )
+    write_every: int = option("one request of this many writes a page", number(1, 10_000, int), 10)
+    patience_seconds: float = option("seconds after which a waiting client goes away", number(0, 3600), 0.25)
+    away_seconds: float = option("seconds, about, until such a client returns", number(0, 3600), 1.0)
+    fill: float = option("share of maxmemory to fill first", number(0, 0.99), 0.0)
+    limit_mb: float | None = option(
+        "maxmemory to set on the server first, in MB (unchanged)", number(8, 10**6), None
+    )
+    settle_seconds: float = option(
+        "seconds after connecting in which the server shrinks buffers of idle connections", number(0, 60), 0.0
+    )
+    ttl_seconds: float = option("time to live of all entries; two weeks", number(0.1, 10**8), 1_209_600.0)
+    fits: float = option("share of maxmemory for fitting_ttl_s", number(0.01, 1), 0.7)
+    first_page: int = option("number of the first page", number(1, MOST_PAGES // 2, int), 1)
+    entries: int = option("entries of a page", number(1, 999, int), 150)
+    pages_read: int = option("pages read by one request", number(1, 8, int), 2)
+    key_bytes: int = option("length of a key, the prefix included", number(24, 500, int), 48)
+    value_bytes: int = option("length of a value", number(1, 10_000, int), 16)
+    interval_seconds: float = option("seconds between samples of the server", number(0.02, 10), 0.1)
+    prefix: str = option("own keys are PREFIX:PAGE:ENTRY", word, "crowd")
+    seed: int = option("seed of the random numbers", number(0, 2**63, int), 0)
+
+    def __post_init__(self) -> None:
+        if (self.rate is None) == (self.find_utilisation is None):
+            raise ValueError("either --rate or --find-utilisation is needed")
+        if len(self.prefix) + 14 > self.key_bytes:
+            raise ValueError(f"--key-bytes {self.key_bytes} leaves no room for the prefix {self.prefix}")
+
+    @property
+    def layout(self) -> Layout:
+        """The sizes of its pages."""
+        return Layout(self.prefix, self.entries, self.pages_read, self.key_bytes, self.value_bytes)
+
+    @property
+    def size(self) -> int:
+        """Number of clients: --clients, or fewer where each asks once in --asks-every seconds at the whole rate."""
+        if not self.asks_every or not self.rate:
+            return self.clients
+        return min(self.clients, max(1, round(self.rate * self.asks_every)))
 
 
 class Tally:
@@ -103,22 +159,24 @@ def allow_files(wanted: int) -> None:
 class Crowd:
     """A crowd on one server. The next write makes page `next_page`; the `readable` pages before it can be read."""
 
-    def __init__(self, server: Server, plan: Plan, pages: Pages, seed: int) -> None:
+    def __init__(self, plan: Plan, pages: Pages) -> None:
         """Opens all connections.
 
         Raises:
             ConnectionLost: the server does not take them.
             LoadFailed: it refuses to sign in, or the system has too few files.
         """
-        allow_files(plan.connections + SPARE_FILES)
-        self._plan, self._pages, self._random = plan, pages, random.Random(seed)
+        connections = plan.connections or plan.size
+        allow_files(connections + SPARE_FILES)
+        self._plan, self._pages, self._random = plan, pages, random.Random(plan.seed)
+        self._size = plan.size
         self.next_page = self.readable = 1
         self._selector = selectors.DefaultSelector()
-        self._family, self._address = resolve(server)
-        self._greeting = server.greeting() or [command("PING")]
+        self._family, self._address = resolve(plan.server)
+        self._greeting = plan.server.greeting() or [command("PING")]
         self._lines: dict[int, Connection] = {}
         self._observer = self._open()
-        self._free = [self._open() for _ in range(plan.connections)]
+        self._free = [self._open() for _ in range(connections)]
         self._queue: deque[int] = deque()
         self._away: list[int] = []  # a heap of times of return
         self._waiting = self._requests = self._asked_at = 0
@@ -170,7 +228,7 @@ class Crowd:
             while slots < due:
                 slots += 1
                 self._arrive(began + int(slots * SECOND / rate))
-            if not self._asking and now >= self._asked_at + self._plan.interval_s * SECOND:
+            if not self._asking and now >= self._asked_at + self._plan.interval_seconds * SECOND:
                 self._observer.ask(INFO, None)
                 self._asking, self._asked_at = True, now
             pause = (began + (slots + 1) * SECOND / rate - monotonic_ns()) / SECOND
@@ -211,7 +269,7 @@ class Crowd:
         )
 
     def _arrive(self, due: int) -> None:
-        if self._random.random() * self._plan.clients < self._waiting + len(self._away):
+        if self._random.random() * self._size < self._waiting + len(self._away):
             self._tally.stalled += 1
             return
         self._waiting += 1
@@ -255,8 +313,8 @@ class Crowd:
             self._tally.answered += 1
             self._tally.inserted += sent.inserts
             self._tally.latencies.append(took)
-            if took > self._plan.timeout_s * SECOND:
-                back = now + round(self._plan.away_s * (0.75 + self._random.random() / 2) * SECOND)
+            if took > self._plan.patience_seconds * SECOND:
+                back = now + round(self._plan.away_seconds * (0.75 + self._random.random() / 2) * SECOND)
                 heapq.heappush(self._away, back)
             if self._queue:
                 self._send(line, self._queue.popleft())

@@ -13,21 +13,29 @@ relay's own work (two wake-ups each way) comes on top: measure the round trip of
 from __future__ import annotations
 
 import contextlib
-import json
-import signal
 import socket
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from queue import SimpleQueue
 
-from loadtest.arguments import Parser, number, stop_with_stdin
+from loadtest.arguments import ServerPlan, number, option, read_plan
 from loadtest.probe.quiet import become_quiet
+from loadtest.process import heed_endings, say
 from loadtest.resp import Server
 
 READ_BYTES = 256 * 1024
 LONGEST_MS = 1_000.0
 Held = SimpleQueue[tuple[float, bytes]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(ServerPlan):
+    """How much to delay, and where to listen."""
+
+    rtt_ms: float = option("round-trip time to add, in ms", number(0, LONGEST_MS), 1.0)
+    listen: str = option("address of this machine to listen at", default="127.0.0.1")
 
 
 class Delay:
@@ -101,28 +109,21 @@ def _send_when_due(held: Held, sink: socket.socket) -> None:
             return
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main() -> int:
     """Relay until told to end; returns the exit code."""
-    parser = Parser("delay", "A TCP relay with a round-trip time; one JSON line that says where it listens.")
-    parser.add_argument(
-        "--rtt-ms", type=number(0, LONGEST_MS), default=1.0, help="round-trip time to add, in ms (1)"
-    )
-    parser.add_argument(
-        "--listen", default="127.0.0.1", help="address of this machine to listen at (127.0.0.1)"
-    )
-    options = parser.read(arguments)
-    ended = threading.Event()
-    for ending in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(ending, lambda *_: ended.set())
-    if options.until_stdin_ends:
-        threading.Thread(target=stop_with_stdin, args=(ended.set,), name="stdin", daemon=True).start()
+    plan, ended = read_plan(Plan, "delay", __doc__), threading.Event()
+    heed_endings(plan, ended.set)
     become_quiet()
     try:
-        port = relay(options.url, Delay(options.rtt_ms / 2000), (options.listen, 0))
+        port = relay(plan.server, Delay(plan.rtt_ms / 2000), (plan.listen, 0))
     except (OSError, UnicodeError) as error:
-        parser.error(f"cannot listen at {options.listen}: {getattr(error, 'strerror', None) or error}")
+        print(
+            f"delay: cannot listen at {plan.listen}: {getattr(error, 'strerror', None) or error}",
+            file=sys.stderr,
+        )
+        return 2
     with contextlib.suppress(BrokenPipeError):
-        print(json.dumps({"port": port}), flush=True)
+        say({"port": port})
     ended.wait()
     return 0
 

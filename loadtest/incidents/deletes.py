@@ -19,9 +19,8 @@ next):
     variadic            UNLINK key key key ..., as many as a chunk holds
 
 Each measurement writes keys of its own first (200-byte values, on a direct connection) and deletes them all. With
---rtt-ms the deletions go through a relay (`loadtest.incidents.delay`) that models latency and nothing else. Ends on
-SIGTERM, or with `--until-stdin-ends` at the end of stdin: exit code 0, its keys removed. Bad arguments: 2. A server
-that refuses or is gone: 3.
+--rtt-ms the deletions go through a relay (`loadtest.incidents.delay`) that models latency and nothing else. Told to
+end, it removes its keys.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ import subprocess
 import sys
 from argparse import ArgumentTypeError
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import monotonic, perf_counter, time
 
-from loadtest.arguments import Parser, number, word
+from loadtest.arguments import ServerPlan, number, option, word
 from loadtest.process import Stop, run_load, say
 from loadtest.resp import LoadFailed, Server, ask, command, connect
 
@@ -47,6 +46,33 @@ WRITE_CHUNK = 1_000
 VALUE = "d" * 200
 KEY_TTL_SECONDS = 3600
 PINGS = 50
+
+
+def known_ways(text: str) -> tuple[str, ...]:
+    """Parse names of ways with commas between them."""
+    found = tuple(text.split(","))
+    for way in found:
+        if way not in WAYS:
+            raise ArgumentTypeError(f"no such way: {way} (there are {', '.join(WAYS)})")
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(ServerPlan):
+    """What is deleted, in which ways, and how often."""
+
+    ways: tuple[str, ...] = option(
+        f"ways to delete, with commas: {', '.join(WAYS)}", known_ways, ("one_by_one", "pipelined", "variadic")
+    )
+    keys: int = option("keys to delete in each round", number(1, MOST_KEYS, int), 100_000)
+    one_by_one_keys: int = option(
+        "keys for one_by_one, which needs a round trip for each", number(1, MOST_KEYS, int), 10_000
+    )
+    chunk: int = option("keys in one chunk; 0: all", number(0, MOST_KEYS, int), 0)
+    rtt_ms: float = option("round-trip time to add, in ms; 0: direct", number(0, 1_000), 0.0)
+    rounds: int = option("least number of rounds", number(1, 10_000, int), 3)
+    seconds: float = option("least number of seconds", number(0, 86_400), 0.0)
+    prefix: str = option("own keys are PREFIX:0, PREFIX:1 ...", word, "deletes")
 
 
 def requests(way: str, keys: list[str]) -> list[bytes]:
@@ -89,25 +115,24 @@ def delayed(server: Server, rtt_ms: float) -> Iterator[Server]:
 class Deletes:
     """Measures all ways, round after round."""
 
-    def __init__(self, ways: list[str], keys: int, one_by_one_keys: int, chunk: int, prefix: str) -> None:
-        """`chunk`: keys that are deleted before a reply is awaited; 0 is all of them."""
-        self._ways, self._prefix = ways, prefix
-        self._keys, self._few, self._chunk = keys, one_by_one_keys, chunk
-        self._rates: dict[str, list[float]] = {way: [] for way in ways}
-        self._times: dict[str, list[float]] = {way: [] for way in ways}
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._rates: dict[str, list[float]] = {way: [] for way in plan.ways}
+        self._times: dict[str, list[float]] = {way: [] for way in plan.ways}
 
-    def run(self, server: Server, rtt_ms: float, rounds: int, seconds: float, stop: Stop) -> dict[str, float]:
-        """Run at least `rounds` rounds, for at least `seconds` seconds; returns the figures."""
-        with delayed(server, rtt_ms) as far, connect(server) as direct, connect(far) as line:
+    def run(self, stop: Stop) -> dict[str, float]:
+        """Run at least as many rounds as planned, for at least as many seconds; returns the figures."""
+        plan = self._plan
+        with delayed(plan.server, plan.rtt_ms) as far, connect(plan.server) as direct, connect(far) as line:
             trips = []
             for _ in range(PINGS):
                 began = perf_counter()
                 ask(line, command("PING"))
                 trips.append(perf_counter() - began)
-            end, done = monotonic() + seconds, 0
-            while not stop.requested and (done < rounds or monotonic() < end):
+            end, done = monotonic() + plan.seconds, 0
+            while not stop.requested and (done < plan.rounds or monotonic() < end):
                 done += 1
-                for way in self._ways:
+                for way in plan.ways:
                     self._measure(way, done, direct, line, stop)
                     if stop.requested:
                         break
@@ -116,9 +141,10 @@ class Deletes:
     def _measure(
         self, way: str, round_number: int, direct: socket.socket, line: socket.socket, stop: Stop
     ) -> None:
-        count = self._few if way == "one_by_one" else self._keys
-        keys = [f"{self._prefix}:{number}" for number in range(count)]
-        chunk = 1 if way == "one_by_one" else self._chunk or count
+        plan = self._plan
+        count = plan.one_by_one_keys if way == "one_by_one" else plan.keys
+        keys = [f"{plan.prefix}:{index}" for index in range(count)]
+        chunk = 1 if way == "one_by_one" else plan.chunk or count
         for start in range(0, count, WRITE_CHUNK):
             part = keys[start : start + WRITE_CHUNK]
             ask(direct, *(command("SET", key, VALUE, "EX", KEY_TTL_SECONDS) for key in part))
@@ -155,8 +181,8 @@ class Deletes:
     def _figures(self, rounds: int, round_trip_s: float) -> dict[str, float]:
         figures: dict[str, float] = {
             "rounds": rounds,
-            "keys": self._keys,
-            "one_by_one_keys": self._few,
+            "keys": self._plan.keys,
+            "one_by_one_keys": self._plan.one_by_one_keys,
             "round_trip_ms": round_trip_s * 1000,
         }
         rates = {way: max(values) for way, values in self._rates.items() if values}
@@ -170,54 +196,10 @@ class Deletes:
         return figures
 
 
-def _ways(text: str) -> list[str]:
-    found = text.split(",")
-    for way in found:
-        if way not in WAYS:
-            raise ArgumentTypeError(f"no such way: {way} (there are {', '.join(WAYS)})")
-    return found
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Run the load; returns the exit code."""
-    parser = Parser("deletes", "Deletes keys in several ways; one JSON line a measurement.")
-    parser.add_argument(
-        "--ways",
-        type=_ways,
-        default=["one_by_one", "pipelined", "variadic"],
-        help="ways to delete, with commas: one_by_one, pipelined, transaction, variadic (all but transaction)",
-    )
-    parser.add_argument(
-        "--keys",
-        type=number(1, MOST_KEYS, int),
-        default=100_000,
-        help="keys to delete in each round (100000)",
-    )
-    parser.add_argument(
-        "--one-by-one-keys",
-        type=number(1, MOST_KEYS, int),
-        default=10_000,
-        help="keys for one_by_one, which needs a round trip for each (10000)",
-    )
-    parser.add_argument(
-        "--chunk", type=number(0, MOST_KEYS, int), default=0, help="keys in one chunk; 0: all (0)"
-    )
-    parser.add_argument(
-        "--rtt-ms", type=number(0, 1_000), default=0.0, help="round-trip time to add, in ms; 0: direct (0)"
-    )
-    parser.add_argument("--rounds", type=number(1, 10_000, int), default=3, help="least number of rounds (3)")
-    parser.add_argument("--seconds", type=number(0, 86_400), default=0.0, help="least number of seconds (0)")
-    parser.add_argument(
-        "--prefix", type=word, default="deletes", help="own keys are PREFIX:0, PREFIX:1 ... (deletes)"
-    )
-    options = parser.read(arguments)
-
-    def work(stop: Stop) -> dict[str, float]:
-        load = Deletes(options.ways, options.keys, options.one_by_one_keys, options.chunk, options.prefix)
-        return load.run(options.url, options.rtt_ms, options.rounds, options.seconds, stop)
-
-    return run_load(parser.prog, work, options.until_stdin_ends)
+def work(plan: Plan, stop: Stop) -> dict[str, float]:
+    """Measure all ways; returns the figures. Raises `LoadFailed`, `ConnectionLost`."""
+    return Deletes(plan).run(stop)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_load("deletes", __doc__, Plan, work))

@@ -29,9 +29,7 @@ One JSON line for each event of the first kind (t, user, stale_for_ms, stale_ent
     memory_per_entry_bytes     memory used at the beginning, less --base-mb, for each of --entries
     memory_mb                  memory used at the beginning, by the server's own count of what it has allocated
 
-Without users (--users 0) only the figures of memory. Ends by itself, after --seconds at the earliest, or on SIGTERM, or
-with `--until-stdin-ends` at the end of stdin: exit code 0. Bad arguments: 2. A storefront or a server that does not do
-what it should: 3, with one line on stderr.
+Without users (--users 0) only the figures of memory. Ends by itself, after --seconds at the earliest.
 """
 
 from __future__ import annotations
@@ -45,12 +43,12 @@ from dataclasses import dataclass, field
 from time import monotonic, sleep, time
 
 from loadtest import info
-from loadtest.arguments import Parser, number
+from loadtest.arguments import ServerPlan, number, option, words
 from loadtest.customers.load import AREAS, fragment_name
 from loadtest.incidents import race
-from loadtest.incidents.storefront import Storefront, address
+from loadtest.incidents.storefront import Storefront, StorefrontPlan
 from loadtest.process import Stop, run_load, say
-from loadtest.resp import ANSWER_S, LoadFailed, Server, ask, command, connect
+from loadtest.resp import ANSWER_S, LoadFailed, ask, command, connect
 
 PAUSE_S = 0.002
 """Pause between two passes over the fragments being watched: without it the loop would take a core."""
@@ -97,18 +95,22 @@ class Tally:
     longest_s: float = 0.0
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, kw_only=True)
+class Plan(StorefrontPlan, ServerPlan):
     """Which users, how often, and what the server held at the beginning."""
 
-    first_user: int
-    users: int
-    rounds: int
-    each: int
-    entries: int
-    base_mb: float
-    commands: tuple[str, ...]
-    seconds: float
+    first_user: int = option(
+        "id of the first of its own users, whom no other client reads", number(1, 10**9 - 2 * MOST_USERS, int)
+    )
+    users: int = option("number of its own users", number(0, MOST_USERS, int), 4)
+    rounds: int = option("rounds of events for all users", number(1, 10_000, int), 2)
+    each: int = option("fragments of each user", number(len(AREAS), 1000, int), 20)
+    entries: int = option("entries cached already", number(0, 10**9, int), 0)
+    base_mb: float = option("memory without --entries, in MB", number(0, 10**6), 0.0)
+    commands: tuple[str, ...] = option(
+        "commands that only invalidations use, with commas between them", words, ()
+    )
+    seconds: float = option("least number of seconds", number(0, 10**6), 0.0)
 
     @property
     def last_user(self) -> int:
@@ -121,12 +123,12 @@ class Plan:
         return [fragment_name(i) for i in range(self.each)]
 
 
-def work(plan: Plan, front: Storefront, line: socket.socket, stop: Stop) -> dict[str, float]:
+def work(plan: Plan, stop: Stop) -> dict[str, float]:
     """Run all rounds of all users; returns the figures."""
     end = monotonic() + plan.seconds
-    figures = _measure(plan, front, line, stop)
-    while monotonic() < end and not stop.requested:
-        sleep(0.02)
+    with contextlib.closing(Storefront(*plan.storefront)) as front, connect(plan.server) as line:
+        figures = _measure(plan, front, line, stop)
+    stop.wait(end - monotonic())
     return figures
 
 
@@ -229,49 +231,5 @@ def _count(plan: Plan, front: Storefront, line: socket.socket, user: int, tally:
         front.cached(user, name)
 
 
-def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, Server, tuple[str, int], bool]:
-    """The plan, the server, the storefront, and whether the load ends with stdin.
-
-    Bad arguments end the process: one line on stderr, exit code 2.
-    """
-    parser = Parser("freshness", "What an invalidation costs, and for how long old values are served.")
-    parser.add_argument(
-        "--storefront", type=address, required=True, help="the storefront's base URL: http://127.0.0.1:8000"
-    )
-    parser.add_argument("--first-user", type=number(1, 10**9 - 2 * MOST_USERS, int), required=True,
-                        help="id of the first of its own users, whom no other client reads")  # fmt: skip
-    parser.add_argument(
-        "--users", type=number(0, MOST_USERS, int), default=4, help="number of its own users (4)"
-    )
-    parser.add_argument(
-        "--rounds", type=number(1, 10_000, int), default=2, help="rounds of events for all users (2)"
-    )
-    parser.add_argument(
-        "--each", type=number(len(AREAS), 1000, int), default=20, help="fragments of each user (20)"
-    )
-    parser.add_argument("--entries", type=number(0, 10**9, int), default=0, help="entries cached already (0)")
-    parser.add_argument(
-        "--base-mb", type=number(0, 10**6), default=0.0, help="memory without --entries, in MB (0)"
-    )
-    parser.add_argument("--commands", type=lambda text: tuple(text.upper().split(",")), default=(),
-                        help="commands that only invalidations use, with commas between them")  # fmt: skip
-    parser.add_argument("--seconds", type=number(0, 10**6), default=0.0, help="least number of seconds (0)")
-    options = parser.read(arguments)
-    plan = Plan(options.first_user, options.users, options.rounds, options.each, options.entries,
-                options.base_mb, options.commands, options.seconds)  # fmt: skip
-    return plan, options.url, options.storefront, options.until_stdin_ends
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Run the load; returns the exit code."""
-    plan, server, where, until_stdin_ends = read_arguments(arguments)
-
-    def whole(stop: Stop) -> dict[str, float]:
-        with contextlib.closing(Storefront(*where)) as front, connect(server) as line:
-            return work(plan, front, line, stop)
-
-    return run_load("freshness", whole, until_stdin_ends)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_load("freshness", __doc__, Plan, work))

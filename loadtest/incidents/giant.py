@@ -10,19 +10,18 @@ round (t, round, entries, fill_s, invalidation_s), and a last one that holds the
 
 In each round the storefront caches the user's entries in bulk (in transactions short enough to stall nobody), accepts
 an event, and is asked until the event is done. Rounds begin `--every` seconds apart, or when the one before is done.
-On SIGTERM, or with `--until-stdin-ends` at the end of stdin, it ends after the round under way: exit code 0, none of
-its entries left. Bad arguments: 2. A storefront that refuses or is gone: 3. (--url, which all loads accept, is not
-used.)
+Told to end, it ends after the round under way, and leaves none of its entries.
 """
 
 from __future__ import annotations
 
 import statistics
 import sys
-from time import monotonic, perf_counter, sleep, time
+from dataclasses import dataclass
+from time import monotonic, perf_counter, time
 
-from loadtest.arguments import Parser, number
-from loadtest.incidents.storefront import Storefront, address
+from loadtest.arguments import number, option
+from loadtest.incidents.storefront import Storefront, StorefrontPlan
 from loadtest.process import Stop, run_load, say
 
 USER = 999_999_999
@@ -30,23 +29,36 @@ USER = 999_999_999
 MOST_ENTRIES = 1_000_000
 
 
+@dataclass(frozen=True, kw_only=True)
+class Plan(StorefrontPlan):
+    """Whose entries, how many, and how often."""
+
+    url: str = option("accepted, as by all loads, and not used", default="")
+    user: int = option("user whose entries are cached", number(1, 10**9, int), USER)
+    entries: int = option("entries of the user", number(1, MOST_ENTRIES, int), 100_000)
+    rounds: int = option("least number of rounds", number(1, 10_000, int), 3)
+    seconds: float = option("least number of seconds", number(0, 86_400), 0.0)
+    every: float = option("seconds from the start of one round to the next", number(0, 3_600), 0.0)
+
+
 class Giant:
     """Fills and invalidates one user's entries, round after round."""
 
-    def __init__(self, storefront: Storefront, user: int, entries: int) -> None:
-        self._storefront, self._user, self._entries = storefront, user, entries
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._storefront = Storefront(*plan.storefront)
         self._fills: list[float] = []
         self._invalidations: list[float] = []
 
-    def run(self, rounds: int, seconds: float, every: float, stop: Stop) -> dict[str, float]:
-        """Run at least `rounds` rounds, for at least `seconds` seconds; returns the figures."""
-        end = monotonic() + seconds
-        while not stop.requested and (len(self._fills) < rounds or monotonic() < end):
-            due = monotonic() + every
+    def run(self, stop: Stop) -> dict[str, float]:
+        """Run at least as many rounds as planned, for at least as many seconds; returns the figures."""
+        plan = self._plan
+        end = monotonic() + plan.seconds
+        while not stop.requested and (len(self._fills) < plan.rounds or monotonic() < end):
+            due = monotonic() + plan.every
             self._round()
-            while (left := due - monotonic()) > 0 and not stop.requested:
-                sleep(min(left, 0.05))
-        figures: dict[str, float] = {"entries": self._entries, "rounds": len(self._fills)}
+            stop.wait(due - monotonic())
+        figures: dict[str, float] = {"entries": plan.entries, "rounds": len(self._fills)}
         if self._fills:
             figures["fill_s"] = statistics.median(self._fills)
             figures["invalidation_s"] = statistics.median(self._invalidations)
@@ -54,50 +66,26 @@ class Giant:
 
     def _round(self) -> None:
         began = perf_counter()
-        self._storefront.ask("PUT", f"/users/{self._user}/fragments", {"count": self._entries})
+        self._storefront.ask("PUT", f"/users/{self._plan.user}/fragments", {"count": self._plan.entries})
         filled = perf_counter()
-        self._storefront.await_end(self._user, self._storefront.send_event(self._user))
+        self._storefront.await_end(self._plan.user, self._storefront.send_event(self._plan.user))
         self._fills.append(filled - began)
         self._invalidations.append(perf_counter() - filled)
         say(
             {
                 "t": time(),
                 "round": len(self._fills),
-                "entries": self._entries,
+                "entries": self._plan.entries,
                 "fill_s": self._fills[-1],
                 "invalidation_s": self._invalidations[-1],
             }
         )
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the load; returns the exit code."""
-    parser = Parser("giant", "One user with very much cached; one JSON line a round.")
-    parser.add_argument(
-        "--storefront", type=address, required=True, help="the storefront's base URL: http://127.0.0.1:8000"
-    )
-    parser.add_argument(
-        "--user", type=number(1, 10**9, int), default=USER, help=f"user whose entries are cached ({USER})"
-    )
-    parser.add_argument(
-        "--entries", type=number(1, MOST_ENTRIES, int), default=100_000, help="entries of the user (100000)"
-    )
-    parser.add_argument("--rounds", type=number(1, 10_000, int), default=3, help="least number of rounds (3)")
-    parser.add_argument("--seconds", type=number(0, 86_400), default=0.0, help="least number of seconds (0)")
-    parser.add_argument(
-        "--every",
-        type=number(0, 3_600),
-        default=0.0,
-        help="seconds from the start of one round to the next (0)",
-    )
-    options = parser.parse_args(arguments)
-
-    def work(stop: Stop) -> dict[str, float]:
-        giant = Giant(Storefront(*options.storefront), options.user, options.entries)
-        return giant.run(options.rounds, options.seconds, options.every, stop)
-
-    return run_load(parser.prog, work, options.until_stdin_ends)
+def work(plan: Plan, stop: Stop) -> dict[str, float]:
+    """Run the rounds; returns the figures. Raises `LoadFailed`, `ConnectionLost`."""
+    return Giant(plan).run(stop)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_load("giant", __doc__, Plan, work))

@@ -22,8 +22,7 @@ Each client sends its next call when the reply has come (closed loop), over a co
 --rest-ms after each iteration (0), and for --rest-between after each call (0), as a share of that call's time: 1 is as
 long as the call. The system lets it rest for whole milliseconds: a rest that was too long shortens the next ones, so
 that they add up. `--command ping` is for controls, in which nothing is walked: an iteration is then a few PINGs,
-whatever COUNT is. Ends on SIGTERM, after --seconds, or with `--until-stdin-ends` at the end of stdin: exit code 0. Bad
-arguments: 2. A server that refuses or is gone: 3.
+whatever COUNT is.
 """
 
 from __future__ import annotations
@@ -33,13 +32,14 @@ import selectors
 import statistics
 import sys
 from collections import deque
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from time import monotonic, time
 from time import perf_counter_ns as clock
 
 import hiredis
 
-from loadtest.arguments import Parser, number
+from loadtest.arguments import ServerPlan, number, option
 from loadtest.incidents.crowd_model import allow_files
 from loadtest.process import Stop, run_load, say
 from loadtest.resp import LoadFailed, Server, Stream, ask, command, connect
@@ -54,6 +54,23 @@ MOST_SLACK_NS = 2_000_000
 """The most by which earlier rests that were too long shorten the next ones: a stall of the machine is no rest."""
 PINGS = 10
 """PINGs of an iteration in a control."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(ServerPlan):
+    """Who iterates, in which steps, with which rests, and for how long."""
+
+    count: int = option("COUNT of each call", number(1, 10**9, int), 10)
+    concurrent: int = option("clients that iterate at once", number(1, MOST_CLIENTS, int), 1)
+    command: str = option("ping: for controls, nothing is walked", default="scan", choices=("scan", "ping"))
+    rest_ms: float = option("rest of a client after each iteration, in ms", number(0, 60_000), 0.0)
+    rest_between: float = option(
+        "rest of a client after each call, as a share of the call's time",
+        number(0, 1_000),
+        0.0,
+        metavar="SHARE",
+    )
+    seconds: float = option("seconds until the load ends", number(0.1, 86_400), 3_600.0)
 
 
 class Client(Stream):
@@ -78,16 +95,15 @@ class Client(Stream):
 class Iterations:
     """All clients, in one loop."""
 
-    def __init__(
-        self, server: Server, count: int, concurrent: int, pings: bool, rest_s: float, rest_between: float
-    ) -> None:
-        allow_files(concurrent + SPARE_FILES)
-        with connect(server) as line:
+    def __init__(self, plan: Plan) -> None:
+        allow_files(plan.concurrent + SPARE_FILES)
+        with connect(plan.server) as line:
             self._keys = max(1, int(str(ask(line, command("DBSIZE"))[0])))
-        self._count, self._pings = count, pings
-        self._rest_ns, self._rest_between = round(rest_s * 1e9), rest_between
-        self._nominal = PINGS if pings else math.ceil(self._keys / count)
-        self._clients = {client.fd: client for client in (Client(server) for _ in range(concurrent))}
+        self._plan, self._pings = plan, plan.command == "ping"
+        self._rest_ns = round(plan.rest_ms * 1e6)
+        self._nominal = PINGS if self._pings else math.ceil(self._keys / plan.count)
+        clients = [Client(plan.server) for _ in range(plan.concurrent)]
+        self._clients = {client.fd: client for client in clients}
         self.calls = self.visited = self.iterations = 0
         self._call_ns = self._longest = 0
         self._took_each = deque[int](maxlen=KEPT)
@@ -95,10 +111,10 @@ class Iterations:
         self._resting: list[tuple[int, int]] = []  # a heap: when a rest ends, and its client's fd
         self._began = 0
 
-    def run(self, stop: Stop, seconds: float) -> dict[str, float]:
+    def run(self, stop: Stop) -> dict[str, float]:
         """Iterate until it is time to end; returns the figures."""
         selector = selectors.DefaultSelector()
-        end, due = monotonic() + seconds, monotonic() + 1.0
+        end, due = monotonic() + self._plan.seconds, monotonic() + 1.0
         self._began = clock()
         for client in self._clients.values():
             selector.register(client.fd, selectors.EVENT_READ)
@@ -130,7 +146,9 @@ class Iterations:
         """Send a client's next call, or the first of a new iteration."""
         if not client.calls:
             client.began, client.longest, client.cursor = clock(), 0, b"0"
-        client.call(command("PING") if self._pings else command("SCAN", client.cursor, "COUNT", self._count))
+        client.call(
+            command("PING") if self._pings else command("SCAN", client.cursor, "COUNT", self._plan.count)
+        )
 
     def _take(self, client: Client, reply: object) -> None:
         now = clock()
@@ -149,7 +167,7 @@ class Iterations:
             self.visited += len(reply[1])
         else:
             raise LoadFailed(f"that is no reply to SCAN: {reply!r}")
-        client.owed += round(self._rest_between * took)
+        client.owed += round(self._plan.rest_between * took)
         if over:
             self.iterations += 1
             self._took_each.append(now - client.began)
@@ -181,7 +199,7 @@ class Iterations:
     def _figures(self) -> dict[str, float]:
         elapsed = clock() - self._began
         figures = {
-            "count": self._count,
+            "count": self._plan.count,
             "concurrent": len(self._clients),
             "calls_per_s": self.calls / elapsed * 1e9,
             "visited_per_s": self.visited / elapsed * 1e9,
@@ -199,43 +217,10 @@ class Iterations:
         }
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the load; returns the exit code."""
-    parser = Parser("iterations", "Full SCAN iterations, several at once; one JSON line a second.")
-    parser.add_argument("--count", type=number(1, 10**9, int), default=10, help="COUNT of each call (10)")
-    parser.add_argument(
-        "--concurrent", type=number(1, MOST_CLIENTS, int), default=1, help="clients that iterate at once (1)"
-    )
-    parser.add_argument(
-        "--command", choices=("scan", "ping"), default="scan", help="ping: for controls, nothing is walked"
-    )
-    parser.add_argument(
-        "--rest-ms",
-        type=number(0, 60_000),
-        default=0.0,
-        help="rest of a client after each iteration, in ms (0)",
-    )
-    parser.add_argument(
-        "--rest-between",
-        type=number(0, 1_000),
-        default=0.0,
-        help="rest of a client after each call, as a share of the call's time (0)",
-        metavar="SHARE",
-    )
-    parser.add_argument(
-        "--seconds", type=number(0.1, 86_400), default=3_600.0, help="seconds until the load ends (3600)"
-    )
-    options = parser.read(arguments)
-
-    def work(stop: Stop) -> dict[str, float]:
-        pings, rest_s = options.command == "ping", options.rest_ms / 1000
-        iterations = Iterations(
-            options.url, options.count, options.concurrent, pings, rest_s, options.rest_between
-        )
-        return iterations.run(stop, options.seconds)
-
-    return run_load(parser.prog, work, options.until_stdin_ends)
+def work(plan: Plan, stop: Stop) -> dict[str, float]:
+    """Connect and iterate; returns the figures. Raises `LoadFailed`, `ConnectionLost`."""
+    return Iterations(plan).run(stop)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_load("iterations", __doc__, Plan, work))

@@ -24,13 +24,11 @@ A JSON line a second (t, arrived, finished, calls: so far), and a last one that 
                             the moment when --most events were under way for the first time, if they ever were. Left
                             out if no event is done
 
-Events that find --most others under way wait for their turn. Ends on SIGTERM, after --seconds, or with
-`--until-stdin-ends` at the end of stdin: exit code 0. Bad arguments: 2. A server that refuses or is gone: 3.
+Events that find --most others under way wait for their turn.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import random
 import selectors
@@ -40,7 +38,7 @@ from dataclasses import dataclass
 from time import perf_counter_ns as clock
 from time import time
 
-from loadtest.arguments import Parser, number
+from loadtest.arguments import ServerPlan, number, option
 from loadtest.probe.openloop import due_times
 from loadtest.process import Stop, run_load, say
 from loadtest.resp import LoadFailed, Server, Stream, command, connect
@@ -51,6 +49,22 @@ LONGEST_SLEEP_S = 0.1
 CURSOR = b"$1\r\n\0"
 """Stands in a request in place of the cursor."""
 READ, READ_AND_WRITE = selectors.EVENT_READ, selectors.EVENT_READ | selectors.EVENT_WRITE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(ServerPlan):
+    """What an event searches, how many there are, and for how long."""
+
+    match: list[str] = option("a pattern to search; @ is the user (may be repeated)", action="append")
+    users: int = option("users 1 to N", number(1, 10**9, int), 1000)
+    count: int = option("COUNT of each call", number(1, 10**9, int), 10)
+    rate: float | None = option(
+        "events a second (without it: always --most at once)", number(0.001, 1e6), None
+    )
+    most: int = option("events under way at once", number(1, 100_000, int), 1000)
+    lines: int = option("connections that all events share", number(1, 100, int), 8)
+    seed: int = option("seed of the random users and arrivals", number(0, 2**63, int), 0)
+    seconds: float = option("seconds until the load ends", number(0.1, 86_400), 3_600.0)
 
 
 @dataclass(slots=True, eq=False)
@@ -91,12 +105,12 @@ class Line(Stream):
 class Scanners:
     """All events, in one loop."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self, plan: Plan) -> None:
         """Connect. Raises `LoadFailed` or `ConnectionLost`."""
-        self._options = options
-        self._random = random.Random(options.seed)
+        self._plan = plan
+        self._random = random.Random(plan.seed)
         self._selector = selectors.DefaultSelector()
-        self._lines = [Line(options.url) for _ in range(options.lines)]
+        self._lines = [Line(plan.server) for _ in range(plan.lines)]
         for line in self._lines:
             self._selector.register(line.fd, READ, line)
         self._turns = itertools.cycle(self._lines)
@@ -107,22 +121,20 @@ class Scanners:
 
     def run(self, stop: Stop) -> dict[str, float]:
         """Start events and answer calls until it is time to end; returns the figures."""
-        options = self._options
+        plan = self._plan
         began = now = clock()
-        end, line_due = began + int(options.seconds * SECOND), began + SECOND
-        schedule = (
-            due_times(began, options.rate, options.seed, None) if options.rate else itertools.repeat(end)
-        )
+        end, line_due = began + int(plan.seconds * SECOND), began + SECOND
+        schedule = due_times(began, plan.rate, plan.seed, None) if plan.rate else itertools.repeat(end)
         due = next(schedule)
         while not stop.requested and now < end:
             while due <= now:
                 self._arrived += 1
                 due = next(schedule)
-            if not options.rate and self._may_follow():
+            if not plan.rate and self._may_follow():
                 self._arrived += 1
-            while self._begun < self._arrived and len(self._under_way) < options.most:
+            while self._begun < self._arrived and len(self._under_way) < plan.most:
                 self._begin()
-            if not self._full and len(self._under_way) == options.most:
+            if not self._full and len(self._under_way) == plan.most:
                 self._full = clock(), self._calls
             for key, ready in self._selector.select(min(max(0, due - clock()) / SECOND, LONGEST_SLEEP_S)):
                 self._attend(key.data, ready)
@@ -138,20 +150,18 @@ class Scanners:
         """True if the next event of a closed loop may begin: the youngest has made 1 / --most of an event's calls."""
         if not self._under_way:
             return True
-        share = self._calls_of_finished / max(1, self._finished) / self._options.most
-        return (
-            self._finished > 0 and len(self._under_way) < self._options.most and self._youngest.calls >= share
-        )
+        share = self._calls_of_finished / max(1, self._finished) / self._plan.most
+        return self._finished > 0 and len(self._under_way) < self._plan.most and self._youngest.calls >= share
 
     def _begin(self) -> None:
         """Begin the walks of the next event."""
-        options = self._options
+        plan = self._plan
         self._begun += 1
-        event = self._youngest = Event(len(options.match))
+        event = self._youngest = Event(len(plan.match))
         self._under_way.add(event)
-        user = str(self._random.randint(1, options.users))
-        for pattern in options.match:
-            words = command("SCAN", "\0", "MATCH", pattern.replace("@", user), "COUNT", options.count)
+        user = str(self._random.randint(1, plan.users))
+        for pattern in plan.match:
+            words = command("SCAN", "\0", "MATCH", pattern.replace("@", user), "COUNT", plan.count)
             head, _, tail = words.partition(CURSOR)
             walk, line = Walk(event, head, tail), next(self._turns)
             line.waiting.append(walk)
@@ -205,32 +215,10 @@ class Scanners:
         return figures
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the load; returns the exit code."""
-    parser = Parser("scanners", "Events that walk the keyspace in small steps; one JSON line a second.")
-    parser.add_argument(
-        "--match", action="append", required=True, help="a pattern to search; @ is the user (may be repeated)"
-    )
-    parser.add_argument("--users", type=number(1, 10**9, int), default=1000, help="users 1 to N (1000)")
-    parser.add_argument("--count", type=number(1, 10**9, int), default=10, help="COUNT of each call (10)")
-    parser.add_argument(
-        "--rate", type=number(0.001, 1e6), help="events a second (without it: always --most at once)"
-    )
-    parser.add_argument(
-        "--most", type=number(1, 100_000, int), default=1000, help="events under way at once (1000)"
-    )
-    parser.add_argument(
-        "--lines", type=number(1, 100, int), default=8, help="connections that all events share (8)"
-    )
-    parser.add_argument(
-        "--seed", type=number(0, 2**63, int), default=0, help="seed of the random users and arrivals (0)"
-    )
-    parser.add_argument(
-        "--seconds", type=number(0.1, 86_400), default=3_600.0, help="seconds until the load ends (3600)"
-    )
-    options = parser.read(arguments)
-    return run_load(parser.prog, lambda stop: Scanners(options).run(stop), options.until_stdin_ends)
+def work(plan: Plan, stop: Stop) -> dict[str, float]:
+    """Connect and search; returns the figures. Raises `LoadFailed`, `ConnectionLost`."""
+    return Scanners(plan).run(stop)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_load("scanners", __doc__, Plan, work))

@@ -14,8 +14,7 @@ One JSON line for each round (t, round, event_ms); the last line holds the `figu
     event_ms                   median time from an event to its end (to 10 ms, because its state is asked that often)
     rounds                     number of events
 
-Ends by itself, after --seconds at the earliest, or on SIGTERM, or with `--until-stdin-ends` at the end of stdin: exit
-code 0. Bad arguments: 2. A storefront or a server that does not do what it should: 3, with one line on stderr.
+Ends by itself, after --seconds at the earliest.
 """
 
 from __future__ import annotations
@@ -24,20 +23,18 @@ import contextlib
 import socket
 import statistics
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
-from time import monotonic, perf_counter, sleep, time
+from time import monotonic, perf_counter, time
 
 from loadtest import cluster
-from loadtest.arguments import Parser, number
+from loadtest.arguments import ServerPlan, number, option, words
 from loadtest.customers.load import AREAS, fragment_name
 from loadtest.incidents.freshness import Sample
-from loadtest.incidents.storefront import Storefront, address
+from loadtest.incidents.storefront import Storefront, StorefrontPlan
 from loadtest.process import Stop, run_load, say
 from loadtest.resp import connect
 
 MOST_ENTRIES = 1_000_000
-COMMANDS = ("SCAN", "UNLINK")
 FAR = 10**6
 """A neighbour's id lies at most so far beyond the user's: of so many ids about sixty share a slot."""
 
@@ -52,29 +49,32 @@ def neighbour_of(user: int) -> int:
     return next(other for other in range(user + 1, user + FAR) if slot_of(other) == slot_of(user))
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, kw_only=True)
+class Plan(StorefrontPlan, ServerPlan):
     """Which user, how often, how many entries beside, and what is counted."""
 
-    user: int
-    neighbour: int
-    rounds: int
-    each: int
-    commands: tuple[str, ...]
-    seconds: float
+    first_user: int = option("id of its own user, whom no other client reads", number(1, 10**9 - FAR, int))
+    neighbour: int = option("entries of another user in the same slot", number(0, MOST_ENTRIES, int), 0)
+    rounds: int = option("number of events", number(1, 10_000, int), 5)
+    each: int = option("fragments of the user", number(len(AREAS), 1000, int), 20)
+    commands: tuple[str, ...] = option(
+        "commands that only invalidations use, separated by commas", words, ("SCAN", "UNLINK")
+    )
+    seconds: float = option("least number of seconds", number(0, 10**6), 0.0)
 
 
-def work(plan: Plan, front: Storefront, line: socket.socket, stop: Stop) -> dict[str, float]:
+def work(plan: Plan, stop: Stop) -> dict[str, float]:
     """Fill the neighbour, send the events, and remove the neighbour's entries again; returns the figures."""
     end = monotonic() + plan.seconds
-    beside = neighbour_of(plan.user)
-    if not plan.neighbour:
-        return _rounds(plan, front, line, end, stop)
-    try:
-        front.ask("PUT", f"/users/{beside}/fragments", {"count": plan.neighbour})
-        return _rounds(plan, front, line, end, stop)
-    finally:
-        front.await_end(beside, front.send_event(beside))
+    beside = neighbour_of(plan.first_user)
+    with contextlib.closing(Storefront(*plan.storefront)) as front, connect(plan.server) as line:
+        if not plan.neighbour:
+            return _rounds(plan, front, line, end, stop)
+        try:
+            front.ask("PUT", f"/users/{beside}/fragments", {"count": plan.neighbour})
+            return _rounds(plan, front, line, end, stop)
+        finally:
+            front.await_end(beside, front.send_event(beside))
 
 
 def _rounds(plan: Plan, front: Storefront, line: socket.socket, end: float, stop: Stop) -> dict[str, float]:
@@ -84,16 +84,15 @@ def _rounds(plan: Plan, front: Storefront, line: socket.socket, end: float, stop
     names = [fragment_name(i) for i in range(plan.each)]
     while len(calls) < plan.rounds and not stop.requested:
         for name in names:
-            front.cached(plan.user, name)
+            front.cached(plan.first_user, name)
         before, sent = Sample.at(line, plan.commands), perf_counter()
-        front.await_end(plan.user, front.send_event(plan.user))
+        front.await_end(plan.first_user, front.send_event(plan.first_user))
         took_ms.append((perf_counter() - sent) * 1e3)
         after = Sample.at(line, plan.commands)
         calls.append(after.calls - before.calls)
         execution_us.append(after.execution_us - before.execution_us)
         say({"t": time(), "round": len(calls), "event_ms": took_ms[-1]})
-    while monotonic() < end and not stop.requested:
-        sleep(0.02)
+    stop.wait(end - monotonic())
     figures = {"neighbour_entries": float(plan.neighbour), "rounds": float(len(calls))}
     if calls:
         figures |= {
@@ -104,35 +103,5 @@ def _rounds(plan: Plan, front: Storefront, line: socket.socket, end: float, stop
     return figures
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the load; returns the exit code."""
-    parser = Parser(
-        "slots", "What an event costs beside a neighbour in the same slot; one JSON line a round."
-    )
-    parser.add_argument(
-        "--storefront", type=address, required=True, help="the storefront's base URL: http://127.0.0.1:8000"
-    )
-    parser.add_argument("--first-user", type=number(1, 10**9 - FAR, int), required=True,
-                        help="id of its own user, whom no other client reads")  # fmt: skip
-    parser.add_argument("--neighbour", type=number(0, MOST_ENTRIES, int), default=0,
-                        help="entries of another user in the same slot (0)")  # fmt: skip
-    parser.add_argument("--rounds", type=number(1, 10_000, int), default=5, help="number of events (5)")
-    parser.add_argument(
-        "--each", type=number(len(AREAS), 1000, int), default=20, help="fragments of the user (20)"
-    )
-    parser.add_argument("--commands", type=lambda text: tuple(text.upper().split(",")), default=COMMANDS,
-                        help="commands that only invalidations use, separated by commas (SCAN,UNLINK)")  # fmt: skip
-    parser.add_argument("--seconds", type=number(0, 10**6), default=0.0, help="least number of seconds (0)")
-    options = parser.read(None if arguments is None else list(arguments))
-    plan = Plan(options.first_user, options.neighbour, options.rounds, options.each, options.commands,
-                options.seconds)  # fmt: skip
-
-    def whole(stop: Stop) -> dict[str, float]:
-        with contextlib.closing(Storefront(*options.storefront)) as front, connect(options.url) as line:
-            return work(plan, front, line, stop)
-
-    return run_load("slots", whole, options.until_stdin_ends)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_load("slots", __doc__, Plan, work))

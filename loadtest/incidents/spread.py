@@ -21,8 +21,7 @@ One JSON line for each half (t, half, pages); the last line holds the `figures`:
     KIND_nodes                nodes that a page asks, the mean
     KIND_p50_ms, KIND_p99_ms  times of pages in the second half
 
-Its keys are removed at the end. Ends by itself, or on SIGTERM, or with `--until-stdin-ends` at the end of stdin: exit
-code 0. Bad arguments: 2. No cluster, or a node that does not do what it should: 3, with one line on stderr.
+Its keys are removed at the end.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from time import monotonic, perf_counter, time
 
 import hiredis
 
-from loadtest.arguments import Parser, number, word
+from loadtest.arguments import ServerPlan, number, option, word
 from loadtest.cluster import Nodes
 from loadtest.process import Stop, run_load, say
 from loadtest.resp import ConnectionLost, LoadFailed, Server, Stream, ask, command, connect
@@ -52,19 +51,19 @@ AWAIT_S = 30.0
 """Timeout for the pages that are still on their way at the end of a half."""
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, kw_only=True)
+class Plan(ServerPlan):
     """Which pages, how often, for how long, and how the last node is slowed."""
 
-    prefix: str
-    entries: int
-    users: int
-    rate: float
-    seconds: float
-    searches: int
-    count: int
-    slow_times: float
-    slow_ms: float
+    prefix: str = option("own keys are PREFIX:USER:ENTRY", word, "spread")
+    entries: int = option("entries of a page", number(1, 1000, int), 20)
+    users: int = option("users that have a page", number(1, 100_000, int), 300)
+    rate: float = option("pages a second, of both kinds", number(1, 2000), 60.0)
+    seconds: float = option("seconds of both halves", number(0.1, 10**5), 10.0)
+    searches: int = option("walks at once on the slow node", number(0, 100, int), 3)
+    count: int = option("COUNT of the walks' SCANs", number(1, 10**7, int), 20_000)
+    slow_times: float = option("a slow page takes that many medians", number(1, 1000), 3.0)
+    slow_ms: float = option("and so many ms at least", number(0, 10**5), 4.0)
 
 
 @dataclass
@@ -176,9 +175,9 @@ class Searches:
             raise self._error
 
 
-def work(plan: Plan, known: Server, stop: Stop) -> dict[str, float]:
+def work(plan: Plan, stop: Stop) -> dict[str, float]:
     """Write the entries, read pages in both halves, and remove the entries; returns the figures."""
-    nodes = Nodes(known)
+    nodes = Nodes(plan.server)
     pages = {
         (kind, user): parts_of(plan, nodes, kind, user) for kind in KINDS for user in range(1, plan.users + 1)
     }
@@ -267,33 +266,5 @@ def _figures(plan: Plan, pages: Pages, nodes: int, calm: Half, slow: Half) -> di
     return figures
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the load; returns the exit code."""
-    parser = Parser("spread", "Pages of many entries on a cluster with one slow node; one JSON line a half.")
-    add = parser.add_argument
-    add("--prefix", type=word, default="spread", help="own keys are PREFIX:USER:ENTRY (spread)")
-    add("--entries", type=number(1, 1000, int), default=20, help="entries of a page (20)")
-    add("--users", type=number(1, 100_000, int), default=300, help="users that have a page (300)")
-    add("--rate", type=number(1, 2000), default=60.0, help="pages a second, of both kinds (60)")
-    add("--seconds", type=number(0.1, 10**5), default=10.0, help="seconds of both halves (10)")
-    add("--searches", type=number(0, 100, int), default=3, help="walks at once on the slow node (3)")
-    add("--count", type=number(1, 10**7, int), default=20_000, help="COUNT of the walks' SCANs (20000)")
-    add("--slow-times", type=number(1, 1000), default=3.0, help="a slow page takes that many medians (3)")
-    add("--slow-ms", type=number(0, 10**5), default=4.0, help="and so many ms at least (4)")
-    options = parser.read(None if arguments is None else list(arguments))
-    plan = Plan(
-        prefix=options.prefix,
-        entries=options.entries,
-        users=options.users,
-        rate=options.rate,
-        seconds=options.seconds,
-        searches=options.searches,
-        count=options.count,
-        slow_times=options.slow_times,
-        slow_ms=options.slow_ms,
-    )
-    return run_load("spread", lambda stop: work(plan, options.url, stop), options.until_stdin_ends)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_load("spread", __doc__, Plan, work))

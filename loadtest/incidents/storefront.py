@@ -5,13 +5,34 @@ from __future__ import annotations
 import http.client
 import json
 from argparse import ArgumentTypeError
+from dataclasses import dataclass
 from time import monotonic, sleep
 from urllib.parse import urlsplit
 
+from loadtest.arguments import Ending, option
 from loadtest.resp import ANSWER_S, ConnectionLost, LoadFailed
 
 ASK_SECONDS = 0.01
 HIT, MISS = "shop; hit", "shop; fwd=miss"
+
+
+def address(text: str) -> tuple[str, int]:
+    """Parse an http:// URL; returns host and port."""
+    parts = urlsplit(text)
+    try:
+        port = parts.port or 80
+    except ValueError:
+        port = 0
+    if parts.scheme != "http" or not parts.hostname or not port or parts.path.strip("/"):
+        raise ArgumentTypeError(f"not an http://host:port address: {text}")
+    return parts.hostname, port
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorefrontPlan(Ending):
+    """The options of every load that asks a storefront."""
+
+    storefront: tuple[str, int] = option("the storefront's base URL: http://127.0.0.1:8000", address)
 
 
 class Storefront:
@@ -69,15 +90,3 @@ class Storefront:
     def close(self) -> None:
         """Close the connection."""
         self._line.close()
-
-
-def address(text: str) -> tuple[str, int]:
-    """Parse an http:// URL; returns host and port."""
-    parts = urlsplit(text)
-    try:
-        port = parts.port or 80
-    except ValueError:
-        port = 0
-    if parts.scheme != "http" or not parts.hostname or not port or parts.path.strip("/"):
-        raise ArgumentTypeError(f"not an http://host:port address: {text}")
-    return parts.hostname, port

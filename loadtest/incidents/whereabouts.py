@@ -12,8 +12,6 @@ The one line of output holds the `figures`:
     nodes_per_user_most    nodes that have keys of a user: the most of all these users
     nodes_per_user_least   the least
     slots_per_user_most    slots that have keys of a user, the most
-
-Exit code 0. Bad arguments: 2. No cluster, or a node that does not answer: 3, with one line on stderr.
 """
 
 from __future__ import annotations
@@ -23,12 +21,13 @@ import re
 import socket
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from loadtest.arguments import Parser, number, word
+from loadtest.arguments import ServerPlan, number, option, word
 from loadtest.cluster import Nodes, slot_of
 from loadtest.process import Stop, run_load
-from loadtest.resp import LoadFailed, Server, ask, command, connect
+from loadtest.resp import LoadFailed, ask, command, connect
 
 USER = re.compile(r":\{(\d+)\}:|:user:(\d+):|-(?:index|hash|generation):(\d+)(?::|$)")
 """Where a key names its user, in any layout of the storefront."""
@@ -53,16 +52,25 @@ def keys_on(line: socket.socket, prefix: str, count: int) -> Iterator[str]:
             return
 
 
-def look(known: Server, prefix: str, count: int, least: int) -> dict[str, float]:
+@dataclass(frozen=True, kw_only=True)
+class Plan(ServerPlan):
+    """Whose keys to count, and how to read them."""
+
+    storefront: str = option("beginning of the keys", word, "shop")
+    least: int = option("fewest keys of a user who counts", number(1, 1000, int), 20)
+    count: int = option("COUNT of each SCAN", number(1, 10**6, int), 2000)
+
+
+def look(plan: Plan, _: Stop) -> dict[str, float]:
     """Read all names, and count."""
-    nodes = Nodes(known)
+    nodes = Nodes(plan.server)
     places: dict[int, set[int]] = defaultdict(set)
     slots: dict[int, set[int]] = defaultdict(set)
     keys: dict[int, int] = defaultdict(int)
     seen: dict[int, set[str]] = defaultdict(set)
     for number_, server in enumerate(nodes.servers):
         with contextlib.closing(connect(server)) as line:
-            for key in keys_on(line, prefix, count):
+            for key in keys_on(line, plan.storefront, plan.count):
                 user = user_of(key)
                 if user is None or key in seen[user]:  # SCAN may return a key more than once
                     continue
@@ -70,9 +78,9 @@ def look(known: Server, prefix: str, count: int, least: int) -> dict[str, float]
                 keys[user] += 1
                 places[user].add(number_)
                 slots[user].add(slot_of(key))
-    whole = [user for user in keys if keys[user] >= least]
+    whole = [user for user in keys if keys[user] >= plan.least]
     if not whole:
-        raise LoadFailed(f"no user of {prefix} has {least} keys")
+        raise LoadFailed(f"no user of {plan.storefront} has {plan.least} keys")
     return {
         "nodes": float(len(nodes.servers)),
         "nodes_with_keys": float(len(set().union(*places.values()))),
@@ -84,21 +92,5 @@ def look(known: Server, prefix: str, count: int, least: int) -> dict[str, float]
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the load; returns the exit code."""
-    parser = Parser("whereabouts", "On how many nodes of a cluster a user's keys are; one JSON line.")
-    parser.add_argument("--storefront", type=word, default="shop", help="beginning of the keys (shop)")
-    parser.add_argument(
-        "--least", type=number(1, 1000, int), default=20, help="fewest keys of a user who counts (20)"
-    )
-    parser.add_argument("--count", type=number(1, 10**6, int), default=2000, help="COUNT of each SCAN (2000)")
-    options = parser.read(None if arguments is None else list(arguments))
-
-    def whole(_: Stop) -> dict[str, float]:
-        return look(options.url, options.storefront, options.count, options.least)
-
-    return run_load("whereabouts", whole, options.until_stdin_ends)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_load("whereabouts", __doc__, Plan, look))

@@ -21,90 +21,14 @@ last line, exit code 0. Bad arguments: 2.
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
-import threading
 from collections.abc import Callable
 
-from loadtest.arguments import Parser, key_prefix, number, stop_with_stdin, word
+from loadtest.arguments import read_plan
 from loadtest.probe.openloop import OpenLoop, Plan
 from loadtest.probe.quiet import become_quiet
 from loadtest.probe.record import Observer
-
-MOST_CONNECTIONS = 500  # select(2) handles file descriptors below 1024, and each connection may need two
-
-
-def read_arguments(arguments: list[str] | None = None) -> tuple[Plan, tuple[str, int] | None, bool]:
-    """The plan, the address for metrics, and whether the probe ends with stdin.
-
-    Bad arguments end the process: one line on stderr, exit code 2.
-    """
-    parser = Parser("probe", "Open-loop latency probe; one JSON line a second.")
-    parser.add_argument("--rate", type=number(0.1, 20_000), default=200.0, help="requests a second (200)")
-    parser.add_argument(
-        "--connections",
-        type=number(1, MOST_CONNECTIONS, int),
-        default=1,
-        help="connections that take turns (1)",
-    )
-    parser.add_argument(
-        "--reconnect-seconds",
-        type=number(0.05, 86_400),
-        help="seconds after which a connection is replaced (never)",
-    )
-    parser.add_argument(
-        "--duration", type=number(0.1, 10**7), help="seconds until the probe ends (on SIGTERM)"
-    )
-    parser.add_argument(
-        "--name", type=word, default="main", help="name in every line and in CLIENT LIST (main)"
-    )
-    parser.add_argument("--command", choices=("get", "ping"), default="get", help="command to send (get)")
-    parser.add_argument(
-        "--keys", type=number(1, 100_000, int), default=100, help="own keys to write and GET in turn (100)"
-    )
-    parser.add_argument(
-        "--key-prefix", type=key_prefix, default="bystander", help="own keys are PREFIX:0, PREFIX:1 ..."
-    )
-    parser.add_argument(
-        "--read-only", action="store_true", help="write no keys: on a replica, another probe has written them"
-    )
-    parser.add_argument(
-        "--interval-seconds",
-        type=number(0.1, 60),
-        default=1.0,
-        help="seconds between lines (1); a --duration that is no longer makes one line",
-    )
-    parser.add_argument(
-        "--arrivals",
-        choices=("even", "jittered"),
-        default="even",
-        help="each request at the beginning of its slot, or at a random moment of it (even)",
-    )
-    parser.add_argument(
-        "--seed", type=number(0, 2**63, int), default=0, help="seed of --arrivals jittered (0)"
-    )
-    parser.add_argument(
-        "--metrics-port", type=number(1, 65_535, int), help="port for Prometheus metrics (none)"
-    )
-    parser.add_argument("--metrics-host", default="127.0.0.1", help="address for --metrics-port (127.0.0.1)")
-    options = parser.read(arguments)
-    plan = Plan(
-        server=options.url,
-        name=options.name,
-        rate=options.rate,
-        connections=options.connections,
-        reconnect_seconds=options.reconnect_seconds,
-        duration=options.duration,
-        command=options.command,
-        keys=options.keys,
-        key_prefix=options.key_prefix,
-        interval_seconds=options.interval_seconds,
-        jitter_seed=options.seed if options.arrivals == "jittered" else None,
-        read_only=options.read_only,
-    )
-    metrics = (options.metrics_host, options.metrics_port) if options.metrics_port else None
-    return plan, metrics, options.until_stdin_ends
+from loadtest.process import heed_endings, hush
 
 
 def serve_metrics(host: str, port: int, name: str) -> tuple[Observer, Callable[[], None]]:
@@ -134,17 +58,16 @@ def serve_metrics(host: str, port: int, name: str) -> tuple[Observer, Callable[[
     return observe, heartbeat.set_to_current_time
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main() -> int:
     """Run the probe; returns the exit code."""
-    plan, metrics, until_stdin_ends = read_arguments(arguments)
+    plan = read_plan(Plan, "probe", __doc__)
     observer, beat = None, None
-    if metrics:
+    if plan.metrics_port:
         try:
-            observer, beat = serve_metrics(*metrics, plan.name)
+            observer, beat = serve_metrics(plan.metrics_host, plan.metrics_port, plan.name)
         except OSError as error:
-            print(
-                f"probe: cannot serve metrics on {metrics[0]}:{metrics[1]}: {error.strerror}", file=sys.stderr
-            )
+            where = f"{plan.metrics_host}:{plan.metrics_port}"
+            print(f"probe: cannot serve metrics on {where}: {error.strerror}", file=sys.stderr)
             return 2
 
     def emit(line: str) -> None:
@@ -156,15 +79,12 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"probe {plan.name}: {text}", file=sys.stderr, flush=True)
 
     loop = OpenLoop(plan, emit, complain, observer)
-    for signal_number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signal_number, lambda *_: loop.stop())
-    if until_stdin_ends:
-        threading.Thread(target=stop_with_stdin, args=(loop.stop,), name="stdin", daemon=True).start()
+    heed_endings(plan, loop.stop)
     become_quiet()
     try:
         loop.run()
-    except BrokenPipeError:  # nobody reads the lines any more
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # keeps the interpreter's last flush quiet
+    except BrokenPipeError:
+        hush()
     return 0
 
 

@@ -20,11 +20,12 @@ from time import time_ns
 
 import hiredis
 
+from loadtest.arguments import ServerPlan, key_prefix, number, option, word
 from loadtest.probe.connection import Connection, Sent
 from loadtest.probe.pool import SECOND, Pool
 from loadtest.probe.quiet import tidy
 from loadtest.probe.record import Interval, Observer
-from loadtest.resp import Server, command
+from loadtest.resp import command
 
 # A sleeper wakes 50 to 90 us late: sleep that much less and poll for the rest (1.6 % of a core at 200/s).
 WAKE_EARLY = 80_000
@@ -33,24 +34,40 @@ QUIET_GAP = SECOND // 1000  # a line costs well under 1 ms of work: wait for a g
 QUIET_PATIENCE = SECOND // 50  # but not longer than this
 DRAIN = 5 * SECOND  # after --duration, wait this long for replies under way
 KEY_TTL_SECONDS = 3600
+MOST_CONNECTIONS = 500  # select(2) handles file descriptors below 1024, and each connection may need two
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, kw_only=True)
+class Plan(ServerPlan):
     """What to ask, how often, over how many connections. Times in seconds."""
 
-    server: Server
-    name: str = "main"
-    rate: float = 200.0
-    connections: int = 1
-    reconnect_seconds: float | None = None
-    duration: float | None = None
-    command: str = "get"
-    keys: int = 100
-    key_prefix: str = "bystander"
-    interval_seconds: float = 1.0
-    jitter_seed: int | None = None
-    read_only: bool = False
+    rate: float = option("requests a second", number(0.1, 20_000), 200.0)
+    connections: int = option("connections that take turns", number(1, MOST_CONNECTIONS, int), 1)
+    reconnect_seconds: float | None = option(
+        "seconds after which a connection is replaced (never)", number(0.05, 86_400), None
+    )
+    duration: float | None = option("seconds until the probe ends (on SIGTERM)", number(0.1, 10**7), None)
+    name: str = option("name in every line and in CLIENT LIST", word, "main")
+    command: str = option("command to send", default="get", choices=("get", "ping"))
+    keys: int = option("own keys to write and GET in turn", number(1, 100_000, int), 100)
+    key_prefix: str = option("own keys are PREFIX:0, PREFIX:1 ...", key_prefix, "bystander")
+    read_only: bool = option("write no keys: on a replica, another probe has written them", default=False)
+    interval_seconds: float = option(
+        "seconds between lines; a --duration that is no longer makes one line", number(0.1, 60), 1.0
+    )
+    arrivals: str = option(
+        "each request at the beginning of its slot, or at a random moment of it",
+        default="even",
+        choices=("even", "jittered"),
+    )
+    seed: int = option("seed of --arrivals jittered", number(0, 2**63, int), 0)
+    metrics_port: int | None = option("port for Prometheus metrics (none)", number(1, 65_535, int), None)
+    metrics_host: str = option("address for --metrics-port", default="127.0.0.1")
+
+    @property
+    def jitter_seed(self) -> int | None:
+        """The seed of the random moments; None for requests that are evenly spaced."""
+        return self.seed if self.arrivals == "jittered" else None
 
     def greeting(self) -> list[bytes]:
         """The commands that each new connection sends first."""
@@ -62,15 +79,15 @@ class Plan:
             return []
         value = "b" * 200
         return [
-            command("SET", f"{self.key_prefix}:{number}", value, "EX", KEY_TTL_SECONDS)
-            for number in range(self.keys)
+            command("SET", f"{self.key_prefix}:{index}", value, "EX", KEY_TTL_SECONDS)
+            for index in range(self.keys)
         ]
 
     def requests(self) -> list[bytes]:
         """The requests to measure, sent in turn."""
         if self.command == "ping":
             return [command("PING")]
-        return [command("GET", f"{self.key_prefix}:{number}") for number in range(self.keys)]
+        return [command("GET", f"{self.key_prefix}:{index}") for index in range(self.keys)]
 
 
 def due_times(start: int, rate: float, jitter_seed: int | None, total: int | None) -> Iterator[int]:
@@ -79,8 +96,8 @@ def due_times(start: int, rate: float, jitter_seed: int | None, total: int | Non
     Evenly spaced without a seed; with one, each at a random moment of its slot.
     """
     offset: Callable[[], float] = float if jitter_seed is None else random.Random(jitter_seed).random
-    for number in itertools.count() if total is None else range(total):
-        yield start + int((number + offset()) * SECOND / rate)
+    for index in itertools.count() if total is None else range(total):
+        yield start + int((index + offset()) * SECOND / rate)
 
 
 class OpenLoop:

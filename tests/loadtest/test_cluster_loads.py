@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import pytest
 
@@ -17,8 +15,9 @@ from loadtest.cluster import Nodes
 from loadtest.incidents.spread import Half, Page, Plan, Reader, parts_of
 from loadtest.incidents.whereabouts import user_of
 from loadtest.resp import LoadFailed, Server, command
-from tests.app.servicekit import ROOT, ServerProcess, cluster_of
+from tests.app.servicekit import ServerProcess, cluster_of
 from tests.app.test_layouts import cache_of
+from tests.loadtest.conftest import figures, refused
 
 USERS, EACH = 90, 20
 
@@ -39,24 +38,10 @@ def emptied(nodes: list[ServerProcess]) -> None:
         node.client().flushall()
 
 
-def run(module: str, url: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run a load to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", f"loadtest.incidents.{module}", *words],
-        cwd=ROOT,
-        env={**os.environ, "PROBE_URL": url},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
-def figures(done: subprocess.CompletedProcess[str]) -> dict[str, float]:
-    """The figures of a load that ended well."""
-    assert (done.returncode, done.stderr) == (0, "")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])["figures"]
-    return found
+@pytest.fixture
+def run(load: Callable[..., subprocess.Popen[str]]) -> Callable[..., subprocess.Popen[str]]:
+    """Start a load with a server."""
+    return lambda module, url, *words: load(module, *words, PROBE_URL=url)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +63,9 @@ def test_a_key_names_its_user_in_every_layout(key: str, user: int | None) -> Non
 
 
 @pytest.mark.parametrize(("strategy", "keys", "most"), [("index-tagged", EACH + 1, 1), ("ttl", EACH, 3)])
-def test_whereabouts(nodes: list[ServerProcess], tmp_path: Path, strategy: str, keys: int, most: int) -> None:
+def test_whereabouts(
+    nodes: list[ServerProcess], tmp_path: Path, run: Any, strategy: str, keys: int, most: int
+) -> None:
     """With tags all keys of a user are on one node and in one slot; without, on all three."""
     settings = Settings(store_url=nodes[0].url, store_cluster=True, state_dir=tmp_path / "state")
     cache = cache_of(settings, strategy)
@@ -93,37 +80,24 @@ def test_whereabouts(nodes: list[ServerProcess], tmp_path: Path, strategy: str, 
     assert (found["slots_per_user_most"] == 1) is (most == 1)
 
 
-def test_whereabouts_without_keys_is_one_line(nodes: list[ServerProcess]) -> None:
+def test_whereabouts_without_keys_is_one_line(nodes: list[ServerProcess], run: Any) -> None:
     """Nothing to judge is no success."""
-    done = run("whereabouts", nodes[0].url)
-    assert done.returncode == 3
-    assert len(done.stderr.splitlines()) == 1
-    assert "no user" in done.stderr
+    assert "no user" in refused(run("whereabouts", nodes[0].url))
 
 
-def test_loads_need_a_cluster(server: ServerProcess) -> None:
+def test_loads_need_a_cluster(server: ServerProcess, run: Any) -> None:
     """A server without cluster mode is told in one line."""
     for module in ("whereabouts", "spread"):
-        done = run(module, server.url)
-        assert done.returncode == 3
-        assert len(done.stderr.splitlines()) == 1
-
-
-def plan(**changes: float) -> Plan:
-    """A small plan."""
-    usual = {
-        "entries": EACH, "users": 30, "rate": 100.0, "seconds": 1.0, "searches": 0, "count": 1000,
-        "slow_times": 3.0, "slow_ms": 4.0,
-    }  # fmt: skip
-    return Plan(prefix="mine", **{**usual, **changes})  # type: ignore[arg-type]
+        assert refused(run(module, server.url))
 
 
 def test_a_page_asks_one_node_with_tags_and_all_without(nodes: list[ServerProcess]) -> None:
     """Every entry is asked of the node that has it."""
-    seen = Nodes(Server.from_url(nodes[0].url))
+    known = Server.from_url(nodes[0].url)
+    seen, plan = Nodes(known), Plan(server=known, entries=EACH)
     for user in range(1, 31):
-        assert len(parts_of(plan(), seen, "tagged", user)) == 1
-        parts = parts_of(plan(), seen, "spread", user)
+        assert len(parts_of(plan, seen, "tagged", user)) == 1
+        parts = parts_of(plan, seen, "spread", user)
         assert len(parts) == 3
         assert sum(map(len, parts.values())) == EACH
 
@@ -138,7 +112,7 @@ def test_a_missing_entry_ends_the_load(nodes: list[ServerProcess]) -> None:
     reader.close()
 
 
-def test_spread_without_searches_has_no_slow_pages_to_speak_of(nodes: list[ServerProcess]) -> None:
+def test_spread_without_searches_has_no_slow_pages_to_speak_of(nodes: list[ServerProcess], run: Any) -> None:
     """Both halves have their pages, each kind asks as many nodes as it should, and no key is left behind."""
     done = run(
         "spread", nodes[0].url, "--seconds", "1", "--users", "60", "--searches", "0", "--slow-ms", "2000"
@@ -154,7 +128,7 @@ def test_spread_without_searches_has_no_slow_pages_to_speak_of(nodes: list[Serve
     assert sum(node.client().dbsize() for node in nodes) == 0
 
 
-def test_spread_with_a_busy_node_searches_the_last_one_only(nodes: list[ServerProcess]) -> None:
+def test_spread_with_a_busy_node_searches_the_last_one_only(nodes: list[ServerProcess], run: Any) -> None:
     """The last node executes SCAN again and again, the others none; the pages are read all the same."""
     raws = [node.client() for node in nodes]
     for raw in raws:
@@ -164,11 +138,3 @@ def test_spread_with_a_busy_node_searches_the_last_one_only(nodes: list[ServerPr
     scans = [raw.info("commandstats").get("cmdstat_scan", {"calls": 0})["calls"] for raw in raws]
     assert scans[0] == scans[1] == 0
     assert scans[2] > 10
-
-
-@pytest.mark.parametrize("words", [["--rate", "0"], ["--searches", "-1"], ["--prefix", "a b"]])
-def test_bad_arguments_are_one_line(words: list[str]) -> None:
-    """The exit code is 2."""
-    done = run("spread", "redis://127.0.0.1:1", *words)
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1

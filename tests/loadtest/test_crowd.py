@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import resource
-import signal
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loadtest.incidents.crowd_model import allow_files
+from loadtest.incidents.crowd_model import Plan, allow_files
 from loadtest.incidents.pages import Layout, Pages, fill
 from loadtest.info import ask_info, read_info
 from loadtest.process import Stop
 from loadtest.resp import LoadFailed, ask, connect
 from loadtest.resp import Server as Address
-from tests.loadtest.conftest import ROOT, Server
+from tests.loadtest.conftest import Server, ended, refused
 
 SMALL = ("--clients", "20", "--entries", "10", "--interval-seconds", "0.05", "--write-every", "4")
 
@@ -35,30 +32,16 @@ def cache(tmp_path: Path) -> Iterator[Server]:
     server.kill()
 
 
-def start(server: Server, *arguments: str) -> subprocess.Popen[str]:
-    """Start a crowd as a process."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "loadtest.incidents.crowd", "--url", server.url, *arguments],
-        cwd=ROOT,
-        text=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+@pytest.fixture
+def start(load: Callable[..., subprocess.Popen[str]]) -> Callable[..., subprocess.Popen[str]]:
+    """Start a crowd on a server."""
+    return lambda server, *arguments: load("crowd", "--url", server.url, *arguments)
 
 
 def lines_of(crowd: subprocess.Popen[str]) -> tuple[list[dict[str, Any]], dict[str, float]]:
-    """Wait until a crowd ends with 0; return its samples and its figures."""
-    output, complaints = crowd.communicate(timeout=60)
-    assert crowd.returncode == 0, complaints
-    *samples, last = [json.loads(line) for line in output.splitlines()]
+    """Wait until a crowd ends; return its samples and its figures."""
+    *samples, last = ended(crowd)
     return samples, last["figures"]
-
-
-def end_of(crowd: subprocess.Popen[str]) -> tuple[int, str]:
-    """Wait until a crowd ends; return its exit code and stderr."""
-    _, complaints = crowd.communicate(timeout=60)
-    return crowd.returncode, complaints
 
 
 def test_a_page_is_written_and_read_whole(server: Server) -> None:
@@ -93,7 +76,7 @@ def test_filling_stops_at_the_share_of_the_limit(cache: Server) -> None:
     assert seen.keys == (following - 5) * 50
 
 
-def test_what_is_counted_adds_up(cache: Server) -> None:
+def test_what_is_counted_adds_up(cache: Server, start: Any) -> None:
     """The inserted entries are the server's keys, and the samples' counts agree with the figures."""
     samples, figures = lines_of(start(cache, "--rate", "400", "--seconds", "1.5", *SMALL))
     assert sum(sample["inserted"] for sample in samples) == figures["inserted"]
@@ -106,7 +89,7 @@ def test_what_is_counted_adds_up(cache: Server) -> None:
     assert all(sample["limit_mb"] == pytest.approx(16.777216) for sample in samples)
 
 
-def test_a_full_cache_evicts_what_is_inserted(cache: Server) -> None:
+def test_a_full_cache_evicts_what_is_inserted(cache: Server, start: Any) -> None:
     """At the limit there are evictions, and the server's memory stays at it."""
     samples, figures = lines_of(  # a tenth of these writes would do: a busy machine may do no more
         start(cache, "--rate", "2000", "--seconds", "1", "--fill", "0.99", *SMALL, "--write-every", "1")
@@ -115,13 +98,13 @@ def test_a_full_cache_evicts_what_is_inserted(cache: Server) -> None:
     assert max(sample["used_mb"] for sample in samples) < 1.05 * samples[0]["limit_mb"]
 
 
-def test_a_limit_can_be_set_first(server: Server) -> None:
+def test_a_limit_can_be_set_first(server: Server, start: Any) -> None:
     """--limit-mb is the server's maxmemory from then on."""
     lines_of(start(server, "--rate", "100", "--seconds", "0.6", "--limit-mb", "20", *SMALL))
     assert server.client().config_get("maxmemory") == {"maxmemory": "20000000"}
 
 
-def test_clients_that_wait_ask_nothing(cache: Server) -> None:
+def test_clients_that_wait_ask_nothing(cache: Server, start: Any) -> None:
     """While the server stalls each client has at most one request in flight, and clients that wait ask nothing."""
     crowd = start(cache, "--rate", "400", "--seconds", "3", "--patience-seconds", "0.2", *SMALL)
     time.sleep(1.0)
@@ -135,13 +118,13 @@ def test_clients_that_wait_ask_nothing(cache: Server) -> None:
     assert max(sample["p99_ms"] or 0.0 for sample in samples) > 300
 
 
-def test_few_connections_are_shared(cache: Server) -> None:
+def test_few_connections_are_shared(cache: Server, start: Any) -> None:
     """Requests without a free connection wait in the crowd, not at the server."""
     _, figures = lines_of(start(cache, "--rate", "400", "--seconds", "1", *SMALL, "--connections", "2"))
     assert figures["answered_per_s"] == pytest.approx(400, rel=0.3)
 
 
-def test_a_rate_is_found(cache: Server) -> None:
+def test_a_rate_is_found(cache: Server, start: Any) -> None:
     """The crowd finds the rate for a given utilisation of the main thread, by a request's cost at the last step."""
     _, figures = lines_of(
         start(cache, "--find-utilisation", "0.2", "--seconds", "3", *SMALL, "--entries", "150")
@@ -151,7 +134,7 @@ def test_a_rate_is_found(cache: Server) -> None:
     assert figures["fitting_ttl_s"] > 0
 
 
-def test_a_rate_above_what_the_server_can_do_is_found_below_it(cache: Server) -> None:
+def test_a_rate_above_what_the_server_can_do_is_found_below_it(cache: Server, start: Any) -> None:
     """A rate that needs more than the main thread is computed from a request's cost, and is never sent."""
     samples, figures = lines_of(
         start(cache, "--find-utilisation", "5", "--seconds", "3", *SMALL, "--entries", "150")
@@ -161,68 +144,31 @@ def test_a_rate_above_what_the_server_can_do_is_found_below_it(cache: Server) ->
     assert max(sample["offered_per_s"] for sample in samples) < 0.8 * figures["rate"]
 
 
-def test_fewer_clients_where_the_rate_is_low(cache: Server) -> None:
+@pytest.mark.parametrize(("every", "clients"), [(None, 20), (0.02, 8), (10, 20)])
+def test_fewer_clients_where_the_rate_is_low(every: float | None, clients: int) -> None:
     """With --asks-every there are as many clients as the rate needs, and never more than --clients."""
-    for every, number in (("0.02", 8), ("10", 20)):
-        _, figures = lines_of(
-            start(cache, "--rate", "400", "--seconds", "0.6", *SMALL, "--asks-every", every)
-        )
-        assert figures["clients"] == number
+    plan = Plan(server=Address("127.0.0.1", 1), rate=400, seconds=1, clients=20, asks_every=every)
+    assert plan.size == clients
 
 
-@pytest.mark.parametrize("how", ["signal", "stdin"])
-def test_it_ends_when_it_is_told_to(cache: Server, how: str) -> None:
-    """Told to end, by SIGTERM or the end of stdin, a crowd prints its figures and exits with 0."""
-    crowd = start(cache, "--rate", "100", "--seconds", "600", *SMALL, "--until-stdin-ends")
-    assert crowd.stdout
-    crowd.stdout.readline()
-    if how == "signal":
-        crowd.send_signal(signal.SIGTERM)
-    _, figures = lines_of(crowd)  # this closes its stdin
-    assert figures["rate"] == 100
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--rate", "0", "--seconds", "1"], "between"),
-        (["--seconds", "1"], "either --rate or --find-utilisation"),
-        (["--rate", "1", "--find-utilisation", "0.5", "--seconds", "1"], "either --rate"),
-        (["--rate", "1", "--seconds", "1", "--key-bytes", "24", "--prefix", "far-too-long"], "no room"),
-        (["--rate", "1", "--seconds", "1", "--fill", "1.5"], "between"),
-    ],
-)
-def test_bad_arguments(server: Server, arguments: list[str], said: str) -> None:
-    """Bad arguments are one line and exit code 2."""
-    code, complaints = end_of(start(server, *arguments))
-    assert code == 2
-    assert said in complaints
-    assert complaints.count("\n") == 1
-
-
-def test_a_server_that_refuses(tmp_path: Path) -> None:
+def test_a_server_that_refuses(tmp_path: Path, start: Any) -> None:
     """A server that is out of memory and does not evict is one line and exit code 3."""
     server = Server(tmp_path, "--maxmemory", "8mb", "--maxmemory-policy", "noeviction")
     server.start()
     try:
         crowd = start(server, "--rate", "400", "--seconds", "30", "--write-every", "1", "--fill", "0.95")
-        code, complaints = end_of(crowd)
+        assert refused(crowd).startswith("crowd: the server refuses: OOM")
     finally:
         server.kill()
-    assert code == 3
-    assert complaints.startswith("crowd: the server refuses: OOM")
-    assert complaints.count("\n") == 1
 
 
-def test_a_server_that_goes_away(cache: Server) -> None:
+def test_a_server_that_goes_away(cache: Server, start: Any) -> None:
     """A server that goes away is one line and exit code 3."""
     crowd = start(cache, "--rate", "100", "--seconds", "600", *SMALL)
     assert crowd.stdout
     crowd.stdout.readline()
     cache.kill()
-    code, complaints = end_of(crowd)
-    assert code == 3
-    assert complaints.count("\n") == 1
+    assert refused(crowd)
 
 
 def test_a_look_reads_what_all_servers_say(server: Server) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import signal
 import socket
 import subprocess
 import threading
@@ -17,8 +15,8 @@ import pytest
 from loadtest.incidents.delay import Delay, relay
 from loadtest.resp import Server as Address
 from tests.app.servicekit import eventually
+from tests.loadtest.conftest import PATIENCE, calls, end_stdin, ended, refused
 
-PATIENCE = 60.0
 WAYS = ("one_by_one", "pipelined", "transaction", "variadic")
 
 
@@ -26,18 +24,6 @@ WAYS = ("one_by_one", "pipelined", "transaction", "variadic")
 def run(load: Callable[..., subprocess.Popen[str]]) -> Callable[..., subprocess.Popen[str]]:
     """Start `python -m loadtest.incidents.deletes`."""
     return partial(load, "deletes")
-
-
-def lines(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
-    """Wait until the load ends with 0; return its lines."""
-    output, complaints = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, complaints
-    return [json.loads(line) for line in output.splitlines()]
-
-
-def calls(server: Any) -> dict[str, int]:
-    """How often the server executed each command."""
-    return {name[8:]: row["calls"] for name, row in server.client().info("commandstats").items()}
 
 
 @pytest.mark.parametrize(
@@ -56,18 +42,17 @@ def test_each_way_deletes_all_in_the_commands_it_promises(
 ) -> None:
     """Each way deletes every key with the number of commands it promises; other keys stay."""
     server.client().set("deletes-not:1", "stays")
-    said = lines(run("--url", server.url, "--ways", way, "--keys", "250", "--one-by-one-keys", "250",
+    said = ended(run("--url", server.url, "--ways", way, "--keys", "250", "--one-by-one-keys", "250",
                      "--chunk", str(chunk), "--rounds", "1"))  # fmt: skip
     assert [line["deleted"] for line in said[:-1]] == [250]
-    made = calls(server)
-    assert {name: made.get(name, 0) for name in expected} == expected
+    assert {name: calls(server, name) for name in expected} == expected
     assert server.client().keys("*") == ["deletes-not:1"]
 
 
 def test_figures_hold_every_way_and_what_it_gains(server: Any, run: Any) -> None:
     """Figures hold each way's best measurement and the gain between ways; one by one deletes fewer keys."""
     words = ("--ways", ",".join(WAYS), "--keys", "400", "--one-by-one-keys", "40", "--rounds", "3")
-    *measured, last = lines(run(*words, PROBE_URL=server.url))
+    *measured, last = ended(run(*words, PROBE_URL=server.url))
     assert len(measured) == 3 * len(WAYS)
     figures = last["figures"]
     for way in WAYS:
@@ -82,7 +67,7 @@ def test_figures_hold_every_way_and_what_it_gains(server: Any, run: Any) -> None
 
 def test_an_added_round_trip_is_waited_for_once_a_reply(server: Any, run: Any) -> None:
     """20 replies take 20 round trips or longer one by one, and one pipeline of 20 takes less than half of that."""
-    said = lines(run("--url", server.url, "--ways", "one_by_one,pipelined", "--keys", "20",
+    said = ended(run("--url", server.url, "--ways", "one_by_one,pipelined", "--keys", "20",
                      "--one-by-one-keys", "20", "--rtt-ms", "20", "--rounds", "1"))  # fmt: skip
     figures = said[-1]["figures"]
     assert figures["round_trip_ms"] >= 20
@@ -135,29 +120,16 @@ def test_a_relay_listens_only_at_an_address_of_this_machine(load: Any) -> None:
     assert len(complaints.splitlines()) == 1
 
 
-@pytest.mark.parametrize("how", ["SIGTERM", "end of stdin"])
-def test_told_to_end_it_says_its_figures_and_leaves_no_keys(server: Any, run: Any, how: str) -> None:
+def test_told_to_end_it_says_its_figures_and_leaves_no_keys(server: Any, run: Any) -> None:
     """Told to end in the middle of a slow deletion, the load prints its figures and leaves no keys."""
     process = run("--url", server.url, "--ways", "one_by_one", "--one-by-one-keys", "100000", "--rtt-ms", "5",
                   "--until-stdin-ends")  # fmt: skip
-    eventually(lambda: calls(server).get("del", 0) > 0)
-    if how == "SIGTERM":
-        process.send_signal(signal.SIGTERM)
-    else:
-        process.stdin.close()
-        process.stdin = None
-    said = lines(process)
+    eventually(lambda: calls(server, "del") > 0)
+    end_stdin(process)
+    said = ended(process)
     assert set(said[-1]) == {"figures"}
     assert said[-1]["figures"]["rounds"] == 1
     assert server.client().dbsize() == 0
-
-
-def refused(process: subprocess.Popen[str]) -> str:
-    """Wait until the load fails with exit code 3 and one line; return the line."""
-    _, complaints = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 3, complaints
-    assert len(complaints.splitlines()) == 1, complaints
-    return complaints
 
 
 def test_a_server_that_refuses_or_is_gone_is_one_line(server: Any, run: Any, unused_port: int) -> None:
@@ -171,26 +143,6 @@ def test_a_server_that_refuses_or_is_gone_is_one_line(server: Any, run: Any, unu
     client.execute_command("REPLICAOF", "NO", "ONE")
     assert refused(run("--url", f"redis://127.0.0.1:{unused_port}"))
     process = run("--url", server.url, "--ways", "one_by_one", "--one-by-one-keys", "20000", "--rtt-ms", "5")
-    eventually(lambda: calls(server).get("del", 0) > 0)
+    eventually(lambda: calls(server, "del") > 0)
     server.kill()
     assert refused(process)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (["--ways", "all"], "no such way"),
-        (["--keys", "0"], "--keys"),
-        (["--chunk", "-1"], "--chunk"),
-        (["--rtt-ms", "5000"], "--rtt-ms"),
-        (["--rounds", "1.5"], "whole number"),
-        (["--prefix", "a b"], "--prefix"),
-    ],
-)
-def test_bad_arguments_are_one_line_and_exit_code_2(run: Any, arguments: list[str], named: str) -> None:
-    """Bad arguments are one line that names what is wrong, and exit code 2."""
-    process = run("--url", "redis://127.0.0.1:1", *arguments)
-    _, complaints = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 2
-    assert len(complaints.splitlines()) == 1
-    assert named in complaints

@@ -2,55 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab.scenarios.cures import COMMANDS
-from tests.app.servicekit import ROOT, ServerProcess, Service, eventually
+from tests.app.servicekit import ServerProcess, Service, eventually
 from tests.httpkit import Answer, HttpStandIn, Request
+from tests.loadtest.conftest import ended, figures, refused
 
-WEB = ["--storefront", "http://127.0.0.1:1"]
-
-
-def start(web: str, url: str, *more: str) -> subprocess.Popen[str]:
-    """Start the load as a process."""
-    return subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "loadtest.incidents.freshness",
-            "--storefront",
-            web,
-            "--first-user",
-            "1001",
-            *more,
-        ],
-        cwd=ROOT,
-        env={**os.environ, "PROBE_URL": url},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+NOWHERE = "http://127.0.0.1:1"
 
 
-def finish(load: subprocess.Popen[str]) -> tuple[int, list[dict[str, Any]], str]:
-    """Wait until the load ends; return its exit code, its lines, and its stderr."""
-    out, err = load.communicate(timeout=60)
-    return load.returncode, [json.loads(line) for line in out.splitlines()], err
-
-
-def is_one_line(err: str) -> bool:
-    """True if stderr is one line of the load, without a traceback."""
-    return err.startswith("freshness: ") and len(err.splitlines()) == 1 and "Traceback" not in err
+@pytest.fixture
+def start(load: Callable[..., subprocess.Popen[str]]) -> Callable[..., subprocess.Popen[str]]:
+    """Start the load with a storefront and a server."""
+    words = ("freshness", "--first-user", "1001", "--storefront")
+    return lambda web, url, *more: load(*words, web, *more, PROBE_URL=url)
 
 
 @pytest.fixture
@@ -78,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
     ],
 )
 def test_figures_are_the_strategys(
-    strategy: str, commands: float, left: float, server: ServerProcess, folder: Path
+    strategy: str, commands: float, left: float, server: ServerProcess, folder: Path, start: Any
 ) -> None:
     """Per strategy: an event's commands and the keys it leaves, by the server's counters; no old value is served.
 
@@ -88,38 +60,31 @@ def test_figures_are_the_strategys(
     try:
         service.start("web", "invalidator")
         what = (service.base, server.url, "--users", "2", "--rounds", "1", "--commands", COMMANDS[strategy])
-        code, lines, err = finish(start(*what))
-        again = finish(start(*what))
+        *events, last = ended(start(*what))
+        again = figures(start(*what))
     finally:
         service.stop()
-    assert (code, err) == (0, "")
-    figures = lines[-1]["figures"]
-    assert again[0] == 0 and again[1][-1]["figures"]["left_per_event"] == left, (
-        "the first left something behind"
-    )
-    assert figures["commands_per_event"] == commands
-    assert figures["left_per_event"] == left
-    assert figures["events"] == 4
-    assert figures["stale_entries"] == 0
-    assert figures["execution_per_event_us"] > 0
-    assert 0 < figures["race_tries"] <= 6
-    assert figures["raced_values"] == (0 if strategy == "generation" else figures["race_tries"])
-    assert 0 <= figures["stale_for_ms"] <= figures["stale_for_worst_ms"]
-    assert [line["user"] for line in lines[:-1]] == [1001, 1002]
+    found = last["figures"]
+    assert again["left_per_event"] == left, "the first left something behind"
+    assert found["commands_per_event"] == commands
+    assert found["left_per_event"] == left
+    assert found["events"] == 4
+    assert found["stale_entries"] == 0
+    assert found["execution_per_event_us"] > 0
+    assert 0 < found["race_tries"] <= 6
+    assert found["raced_values"] == (0 if strategy == "generation" else found["race_tries"])
+    assert 0 <= found["stale_for_ms"] <= found["stale_for_worst_ms"]
+    assert [line["user"] for line in events] == [1001, 1002]
 
 
-def test_memory_of_an_entry_is_what_was_added(server: ServerProcess) -> None:
+def test_memory_of_an_entry_is_what_was_added(server: ServerProcess, start: Any) -> None:
     """Memory per entry is the used memory above --base-mb, divided by the entries, before the load adds anything."""
     client = server.client()
-    code, [before], _ = finish(start(*WEB[1:], server.url, "--users", "0"))
-    assert code == 0
+    before = figures(start(NOWHERE, server.url, "--users", "0"))
     client.mset({f"key-{i:06}": "v" * 500 for i in range(20_000)})
-    base = str(before["figures"]["memory_mb"])
-    code, [after], _ = finish(
-        start(*WEB[1:], server.url, "--users", "0", "--entries", "20000", "--base-mb", base)
-    )
-    assert code == 0
-    assert 500 < after["figures"]["memory_per_entry_bytes"] < 700
+    base = str(before["memory_mb"])
+    after = figures(start(NOWHERE, server.url, "--users", "0", "--entries", "20000", "--base-mb", base))
+    assert 500 < after["memory_per_entry_bytes"] < 700
 
 
 class Stale(HttpStandIn):
@@ -148,44 +113,40 @@ def stale_front() -> Iterator[str]:
         yield storefront.url
 
 
-def test_what_the_moments_do_not_prove_is_no_try(stale_front: str, server: ServerProcess) -> None:
-    """A storefront that does not compute for as long as it was asked to: no figure, rather than one of nothing."""
-    code, lines, err = finish(start(stale_front, server.url, "--users", "1", "--rounds", "1"))
-    assert (code, err) == (0, "")
-    assert not {"race_tries", "raced_values"} & set(lines[-1]["figures"])
+def test_old_values_are_counted_and_what_the_moments_do_not_prove_is_no_try(
+    stale_front: str, server: ServerProcess, start: Any
+) -> None:
+    """A fragment that is still served after its area was seen to be gone is an old value: 17 of 20 here.
+
+    The storefront does not compute for as long as it was asked to: no figure of races, rather than one of nothing.
+    """
+    found = figures(start(stale_front, server.url, "--users", "1", "--rounds", "1"))
+    assert found["stale_entries"] == 17
+    assert not {"race_tries", "raced_values"} & set(found)
 
 
-def test_old_values_are_counted(stale_front: str, server: ServerProcess) -> None:
-    """A fragment that is still served after its area was seen to be gone is an old value: 17 of 20 here."""
-    code, lines, err = finish(start(stale_front, server.url, "--users", "1", "--rounds", "1"))
-    assert (code, err) == (0, "")
-    assert lines[-1]["figures"]["stale_entries"] == 17
-
-
-def test_sigterm_ends_it_with_its_figures(stale_front: str, server: ServerProcess) -> None:
+def test_sigterm_ends_it_with_its_figures(stale_front: str, server: ServerProcess, start: Any) -> None:
     """On SIGTERM the load ends with the figures it has."""
     load = start(stale_front, server.url, "--users", "1", "--rounds", "9999")
     assert load.stdout is not None
     first = load.stdout.readline()
     assert "stale_for_ms" in first
     load.send_signal(signal.SIGTERM)
-    code, lines, err = finish(load)
-    assert (code, err) == (0, "")
-    assert lines[-1]["figures"]["events"] >= 2
+    assert figures(load)["events"] >= 2
 
 
-def test_it_goes_on_for_as_long_as_asked(server: ServerProcess) -> None:
+def test_it_goes_on_for_as_long_as_asked(server: ServerProcess, start: Any) -> None:
     """With --seconds the load goes on that long, even if it has nothing to do."""
-    load = start(*WEB[1:], server.url, "--users", "0", "--seconds", "60")
+    load = start(NOWHERE, server.url, "--users", "0", "--seconds", "60")
     with pytest.raises(subprocess.TimeoutExpired):
         load.wait(1.5)
     load.send_signal(signal.SIGTERM)
-    code, lines, _ = finish(load)
-    assert code == 0
-    assert lines[-1]["figures"]["memory_mb"] > 0
+    assert figures(load)["memory_mb"] > 0
 
 
-def test_a_server_that_refuses_writes_is_one_line_and_exit_3(server: ServerProcess, folder: Path) -> None:
+def test_a_server_that_refuses_writes_is_one_line_and_exit_3(
+    server: ServerProcess, folder: Path, start: Any
+) -> None:
     """If nothing can be cached there are no figures, because they would be wrong."""
     service = Service(folder, server.url)
     client = server.client()
@@ -193,53 +154,14 @@ def test_a_server_that_refuses_writes_is_one_line_and_exit_3(server: ServerProce
         service.start("web", "invalidator")
         eventually(lambda: service.get("/readyz").status == 200)
         client.config_set("maxmemory", 1)
-        code, lines, err = finish(start(service.base, server.url))
+        assert "does not keep entries" in refused(start(service.base, server.url))
     finally:
         service.stop()
-    assert code == 3
-    assert is_one_line(err)
-    assert "does not keep entries" in err
-    assert lines == []
 
 
-def test_a_server_or_a_storefront_that_is_gone_is_one_line_and_exit_3(server: ServerProcess) -> None:
+def test_a_server_or_a_storefront_that_is_gone_is_one_line_and_exit_3(
+    server: ServerProcess, start: Any
+) -> None:
     """If the server or the storefront is not there, the load is one line and exit code 3."""
-    code, _, err = finish(start(*WEB[1:], server.url))
-    assert code == 3
-    assert is_one_line(err)
-    assert "storefront" in err
-    code, _, err = finish(start(*WEB[1:], "redis://127.0.0.1:1"))
-    assert code == 3
-    assert is_one_line(err)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        [],
-        ["--first-user", "1"],
-        [*WEB],
-        ["--storefront", "127.0.0.1:8000", "--first-user", "1"],
-        ["--storefront", "http://127.0.0.1:8000/shop", "--first-user", "1"],
-        [*WEB, "--first-user", "0"],
-        [*WEB, "--first-user", "1", "--users", "-1"],
-        [*WEB, "--first-user", "1", "--each", "2"],
-        [*WEB, "--first-user", "1", "--entries", "many"],
-        [*WEB, "--first-user", "1", "--url", "http://x"],
-    ],
-    ids=" ".join,
-)
-def test_bad_arguments_are_one_line_and_exit_2(words: list[str]) -> None:
-    """Bad arguments are refused before any request is sent."""
-    done = subprocess.run(
-        [sys.executable, "-m", "loadtest.incidents.freshness", *words],
-        cwd=ROOT,
-        env={**os.environ, "PROBE_URL": "redis://127.0.0.1:1"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert is_one_line(done.stderr)
-    assert done.stdout == ""
+    assert "storefront" in refused(start(NOWHERE, server.url))
+    assert refused(start(NOWHERE, "redis://127.0.0.1:1"))

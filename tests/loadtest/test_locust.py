@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.app.servicekit import Service
+
 
 def rate(moments: list[tuple[float, str]]) -> float:
     """Requests per second between the first and the last request."""
@@ -201,12 +203,10 @@ def test_bad_settings_are_one_line_and_exit_code_2(
 
 
 def test_the_real_storefront_understands_the_load(
-    real_storefront: Any, server: Any, start_locust: Callable[..., Any]
+    shop: Service, server: Any, start_locust: Callable[..., Any]
 ) -> None:
     """The storefront answers every request of the load without a failure, and caches what was read."""
-    locust = start_locust(
-        real_storefront.url, LOADTEST_READS_PER_SECOND="50", LOADTEST_EVENTS_PER_SECOND="10"
-    )
+    locust = start_locust(shop.base, LOADTEST_READS_PER_SECOND="50", LOADTEST_EVENTS_PER_SECOND="10")
     report: dict[str, Any] = {"events": {"count": 0}}
     deadline = time.monotonic() + 60
     while report["events"]["count"] < 30:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+from loadtest.probe.openloop import due_times
 
 
 class OnlyTheFirst:
@@ -50,52 +49,33 @@ def only_the_first() -> Iterator[OnlyTheFirst]:
     server.close()
 
 
-def probe(*arguments: str) -> list[dict[str, Any]]:
-    """Run a probe to its end and return its lines."""
-    done = subprocess.run(
-        [sys.executable, "-m", "loadtest.probe", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-def test_a_connection_takes_over_only_when_it_is_served(only_the_first: OnlyTheFirst) -> None:
+def test_a_connection_takes_over_only_when_it_is_served(
+    only_the_first: OnlyTheFirst, start_probe: Any
+) -> None:
     """A fresh connection that the server has not served yet gets no request: they stay on the former connection."""
-    lines = probe("--url", only_the_first.url, "--reconnect-seconds", "0.3", "--duration", "1.5")
+    lines = start_probe("--url", only_the_first.url, "--reconnect-seconds", "0.3", "--duration", "1.5").end(
+        None
+    )
 
     assert len(only_the_first.accepted) > 1
     assert sum(line["received"] for line in lines) == sum(line["sent"] for line in lines) == 300
     assert sum(line["errors"] for line in lines) == 0
 
 
-def test_intervals_end_on_the_wall_clock(only_the_first: OnlyTheFirst) -> None:
+def test_intervals_end_on_the_wall_clock(only_the_first: OnlyTheFirst, start_probe: Any) -> None:
     """Whole intervals end at multiples of their length, so that those of two probes coincide."""
-    lines = probe(
-        "--url", only_the_first.url, "--interval-seconds", "0.25", "--duration", "1.6", "--rate", "50"
-    )
+    words = ("--interval-seconds", "0.25", "--duration", "1.6", "--rate", "50")
+    lines = start_probe("--url", only_the_first.url, *words).end(None)
 
     ends = [line["t"] % 0.25 for line in lines[:-1]]
     assert len(ends) >= 5
     assert all(min(end, 0.25 - end) < 0.06 for end in ends)
 
 
-def test_jitter_keeps_the_rate(only_the_first: OnlyTheFirst) -> None:
+def test_jitter_keeps_the_rate(only_the_first: OnlyTheFirst, start_probe: Any) -> None:
     """Jittered arrivals are as many as even ones, and all are answered."""
-    lines = probe(
-        "--url",
-        only_the_first.url,
-        "--arrivals",
-        "jittered",
-        "--seed",
-        "7",
-        "--duration",
-        "1",
-        "--rate",
-        "100",
-    )
+    words = ("--arrivals", "jittered", "--seed", "7", "--duration", "1", "--rate", "100")
+    lines = start_probe("--url", only_the_first.url, *words).end(None)
 
     assert sum(line["sent"] for line in lines) == 100
     assert sum(line["received"] for line in lines) == 100
@@ -103,8 +83,6 @@ def test_jitter_keeps_the_rate(only_the_first: OnlyTheFirst) -> None:
 
 def test_jitter_spreads_requests_over_their_slots() -> None:
     """The same seed gives the same times, another seed others, and each time lies in its own slot."""
-    from loadtest.probe.openloop import due_times
-
     first, again, other = (list(due_times(1000, 100.0, seed, 50)) for seed in (1, 1, 2))
 
     assert first == again != other

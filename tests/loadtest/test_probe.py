@@ -227,7 +227,7 @@ def test_the_first_interval_is_no_shorter_than_half_of_one(
     """
     wall = 1_800_000_000_000_000_000 + round(into_s * 1e9)
     monkeypatch.setattr(openloop, "time_ns", lambda: wall)
-    loop = OpenLoop(Plan(Address("127.0.0.1", 1), interval_seconds=0.25), print, print)
+    loop = OpenLoop(Plan(server=Address("127.0.0.1", 1), interval_seconds=0.25), print, print)
     length = loop._first_close(0)
     assert 0.125e9 <= length <= 0.375e9
     assert (wall + 10_000_000 + length) % 250_000_000 == 0
@@ -235,7 +235,7 @@ def test_the_first_interval_is_no_shorter_than_half_of_one(
 
 def test_after_a_stall_intervals_end_at_whole_multiples_again() -> None:
     """Else the two probes of a phase would be compared over different times for the rest of a run."""
-    loop = OpenLoop(Plan(Address("127.0.0.1", 1), interval_seconds=0.25), lambda _: None, print)
+    loop = OpenLoop(Plan(server=Address("127.0.0.1", 1), interval_seconds=0.25), lambda _: None, print)
     loop._closes_at = 10_250_000_000
     loop._close_interval(10_900_000_000)
     assert loop._closes_at == 11_000_000_000
@@ -273,41 +273,6 @@ def test_it_ends_quietly_when_nobody_reads(server: Any, start_probe: Any) -> Non
     probe.process.stdout.close()
     probe.process.wait(timeout=30)
     assert probe.process.stderr.read() == ""
-
-
-@pytest.mark.parametrize(
-    ("arguments", "hint"),
-    [
-        ([], "--url"),
-        (["--url", "http://127.0.0.1:1"], "redis://"),
-        (["--url", "redis://127.0.0.1:99999"], "port"),
-        (["--url", "redis://127.0.0.1/x"], "database"),
-        (["--url", "redis://:pa#ss@h"], "%23"),
-        (["--url", "redis://h?db=2"], "as /2"),
-        (["--url", "redis://h", "--rate", "0"], "--rate"),
-        (["--url", "redis://h", "--rate", "nan"], "--rate"),
-        (["--url", "redis://h", "--rate", "fast"], "not a number"),
-        (["--url", "redis://h", "--connections", "1.5"], "whole number"),
-        (["--url", "redis://h", "--connections", "501"], "--connections"),
-        (["--url", "redis://h", "--reconnect-seconds", "-1"], "--reconnect-seconds"),
-        (["--url", "redis://h", "--duration", "0"], "--duration"),
-        (["--url", "redis://h", "--name", "a b"], "--name"),
-        (["--url", "redis://h", "--command", "set"], "--command"),
-        (["--url", "redis://h", "--keys", "0"], "--keys"),
-        (["--url", "redis://h", "--unknown"], "--unknown"),
-    ],
-)
-def test_bad_arguments_are_one_line_and_exit_code_2(
-    arguments: list[str], hint: str, repository: Path
-) -> None:
-    """Bad arguments are one line that names what is wrong, and exit code 2."""
-    done = subprocess.run(
-        [sys.executable, "-m", "loadtest.probe", *arguments], cwd=repository, capture_output=True, text=True
-    )
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert len(done.stderr.splitlines()) == 1
-    assert hint in done.stderr
 
 
 def test_metrics_are_served_on_request(server: Any, start_probe: Any, unused_port: int) -> None:

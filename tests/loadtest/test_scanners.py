@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import socket
 import subprocess
@@ -14,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.app.servicekit import eventually
+from tests.loadtest.conftest import PATIENCE, calls, ended, refused
 
-PATIENCE = 60.0
 KEYS, USERS = 2_000, 100
 PATTERNS = ("--match", "shop:user:@:page-*", "--match", "shop:user:@:cart-*")
 
@@ -34,31 +33,18 @@ def filled(server: Any) -> Any:
     return server
 
 
-def lines(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
-    """Wait until the load ends with 0; return its lines."""
-    output, complaints = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, complaints
-    return [json.loads(line) for line in output.splitlines()]
-
-
-def scans(server: Any) -> int:
-    """The number of SCAN calls that the server executed."""
-    calls: int = server.client().info("commandstats").get("cmdstat_scan", {"calls": 0})["calls"]
-    return calls
-
-
 def calls_of_a_walk(server: Any) -> int:
     """The number of SCAN calls of one walk by redis-py with COUNT 10."""
-    before = scans(server)
+    before = calls(server, "scan")
     assert len(list(server.client().scan_iter(count=10))) == KEYS
-    return scans(server) - before
+    return calls(server, "scan") - before
 
 
 def test_an_event_walks_the_whole_keyspace_for_each_pattern(filled: Any, run: Any) -> None:
     """An event makes as many calls for each pattern as any client would; the server counts the same; all keys stay."""
     walk = calls_of_a_walk(filled)
-    before = scans(filled)
-    (*_, last) = lines(
+    before = calls(filled, "scan")
+    (*_, last) = ended(
         run(*PATTERNS, "--users", str(USERS), "--most", "3", "--seconds", "1.5", PROBE_URL=filled.url)
     )
     figures = last["figures"]
@@ -68,13 +54,13 @@ def test_an_event_walks_the_whole_keyspace_for_each_pattern(filled: Any, run: An
     # How long it took: a busy machine ends it late.
     seconds = figures["in_flight"] / (figures["arrived_per_s"] - figures["finished_per_s"])
     # The server alone counts calls in flight at the end: one for each of six walks.
-    assert 0 <= (scans(filled) - before) - round(figures["calls_per_s"] * seconds) <= 6
+    assert 0 <= (calls(filled, "scan") - before) - round(figures["calls_per_s"] * seconds) <= 6
     assert filled.client().dbsize() == KEYS
 
 
 def test_capacity_is_calls_a_second_over_those_of_an_event(filled: Any, run: Any) -> None:
     """With one event at a time all calls count: as many as wanted are under way from the first moment on."""
-    (*_, last) = lines(
+    (*_, last) = ended(
         run(*PATTERNS, "--users", str(USERS), "--most", "1", "--seconds", "1", PROBE_URL=filled.url)
     )
     figures = last["figures"]
@@ -88,21 +74,8 @@ def test_patterns_name_users_and_the_count_is_as_told(filled: Any, run: Any) -> 
     with socket.create_connection(("127.0.0.1", filled.port), PATIENCE) as monitor:
         monitor.sendall(b"MONITOR\r\n")
         assert monitor.recv(5) == b"+OK\r\n"
-        lines(
-            run(
-                "--url",
-                filled.url,
-                *PATTERNS,
-                "--users",
-                "3",
-                "--count",
-                "500",
-                "--rate",
-                "50",
-                "--seconds",
-                "0.5",
-            )
-        )
+        words = ("--users", "3", "--count", "500", "--rate", "50", "--seconds", "0.5")
+        ended(run("--url", filled.url, *PATTERNS, *words))
         filled.client().ping()
         seen = b""
         while b'"PING"' not in seen:
@@ -117,7 +90,7 @@ def test_patterns_name_users_and_the_count_is_as_told(filled: Any, run: Any) -> 
 
 def test_a_rate_is_kept_however_many_are_under_way(filled: Any, run: Any) -> None:
     """At a rate that the server cannot serve, events still come due at that rate, and pile up."""
-    said = lines(run("--url", filled.url, *PATTERNS, "--rate", "2000", "--seconds", "2.2", "--count", "1"))
+    said = ended(run("--url", filled.url, *PATTERNS, "--rate", "2000", "--seconds", "2.2", "--count", "1"))
     *seconds, last = said
     figures = last["figures"]
     assert figures["arrived_per_s"] == pytest.approx(2000, rel=0.05)
@@ -130,34 +103,21 @@ def test_a_rate_is_kept_however_many_are_under_way(filled: Any, run: Any) -> Non
 def test_as_many_at_once_as_told(filled: Any, run: Any) -> None:
     """With --most the load is a closed loop: never more than that many events are in flight."""
     process = run("--url", filled.url, *PATTERNS, "--most", "4", "--seconds", "1.5")
-    (*_, last) = lines(process)
+    (*_, last) = ended(process)
     assert last["figures"]["in_flight"] <= 4
     assert last["figures"]["arrived_per_s"] * 1.5 > 4
 
 
-@pytest.mark.parametrize("how", ["SIGTERM", "end of stdin"])
-def test_told_to_end_it_says_its_figures(filled: Any, run: Any, how: str) -> None:
+def test_told_to_end_it_says_its_figures(filled: Any, run: Any) -> None:
     """Told to end, the load prints its figures; if no event is done, no capacity is said."""
-    process = run("--url", filled.url, *PATTERNS, "--rate", "1000", "--count", "1", "--until-stdin-ends")
-    eventually(lambda: scans(filled) > 0)
-    if how == "SIGTERM":
-        process.send_signal(signal.SIGTERM)
-    else:
-        process.stdin.close()
-        process.stdin = None
-    said = lines(process)
+    process = run("--url", filled.url, *PATTERNS, "--rate", "1000", "--count", "1")
+    eventually(lambda: calls(filled, "scan") > 0)
+    process.send_signal(signal.SIGTERM)
+    said = ended(process)
     assert set(said[-1]) == {"figures"}
     assert said[-1]["figures"]["finished_per_s"] == 0
     assert said[-1]["figures"]["calls_per_event"] > 0
     assert "capacity_per_s" not in said[-1]["figures"]
-
-
-def refused(process: subprocess.Popen[str]) -> str:
-    """Wait until the load fails with exit code 3 and one line; return the line."""
-    _, complaints = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 3, complaints
-    assert len(complaints.splitlines()) == 1, complaints
-    return complaints
 
 
 def test_a_server_that_refuses_or_is_gone_is_one_line(filled: Any, run: Any, unused_port: int) -> None:
@@ -167,7 +127,7 @@ def test_a_server_that_refuses_or_is_gone_is_one_line(filled: Any, run: Any, unu
     assert "NOPERM" in refused(run("--url", guest, *PATTERNS))
     assert refused(run("--url", f"redis://127.0.0.1:{unused_port}", *PATTERNS))
     process = run("--url", filled.url, *PATTERNS)
-    eventually(lambda: scans(filled) > 0)
+    eventually(lambda: calls(filled, "scan") > 0)
     filled.kill()
     assert refused(process)
 
@@ -187,27 +147,8 @@ def test_what_is_not_a_redis_is_one_line(run: Any) -> None:
     other.close()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ([], "--match"),
-        ([*PATTERNS, "--rate", "0"], "between"),
-        ([*PATTERNS, "--count", "1.5"], "whole number"),
-        ([*PATTERNS, "--url", "http://x"], "redis://"),
-        ([*PATTERNS, "--lines", "101"], "between"),
-    ],
-)
-def test_bad_arguments_are_one_line(run: Any, arguments: list[str], named: str) -> None:
-    """Bad arguments are one line that names what is wrong, and exit code 2."""
-    process = run(*arguments, PROBE_URL="redis://127.0.0.1:1")
-    _, complaints = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 2
-    assert len(complaints.splitlines()) == 1, complaints
-    assert named in complaints
-
-
 def test_a_load_that_is_ended_at_once_has_figures(
     run: Callable[..., subprocess.Popen[str]], filled: Any
 ) -> None:
     """Told to end before the first event, the load ends with 0 and its line of figures."""
-    assert "figures" in lines(run(*PATTERNS, "--until-stdin-ends", PROBE_URL=filled.url))[-1]
+    assert "figures" in ended(run(*PATTERNS, "--until-stdin-ends", PROBE_URL=filled.url))[-1]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -50,15 +49,6 @@ def table(output: str) -> list[Line]:
         )
         for one in found
     ]
-
-
-@pytest.fixture
-def shop(server: Server, tmp_path: Path) -> Iterator[Service]:
-    """A storefront with its invalidator."""
-    service = Service(tmp_path, server.url, OTEL_TRACES_EXPORTER="none")
-    service.start("web", "invalidator")
-    yield service
-    service.stop()
 
 
 def is_as_planned(rows: list[Line], holds: int) -> None:

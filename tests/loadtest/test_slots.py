@@ -2,52 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from loadtest.cluster import SLOTS
 from loadtest.incidents.slots import neighbour_of, slot_of
-from tests.app.servicekit import ROOT, ServerProcess, Service, eventually, in_cluster_mode
+from tests.app.servicekit import ServerProcess, Service, eventually, in_cluster_mode
+from tests.loadtest.conftest import figures, refused
 
 USER, ENTRIES, COUNT = 1001, 3000, 500
 
 
-def start(web: str, url: str, *more: str) -> subprocess.Popen[str]:
-    """Start the load as a process."""
-    words = [
-        "-m",
-        "loadtest.incidents.slots",
-        "--storefront",
-        web,
-        "--first-user",
-        str(USER),
-        "--rounds",
-        "2",
-    ]
-    return subprocess.Popen(
-        [sys.executable, *words, *more],
-        cwd=ROOT,
-        env={**os.environ, "PROBE_URL": url},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def figures(load: subprocess.Popen[str]) -> dict[str, float]:
-    """Wait until the load ends well; return its figures."""
-    out, err = load.communicate(timeout=60)
-    assert (load.returncode, err) == (0, "")
-    found: dict[str, float] = json.loads(out.splitlines()[-1])["figures"]
-    return found
+@pytest.fixture
+def start(load: Callable[..., subprocess.Popen[str]]) -> Callable[..., subprocess.Popen[str]]:
+    """Start the load with a storefront and a server."""
+    words = ("slots", "--first-user", str(USER), "--rounds", "2", "--storefront")
+    return lambda web, url, *more: load(*words, web, *more, PROBE_URL=url)
 
 
 @pytest.fixture
@@ -79,7 +54,7 @@ def test_a_slot_is_the_servers(cluster: ServerProcess) -> None:
     assert slot_of(neighbour_of(USER)) == slot_of(USER)
 
 
-def test_a_neighbours_entries_are_visited_too(cluster: ServerProcess, service: Service) -> None:
+def test_a_neighbours_entries_are_visited_too(cluster: ServerProcess, service: Service, start: Any) -> None:
     """Alone an event takes one call a search, beside a neighbour as many as the slot has pages; nothing of it stays."""
     alone = figures(start(service.base, cluster.url))
     assert alone["commands_per_event"] == 6  # SCAN and UNLINK for each of three areas
@@ -91,7 +66,9 @@ def test_a_neighbours_entries_are_visited_too(cluster: ServerProcess, service: S
     assert cluster.client().keys(f"shop:{{{neighbour_of(USER)}}}:*") == []
 
 
-def test_told_to_end_it_removes_the_neighbours_entries(cluster: ServerProcess, service: Service) -> None:
+def test_told_to_end_it_removes_the_neighbours_entries(
+    cluster: ServerProcess, service: Service, start: Any
+) -> None:
     """On SIGTERM it ends after the event under way, with its figures."""
     load = start(service.base, cluster.url, "--neighbour", "500", "--rounds", "10000")
     eventually(lambda: len(cluster.client().keys(f"shop:{{{neighbour_of(USER)}}}:*")) == 500)
@@ -100,25 +77,6 @@ def test_told_to_end_it_removes_the_neighbours_entries(cluster: ServerProcess, s
     assert cluster.client().keys(f"shop:{{{neighbour_of(USER)}}}:*") == []
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--first-user", "0"], "first-user"),
-        (["--neighbour", "-1"], "neighbour"),
-        (["--rounds", "x"], "rounds"),
-    ],
-)
-def test_bad_arguments_are_one_line(words: list[str], told: str) -> None:
-    """The exit code is 2, and the line names the argument."""
-    load = start("http://127.0.0.1:1", "redis://127.0.0.1:1", *words)
-    _, err = load.communicate(timeout=30)
-    assert load.returncode == 2
-    assert len(err.splitlines()) == 1 and told in err, err
-
-
-def test_a_storefront_that_is_gone_is_one_line(cluster: ServerProcess) -> None:
+def test_a_storefront_that_is_gone_is_one_line(cluster: ServerProcess, start: Any) -> None:
     """The exit code is 3."""
-    load = start("http://127.0.0.1:1", cluster.url, "--neighbour", "10")
-    _, err = load.communicate(timeout=30)
-    assert load.returncode == 3
-    assert err.startswith("slots: ") and len(err.splitlines()) == 1, err
+    assert refused(start("http://127.0.0.1:1", cluster.url, "--neighbour", "10")).startswith("slots: ")

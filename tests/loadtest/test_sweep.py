@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from tests.app.servicekit import eventually
+from tests.loadtest.conftest import PATIENCE, calls, end_stdin, ended, figures, refused
 
-PATIENCE = 60.0
 Start = Callable[..., subprocess.Popen[str]]
 
 
@@ -24,26 +24,6 @@ def next_line(process: subprocess.Popen[str]) -> dict[str, Any]:
     assert process.stdout
     line: dict[str, Any] = json.loads(process.stdout.readline())
     return line
-
-
-def ended(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
-    """Wait until a load ends with 0 and without complaints; return its remaining lines."""
-    output, complaints = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, complaints
-    assert complaints == ""
-    return [json.loads(line) for line in output.splitlines()]
-
-
-def figures(process: subprocess.Popen[str]) -> dict[str, float]:
-    """Wait until a load ends; return the figures of its last line."""
-    found: dict[str, float] = ended(process)[-1]["figures"]
-    return found
-
-
-def calls(server: Any, command: str) -> int:
-    """How often the server executed a command."""
-    found: int = server.client().info("commandstats").get(f"cmdstat_{command}", {}).get("calls", 0)
-    return found
 
 
 def fill(server: Any, keys: int) -> None:
@@ -117,9 +97,7 @@ def test_it_ends_with_its_stdin(server: Any, load: Start, module: str) -> None:
     fill(server, 100)
     process = load(module, "--url", server.url, "--until-stdin-ends")
     next_line(process)
-    assert process.stdin
-    process.stdin.close()
-    process.stdin = None
+    end_stdin(process)
     assert figures(process)
 
 
@@ -199,38 +177,11 @@ def test_a_tool_that_goes_on_without_a_server_is_ended(server: Any, load: Start,
     time.sleep(0.3)
     assert process.poll() is None
     server.kill()
-    _, complaints = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 3
-    assert len(complaints.splitlines()) == 1
-    assert complaints.startswith("bystanders: ")
+    assert refused(process).startswith("bystanders: ")
 
 
 def test_a_server_that_takes_no_writes_is_one_line_and_exit_code_3(server: Any, load: Start) -> None:
     """A server that is out of memory before the load begins is one line and exit code 3."""
     server.client().config_set("maxmemory", "1")
     process = load("bystanders", "--url", server.url)
-    _, complaints = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 3
-    assert len(complaints.splitlines()) == 1
-    assert "OOM" in complaints
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("iterations", "--count", "0"),
-        ("iterations", "--concurrent", "5001"),
-        ("iterations", "--command", "flushall"),
-        ("iterations", "--rest-ms", "-1"),
-        ("iterations", "--rest-between", "-1"),
-        ("bystanders", "--pipeline", "many"),
-        ("bystanders", "--prefix", "a b"),
-        ("bystanders", "--tool", "memtier"),
-    ],
-)
-def test_bad_arguments_are_one_line_and_exit_code_2(load: Start, arguments: tuple[str, ...]) -> None:
-    """Bad arguments are one line and exit code 2."""
-    process = load(*arguments, "--url", "redis://127.0.0.1:1")
-    _, complaints = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 2
-    assert len(complaints.splitlines()) == 1
+    assert "OOM" in refused(process)
