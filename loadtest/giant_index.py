@@ -18,7 +18,7 @@ import gevent  # type: ignore[import-untyped] # no type information in the packa
 from locust import events
 
 from loadtest.arguments import number
-from loadtest.customers.scenario import Growing, attach
+from loadtest.customers.scenario import Growing, add_argument, attach
 from loadtest.customers.shop import NoAnswer
 from loadtest.customers.users import Browse, Order, Visit
 
@@ -62,20 +62,10 @@ class GiantIndex(Growing):
 @events.init_command_line_parser.add_listener  # type: ignore[untyped-decorator] # Locust has no types here
 def add_arguments(parser: Any) -> None:
     """The giant's size and pace."""
-    parser.add_argument(
-        "--giant-fragments",
-        type=number(1, 1_000_000, int),
-        default=100_000,
-        env_var="LOADTEST_GIANT_FRAGMENTS",
-        help="fragments of the customer with very many (100000)",
-    )
-    parser.add_argument(
-        "--giant-every-seconds",
-        type=number(0.1, 3600),
-        default=5.0,
-        env_var="LOADTEST_GIANT_EVERY_SECONDS",
-        help="seconds from one event of that customer to the next (5)",
-    )
+    add_argument(parser, "giant-fragments", number(1, 1_000_000, int), 100_000,
+                 "fragments of the customer with very many")  # fmt: skip
+    add_argument(parser, "giant-every-seconds", number(0.1, 3600), 5.0,
+                 "seconds from one event of that customer to the next")  # fmt: skip
 
 
 attach(events)

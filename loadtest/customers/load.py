@@ -108,11 +108,8 @@ class Load:
         """Read the LOADTEST_* variables. A bad value ends the process: one line on stderr, exit code 2."""
         values: dict[str, float] = {}
         for dial, variable in VARIABLES.items():
-            text = environment.get(variable, "").strip()
-            try:
-                values.update(check({dial: number(text)}) if text else {})
-            except BadLoad as error:
-                stop(f"{variable}: {error}")
+            found = from_variable(environment, variable, lambda value, dial=dial: check({dial: value})[dial])
+            values.update({} if found is None else {dial: found})
         return cls(values)
 
     def change(self, values: Mapping[str, object]) -> None:
@@ -310,25 +307,23 @@ def _describe(tally: Tally, pace: Pace) -> dict[str, object]:
     }
 
 
-def number(text: str) -> float:
-    """Parse a number.
-
-    Raises:
-        BadLoad: the text is not a number.
-    """
+def from_variable(
+    environment: Mapping[str, str], variable: str, checked: Callable[[float], float]
+) -> float | None:
+    """The number in a variable, None where it is empty. One that is bad by `checked` ends the process."""
+    text = environment.get(variable, "").strip()
     try:
-        return float(text)
+        return checked(float(text)) if text else None
+    except BadLoad as error:
+        stop(f"{variable}: {error}")
     except ValueError:
-        raise BadLoad(f"not a number: {text}") from None
+        stop(f"{variable}: not a number: {text}")
 
 
 def seconds_to_answer(environment: Mapping[str, str] = os.environ) -> float:
     """How long a customer waits for an answer, from LOADTEST_TIMEOUT_SECONDS. A bad value ends the process."""
-    text = environment.get(PATIENCE, "").strip()
-    try:
-        return check_range(number(text), 0.1, LONGEST_S) if text else PATIENCE_S
-    except BadLoad as error:
-        stop(f"{PATIENCE}: {error}")
+    found = from_variable(environment, PATIENCE, lambda value: check_range(value, 0.1, LONGEST_S))
+    return PATIENCE_S if found is None else found
 
 
 def stop(text: str) -> NoReturn:

@@ -17,7 +17,7 @@ from locust.runners import MasterRunner, WorkerRunner
 from locust.web import WebUI
 
 from app import hosts
-from loadtest.customers.load import BadLoad, Load, check_range, number, stop
+from loadtest.customers.load import BadLoad, Load, check_range, from_variable, stop
 from loadtest.customers.metrics import exposition
 from loadtest.customers.shapes import SPAWN_RATE, USERS, Growth, Hold
 from loadtest.customers.users import KINDS
@@ -186,11 +186,8 @@ def _keeps_host(environment: Environment) -> Response | None:
 
 
 def _step_seconds() -> float:
-    text = os.environ.get("LOADTEST_STEP_SECONDS", "").strip()
-    try:
-        return check_range(number(text), 1, 86_400) if text else 30.0
-    except BadLoad as error:
-        stop(f"LOADTEST_STEP_SECONDS: {error}")
+    found = from_variable(os.environ, "LOADTEST_STEP_SECONDS", lambda value: check_range(value, 1, 86_400))
+    return 30.0 if found is None else found
 
 
 def _problem(detail: str) -> Response:

@@ -46,27 +46,23 @@ USUAL_VISITS = 25.0
 logger = logging.getLogger(__name__)
 
 
+def add_argument(parser: Any, name: str, kind: Callable[[str], float], default: float, text: str) -> None:
+    """Add an argument to Locust's parser, with its variable, LOADTEST_NAME. `text`: its help."""
+    variable = "LOADTEST_" + name.upper().replace("-", "_")
+    said = f"{text} ({default:.10g})"
+    parser.add_argument(f"--{name}", type=kind, default=default, env_var=variable, help=said)
+
+
 def add_arguments(parser: Any) -> None:
-    """The arguments of every scenario, for Locust's parser. Bad ones end the process: one line, exit code 2."""
+    """The arguments of every scenario. Bad ones end the process: one line, exit code 2."""
     parser.error = stop
-
-    def add(name: str, kind: Callable[[str], float], default: float, says: str) -> None:
-        variable = "LOADTEST_" + name.upper().replace("-", "_")
-        parser.add_argument(
-            f"--{name}", type=kind, default=default, env_var=variable, help=f"{says} ({default})"
-        )
-
-    add(
-        "keys", number(0, MOST_KEYS, int), 120_000, "keys to grow to; 0: nobody comes until PUT /load says so"
+    keys, seconds = number(0, MOST_KEYS, int), number(1, LONGEST_S)
+    add_argument(parser, "keys", keys, 120_000, "keys to grow to; 0: nobody comes until PUT /load says so")
+    add_argument(parser, "growth-seconds", seconds, 240.0, "how long that takes")
+    add_argument(
+        parser, "events-per-second", number(0, MOST_PER_SECOND), 1.0, "events a second, all the time"
     )
-    add("growth-seconds", number(1, LONGEST_S), 240.0, "how long that takes")
-    add("events-per-second", number(0, MOST_PER_SECOND), 1.0, "events a second, from the first second on")
-    add(
-        "hold-seconds",
-        number(1, LONGEST_S),
-        60.0,
-        "how long it goes on at the most keys, under each strategy",
-    )
+    add_argument(parser, "hold-seconds", seconds, 60.0, "how long it then goes on, under each strategy")
 
 
 class Growing(LoadTestShape):

@@ -43,6 +43,7 @@ def test_each_round_caches_and_invalidates_all(server: Any, shop: Service, run: 
 
 def test_told_to_end_it_finishes_its_round(server: Any, shop: Service, run: Run) -> None:
     """Told to end, the load finishes its round and leaves nothing."""
+    shop.put("/settings/invalidation", {"strategy": "index-naive"})
     process = run("--storefront", shop.base, "--entries", "2000", "--rounds", "9999")
     eventually(lambda: calls(server, "set") > 0)
     process.send_signal(signal.SIGTERM)
