@@ -69,17 +69,25 @@ class Server:
         return redis.Redis(port=self.port, decode_responses=True)
 
 
+def start_module(module: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    """Start `python -m MODULE` in a session of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", module, *arguments],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
 class Probe:
     """A running probe."""
 
     def __init__(self, *arguments: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "loadtest.probe", *arguments],
-            cwd=ROOT,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        self.process = start_module("loadtest.probe", *arguments)
 
     def next_line(self) -> dict[str, Any]:
         """Wait for the next interval to end, and return its line."""
@@ -249,12 +257,6 @@ def start_locust() -> Iterator[Callable[..., Locust]]:
 
 
 @pytest.fixture
-def repository() -> Path:
-    """The root of the tree, where the packages are."""
-    return ROOT
-
-
-@pytest.fixture
 def unused_port() -> int:
     """A port that nothing listens on now."""
     return free_port()
@@ -314,23 +316,12 @@ def calls(server: Any, command: str) -> int:
 
 
 @pytest.fixture
-def load(repository: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def load() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Return a function that starts `python -m loadtest.incidents.MODULE`; what still runs at the end is killed."""
     started: list[subprocess.Popen[str]] = []
 
     def start(module: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-        started.append(
-            subprocess.Popen(
-                [sys.executable, "-m", f"loadtest.incidents.{module}", *arguments],
-                cwd=repository,
-                env={**os.environ, **environment},
-                text=True,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-        )
+        started.append(start_module(f"loadtest.incidents.{module}", *arguments, **environment))
         return started[-1]
 
     yield start

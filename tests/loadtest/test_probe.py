@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +13,7 @@ from loadtest.probe import openloop
 from loadtest.probe.openloop import OpenLoop, Plan
 from loadtest.probe.record import percentile
 from loadtest.resp import Server as Address
+from tests.loadtest.conftest import end_stdin
 
 STALL = 0.5
 
@@ -305,27 +302,12 @@ def test_addresses_are_read_in_full() -> None:
     assert Address.from_url("redis://example") == Address("example", 6379)
 
 
-def test_end_of_stdin_is_the_end(server: Any, repository: Path) -> None:
+def test_end_of_stdin_is_the_end(server: Any, start_probe: Any) -> None:
     """With --until-stdin-ends a probe goes on while stdin is open; then it prints a last line and exits with 0."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "loadtest.probe", "--url", server.url, "--rate", "50", "--until-stdin-ends"],
-        cwd=repository,
-        text=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert process.stdin
-    assert process.stdout
-    try:
-        for word in ("anything", "more"):
-            process.stdin.write(word + "\n")
-            process.stdin.flush()
-            assert json.loads(process.stdout.readline())["received"] > 0
-        process.stdin.close()
-        rest = process.stdout.read().splitlines()
-        assert process.wait(30) == 0
-        assert json.loads(rest[-1])["in_flight"] == 0
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+    probe = start_probe("--url", server.url, "--rate", "50", "--until-stdin-ends")
+    for word in ("anything", "more"):
+        probe.process.stdin.write(word + "\n")
+        probe.process.stdin.flush()
+        assert probe.next_line()["received"] > 0
+    end_stdin(probe.process)
+    assert probe.end(None)[-1]["in_flight"] == 0
