@@ -12,6 +12,7 @@ import random
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from time import monotonic
 from typing import Any, NoReturn
 
@@ -108,7 +109,7 @@ class Load:
         """Read the LOADTEST_* variables. A bad value ends the process: one line on stderr, exit code 2."""
         values: dict[str, float] = {}
         for dial, variable in VARIABLES.items():
-            found = from_variable(environment, variable, lambda value, dial=dial: check({dial: value})[dial])
+            found = from_variable(environment, variable, partial(check_dial, dial))
             values.update({} if found is None else {dial: found})
         return cls(values)
 
@@ -282,6 +283,11 @@ def check(values: Mapping[str, object]) -> dict[str, float]:
         if dial == POPULATION and value != int(value):
             raise BadLoad(f"must be a whole number: {value:g}")
     return checked
+
+
+def check_dial(dial: str, value: float) -> float:
+    """The value of one dial. Raises `BadLoad` as `check`."""
+    return check({dial: value})[dial]
 
 
 def check_range(value: float, low: float, high: float) -> float:

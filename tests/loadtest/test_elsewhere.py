@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,8 @@ def test_a_load_runs_with_any_selector(
     server: Server, load: Callable[..., subprocess.Popen[str]], module: str, selector: str
 ) -> None:
     """A load delivers with any selector, and on SIGTERM it prints its figures and exits with 0."""
-    server.client().execute_command("DEBUG", "POPULATE", "1000")
+    client: Any = server.client()
+    client.execute_command("DEBUG", "POPULATE", "1000")
     wanted = {"iterations": "scan", "bystanders": "get", "crowd": "mget", "scanners": "scan"}[module]
     words = ("--url", server.url, "--seconds", "60", *LOADS[module])
     process = load(module, *words, PYTHONPATH=PATH, ELSEWHERE_SELECTOR=selector)

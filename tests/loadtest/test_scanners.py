@@ -74,8 +74,8 @@ def test_patterns_name_users_and_the_count_is_as_told(filled: Any, run: Any) -> 
     with socket.create_connection(("127.0.0.1", filled.port), PATIENCE) as monitor:
         monitor.sendall(b"MONITOR\r\n")
         assert monitor.recv(5) == b"+OK\r\n"
-        words = ("--users", "3", "--count", "500", "--rate", "50", "--seconds", "0.5")
-        ended(run("--url", filled.url, *PATTERNS, *words))
+        few = ("--users", "3", "--count", "500", "--rate", "50", "--seconds", "0.5")
+        ended(run("--url", filled.url, *PATTERNS, *few))
         filled.client().ping()
         seen = b""
         while b'"PING"' not in seen:
