@@ -26,15 +26,13 @@ class Terms:
 
     `plan`: the scenario's phases at the run's pace and for its keys; None where it has no such pace. `load_share`: the
     offered share of the calibrated rate; None where nothing is calibrated, and `events_per_second` are offered instead.
-    `entries_per_user`: the cached entries that one event invalidates. `may_exempt`: ids of the claims that need not be
-    judged, because the server or the stack cannot answer them.
+    `entries_per_user`: the cached entries that one event invalidates.
     """
 
     plan: list[PlannedPhase] | None
     load_share: float | None
     events_per_second: float
     entries_per_user: int
-    may_exempt: frozenset[str]
 
 
 def compared(run: Run) -> list[PhaseRecord]:

@@ -1,15 +1,15 @@
 """Checks that a run measured what was planned: phases, keys, strategy, events, latencies.
 
 The plan is in run.json, written before anything was measured. It must be the scenario's own at the pace and for the
-keys that the run names. This detects a plan that was altered afterwards or made by an earlier version of the scenario.
-A check fails if its figure is missing or not a number.
+keys that the run names: claims of today say nothing of what an earlier version of the scenario measured. A check fails
+if its figure is missing or not a number.
+A folder that was altered by hand may pass.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict
 from itertools import pairwise
 
 from lab.claims.check import Check, Terms, compared, verdict_of
@@ -58,56 +58,28 @@ def _both(run: Run) -> Iterator[tuple[PhaseRecord, PlannedPhase]]:
 
 
 def plan_is_the_scenarios(run: Run, terms: Terms) -> Check:
-    """The plan is still as the scenario made it: nothing was left out, added or changed."""
-    name = "the plan is the scenario's"
-    wanted, kept = terms.plan, run.facts.plan
-    if wanted is None:
+    """The plan is what the scenario plans today: an earlier version may have measured something else."""
+    name, kept = "the plan is the scenario's", run.facts.plan
+    if terms.plan is None:
         return Check(name, False, f"{run.facts.scenario} has no pace {run.facts.pace!r}")
-    if [phase.id for phase in wanted] != [phase.id for phase in kept]:
-        wrong = [f"the scenario has the phases {', '.join(phase.id for phase in wanted)}"]
-    else:
-        wrong = [
-            f"{has.id} is planned with {field} {value}, and the scenario has {asdict(should)[field]}"
-            for has, should in zip(kept, wanted, strict=True)
-            for field, value in asdict(has).items()
-            if value != asdict(should)[field]
-        ]
+    wrong = [f"{has.id} is planned otherwise" for has in kept if has not in terms.plan]
+    wrong += [f"{should.id} is not planned" for should in terms.plan if should not in kept]
     return verdict_of(name, wrong, f"{len(kept)} phases at the pace {run.facts.pace}")
 
 
 def phases_as_planned(run: Run) -> Check:
-    """Every planned phase was measured once, in order, without overlap, and none was cut short."""
-    name = "every phase was measured as planned"
+    """Every planned phase was measured once, in order, and none was cut short."""
     plan = {phase.id: phase for phase in run.facts.plan}
-    wanted, seen = [phase.id for phase in run.facts.plan], [phase.id for phase in run.phases]
-    wrong = [f"{missing} was not measured" for missing in wanted if missing not in seen]
-    wrong += [f"{one} was measured though it was not planned" for one in seen if one not in wanted]
-    wrong += [
-        f"{one} was measured {seen.count(one)} times" for one in dict.fromkeys(seen) if seen.count(one) > 1
-    ]
-    if not wrong and seen != wanted:
-        wrong.append("the phases are in another order")
-    wrong += [
-        f"{after.id} began before {before.id} was over"
-        for before, after in pairwise(run.phases)
-        if after.t0 < before.t1
-    ]
+    seen = [phase.id for phase in run.phases]
+    wrong = [f"{missing} was not measured" for missing in plan if missing not in seen]
+    if not wrong and seen != list(plan):
+        wrong = [f"{', '.join(plan)} were planned, and {', '.join(seen)} were measured"]
     wrong += [
         f"{phase.id} took {phase.seconds:.1f} s, and {plan[phase.id].seconds:.1f} were planned"
         for phase in run.phases
         if phase.id in plan and not phase.seconds > SHORTEST * plan[phase.id].seconds
     ]
-    wrong += [
-        f"{phase.id} was planned with {plan[phase.id].strategy}, and recorded with {phase.strategy}"
-        for phase in run.phases
-        if phase.id in plan and phase.strategy != plan[phase.id].strategy
-    ]
-    wrong += [
-        f"{record.id} was planned with {phase.params}, and recorded with {record.params}"
-        for record, phase in _both(run)
-        if record.params != phase.params
-    ]
-    return verdict_of(name, wrong, f"{len(seen)} phases, in order")
+    return verdict_of("every phase was measured as planned", wrong, f"{len(seen)} phases, in order")
 
 
 def keys_are_judged(keys: float, strategy: str, loads: bool) -> bool:
@@ -264,23 +236,6 @@ def figures_complete(run: Run) -> Check:
     return verdict_of("every figure is there", wrong, "machine, processes and probes, in each phase")
 
 
-def nothing_exempted(run: Run, terms: Terms) -> Check:
-    """No process is exempt from having CPU to spare, and no claim from being judged, without a known reason."""
-    wrong = [
-        f"{name} is exempt from having CPU to spare, but is not a load of the scenario"
-        for name in run.facts.cpu_bound
-        if not name.startswith("load-")
-    ]
-    wrong += [
-        f"{claim} is exempt without a reason: {run.facts.server or 'this server'} can answer it"
-        for claim in run.facts.cannot
-        if claim not in terms.may_exempt
-    ]
-    return verdict_of(
-        "nothing was exempted without a reason", wrong, f"{len(run.facts.cannot)} claims, with a reason"
-    )
-
-
 def latencies_complete(run: Run) -> Check:
     """The histograms hold what the probes counted: as many replies, in intervals that tile the phase."""
     wrong = [f"{run.unreadable} lines of probe.hlog cannot be read"] if run.unreadable else []
@@ -305,22 +260,14 @@ def latencies_complete(run: Run) -> Check:
     return verdict_of("the latencies are complete", wrong, f"{replies:,} replies, each once")
 
 
-def loads_once(run: Run) -> Check:
-    """A load's lines with a time come once and in order; every phase with loads has figures of them."""
-    wrong = []
-    last: dict[tuple[str, str], float] = {}
-    for line in run.loads:
-        moment, whose = line.get("t"), (line["phase"], line["load"])
-        if isinstance(moment, (int, float)):
-            if moment <= last.get(whose, -math.inf):
-                wrong.append(f"{whose[0]}: load {whose[1]} has a line twice, or its time goes back")
-            last[whose] = moment
-    wrong += [
+def loads_measured(run: Run) -> Check:
+    """Every phase with loads of its own has figures of them."""
+    wrong = [
         f"{record.id} has no figures of its loads"
         for record, phase in _both(run)
         if phase.loads and not record.figures
     ]
-    return verdict_of("the loads' lines are complete", list(dict.fromkeys(wrong)), f"{len(run.loads)} lines")
+    return verdict_of("the loads' lines are complete", wrong, f"{len(run.loads)} lines")
 
 
 def _gap(tiles: list[Interval], record: PhaseRecord) -> float:
@@ -341,6 +288,6 @@ CHECKS = (
     load_as_planned,
     figures_complete,
     latencies_complete,
-    loads_once,
+    loads_measured,
 )
-CHECKS_BY_TERMS = (plan_is_the_scenarios, keys_as_planned, load_as_calibrated, nothing_exempted)
+CHECKS_BY_TERMS = (plan_is_the_scenarios, keys_as_planned, load_as_calibrated)

@@ -1,25 +1,22 @@
 """Synthetic run folders of any scenario, without a server: phases as the scenario plans them, for tests to alter.
 
-    plain = Plain(scan_count.SCENARIO)                     # one phase for each of the scenario's, every p99 1 ms
-    plain.phase("count-10").figures["iteration_s"] = 4.0   # what its loads measured
-    plain.p99_ms["count-10"] = 30.0                        # main probe, by phase id
-    plain.p99_ms["keys-4:replica"] = 0.4                   # a second probe, PHASE:PROBE
-    plain.each_p99_ms["burst"] = [2.0, 2.0, 900.0]         # interval by interval
-    plain.slowlog.append(("KEYS", 25_000))                 # an entry of the slow log, µs
-    plain.slow_at.append((plain.phase("burst").t0, "GET", 25_000))      # the same, at a time
-    plain.between.append((START - 6, 6.0, 0.4))            # outside the phases: time, seconds, p99 in ms
-    plain.samples.append({"t": START, "keys": 10})         # rows of samples.csv; without any there is one a phase
-    plain.lines.append({"phase": "burst", "load": "crowd", "t": 1.0})   # a line of loads.jsonl
-    run = plain.write(tmp_path / "run")
-
-The proofs of claims in tests/lab/scenarios are made of these runs.
+plain = Plain(scan_count.SCENARIO)                     # one phase for each of the scenario's, every p99 1 ms
+plain.phase("count-10").figures["iteration_s"] = 4.0   # what its loads measured
+plain.p99_ms["count-10"] = 30.0                        # main probe, by phase id
+plain.p99_ms["keys-4:replica"] = 0.4                   # a second probe, PHASE:PROBE
+plain.each_p99_ms["burst"] = [2.0, 2.0, 900.0]         # interval by interval
+plain.slowlog.append(("KEYS", 25_000))                 # an entry of the slow log, µs
+plain.slow_at.append((plain.phase("burst").t0, "GET", 25_000))      # the same, at a time
+plain.between.append((START - 6, 6.0, 0.4))            # outside the phases: time, seconds, p99 in ms
+plain.samples.append({"t": START, "keys": 10})         # rows of samples.csv; without any there is one a phase
+plain.lines.append({"phase": "burst", "load": "crowd", "t": 1.0})   # a line of loads.jsonl
+run = plain.write(tmp_path / "run")
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -171,27 +168,3 @@ class Plain:
                     "service": encode(values * 0.97),
                 },
             )
-
-
-@dataclass(frozen=True)
-class Change:
-    """One change to a run: it must refute a claim (`Proofs.refuting`) or stay just inside it (`Proofs.bearing`)."""
-
-    what: str
-    change: Callable[[Plain], object]
-
-
-@dataclass(frozen=True)
-class Proofs:
-    """Proofs that a scenario's claims can hold and can fail. `refuting` and `bearing` are keyed by claim id.
-
-    healthy    a run in which every claim holds
-    control    a run without the cause, in which every applicable claim is refuted
-    refuting   changes to a healthy run, each of which refutes the claim
-    bearing    changes just inside the bound, after which the claim must still hold
-    """
-
-    healthy: Callable[[], Plain]
-    control: Callable[[], Plain]
-    refuting: dict[str, list[Change]] = field(default_factory=dict)
-    bearing: dict[str, list[Change]] = field(default_factory=dict)

@@ -6,10 +6,11 @@ A bend is a place in the run and what is put there. PHASE is the id of a phase o
     PHASE                                     `remove` (it was never measured), `twice`, or `last` (moved to the end)
     run.load.reads_per_second                 any other field of run.json
     plan.PHASE.seconds                        a field of the plan
-    lines PHASE.evicted                       a field of the lines that the loads of these phases printed
-    p99 PHASE, p99 PHASE:PROBE                a probe's p99 in ms (by default the main one): all its latencies are scaled
-    tail PHASE, floor PHASE                   the slowest 2 % of the main probe's latencies, or its least latency, in ms
-    slow log PHASE                            the entries of the slow log in the first of these phases, `20 GET, 3 SCAN`;
+    lines PHASE.evicted                       a field of the lines that loads printed in these phases
+    p99 PHASE, p99 PHASE:PROBE                a probe's p99 in ms, by default the main one's: latencies are scaled;
+                                              a list has a p99 for each of the phases
+    tail PHASE, floor PHASE                   the main probe's slowest 2 %, or its least latency, in ms
+    slow log PHASE                            the entries of the slow log in these phases, `20 GET, 3 SCAN`;
                                               `slow log *` replaces the whole log
 
 A value that begins with x multiplies (`x0.9`), one that begins with + is added, and `remove` takes away what is there.
@@ -26,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from lab.results.folder import Latencies, PhaseRecord, Run
+from lab.results.folder import PhaseRecord, Run
 
 RECORDS = Path(__file__).resolve().parents[3] / "docs" / "runs"
 Bends = Mapping[str, Any]
@@ -93,23 +94,24 @@ class _Bent(Run):
         name, _, probe = where.partition(":")
         probe = probe or "main"
         phases = self._named(name)
-        for phase, ms in zip(phases, value if isinstance(value, list) else [value] * len(phases), strict=True):
-            measured = self.latencies(phase, probe)
-            slowest = np.percentile(np.concatenate(measured), 98)
+        for phase, ms in zip(
+            phases, value if isinstance(value, list) else [value] * len(phases), strict=True
+        ):
+            slowest = np.percentile(np.concatenate(self.latencies(phase, probe)), 98)
             factor = float(ms[1:]) if isinstance(ms, str) else ms / (self.p99_ms(phase, probe) or 0.0)
-
-            def bend(latencies: Latencies) -> Latencies:
-                match kind:
-                    case "p99":
-                        return latencies * factor
-                    case "tail":
-                        return np.where(latencies >= slowest, ms * 1000, latencies)
-                return np.maximum(latencies, ms * 1000)
-
-            self._intervals[f"{probe}-intended"] = [
-                each._replace(values=bend(each.values)) if phase.t0 <= (each.start + each.end) / 2 < phase.t1 else each
-                for each in self.recorded(probe)
-            ]
+            tiles = list(self.recorded(probe))
+            for number, tile in enumerate(tiles):
+                if phase.t0 <= (tile.start + tile.end) / 2 < phase.t1:
+                    us = tile.values
+                    match kind:
+                        case "p99":
+                            us = us * factor
+                        case "tail":
+                            us = np.where(us >= slowest, ms * 1000, us)
+                        case "floor":
+                            us = np.maximum(us, ms * 1000)
+                    tiles[number] = tile._replace(values=us)
+            self._intervals[f"{probe}-intended"] = tiles
 
     def _bend_slow_log(self, name: str, entries: str) -> None:
         phases = self._named(name)

@@ -84,7 +84,9 @@ def test_a_run_without_its_cause_refutes_every_claim(record: str) -> None:
 @pytest.mark.parametrize("record", TABLES)
 def test_whatever_is_missing_is_no_fault_of_the_lab(record: str) -> None:
     """A run that lacks a phase, a figure or a count is judged all the same; one without phases refutes every claim."""
-    claims = [claim for claim in scenarios.find(record).claims if claim.id != "index-flat"]  # slow, and a row each
+    claims = [
+        claim for claim in scenarios.find(record).claims if claim.id != "index-flat"
+    ]  # slow, and a row each
     for bends in removals(kept(record)):
         run = bent(record, bends)
         judge(run, claims)

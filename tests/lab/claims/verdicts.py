@@ -1,4 +1,4 @@
-"""The verdicts of the committed runs and of the synthetic runs, word for word, and the file that keeps them.
+"""The verdicts of the committed runs, word for word, and the file that keeps them.
 
 `python -m tests.lab.claims.verdicts` writes the file anew, after a claim, a check or a record was changed on purpose.
 """
@@ -7,44 +7,20 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lab.claims.verdict import as_result
 from lab.results.folder import Run
 from lab.runner.judging import reach
-from tests.lab.claims.altered import RECORDS
-from tests.lab.doctored import build_run
-from tests.lab.plain import Plain
-from tests.lab.scenarios import proofs
+from tests.lab.claims.bending import RECORDS
 
 KEPT = Path(__file__).with_name("verdicts.json")
-OLDEST = "key_growth"
-"""The scenario whose synthetic runs have a builder of their own."""
 
 
 def records() -> list[str]:
     """The names of the committed runs."""
     return sorted(path.parent.name for path in RECORDS.glob("*/run.json"))
-
-
-def synthetic() -> dict[str, Callable[[Path], Run]]:
-    """Return builders of the healthy run and of the control of each scenario, by the name of their verdict."""
-    builders: dict[str, Callable[[Path], Run]] = {
-        f"synthetic {OLDEST}": build_run,
-        f"synthetic {OLDEST} control": partial(build_run, cause="index"),
-    }
-    for module, proof in proofs().items():
-        builders[f"synthetic {module}"] = partial(_written, proof.healthy)
-        builders[f"synthetic {module} control"] = partial(_written, proof.control)
-    return builders
-
-
-def _written(make: Callable[[], Plain], folder: Path) -> Run:
-    return make().write(folder)
 
 
 def told(run: Run) -> dict[str, Any]:
@@ -65,9 +41,6 @@ def kept() -> dict[str, dict[str, Any]]:
 def main() -> int:
     """Write the file anew."""
     found = {name: told(Run(RECORDS / name)) for name in records()}
-    with tempfile.TemporaryDirectory() as place:
-        for number, (name, build) in enumerate(synthetic().items()):
-            found[name] = told(build(Path(place) / str(number)))
     KEPT.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return 0
 

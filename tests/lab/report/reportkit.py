@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
+from lab.claims.verdict import write_result
 from lab.report import write_report
 from lab.results.folder import Run
-from tests.lab.doctored import build_run
-from tests.lab.invented import judged
-from tests.lab.scenarios import proofs
+from lab.runner.judging import reach
+from tests.lab.claims.bending import RECORDS
+from tests.lab.claims.test_bends import TABLES
 
 SECTIONS = [
     "story",
@@ -25,8 +27,8 @@ SECTIONS = [
     "validity",
 ]
 """The sections of a report, in their order."""
-PROOFS = proofs()
-"""Module of an incident → its synthetic runs; `proved` knows the main incident too."""
+INCIDENTS = sorted(TABLES)
+"""The incidents, each with a committed run of its name."""
 
 
 class Page(HTMLParser):
@@ -83,8 +85,8 @@ def unfolded(html: str) -> str:
     return re.sub(r"(<details>\s*<summary>.*?</summary>).*?</details>", r"\1", html, flags=re.DOTALL)
 
 
-def proved(module: str, folder: Path) -> Run:
-    """Return the judged run of a scenario in which every claim holds."""
-    if module == "key_growth":
-        return build_run(folder, judged=True)
-    return judged(PROOFS[module].healthy(), folder)
+def proved(incident: str, folder: Path) -> Run:
+    """Copy the committed run of an incident, in which every claim holds, and judge it."""
+    run = Run(Path(shutil.copytree(RECORDS / incident, folder)))
+    write_result(run, reach(run))
+    return run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,10 @@ from lab.claims.verdict import write_result
 from lab.report import style, write_report
 from lab.report.page import pictures
 from lab.report.view import RunView
-from lab.results.folder import Run, RunFacts
+from lab.results.folder import Run, RunFacts, write_json
 from lab.runner.judging import reach, validate
-from tests.lab.claims import altered
 from tests.lab.doctored import build_run
-from tests.lab.report.reportkit import PROOFS, page_of, words
+from tests.lab.report.reportkit import page_of, proved, words
 
 
 @pytest.mark.usefixtures("words_only")
@@ -160,9 +160,9 @@ def test_missing_figures_are_dashes_and_never_zeros(tmp_path: Path) -> None:
 
 def test_a_run_without_phases_names_the_strategy_that_it_planned(tmp_path: Path) -> None:
     """Before any plateau is measured, the side before the fix is called after the first strategy planned."""
-    plain = PROOFS["keys_command"].healthy()
-    plain.facts.phases.clear()
-    assert RunView(plain.write(tmp_path / "run")).sides == ["keys", "index"]
+    run = proved("keys-command", tmp_path / "run")
+    run.facts.phases.clear()
+    assert RunView(run).sides == ["keys", "index"]
 
 
 def test_a_hole_in_the_samples_is_a_gap(tmp_path: Path) -> None:
@@ -192,9 +192,9 @@ def test_a_cut_last_line_is_left_out(tmp_path: Path) -> None:
 
 def test_a_plateau_without_keys_has_no_part_in_the_knee(tmp_path: Path) -> None:
     """A plateau near the knee that holds no key makes the run not valid, and its report can be drawn."""
-    copy = altered.copy_of("key-growth", tmp_path)
-    copy.facts(lambda raw: altered.phase(raw, "grow-5").update(keys=0.0))
-    run = Run(copy.folder)
+    run = proved("key-growth", tmp_path / "run")
+    next(phase for phase in run.phases if phase.id == "grow-5").keys = 0.0
+    write_json(run.folder / "run.json", asdict(run.facts))
     assert "the server held the keys that were planned" in {one.check for one in validate(run) if not one.ok}
     write_result(run, reach(run))
-    write_report(Run(copy.folder))
+    write_report(Run(run.folder))

@@ -21,7 +21,7 @@ from lab.report.view import RunView
 from lab.results.folder import Run
 from lab.results.schema import Mark
 from lab.runner.series import Entry, Series
-from tests.lab.report.reportkit import PROOFS, Page, page_of, proved, unfolded, words
+from tests.lab.report.reportkit import INCIDENTS, Page, page_of, proved, unfolded, words
 from tests.lab.runner.test_opening import TELLING
 
 RECORDS = Path(__file__).resolve().parents[3] / "docs" / "runs"
@@ -37,15 +37,15 @@ def unfolded_head(run: Run) -> str:
 
 
 @pytest.mark.usefixtures("words_only")
-@pytest.mark.parametrize("module", ["key_growth", *PROOFS])
-def test_the_head_tells_what_people_saw_and_folds_the_cause(module: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("incident", INCIDENTS)
+def test_the_head_tells_what_people_saw_and_folds_the_cause(incident: str, tmp_path: Path) -> None:
     """A report begins with the symptom; story, claims and titles, which give the cause away, are folded."""
-    run = proved(module, tmp_path / "run")
+    run = proved(incident, tmp_path / "run")
     scenario = RunView(run).scenario
     assert scenario
     head = unfolded_head(run)
 
-    if module == "key_growth":
+    if incident == "key-growth":
         assert "COUNT" not in head
         assert "COUNT" in write_report(run, spoilers=True).read_text().split("<h1>")[0]
     assert f"What people saw: {scenario.symptom}" in head
@@ -54,10 +54,10 @@ def test_the_head_tells_what_people_saw_and_folds_the_cause(module: str, tmp_pat
 
 
 @pytest.mark.usefixtures("words_only")
-@pytest.mark.parametrize("module", ["key_growth", *PROOFS])
-def test_no_heading_and_no_phase_tells_the_cause(module: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("incident", INCIDENTS)
+def test_no_heading_and_no_phase_tells_the_cause(incident: str, tmp_path: Path) -> None:
     """What is not folded has neutral names of phases and no heading with a command; a fold says what each phase was."""
-    run = proved(module, tmp_path / "run")
+    run = proved(incident, tmp_path / "run")
     view = RunView(run)
     assert view.scenario and view.scenario.cause
     html = write_report(run).read_text()
@@ -85,7 +85,7 @@ def test_no_heading_and_no_phase_tells_the_cause(module: str, tmp_path: Path) ->
 
 def test_charts_of_a_report_name_phases_neutrally(tmp_path: Path) -> None:
     """Bars, bands and switches have the neutral names; with spoilers, and on other pages, those of the run."""
-    run = proved("keys_command", tmp_path / "run")
+    run = proved("keys-command", tmp_path / "run")
     run.facts.marks.append(Mark(run.phases[-1].t0, "strategy", "strategy exact"))
     drawn = {
         spoilers: "".join(
@@ -117,7 +117,7 @@ def test_a_run_of_the_past_gets_neutral_titles_too(record: str) -> None:
 @pytest.mark.usefixtures("words_only")
 def test_with_spoilers_nothing_is_folded(tmp_path: Path) -> None:
     """Whoever knows the cause gets a page with titles, and nothing to unfold."""
-    run = proved("keys_command", tmp_path / "run")
+    run = proved("keys-command", tmp_path / "run")
     html = write_report(run, spoilers=True).read_text()
 
     assert "<details>" not in html and "<details open>" in html
@@ -133,10 +133,10 @@ def on_a_terminal(show: Callable[[Console], object]) -> str:
 
 
 @pytest.mark.usefixtures("words_only")
-@pytest.mark.parametrize("module", ["key_growth", *PROOFS])
-def test_a_comparison_tells_no_cause(module: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("incident", INCIDENTS)
+def test_a_comparison_tells_no_cause(incident: str, tmp_path: Path) -> None:
     """Terminal and page of two runs name no cause, command, claim or phase that tells it; with spoilers they do."""
-    run = proved(module, tmp_path / "run")
+    run = proved(incident, tmp_path / "run")
     scenario = RunView(run).scenario
     assert scenario
 

@@ -2,21 +2,71 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.results.cycles import Sample, below_limit, cycles, evicted_per_insert, rate, sample_of, seconds
-from tests.lab.scenarios.eviction_cycle import (
-    BURST,
-    CYCLE,
-    HEALTHY,
-    LIMIT_MB,
-    RECOVERY,
-    SAMPLE_S,
-    cycle,
-    sample,
-)
+
+SAMPLE_S = 0.125
+HEALTHY, BURST, RECOVERY = 16, 4, 12
+CYCLE = HEALTHY + BURST + RECOVERY
+LIMIT_MB, RATE, KEY_MB = 200.0, 2000.0, 136e-6
+Line = dict[str, Any]
+
+
+def sample(t: float, **changes: float) -> Line:
+    """Return a sample of a quiet server with free memory."""
+    line: Line = {
+        "t": t,
+        "interval_s": SAMPLE_S,
+        "offered_per_s": RATE,
+        "answered": RATE * SAMPLE_S,
+        "in_flight": 2,
+        "inserted": 10_000,
+        "evicted": 0,
+        "expired": 0,
+        "keys": 1_300_000,
+        "used_mb": 0.7 * LIMIT_MB,
+        "limit_mb": LIMIT_MB,
+        "clients_mb": 3.0,
+        "busy": 0.6,
+    }
+    return line | changes
+
+
+def cycle(t0: float) -> list[Line]:
+    """Return the samples of a cycle: memory climbs for 2 s, the server evicts for 0.5 s, memory falls for 1.5 s."""
+    found, keys = [], 1_200_000.0
+    for i in range(CYCLE):
+        t = t0 + (i + 1) * SAMPLE_S
+        if i < HEALTHY:
+            keys += 12_000
+            share = 0.86 + 0.125 * (i + 1) / HEALTHY
+            found.append(sample(t, keys=keys, used_mb=share * LIMIT_MB))
+        elif i < HEALTHY + BURST:
+            keys -= 45_000
+            found.append(
+                sample(
+                    t,
+                    keys=keys,
+                    used_mb=LIMIT_MB,
+                    answered=60,
+                    inserted=3_000,
+                    evicted=48_000,
+                    clients_mb=5.0,
+                )
+            )
+        else:
+            past = i + 1 - HEALTHY - BURST
+            used, clients = 1.0 - 0.14 * past / RECOVERY, 20.0 - past
+            found.append(
+                sample(t, keys=keys, used_mb=used * LIMIT_MB, inserted=0, answered=150, clients_mb=clients)
+            )
+    return found
+
 
 levels = st.lists(
     st.tuples(st.floats(0.5, 1.02), st.integers(0, 2) | st.integers(1000, 50_000)), min_size=1, max_size=60
