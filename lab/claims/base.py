@@ -59,6 +59,8 @@ def judge(run: Run, claims: Sequence[Claim]) -> list[Outcome]:
             outcomes.append(_found(claim, claim.check(run)))
         except Inapplicable as reason:
             outcomes.append(Outcome(claim, None, f"not applicable: {reason}"))
+        except Refuted as measured:
+            outcomes.append(Outcome(claim, False, str(measured)))
         except Missing as missing:
             outcomes.append(Outcome(claim, False, f"not measured: {missing}"))
         except ZeroDivisionError:
@@ -75,6 +77,10 @@ def _found(claim: Claim, finding: Finding) -> Outcome:
 
 class Missing(Exception):
     """The run lacks a measurement that a claim needs."""
+
+
+class Refuted(Exception):
+    """The run shows that a claim does not hold, before its figures can be compared; the text says what was measured."""
 
 
 def need_phase(run: Run, phase_id: str) -> PhaseRecord:

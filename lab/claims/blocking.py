@@ -11,6 +11,7 @@ from lab.claims.base import (
     need_phase,
     need_utilisation,
 )
+from lab.claims.ratio import at_most
 from lab.results.folder import PhaseRecord, Run
 
 FEWEST_ENTRIES = 10
@@ -44,21 +45,15 @@ def fills_slowlog(share: float) -> Claim:
 
 def replica_unharmed(share: float) -> Claim:
     """On the replica, which gets the deletes but no KEYS, a GET waits a fraction of what it waits on the primary."""
-
-    def check(run: Run) -> Finding:
-        top = need_arm(run, "grow", 2)[-1]
-        primary, replica = need_p99(run, top), need_p99(run, top, "replica")
-        return Finding(
-            replica <= share * primary,
-            f"{replica:.2f} ms on the replica while it is {primary:.1f} ms on the primary ({replica / primary:.1%})",
-            {"share": replica / primary},
-        )
-
-    return Claim(
+    return at_most(
         "replica-unharmed",
         "a replica serves GETs unharmed while the primary stalls",
-        f"p99 ≤ {share:.0%} of the primary's, through the same moments",
-        check,
+        share,
+        lambda run: [need_p99(run, need_arm(run, "grow", 2)[-1], probe) for probe in ("replica", "main")],
+        lambda replica, primary: (
+            f"{replica:.2f} ms on the replica while it is {primary:.1f} ms on the primary ({replica / primary:.1%})"
+        ),
+        "p99 ≤ {share:.0%} of the primary's, through the same moments",
     )
 
 

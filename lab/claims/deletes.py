@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from lab.claims.base import Claim, Finding, need_arm, need_figure, need_param, need_phase, need_typical_p99
+from lab.claims.ratio import at_least
 from lab.results.folder import PhaseRecord, Run
 
 BLOCK = 4
@@ -21,21 +22,15 @@ def _by_rtt(run: Run) -> list[PhaseRecord]:
 
 def pipelining_pays(times: float) -> Claim:
     """Even without a network a pipeline saves two context switches and two system calls per key on either side."""
-
-    def check(run: Run) -> Finding:
-        near = _by_rtt(run)[0]
-        one, many = need_figure(near, "one_by_one_keys_per_s"), need_figure(near, "pipelined_keys_per_s")
-        return Finding(
-            many / one >= times,
-            f"{many / one:.1f} × on loopback ({one:,.0f} → {many:,.0f} keys a second)",
-            {"ratio": many / one, "one_by_one_per_s": one, "pipelined_per_s": many},
-        )
-
-    return Claim(
+    return at_least(
         "pipeline-pays",
         "on loopback, pipelined DELs delete several times as many keys a second as one DEL after the other",
-        f"≥ {times:g} ×",
-        check,
+        times,
+        lambda run: [
+            need_figure(_by_rtt(run)[0], f"{way}_keys_per_s") for way in ("pipelined", "one_by_one")
+        ],
+        lambda many, one: f"{many / one:.1f} × on loopback ({one:,.0f} → {many:,.0f} keys a second)",
+        kept=("pipelined_per_s", "one_by_one_per_s"),
     )
 
 
@@ -86,17 +81,17 @@ def variadic_first(times: float) -> Claim:
 
 def stalls(claim_id: str, statement: str, all_at_once: str, gentle: str, times: float) -> Claim:
     """In the phase `all_at_once` bystanders wait a multiple of what they wait in the phase `gentle`."""
-
-    def check(run: Run) -> Finding:
-        worse, better = need_phase(run, all_at_once), need_phase(run, gentle)
-        high, low = (need_typical_p99(run, phase, BLOCK) for phase in (worse, better))
-        return Finding(
-            high / low >= times,
-            f"p99 of bystanders in a typical second {high:.1f} ms against {low:.2f} ms: {high / low:.1f} ×",
-            {"ratio": high / low, "high_ms": high, "low_ms": low},
-        )
-
-    return Claim(claim_id, statement, f"p99 in the median second ≥ {times:g} ×", check)
+    return at_least(
+        claim_id,
+        statement,
+        times,
+        lambda run: [need_typical_p99(run, need_phase(run, name), BLOCK) for name in (all_at_once, gentle)],
+        lambda high, low: (
+            f"p99 of bystanders in a typical second {high:.1f} ms against {low:.2f} ms: {high / low:.1f} ×"
+        ),
+        "p99 in the median second ≥ {times:g} ×",
+        kept=("high_ms", "low_ms"),
+    )
 
 
 def chunks_keep_the_speed(chunked: str, whole: str, share: float, times: float) -> Claim:

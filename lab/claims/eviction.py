@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from lab.claims.base import Claim, Finding, need_phase
-from lab.claims.evictionrun import FEWEST, p99_ms, pool, read_run, samples_of
+from lab.claims.evictionrun import FEWEST, need_cycles, p99_ms, pool, read_run, samples_of
+from lab.claims.ratio import at_least
 from lab.results.cycles import FULL, below_limit, cost_us, cycles, evicted_per_insert, rate, seconds
 from lab.results.folder import Run
 
@@ -55,22 +56,19 @@ def three_phases() -> Claim:
 def burst_p99(times: float) -> Claim:
     """In the bursts bystanders wait a multiple of what they wait while memory climbs."""
 
-    def check(run: Run) -> Finding:
-        found = read_run(run)
-        if not found.enough_cycles:
-            return Finding(False, found.cycles_in_words)
-        healthy, burst = p99_ms(found.healthy), p99_ms(found.bursting)
-        return Finding(
-            burst >= times * healthy,
-            f"p99 {healthy:.1f} ms while memory climbs, {burst:.0f} ms in the bursts ({burst / healthy:.0f} ×)",
-            {"healthy_ms": healthy, "burst_ms": burst, "ratio": burst / healthy},
-        )
+    def p99s(run: Run) -> tuple[float, float]:
+        found = need_cycles(run)
+        return p99_ms(found.bursting), p99_ms(found.healthy)
 
-    return Claim(
+    return at_least(
         "burst-p99",
         "p99 of a bystander's GET in the bursts is a multiple of that in the healthy phase",
-        f"≥ {times:g} ×",
-        check,
+        times,
+        p99s,
+        lambda burst, healthy: (
+            f"p99 {healthy:.1f} ms while memory climbs, {burst:.0f} ms in the bursts ({burst / healthy:.0f} ×)"
+        ),
+        kept=("burst_ms", "healthy_ms"),
     )
 
 
@@ -82,9 +80,7 @@ def coincide(share: float, times: float) -> Claim:
     """
 
     def check(run: Run) -> Finding:
-        found = read_run(run)
-        if not found.enough_cycles:
-            return Finding(False, found.cycles_in_words)
+        found = need_cycles(run)
         slow = times * p99_ms(found.healthy) * 1000
         inside, outside = int((found.evicting > slow).sum()), int((found.elsewhere > slow).sum())
         part = inside / max(inside + outside, 1)
@@ -113,9 +109,7 @@ def responses_drop(share: float) -> Claim:
     """
 
     def check(run: Run) -> Finding:
-        found = read_run(run)
-        if not found.enough_cycles:
-            return Finding(False, found.cycles_in_words)
+        found = need_cycles(run)
         bursts = [sample for cycle in found.cycles for sample in cycle.burst]
         climbs = [sample for cycle in found.cycles for sample in cycle.healthy]
         healthy = rate(climbs)
@@ -145,9 +139,7 @@ def more_than_needed() -> Claim:
     """Bursts evict more than their inserts need: something else takes the memory."""
 
     def check(run: Run) -> Finding:
-        found = read_run(run)
-        if not found.enough_cycles:
-            return Finding(False, found.cycles_in_words)
+        found = need_cycles(run)
         each = [evicted_per_insert(cycle.burst) for cycle in found.cycles]
         together = evicted_per_insert([sample for cycle in found.cycles for sample in cycle.burst])
         return Finding(
@@ -173,9 +165,7 @@ def displaced(keys: float, clients: float) -> Claim:
     """
 
     def check(run: Run) -> Finding:
-        found = read_run(run)
-        if not found.enough_cycles:
-            return Finding(False, found.cycles_in_words)
+        found = need_cycles(run)
         lost, ratio, words = [], [], ""
         for cycle in found.cycles:
             full = cycle.healthy[-1]

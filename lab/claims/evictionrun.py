@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lab.claims.base import Missing, need_phase
+from lab.claims.base import Missing, Refuted, need_phase
 from lab.results import stats
 from lab.results.cycles import Cycle, Sample, bursts_at, cycles, sample_of, seconds
 from lab.results.folder import Latencies, PhaseRecord, Run
@@ -101,3 +101,11 @@ def read_run(run: Run) -> EvictionRun:
         np.concatenate([nothing, *(v for a, b, v in intervals if touches(a, b, every))]),
         np.concatenate([nothing, *(v for a, b, v in intervals if not touches(a, b, every))]),
     )
+
+
+def need_cycles(run: Run) -> EvictionRun:
+    """The same, for claims that hold of cycles only. Raises `Refuted` when there are too few."""
+    found = read_run(run)
+    if not found.enough_cycles:
+        raise Refuted(found.cycles_in_words)
+    return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from lab.claims.base import Claim, Finding, Missing, need_arm, need_p99, need_param
+from lab.claims.ratio import at_least
 from lab.results.folder import PhaseRecord, Run
 
 AT_ONCE, IN_CHUNKS = ("SMEMBERS", "DEL"), ("SSCAN", "UNLINK")
@@ -36,65 +37,51 @@ def _work_ms(phase: PhaseRecord) -> float:
     return sum(phase.commands.get(name, {}).get("usec", 0.0) for name in DELETING) / rounds / 1000
 
 
+def _compared(worse: PhaseRecord, better: PhaseRecord, run: Run) -> tuple[float, ...]:
+    """p99 of bystanders in two phases, and the entries of both."""
+    phases = (worse, better)
+    return *(need_p99(run, phase) for phase in phases), *(need_param(phase, "entries") for phase in phases)
+
+
 def giant_stalls(times: float) -> Claim:
     """The same set, the same work, the same events beside it: only the size of the pieces differs."""
-
-    def check(run: Run) -> Finding:
-        high, low = (need_p99(run, _sizes(run, arm)[-1]) for arm in ("naive", "chunked"))
-        return Finding(
-            high / low >= times,
-            f"p99 of bystanders {high:.1f} ms in one piece, {low:.2f} ms in chunks: {high / low:.0f} ×",
-            {"ratio": high / low, "naive_ms": high, "chunked_ms": low},
-        )
-
-    return Claim(
+    return at_least(
         "giant-stalls",
         "while a giant set is invalidated at once, p99 of bystanders is a multiple of that in chunks",
-        f"≥ {times:g} ×",
-        check,
+        times,
+        lambda run: _compared(_sizes(run, "naive")[-1], _sizes(run, "chunked")[-1], run),
+        lambda high, low, *_: (
+            f"p99 of bystanders {high:.1f} ms in one piece, {low:.2f} ms in chunks: {high / low:.0f} ×"
+        ),
+        kept=("naive_ms", "chunked_ms"),
     )
 
 
 def ordinary_harmless(times: float) -> Claim:
     """Why nobody noticed before: by the same strategy, a user of ordinary size costs bystanders nothing."""
-
-    def check(run: Run) -> Finding:
-        sizes = _sizes(run, "naive")
-        low, high = need_p99(run, sizes[0]), need_p99(run, sizes[-1])
-        return Finding(
-            high / low >= times,
-            f"{low:.2f} ms with {need_param(sizes[0], 'entries'):,.0f} entries, {high:.1f} ms with "
-            f"{need_param(sizes[-1], 'entries'):,.0f}: {high / low:.0f} ×",
-            {"ratio": high / low},
-        )
-
-    return Claim(
+    return at_least(
         "ordinary-harmless",
         "the same strategy harms nobody as long as it meets users of ordinary size",
-        f"p99 with the giant ≥ {times:g} × that with an ordinary user",
-        check,
+        times,
+        lambda run: _compared(_sizes(run, "naive")[-1], _sizes(run, "naive")[0], run),
+        lambda high, low, many, few: (
+            f"{low:.2f} ms with {few:,.0f} entries, {high:.1f} ms with {many:,.0f}: {high / low:.0f} ×"
+        ),
+        "p99 with the giant ≥ {times:g} × that with an ordinary user",
     )
 
 
 def stall_follows_size(times: float) -> Claim:
     """Ten times the entries stall bystanders about ten times as long: there is no safe size."""
-
-    def check(run: Run) -> Finding:
-        *_, smaller, giant = _sizes(run, "naive")
-        low, high = need_p99(run, smaller), need_p99(run, giant)
-        factor = need_param(giant, "entries") / need_param(smaller, "entries")
-        return Finding(
-            high / low >= times,
-            f"{low:.1f} ms with {need_param(smaller, 'entries'):,.0f} entries, {high:.1f} ms with {factor:g} × as "
-            f"many: {high / low:.1f} ×",
-            {"ratio": high / low},
-        )
-
-    return Claim(
+    return at_least(
         "stall-follows-size",
         "p99 of bystanders grows with the size of the set that is invalidated at once",
-        f"≥ {times:g} × at ten times the entries",
-        check,
+        times,
+        lambda run: _compared(_sizes(run, "naive")[-1], _sizes(run, "naive")[-2], run),
+        lambda high, low, many, few: (
+            f"{low:.1f} ms with {few:,.0f} entries, {high:.1f} ms with {many / few:g} × as many: {high / low:.1f} ×"
+        ),
+        "≥ {times:g} × at ten times the entries",
     )
 
 

@@ -18,6 +18,7 @@ from lab.claims.base import (
     need_p99,
     need_phase,
 )
+from lab.claims.ratio import at_least
 from lab.results import formulas, operational, stats
 from lab.results.correlation import spearman
 from lab.results.folder import PhaseRecord, Run
@@ -128,15 +129,13 @@ def _wait_of_searches(phase: PhaseRecord, count: int) -> float | None:
 
 def rises(times: float) -> Claim:
     """p99 at the top plateau is a multiple of the first."""
-
-    def check(run: Run) -> Finding:
-        grow = need_arm(run, "grow", 2)
-        first, top = need_p99(run, grow[0]), need_p99(run, grow[-1])
-        return Finding(
-            top / first >= times, f"{top / first:.1f} × ({first:.2f} → {top:.1f} ms)", {"ratio": top / first}
-        )
-
-    return Claim("p99-rises", "p99 at the top plateau is far above the first", f"≥ {times:g} ×", check)
+    return at_least(
+        "p99-rises",
+        "p99 at the top plateau is far above the first",
+        times,
+        lambda run: [need_p99(run, need_arm(run, "grow", 2)[place]) for place in (-1, 0)],
+        lambda top, first: f"{top / first:.1f} × ({first:.2f} → {top:.1f} ms)",
+    )
 
 
 def cures(claim_id: str, search: str, cure: str, arm: str, times: float) -> Claim:
@@ -248,16 +247,3 @@ def wrong_turn(claim_id: str, phase_id: str, probe: str, what: str, within: floa
         f"p99 falls by < {within:.0%} while it is ≥ {times:g} × the first plateau",
         check,
     )
-
-
-__all__ = [
-    "cures",
-    "elevation",
-    "flat_under_index",
-    "follows_keys",
-    "is_one_search",
-    "restart_restores",
-    "rises",
-    "with_time",
-    "wrong_turn",
-]

@@ -7,8 +7,9 @@ load. In the phases ``shared-N`` another user of the slot has N entries.
 
 from __future__ import annotations
 
-from lab.claims.base import Claim, Finding, differ, need_figure, need_p99, need_phase
-from lab.claims.cures import apart
+from lab.claims.base import Claim, Finding, need_figure, need_phase
+from lab.claims.cures import RELIEF
+from lab.claims.ratio import at_least, waits_longer
 from lab.results.folder import Run
 from lab.results.numbers import sig, us
 
@@ -23,39 +24,24 @@ def _cost(run: Run, phase: str) -> float:
 
 def tag_first_costs_little(times: float) -> Claim:
     """Execution time of an event with the tag behind a wildcard, against the same with the tag before it."""
-
-    def check(run: Run) -> Finding:
-        late, slot = _cost(run, f"{LATE}-cost"), _cost(run, f"{SLOT}-cost")
-        return Finding(
-            late / slot >= times, f"{sig(late / slot)} × ({us(late)} → {us(slot)})", {"ratio": late / slot}
-        )
-
-    return Claim(
+    return at_least(
         "tag-first-costs-little",
         "with the hash tag behind a wildcard, an event costs the server a multiple of what it costs with the tag first",
-        f"≥ {times:g} ×",
-        check,
+        times,
+        lambda run: (_cost(run, f"{LATE}-cost"), _cost(run, f"{SLOT}-cost")),
+        lambda late, slot: f"{sig(late / slot)} × ({us(late)} → {us(slot)})",
     )
 
 
 def slot_relieves(times: float) -> Claim:
     """p99 of bystanders with the tag behind a wildcard is a multiple of p99 with the tag before it; p90 too."""
-
-    def check(run: Run) -> Finding:
-        before, after = need_phase(run, f"{LATE}-load"), need_phase(run, f"{SLOT}-load")
-        p99s = need_p99(run, before), need_p99(run, after)
-        (ratio, at_p90), differs = apart(run, before, after), differ(before, after)
-        return Finding(
-            min(ratio, at_p90) >= times and not differs,
-            f"{ratio:.1f} × ({p99s[0]:.1f} → {p99s[1]:.2f} ms), at p90 {at_p90:.1f} ×{differs}",
-            {"ratio": ratio, "p90_ratio": at_p90},
-        )
-
-    return Claim(
+    return waits_longer(
         "slot-relieves",
         "at the same keys and load, bystanders' p99 with the tag behind a wildcard is a multiple of that with it first",
-        f"≥ {times:g} ×, and as much at p90",
-        check,
+        times,
+        lambda run: (need_phase(run, f"{LATE}-load"), need_phase(run, f"{SLOT}-load")),
+        RELIEF,
+        in_keys=True,
     )
 
 
