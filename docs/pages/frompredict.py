@@ -8,6 +8,7 @@ from pathlib import Path
 
 from docs.pages.fromruns import table
 from docs.pages.records import FOLDER
+from lab import scenarios
 from lab.claims import shards
 from lab.results import formulas, numbers, operational
 from lab.results.basis import SEARCHES, Range, of_run
@@ -43,13 +44,18 @@ class Check:
         return self.predicted.likely / self.observed - 1
 
 
+def _rising(run: Run) -> str:
+    """The arm in which keys grow under the cause; '' for none."""
+    return scenarios.find(run.facts.scenario).arms.rising
+
+
 def checks(run: Run) -> Iterator[Check]:
     """The knee of a run, if it was observed, and p99 of the higher plateaus below four fifths of it."""
-    grown = sorted(run.arm("grow"), key=lambda phase: phase.keys)
-    name, knee = run.folder.name, operational.knee(run)
+    grown = sorted(run.arm(_rising(run)), key=lambda phase: phase.keys)
+    name, knee = run.folder.name, operational.knee(run, _rising(run))
 
     def predicted(keys: float) -> tuple[Prediction, Prediction]:
-        bases = [of_run(run, LOWEST, calibration) for calibration in (True, False)]
+        bases = [of_run(run, grown[:LOWEST], calibration) for calibration in (True, False)]
         first, second = (
             predict(basis, Question(keys, basis.events, basis.count, 1, basis.strategy)) for basis in bases
         )
@@ -81,7 +87,7 @@ def checked(root: Path) -> Iterator[Check]:
     """The checks of every record whose keys grow under searches, on one server or on a cluster."""
     for path in sorted(path for folder in (FOLDER, HELD) for path in (root / folder).glob("*/run.json")):
         run = Run(path.parent)
-        grown = run.arm("grow")
+        grown = run.arm(_rising(run))
         foreseen = run.facts.whole_scans and all(phase.strategy in SEARCHES for phase in grown)
         if len(grown) > LOWEST and foreseen:
             yield from checks(run)

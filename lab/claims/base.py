@@ -151,10 +151,10 @@ def need_utilisation(phase: PhaseRecord) -> float:
     return phase.utilisation
 
 
-def elevation(run: Run) -> float:
-    """p99 at the top of the growth as a multiple of p99 on the first plateau: the size of the trouble."""
-    grow = need_arm(run, "grow", 2)
-    return need_p99(run, grow[-1]) / need_p99(run, grow[0])
+def elevation(run: Run, rising: str) -> float:
+    """p99 on the last plateau of an arm as a multiple of p99 on its first: the size of the trouble."""
+    plateaus = need_arm(run, rising, 2)
+    return need_p99(run, plateaus[-1]) / need_p99(run, plateaus[0])
 
 
 SAME_KEYS, SAME_LOAD = 0.05, 0.15

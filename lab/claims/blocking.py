@@ -17,7 +17,7 @@ from lab.results.folder import PhaseRecord, Run
 FEWEST_ENTRIES = 10
 
 
-def fills_slowlog(share: float) -> Claim:
+def fills_slowlog(rising: str, share: float) -> Claim:
     """On the plateaus most slow-log entries are KEYS; a log with hardly any entries does not count as full.
 
     Entries from filling do not count. The lab itself then writes many thousand keys a second, and the log, which times
@@ -25,7 +25,7 @@ def fills_slowlog(share: float) -> Claim:
     """
 
     def check(run: Run) -> Finding:
-        plateaus = need_arm(run, "grow", 2)
+        plateaus = need_arm(run, rising, 2)
         entries = run.slow_commands(plateaus)
         total, keys = entries.total(), entries["KEYS"]
         named = ", ".join(f"{count} {name}" for name, count in entries.most_common())
@@ -43,13 +43,13 @@ def fills_slowlog(share: float) -> Claim:
     )
 
 
-def replica_unharmed(share: float) -> Claim:
+def replica_unharmed(rising: str, share: float) -> Claim:
     """On the replica, which gets the deletes but no KEYS, a GET waits a fraction of what it waits on the primary."""
     return at_most(
         "replica-unharmed",
         "a replica serves GETs unharmed while the primary stalls",
         share,
-        lambda run: [need_p99(run, need_arm(run, "grow", 2)[-1], probe) for probe in ("replica", "main")],
+        lambda run: [need_p99(run, need_arm(run, rising, 2)[-1], probe) for probe in ("replica", "main")],
         lambda replica, primary: (
             f"{replica:.2f} ms on the replica while it is {primary:.1f} ms on the primary ({replica / primary:.1%})"
         ),
@@ -57,11 +57,11 @@ def replica_unharmed(share: float) -> Claim:
     )
 
 
-def scan_stalls_less(call_times: float, p99_times: float) -> Claim:
+def scan_stalls_less(rising: str, call_times: float, p99_times: float) -> Claim:
     """SCAN in place of KEYS: one call holds the server for a fraction of the time, and bystanders wait less."""
 
     def check(run: Run) -> Finding:
-        before, after = need_arm(run, "grow", 2)[-1], need_phase(run, "scan")
+        before, after = need_arm(run, rising, 2)[-1], need_phase(run, "scan")
         keys, scan = before.execution_us("KEYS"), after.execution_us("SCAN")
         p99s = need_p99(run, before), need_p99(run, after)
         ratio = p99s[0] / p99s[1]
@@ -82,7 +82,7 @@ def scan_stalls_less(call_times: float, p99_times: float) -> Claim:
     )
 
 
-def scan_works_more(times: float) -> Claim:
+def scan_works_more(rising: str, times: float) -> Claim:
     """SCAN in place of KEYS: more work for the same event. It is a relief, not the cure.
 
     Work is CPU time per event, of the server's main thread and of the invalidator, less what the same load takes when
@@ -91,7 +91,7 @@ def scan_works_more(times: float) -> Claim:
     """
 
     def check(run: Run) -> Finding:
-        before, after = need_arm(run, "grow", 2)[-1], need_phase(run, "scan")
+        before, after = need_arm(run, rising, 2)[-1], need_phase(run, "scan")
         quiet = need_phase(run, "exact")
         if not before.rate("KEYS") or not after.rate("SCAN"):
             return Finding(False, "nothing was searched")

@@ -26,13 +26,16 @@ class Terms:
 
     `plan`: the scenario's phases at the run's pace and for its keys; None where it has no such pace. `load_share`: the
     offered share of the calibrated rate; None where nothing is calibrated, and `events_per_second` are offered instead.
-    `entries_per_user`: the cached entries that one event invalidates.
+    `entries_per_user`: the cached entries that one event invalidates. `rising`, `cured`: the arms in which keys grow
+    under the cause and after the fix; '' for none.
     """
 
     plan: list[PlannedPhase] | None
     load_share: float | None
     events_per_second: float
     entries_per_user: int
+    rising: str = ""
+    cured: str = ""
 
 
 def compared(run: Run) -> list[PhaseRecord]:

@@ -34,14 +34,14 @@ MEET = 2 / 3
 hands them on with delays of its own."""
 
 
-def with_time(run: Run) -> list[PhaseRecord]:
-    """The plateaus of the growth on which the server has time to spare: demand up to nine tenths of its capacity."""
-    grow = need_arm(run, "grow", 4)
+def with_time(run: Run, rising: str) -> list[PhaseRecord]:
+    """The plateaus of an arm on which the server has time to spare: demand up to nine tenths of its capacity."""
+    grow = need_arm(run, rising, 4)
     asked = {phase.id: operational.demand(phase, run.facts) for phase in grow}
     return [phase for phase in grow if (asked[phase.id] or 0.0) <= operational.TIME_LEFT]
 
 
-def follows_keys(claim_id: str, statement: str, rank: float, times: float = 0.0) -> Claim:
+def follows_keys(claim_id: str, statement: str, rising: str, rank: float, times: float = 0.0) -> Claim:
     """p99 rises with the key count: in rank (Spearman), by a slope whose interval lies above 0, and by `times` in all.
 
     A rank below 1 allows neighbours to change places: below saturation a plateau's p99 depends on how many of its few
@@ -50,10 +50,10 @@ def follows_keys(claim_id: str, statement: str, rank: float, times: float = 0.0)
     """
 
     def check(run: Run) -> Finding:
-        plateaus = need_arm(run, "grow", 4)
+        plateaus = need_arm(run, rising, 4)
         keys, p99s = [p.keys for p in plateaus], [need_p99(run, p) for p in plateaus]
         rho, rise = spearman(keys, p99s), p99s[-1] / p99s[0]
-        below = with_time(run)
+        below = with_time(run, rising)
         fitted = below if len(below) >= FEWEST else plateaus
         slope = stats.bootstrap(
             [need_latencies(run, p) for p in fitted],
@@ -80,7 +80,7 @@ def follows_keys(claim_id: str, statement: str, rank: float, times: float = 0.0)
     )
 
 
-def is_one_search(low: float, high: float) -> Claim:
+def is_one_search(rising: str, low: float, high: float) -> Claim:
     """As long as events do not meet, a bystander's p99 is the time of one event's searches, by the server's own clock.
 
     The figure is the ratio of p99 to the result of `formulas.wait_of_absences`, the median over the plateaus. The
@@ -91,7 +91,7 @@ def is_one_search(low: float, high: float) -> Claim:
     def check(run: Run) -> Finding:
         found = [
             (phase, wait)
-            for phase in with_time(run)
+            for phase in with_time(run, rising)
             if (wait := _wait_of_searches(phase, run.facts.scan_count)) is not None
         ]
         if not found:
@@ -127,22 +127,22 @@ def _wait_of_searches(phase: PhaseRecord, count: int) -> float | None:
     return formulas.wait_of_absences(event_ms, share) if SHARE <= share <= MEET else None
 
 
-def rises(times: float) -> Claim:
+def rises(rising: str, times: float) -> Claim:
     """p99 at the top plateau is a multiple of the first."""
     return at_least(
         "p99-rises",
         "p99 at the top plateau is far above the first",
         times,
-        lambda run: [need_p99(run, need_arm(run, "grow", 2)[place]) for place in (-1, 0)],
+        lambda run: [need_p99(run, need_arm(run, rising, 2)[place]) for place in (-1, 0)],
         lambda top, first: f"{top / first:.1f} × ({first:.2f} → {top:.1f} ms)",
     )
 
 
-def cures(claim_id: str, search: str, cure: str, arm: str, times: float) -> Claim:
-    """p99 under a search is a multiple of p99 under its cure (`arm`), both at all keys and the same offered load."""
+def cures(claim_id: str, search: str, cure: str, rising: str, arm: str, times: float) -> Claim:
+    """p99 on the last plateau of `rising` is a multiple of p99 on the last of `arm`, both at all keys and the same load."""
 
     def check(run: Run) -> Finding:
-        before, after = need_arm(run, "grow", 2)[-1], need_arm(run, arm)[-1]
+        before, after = need_arm(run, rising, 2)[-1], need_arm(run, arm)[-1]
         ratio = need_p99(run, before) / need_p99(run, after)
         differs = differ(before, after)
         return Finding(
@@ -160,7 +160,7 @@ def cures(claim_id: str, search: str, cure: str, arm: str, times: float) -> Clai
     )
 
 
-def flat_under_index(share: float, times: float) -> Claim:
+def flat_under_index(rising: str, cured: str, share: float, times: float) -> Claim:
     """Under the index p99 is flat, by an equivalence bound: the index's largest rise against the cause's smallest.
 
     The upper end of the rise under the index must stay within `share` of the lower end of the rise before the fix, and
@@ -169,13 +169,13 @@ def flat_under_index(share: float, times: float) -> Claim:
     """
 
     def check(run: Run) -> Finding:
-        before, after = _rise(run, need_arm(run, "grow", 4)), _rise(run, need_arm(run, "index", 4))
+        before, after = _rise(run, need_arm(run, rising, 4)), _rise(run, need_arm(run, cured, 4))
         worst = max(after.high, 0.0)
         moves = f"rises by {after.value:.2f}" if after.value >= 0 else f"falls by {-after.value:.2f}"
-        index = need_arm(run, "index", 4)
+        index = need_arm(run, cured, 4)
         own = need_p99(run, index[-1]) / need_p99(run, index[0])
         return Finding(
-            before.low > 0 and worst <= share * before.low and own < times <= elevation(run),
+            before.low > 0 and worst <= share * before.low and own < times <= elevation(run, rising),
             f"{moves} ms (at most {after.high:.2f}, {own:.1f} ×) under the index, "
             f"by {before.value:.1f} ms (at least {before.low:.1f}) before",
             {"index_high_ms": after.high, "cause_low_ms": before.low},
@@ -195,11 +195,11 @@ def _rise(run: Run, phases: list[PhaseRecord]) -> stats.Estimate:
     )
 
 
-def restart_restores(share: float, times: float) -> Claim:
+def restart_restores(rising: str, share: float, times: float) -> Claim:
     """A restart takes the rise away while keys are few, and the returning keys bring it back."""
 
     def check(run: Run) -> Finding:
-        grow = need_arm(run, "grow", 2)
+        grow = need_arm(run, rising, 2)
         first, top = need_p99(run, grow[0]), need_p99(run, grow[-1])
         after, back = need_p99(run, need_phase(run, "restart")), need_p99(run, need_phase(run, "return"))
         taken = (top - after) / (top - first) if top > first else 0.0
@@ -218,7 +218,9 @@ def restart_restores(share: float, times: float) -> Claim:
     )
 
 
-def wrong_turn(claim_id: str, phase_id: str, probe: str, what: str, within: float, times: float) -> Claim:
+def wrong_turn(
+    claim_id: str, rising: str, phase_id: str, probe: str, what: str, within: float, times: float
+) -> Claim:
     """`what` takes less than `within` of p99 away while the trouble is there. (Making p99 worse is no help either.)
 
     p99 varies by more than that from one moment to the next, so the two are not measured one after the other: a second
@@ -232,7 +234,7 @@ def wrong_turn(claim_id: str, phase_id: str, probe: str, what: str, within: floa
         phase = need_phase(run, phase_id)
         plain, changed = need_p99(run, phase), need_p99(run, phase, probe)
         change = changed / plain - 1
-        trouble = plain / need_p99(run, need_arm(run, "grow", 2)[0])
+        trouble = plain / need_p99(run, need_arm(run, rising, 2)[0])
         return Finding(
             change > -within and trouble >= times,
             f"p99 {plain:.1f} → {changed:.1f} ms ({change:+.1%}) while p99 was {sig(trouble)} × the first plateau",

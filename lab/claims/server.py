@@ -14,7 +14,7 @@ ONE_IN = 100
 the server off its core in the middle of a GET. Beside disturbances it was 1 of 352 in one run of twenty."""
 
 
-def execution_steady(server_times: float, client_times: float) -> Claim:
+def execution_steady(rising: str, server_times: float, client_times: float) -> Claim:
     """Execution time of GET on the server hardly moves while the client's p99 does: the rest is waiting.
 
     It may even fall: GETs that waited together are executed in a row, with code and data still in the
@@ -23,13 +23,13 @@ def execution_steady(server_times: float, client_times: float) -> Claim:
     """
 
     def check(run: Run) -> Finding:
-        grow = need_arm(run, "grow", 4)
+        grow = need_arm(run, rising, 4)
         first, *highest = (plateau.execution_us("GET") for plateau in (grow[0], *grow[-3:]))
         known = [each for each in highest if each is not None]
         if first is None or len(known) < len(highest):
             raise Missing("the server counted no GET")
         top = statistics.median(known)
-        client = elevation(run)
+        client = elevation(run, rising)
         return Finding(
             top / first < server_times and client >= client_times,
             f"on the server {first:.2f} → {top:.2f} µs ({top / first:.2f} ×), for the client {client:.1f} ×",
@@ -44,7 +44,7 @@ def execution_steady(server_times: float, client_times: float) -> Claim:
     )
 
 
-def victims_never_slow(times: float) -> Claim:
+def victims_never_slow(rising: str, times: float) -> Claim:
     """GET, SET, DEL and UNLINK stay out of the slow log although their p99 is a multiple of what it was.
 
     Entries of the plateaus count, not those of filling. The lab itself then writes many thousand keys a second, so the
@@ -53,10 +53,10 @@ def victims_never_slow(times: float) -> Claim:
     """
 
     def check(run: Run) -> Finding:
-        top = need_arm(run, "grow", 2)[-1]
+        top = need_arm(run, rising, 2)[-1]
         entries = run.slow_commands(run.phases)
         victims = sum(entries[command] for command in VICTIMS)
-        client = elevation(run)
+        client = elevation(run, rising)
         named = ", ".join(f"{n} {c}" for c, n in entries.most_common()) or "nothing"
         was_read = bool(entries) or (top.execution_us("SCAN") or 0.0) < run.facts.slowlog_threshold_us
         return Finding(
@@ -74,7 +74,7 @@ def victims_never_slow(times: float) -> Claim:
     )
 
 
-def knee_predicted(within: float) -> Claim:
+def knee_predicted(rising: str, within: float) -> Claim:
     """The server saturates at the key count predicted from part of the load, just before and after each plateau.
 
     This tests the model: a third more scans cost a third more time, however many requests wait. Nearly so: at part of
@@ -84,17 +84,17 @@ def knee_predicted(within: float) -> Claim:
     """
 
     def check(run: Run) -> Finding:
-        found = [operational.predicted_demand(phase, run.facts) for phase in run.arm("grow")]
+        found = [operational.predicted_demand(phase, run.facts) for phase in run.arm(rising)]
         predicted_demand = [demand for demand in found if demand is not None]
         if not predicted_demand:
             raise Missing("no demand was predicted")
-        predicted = operational.predicted_knee(run)
+        predicted = operational.predicted_knee(run, rising)
         if predicted is None:
             return Finding(
                 False,
                 f"none predicted: part of the load predicts a demand of {max(predicted_demand):.0%} at most",
             )
-        observed = operational.knee(run)
+        observed = operational.knee(run, rising)
         if observed is None:
             return Finding(
                 False,

@@ -7,7 +7,6 @@ check names the figure that made it fail.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from lab.claims import planned, shards
 from lab.claims.check import Check, Terms, compared
@@ -43,8 +42,19 @@ because more of them fit into the processor's caches."""
 
 def validate(run: Run, terms: Terms) -> list[Check]:
     """All checks; the run is valid when all are ok."""
-    by_terms = [judge(run, terms) for judge in planned.CHECKS_BY_TERMS]
-    return [*(judge(run) for judge in CHECKS), *by_terms]
+    return [
+        _complete(run),
+        _delivered(run),
+        _equal(run, terms),
+        _enough(run),
+        _probed(run),
+        _on_time(run),
+        _quiet(run),
+        _spare(run),
+        _steady(run, terms),
+        *(judge(run) for judge in planned.CHECKS),
+        *(judge(run, terms) for judge in planned.CHECKS_BY_TERMS),
+    ]
 
 
 def _complete(run: Run) -> Check:
@@ -73,24 +83,17 @@ def _delivered(run: Run) -> Check:
     )
 
 
-def _equal(run: Run) -> Check:
+def _equal(run: Run, terms: Terms) -> Check:
     """In a run that compares a cause with its cure, both got the same load."""
-    grow, index = run.arm("grow"), run.arm("index")
-    if not {"grow", "index"} <= {phase.arm for phase in run.facts.plan}:
-        return Check(
-            "both sides got the same load",
-            True,
-            "not asked: no plateaus of a search beside those of an index",
-        )
-    if not grow or not index:
-        return Check("both sides got the same load", False, "one side was not measured")
-    before, after = grow[-1].events["offered_per_s"], index[-1].events["offered_per_s"]
-    slack = max(LOAD_WITHIN * before, 2 / min(grow[-1].seconds, index[-1].seconds))
-    return Check(
-        "both sides got the same load",
-        abs(before - after) <= slack,
-        f"{before:.2f} and {after:.2f} events/s at the top",
-    )
+    name = "both sides got the same load"
+    if not {terms.rising, terms.cured} <= {phase.arm for phase in run.facts.plan}:
+        return Check(name, True, "not asked: no plateaus of a search beside those of an index")
+    if not run.arm(terms.rising) or not run.arm(terms.cured):
+        return Check(name, False, "one side was not measured")
+    tops = run.arm(terms.rising)[-1], run.arm(terms.cured)[-1]
+    before, after = (top.events["offered_per_s"] for top in tops)
+    slack = max(LOAD_WITHIN * before, 2 / min(top.seconds for top in tops))
+    return Check(name, abs(before - after) <= slack, f"{before:.2f} and {after:.2f} events/s at the top")
 
 
 def _enough(run: Run) -> Check:
@@ -190,7 +193,7 @@ def _spare(run: Run) -> Check:
     )
 
 
-def _steady(run: Run) -> Check:
+def _steady(run: Run, terms: Terms) -> Check:
     """The knee must not have drifted since it was planned, because the plateaus were laid out around it.
 
     Judged by the demands themselves, not by the knee they predict: a machine that became fast enough has no knee. On
@@ -199,7 +202,9 @@ def _steady(run: Run) -> Check:
     """
     planned = run.facts.calibration.get("planned_knee_keys", 0.0)
     laid_out = [
-        p for p in run.phases if planned and p.rate("SCAN") and (p.arm == "grow" or "shards" in p.params)
+        p
+        for p in run.phases
+        if planned and p.rate("SCAN") and (p.arm == terms.rising or "shards" in p.params)
     ]
     drifts = {
         nodes: drift
@@ -253,18 +258,6 @@ def _drift(run: Run, plateaus: list[PhaseRecord], planned: float) -> float | Non
     return sum(demand for _, demand in demands) / expected - 1 if demands else None
 
 
-CHECKS: tuple[Callable[[Run], Check], ...] = (
-    _complete,
-    _delivered,
-    _equal,
-    _enough,
-    _probed,
-    _on_time,
-    _quiet,
-    _spare,
-    _steady,
-    *planned.CHECKS,
-)
 OF_EACH_PHASE = (
     _delivered,
     _enough,

@@ -21,7 +21,7 @@ from lab.report.page import Drawing, draw, fill
 from lab.report.quantities import Quantity, quantity
 from lab.report.story import heading, mood, verdict
 from lab.report.tables import Table
-from lab.report.view import BEFORE, RunView
+from lab.report.view import RunView
 from lab.results import numbers
 from lab.results.folder import PhaseRecord, Run
 from lab.results.numbers import UNKNOWN, count, ms, percent, ratio, sig, times
@@ -63,7 +63,7 @@ def sides(runs: Sequence[Run], spoilers: bool = False) -> list[Side]:
 
 def growth(view: RunView) -> tuple[PhaseRecord, PhaseRecord] | None:
     """The phases between which a bystander's p99 grew: few and all keys, or else the best and the worst of all."""
-    low, high = view.first(BEFORE), view.top(BEFORE)
+    low, high = view.first(view.arms.rising), view.top(view.arms.rising)
     if low is None or low is high:
         low, high = view.best, view.worst
     return (low, high) if low and high and low is not high else None
@@ -216,7 +216,7 @@ def _over_keys(found: Sequence[Side]) -> list[charts.Point]:
     return [
         charts.Point(f"{side.name}: {side.view.name(phase)}", phase.keys, p99, side.name)
         for side in found
-        for phase in side.view.run.arm(BEFORE)
+        for phase in side.view.run.arm(side.view.arms.rising)
         if (p99 := side.view.p99(phase)) is not None
     ]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from lab.report import style
 from lab.report.style import Chart, Row
-from lab.report.view import AFTER, BEFORE, RunView
+from lab.report.view import RunView
 from lab.results import numbers
 
 HALF = 440
@@ -33,8 +33,8 @@ def scatter(view: RunView) -> Chart:
             "p99": p99,
             "side": view.side(phase),
             "phase": view.name(phase),
-            "below": view.below_knee(phase) or phase.arm in (AFTER, "fix"),
-            "grown": phase.arm in (BEFORE, AFTER),
+            "below": view.below_knee(phase) or phase.arm in (view.arms.cured, "fix"),
+            "grown": phase.arm in (view.arms.rising, view.arms.cured),
         }
         for phase in view.run.phases
         if (p99 := view.p99(phase)) is not None
@@ -65,7 +65,7 @@ def _points(view: RunView, rows: list[Row], y: alt.Y, x: alt.X) -> Chart:
 def _fits(view: RunView, rows: list[Row]) -> Chart:
     lines: list[Row] = []
     labels: list[tuple[str, str]] = []
-    for arm, side in ((BEFORE, view.side_before), (AFTER, view.side_after)):
+    for arm, side in ((view.arms.rising, view.side_before), (view.arms.cured, view.side_after)):
         fit = view.fit(arm)
         if fit is None:
             continue
@@ -160,9 +160,9 @@ def _knees(view: RunView, x: alt.X, height: int, at: float) -> list[Chart]:
 def percentiles(view: RunView) -> Chart:
     """Latency over percentile: few keys, the top before the fix, the top after it."""
     curves = [
-        (f"{view.side_before}, few keys", view.first(BEFORE), [2, 4], style.FOURTH),
-        (f"{view.side_before}, all keys", view.top(BEFORE), [1, 0], style.CAUSE),
-        (f"{view.side_after}, all keys", view.top(AFTER), [9, 5], style.CURE),
+        (f"{view.side_before}, few keys", view.first(view.arms.rising), [2, 4], style.FOURTH),
+        (f"{view.side_before}, all keys", view.top(view.arms.rising), [1, 0], style.CAUSE),
+        (f"{view.side_after}, all keys", view.top(view.arms.cured), [9, 5], style.CURE),
     ]
     rows: list[Row] = []
     ends: list[Row] = []
@@ -238,7 +238,7 @@ def utilisation(view: RunView) -> Chart:
             "phase": view.name(phase),
         }
         for phase in view.run.phases
-        if phase.arm in (BEFORE, AFTER) and (demand := view.demand(phase)) is not None
+        if phase.arm in (view.arms.rising, view.arms.cured) and (demand := view.demand(phase)) is not None
     ]
     top = max([row["demand"] for row in rows] + [1.2]) * 1.06
     span = view.span

@@ -1,7 +1,7 @@
 """Explanations that somebody might give for the symptoms, each refuted when its claim holds.
 
 They are keyed by claim id, so that scenarios that share a claim share the words. A claim without an entry is reported
-by its own statement. `FIXES` names the phases before and after a scenario's fix.
+by its own statement.
 """
 
 from __future__ import annotations
@@ -85,17 +85,3 @@ HYPOTHESES: dict[str, str] = {
     "throughput-falls": "SCAN never blocks, so it harms nobody however many run at once",
     "waits-grow": "with a larger COUNT bystanders wait less, because there are fewer calls",
 }
-
-FIXES: dict[str, tuple[tuple[str, str], ...]] = {
-    "key-growth": (("grow", "index"),),
-    "control": (("grow", "index"),),
-    "cures": (("scan-load", "index-load"), ("scan-load", "hash-load"), ("scan-load", "generation-load")),
-    "empty-slowlog": (("storm", "cure"),),
-    "eviction-cycle": (("cycle", "short-ttl"),),
-    "giant-index": (("naive", "chunked"),),
-    "keys-command": (("grow", "exact"),),
-    "one-slot": (("late-load", "slot-load"),),
-    "shards": (("three-4", "index"),),
-    "pipelined-delete": (("variadic-all", "variadic-1000"),),
-}
-"""Scenario → pairs of phases (or of arms, whose last phases are meant), before and after."""

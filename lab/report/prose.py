@@ -6,7 +6,6 @@ from lab.claims.server import ONE_IN
 from lab.report import evidence
 from lab.report.breakdown import parts
 from lab.report.conclusions import Judged, Section, cannot_tell, refuted, remains
-from lab.report.hypotheses import FIXES
 from lab.report.view import RunView
 from lab.results.folder import PhaseRecord
 from lab.results.numbers import UNKNOWN, count, ms, percent, ratio, setting, share, short, sig, times, us
@@ -237,7 +236,7 @@ def slow_log(view: RunView) -> Section:
 
 def fix(view: RunView) -> Section:
     """p99, main thread and the costliest command before and after the fix."""
-    pairs = FIXES.get(view.facts.scenario.removesuffix("-control"), ())
+    pairs = view.scenario.fixes if view.scenario else ()
     points = []
     for before_id, after_id in pairs:
         before, after = _last(view, before_id), _last(view, after_id)

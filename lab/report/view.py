@@ -12,11 +12,10 @@ from lab.report.latencies import LatencyView
 from lab.results import operational, stats
 from lab.results.folder import PhaseRecord, Run
 from lab.results.numbers import number
-from lab.scenarios.model import Chart, Phase, Scenario
+from lab.scenarios.model import Arms, Chart, Phase, Scenario
 
-BEFORE, AFTER = "grow", "index"
 PLAIN_ARMS = {
-    "alone", "base", "calibration", "cost", "cure", "fix", "grow", "load", "look", "restart", "return", "scene",
+    "alone", "base", "calibration", "cost", "cure", "fix", "load", "look", "restart", "return", "scene",
     "storm", "turns",
 }  # fmt: skip
 """Arms whose names tell nothing of a cause."""
@@ -67,6 +66,11 @@ class RunView:
         """The scenario that was run, for its charts and its headline; None for one that the lab no longer knows."""
         return scenarios.catalogue().get(self.facts.scenario)
 
+    @cached_property
+    def arms(self) -> Arms:
+        """The arms in which keys grow, before the fix and after it."""
+        return self.scenario.arms if self.scenario else Arms()
+
     @property
     def charts(self) -> tuple[Chart, ...]:
         """The scenario's own charts."""
@@ -83,7 +87,7 @@ class RunView:
     @cached_property
     def cause(self) -> str:
         """The strategy before the fix: that of the first plateau planned, or else of the first phase."""
-        planned = [phase for phase in self.facts.plan if phase.arm == BEFORE] or self.facts.plan
+        planned = [phase for phase in self.facts.plan if phase.arm == self.arms.rising] or self.facts.plan
         return planned[0].strategy if planned else ""
 
     @property
@@ -108,7 +112,7 @@ class RunView:
 
     def side(self, phase: PhaseRecord) -> str:
         """Which side of the comparison a phase is on."""
-        return self.side_after if phase.arm in (AFTER, "fix") else self.side_before
+        return self.side_after if phase.arm in (self.arms.cured, "fix") else self.side_before
 
     @property
     def sides(self) -> list[str]:
@@ -140,8 +144,8 @@ class RunView:
         return {phase.id: phase for phase in self.scenario.phases} if self.scenario else {}
 
     def group(self, phase: PhaseRecord) -> str:
-        """What to call the phases of a phase's arm: the arm. Without spoilers only if it is one of `PLAIN_ARMS`."""
-        if self.spoilers or phase.arm in PLAIN_ARMS:
+        """What to call the phases of a phase's arm: the arm. Without spoilers only if that tells nothing."""
+        if self.spoilers or phase.arm in PLAIN_ARMS or phase.arm == self.arms.rising:
             return phase.arm
         arms = list(dict.fromkeys(each.arm for each in self.run.phases))
         return f"part {arms.index(phase.arm) + 1}"
@@ -203,12 +207,12 @@ class RunView:
     @cached_property
     def predicted_knee(self) -> float | None:
         """Key count at which part of the load, just before and after each plateau, predicts saturation."""
-        return operational.predicted_knee(self.run)
+        return operational.predicted_knee(self.run, self.arms.rising)
 
     @cached_property
     def observed_knee(self) -> float | None:
         """Key count at which the run's demand reaches the server's capacity."""
-        return operational.knee(self.run)
+        return operational.knee(self.run, self.arms.rising)
 
     def demand(self, phase: PhaseRecord) -> float | None:
         """Arriving work as a share of the server's capacity."""

@@ -183,8 +183,8 @@ class Basis:
         return self.event_s.get(strategy) or CALLS_OF_AN_EVENT[strategy].times(self.call_s)
 
 
-def of_run(run: Run, lowest: int | None = None, calibration: bool = True) -> Basis:
-    """What a run measured; with `lowest`, what its calibration and that many plateaus with the fewest keys measured.
+def of_run(run: Run, only: Sequence[PhaseRecord] | None = None, calibration: bool = True) -> Basis:
+    """What a run measured: its calibration and all phases, or only these.
 
     `calibration`: use the calibrated cost of a key.
 
@@ -196,7 +196,7 @@ def of_run(run: Run, lowest: int | None = None, calibration: bool = True) -> Bas
         raise UsageError(
             f"{run.folder} was made on {facts.server}, which {why}. Name a run on valkey or redis."
         )
-    phases = facts.phases if lowest is None else sorted(run.arm("grow"), key=lambda p: p.keys)[:lowest]
+    phases = facts.phases if only is None else only
     calibrated = facts.calibration
     costly = calibrated if calibration else {}
     costs = {

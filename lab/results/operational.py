@@ -14,7 +14,7 @@ is a share of that capacity.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from lab.results import stats
 from lab.results.folder import PhaseRecord, Run, RunFacts
@@ -75,23 +75,25 @@ def predicted_demand(phase: PhaseRecord, facts: RunFacts) -> float | None:
     return None if phase.predicted_demand is None else phase.predicted_demand / capacity(facts)
 
 
-def predicted_knee(run: Run) -> float | None:
-    """The key count at which the predicted demand reaches 1, from all plateaus near it; None with too few of them."""
-    return _knee(run, predicted_demand)
+def predicted_knee(run: Run, arm: str) -> float | None:
+    """The key count at which the predicted demand reaches 1, from an arm's plateaus near it; None with too few."""
+    return _knee(run.arm(arm), run.facts, predicted_demand)
 
 
-def knee(run: Run) -> float | None:
-    """The key count at which the demand reaches 1, from all plateaus near it.
+def knee(run: Run, arm: str) -> float | None:
+    """The key count at which the demand reaches 1, from an arm's plateaus near it.
 
     None if it never reaches 1: a knee more than a tenth beyond the largest plateau was not observed.
     """
-    found = _knee(run, demand)
-    largest = max((phase.keys for phase in run.arm("grow")), default=0.0)
+    found = _knee(run.arm(arm), run.facts, demand)
+    largest = max((phase.keys for phase in run.arm(arm)), default=0.0)
     return found if found is not None and found <= 1.1 * largest else None
 
 
-def _knee(run: Run, asked: Callable[[PhaseRecord, RunFacts], float | None]) -> float | None:
-    grow = [(phase.keys, asked(phase, run.facts)) for phase in run.arm("grow")]
-    known = [(keys, load) for keys, load in grow if load is not None and keys > 0]
-    base = run.facts.calibration.get("base_utilisation", 0.0) / capacity(run.facts)
+def _knee(
+    plateaus: Sequence[PhaseRecord], facts: RunFacts, asked: Callable[[PhaseRecord, RunFacts], float | None]
+) -> float | None:
+    loads = [(phase.keys, asked(phase, facts)) for phase in plateaus]
+    known = [(keys, load) for keys, load in loads if load is not None and keys > 0]
+    base = facts.calibration.get("base_utilisation", 0.0) / capacity(facts)
     return stats.saturation([keys for keys, _ in known], [load for _, load in known], base, NEAR)

@@ -18,6 +18,8 @@ def terms_of(run: Run) -> Terms:
         load_share=None if scenario.knee_at is None else scenario.load_share,
         events_per_second=scenario.events_per_second,
         entries_per_user=scenario.fragments_per_user,
+        rising=scenario.arms.rising,
+        cured=scenario.arms.cured,
     )
 
 

@@ -166,6 +166,7 @@ SCENARIO = Scenario(
             staleness,
         ),
     ),
+    fixes=(("scan-load", "index-load"), ("scan-load", "hash-load"), ("scan-load", "generation-load")),
     symptom="the search has to go, and every cure looks alike until it is measured",
     cause="how entries are named and laid out decides what an invalidation costs, and whom",
     headline="index-relieves",

@@ -107,6 +107,7 @@ SCENARIO = Scenario(
         Chart("wait", "What a bystander waits", "bars", "title", "p99"),
         Chart("busy", "How busy the server is", "bars", "title", "utilisation"),
     ),
+    fixes=(("storm", "cure"),),
     symptom="the server has no time left, its slow log is empty",
     cause="SCAN with COUNT 10: every call is short, an event makes tens of thousands",
     headline="slow-log-empty",

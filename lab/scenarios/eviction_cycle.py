@@ -184,6 +184,7 @@ SCENARIO = Scenario(
         ),
         Chart("answers", "Answers a second", "bars", "title", "figure:answered_per_s", arm="scene"),
     ),
+    fixes=(("cycle", "short-ttl"),),
     symptom="again and again some seconds of very slow answers, then all is well",
     cause="evictions at the memory limit, multiplied by waiting clients' buffers",
     headline="burst-p99",

@@ -85,6 +85,7 @@ SCENARIO = Scenario(
         Chart("own-time", "How long the user's own invalidation takes", "bars", "title", "figure:invalidation_s",
               note="Two round trips at once, hundreds in chunks."),
     ),
+    fixes=(("naive", "chunked"),),
     symptom="now and then all commands wait at once, though nobody searches any more",
     cause="one user's index set has 100 000 members, read and deleted at once",
     headline="giant-stalls",

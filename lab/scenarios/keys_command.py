@@ -14,8 +14,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lab.claims import blocking, latency
-from lab.scenarios.model import Chart, Pace, Phase, ProbeSpec, Scenario
+from lab.scenarios.model import Arms, Chart, Pace, Phase, ProbeSpec, Scenario
 
+GROW = "grow"
 PLATEAUS = (0.08, 0.3, 0.6, 1.0)
 LOADS_MB = 130.0
 """Memory of the replica without its keys, of its buffers at the primary, and of a probe."""
@@ -26,8 +27,8 @@ def phases(cause: str, planned: str) -> tuple[Phase, ...]:
     """The story with `cause` as the first strategy (``keys``), and `planned` as the last one (``scan``)."""
     grow = [
         Phase(
-            f"grow-{number}",
-            "grow",
+            f"{GROW}-{number}",
+            GROW,
             f"keys grow under {cause}",
             cause,
             share,
@@ -44,17 +45,18 @@ def phases(cause: str, planned: str) -> tuple[Phase, ...]:
 
 
 CLAIMS = (
-    blocking.fills_slowlog(share=0.9),
-    latency.cures("exact-cures", "KEYS", "deletes by exact key", "exact", times=2),
+    blocking.fills_slowlog(GROW, share=0.9),
+    latency.cures("exact-cures", "KEYS", "deletes by exact key", GROW, "exact", times=2),
     latency.follows_keys(
         "keys-follow-keyspace",
         "p99 of bystanders grows with the number of keys that KEYS has to visit",
+        GROW,
         rank=0.8,
         times=2,
     ),
-    blocking.replica_unharmed(share=0.25),
-    blocking.scan_stalls_less(call_times=10, p99_times=2),
-    blocking.scan_works_more(times=1.5),
+    blocking.replica_unharmed(GROW, share=0.25),
+    blocking.scan_stalls_less(GROW, call_times=10, p99_times=2),
+    blocking.scan_works_more(GROW, times=1.5),
 )
 
 SCENARIO = Scenario(
@@ -76,11 +78,13 @@ SCENARIO = Scenario(
     slowlog_threshold_us=2_000,  # a walk over the fewest keys takes 4 ms where memory is fast
     replica=True,
     charts=(
-        Chart("growth", "What a bystander waits, by keys", "lines", "keys", "p99", arm="grow"),
-        Chart("call", "How long one KEYS holds the server", "lines", "keys", "exec:KEYS", arm="grow"),
+        Chart("growth", "What a bystander waits, by keys", "lines", "keys", "p99", arm=GROW),
+        Chart("call", "How long one KEYS holds the server", "lines", "keys", "exec:KEYS", arm=GROW),
         Chart("strategies", "The strategies at the top", "bars", "title", "p99"),
         Chart("work", "How busy they keep the server", "bars", "title", "utilisation"),
     ),
+    arms=Arms(rising=GROW),
+    fixes=((GROW, "exact"),),
     symptom="now and then a GET takes hundreds of times as long, on the primary only",
     cause="KEYS blocks the server for a walk over all keys, to find a few",
     headline="exact-cures",

@@ -147,6 +147,14 @@ class Listing:
 
 
 @dataclass(frozen=True)
+class Arms:
+    """The arms in which keys grow: under the cause (`rising`), and after the fix (`cured`); '' for none."""
+
+    rising: str = ""
+    cured: str = ""
+
+
+@dataclass(frozen=True)
 class Scenario:
     """One incident: its story in a line, its source, what is done, and what must be true of the result.
 
@@ -158,7 +166,8 @@ class Scenario:
     `own_server`: the scenario changes settings that the lab must not change on somebody else's server. `timeout_s` is
     how long the storefront of a native run, and the lab, wait for one answer of the server: a stalled server is the
     subject here, and not an error. `patience_s` is how long a customer of a native run waits for a page. `node_share`:
-    the server is a cluster, each node of which is held to this share of a core; 0 for no cluster. `symptom` (what
+    the server is a cluster, each node of which is held to this share of a core; 0 for no cluster. `fixes` are pairs of
+    phases (or of arms, whose last phases are meant), before and after a fix, which `explain` compares. `symptom` (what
     people saw) and `cause` (what it was) are a few words each, for tables of incidents. `headline` is the id of the
     claim whose measured text says most: it stands at the head of reports, summaries and tables.
     """
@@ -186,6 +195,8 @@ class Scenario:
     patience_s: float = 10.0
     node_share: float = 0.0
     server_settings: dict[str, str] = field(default_factory=dict)
+    arms: Arms = Arms()
+    fixes: tuple[tuple[str, str], ...] = ()
     charts: tuple[Chart, ...] = ()
     listings: tuple[Listing, ...] = ()
     symptom: str = ""

@@ -88,6 +88,7 @@ SCENARIO = Scenario(
             arm="shared",
         ),
     ),
+    fixes=(("late-load", "slot-load"),),
     symptom="events search the keyspace, the server drowns, and the search cannot be given up",
     cause="a wildcard stands before the hash tag, so the server cannot know the one slot to visit",
     headline="tag-first-costs-little",

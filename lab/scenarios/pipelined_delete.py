@@ -155,6 +155,7 @@ SCENARIO = Scenario(
         Chart("speed", "Keys deleted a second, by way and chunk", "bars", "title", "figure:keys_per_s",
               arm="chunks"),
     ),
+    fixes=(("variadic-all", "variadic-1000"),),
     symptom="deleting 100 000 keys takes seconds, and minutes over a network",
     cause="a round trip for each key",
     headline="pipeline-pays",

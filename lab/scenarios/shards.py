@@ -116,6 +116,7 @@ SCENARIO = Scenario(
     ),
     listings=(Listing("The nodes: busy share of what each may use, and share of its periods in which it was held",
                       shards.HEADINGS, shards.nodes_of),),
+    fixes=(("three-4", "index"),),
     symptom="three servers instead of one, and some months later the same slow answers",
     cause="every event searches every shard, so each shard has the work of all events",
     headline="knee-moves",

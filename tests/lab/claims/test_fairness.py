@@ -362,9 +362,9 @@ class Told:
 
 
 CLAIMS = (
-    latency.rises(5),
-    latency.restart_restores(0.9, 5),
-    latency.cures("index-cures", "SCAN", "the index", "index", 12.5),
+    latency.rises("grow", 5),
+    latency.restart_restores("grow", 0.9, 5),
+    latency.cures("index-cures", "SCAN", "the index", "grow", "index", 12.5),
 )
 
 

@@ -49,7 +49,7 @@ def test_what_is_missing_is_named() -> None:
     with pytest.raises(Missing, match=r"^the server does not tell its CPU time$"):
         base.need_utilisation(bare)
     with pytest.raises(Missing, match=r"^0 of at least 2 phases of 'grow' were measured$"):
-        base.elevation(latencies([1.0]))
+        base.elevation(latencies([1.0]), "grow")
 
 
 def test_elevation_is_the_last_plateau_over_the_first() -> None:
@@ -57,9 +57,9 @@ def test_elevation_is_the_last_plateau_over_the_first() -> None:
     p99 = {"a": 2.0, "b": 50.0, "c": 8.0}
     phases = [replace(STEADY, id=name) for name in p99]
     run = SimpleNamespace(arm=lambda name: phases, p99_ms=lambda phase, probe: p99[phase.id])
-    assert base.elevation(cast(Run, run)) == 4.0
+    assert base.elevation(cast(Run, run), "grow") == 4.0
     del phases[1]
-    assert base.elevation(cast(Run, run)) == 4.0
+    assert base.elevation(cast(Run, run), "grow") == 4.0
 
 
 def test_a_reference_to_a_missing_figure_is_nan() -> None:

@@ -11,7 +11,7 @@ import pytest
 from lab import errors, scenarios
 from lab.cli import run_command
 from lab.errors import UsageError
-from lab.report.hypotheses import FIXES, HYPOTHESES
+from lab.report.hypotheses import HYPOTHESES
 from lab.results.folder import RunFacts, write_json
 from lab.runner.explain import read, text
 from lab.scenarios import keys_command
@@ -34,10 +34,10 @@ def test_every_claim_speaks_against_something() -> None:
 
 def test_fixes_name_phases_that_there_are() -> None:
     """The phases or arms named as before and after a fix are in that scenario."""
-    for name, pairs in FIXES.items():
-        phases = scenarios.find(name).phases
-        names = {phase.id for phase in phases} | {phase.arm for phase in phases}
-        assert {part for pair in pairs for part in pair} <= names, name
+    for name, scenario in scenarios.catalogue().items():
+        names = {phase.id for phase in scenario.phases} | {phase.arm for phase in scenario.phases}
+        assert {part for pair in scenario.fixes for part in pair} <= names, name
+        assert {scenario.arms.rising, scenario.arms.cured} <= {*names, ""}, name
 
 
 def test_the_main_story(tmp_path: Path) -> None:

@@ -262,7 +262,7 @@ def test_a_doctored_run_is_not_predicted() -> None:
     run = Run(RUNS / "key-growth")
     for phase in run.arm("grow")[3:]:
         phase.utilisation = (phase.utilisation or 0.0) * 1.5
-    assert operational.knee(run) is not None
+    assert operational.knee(run, "grow") is not None
     knee = next(checks(run))
     assert knee.figure.startswith("knee")
     assert abs(knee.off) > 0.15
