@@ -139,7 +139,7 @@ def rises(rising: str, times: float) -> Claim:
 
 
 def cures(claim_id: str, search: str, cure: str, rising: str, arm: str, times: float) -> Claim:
-    """p99 on the last plateau of `rising` is a multiple of p99 on the last of `arm`, both at all keys and the same load."""
+    """p99 on the last plateau of `rising` is a multiple of that on the last of `arm`, at the same keys and load."""
 
     def check(run: Run) -> Finding:
         before, after = need_arm(run, rising, 2)[-1], need_arm(run, arm)[-1]
