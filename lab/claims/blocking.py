@@ -12,6 +12,7 @@ from lab.claims.base import (
     need_utilisation,
 )
 from lab.claims.ratio import at_most
+from lab.claims.texts import worded
 from lab.results.folder import PhaseRecord, Run
 
 FEWEST_ENTRIES = 10
@@ -35,25 +36,18 @@ def fills_slowlog(rising: str, share: float) -> Claim:
             {"share": keys / max(1.0, total), "entries": float(total)},
         )
 
-    return Claim(
-        "keys-fill-slowlog",
-        "the slow log is full of KEYS",
-        f"> {share:.0%} of its entries, of at least {FEWEST_ENTRIES}",
-        check,
-    )
+    return worded("keys-fill-slowlog", check, share=share, fewest_entries=FEWEST_ENTRIES)
 
 
 def replica_unharmed(rising: str, share: float) -> Claim:
     """On the replica, which gets the deletes but no KEYS, a GET waits a fraction of what it waits on the primary."""
     return at_most(
         "replica-unharmed",
-        "a replica serves GETs unharmed while the primary stalls",
         share,
         lambda run: [need_p99(run, need_arm(run, rising, 2)[-1], probe) for probe in ("replica", "main")],
         lambda replica, primary: (
             f"{replica:.2f} ms on the replica while it is {primary:.1f} ms on the primary ({replica / primary:.1%})"
         ),
-        "p99 ≤ {share:.0%} of the primary's, through the same moments",
     )
 
 
@@ -74,12 +68,7 @@ def scan_stalls_less(rising: str, call_times: float, p99_times: float) -> Claim:
             {"call_ratio": keys / scan, "p99_ratio": ratio},
         )
 
-    return Claim(
-        "scan-stalls-less",
-        "SCAN in place of KEYS makes the longest stall shorter",
-        f"one call ≤ 1/{call_times:g}, p99 of bystanders ≤ 1/{p99_times:g}",
-        check,
-    )
+    return worded("scan-stalls-less", check, call_times=call_times, p99_times=p99_times)
 
 
 def scan_works_more(rising: str, times: float) -> Claim:
@@ -110,12 +99,7 @@ def scan_works_more(rising: str, times: float) -> Claim:
             },
         )
 
-    return Claim(
-        "scan-works-more",
-        "SCAN in place of KEYS is more work in all, for server and invalidator together",
-        f"≥ {times:g} × the CPU time for each event",
-        check,
-    )
+    return worded("scan-works-more", check, times=times)
 
 
 def _search_ms(phase: PhaseRecord, quiet: PhaseRecord) -> tuple[float, float]:

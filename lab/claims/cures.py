@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from lab.claims.base import Claim, Finding, Missing, need_figure, need_phase
 from lab.claims.ratio import at_least, at_most, waits_longer
+from lab.claims.texts import worded
 from lab.results.folder import PhaseRecord, Run
 from lab.results.numbers import UNKNOWN, count, ms, percent, short, sig, size, us
 
@@ -34,7 +35,6 @@ def relieves(way: str, times: float) -> Claim:
     """p99 of bystanders under SCAN is a multiple of p99 under a cure, at the same entries and offered load; p90 too."""
     return waits_longer(
         f"{way}-relieves",
-        f"at the same entries and load, p99 of bystanders under SCAN is a multiple of p99 under {way}",
         times,
         lambda run: (_load(run, CAUSE), _load(run, way)),
         RELIEF,
@@ -46,7 +46,6 @@ def keys_relieves_not(times: float) -> Claim:
     """KEYS in place of SCAN is no cure: its bystanders wait a multiple of what they wait under the index."""
     return waits_longer(
         "keys-relieves-not",
-        "KEYS in place of SCAN does not help: p99 of bystanders stays a multiple of that under the index",
         times,
         lambda run: (_load(run, SEARCH), _load(run, "index")),
         "{high:.1f} ms under KEYS, {low:.2f} ms under the index ({ratio:.1f} ×, at p90 {at_p90:.1f} ×)",
@@ -72,12 +71,7 @@ def work_ranked(search_times: float, rank_times: float) -> Claim:
             {"search_ratio": searched, "index_ratio": ranked},
         )
 
-    return Claim(
-        "work-ranked",
-        "an event costs the server most under SCAN and KEYS, little under index, least under hash and generation",
-        f"a search ≥ {search_times:g} × the index, the index ≥ {rank_times:g} × the others",
-        check,
-    )
+    return worded("work-ranked", check, search_times=search_times, rank_times=rank_times)
 
 
 def generation_leaves(share: float, each: int) -> Claim:
@@ -96,12 +90,7 @@ def generation_leaves(share: float, each: int) -> Claim:
             {"generation": left["generation"], "others": others},
         )
 
-    return Claim(
-        "generation-leaves",
-        "generation deletes nothing: each event leaves a user's entries in memory until their TTL ends",
-        f"≥ {1 - share:.0%} of them stay, ≤ {share:.0%} under any other strategy",
-        check,
-    )
+    return worded("generation-leaves", check, rest=1 - share, share=share)
 
 
 def hash_leaner(share: float) -> Claim:
@@ -109,7 +98,6 @@ def hash_leaner(share: float) -> Claim:
     name = "memory_per_entry_bytes"
     return at_most(
         "hash-leaner",
-        "an entry takes less memory as a field of its user's hash than as a key of its own, with an index",
         share,
         lambda run: (_figure(run, "hash", name), _figure(run, "index", name)),
         lambda together, apart: f"{apart:.0f} → {together:.0f} bytes ({together / apart:.0%})",
@@ -134,12 +122,7 @@ def sooner_fresh(times: float) -> Claim:
             {"ratio": ratio, "stale": stale},
         )
 
-    return Claim(
-        "sooner-fresh",
-        "old values are served longer after an event under SCAN than under any cure, and under none after its end",
-        f"≥ {times:g} ×, no old value after the end",
-        check,
-    )
+    return worded("sooner-fresh", check, times=times)
 
 
 def race_stays(share: float) -> Claim:
@@ -159,12 +142,7 @@ def race_stays(share: float) -> Claim:
             {"others": others, "generation": served["generation"], "tries": min(tries.values())},
         )
 
-    return Claim(
-        "race-stays",
-        "a value computed before an event and put after it is served afterwards, but not under generation",
-        f"≥ {share:.0%} of the tries, none under generation",
-        check,
-    )
+    return worded("race-stays", check, share=share)
 
 
 def _of(part: float | None, whole: float | None) -> str:
@@ -175,13 +153,11 @@ def generation_reads_twice(times: float) -> Claim:
     """What generation costs the readers: each read asks for the user's generation number first."""
     return at_least(
         "generation-reads-twice",
-        "under generation a read asks the server twice: for the number, then for the entry",
         times,
         lambda run: (reading(run, _load(run, "generation")), reading(run, _load(run, "index"))),
         lambda generation, index: (
             f"{index:.2f} commands for each read under the index, {generation:.2f} under generation"
         ),
-        "≥ {times:g} × the commands of a read under the index",
     )
 
 

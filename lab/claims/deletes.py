@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from lab.claims.base import Claim, Finding, need_arm, need_figure, need_param, need_phase, need_typical_p99
 from lab.claims.ratio import at_least
+from lab.claims.texts import worded
 from lab.results.folder import PhaseRecord, Run
 
 BLOCK = 4
@@ -24,7 +25,6 @@ def pipelining_pays(times: float) -> Claim:
     """Even without a network a pipeline saves two context switches and two system calls per key on either side."""
     return at_least(
         "pipeline-pays",
-        "on loopback, pipelined DELs delete several times as many keys a second as one DEL after the other",
         times,
         lambda run: [
             need_figure(_by_rtt(run)[0], f"{way}_keys_per_s") for way in ("pipelined", "one_by_one")
@@ -47,12 +47,7 @@ def gain_grows(step: float) -> Claim:
         )
         return Finding(smallest >= step, said, {"smallest_step": smallest, "largest_gain": max(gains)})
 
-    return Claim(
-        "gain-grows",
-        "the gain of a pipeline grows with the round-trip time",
-        f"by ≥ {step:g} × at each step from 0 to 5 ms",
-        check,
-    )
+    return worded("gain-grows", check, step=step)
 
 
 def variadic_first(times: float) -> Claim:
@@ -71,25 +66,18 @@ def variadic_first(times: float) -> Claim:
             {"least": min(leads.values())},
         )
 
-    return Claim(
-        "variadic-first",
-        "a variadic UNLINK is faster than both at each round-trip time",
-        f"≥ {times:g} × the better of the two",
-        check,
-    )
+    return worded("variadic-first", check, times=times)
 
 
-def stalls(claim_id: str, statement: str, all_at_once: str, gentle: str, times: float) -> Claim:
+def stalls(claim_id: str, all_at_once: str, gentle: str, times: float) -> Claim:
     """In the phase `all_at_once` bystanders wait a multiple of what they wait in the phase `gentle`."""
     return at_least(
         claim_id,
-        statement,
         times,
         lambda run: [need_typical_p99(run, need_phase(run, name), BLOCK) for name in (all_at_once, gentle)],
         lambda high, low: (
             f"p99 of bystanders in a typical second {high:.1f} ms against {low:.2f} ms: {high / low:.1f} ×"
         ),
-        "p99 in the median second ≥ {times:g} ×",
         kept=("high_ms", "low_ms"),
     )
 
@@ -111,9 +99,4 @@ def chunks_keep_the_speed(chunked: str, whole: str, share: float, times: float) 
             {"share": some / all_, "over_one_by_one": some / one},
         )
 
-    return Claim(
-        "chunks-keep-speed",
-        "an UNLINK of a thousand keys at a time keeps the speed of one UNLINK of all",
-        f"≥ {share:.0%} of it, and ≥ {times:g} × one by one",
-        check,
-    )
+    return worded("chunks-keep-speed", check, share=share, times=times)

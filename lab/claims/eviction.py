@@ -10,6 +10,7 @@ import numpy as np
 from lab.claims.base import Claim, Finding, need_phase
 from lab.claims.evictionrun import FEWEST, need_cycles, p99_ms, pool, read_run, samples_of
 from lab.claims.ratio import at_least
+from lab.claims.texts import worded
 from lab.results.cycles import FULL, below_limit, cost_us, cycles, evicted_per_insert, rate, seconds
 from lab.results.folder import Run
 
@@ -45,12 +46,7 @@ def three_phases() -> Claim:
             {"cycles": float(len(found.cycles)), "early_share": early},
         )
 
-    return Claim(
-        "three-phases",
-        "memory climbs to its limit, keys are evicted in a burst, memory falls without eviction, and again",
-        f"≥ {FEWEST} whole cycles; at most 1 % of the evictions begin while memory is below {FULL:.0%} of the limit",
-        check,
-    )
+    return worded("three-phases", check, fewest=FEWEST, full=FULL)
 
 
 def burst_p99(times: float) -> Claim:
@@ -62,7 +58,6 @@ def burst_p99(times: float) -> Claim:
 
     return at_least(
         "burst-p99",
-        "p99 of a bystander's GET in the bursts is a multiple of that in the healthy phase",
         times,
         p99s,
         lambda burst, healthy: (
@@ -92,12 +87,7 @@ def coincide(share: float, times: float) -> Claim:
             {"share": part},
         )
 
-    return Claim(
-        "bursts-coincide",
-        "the slow GETs coincide with the bursts of eviction",
-        f"≥ {share:.0%} of those slower than {times:g} × the healthy p99",
-        check,
-    )
+    return worded("bursts-coincide", check, share=share, times=times)
 
 
 def responses_drop(share: float) -> Claim:
@@ -127,12 +117,7 @@ def responses_drop(share: float) -> Claim:
             {"share": whole, "worst_share": worst, "healthy_share": healthy / offered},
         )
 
-    return Claim(
-        "responses-drop",
-        "in the bursts the server answers only part of what is asked",
-        f"≤ {share:.0%} of the requests offered",
-        check,
-    )
+    return worded("responses-drop", check, share=share)
 
 
 def more_than_needed() -> Claim:
@@ -149,12 +134,7 @@ def more_than_needed() -> Claim:
             {"ratio": together, "least": min(each)},
         )
 
-    return Claim(
-        "evicts-more-than-inserts-need",
-        "bursts evict more entries than they insert",
-        f"≥ {NEEDED:g} × (all entries are of one size)",
-        check,
-    )
+    return worded("evicts-more-than-inserts-need", check, needed=NEEDED)
 
 
 def displaced(keys: float, clients: float) -> Claim:
@@ -186,12 +166,7 @@ def displaced(keys: float, clients: float) -> Claim:
             {"keys_lost": float(np.median(lost)), "buffers_ratio": float(np.median(ratio))},
         )
 
-    return Claim(
-        "buffers-displace-keys",
-        "client buffers displace cached keys in the bursts",
-        f"a burst takes ≥ {keys:.0%} of the keys, and the clients' memory grows by ≥ {clients:.0%} of theirs",
-        check,
-    )
+    return worded("buffers-displace-keys", check, keys=keys, clients=clients)
 
 
 def gone(

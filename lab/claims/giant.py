@@ -10,6 +10,7 @@ from collections import Counter
 
 from lab.claims.base import Claim, Finding, Missing, need_arm, need_p99, need_param
 from lab.claims.ratio import at_least
+from lab.claims.texts import worded
 from lab.results.folder import PhaseRecord, Run
 
 AT_ONCE, IN_CHUNKS = ("SMEMBERS", "DEL"), ("SSCAN", "UNLINK")
@@ -47,7 +48,6 @@ def giant_stalls(times: float) -> Claim:
     """The same set, the same work, the same events beside it: only the size of the pieces differs."""
     return at_least(
         "giant-stalls",
-        "while a giant set is invalidated at once, p99 of bystanders is a multiple of that in chunks",
         times,
         lambda run: _compared(_sizes(run, "naive")[-1], _sizes(run, "chunked")[-1], run),
         lambda high, low, *_: (
@@ -61,13 +61,11 @@ def ordinary_harmless(times: float) -> Claim:
     """Why nobody noticed before: by the same strategy, a user of ordinary size costs bystanders nothing."""
     return at_least(
         "ordinary-harmless",
-        "the same strategy harms nobody as long as it meets users of ordinary size",
         times,
         lambda run: _compared(_sizes(run, "naive")[-1], _sizes(run, "naive")[0], run),
         lambda high, low, many, few: (
             f"{low:.2f} ms with {few:,.0f} entries, {high:.1f} ms with {many:,.0f}: {high / low:.0f} ×"
         ),
-        "p99 with the giant ≥ {times:g} × that with an ordinary user",
     )
 
 
@@ -75,13 +73,11 @@ def stall_follows_size(times: float) -> Claim:
     """Ten times the entries stall bystanders about ten times as long: there is no safe size."""
     return at_least(
         "stall-follows-size",
-        "p99 of bystanders grows with the size of the set that is invalidated at once",
         times,
         lambda run: _compared(_sizes(run, "naive")[-1], _sizes(run, "naive")[-2], run),
         lambda high, low, many, few: (
             f"{low:.1f} ms with {few:,.0f} entries, {high:.1f} ms with {many / few:g} × as many: {high / low:.1f} ×"
         ),
-        "≥ {times:g} × at ten times the entries",
     )
 
 
@@ -104,12 +100,7 @@ def slowlog_names_them(share: float) -> Claim:
             {"at_once": many, "in_chunks": few, "rounds": rounds},
         )
 
-    return Claim(
-        "slowlog-names",
-        "the slow log names the calls that invalidate the giant at once, and hardly any of those in chunks",
-        f"≥ 1 entry an invalidation, ≤ {share:.0%} as many in chunks",
-        check,
-    )
+    return worded("slowlog-names", check, share=share)
 
 
 def same_work(most: float, times: float) -> Claim:
@@ -129,9 +120,4 @@ def same_work(most: float, times: float) -> Claim:
             {"ratio": pieces / at_once, "naive_ms": at_once, "chunked_ms": pieces},
         )
 
-    return Claim(
-        "same-work",
-        "in chunks the server does less than twice the work of doing it at once",
-        f"≤ {most:g} × the execution time, at 1/{times:g} of the p99",
-        check,
-    )
+    return worded("same-work", check, most=most, times=times)

@@ -19,6 +19,7 @@ from lab.claims.base import (
     need_phase,
 )
 from lab.claims.ratio import at_least
+from lab.claims.texts import worded
 from lab.results import formulas, operational, stats
 from lab.results.correlation import spearman
 from lab.results.folder import PhaseRecord, Run
@@ -111,12 +112,7 @@ def is_one_search(rising: str, low: float, high: float) -> Claim:
             {"ratio": ratio.value, "low": ratio.low, "high": ratio.high},
         )
 
-    return Claim(
-        "p99-is-one-search",
-        "as long as events do not meet, p99 of bystanders is the time of one event's searches",
-        f"{low:g} to {high:g} × what the server's own clock says of them",
-        check,
-    )
+    return worded("p99-is-one-search", check, low=low, high=high)
 
 
 def _wait_of_searches(phase: PhaseRecord, count: int) -> float | None:
@@ -131,7 +127,6 @@ def rises(rising: str, times: float) -> Claim:
     """p99 at the top plateau is a multiple of the first."""
     return at_least(
         "p99-rises",
-        "p99 at the top plateau is far above the first",
         times,
         lambda run: [need_p99(run, need_arm(run, rising, 2)[place]) for place in (-1, 0)],
         lambda top, first: f"{top / first:.1f} × ({first:.2f} → {top:.1f} ms)",
@@ -181,12 +176,7 @@ def flat_under_index(rising: str, cured: str, share: float, times: float) -> Cla
             {"index_high_ms": after.high, "cause_low_ms": before.low},
         )
 
-    return Claim(
-        "index-flat",
-        "under the index p99 does not rise with the key count",
-        f"rise ≤ {share:.0%} of the rise before the fix, and < {times:g} × its own first",
-        check,
-    )
+    return worded("index-flat", check, share=share, times=times)
 
 
 def _rise(run: Run, phases: list[PhaseRecord]) -> stats.Estimate:
@@ -210,12 +200,7 @@ def restart_restores(rising: str, share: float, times: float) -> Claim:
             {"taken_away": taken, "back_ratio": back / first},
         )
 
-    return Claim(
-        "restart-restores",
-        "a restart takes the rise away until the keys return",
-        f"≥ {share:.0%} of the rise gone, then ≥ {times:g} × the first plateau again",
-        check,
-    )
+    return worded("restart-restores", check, share=share, times=times)
 
 
 def wrong_turn(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from lab.claims.base import Claim, Finding, differ, need_latencies, need_p99
+from lab.claims.texts import worded
 from lab.results.folder import PhaseRecord, Run
 
 Figures = Callable[[Run], Sequence[float]]
@@ -17,13 +18,7 @@ Phases = Callable[[Run], tuple[PhaseRecord, PhaseRecord]]
 
 
 def at_least(
-    claim_id: str,
-    statement: str,
-    times: float,
-    figures: Figures,
-    words: Words,
-    bound: str = "≥ {times:g} ×",
-    kept: tuple[str, str] | None = None,
+    claim_id: str, times: float, figures: Figures, words: Words, kept: tuple[str, str] | None = None
 ) -> Claim:
     """The claim that the first figure is at least `times` the second; `kept` names both in the outcome's figures."""
 
@@ -32,24 +27,20 @@ def at_least(
         named = dict(zip(kept, (high, low), strict=True)) if kept else {}
         return Finding(high / low >= times, words(*found), {"ratio": high / low, **named})
 
-    return Claim(claim_id, statement, bound.format(times=times), check)
+    return worded(claim_id, check, times=times)
 
 
-def at_most(
-    claim_id: str, statement: str, share: float, figures: Figures, words: Words, bound: str = "≤ {share:.0%}"
-) -> Claim:
+def at_most(claim_id: str, share: float, figures: Figures, words: Words) -> Claim:
     """The claim that the first figure is at most a share of the second."""
 
     def check(run: Run) -> Finding:
         part, whole, *_ = found = figures(run)
         return Finding(part <= share * whole, words(*found), {"share": part / whole})
 
-    return Claim(claim_id, statement, bound.format(share=share), check)
+    return worded(claim_id, check, share=share)
 
 
-def waits_longer(
-    claim_id: str, statement: str, times: float, phases: Phases, words: str, in_keys: bool
-) -> Claim:
+def waits_longer(claim_id: str, times: float, phases: Phases, words: str, in_keys: bool) -> Claim:
     """The claim that bystanders wait `times` as long in the first phase as in the second, at p99 and at p90.
 
     p90 too, because a single stall of the machine for 50 ms moves the p99 of a few seconds, whatever the strategy.
@@ -67,4 +58,4 @@ def waits_longer(
             {"ratio": ratio, "p90_ratio": at_p90},
         )
 
-    return Claim(claim_id, statement, f"≥ {times:g} ×, and as much at p90", check)
+    return worded(claim_id, check, times=times)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 
 from lab.claims.base import Claim, Finding, Missing, elevation, need_arm
+from lab.claims.texts import worded
 from lab.results import operational
 from lab.results.folder import Run
 
@@ -36,12 +37,7 @@ def execution_steady(rising: str, server_times: float, client_times: float) -> C
             {"server_ratio": top / first, "client_ratio": client},
         )
 
-    return Claim(
-        "execution-steady",
-        "the server executes GET as fast as before while the client's p99 climbs",
-        f"execution time < {server_times:g} ×, client p99 ≥ {client_times:g} ×",
-        check,
-    )
+    return worded("execution-steady", check, server_times=server_times, client_times=client_times)
 
 
 def victims_never_slow(rising: str, times: float) -> Claim:
@@ -66,12 +62,7 @@ def victims_never_slow(rising: str, times: float) -> Claim:
             {"victims": float(victims), "client_ratio": client},
         )
 
-    return Claim(
-        "victims-not-slow",
-        f"{', '.join(VICTIMS[:-1])} and {VICTIMS[-1]} stay out of the slow log while their p99 climbs",
-        f"at most 1 of {ONE_IN} entries, client p99 ≥ {times:g} ×",
-        check,
-    )
+    return worded("victims-not-slow", check, one_in=ONE_IN, times=times)
 
 
 def knee_predicted(rising: str, within: float) -> Claim:
@@ -107,9 +98,4 @@ def knee_predicted(rising: str, within: float) -> Claim:
             {"predicted": predicted, "observed": observed, "error": error},
         )
 
-    return Claim(
-        "knee-predicted",
-        "the server saturates at the key count that part of the load predicted",
-        f"within {within:.0%}",
-        check,
-    )
+    return worded("knee-predicted", check, within=within)

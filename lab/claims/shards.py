@@ -21,6 +21,7 @@ from lab.claims.base import (
     need_param,
     need_phase,
 )
+from lab.claims.texts import worded
 from lab.results import operational, stats
 from lab.results.basis import CALL_S, Basis, Costs, Range
 from lab.results.folder import PhaseRecord, Run
@@ -72,12 +73,7 @@ def search_goes_everywhere(low: float, high: float) -> Claim:
             {"ratio": ratio, "least_calls": min(each)},
         )
 
-    return Claim(
-        "search-goes-everywhere",
-        "with the same keys an event's searches make as many calls on three nodes together as on one, and ask each",
-        f"{low:g} to {high:g} ×, ≥ {PATTERNS_PER_EVENT} calls for each event on each node",
-        check,
-    )
+    return worded("search-goes-everywhere", check, low=low, high=high, patterns_per_event=PATTERNS_PER_EVENT)
 
 
 def demand(phase: PhaseRecord, scan_count: int) -> float | None:
@@ -200,12 +196,7 @@ def knee_moves(within: float) -> Claim:
             },
         )
 
-    return Claim(
-        "knee-moves",
-        "three nodes saturate at as many times the keys of one as was predicted from one",
-        f"within {within:.0%} of the prediction",
-        check,
-    )
+    return worded("knee-moves", check, within=within)
 
 
 def knee_remains(times: float) -> Claim:
@@ -222,12 +213,7 @@ def knee_remains(times: float) -> Claim:
             )
         return Finding(min(rises) >= times, ", ".join(said), {"rise_one": rises[0], "rise_three": rises[1]})
 
-    return Claim(
-        "knee-remains",
-        "p99 climbs beyond the knee of three nodes as it does beyond that of one",
-        f"≥ {times:g} × the first plateau, on one node and on three",
-        check,
-    )
+    return worded("knee-remains", check, times=times)
 
 
 def index_cures_every_shard(times: float) -> Claim:
@@ -247,12 +233,7 @@ def index_cures_every_shard(times: float) -> Claim:
             {"least_ratio": min(ratios)},
         )
 
-    return Claim(
-        "index-cures-every-shard",
-        "at the same keys and load, p99 under searches is a multiple of p99 under the index on every node",
-        f"≥ {times:g} × on each",
-        check,
-    )
+    return worded("index-cures-every-shard", check, times=times)
 
 
 def slow_shard_spreads(most: float, tagged: tuple[float, float]) -> Claim:
@@ -269,13 +250,7 @@ def slow_shard_spreads(most: float, tagged: tuple[float, float]) -> Claim:
             {"tagged": together, "spread": spread},
         )
 
-    return Claim(
-        "slow-shard-spreads",
-        "one slow node of three makes about a third of the pages slow that are on one node, and nearly all that are "
-        "spread",
-        f"{tagged[0]:.0%} to {tagged[1]:.0%} of the first, ≥ {most:.0%} of the others",
-        check,
-    )
+    return worded("slow-shard-spreads", check, tagged=tagged, most=most)
 
 
 def tags_keep_together(least_users: int) -> Claim:
@@ -292,12 +267,7 @@ def tags_keep_together(least_users: int) -> Claim:
             {"nodes": nodes, "slots": slots, "users": users},
         )
 
-    return Claim(
-        "tags-keep-together",
-        "with a hash tag all keys of a user are on one node, and the users are on all",
-        f"1 node and 1 slot for each user, {NODES} nodes for all, ≥ {least_users} users seen",
-        check,
-    )
+    return worded("tags-keep-together", check, nodes=NODES, least_users=least_users)
 
 
 HEADINGS = ("phase", *(f"node {node}: busy, held" for node in range(1, NODES + 1)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from lab.claims.base import Claim, Finding, need_figure, need_phase
 from lab.claims.cures import RELIEF
 from lab.claims.ratio import at_least, waits_longer
+from lab.claims.texts import worded
 from lab.results.folder import Run
 from lab.results.numbers import sig, us
 
@@ -26,7 +27,6 @@ def tag_first_costs_little(times: float) -> Claim:
     """Execution time of an event with the tag behind a wildcard, against the same with the tag before it."""
     return at_least(
         "tag-first-costs-little",
-        "with the hash tag behind a wildcard, an event costs the server a multiple of what it costs with the tag first",
         times,
         lambda run: (_cost(run, f"{LATE}-cost"), _cost(run, f"{SLOT}-cost")),
         lambda late, slot: f"{sig(late / slot)} × ({us(late)} → {us(slot)})",
@@ -37,7 +37,6 @@ def slot_relieves(times: float) -> Claim:
     """p99 of bystanders with the tag behind a wildcard is a multiple of p99 with the tag before it; p90 too."""
     return waits_longer(
         "slot-relieves",
-        "at the same keys and load, bystanders' p99 with the tag behind a wildcard is a multiple of that with it first",
         times,
         lambda run: (need_phase(run, f"{LATE}-load"), need_phase(run, f"{SLOT}-load")),
         RELIEF,
@@ -58,9 +57,4 @@ def shared_slot_costs(times: float, few: int, many: int, growth: float) -> Claim
             {"ratio": most / alone, "growth": most / some},
         )
 
-    return Claim(
-        "shared-slot-costs",
-        f"beside a neighbour's {many:,} entries in the same slot, the same event costs a multiple",
-        f"≥ {times:g} × alone, ≥ {growth:g} × beside {few:,}",
-        check,
-    )
+    return worded("shared-slot-costs", check, many=many, times=times, growth=growth, few=few)

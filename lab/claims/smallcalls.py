@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lab.claims.base import Claim, Finding, Missing, need_arm, need_p99, need_phase, need_utilisation
+from lab.claims.texts import worded
 from lab.results.folder import PhaseRecord, Run
 
 
@@ -23,12 +24,7 @@ def drowns(busy: float, done: float, times: float) -> Claim:
             {"utilisation": used, "done": share, "p99_ratio": ratio},
         )
 
-    return Claim(
-        "server-drowns",
-        "the server is saturated, and bystanders wait",
-        f"busy ≥ {busy:.0%}, at most {done:.0%} of the events done, p99 ≥ {times:g} × that under the cure",
-        check,
-    )
+    return worded("server-drowns", check, busy=busy, done=done, times=times)
 
 
 def slowlog_empty(one_in: int, busy: float) -> Claim:
@@ -51,12 +47,7 @@ def slowlog_empty(one_in: int, busy: float) -> Claim:
             {"entries": entries, "calls": calls},
         )
 
-    return Claim(
-        "slow-log-empty",
-        "the slow log holds nothing of what saturates the server",
-        f"at most 1 in {one_in:,} SCANs, while the server is busy ≥ {busy:.0%}",
-        check,
-    )
+    return worded("slow-log-empty", check, one_in=one_in, busy=busy)
 
 
 def calls_are_short(share: float) -> Claim:
@@ -73,12 +64,7 @@ def calls_are_short(share: float) -> Claim:
             {"call_us": took},
         )
 
-    return Claim(
-        "calls-are-short",
-        "a single SCAN is far below the slow log's threshold",
-        f"≤ {share:.0%} of it on average",
-        check,
-    )
+    return worded("calls-are-short", check, share=share)
 
 
 def calls_per_event(at_least: int, within: float) -> Claim:
@@ -96,12 +82,7 @@ def calls_per_event(at_least: int, within: float) -> Claim:
             {"calls": many, "growth": grown, "keys_growth": keys},
         )
 
-    return Claim(
-        "calls-per-event",
-        "the calls per event give it away: they are many, and grow in step with the keys",
-        f"≥ {at_least:,} at the top, growth within {within:.0%} of the keys'",
-        check,
-    )
+    return worded("calls-per-event", check, at_least=at_least, within=within)
 
 
 def time_in_scan(share: float) -> Claim:
@@ -119,12 +100,7 @@ def time_in_scan(share: float) -> Claim:
             scan >= share, f"SCAN took {scan:.1%} of all execution time; most is {most}'s", {"share": scan}
         )
 
-    return Claim(
-        "time-goes-to-scan",
-        "the command statistics show where the time goes",
-        f"SCAN has ≥ {share:.0%} of it",
-        check,
-    )
+    return worded("time-goes-to-scan", check, share=share)
 
 
 def index_cures(busy_times: float, p99_times: float) -> Claim:

@@ -11,6 +11,7 @@ import statistics
 from itertools import pairwise
 
 from lab.claims.base import Claim, Finding, Missing, need_arm, need_figure, need_param, need_typical_p99
+from lab.claims.texts import worded
 from lab.results.folder import PhaseRecord, Run
 
 Cells = dict[int, dict[int, PhaseRecord]]
@@ -55,12 +56,7 @@ def small_count_is_slow(times: float, share: float) -> Claim:
             {"ratio": first, "after": then},
         )
 
-    return Claim(
-        "iteration-time-falls",
-        "a full iteration takes far less time with COUNT 1 000 than with 10, and little less with more",
-        f"≥ {times:g} × less from 10 to 1 000, then ≤ {share:.0%} of that factor to 10 000",
-        check,
-    )
+    return worded("iteration-time-falls", check, times=times, share=share)
 
 
 def call_grows(times: float) -> Claim:
@@ -85,12 +81,7 @@ def call_grows(times: float) -> Claim:
             {"ratio": growth},
         )
 
-    return Claim(
-        "stall-grows",
-        "the stall that a single call is grows with COUNT",
-        f"at each step, and ≥ {times:g} × from the smallest COUNT to the largest",
-        check,
-    )
+    return worded("stall-grows", check, times=times)
 
 
 def throughput_falls(step: float, counts: tuple[int, ...], whole: float) -> Claim:
@@ -122,12 +113,7 @@ def throughput_falls(step: float, counts: tuple[int, ...], whole: float) -> Clai
             {"ratio": alone / means[-1], "worst_step": worst, "most_left": left},
         )
 
-    return Claim(
-        "throughput-falls",
-        "bystanders get less done the more iterations run at once, whatever COUNT",
-        f"each step leaves ≤ {step:.0%} in the mean over the COUNTs, all steps ≤ {whole:.0%} for each of them",
-        check,
-    )
+    return worded("throughput-falls", check, step=step, whole=whole)
 
 
 def _gets(phase: PhaseRecord) -> float:
@@ -167,10 +153,4 @@ def waits_grow(times: float) -> Claim:
             {"ratio": growth, "alone_ms": alone, "largest_ms": waits[largest]},
         )
 
-    return Claim(
-        "waits-grow",
-        "beside as many iterations a bystander's GET waits the longer the larger COUNT is",
-        f"p99 of a typical quarter of a second ≥ {times:g} × from the smallest COUNT to the largest, and ≥ {times:g} × "
-        "that without any iteration",
-        check,
-    )
+    return worded("waits-grow", check, times=times)

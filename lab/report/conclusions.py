@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lab.claims.texts import REFUTES
 from lab.claims.verdict import Verdict
-from lab.report.hypotheses import HYPOTHESES
 from lab.report.view import RunView
 
 
@@ -86,7 +86,7 @@ def _of_control(judged: Judged) -> Section:
 
 
 def _hypothesis(claim: dict[str, Any]) -> str:
-    return HYPOTHESES.get(claim["id"], f"it is not so that {claim['statement']}")
+    return REFUTES.get(claim["id"], f"it is not so that {claim['statement']}")
 
 
 def _sentence(claim: dict[str, Any]) -> str:

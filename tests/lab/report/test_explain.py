@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from lab import errors, scenarios
+from lab.claims.texts import REFUTES
 from lab.cli import run_command
 from lab.errors import UsageError
-from lab.report.hypotheses import HYPOTHESES
 from lab.results.folder import RunFacts, write_json
 from lab.runner.explain import read, text
 from lab.scenarios import keys_command
@@ -27,9 +27,9 @@ def told(folder: Path) -> str:
 
 
 def test_every_claim_speaks_against_something() -> None:
-    """Each claim of the catalogue has a hypothesis that it refutes, and the table holds no others."""
+    """Each claim of the catalogue has an explanation that it refutes, and texts.toml holds no others."""
     known = {claim.id for scenario in scenarios.catalogue().values() for claim in scenario.claims}
-    assert known == set(HYPOTHESES)
+    assert known == set(REFUTES)
 
 
 def test_fixes_name_phases_that_there_are() -> None:
