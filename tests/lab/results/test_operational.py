@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -91,13 +90,15 @@ def with_demand(run: Run, slope: float, **changes: Any) -> Run:
 @pytest.mark.parametrize("saturates_at", [120_000, 150_000, 190_000])
 def test_knee_is_where_the_demand_reaches_1(saturates_at: int, folder: Path) -> None:
     """The knee is found from plateaus on both sides of it, whichever it falls between."""
-    assert knee(with_demand(build_run(folder), 1 / saturates_at)) == pytest.approx(saturates_at, rel=1e-6)
+    assert knee(with_demand(build_run(folder), 1 / saturates_at), "grow") == pytest.approx(
+        saturates_at, rel=1e-6
+    )
 
 
 def test_no_knee_where_the_server_is_never_busy(control: Run, folder: Path) -> None:
     """Neither the control nor a server with a small demand has a knee."""
-    assert knee(control) is None
-    assert knee(with_demand(build_run(folder), 1e-7)) is None
+    assert knee(control, "grow") is None
+    assert knee(with_demand(build_run(folder), 1e-7), "grow") is None
 
 
 def test_no_knee_without_utilisation(folder: Path) -> None:
@@ -107,7 +108,7 @@ def test_no_knee_without_utilisation(folder: Path) -> None:
         for record in facts.phases:
             record.utilisation = None
 
-    assert knee(build_run(folder, doctor=doctor)) is None
+    assert knee(build_run(folder, doctor=doctor), "grow") is None
 
 
 def interleaving(phases: list[PhaseRecord]) -> RunFacts:
@@ -128,13 +129,13 @@ def test_a_knee_beyond_the_largest_plateau_was_not_observed(folder: Path) -> Non
     """A knee up to a tenth beyond the largest plateau is observed; one at 1.3 times its keys is a guess, so None."""
     run = build_run(folder)
     largest = max(record.keys for record in run.arm("grow"))
-    assert knee(with_demand(run, 1 / (1.09 * largest))) == pytest.approx(1.09 * largest)
-    assert knee(with_demand(run, 1 / (1.3 * largest))) is None
+    assert knee(with_demand(run, 1 / (1.09 * largest)), "grow") == pytest.approx(1.09 * largest)
+    assert knee(with_demand(run, 1 / (1.3 * largest)), "grow") is None
 
 
 def test_no_knee_without_growth(folder: Path) -> None:
     """A run without plateaus has no knee, and raises no error."""
-    assert knee(build_run(folder, without=["grow"])) is None
+    assert knee(build_run(folder, without=["grow"]), "grow") is None
 
 
 def test_the_base_is_a_share_of_what_the_server_can_have() -> None:
@@ -143,12 +144,12 @@ def test_the_base_is_a_share_of_what_the_server_can_have() -> None:
     stuck = replace(
         STEADY, arm="over", utilisation=0.8, events={"offered_per_s": 10.0, "in_flight_end": 60.0}
     )
-    run = cast(Run, SimpleNamespace(arm=lambda name: phases, facts=interleaving([*phases, stuck])))
+    facts = interleaving([*phases, stuck])
     base = 0.1 / 0.8
-    found = _knee(run, lambda phase, facts: base + (1 - base) * phase.keys / 90_000)
+    found = _knee(phases, facts, lambda phase, facts: base + (1 - base) * phase.keys / 90_000)
     assert found == pytest.approx(90_000)
-    run.facts.calibration.clear()
-    assert _knee(run, lambda phase, facts: phase.keys / 90_000) == pytest.approx(90_000)
+    facts.calibration.clear()
+    assert _knee(phases, facts, lambda phase, facts: phase.keys / 90_000) == pytest.approx(90_000)
 
 
 def test_capacity_is_what_a_server_with_a_backlog_came_to() -> None:
