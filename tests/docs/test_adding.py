@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +15,7 @@ from types import ModuleType
 import pytest
 
 from lab import errors
+from lab.claims.texts import TEXTS
 from tests.docs.pagekit import ROOT
 from tests.docs.shell import Answer, execute
 from tests.lab.claims.checknames import FORCE
@@ -73,10 +75,13 @@ def test_every_line_that_the_page_adds_has_its_place() -> None:
 def test_the_modules_of_the_page_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each new module is executed, in the page's order: its imports exist, and what it makes has all its fields.
 
-    What the page adds to other files is not there. The modules need it only when their functions are called.
+    What the page adds to other Python files is not there. The modules need it only when their functions are called.
     """
     made: dict[str, object] = {}
     for block in BLOCKS:
+        if block["language"] == "toml":
+            for claim, words in tomllib.loads(block["text"]).items():
+                monkeypatch.setitem(TEXTS, claim, words)
         if block["how"] == "new" and block["language"] == "python":
             module = ModuleType(block["path"].removesuffix(".py").replace("/", "."))
             monkeypatch.setitem(sys.modules, module.__name__, module)
