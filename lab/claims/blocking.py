@@ -5,13 +5,16 @@ from __future__ import annotations
 from lab.claims.base import (
     Claim,
     Finding,
+    Inapplicable,
     Missing,
     need_arm,
     need_p99,
     need_phase,
+    need_typical_p99,
     need_utilisation,
 )
 from lab.results.folder import PhaseRecord, Run
+from lab.results.numbers import ms
 
 FEWEST_ENTRIES = 10
 
@@ -119,6 +122,37 @@ def scan_works_more(times: float) -> Claim:
         "scan-works-more",
         "SCAN in place of KEYS is more work in all, for server and invalidator together",
         f"≥ {times:g} × the CPU time for each event",
+        check,
+    )
+
+
+def keys_harmless(times: float) -> Claim:
+    """On a server that answers KEYS from a snapshot, in another thread, others wait for SCAN and not for KEYS.
+
+    It compares the phases in which `strategy` is scan and keys with the most keys.
+    """
+
+    def check(run: Run) -> Finding:
+        if run.facts.server != "keydb":
+            raise Inapplicable("only KeyDB answers KEYS in another thread")
+        searched = {
+            name: max((p for p in run.phases if p.strategy == name), key=lambda p: p.keys, default=None)
+            for name in ("scan", "keys")
+        }
+        scan, keys = searched["scan"], searched["keys"]
+        if not scan or not keys:
+            return Finding(False, "nothing was searched by SCAN and by KEYS")
+        waits = [need_typical_p99(run, phase, 2) for phase in (scan, keys)]
+        return Finding(
+            waits[0] >= times * waits[1],
+            f"{ms(waits[0])} under SCAN, {ms(waits[1])} under KEYS ({waits[0] / waits[1]:.1f} ×)",
+            {"ratio": waits[0] / waits[1]},
+        )
+
+    return Claim(
+        "keys-harmless",
+        "KEYS is harmless where the server searches a snapshot in another thread, and SCAN is not",
+        f"p99 of bystanders in a typical half second under SCAN ≥ {times:g} × that under KEYS",
         check,
     )
 

@@ -72,6 +72,12 @@ HYPOTHESES: dict[str, str] = {
     "replica-unharmed": "the network or the clients are slow",
     "scan-stalls-less": "SCAN in place of KEYS changes nothing",
     "scan-works-more": "SCAN in place of KEYS is free",
+    # keys-command and same-search
+    "keys-harmless": "a server that searches a snapshot cures SCAN as it cures KEYS",
+    # same-search
+    "waits-follow-keys": "SCAN lets others in, whatever the server",
+    "waits-stay": "only giving up the search relieves the bystanders",
+    "work-stays": "a server on which nobody waits has no work with a search",
     # pipelined-delete
     "pipeline-pays": "the server needs that long to delete so many keys",
     "gain-grows": "the distance to the server does not matter",
@@ -95,6 +101,7 @@ FIXES: dict[str, tuple[tuple[str, str], ...]] = {
     "giant-index": (("naive", "chunked"),),
     "keys-command": (("grow", "exact"),),
     "one-slot": (("late-load", "slot-load"),),
+    "same-search": (("grow", "index"),),
     "shards": (("three-4", "index"),),
     "pipelined-delete": (("variadic-all", "variadic-1000"),),
 }

@@ -18,7 +18,7 @@ def terms_of(run: Run) -> Terms:
     """The terms by which a run is judged. Raises `UsageError` for a scenario that the lab does not know."""
     scenario = scenarios.find(run.facts.scenario)
     pace = scenario.paces.get(run.facts.pace)
-    server = SERVERS.get(run.facts.server)
+    servers = [server for server in SERVERS.values() if server.product == run.facts.server]
     native = run.facts.stack == "native"
     foreign = "--url" in run.facts.command
     beyond = (*(NEED_OWN_SERVER if foreign else ()), *(NEED_REPLICA if foreign or not native else ()))
@@ -27,7 +27,7 @@ def terms_of(run: Run) -> Terms:
         load_share=None if scenario.knee_at is None else scenario.load_share,
         events_per_second=scenario.events_per_second,
         entries_per_user=scenario.fragments_per_user,
-        may_exempt=frozenset([*(server.cannot if server else ()), *beyond]),
+        may_exempt=frozenset([*(claim for server in servers for claim in server.cannot), *beyond]),
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab import scenarios
-from lab.claims import judge
+from lab.claims import Outcome, judge
 from lab.runner.judging import reach
 from lab.scenarios.model import Scenario
 from tests.lab.plain import Change, Plain
@@ -23,8 +23,16 @@ MODULES = sorted(
 
 def scenario_of(module: str) -> Scenario:
     """The scenario that a module of the catalogue defines."""
-    found: Scenario = importlib.import_module(f"lab.scenarios.{module}").SCENARIO
+    found: Scenario = importlib.import_module(f"lab.scenarios.{module.partition(' on ')[0]}").SCENARIO
     return found
+
+
+def otherwise(module: str, outcomes: list[Outcome], holds: bool) -> list[tuple[str, str]]:
+    """The claims that came out otherwise than `holds`, or were judged although only another server can answer them."""
+    own = PROOFS[module].refuting
+    return [
+        (o.claim.id, o.measured) for o in outcomes if o.holds is not (holds if o.claim.id in own else None)
+    ]
 
 
 def cases(kind: str) -> list[object]:
@@ -46,36 +54,38 @@ def outcome(plain: Plain, claim_id: str, folder: Path) -> tuple[bool | None, str
 
 def test_every_scenario_has_proofs() -> None:
     """Every scenario has proofs, and all proofs belong to a scenario."""
-    assert set(PROOFS) == set(MODULES)
+    assert {module.partition(" on ")[0] for module in PROOFS} == set(MODULES)
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_every_claim_has_proofs(module: str) -> None:
     """Each claim has a change that refutes it, and a change after which it must still hold."""
     claims = {claim.id for claim in scenario_of(module).claims}
-    assert claims == set(PROOFS[module].refuting) == set(PROOFS[module].bearing)
-    assert all(PROOFS[module].refuting.values())
-    assert all(PROOFS[module].bearing.values())
+    own = [proof for name, proof in PROOFS.items() if name.partition(" on ")[0] == module]
+    for kind in ("refuting", "bearing"):
+        assert {
+            claim for proof in own for claim, changes in getattr(proof, kind).items() if changes
+        } == claims
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", PROOFS)
 def test_every_claim_holds_on_a_healthy_run(module: str, folder: Path) -> None:
     """On a healthy run every claim holds and every check passes, so the exit code is 0."""
     verdict = reach(PROOFS[module].healthy().write(folder))
-    assert [(o.claim.id, o.measured) for o in verdict.outcomes if o.holds is not True] == []
+    assert otherwise(module, verdict.outcomes, True) == []
     assert [check for check in verdict.checks if not check.ok] == []
     assert verdict.exit_code == 0
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", PROOFS)
 def test_a_control_refutes_every_claim(module: str, folder: Path) -> None:
     """Without the cause each claim fails by measurement, and the verdict says that this is as it should be."""
     plain = PROOFS[module].control()
     assert plain.scenario.refutes
     assert plain.scenario.id == f"{scenario_of(module).id}-control"
     verdict = reach(plain.write(folder))
-    assert [(o.claim.id, o.measured) for o in verdict.outcomes if o.holds is not False] == []
-    assert [o.measured for o in verdict.outcomes if o.measured.startswith("not ")] == []
+    assert otherwise(module, verdict.outcomes, False) == []
+    assert [o.measured for o in verdict.outcomes if o.measured.startswith("not measured")] == []
     assert verdict.exit_code == 0
 
 

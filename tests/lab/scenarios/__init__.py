@@ -12,8 +12,13 @@ from tests.lab.plain import Proofs
 
 
 def proofs() -> dict[str, Proofs]:
-    """Return the proofs by the name of the scenario's module."""
-    return {
-        module.name: importlib.import_module(f"{__name__}.{module.name}").PROOFS
-        for module in pkgutil.iter_modules(__path__)
-    }
+    """Return the proofs by the name of the scenario's module.
+
+    Claims that only other servers can answer are in a module's `ELSEWHERE` (server → proofs), as "MODULE on SERVER".
+    """
+    found = {}
+    for name in (module.name for module in pkgutil.iter_modules(__path__)):
+        module = importlib.import_module(f"{__name__}.{name}")
+        found[name] = module.PROOFS
+        found |= {f"{name} on {server}": more for server, more in getattr(module, "ELSEWHERE", {}).items()}
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lab.scenarios.keys_command import CONTROL, SCENARIO
+from lab.stacks.servers import SERVERS
 from tests.lab.plain import EVENTS_PER_S, Change, Plain, Proofs
 
 US_PER_KEY = 0.25
@@ -143,3 +144,31 @@ PROOFS = Proofs(
         ],
     },
 )
+
+
+def on_keydb(of: Callable[[], Plain]) -> Callable[[], Plain]:
+    """The same run on KeyDB, where KEYS holds up nobody."""
+
+    def made() -> Plain:
+        plain = of()
+        plain.facts.server, plain.facts.cannot = "keydb", dict(SERVERS["keydb"].cannot)
+        plain.p99_ms |= {"grow-4": 1.2, "scan": 4.0 if plain.scenario is SCENARIO else 1.1}
+        return plain
+
+    return made
+
+
+ELSEWHERE = {
+    "keydb": Proofs(
+        on_keydb(healthy),
+        on_keydb(control),
+        refuting={
+            "keys-harmless": [Change("KEYS makes wait half as long", waits(grow_4=2.0))],
+            "scan-works-more": PROOFS.refuting["scan-works-more"],
+        },
+        bearing={
+            "keys-harmless": [Change("KEYS makes wait a quarter", waits(grow_4=1.0))],
+            "scan-works-more": PROOFS.bearing["scan-works-more"],
+        },
+    )
+}
