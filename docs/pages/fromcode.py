@@ -17,6 +17,7 @@ import yaml
 from docs.pages import (
     frompredict,
     fromscene,
+    fromservers,
 )
 from docs.pages.fromruns import machine, table
 from docs.pages.records import Records, nearest
@@ -349,4 +350,5 @@ LISTS: dict[str, Callable[[Path], str]] = {
     "alerts": alert_list,
     **frompredict.LISTS,
     **fromscene.LISTS,
+    **fromservers.LISTS,
 }

@@ -11,7 +11,7 @@ from docs.pages.records import FOLDER
 from lab import scenarios
 from lab.claims import shards
 from lab.results import formulas, numbers, operational
-from lab.results.basis import SEARCHES, Range, of_run
+from lab.results.basis import SEARCHES, Range, of_run, why_unfit
 from lab.results.folder import Run
 from lab.results.prediction import GAP, PAGES, Prediction, Question, predict
 from lab.results.simulation import wait_s
@@ -88,7 +88,7 @@ def checked(root: Path) -> Iterator[Check]:
     for path in sorted(path for folder in (FOLDER, HELD) for path in (root / folder).glob("*/run.json")):
         run = Run(path.parent)
         grown = run.arm(_rising(run))
-        foreseen = run.facts.whole_scans and all(phase.strategy in SEARCHES for phase in grown)
+        foreseen = why_unfit(run.facts.server) is None and all(phase.strategy in SEARCHES for phase in grown)
         if len(grown) > LOWEST and foreseen:
             yield from checks(run)
         if run.arm(shards.THREE):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import asdict
 from difflib import get_close_matches
@@ -69,11 +70,17 @@ def nearest(name: str, known: list[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"there is {', '.join(known) or 'none'}."
 
 
+def server_of(run: Run) -> str:
+    """The server's name: its product, or the lab's own name for it where that tells versions of a product apart."""
+    asked = re.search(rf"--server ({run.facts.server}-\S+)", run.facts.command)
+    return asked[1] if asked else run.facts.server
+
+
 def name_of(run: Run) -> str:
     """The name of a run's record: its scenario, and its pace and server where they are not the usual ones."""
     facts = run.facts
     unusual = [facts.pace] if facts.pace != USUAL_PACE else []
-    unusual += [facts.server] if facts.server != USUAL_SERVER else []
+    unusual += [server_of(run)] if facts.server != USUAL_SERVER else []
     return "-".join([facts.scenario, *unusual])
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 from lab.claims.base import (
     Claim,
     Finding,
+    Inapplicable,
     Missing,
     need_arm,
     need_p99,
     need_phase,
+    need_typical_p99,
     need_utilisation,
 )
 from lab.claims.ratio import at_most
 from lab.claims.texts import worded
 from lab.results.folder import PhaseRecord, Run
+from lab.results.numbers import ms
 
 FEWEST_ENTRIES = 10
 
@@ -100,6 +103,32 @@ def scan_works_more(rising: str, times: float) -> Claim:
         )
 
     return worded("scan-works-more", check, times=times)
+
+
+def keys_harmless(times: float) -> Claim:
+    """On a server that answers KEYS from a snapshot, in another thread, others wait for SCAN and not for KEYS.
+
+    It compares the phases in which `strategy` is scan and keys with the most keys.
+    """
+
+    def check(run: Run) -> Finding:
+        if run.facts.server != "keydb":
+            raise Inapplicable("only KeyDB answers KEYS in another thread")
+        searched = {
+            name: max((p for p in run.phases if p.strategy == name), key=lambda p: p.keys, default=None)
+            for name in ("scan", "keys")
+        }
+        scan, keys = searched["scan"], searched["keys"]
+        if not scan or not keys:
+            return Finding(False, "nothing was searched by SCAN and by KEYS")
+        waits = [need_typical_p99(run, phase, 2) for phase in (scan, keys)]
+        return Finding(
+            waits[0] >= times * waits[1],
+            f"{ms(waits[0])} under SCAN, {ms(waits[1])} under KEYS ({waits[0] / waits[1]:.1f} ×)",
+            {"ratio": waits[0] / waits[1]},
+        )
+
+    return worded("keys-harmless", check, times=times)
 
 
 def _search_ms(phase: PhaseRecord, quiet: PhaseRecord) -> tuple[float, float]:

@@ -22,7 +22,7 @@ from lab.stacks.servers import SERVERS, STACKS, add_servers
 MOST_COUNT = 10_000_000
 """The storefront's own bound (`app.settings`)."""
 ALL = "all"
-"""Given in place of a scenario's id, it stands for all scenarios."""
+"""Given in place of a scenario's id, it stands for all scenarios; of a server's name, for every server here."""
 Folder = Annotated[Path, typer.Argument(help="A run folder.", metavar="DIR")]
 
 
@@ -41,7 +41,10 @@ def run(
     ],
     server: Annotated[
         str | None,
-        typer.Option(help=f"{', '.join(SERVERS)}; if left out, embedded (native) or redis (compose)."),
+        typer.Option(
+            help=f"{', '.join(SERVERS)}, or {ALL}: each that is here; if left out, embedded (native) or redis "
+            "(compose)."
+        ),
     ] = None,
     server_path: Annotated[
         list[str] | None,
@@ -102,7 +105,7 @@ def run(
             "--server-path is for servers that the lab starts natively: leave --stack and --url out."
         )
     named = add_servers(server_path or [])
-    if unused := [name for name in named if name != (server or STACKS[NATIVE])]:
+    if unused := [name for name in named if (server or STACKS[NATIVE]) not in (name, ALL)]:
         raise UsageError(f"--server-path names {unused[0]}, which is not run: name it with --server, too.")
     if scenario == ALL:
         for option, given in (("--keys", keys), ("--count", count), ("--url", url), ("--port", port)):
@@ -110,6 +113,13 @@ def run(
                 raise UsageError(f"{option} is for one run, not for `bin/lab run {ALL}`.")
     if controls and scenario != ALL:
         raise UsageError(f"--controls is for `bin/lab run {ALL}`; a control alone is run by its own id.")
+    if server == ALL:
+        taken = {"--url": url, "--port": port, "--json": as_json, f"--stack {stack}": stack != NATIVE}
+        if unfit := [option for option, given in taken.items() if given]:
+            raise UsageError(f"{unfit[0]} is for a run on one server: leave --server {ALL} out.")
+        if scenario == ALL:
+            raise UsageError(f"--server {ALL} is for one scenario: name it in place of {ALL}.")
+        raise typer.Exit(_run_everywhere(scenario, pace, keys, count, seed, out, spoilers, despite_noise))
     if inside.is_elsewhere(stack) and url is None:
         _enter(scenario, server, pace, stack, seed, out)
     if scenario == ALL:
@@ -255,6 +265,50 @@ def _run_all(
     if series.interrupted:
         raise KeyboardInterrupt
     return series.exit_code
+
+
+def _run_everywhere(
+    scenario: str,
+    pace: str,
+    keys: int | None,
+    count: int | None,
+    seed: int,
+    out: Path | None,
+    spoilers: bool,
+    despite_noise: bool,
+) -> int:
+    """Run a scenario on every server that is here, and put the runs side by side; return the exit code of the whole."""
+    from lab.report import write_comparison, write_report, write_summary
+    from lab.report.comparison import side_by_side
+    from lab.runner.everywhere import run_everywhere
+    from lab.runner.live import LiveDisplay
+    from lab.runner.run import Request
+    from lab.runner.series import Pages
+
+    asked_for = scenarios.find(scenario)
+    console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
+    folder, finished, code = run_everywhere(
+        asked_for,
+        lambda name, place: Request(
+            asked_for,
+            name,
+            pace,
+            keys,
+            seed,
+            place,
+            spoilers=spoilers,
+            count=count,
+            despite_noise=despite_noise,
+        ),
+        out,
+        Pages(partial(write_report, spoilers=spoilers), partial(write_summary, spoilers=spoilers)),
+        lambda: LiveDisplay(console, spoilers, asks=not despite_noise),
+        lambda text: console.print(f"\n{text}", style="bold"),
+    )
+    if len(finished) > 1:
+        side_by_side(Console(markup=False, highlight=False), finished, spoilers)
+        print(f"page: {write_comparison(finished, folder / 'compare.html', spoilers).resolve()}")
+    return code
 
 
 def _ask_first(way: Way, yes: bool) -> None:

@@ -265,7 +265,8 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
             stack = NativeStack(scenario, server, folder, request.seed, request.way, request.port)
         stack.up(display.say)
         facts.server, facts.server_version = stack.server.identity()
-        if kind := SERVERS.get(facts.server):  # what runs at a --url is known only now
+        # What runs at a --url, or under another server's name, is known only now.
+        if kind := server if server.product == facts.server else SERVERS.get(facts.server):
             facts.cannot |= kind.cannot
             facts.whole_scans = kind.whole_scans
         facts.cannot |= stack.cannot

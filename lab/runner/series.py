@@ -201,7 +201,7 @@ def run_series(
         say(f"{number} of {len(wanted)}: {scenario.id}")
         at = time.monotonic()
         try:
-            entry = _one(request(scenario, folder / scenario.id), pages, display)
+            entry = one_run(request(scenario, folder / scenario.id), pages, display)
         except Unfit as error:
             series.planned.remove(scenario.id)
             series.unfit = error.server
@@ -224,7 +224,7 @@ def run_series(
     return series
 
 
-def _one(request: Request, pages: Pages, display: Callable[[], AbstractContextManager[Display]]) -> Entry:
+def one_run(request: Request, pages: Pages, display: Callable[[], AbstractContextManager[Display]]) -> Entry:
     """Carry out one run and its report. An error that ends the run is told in the entry. Raises `Unfit`."""
     scenario = request.scenario
     try:

@@ -45,6 +45,10 @@ COUNTS_MATCHES = (
 )
 """Dragonfly, generic_family.cc: a call ends at COUNT matches, or by the clock: after 100 ms (1.28.1), after about 50 ms
 (1.40.1). When it lets other commands in differs more: docs/servers.md."""
+SNAPSHOT = "KeyDB's KEYS searches a snapshot in another thread: nobody waits for the whole of it"
+"""KeyDB 6.3.4, db.cpp: keysCommand."""
+UNCOUNTED = "KeyDB's counters leave out most of what a SCAN takes"
+"""See `lab.stacks.server_stats.ServerObserver.scan_cost_us`."""
 
 
 AT_START = {CLUSTER: "it is chosen when a server starts, and the {stack} stack starts its servers without"}
@@ -83,6 +87,11 @@ class Server:
     scan_count: int = 100_000
     path: str = ""
     options: tuple[str, ...] = ()
+
+    @property
+    def product(self) -> str:
+        """What a program of this row calls itself."""
+        return {"embedded": "valkey"}.get(self.name, self.name.partition("-")[0])
 
     @property
     def locust_port(self) -> str:
@@ -168,6 +177,7 @@ SERVERS = {
             DRAGONFLY,
             "Put a dragonfly on PATH, or use --stack compose.",
             cannot={
+                "waits-stay": "a search ends before others are let in",
                 "victims-not-slow": WAITS_COUNT.format("slow log"),
                 "execution-steady": WAITS_COUNT.format("execution time"),
                 "work-ranked": WAITS_COUNT.format("execution time"),
@@ -192,6 +202,20 @@ SERVERS = {
             # Commands are executed under one lock, whatever the number of threads; see ServerObserver.snapshot.
             (*REDIS_LIKE, "--server-threads", "1"),
             "Put a keydb-server on PATH, or use --stack compose.",
+            cannot={
+                "p99-is-one-search": UNCOUNTED,
+                "stall-grows": UNCOUNTED,
+                **dict.fromkeys(
+                    (
+                        "keys-fill-slowlog",
+                        "exact-cures",
+                        "keys-follow-keyspace",
+                        "replica-unharmed",
+                        "scan-stalls-less",
+                    ),
+                    SNAPSHOT,
+                ),
+            },
             lacks={CLUSTER: "in its cluster mode a search visits all slots, whatever the pattern"},
             profile="keydb",
             image_for=("x86_64",),
@@ -206,6 +230,10 @@ SERVERS["dragonfly-current"] = replace(
     find=_on_path("dragonfly-current"),
     install="Put a Dragonfly of today on PATH as dragonfly-current, or use --stack compose.",
     profile="current",
+    cannot={
+        **{claim: why for claim, why in SERVERS["dragonfly"].cannot.items() if claim != "waits-stay"},
+        "waits-follow-keys": "it lets others in while it searches",
+    },
 )
 
 IN_COMPOSE = [server for server in SERVERS.values() if server.in_compose]
@@ -261,7 +289,9 @@ def add_servers(given: Iterable[str]) -> list[str]:
         if path is None:
             raise UsageError(f"--server-path {text}: {program} is no program that can be started.")
         find = _at(os.path.abspath(path))  # noqa: PTH100
-        SERVERS[name] = replace(SERVERS[known], name=name, find=find, path=text, options=options)
+        SERVERS[name] = replace(
+            SERVERS.get(name, SERVERS[known]), name=name, find=find, path=text, options=options
+        )
         names.append(name)
     return names
 

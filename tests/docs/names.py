@@ -117,7 +117,7 @@ def wrong_call(arguments: str) -> Iterator[str]:
 
 def _wrong_value(option: str, value: str) -> Iterator[str]:
     paces = {pace for scenario in scenarios.catalogue().values() for pace in scenario.paces}
-    known = {"--pace": paces, "--server": {*SERVERS, "embedded"}, "--stack": set(STACKS)}
+    known = {"--pace": paces, "--server": {*SERVERS, "all"}, "--stack": set(STACKS)}
     if value and option in known and value not in known[option] and not PLACEHOLDER.fullmatch(value):
         yield f"{option} cannot be {value}"
 

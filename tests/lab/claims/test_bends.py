@@ -84,8 +84,9 @@ def test_a_bent_run(record: str, name: str, kind: str, bends: dict[str, Any]) ->
 def test_a_run_without_its_cause_refutes_every_claim(record: str) -> None:
     """Without the cause no claim holds, and each fails by measurement."""
     run = bent(record, TABLES[record][NO_CAUSE])
-    outcomes = [found for found in judge(run, claims_of(record)) if found.claim.id not in run.facts.cannot]
-    assert [(found.claim.id, found.measured) for found in outcomes if found.holds is not False] == []
+    outcomes = [found for found in judge(run, claims_of(record)) if found.holds is not None]
+    assert outcomes
+    assert [(found.claim.id, found.measured) for found in outcomes if found.holds] == []
     assert [found.measured for found in outcomes if found.measured.startswith("not ")] == []
 
 
@@ -100,5 +101,4 @@ def test_whatever_is_missing_is_no_fault_of_the_lab(record: str) -> None:
         judge(run, claims)
         validate(run)
     for found in judge(bent(record, {"*": "remove"}), claims):
-        assert not found.holds
-        assert found.measured.startswith("not ")
+        assert not found.holds, found.measured

@@ -14,6 +14,7 @@ from lab.cli import run_command
 from lab.errors import UsageError
 from lab.results.folder import RunFacts, write_json
 from lab.runner.explain import read, text
+from lab.runner.judging import reach
 from lab.scenarios import keys_command
 from tests.lab.doctored import build_run
 from tests.lab.plain import Plain
@@ -118,7 +119,7 @@ def test_every_scenario_has_its_story(incident: str, tmp_path: Path) -> None:
     run = proved(incident, tmp_path / "run")
     sections, _ = read(run.folder)
     (points,) = [section.points for section in sections if section.heading.startswith("Which hypotheses")]
-    assert len(points) == len(scenarios.find(incident).claims)
+    assert len(points) == len([found for found in reach(run).outcomes if found.holds])
     assert not [point for point in points if "NOT refuted" in point]
 
     run.facts.phases.clear()

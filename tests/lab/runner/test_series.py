@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from lab.errors import StackError, Unfit, UsageError
 from lab.report import write_report, write_summary
 from lab.results.folder import Run
 from lab.runner import series
+from lab.runner.everywhere import run_everywhere
 from lab.runner.judging import reach
 from lab.runner.run import Request
 from lab.runner.series import Pages, Series, chosen, run_series
@@ -244,7 +246,7 @@ def test_controls_are_run_where_they_are_wanted() -> None:
     """`all` chooses every incident, and with the controls every scenario of the catalogue."""
     assert all(not scenario.refutes for scenario in chosen(controls=False))
     assert chosen(controls=True) == list(scenarios.catalogue().values())
-    assert len(chosen(controls=False)) == 10
+    assert len(chosen(controls=False)) == 11
 
 
 @pytest.mark.parametrize("spoilers", [False, True])
@@ -265,3 +267,26 @@ def test_spoilers_reach_runs_and_summary(
     page = (tmp_path / "all" / "summary.html").read_text()
     assert ("<details open>" in page, "<details>" in page) == (spoilers, not spoilers)
     assert ("no verdict because" in capsys.readouterr().out) != spoilers
+
+
+def test_every_server_that_is_here_gets_its_run(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers that are not here are left out in one line; a run that breaks ends no other, and is told."""
+    here = ("embedded", "redis")
+    for name, row in list(SERVERS.items()):
+        found = "file" if name in here else None
+        monkeypatch.setitem(SERVERS, name, replace(row, find=partial(str, found) if found else lambda: None))
+    endings = {"embedded": ends_with("scan"), "redis": raises(StackError("redis does not answer."))}
+    monkeypatch.setattr(series, "conduct", lambda request, shown: endings[request.server](request))
+    folder, runs, code = run_everywhere(
+        MAIN,
+        lambda name, place: Request(MAIN, name, "quick", None, 1, place),
+        stage.out,
+        Pages(blank, write_summary),
+        lambda: nullcontext(stage),  # type: ignore[arg-type]
+        stage.said.append,
+    )
+    assert (folder, [run.folder.name for run in runs], code) == (stage.out, ["embedded"], 3)
+    assert [line for line in stage.said if "left out" in line] == [
+        f"{name} is left out. {row.install}" for name, row in SERVERS.items() if name not in here
+    ]
+    assert "redis: broke. redis does not answer." in stage.said

@@ -54,6 +54,8 @@ def own_table(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             ["key-growth", "--url", "redis://127.0.0.1:1", "--server-path", "redis=/bin/true"],
             "leave --stack and --url out",
         ),
+        (["all", "--server", "all"], "--server all is for one scenario"),
+        (["key-growth", "--server", "all", "--json"], "--json is for a run on one server"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
