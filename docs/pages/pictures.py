@@ -12,7 +12,7 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,10 +56,12 @@ def of_dashboards(grafana: Http, server: str, versions: dict[str, str]) -> Itera
 
 def servers(control: Http) -> dict[str, str]:
     """The servers that the control page shows, with their versions."""
-    return {row["name"]: row["product"] for row in control.ask("GET", "/api/state")["servers"]}
+    return {
+        row["name"]: row["product"].rpartition(" ")[2] for row in control.ask("GET", "/api/state")["servers"]
+    }
 
 
-def take(pictures: list[Picture], folder: Path = FOLDER) -> None:
+def take(pictures: Iterable[Picture], folder: Path = FOLDER) -> None:
     """Take the pictures and renew their rows in pictures.json. Raises `LabError` when one could not be taken."""
     program = browser()
     if program is None:
@@ -97,7 +99,7 @@ def main(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     try:
         with tempfile.TemporaryDirectory() as folder:
-            take(list(_wanted(given, Path(folder))))
+            take(_wanted(given, Path(folder)))
     except LabError as error:
         print(f"pictures: {error}", file=sys.stderr)
         return error.exit_code
@@ -105,11 +107,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _wanted(given: argparse.Namespace, folder: Path) -> Iterator[Picture]:
-    record = Record(ROOT / "docs" / "runs" / RECORD)
-    versions = {record.facts.server: record.facts.server_version}
-    page = write_report(record, spoilers=True).rename(folder / "report.html")
-    yield Picture("report.png", page.as_uri(), (1200, 1500), versions)
-    yield Picture("social.png", (FOLDER / "social.html").as_uri(), (1280, 640), versions)
+    """Yield the scene's pictures first: drawing a report takes a core, and the curves of the scene would show it."""
     present: dict[str, str] = {}
     if given.control:
         control = Http("the control page", given.control)
@@ -117,6 +115,11 @@ def _wanted(given: argparse.Namespace, folder: Path) -> Iterator[Picture]:
         yield Picture("control.png", control.base_url, (WIDE, 1300), present)
     if given.grafana:
         yield from of_dashboards(Http("Grafana", given.grafana), given.server, present)
+    record = Record(ROOT / "docs" / "runs" / RECORD)
+    versions = {record.facts.server: record.facts.server_version}
+    page = write_report(record, spoilers=True).rename(folder / "report.html")
+    yield Picture("report.png", page.as_uri(), (1200, 1500), versions)
+    yield Picture("social.png", (FOLDER / "social.html").as_uri(), (1280, 640), versions)
 
 
 if __name__ == "__main__":
