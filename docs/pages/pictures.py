@@ -40,6 +40,8 @@ class Picture:
     address: str
     size: tuple[int, int]
     versions: dict[str, str]
+    after_s: int = 20
+    """Seconds of the page's own clock after which it is photographed."""
 
 
 def of_dashboards(grafana: Http, server: str, versions: dict[str, str]) -> Iterator[Picture]:
@@ -69,7 +71,7 @@ def take(pictures: Iterable[Picture], folder: Path = FOLDER) -> None:
     rows: dict[str, Any] = json.loads((folder / LIST).read_text(encoding="utf-8"))
     for picture in pictures:
         file = folder / picture.name
-        if not photograph(program, picture.address, file, picture.size):
+        if not photograph(program, picture.address, file, picture.size, picture.after_s):
             raise LabError(f"{picture.name} could not be taken of {picture.address}.")
         size = struct.unpack(">II", file.read_bytes()[16:24])
         rows[picture.name] = {
@@ -112,7 +114,7 @@ def _wanted(given: argparse.Namespace, folder: Path) -> Iterator[Picture]:
     if given.control:
         control = Http("the control page", given.control)
         present = servers(control)
-        yield Picture("control.png", control.base_url, (WIDE, 1300), present)
+        yield Picture("control.png", control.base_url, (WIDE, 1300), present, after_s=3)
     if given.grafana:
         yield from of_dashboards(Http("Grafana", given.grafana), given.server, present)
     record = Record(ROOT / "docs" / "runs" / RECORD)

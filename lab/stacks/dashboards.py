@@ -196,14 +196,17 @@ def browser() -> str | None:
     return next((path for name in CHROMIUM if (path := shutil.which(name))), None)
 
 
-def photograph(program: str, address: str, file: Path, size: tuple[int, int]) -> bool:
-    """Save a page as a browser shows it in a window of `size` pixels, as PNG. Returns True if that worked."""
+def photograph(program: str, address: str, file: Path, size: tuple[int, int], after_s: int = 20) -> bool:
+    """Save a page as a browser shows it in a window of `size` pixels, as PNG. Returns True if that worked.
+
+    The page's clock stands at `after_s` seconds then. It runs faster than ours while the page waits for nothing.
+    """
     command = [
         program,
         "--headless",
         "--hide-scrollbars",
         f"--window-size={size[0]},{size[1]}",
-        "--virtual-time-budget=20000",
+        f"--virtual-time-budget={after_s * 1000}",
     ]
     command += [f"--screenshot={file}"]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
