@@ -47,11 +47,12 @@ mutate: ## Change the judging code in thousands of small ways: is each noticed b
 soak: venv ## The scene on Docker, untouched for ten minutes with all keys: do p99 and events stay?
 	$(PY) -m tests.compose.engine $(PY) -m bench.scene --hold 600
 
-check: tools ## Lint, formatting, types, and who imports whom
+check: tools ## Lint, formatting, types, who imports whom, and the words of the guide
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	.venv/bin/lint-imports --no-cache
+	$(PY) -m pytest -q tests/docs/test_words.py
 
 bench: venv ## Ratios against raw redis-py, redis-benchmark and a bare pipeline
 	@for name in cache_get fill index_invalidation index_memory; do $(PY) -m bench.$$name || exit; done
