@@ -16,6 +16,7 @@ include_patterns = [
     "loadtest/*.md",
     "prometheus/export/*.md",
     "workshop/*.md",
+    "workshop/appendix/*.md",
     "workshop/facilitator/*.md",
 ]
 exclude_patterns = [".git", ".venv", "build", "runs", "mutants"]
@@ -39,6 +40,7 @@ CONTENTS = {
         "workshop/README",
         "workshop/reading-p99",
         "workshop/key-growth",
+        "workshop/key-growth-fix",
         "workshop/empty-slowlog",
         "workshop/keys-command",
         "workshop/scan-count",
@@ -47,6 +49,7 @@ CONTENTS = {
         "workshop/second-act",
         "workshop/scaled-out",
         "workshop/method",
+        "workshop/appendix/*",
         "workshop/dashboards",
         "workshop/reference",
     ],
@@ -80,7 +83,7 @@ def add_contents(app: Sphinx, page: str, source: list[str]) -> None:
     if page == root_doc:
         for caption, pages in CONTENTS.items():
             source[0] += "\n".join(
-                ["\n```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```\n"]
+                ["\n```{toctree}", ":hidden:", ":glob:", f":caption: {caption}", "", *pages, "```\n"]
             )
 
 

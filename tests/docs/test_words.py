@@ -16,10 +16,14 @@ WORDS = re.compile(
 )
 """Each has a plainer word: fix, during, anyway, headroom, background client, saturation point, full SCAN, done."""
 LONGEST, CHAPTER, GUIDE = 8, 1_000, 14_000
-"""The most words between parentheses, of a chapter, and of all pages without appendices and the reference."""
+"""The most words between parentheses, of a chapter, and of all pages but appendices and what is made from the code."""
 EXCEPTIONS = Path(__file__).with_name("words.txt")
 PAGES = {page.name.removeprefix("workshop/"): page for page in read() if page.name.startswith("workshop/")}
-CORE = {name: page for name, page in PAGES.items() if not name.startswith(("appendix/", "reference"))}
+CORE = {
+    name: page
+    for name, page in PAGES.items()
+    if not name.startswith(("appendix/", "dashboards", "reference"))
+}
 
 
 def faults(page: Page, allowed: str = "") -> list[str]:
