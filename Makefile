@@ -47,11 +47,12 @@ mutate: ## Change the judging code in thousands of small ways: is each noticed b
 soak: venv ## The scene on Docker, untouched for ten minutes with all keys: do p99 and events stay?
 	$(PY) -m tests.compose.engine $(PY) -m bench.scene --hold 600
 
-check: tools ## Lint, formatting, types, and who imports whom
+check: tools ## Lint, formatting, types, who imports whom, and the words of the guide
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	.venv/bin/lint-imports --no-cache
+	$(PY) -m pytest -q tests/docs/test_words.py
 
 bench: venv ## Ratios against raw redis-py, redis-benchmark and a bare pipeline
 	@for name in cache_get fill index_invalidation index_memory; do $(PY) -m bench.$$name || exit; done
@@ -67,6 +68,16 @@ faults: venv ## Is an accepted event lost, or an old value served, while parts f
 
 docs: venv ## Renew the figures, tables and plots of the pages; from new runs: make docs RUNS=runs/...
 	$(PY) -m docs.pages "$(RUNS)"
+
+SITE := build/site
+site: tools ## The pages as a site, for build/site/index.html and the control page; a broken link or anchor fails
+	@.venv/bin/sphinx-build --fail-on-warning --keep-going --fresh-env --write-all --quiet -c docs/site -d build/site-read . $(SITE)
+
+drawing: ## What runs, as a picture, from docs/pictures/containers.dot (needs Graphviz: apt install graphviz)
+	dot -Tsvg docs/pictures/containers.dot -o console/static/containers.svg
+
+pictures: venv ## Photographs of dashboards, control page and a report: make pictures GRAFANA=URL CONTROL=URL (Chromium)
+	@$(PY) -m docs.pages.pictures $(if $(GRAFANA),--grafana $(GRAFANA)) $(if $(CONTROL),--control $(CONTROL))
 
 lock: venv ## Renew the lock files from their .in, and see that every machine has all packages (needs uv)
 	@for name in stack lab checks mutate audit; do \
@@ -104,4 +115,4 @@ venv:
 tools:
 	@bin/lab --bootstrap checks
 
-.PHONY: help demo up down test test-quick test-all test-compose test-compose-all test-kubernetes mutate soak check bench ten exam faults docs lock sbom audit licences bundle venv tools
+.PHONY: help demo up down test test-quick test-all test-compose test-compose-all test-kubernetes mutate soak check bench ten exam faults docs site drawing pictures lock sbom audit licences bundle venv tools

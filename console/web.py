@@ -13,7 +13,8 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
-from flask import Flask, Response, render_template, request
+from flask import Flask, Response, redirect, render_template, request, send_from_directory
+from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import HTTPException
 
 from app import hosts
@@ -24,12 +25,15 @@ from console.levers import LEVER_S, PartDone, pull
 from console.metrics import ControlMetrics
 from console.server_control import Refused
 from console.story import Story
+from lab import ROOT
 from lab.errors import StackError
 
 BODY_MAX = 4096
 RATE_MAX = 10_000.0
 LEASE_MAX_S = 600.0
 HANDS_OFF_S = 8.0
+GUIDE = ROOT / "build" / "site"
+"""Where `make site` puts the pages of this repository."""
 
 
 class BadRequest(Exception):
@@ -48,7 +52,9 @@ def create_app(stories: dict[str, Story], config: Config, metrics: ControlMetric
 
     @app.after_request
     def _guard(response: Response) -> Response:
-        response.headers["Content-Security-Policy"] = "default-src 'self'; frame-ancestors 'none'"
+        # The site's theme has scripts, styles and small pictures inside its pages.
+        inside = " 'unsafe-inline' data:" if request.path.startswith("/guide/") else ""
+        response.headers["Content-Security-Policy"] = f"default-src 'self'{inside}; frame-ancestors 'none'"
         response.headers["X-Content-Type-Options"] = "nosniff"
         if not request.path.startswith("/static/"):
             response.headers["Cache-Control"] = "no-store"
@@ -93,7 +99,18 @@ def _add_reading(app: Flask, stories: dict[str, Story], config: Config, metrics:
     @app.get("/")
     def page() -> str:
         present = [story.control.server for story in _present(stories)]
-        return render_template("page.html", links=view.links(config, present), config=config)
+        links = view.links(config, present)
+        return render_template("page.html", links=links, config=config, has_guide=_has_guide())
+
+    @app.get("/guide")
+    @app.get("/guide/")
+    @app.get("/guide/<path:name>")
+    def guide(name: str = "") -> ResponseReturnValue:
+        if not _has_guide():
+            raise _Missing(
+                "the guide is not here as a site: `make site` makes it where the page runs without Docker"
+            )
+        return send_from_directory(GUIDE, name) if name else redirect("/guide/index.html")
 
     @app.get("/api/state")
     def state() -> Response:
@@ -245,6 +262,10 @@ def _add_for_all(app: Flask, stories: dict[str, Story]) -> None:
         if not begun:
             raise Refused("The story is being told already.")
         return _json({"said": "The story starts from the beginning."})
+
+
+def _has_guide() -> bool:
+    return (GUIDE / "index.html").is_file()
 
 
 def _present(stories: dict[str, Story]) -> list[Story]:

@@ -118,7 +118,7 @@ def doctor(
         ),
     ] = Path("runs/doctor"),
 ) -> None:
-    """Say what is missing on this machine, and the command that mends it; or whether a workshop could begin."""
+    """Say what is missing on this machine, and how to fix it; with --scene whether a workshop could begin."""
     from lab.stacks.doctor import examine, outcome
 
     console = Console(markup=False, highlight=False)

@@ -302,10 +302,13 @@ def dashboard_title(board: dict[str, Any]) -> str:
 
 
 def dashboard_list(root: Path) -> str:
-    """Every dashboard, and what each of its panels is for."""
+    """Every dashboard, its photograph if `make pictures` took one, and what each of its panels is for."""
     parts = []
     for board in dashboards(root):
         parts.append(f"## {dashboard_title(board)}\n\n{board['description']}")
+        picture = f"docs/pictures/{board['uid']}.png"
+        if (root / picture).is_file():
+            parts.append(f"![The dashboard in a running scene](../{picture})")
         rows = [[f"*{p['title']}*", first_sentence(p.get("description", ""))] for p in panels(board)]
         parts.append(table(["panel", ""], rows))
     return "\n\n".join(parts)

@@ -61,6 +61,7 @@ class Renewal:
 
     def __post_init__(self) -> None:
         self.records = Records(self.root / FOLDER)
+        self.sentences = sentences.sentences(self.root)
 
     def page(self, path: Path) -> str:
         """A page as it should be. Raises `UsageError`, in one line with file and line, for an unusable mark."""
@@ -120,20 +121,18 @@ class Renewal:
         return fromruns.KINDS[what](view, rest)
 
     def _sentences(self, path: Path, text: str) -> None:
-        """Evaluate every mark `holds` on its record. Raises `UsageError` for one that does not hold or is unusable."""
-        where = path.relative_to(self.root)
-        try:
-            marks = list(sentences.sentences(text))
-        except UsageError as error:
-            raise UsageError(f"{where}: {error}") from None
-        code = code_lines(text)
-        for mark in (mark for mark in marks if mark.line not in code):
+        """Evaluate the page's sentences on their records. Raises `UsageError` for one that is gone or does not hold."""
+        page = str(path.relative_to(self.root))
+        for each in self.sentences.get(page, []):
+            where = f"{sentences.FILE}: {page}: {each.words!r}"
+            if not each.stands_in(text):
+                raise UsageError(f"{where} is not on the page.")
             try:
-                broken = mark.broken(self.records.view(mark.record))
+                broken = each.broken(self.records.view(each.record))
             except UsageError as error:
-                raise UsageError(f"{where}:{mark.line}: {error}") from None
+                raise UsageError(f"{where}: {error}") from None
             if broken:
-                raise UsageError(f"{where}:{mark.line}: the sentence is not true of {mark.record}. {broken}.")
+                raise UsageError(f"{where} is not true of {each.record}. {broken}.")
 
     def _figures(self, path: Path, text: str) -> str:
         code = code_lines(text)

@@ -1,11 +1,11 @@
-"""Sentences of the guide that a run could contradict: each has a mark behind it, which is evaluated on runs.
+"""Sentences of the guide that a run could contradict. docs/sentences.toml has each, by page, with what must hold:
 
-    The server is idle most of the time. <!-- holds: keys-command busy("grow[-1]") < 0.5 -->
+    ["workshop/keys-command.md"]
+    "The server is idle most of the time." = 'keys-command busy("grow[-1]") < 0.5'
 
-The mark names a record, whose scenario it is about, and compares figures of its phases. A phase is given by its id, or
-by its place in an arm, as in ``grow[0]`` and ``grow[-1]``. A condition is made of `FIGURES`, numbers, + - * /,
-comparisons, ``and`` and ``or``. `make docs` and a test evaluate every mark on its record, `make test-all` on a new
-quick run of the scenario.
+First comes a record, whose scenario the sentence is about, then a comparison of figures of its phases. A phase is given
+by its id, or by its place in an arm, as in ``grow[0]`` and ``grow[-1]``. A condition is made of `FIGURES`, numbers,
++ - * /, comparisons, ``and`` and ``or``. `make docs` and a test evaluate every sentence on its record.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Iterator
+import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from lab.errors import UsageError
 from lab.report.quantities import quantity
 from lab.report.view import RunView
 from lab.results.folder import PhaseRecord
 
-MARK = re.compile(r"<!-- holds: *(\S+) +((?:(?!-->)\S)(?:(?!-->).)*?) *-->", re.DOTALL)
-LOOSE = re.compile(r"<!-- holds\b")
+FILE = Path("docs/sentences.toml")
 FIGURES = {
     "p99": "p99", "p50": "p50", "longest": "max", "busy": "utilisation", "keys": "keys", "demand": "demand",
     "execution": "exec", "calls": "rate", "figure": "figure", "foretold": "foretold",
@@ -40,11 +41,15 @@ PLACE = re.compile(r"(\w+)\[(-?\d+)\]")
 
 @dataclass(frozen=True)
 class Sentence:
-    """One mark: the record, what must hold, and where it stands."""
+    """What a page says, the record that could contradict it, and what must hold of that."""
 
+    words: str
     record: str
     condition: str
-    line: int
+
+    def stands_in(self, text: str) -> bool:
+        """True if a page has these words, whatever its line breaks and comments."""
+        return self.words in " ".join(re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL).split())
 
     def broken(self, view: RunView) -> str:
         """Why the condition does not hold in a run; empty if it does. Raises `UsageError` when it is unusable."""
@@ -58,12 +63,17 @@ class Sentence:
         return f"{self.condition} does not hold: {'; '.join(parts)}"
 
 
-def sentences(text: str) -> Iterator[Sentence]:
-    """The marks of a page. Raises `UsageError` for one without a record, a condition or an end."""
-    if len(LOOSE.findall(text)) != len(MARK.findall(text)):
-        raise UsageError("a mark `holds` needs a record, a condition and an end.")
-    for found in MARK.finditer(text):
-        yield Sentence(found[1], " ".join(found[2].split()), text.count("\n", 0, found.start()) + 1)
+def sentences(root: Path) -> dict[str, list[Sentence]]:
+    """The sentences of each page, by its path from `root`. Raises `UsageError` for a file that cannot be read."""
+    path = root / FILE
+    try:
+        pages = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{FILE}: {error}.") from None
+    return {
+        page: [Sentence(words, *condition.partition(" ")[::2]) for words, condition in said.items()]
+        for page, said in pages.items()
+    }
 
 
 def _holds(view: RunView, tree: ast.expr, parts: list[str]) -> bool:

@@ -52,7 +52,7 @@ LevelNumber = Annotated[
     int,
     typer.Option(
         "--level",
-        help="1: all readings. 2: no look ping, and nobody says what is usual. 3: the same, two causes, and a cure.",
+        help="1: all readings. 2: no look ping, and no baseline is given. 3: the same, two causes, and a cure.",
         min=min(LEVELS),
         max=max(LEVELS),
     ),
@@ -136,7 +136,7 @@ def note(
         str, typer.Option(help="A cause that you suppose, before you test it: worth points.", metavar="CAUSE")
     ] = "",
 ) -> None:
-    """Write down a thought or a hypothesis with its time; notes are free, stay in a file, and stand in the page."""
+    """Write down a thought or a hypothesis with its time. Notes cost nothing, are kept, and are on the final page."""
     if hypothesis:
         find(hypothesis)
     elif not text.strip():

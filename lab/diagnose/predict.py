@@ -45,7 +45,9 @@ def predict(
     ] = None,
     count_now: Annotated[
         float | None,
-        typer.Option(help="For a diagnosis with SCAN: the COUNT of its calls, which no server tells."),
+        typer.Option(
+            help="For a diagnosis with SCAN: the COUNT of its calls, which a server does not report."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the prediction as JSON on stdout.")] = False,
     plot: Annotated[

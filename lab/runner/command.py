@@ -49,7 +49,7 @@ def run(
     server_path: Annotated[
         list[str] | None,
         typer.Option(
-            help="Another binary for a server, or with a label one more: redis-8.4=/opt/redis/src/redis-server. "
+            help="Use this binary for a server. A new name adds a server: redis-8.4=/opt/redis/src/redis-server. "
             "Options of the binary may follow: 'dragonfly-2=dragonfly --proactor_threads=2'. May be repeated.",
             metavar="NAME=FILE",
         ),

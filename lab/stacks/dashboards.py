@@ -169,7 +169,7 @@ def _values(grafana: Http, target: dict[str, Any]) -> int:
 
 def pictures(grafana: Http, folder: Path, taken: dict[str, str]) -> Iterator[Finding]:
     """Take a picture of each dashboard for each server into a folder; `taken` gets the files by their titles."""
-    program = next((path for name in CHROMIUM if (path := shutil.which(name))), None)
+    program = browser()
     if program is None:
         yield Finding("pictures", True, "none: there is no Chromium on this machine")
         return
@@ -182,7 +182,7 @@ def pictures(grafana: Http, folder: Path, taken: dict[str, str]) -> Iterator[Fin
         for server in _servers(grafana, board):
             name = f"{board['uid']}-{server}.png"
             address = f"{grafana.base_url}/d/{board['uid']}?kiosk&from=now-15m&to=now&var-server={server}"
-            if _photograph(program, address, folder / name):
+            if photograph(program, address, folder / name, (WIDE, HIGH)):
                 taken[f"{board['title']}, {server}"] = name
             else:
                 failed.append(name)
@@ -191,14 +191,22 @@ def pictures(grafana: Http, folder: Path, taken: dict[str, str]) -> Iterator[Fin
     )
 
 
-def _photograph(program: str, address: str, file: Path) -> bool:
-    """Save a page as a browser shows it, as PNG. Returns True if that worked."""
+def browser() -> str | None:
+    """The path of this machine's Chromium, if it has one."""
+    return next((path for name in CHROMIUM if (path := shutil.which(name))), None)
+
+
+def photograph(program: str, address: str, file: Path, size: tuple[int, int], after_s: int = 20) -> bool:
+    """Save a page as a browser shows it in a window of `size` pixels, as PNG. Returns True if that worked.
+
+    The page's clock stands at `after_s` seconds then. It runs faster than ours while the page waits for nothing.
+    """
     command = [
         program,
         "--headless",
         "--hide-scrollbars",
-        f"--window-size={WIDE},{HIGH}",
-        "--virtual-time-budget=20000",
+        f"--window-size={size[0]},{size[1]}",
+        f"--virtual-time-budget={after_s * 1000}",
     ]
     command += [f"--screenshot={file}"]
     if hasattr(os, "geteuid") and os.geteuid() == 0:

@@ -1,4 +1,4 @@
-"""What is missing on this machine, and the command that mends it."""
+"""What is missing on this machine, and the command that fixes it."""
 
 from __future__ import annotations
 

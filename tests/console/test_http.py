@@ -1,12 +1,14 @@
 """The console's HTTP interface, with stories on stand-ins and a real server."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
+from console import web
 from console.config import ServerAddresses
 from console.metrics import ControlMetrics
 from console.story import AllStories, Story
@@ -244,6 +246,25 @@ def test_page_is_whole_and_local(page: Page) -> None:
     ]
     assert loaded and all(address.startswith("/static/") for address in loaded)
     assert "default-src 'self'" in page.client.get("/").headers["Content-Security-Policy"]
+
+
+def test_the_guide_is_served_where_it_was_made(
+    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the site there is no link and an answer says how to make it; with it, its pages and no other file."""
+    monkeypatch.setattr(web, "GUIDE", tmp_path / "site")
+    (tmp_path / "secret.html").write_text("secret")
+    assert "/guide" not in page.client.get("/").get_data(as_text=True)
+    missing = page.client.get("/guide")
+    assert missing.status_code == 404 and "make site" in missing.get_json()["detail"]
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "index.html").write_text("the guide")
+    assert "/guide" in page.client.get("/").get_data(as_text=True)
+    found = page.client.get("/guide", follow_redirects=True)
+    assert found.get_data(as_text=True) == "the guide"
+    assert "'unsafe-inline'" in found.headers["Content-Security-Policy"]
+    assert "'unsafe-inline'" not in page.client.get("/").headers["Content-Security-Policy"]
+    assert page.client.get("/guide/../secret.html").status_code == 404
 
 
 def test_page_links_to_no_load_of_a_server_that_is_not_there(new_page: Callable[..., Page]) -> None:

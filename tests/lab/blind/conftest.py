@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench.blind_trial import Trial
 from lab.blind.causes import CAUSES
+from lab.blind.journal import Journal
+from lab.blind.judging import judge
 from lab.blind.readings import Readings, Seen
 from lab.blind.sizing import Measured
 from tests.lab.blind.seal import Sources, gather, outline
@@ -37,6 +40,16 @@ def healthy() -> Readings:
         others=0.0, evicted_per_s=0.0, memory=0.6, link_ms=0.1, direct_ms=0.05, past_cache_per_s=0.0, link_most_ms=5.0,
         direct_most_ms=4.0, web_most_ms=8.0, expired_per_s=0.0, sent_mb_per_s=0.2, connects_per_s=3.0,
     )  # fmt: skip
+
+
+def journal_of(names: Sequence[str], folder: Path, here: Readings, **more: Any) -> Journal:
+    """Return the journal of a session with these causes, in which the lab measured `here` all the time."""
+    return Journal(
+        tuple(CAUSES[name] for name in names),
+        folder / "notes.txt",
+        lambda cause, said: judge(cause, said, [here], here, [name for name in names if name != cause.id]),
+        **more,
+    )
 
 
 @pytest.fixture(scope="session")

@@ -15,14 +15,14 @@ from lab.blind import page, reveal
 from lab.blind.causes import CAUSES
 from lab.blind.checking import HEALTHY_FOR_S, LONGEST_S, PATIENCE_S, Check, Outcome, Scene
 from lab.blind.journal import CURE_WORTH, MOST_POINTS, NO_CURE_COSTS, WRONG_COSTS, Journal
-from lab.blind.judging import GUESS, judge, typical
+from lab.blind.judging import GUESS, typical
 from lab.blind.levers import Levers
 from lab.blind.readings import Readings, Sample
 from lab.blind.session import Session
 from lab.diagnose.window import Snapshot
 from lab.errors import UsageError
 from loadtest.histogram import Histogram
-from tests.lab.blind.conftest import MEASURED, WELL
+from tests.lab.blind.conftest import MEASURED, WELL, journal_of
 
 TICK = 5.0
 SCENE = Scene(WELL, 2, pages_per_s=60.0, gets_per_s=100.0)
@@ -186,10 +186,7 @@ def outcome_of(cured: bool, lever: str = "link standby") -> Outcome:
 def journal(tmp_path: Path, healthy: Readings, task: str = "cure") -> Journal:
     """Return the journal of a session with a slow network that began at the epoch's second 40."""
     here = typical(CAUSES["slow-network"], healthy)
-    return Journal(
-        (CAUSES["slow-network"],), tmp_path / "notes.txt", lambda cause, said: judge(cause, said, [here], here),
-        clock=lambda: 200.0, began=40.0, task=task,
-    )  # fmt: skip
+    return journal_of(["slow-network"], tmp_path, here, clock=lambda: 200.0, began=40.0, task=task)
 
 
 def test_a_cure_earns_points_and_a_lever_that_is_none_costs_some(tmp_path: Path, healthy: Readings) -> None:

@@ -13,6 +13,7 @@ from lab.blind.journal import Journal
 from lab.blind.judging import EXCLUDED, GUESS, SHOWN, UNTRUE_COSTS, Judgement
 from lab.blind.readings import Readings
 from lab.errors import UsageError
+from tests.lab.blind.conftest import journal_of
 
 
 def scene(cause: str, healthy: Readings) -> Readings:
@@ -170,12 +171,7 @@ def test_units_of_one_kind_are_one() -> None:
 
 def answered(tmp_path: Path, healthy: Readings, evidence: str, *hypotheses: str) -> tuple[Journal, str]:
     """Return the journal of a slow-network session after a right answer, and the reply to that answer."""
-    here = scene("slow-network", healthy)
-    held = Journal(
-        (CAUSES["slow-network"],),
-        tmp_path / "notes.txt",
-        lambda cause, said: judging.judge(cause, said, [here], here),
-    )
+    held = journal_of(["slow-network"], tmp_path, scene("slow-network", healthy))
     for hypothesis in hypotheses:
         held.note("", hypothesis)
     return held, held.answer("slow-network", evidence)

@@ -13,10 +13,10 @@ from lab.blind.causes import CAUSES, PAIRS, choose_two
 from lab.blind.checking import Outcome
 from lab.blind.figures import named_in, put
 from lab.blind.journal import CURE_WORTH, HINT_COSTS, MOST_POINTS, NO_CURE_COSTS, WRONG_COSTS, Journal
-from lab.blind.judging import EXCLUDED, GUESS, HURT_WAIT_MS, SHOWN, judge
+from lab.blind.judging import EXCLUDED, GUESS, HURT_WAIT_MS, SHOWN
 from lab.blind.readings import Readings
 from lab.errors import UsageError
-from tests.lab.blind.conftest import MEASURED, WELL
+from tests.lab.blind.conftest import MEASURED, WELL, journal_of
 from tests.lab.blind.seal import leaks
 from tests.lab.blind.test_checking import TICK, sample
 
@@ -65,16 +65,9 @@ def test_every_block_of_seeds_has_each_pair() -> None:
 @pytest.fixture
 def journal(tmp_path: Path, healthy: Readings) -> Journal:
     """A journal of a session with a slow network and unpipelined deletes, in which both are to be cured."""
-    here = readings_of(tuple(cause.id for cause in PAIR), healthy)
-    names = [cause.id for cause in PAIR]
-    return Journal(
-        PAIR,
-        tmp_path / "notes.txt",
-        lambda cause, said: judge(cause, said, [here], here, [name for name in names if name != cause.id]),
-        clock=lambda: 200.0,
-        began=40.0,
-        task="cure",
-    )
+    names = tuple(cause.id for cause in PAIR)
+    here = readings_of(names, healthy)
+    return journal_of(names, tmp_path, here, clock=lambda: 200.0, began=40.0, task="cure")
 
 
 def test_each_of_two_causes_is_worth_half(journal: Journal) -> None:

@@ -19,7 +19,7 @@ from lab import ROOT
 from lab.blind import faulty_pool, session_socket, sizing
 from lab.blind.causes import CAUSES, choose, find, keys_command, scan_storm
 from lab.blind.journal import HINT_COSTS, WRONG_COSTS, Journal
-from lab.blind.judging import GUESS, hurt, judge, typical
+from lab.blind.judging import GUESS, hurt, typical
 from lab.blind.observer import age_s
 from lab.blind.readings import RESTLESS_GET_MS, Readings, Seen, slow_from
 from lab.blind.scene import tell
@@ -28,7 +28,7 @@ from lab.diagnose.figures import LEAST_GET_MS
 from lab.errors import UsageError
 from lab.stacks.processes import Child
 from tests.app.servicekit import eventually
-from tests.lab.blind.conftest import MEASURED
+from tests.lab.blind.conftest import MEASURED, journal_of
 from tests.lab.blind.seal import leaks
 
 BECAUSE = "a ping through the link took 40 ms"
@@ -125,12 +125,7 @@ def test_orders_follow_what_was_measured() -> None:
 @pytest.fixture
 def journal(tmp_path: Path, healthy: Readings) -> Journal:
     """A journal of a session with a slow network."""
-    here = typical(CAUSES["slow-network"], healthy)
-    return Journal(
-        (CAUSES["slow-network"],),
-        tmp_path / "notes.txt",
-        lambda cause, said: judge(cause, said, [here], here),
-    )
+    return journal_of(["slow-network"], tmp_path, typical(CAUSES["slow-network"], healthy))
 
 
 def test_hints_and_wrong_answers_cost_and_only_the_right_one_scores(journal: Journal) -> None:
