@@ -72,9 +72,9 @@ HYPOTHESES: dict[str, str] = {
     "replica-unharmed": "the network or the clients are slow",
     "scan-stalls-less": "SCAN in place of KEYS changes nothing",
     "scan-works-more": "SCAN in place of KEYS is free",
-    # keys-command and same-search
-    "keys-harmless": "a server that searches a snapshot cures SCAN as it cures KEYS",
+    "keys-unfelt": "whoever sends KEYS makes everybody wait, whatever the server",
     # same-search
+    "keys-harmless": "a server that searches a snapshot cures SCAN as it cures KEYS",
     "waits-follow-keys": "SCAN lets others in, whatever the server",
     "waits-stay": "only giving up the search relieves the bystanders",
     "work-stays": "a server on which nobody waits has no work with a search",

@@ -55,7 +55,7 @@ CLAIMS = (
     blocking.replica_unharmed(share=0.25),
     blocking.scan_stalls_less(call_times=10, p99_times=2),
     blocking.scan_works_more(times=1.5),
-    blocking.keys_harmless(times=3),
+    blocking.keys_unfelt(times=3),
 )
 
 SCENARIO = Scenario(

@@ -163,11 +163,11 @@ ELSEWHERE = {
         on_keydb(healthy),
         on_keydb(control),
         refuting={
-            "keys-harmless": [Change("KEYS makes wait half as long", waits(grow_4=2.0))],
+            "keys-unfelt": [Change("four times", waits(grow_4=4.0))],
             "scan-works-more": PROOFS.refuting["scan-works-more"],
         },
         bearing={
-            "keys-harmless": [Change("KEYS makes wait a quarter", waits(grow_4=1.0))],
+            "keys-unfelt": [Change("2.7 times", waits(grow_4=2.7))],
             "scan-works-more": PROOFS.bearing["scan-works-more"],
         },
     )
