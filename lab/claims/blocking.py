@@ -105,6 +105,26 @@ def scan_works_more(rising: str, times: float) -> Claim:
     return worded("scan-works-more", check, times=times)
 
 
+def keys_unfelt(rising: str, times: float) -> Claim:
+    """On a server that answers KEYS from a snapshot, in another thread, nobody waits for it as long as it takes."""
+
+    def check(run: Run) -> Finding:
+        if run.facts.server != "keydb":
+            raise Inapplicable("only KeyDB answers KEYS in another thread")
+        keys, exact = need_arm(run, rising, 2)[-1], need_phase(run, "exact")
+        if not keys.rate("KEYS"):
+            return Finding(False, "nothing was searched by KEYS")
+        waits = [need_typical_p99(run, phase, 2) for phase in (keys, exact)]
+        ratio = waits[0] / waits[1]
+        return Finding(
+            ratio <= times,
+            f"{ms(waits[0])} under KEYS, {ms(waits[1])} under exact deletes ({ratio:.1f} ×)",
+            {"ratio": ratio},
+        )
+
+    return worded("keys-unfelt", check, times=times)
+
+
 def keys_harmless(times: float) -> Claim:
     """On a server that answers KEYS from a snapshot, in another thread, others wait for SCAN and not for KEYS.
 

@@ -57,7 +57,7 @@ CLAIMS = (
     blocking.replica_unharmed(GROW, share=0.25),
     blocking.scan_stalls_less(GROW, call_times=10, p99_times=2),
     blocking.scan_works_more(GROW, times=1.5),
-    blocking.keys_harmless(times=3),
+    blocking.keys_unfelt(GROW, times=3),
 )
 
 SCENARIO = Scenario(
