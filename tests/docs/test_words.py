@@ -19,11 +19,8 @@ LONGEST, CHAPTER, GUIDE = 8, 1_000, 14_000
 """The most words between parentheses, of a chapter, and of all pages but appendices and what is made from the code."""
 EXCEPTIONS = Path(__file__).with_name("words.txt")
 PAGES = {page.name.removeprefix("workshop/"): page for page in read() if page.name.startswith("workshop/")}
-CORE = {
-    name: page
-    for name, page in PAGES.items()
-    if not name.startswith(("appendix/", "dashboards", "reference"))
-}
+LEFT_OUT = ("appendix/", "dashboards", "reference")
+CORE = {name: page for name, page in PAGES.items() if not name.startswith(LEFT_OUT)}
 
 
 def faults(page: Page, allowed: str = "") -> list[str]:
