@@ -9,9 +9,11 @@ killed too, or the machine lost its power.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
+import select
 import shlex
 import sys
 import time
@@ -33,17 +35,19 @@ KEY_PREFIX = "latency-lab"
 OWN_PREFIXES = (f"{KEY_PREFIX}:", f"{KEY_PREFIX}-")
 # Keys with any other prefix would stay on somebody else's server.
 assert all(prefix.startswith(OWN_PREFIXES) for prefix in (BYSTANDER_PREFIX, LOAD_PREFIX))
-LOCK_S = 2 * 3600
+LOCK_S, RENEWED_S = 2 * 3600, 1800.0
+"""The lock's time to live, and how often the restorer renews it."""
 BEFORE_KEY = f"{KEY_PREFIX}-settings-before"
 KEPT = frozenset((LOCK, BEFORE_KEY))  # until all else is done
 SLOWLOG = ("slowlog-log-slower-than", "slowlog-max-len")
+NOTHING = "nothing of the lab's was there."
 ADDRESS, SHOWN = "PROBE_URL", "LAB_SHOWN_URL"
 IN_ORDER = b"."
 """A run that ends in order writes this before it closes the restorer's stdin: none of its processes is left, so one
 pass is enough."""
-PAUSE_S, QUIET_PASSES = 1.0, 2
-"""Seconds between passes, and passes in a row that must find no keys after a killed run: its processes end within
-seconds, and write until then."""
+PAUSE_S = 1.0
+"""Seconds between passes after a killed run, until one finds no keys: its processes end within seconds, and write until
+then."""
 
 
 @dataclass(frozen=True)
@@ -141,17 +145,22 @@ def main() -> int:
     ignore_interruptions()
     taken = Taken(**json.loads(sys.argv[1]))
     print("ready", flush=True)
-    in_order = False
-    while os.read(0, 4096):
-        in_order = True
+    in_order = over = False
+    server = ServerObserver(os.environ[ADDRESS], shown=os.environ[SHOWN])
+    while not over:
+        if select.select([0], [], [], RENEWED_S)[0]:
+            over = not os.read(0, 4096)
+            in_order = in_order or not over
+        else:
+            with contextlib.suppress(LabError):  # the run itself says that the server is away
+                server.keep_lock(LOCK, taken.token, LOCK_S)
     try:
-        server = ServerObserver(os.environ[ADDRESS], shown=os.environ[SHOWN])
-        quiet = QUIET_PASSES if in_order else 0
-        while quiet < QUIET_PASSES:
+        empty = in_order
+        while not empty:
+            time.sleep(PAUSE_S)
             if server.text(LOCK) not in (taken.token, None):
                 return 0  # the lock expired, and another run has the server: what is there now is that run's
-            quiet = 0 if server.remove_own(OWN_PREFIXES, KEPT) else quiet + 1
-            time.sleep(PAUSE_S)
+            empty = not server.remove_own(OWN_PREFIXES, KEPT)
         put_back(server, taken.settings, taken.token)
     except LabError as error:
         print(error, file=sys.stderr, flush=True)
@@ -180,16 +189,17 @@ def _clean(server: ServerObserver, may: Callable[[], bool]) -> None:
     settings = _noted(server)
     now = server.settings(settings)
     changed = {name: value for name, value in settings.items() if now.get(name) != value}
-    keys = sum(len(page) for page in server.own_keys(OWN_PREFIXES))
-    if not keys and not changed:
-        print(f"{server.shown}: nothing of the lab's is there.")
-        return
-    print(f"{server.shown}: {keys:,} keys that begin with {KEY_PREFIX!r} are to be removed.")
+    visited = server.snapshot().keys
+    print(
+        f"{server.shown}: {visited:,} keys are to be visited, with pauses; those that begin with {KEY_PREFIX!r} are to be "
+        "removed."
+    )
     for name, value in changed.items():
         print(f"{name} is to be {value} again (it is {now.get(name)}).")
     if not may():
         raise UsageError("nothing was done.")
-    print(f"removed {put_back(server, settings):,} keys" + (", put the settings back." if changed else "."))
+    removed = put_back(server, settings)
+    print(f"removed {removed:,} keys" + (", put the settings back." if changed else ".") if removed else NOTHING)
 
 
 def _agreed() -> bool:

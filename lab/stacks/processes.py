@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import random
 import resource
@@ -32,8 +31,6 @@ NEEDED_CORES = 2
 """What a run needs: one for the server, one for all other processes. Other programs may use the cores beyond."""
 Waits = dict[int, float]
 """Thread → seconds in which it was ready to run but had no core."""
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 # Environment variables (by prefix) that would silently change what a run measures.
 _NOT_INHERITED = (
@@ -118,10 +115,7 @@ def uninterrupted() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _interruptions_wait() -> Iterator[None]:
-    """Delay SIGINT, SIGTERM and SIGHUP to the end of the block: in the middle of a fork Python drops an exception.
-
-    (It drops what functions registered by ``os.register_at_fork``, such as that of logging, raise.)
-    """
+    """Delay SIGINT, SIGTERM and SIGHUP to the end of the block: in the middle a process that just began would be lost."""
     came: list[int] = []
     before = {}
     if threading.current_thread() is threading.main_thread():  # handlers run in no other thread
@@ -138,10 +132,36 @@ def _interruptions_wait() -> Iterator[None]:
             signal.raise_signal(came[0])
 
 
-def _end_with_parent() -> None:
-    """Have the kernel end the child when the lab dies without a chance to do it itself (SIGKILL). Linux only."""
-    if _libc is not None:
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+class _Keeper:
+    """A shell that ends the lab's children when the lab dies without a chance to do it itself (SIGKILL).
+
+    It reads from a pipe which groups of processes have started and ended. When the pipe ends, because the lab has
+    ended, it sends SIGTERM to the groups that are left.
+    """
+
+    PROGRAM = """while read -r verb group; do
+    left=; for each in $groups; do [ "$each" = "$group" ] || left="$left $each"; done; groups=$left
+    [ "$verb" = ended ] || groups="$groups $group"
+done
+for each in $groups; do kill -s TERM -- "-$each"; done"""
+
+    def __init__(self) -> None:
+        self._shell: subprocess.Popen[bytes] | None = None
+
+    def note(self, verb: str, group: int) -> None:
+        """Say that a group has ``started`` or ``ended``."""
+        if self._shell is None:
+            self._shell = subprocess.Popen(
+                ["/bin/sh", "-c", self.PROGRAM],
+                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                start_new_session=True, bufsize=0,
+            )  # fmt: skip
+        with contextlib.suppress(OSError):  # somebody killed the shell
+            assert self._shell.stdin
+            self._shell.stdin.write(f"{verb} {group}\n".encode())
+
+
+_keeper = _Keeper()
 
 
 def _clean_environment() -> dict[str, str]:
@@ -167,7 +187,7 @@ class Child:
         self.log = log
         self._start = (command, log, env, cwd, pipe, stdin_open)
         self._spent: float | None = None
-        self._asked = False
+        self._asked = self._stopped = False
         try:
             with log.open("ab") as sink, _interruptions_wait():
                 self.process = subprocess.Popen(
@@ -178,8 +198,8 @@ class Child:
                     env={**_clean_environment(), **(env or {})},
                     cwd=cwd,
                     start_new_session=True,  # Ctrl-C reaches the lab alone, which ends its children in order
-                    preexec_fn=_end_with_parent if _libc is not None else None,
                 )
+                _keeper.note("started", self.process.pid)
         except OSError as error:
             raise StackError(f"{name} could not be started ({command[0]}): {error.strerror}.") from error
         except KeyboardInterrupt:
@@ -254,15 +274,13 @@ class Child:
             raise StackError(self.end_message())
 
     def start_again(self) -> Child:
-        """Start the same command again, and append to the same log. Raises `StackError` when it cannot be started.
-
-        Call it in the main thread: when the thread that started a child ends, the kernel ends the child, as if the lab
-        had died.
-        """
+        """Start the same command again, and append to the same log. Raises `StackError` when it cannot be started."""
         return Child(self.name, *self._start)
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """End it and its children: close its stdin, then SIGTERM, then SIGKILL. Safe to call twice."""
+        if self._stopped:  # its number may belong to somebody else's group by now
+            return
         if self.process.stdin and not self.process.stdin.closed:
             self.process.stdin.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -274,6 +292,8 @@ class Child:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         self.process.wait()
+        self._stopped = True
+        _keeper.note("ended", self.pid)
         if self.process.stdout:
             self.process.stdout.close()
 

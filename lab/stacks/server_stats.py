@@ -5,6 +5,7 @@ It also empties, configures and ends the server, for a run and for the control p
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -238,6 +239,11 @@ class ServerObserver:
         """Take a lock for an owner; it expires after `seconds`. Returns False while another owner holds it."""
         return bool(self._ask("SET", self._client.set, key, owner, nx=True, ex=seconds))
 
+    def keep_lock(self, key: str, owner: str, seconds: int) -> None:
+        """Let a lock that this owner still holds expire after `seconds` from now."""
+        if self.text(key) == owner:
+            self._ask("SET", self._client.set, key, owner, xx=True, ex=seconds)
+
     def keep(self, key: str, value: str) -> None:
         """Write a key that does not expire."""
         self._ask("SET", self._client.set, key, value)
@@ -362,15 +368,18 @@ class ServerObserver:
         return told / iterations, 1e6 * (after.main_thread_s - before.main_thread_s) / iterations
 
     def own_keys(self, prefixes: tuple[str, ...]) -> Iterator[list[str]]:
-        """Yield the lab's own keys, by prefix, page by page. It scans, so use it only when nothing is measured."""
-        for prefix in prefixes:
-            cursor = 0
-            while True:
-                cursor, page = self._ask("SCAN", self._client.scan, cursor, match=prefix + "*", count=2000)
-                if page:
-                    yield page
-                if int(cursor) == 0:
-                    break
+        """Yield the lab's own keys, by prefix, page by page. It scans, so use it only when nothing is measured.
+
+        It visits the keyspace once, and after each call leaves the server alone for as long as the call took.
+        """
+        pattern, cursor, over = os.path.commonprefix(prefixes) + "*", 0, False
+        while not over:
+            began = time.monotonic()
+            cursor, page = self._ask("SCAN", self._client.scan, cursor, match=pattern, count=2000)
+            pause, over = time.monotonic() - began, int(cursor) == 0
+            if own := [key for key in page if key.startswith(prefixes)]:
+                yield own
+            time.sleep(0 if over else pause)
 
     def remove_own(self, prefixes: tuple[str, ...], but: frozenset[str] = frozenset()) -> int:
         """Delete the lab's own keys, by prefix, and nothing else, except the keys `but`. Returns how many."""

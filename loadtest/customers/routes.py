@@ -179,8 +179,11 @@ def _check_host(host: str | None, *, starts_now: bool) -> None:
 
 def _keeps_host(environment: Environment) -> Response | None:
     """Refuse to aim the load at another host than that of the command line."""
-    asked = request.form.get("host") if request.method == "POST" else None
-    if asked and environment.host and asked.rstrip("/") != environment.host.rstrip("/"):
+    if request.method != "POST" or not environment.host:
+        return None
+    users = request.get_json(force=True, silent=True) if request.path.endswith("/user") else None
+    asked = str((users if isinstance(users, dict) else request.form).get("host") or "")
+    if asked and asked.rstrip("/") != environment.host.rstrip("/"):
         return _problem(f"the host is {environment.host}, as --host says; start Locust anew for another")
     return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import time
 from collections.abc import Callable
@@ -136,8 +137,10 @@ def test_no_page_of_another_site_acts_on_locust(quiet_locust: Any) -> None:
         assert quiet_locust.ask(method, path, "{}", headers=evil)[0] == 403, path
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     swarm = "user_count=1&spawn_rate=1&host=http://192.0.2.1"
-    status, problem = quiet_locust.ask("POST", "/swarm", swarm, headers=form)
-    assert status == 400 and "--host" in problem["detail"]
+    user = json.dumps({"user_class_name": "Customer", "host": "http://192.0.2.1"})
+    for path, body, headers in (("/swarm", swarm, form), ("/user", user, form), ("/user", user, {})):
+        status, problem = quiet_locust.ask("POST", path, body, headers=headers)
+        assert status == 400 and "--host" in problem["detail"], path
 
 
 @pytest.mark.whole

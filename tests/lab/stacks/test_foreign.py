@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -18,7 +19,7 @@ from lab.errors import StackError, UsageError
 from lab.stacks import by_hand, foreign
 from lab.stacks.address import Way
 from lab.stacks.server_stats import ServerObserver
-from tests.app.servicekit import ServerProcess
+from tests.app.servicekit import ServerProcess, eventually
 from tests.lab.labkit import Answer, typed
 
 THEIRS = {"session:1": "a", "latency-labels": "not the lab's, though it begins alike"}
@@ -73,7 +74,7 @@ def clean(server: ServerProcess, folder: Path, *more: str) -> Answer:
 def test_nothing_is_there_where_no_run_was(server: ServerProcess, tmp_path: Path) -> None:
     """On a server where no run was, `lab clean` says so and changes nothing."""
     answer = clean(server, tmp_path, "--yes")
-    assert (answer.code, answer.err) == (0, "") and "nothing of the lab's is there" in answer.out
+    assert (answer.code, answer.err) == (0, "") and foreign.NOTHING in answer.out
     assert keys(server) == set(THEIRS) and settings(server) == SETTINGS
 
 
@@ -84,7 +85,7 @@ def test_it_shows_what_it_would_do_and_asks(left: ServerProcess, tmp_path: Path)
     assert answer.is_one_line(2), answer
     assert (
         "--yes" in answer.err
-        and "3,004 keys" in answer.out
+        and "3,006 keys are to be visited" in answer.out
         and "is to be 12345 again (it is 5000)" in answer.out
     )
     assert keys(left) == before and settings(left) != SETTINGS
@@ -93,9 +94,43 @@ def test_it_shows_what_it_would_do_and_asks(left: ServerProcess, tmp_path: Path)
 def test_what_is_the_labs_goes_and_what_is_theirs_stays(left: ServerProcess, tmp_path: Path) -> None:
     """`lab clean` removes the lab's keys, lock and note and restores the settings; the owner's keys stay."""
     answer = clean(left, tmp_path, "--yes")
-    assert (answer.code, answer.err) == (0, ""), answer
+    assert (answer.code, answer.err) == (0, "") and "removed 3,004 keys" in answer.out, answer
     assert keys(left) == set(THEIRS) and settings(left) == SETTINGS
-    assert "nothing of the lab's is there" in clean(left, tmp_path, "--yes").out
+    assert foreign.NOTHING in clean(left, tmp_path, "--yes").out
+
+
+def test_cleaning_visits_each_key_once_and_pauses(left: ServerProcess) -> None:
+    """Cleaning is one pass over the keys, whatever the number of prefixes, and at most half of its time is SCAN's."""
+    left.client().config_resetstat()
+    observer = ServerObserver(left.url)
+    began = time.monotonic()
+    assert observer.remove_own((*foreign.OWN_PREFIXES, "latency-lab_"), foreign.KEPT) == 3002
+    took = time.monotonic() - began
+    observer.close()
+    scan = left.client().info("commandstats")["cmdstat_scan"]
+    assert scan["calls"] <= 3
+    assert scan["usec"] / 1e6 < took / 2
+
+
+def test_the_lock_of_a_long_run_does_not_expire(left: ServerProcess) -> None:
+    """The restorer renews its own lock while the run lasts, and no other one's."""
+    client = left.client()
+    for token, lives_on in ((str(client.get(by_hand.LOCK)), True), ("another", False)):
+        client.expire(by_hand.LOCK, 60)
+        code = "from lab.stacks import foreign; foreign.RENEWED_S = 0.05; foreign.main()"
+        words = [sys.executable, "-c", code, json.dumps(asdict(foreign.Taken(token, {})))]
+        environ = {**os.environ, foreign.ADDRESS: left.url, foreign.SHOWN: left.url}
+        restorer = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ, cwd=ROOT
+        )
+        assert restorer.stdout and restorer.stdout.readline()
+        if lives_on:
+            eventually(lambda: client.ttl(by_hand.LOCK) > 7000)
+        else:
+            time.sleep(0.5)
+            assert client.ttl(by_hand.LOCK) <= 60
+        restorer.kill()
+        restorer.communicate()
 
 
 def test_beside_a_run_nothing_is_cleaned(left: ServerProcess, tmp_path: Path) -> None:

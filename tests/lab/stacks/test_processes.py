@@ -190,7 +190,6 @@ def test_a_child_is_asked_once(tmp_path: Path, children: list[Child]) -> None:
     assert child.log.read_text().split() == ["up", "asked"]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal is Linux's own")
 def test_killed_lab_takes_its_children_along(tmp_path: Path) -> None:
     """After kill -9 of the lab its children end, although it could not end them itself."""
     code = (
@@ -328,10 +327,14 @@ def test_memory_is_that_of_the_whole_tree(tmp_path: Path, children: list[Child])
 
 
 CTRL_C_IN_A_FORK = """
-import os, pathlib, signal, sys, time
+import os, pathlib, signal, subprocess, sys, time
 from lab.stacks.processes import Child
 
-os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGINT))
+start = subprocess.Popen._execute_child
+def interrupted(*words):
+    start(*words)
+    os.kill(os.getpid(), signal.SIGINT)
+subprocess.Popen._execute_child = interrupted
 log = pathlib.Path(sys.argv[1])
 try:
     Child("sleeper", [sys.executable, "-c", "import time; time.sleep(600)"], log)
@@ -341,7 +344,7 @@ except KeyboardInterrupt:
 
 
 def test_ctrl_c_in_the_middle_of_a_fork_is_heard(tmp_path: Path) -> None:
-    """Ctrl-C during a fork, where Python drops exceptions, is raised right after it, and the new process is ended."""
+    """Ctrl-C while a process is being started is raised right after it, and the new process is ended."""
     done = subprocess.run(
         [sys.executable, "-c", CTRL_C_IN_A_FORK, str(tmp_path / "log")],
         cwd=ROOT,
