@@ -28,7 +28,10 @@ The strategy may change at any time, and no process tells the others. Three rule
 * Each attempt at an event reads the epoch after the event was accepted. If the epoch changes during the attempt, all
   entries of later epochs were computed after the event.
 
-All three rely on the state database: a service that loses its state folder must begin with an empty server.
+What a server evicts is lost without harm under `hash` (a user's entries go together) and `generation` (the next number
+is another one). An index set that is evicted leaves its entries to their TTL: see `app.strategies.index`.
+
+All three rules rely on the state database: a service that loses its state folder must begin with an empty server.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

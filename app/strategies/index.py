@@ -9,6 +9,11 @@ Why nothing is lost: an entry and its membership are written together (`Cache.pu
 so whatever is cached is indexed at every moment. SSCAN returns each member that is there from beginning to end. A put
 between SSCAN and the transaction loses both entry and membership (it is deleted as an older one would be); a put after
 it keeps both. A clock that is set back by more than one TTL hides what was put before: empty the server then.
+
+What may be lost: a server that evicts takes index sets as well as entries. Entries whose set is gone are found by no
+event, and are served until their TTL ends. So use it with the maxmemory-policy `noeviction` or with `volatile-ttl`,
+which takes the entries first, since their sets expire later (tests/app/test_evicting.py). Where another policy must
+stay, use `hash` or `generation`.
 """
 
 from collections.abc import Sequence

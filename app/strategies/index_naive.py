@@ -5,7 +5,8 @@ and, where there are any, one of MULTI; DEL; SREM; EXEC. Server work is O(M) as 
 however large M is: nobody else is served during either. For a user of ordinary size it is as good as `index`; one giant
 set stalls everybody.
 
-Nothing is lost, for the same reason as under `index`: entries and memberships are written and deleted together.
+Nothing is lost, for the same reason as under `index`: entries and memberships are written and deleted together. A
+server that evicts may take an index set alone, as there.
 """
 
 from collections.abc import Sequence

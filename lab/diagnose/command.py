@@ -225,7 +225,8 @@ def _show_changes(console: Console, before: Diagnosis, now: Diagnosis) -> None:
     said = changes(before, now)
     console.print(f"\nsince {before.at}:", markup=False)
     console.print(
-        "\n".join(f"  {line}" for line in said) or "  no figure changed by a fifth or more", markup=False
+        shown("\n".join(f"  {line}" for line in said)) or "  no figure changed by a fifth or more",
+        markup=False,
     )
 
 
@@ -272,7 +273,7 @@ def _watch(
             try:
                 window, sent = watch(address, length, rate, show_arguments=show_arguments)
             except StackError as error:
-                console.print(f"{clock}  {error}", markup=False)
+                console.print(shown(f"{clock}  {error}"), markup=False)
                 time.sleep(min(length, max(0.0, ends - time.monotonic())))
                 continue
             it = Diagnosis.of(window, judge(window), sent)
@@ -281,7 +282,7 @@ def _watch(
                 f"{it.sentence}{archive.offer(it)}",
                 *(f"{'':8}  {line}" for line in _slow(window)),
             ]
-            console.print("\n".join(lines), markup=False)
+            console.print(shown("\n".join(lines)), markup=False)
     except KeyboardInterrupt:
         raise Interrupted("the watch was ended; the diagnoses that were kept stay.") from None
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -35,6 +37,15 @@ MOST_CLIENTS = 1000
 """With more connections CLIENT LIST is left out: the server writes a line for each of them, in one piece."""
 COMMANDLOGS = ("slow", "large-request", "large-reply")
 Told = TypeVar("Told")
+
+
+def server_time(found: dict[str, str]) -> float:
+    """The server's time in unix seconds; this machine's where the server tells none, or none that a calendar has."""
+    with suppress(ValueError, OverflowError, OSError):
+        at = float(found.get("server_time_usec", "")) / 1e6
+        datetime.fromtimestamp(at, UTC)
+        return at
+    return time.time()
 
 
 class Progress:
@@ -144,10 +155,8 @@ class _Gathering:
             ) from None
         for name in unreadable:
             self._note(f"INFO: {name[:40]} cannot be read")
-        micros = found.get("server_time_usec")
         read_at = time.monotonic()
-        at = float(micros) / 1e6 if micros else time.time()
-        self.snapshots.append(Snapshot(at, found, read_at, asked_at))
+        self.snapshots.append(Snapshot(server_time(found), found, read_at, asked_at))
 
     def watch(self, seconds: float, prober: Prober, progress: Progress) -> None:
         """Read INFO every second for `seconds`. Ends early when the server stands still because of us, or for us."""

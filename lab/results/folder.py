@@ -340,12 +340,15 @@ class Run:
         return [{**row, "command": (row["command"] or "").upper()} for row in rows]
 
     def slow_commands(self, phases: Iterable[PhaseRecord]) -> Counter[str]:
-        """Entries of the slow log in these phases, by command. (The log counts whole seconds, rounded down.)"""
+        """Entries of the slow log in these phases, by command. An entry lies in the middle of its second.
+
+        (The log counts whole seconds, rounded down.)
+        """
         spans = [(phase.t0, phase.t1) for phase in phases]
         return Counter(
             row["command"]
             for row in self.slowlog
-            if row["command"] and any(t0 <= float(row["t"]) <= t1 for t0, t1 in spans)
+            if row["command"] and any(t0 <= float(row["t"]) + 0.5 < t1 for t0, t1 in spans)
         )
 
     @cached_property

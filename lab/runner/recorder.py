@@ -130,7 +130,7 @@ class Recorder:
         """Entries of the slow log since a moment: command → count and longest duration."""
         found: dict[str, dict[str, float]] = {}
         with self._lock:
-            entries = [entry for entry in self._slow if entry[0] >= t - 1]  # the log counts whole seconds
+            entries = [entry for entry in self._slow if entry[0] + 0.5 >= t]  # as in `Run.slow_commands`
         for _, command, duration in entries:
             seen = found.setdefault(command, {"count": 0.0, "max_us": 0.0})
             seen["count"] += 1

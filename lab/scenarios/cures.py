@@ -33,8 +33,9 @@ STALE = {
     "scan": (LATE_PUT, "one TTL", "members in the index sets, until one TTL after their entries'"),
     "keys": (LATE_PUT, "one TTL", "members in the index sets, until one TTL after their entries'"),
     "index": (
-        f"{LATE_PUT}; an entry that another program put without its membership (there is a back-fill)",
-        "one TTL; that entry's own TTL",
+        f"{LATE_PUT}; an entry that another program put without its membership (there is a back-fill); an "
+        "entry whose index set the server evicted (not under noeviction and volatile-ttl)",
+        "one TTL; that entry's own TTL; one TTL",
         "members of entries that ended by their TTL, for one TTL more at most",
     ),
     "hash": (

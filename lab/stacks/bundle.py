@@ -154,14 +154,16 @@ def save_images(system: str, place: Path) -> None:
             raise StackError(f"the images could not be saved: {' '.join(words)[-300:]}")
 
 
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def checksums(folder: Path) -> str:
     """A line for each file below a folder: its SHA-256 and its name, as `sha256sum` writes and reads them."""
-    lines = []
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        lines.append(f"{digest}  {path.relative_to(folder)}\n")
-    return "".join(lines)
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return "".join(f"{sha256(path)}  {path.relative_to(folder)}\n" for path in files)
 
 
 def bundle(system: str, pythons: Sequence[str], out: Path, with_images: bool) -> Path:
@@ -235,6 +237,8 @@ def main(arguments: list[str] | None = None) -> int:
             )
             made = bundle(system, pythons, asked.out, not asked.no_images)
             print(f"{made} ({made.stat().st_size / 1e6:.0f} MB)")
+            # The line that a participant types: what the room's network hands out may be somebody else's.
+            print(f'echo "{sha256(made)}  {made.name}" | sha256sum -c')
     except LabError as error:
         print(f"lab: {error}", file=sys.stderr)
         return error.exit_code

@@ -191,15 +191,17 @@ def _clean(server: ServerObserver, may: Callable[[], bool]) -> None:
     changed = {name: value for name, value in settings.items() if now.get(name) != value}
     visited = server.snapshot().keys
     print(
-        f"{server.shown}: {visited:,} keys are to be visited, with pauses; those that begin with {KEY_PREFIX!r} are to be "
-        "removed."
+        f"{server.shown}: {visited:,} keys are to be visited, with pauses, and those that begin with "
+        f"{KEY_PREFIX!r} removed."
     )
     for name, value in changed.items():
         print(f"{name} is to be {value} again (it is {now.get(name)}).")
     if not may():
         raise UsageError("nothing was done.")
     removed = put_back(server, settings)
-    print(f"removed {removed:,} keys" + (", put the settings back." if changed else ".") if removed else NOTHING)
+    print(
+        f"removed {removed:,} keys" + (", put the settings back." if changed else ".") if removed else NOTHING
+    )
 
 
 def _agreed() -> bool:

@@ -115,7 +115,7 @@ def uninterrupted() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _interruptions_wait() -> Iterator[None]:
-    """Delay SIGINT, SIGTERM and SIGHUP to the end of the block: in the middle a process that just began would be lost."""
+    """Delay SIGINT, SIGTERM and SIGHUP to the end of the block: before it a process that just began is lost."""
     came: list[int] = []
     before = {}
     if threading.current_thread() is threading.main_thread():  # handlers run in no other thread

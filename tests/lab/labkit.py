@@ -101,6 +101,8 @@ class Running:
         verb: str = "run",
         **environment: str,
     ) -> None:
+        cwd.mkdir(exist_ok=True)
+        self.folder = cwd
         self._out, self._err = cwd / "stdout.txt", cwd / "stderr.txt"
         with self._out.open("w") as out, self._err.open("w") as err:
             self.process = subprocess.Popen(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,12 @@ from rich.console import Console
 from lab import ROOT
 from lab.blind.diagnostics import table
 from lab.cli import _complain
+from lab.diagnose import command
+from lab.errors import StackError
 from lab.foreign_text import shown
 from lab.report.terminal import show_verdict
 from lab.stacks import by_hand
+from lab.stacks.address import read_address
 from tests.lab.doctored import build_run
 
 EVIL = "x\x1b]52;c;QQ==\x07\x9b2J\u202e\x7f"
@@ -43,6 +47,22 @@ def test_a_verdict_shows_brackets_as_brackets(tmp_path: Path, capsys: pytest.Cap
     (folder / "result.json").write_text(json.dumps(result))
     show_verdict(Console(markup=False, highlight=False, width=400), folder)
     assert f"[/x] redis://[fe80::1]:6379 {TOLD}" in capsys.readouterr().out
+
+
+def test_a_watch_shows_them_written_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where the server does not let itself be diagnosed, and says why."""
+
+    def refuses(*_: object, **__: object) -> None:
+        monkeypatch.setattr(command.time, "monotonic", lambda: math.inf)
+        raise StackError(EVIL)
+
+    monkeypatch.setattr(command, "watch", refuses)
+    archive = command._Archive(None, 1, Path())
+    console = Console(markup=False, highlight=False, width=400)
+    command._watch(read_address("redis://127.0.0.1:1"), 60, 1, archive, False, console)
+    assert TOLD in capsys.readouterr().out
 
 
 def test_every_console_of_the_lab_prints_text() -> None:

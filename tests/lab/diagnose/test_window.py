@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lab.diagnose.prober import Probed
+from lab.diagnose.watch import server_time
 from lab.diagnose.window import Snapshot, Window
 from tests.lab.diagnose.conftest import Make
 
@@ -135,3 +136,12 @@ def test_more_calls_in_less_time_is_a_reset_too(make: Make) -> None:
     """A counter of calls may have overtaken its old value between two looks, but not its time: no share is negative."""
     of = replace(make(), snapshots=[told_at(0.0, 1_000, (3, 4_000_000)), told_at(1.0, 1_100, (5, 200_000))])
     assert of.spent("KEYS").share == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(
+    ("told", "is_kept"), [("1000000", True), ("1e30", False), ("-1e30", False), ("abc", False)]
+)
+def test_a_time_that_no_calendar_has_is_not_the_servers(told: str, is_kept: bool) -> None:
+    """Then this machine's clock serves: a diagnosis has a date."""
+    assert (server_time({"server_time_usec": told}) == 1.0) is is_kept
+    assert server_time({}) > 1e9

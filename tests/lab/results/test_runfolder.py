@@ -7,7 +7,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +132,14 @@ def test_run_reads_back_what_was_written(folder: Path) -> None:
     assert [row["duration_us"] for row in again.slowlog if row["command"] == "GET"] == ["12345"]
     assert set(again.samples[0]) >= {"t", "phase", "strategy", "keys", "probe_p99_ms", "utilisation"}
     assert again.result() is None
+
+
+def test_an_entry_of_the_slow_log_lies_in_the_middle_of_its_second(folder: Path) -> None:
+    """The log rounds times down: a phase takes the seconds whose greater part it has."""
+    run = build_run(folder)
+    run.slowlog = [{"command": "GET", "t": t} for t in ("99", "100", "104", "105")]
+    assert run.slow_commands([replace(run.phases[0], t0=100.2, t1=105.3)]) == {"GET": 2}
+    assert run.slow_commands([replace(run.phases[0], t0=99.7, t1=105.7)]) == {"GET": 3}
 
 
 def test_the_slow_log_is_counted_by_command_and_phase(folder: Path) -> None:

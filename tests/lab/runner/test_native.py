@@ -7,7 +7,6 @@ import resource
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ import pytest
 
 from lab.results.folder import Run
 from lab.stacks import rights
+from lab.stacks.by_hand import LOCK
 from lab.stacks.processes import port_taken
 from tests.app.servicekit import ServerProcess, eventually
 from tests.lab.labkit import LAB, ROOT, Answer, Running, lab, tree, whole_run
@@ -103,7 +103,6 @@ def test_signals_while_starting_leave_nothing(numbers: list[signal.Signals], tmp
     assert not list((tmp_path / "run").glob("result.json*"))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="needs the kernel's parent-death signal")
 def test_killed_lab_leaves_no_process(tmp_path: Path) -> None:
     """kill -9 of the lab: the kernel ends its processes, and theirs."""
     with Running("key-growth", "--pace", "quick", "--out", "run", cwd=tmp_path) as run:
@@ -274,16 +273,74 @@ def slowlog_of(server: ServerProcess) -> tuple[str, str]:
     return settings["slowlog-log-slower-than"], settings["slowlog-max-len"]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="needs the kernel's parent-death signal")
-def test_a_killed_run_leaves_somebody_elses_server_as_it_was(foreign: ServerProcess, tmp_path: Path) -> None:
-    """After kill -9 of the lab a process that outlives it removes the lab's keys, restores the settings, and ends."""
+def all_killed(run: Running, _: ServerProcess) -> None:
+    """Kill the lab and everything that it started, the restorer too."""
+    for process in [psutil.Process(run.process.pid), *run.family().values()]:
+        process.kill()
+
+
+def without_rights(run: Running, server: ServerProcess) -> None:
+    """Take the right to change settings away, and interrupt."""
+    server.client().execute_command("ACL", "SETUSER", "default", "-config|set")
+    run.signal()
+
+
+def second_at_once(run: Running, server: ServerProcess) -> None:
+    """A second run is refused while the first has the lock; then the first is interrupted."""
+    second = lab("run", "key-growth", "--url", server.url, "--yes", cwd=run.folder)
+    assert second.is_one_line(2), second
+    run.signal()
+
+
+def killed_while_a_second_waits(run: Running, server: ServerProcess) -> None:
+    """The first run is killed. A second one is refused until the first's restorer is done, and then is killed, too."""
+    run.signal(signal.SIGKILL)
+    client = server.client()
+    assert client.get(LOCK)
+    words = ("run", "key-growth", "--pace", "quick", "--url", server.url, "--yes")
+    assert lab(*words, cwd=run.folder).is_one_line(2)
+    eventually(lambda: not client.exists(LOCK), seconds=60)
+    with Running(*words[1:], "--out", "run", cwd=run.folder / "second") as second:
+        second.until(lambda: client.dbsize() > 1000)
+        second.signal(signal.SIGKILL)
+        second.answer()
+
+
+ENDS: dict[str, Callable[[Running, ServerProcess], None]] = {
+    "SIGKILL": lambda run, _: run.signal(signal.SIGKILL),
+    "SIGINT": lambda run, _: run.signal(),
+    "SIGTERM": lambda run, _: run.signal(signal.SIGTERM),
+    "all killed": all_killed,
+    "without rights": without_rights,
+    "second at once": second_at_once,
+    "second after": killed_while_a_second_waits,
+}
+BY_HAND = ("all killed", "without rights")
+"""Ends after which `bin/lab clean` puts the server right; after the others a minute is enough."""
+
+
+@pytest.mark.parametrize(
+    "how", [how if how == "SIGKILL" else pytest.param(how, marks=pytest.mark.whole) for how in ENDS]
+)
+def test_somebody_elses_server_is_left_as_it_was(how: str, foreign: ServerProcess, tmp_path: Path) -> None:
+    """However a run ends, the lab's keys go, foreign keys and settings are as before, and no process is left.
+
+    The server would evict, were it full.
+    """
+    foreign.client().config_set("maxmemory", "4gb")
+    foreign.client().config_set("maxmemory-policy", "allkeys-lru")
     before = contents(foreign)
     with running_on(foreign, tmp_path, foreign.url) as run:
-        run.signal(signal.SIGKILL)
-        assert run.answer().code == -signal.SIGKILL
+        ENDS[how](run, foreign)
+        run.answer()
         assert run.left(seconds=30) == []
-        assert contents(foreign) == before
-        assert slowlog_of(foreign) == ("12345", "77")
+    if how in BY_HAND:
+        foreign.client().execute_command("ACL", "SETUSER", "default", "+config|set")
+        assert LOCK in contents(foreign)
+        assert lab("clean", "--url", foreign.url, "--yes", cwd=tmp_path).code == 0
+    eventually(lambda: contents(foreign) == before, seconds=60)
+    assert slowlog_of(foreign) == ("12345", "77")
+    assert foreign.client().config_get("maxmemory-policy")["maxmemory-policy"] == "allkeys-lru"
 
 
 @pytest.mark.whole

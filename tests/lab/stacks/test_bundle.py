@@ -209,6 +209,20 @@ def test_a_python_that_is_not_served_is_one_line(
     assert not (tmp_path / "out").exists()
 
 
+def test_the_line_for_the_projector_tells_this_archive_from_another(
+    archive: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last line that is printed, typed where the archive lies, checks the archive as a whole."""
+    assert bundles.main(["--python", PYTHON, "--no-images", "--out", str(archive.parent)]) == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert line.startswith("echo ")
+    for code in (0, 1):
+        done = subprocess.run(line, shell=True, cwd=archive.parent, capture_output=True, check=False)
+        assert done.returncode == code
+        with archive.open("ab") as file:
+            file.write(b"more")
+
+
 def test_a_wheel_that_is_nowhere_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
