@@ -21,6 +21,8 @@ import typer
 
 from lab.errors import StackError, UsageError
 from lab.foreign_text import shown
+from lab.stacks import inside
+from lab.stacks.address import Address
 from loadtest import resp
 
 ADDRESS = "PROBE_URL"
@@ -107,6 +109,10 @@ class Line:
             return isinstance(answer, bytes) and OBSERVED in answer
         return False
 
+    def is_near(self) -> bool:
+        """True if the server runs on this machine, or is one of the scene's: elsewhere the lab starts none."""
+        return inside.is_inside() or Address("", self._server.host).is_here
+
     def settings(self, names: list[str]) -> dict[str, str]:
         """The current values of these settings."""
         found: dict[str, str] = {}
@@ -160,7 +166,8 @@ def carry_out(line: Line, words: list[str], write: bool) -> tuple[object, dict[s
     name = words[0].upper()
     if name in ENDLESS:
         raise UsageError(f"{name} never ends: use redis-cli, which shows it until Ctrl-C.")
-    labs = line.is_the_labs() and not line.ask("EXISTS", LOCK)
+    # A client of any server may take the probe's name.
+    labs = line.is_near() and line.is_the_labs() and not line.ask("EXISTS", LOCK)
     if not (labs or write or harmless(words)):
         raise UsageError(
             f"{name} may change this server or load it heavily, and it is no scene of the lab's. To send it all the "

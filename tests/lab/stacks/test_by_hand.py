@@ -17,6 +17,7 @@ import pytest
 from lab.cli import run_command
 from lab.errors import LabError, StackError, UsageError
 from lab.stacks import by_hand
+from lab.stacks.address import Address
 from lab.stacks.bystander import Counted, read
 from loadtest import resp
 from loadtest.histogram import Histogram
@@ -325,3 +326,11 @@ def test_a_run_on_somebody_elses_server_makes_it_no_scene(observed: Server, run:
     observed.client().set(by_hand.LOCK, "token")
     assert run("redis", "FLUSHALL").is_one_line(2)
     assert run("redis", "SCAN", "0", "COUNT", "1000").code == run("redis", "SLOWLOG", "GET", "5").code == 0
+
+
+def test_a_server_elsewhere_is_no_scene_whatever_its_clients_are_called(
+    observed: Server, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lab starts servers on this machine only: any client may take the probe's name."""
+    monkeypatch.setattr(Address, "is_here", False)
+    assert run("redis", "FLUSHALL").is_one_line(2)
