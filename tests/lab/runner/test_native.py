@@ -294,7 +294,7 @@ def second_at_once(run: Running, server: ServerProcess) -> None:
 
 
 def killed_and_a_second_too(run: Running, server: ServerProcess) -> None:
-    """The first run is killed, and a second one at once begins: it is refused, or has the lock after the first's restorer.
+    """The first run is killed, and a second one begins at once: it is refused, or has the lock after the restorer.
 
     Then it is killed, too.
     """
