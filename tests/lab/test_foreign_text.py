@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,7 @@ def test_a_watch_shows_them_written_out(
     """Also where the server does not let itself be diagnosed, and says why."""
 
     def refuses(*_: object, **__: object) -> None:
-        monkeypatch.setattr(command.time, "monotonic", lambda: math.inf)
+        monkeypatch.setattr(time, "monotonic", lambda: math.inf)
         raise StackError(EVIL)
 
     monkeypatch.setattr(command, "watch", refuses)
