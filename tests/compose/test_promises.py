@@ -205,13 +205,9 @@ def test_build_context_holds_what_is_copied_and_no_more() -> None:
 
 
 def test_all_that_the_containers_import_is_in_their_lock() -> None:
-    """The lock has each package that app, loadtest, console and blind mode's programs import, also through lab."""
+    """The lock has each package that app, loadtest and console import, also through lab."""
     folders = [path for name in ("app", "loadtest", "console") for path in (ROOT / name).rglob("*.py")]
-    blind = [
-        ROOT / "lab" / "blind" / f"{name}.py"
-        for name in ("launcher", "latency_proxy", "tenants", "faulty_pool")
-    ]
-    wanted = packages_of([*folders, *blind])
+    wanted = packages_of(folders)
     lock = (ROOT / "requirements" / "stack.lock").read_text()
     locked = {name.replace("_", "-").lower() for name in re.findall(r"^([\w.-]+)==", lock, re.MULTILINE)}
     owners = importlib.metadata.packages_distributions()
