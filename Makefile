@@ -16,10 +16,10 @@ demo: ## Reproduce the main incident on an embedded server (three minutes) and w
 	@bin/lab run key-growth
 
 up: ## Look at the machine, then docker compose up, in the background (COMPOSE_PROFILES=valkey,keydb for more)
-	@python3 -m lab.stacks.up
+	@python3 -m lab.scene.up
 
 down: ## Stop the stack and remove what it left: containers, volumes, network
-	@python3 -m lab.stacks.up down
+	@python3 -m lab.scene.up down
 
 test: tools ## What needs neither Docker nor whole runs, in six minutes or more
 	$(PY) -m pytest $(SIDE_BY_SIDE) -m "not whole"
@@ -107,7 +107,7 @@ licences: venv ## The licences of all packages; fails for one that pyproject.tom
 	@.venv/bin/pip-licenses
 
 bundle: venv ## An archive for a room without a network: repository, wheels, images (SYSTEM=macos-arm64 IMAGES=no)
-	@$(PY) -m lab.stacks.bundle $(if $(SYSTEM),--system $(SYSTEM)) $(if $(filter no,$(IMAGES)),--no-images)
+	@$(PY) -m lab.scene.bundle $(if $(SYSTEM),--system $(SYSTEM)) $(if $(filter no,$(IMAGES)),--no-images)
 
 venv:
 	@bin/lab --bootstrap

@@ -29,7 +29,7 @@ from lab.blind.levels import LEVELS
 from lab.blind.scene import BlindStack
 from lab.blind.session import TICK_S, complaint
 from lab.errors import CLAIM_FAILED, HOLDS, LabError
-from lab.stacks.inside import COMPOSE, NATIVE, is_inside
+from lab.server.inside import COMPOSE, NATIVE, is_inside
 
 LOOKS = 3
 

@@ -41,8 +41,8 @@ from app.warmer import CHUNK_ENTRIES
 from bench.cost_tables import EVIDENCE, draw
 from bench.kit import OneLineParser, interrupts_raise, names_of, server
 from lab.errors import HOLDS, INTERRUPTED, STACK_BROKE, LabError
+from lab.server.servers import SERVERS, Server
 from lab.stacks.memory import BASE_BYTES, require_memory
-from lab.stacks.servers import SERVERS, Server
 from loadtest import info
 
 MEASURED = tuple(name for name, row in STRATEGY_ROWS.items() if row.layout not in ("plain", "tagged"))

@@ -31,8 +31,8 @@ from lab.diagnose.findings import answer_of, judge
 from lab.diagnose.prober import Prober
 from lab.diagnose.watch import watch
 from lab.errors import LabError, StackError
-from lab.stacks.address import read_address
-from lab.stacks.processes import Child
+from lab.server.address import read_address
+from lab.server.processes import Child
 
 RIGHT: dict[str, tuple[str, ...]] = {
     "scan": ("scan-storm",),

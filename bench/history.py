@@ -35,8 +35,8 @@ from bench.history_load import Events, Indexes, Job, count, handled, histories, 
 from bench.kit import ROOT, Evidence, OneLineParser, days, interrupts_raise, names_of
 from docs.pages.fromruns import table
 from lab.errors import CLAIM_FAILED, HOLDS, INTERRUPTED, STACK_BROKE, LabError, StackError
-from lab.stacks.processes import Child, free_port, stop_all, uninterrupted
-from lab.stacks.servers import SERVERS
+from lab.server.processes import Child, free_port, stop_all, uninterrupted
+from lab.server.servers import SERVERS
 
 SWITCH = "switch"
 TURNS = tuple(name for name in STRATEGY_NAMES if layout_of(name) != "plain")

@@ -20,7 +20,7 @@ import redis
 
 from lab.errors import USAGE, UsageError
 from lab.runner.run import host_facts
-from lab.stacks.servers import SERVERS
+from lab.server.servers import SERVERS
 
 ROOT = Path(__file__).resolve().parents[1]
 ELSEWHERE = ("--out", "--write")

@@ -39,7 +39,7 @@ from typing import Any
 from lab import ROOT
 from lab.errors import INTERRUPTED, StackError
 from lab.results.correlation import spearman
-from lab.stacks.http import Http
+from lab.server.http import Http
 
 WINDOW_S, EVERY_S = 10.0, 1.0
 GROWS_WITHIN_S, UP_WITHIN_S = 900.0, 300.0

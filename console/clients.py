@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from console.config import Config, ServerAddresses
 from lab.errors import StackError
-from lab.stacks.http import Buckets, Http, Locust, Storefront
-from lab.stacks.server_stats import ServerObserver
+from lab.server.http import Buckets, Http, Locust, Storefront
+from lab.server.server_stats import ServerObserver
 
 PROBE_BUCKET = "probe_latency_seconds_bucket"
 FINISHED = "cache_invalidation_events_total"

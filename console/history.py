@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from console.clients import Sample
 from lab.results.correlation import spearman
-from lab.stacks.http import Buckets, bucket_quantile
+from lab.server.http import Buckets, bucket_quantile
 
 WINDOW_S = 10.0
 MOST_S = 60.0

@@ -11,7 +11,7 @@ from console.config import Config, ServerAddresses
 from console.history import WINDOW_S, Follows, History
 from console.metrics import ControlMetrics
 from console.plan import Plan
-from lab.stacks.server_stats import Snapshot
+from lab.server.server_stats import Snapshot
 
 FOLLOW_STEPS = 40
 """Number of pairs of keys and p99 taken until all keys are there, for their correlation."""

@@ -15,7 +15,7 @@ from console.clients import Clients
 from console.config import Config
 from lab.errors import StackError
 from lab.results.knee import PATTERNS_PER_EVENT, saturating_keys
-from lab.stacks.server_stats import absent_pattern
+from lab.server.server_stats import absent_pattern
 
 SEARCH_S = 3.0
 FILL_S = 120.0

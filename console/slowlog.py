@@ -12,7 +12,7 @@ from collections.abc import Callable
 from itertools import takewhile
 
 from lab.errors import StackError
-from lab.stacks.server_stats import ServerObserver, Snapshot
+from lab.server.server_stats import ServerObserver, Snapshot
 
 EVERY_S = 2.0
 LENGTH = 512

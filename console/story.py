@@ -21,8 +21,8 @@ from console.plan import FILL_S, drain, make_plan
 from console.server_control import Refused, ServerControl
 from console.slowlog import ServerWatcher
 from lab.errors import StackError
-from lab.stacks.http import CLEARING
-from lab.stacks.server_stats import ServerObserver
+from lab.server.http import CLEARING
+from lab.server.server_stats import ServerObserver
 
 TICK_S = 1.0
 CALM_TICKS = 5

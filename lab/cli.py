@@ -19,9 +19,9 @@ from typer.core import TyperGroup
 from lab import __version__, errors
 from lab.errors import Interrupted, LabError
 from lab.foreign_text import shown
-from lab.stacks.asking import Finding
-from lab.stacks.processes import interruptions_raise
-from lab.stacks.servers import SERVERS
+from lab.server.asking import Finding
+from lab.server.processes import interruptions_raise
+from lab.server.servers import SERVERS
 
 GROUPS = {
     "Reproduce": {
@@ -34,8 +34,8 @@ GROUPS = {
     "Learn": {
         "scene": "lab.cli:scene",
         "blind": "lab.blind.commands:app",
-        "probe": "lab.stacks.bystander:probe",
-        "redis": "lab.stacks.by_hand:redis",
+        "probe": "lab.server.bystander:probe",
+        "redis": "lab.server.by_hand:redis",
         "replay": "lab.replay.command:replay",
     },
     "At work": {
@@ -119,7 +119,7 @@ def doctor(
     ] = Path("runs/doctor"),
 ) -> None:
     """Say what is missing on this machine, and how to fix it; with --scene whether a workshop could begin."""
-    from lab.stacks.doctor import examine, outcome
+    from lab.scene.doctor import examine, outcome
 
     console = Console(markup=False, highlight=False)
 
@@ -128,7 +128,7 @@ def doctor(
         console.print(f"{mark} {finding.what}: {finding.detail}", soft_wrap=True, markup=False)
 
     if scene:
-        from lab.stacks.rehearsal import rehearse
+        from lab.scene.rehearsal import rehearse
 
         may_begin = rehearse(out, say).may_begin
         console.print(f"\n{'A workshop could begin.' if may_begin else 'Mend the lines marked MISS first.'}")
@@ -167,7 +167,7 @@ def scene(
 ) -> None:
     """Bring up the scene without Docker: storefront, load, control page; it stays until Ctrl-C."""
     from lab.blind.beside import answering_looks
-    from lab.stacks.native_scene import play
+    from lab.scene.native_scene import play
 
     def say(text: str) -> None:
         print(text, flush=True)

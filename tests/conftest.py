@@ -22,7 +22,7 @@ from typing import IO, Any
 import pytest
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
-from lab.stacks.processes import INTERRUPTIONS
+from lab.server.processes import INTERRUPTIONS
 
 APART = ("alone", "whole")
 

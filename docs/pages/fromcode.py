@@ -25,8 +25,8 @@ from lab import scenarios
 from lab.claims.wording import outcome, tally
 from lab.errors import UsageError
 from lab.report.view import RunView
+from lab.server.servers import SERVERS
 from lab.stacks.rights import ACL
-from lab.stacks.servers import SERVERS
 
 
 def block(root: Path, records: Records, kind: str, words: list[str]) -> str:

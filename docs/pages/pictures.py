@@ -21,8 +21,8 @@ from docs.pages.records import Record
 from lab import ROOT
 from lab.errors import LabError, UsageError
 from lab.report import write_report
-from lab.stacks.dashboards import browser, photograph
-from lab.stacks.http import Http
+from lab.scene.dashboards import browser, photograph
+from lab.server.http import Http
 
 FOLDER = ROOT / "docs" / "pictures"
 LIST = "pictures.json"

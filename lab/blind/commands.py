@@ -18,9 +18,9 @@ from lab.blind.past import new_folder, revealed
 from lab.blind.readings import READINGS
 from lab.blind.session_socket import ask, home
 from lab.errors import UsageError
-from lab.stacks import inside
-from lab.stacks.inside import STACK_HELP
-from lab.stacks.servers import check_stack
+from lab.server import inside
+from lab.server.inside import STACK_HELP
+from lab.server.servers import check_stack
 
 LARGEST_SEED = 2**31
 NOT_IN_THE_SCENE = ("noisy-neighbour",)

@@ -20,9 +20,9 @@ from lab.blind.inbox import Order
 from lab.blind.sizing import CHANGER, LINK, PROGRAMS, RESTING, WEB, WELL, Orders, prices
 from lab.blind.ways import client
 from lab.errors import StackError, UsageError
-from lab.stacks.by_hand import Line, carry_out
-from lab.stacks.http import Storefront
-from lab.stacks.server_stats import ServerObserver
+from lab.server.by_hand import Line, carry_out
+from lab.server.http import Storefront
+from lab.server.server_stats import ServerObserver
 
 RESTART_S = 15.0
 """Seconds that a restarted part is away; shorter than the check, so that what it did before shows again within it."""

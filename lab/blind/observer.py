@@ -17,9 +17,9 @@ from lab.blind.ways import LINK, SERVER, WEB, Waits, Ways, asking, client, media
 from lab.diagnose.window import Snapshot
 from lab.errors import StackError
 from lab.results.probe_line import read_probe_line
+from lab.server.http import Locust, Storefront
+from lab.server.processes import tree_seconds, waits
 from lab.stacks.base import Probe
-from lab.stacks.http import Locust, Storefront
-from lab.stacks.processes import tree_seconds, waits
 from loadtest.histogram import Histogram
 
 POLL_S = 0.1

@@ -21,10 +21,10 @@ from lab.blind.observer import cpu_seconds, waited_s
 from lab.blind.sizing import LINK, PROGRAMS, WEB
 from lab.errors import StackError
 from lab.scenarios.model import Phase, Scenario
+from lab.server.processes import Child
+from lab.server.servers import SERVERS
 from lab.stacks.base import Stack
 from lab.stacks.native import NativeStack
-from lab.stacks.processes import Child
-from lab.stacks.servers import SERVERS
 
 EVENTS_PER_S, PROBES_PER_S = 4.0, 100.0
 SCENARIO = Scenario(

@@ -31,8 +31,8 @@ from lab.blind.scene import EVENTS_PER_S, PROBES_PER_S, BlindStack, SessionScene
 from lab.blind.session_socket import SessionSocket
 from lab.errors import StackError, UsageError
 from lab.scenarios.model import ProbeSpec
-from lab.stacks import inside
-from lab.stacks.processes import uninterrupted
+from lab.server import inside
+from lab.server.processes import uninterrupted
 
 POPULATION = sizing.KEYS // 20
 LULL_S, HEALTHY_S, SETTLE_S, TICK_S = 1.0, 5.0, 5.0, 5.0

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 import redis
 
-from lab.stacks.http import Storefront
-from lab.stacks.server_stats import ServerObserver
+from lab.server.http import Storefront
+from lab.server.server_stats import ServerObserver
 from loadtest import info
 
 PINGS = 9

@@ -22,7 +22,7 @@ from lab.diagnose.window import Window
 from lab.errors import CLAIM_FAILED, Interrupted, StackError, UsageError
 from lab.foreign_text import shown
 from lab.results import numbers
-from lab.stacks.address import (
+from lab.server.address import (
     Address,
     Certificate,
     CertificateAuthority,

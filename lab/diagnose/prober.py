@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass
 
 from lab.diagnose.questions import ABSENT, Gone, Late, Questions, Refused
-from lab.stacks.address import Address
+from lab.server.address import Address
 
 COMMANDS = (("GET", ABSENT), ("PING",))
 SEED = 7

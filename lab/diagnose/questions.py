@@ -19,7 +19,7 @@ from redis.connection import Connection, SSLConnection, UnixDomainSocketConnecti
 from redis.retry import Retry
 
 from lab.errors import LabError, StackError
-from lab.stacks.address import Address
+from lab.server.address import Address
 
 ABSENT = "latency-lab:diagnose:absent"
 """The key that the probe asks for. It does not exist, so no value is read."""

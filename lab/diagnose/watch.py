@@ -21,7 +21,7 @@ from lab.diagnose.prober import COMMANDS, LAST_REPLY_S, Prober
 from lab.diagnose.questions import PROBES_PER_S, SETTINGS, Gone, Late, Questions, Refused
 from lab.diagnose.window import Clients, Snapshot, Window, at_least
 from lab.errors import StackError, UsageError
-from lab.stacks.address import Address
+from lab.server.address import Address
 from loadtest import info
 
 EVERY_S = 1.0

@@ -19,9 +19,9 @@ from lab.replay.docker import Docker, rows
 from lab.replay.prometheus import Prometheus
 from lab.replay.recording import Recording
 from lab.replay.tempo import Receiver, Tempo, shifted, spans
-from lab.stacks import engine
-from lab.stacks.asking import ID_LENGTH, MEMORY, memory_by_id
-from lab.stacks.preflight import read_env_file
+from lab.scene import engine
+from lab.scene.preflight import read_env_file
+from lab.server.asking import ID_LENGTH, MEMORY, memory_by_id
 
 PROJECT = "redis-latency-lab-replay"
 FILES = ("--project-name", PROJECT, "--file", "compose.replay.yaml")

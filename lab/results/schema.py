@@ -93,7 +93,7 @@ class PhaseRecord:
     requests; where forecasts were made also `server_s`, the server's CPU time per event, measured until all were done.
     `client_p99_ms`: p99 of a GET as other observers saw it: `app` (its own histogram) and `locust` (the HTTP request).
     `machine`: shares of the machine's cores, and for how long server and probe waited for one, where the system tells
-    it (`lab.stacks.processes.CpuMeter`). `params`: the scenario's figures of the phase. `figures`: what its loads
+    it (`lab.server.processes.CpuMeter`). `params`: the scenario's figures of the phase. `figures`: what its loads
     measured, and of a cluster the counters of each node (`lab.stacks.cluster`). `attempt`: the number of this
     measurement of the phase, from 1. `unfair`: why the measurement was not fair, in clauses (`lab.claims.fairness`).
     """
@@ -260,7 +260,7 @@ OBSERVERS = frozenset(
         "SLOWLOG",
     )
 )
-"""Commands with which the lab observes the server (SETRANGE: see `lab.stacks.server_stats`) and clients open their
+"""Commands with which the lab observes the server (SETRANGE: see `lab.server.server_stats`) and clients open their
 connections."""
 MORE = re.compile(r"([a-z0-9_.|-]+)_(per_s|exec_us)")
 """The column names of another command. Its columns are empty until its first call."""

@@ -32,8 +32,8 @@ from dataclasses import asdict, dataclass
 from lab.errors import StackError
 from lab.results.knee import PATTERNS_PER_EVENT, cost_of_each, demand, saturating_events
 from lab.scenarios.model import Scenario
+from lab.server.server_stats import Snapshot, absent_pattern
 from lab.stacks.base import Stack
-from lab.stacks.server_stats import Snapshot, absent_pattern
 
 BUSY_SHARE = 0.5
 SAMPLE_SHARE = 0.75

@@ -14,10 +14,10 @@ from rich.console import Console
 from lab import ROOT, scenarios
 from lab.errors import UsageError
 from lab.report import terminal
-from lab.stacks import inside
-from lab.stacks.address import PLAIN_HELP, Way, read_address, way_to
-from lab.stacks.inside import NATIVE, STACK_HELP
-from lab.stacks.servers import SERVERS, STACKS, add_servers
+from lab.server import inside
+from lab.server.address import PLAIN_HELP, Way, read_address, way_to
+from lab.server.inside import NATIVE, STACK_HELP
+from lab.server.servers import SERVERS, STACKS, add_servers
 
 MOST_COUNT = 10_000_000
 """The storefront's own bound (`app.settings`)."""
@@ -312,7 +312,7 @@ def _run_everywhere(
 
 
 def _ask_first(way: Way, yes: bool) -> None:
-    from lab.stacks.server_stats import ServerObserver
+    from lab.server.server_stats import ServerObserver
 
     server = ServerObserver(way.url, timeout_s=5, shown=way.shown)
     keys = server.keys_everywhere()

@@ -13,7 +13,7 @@ from lab.runner.phases import Display
 from lab.runner.run import Request
 from lab.runner.series import Pages, one_run, worst
 from lab.scenarios.model import Scenario
-from lab.stacks.servers import SERVERS
+from lab.server.servers import SERVERS
 
 
 def servers_here(scenario: Scenario, say: Callable[[str], None]) -> list[str]:

@@ -11,8 +11,8 @@ from typing import Any
 from lab.claims.planned import SEARCHES
 from lab.errors import LabError, StackError
 from lab.scenarios.model import LoadSpec, Phase
+from lab.server.server_stats import Snapshot
 from lab.stacks.base import LoadProcess
-from lab.stacks.server_stats import Snapshot
 
 Figures = dict[str, float]
 ENDING_S = 30.0

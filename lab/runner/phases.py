@@ -20,9 +20,9 @@ from lab.runner.loads import Figures, RunningLoad, arguments_of, await_abandoned
 from lab.runner.recorder import Recorder, Row
 from lab.runner.repetition import Repetition
 from lab.scenarios.model import Pace, Phase, ProbeSpec, Scenario
+from lab.server.http import Metrics, bucket_quantile
+from lab.server.server_stats import Snapshot
 from lab.stacks.base import LOAD_PREFIX, PROBE_INTERVAL_S, Probe, Stack
-from lab.stacks.http import Metrics, bucket_quantile
-from lab.stacks.server_stats import Snapshot
 
 FILL_S = 600.0
 SHORTEST_SAMPLE_S = 0.8

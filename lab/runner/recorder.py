@@ -17,9 +17,9 @@ from lab.results.folder import CannotWrite, RunWriter, interval_of
 from lab.results.histograms import values_of
 from lab.results.probe_line import read_probe_line
 from lab.results.schema import COMMANDS, OBSERVERS, SAMPLES, command_columns
+from lab.server.http import Metrics, bucket_quantile
+from lab.server.server_stats import Snapshot
 from lab.stacks.base import Probe, Stack
-from lab.stacks.http import Metrics, bucket_quantile
-from lab.stacks.server_stats import Snapshot
 
 Row = dict[str, float | str | None]
 LINES_KEPT = 4000

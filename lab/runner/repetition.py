@@ -12,7 +12,7 @@ from lab.claims.check import NOT_JUDGED
 from lab.claims.fairness import OTHERS_MOST, STEAL_MOST, machine_unfair, why_unfair
 from lab.errors import NotFair
 from lab.results.folder import PhaseRecord
-from lab.stacks.processes import CpuMeter
+from lab.server.processes import CpuMeter
 
 SAMPLES, SAMPLE_S, HOPELESS = 5, 1.0, 2.0
 """Before a run: most samples of the machine, seconds of each, and the multiple of the fair shares that is hopeless."""

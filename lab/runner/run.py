@@ -22,17 +22,17 @@ from lab.runner.judging import reach
 from lab.runner.phases import Conductor, Display, most_others
 from lab.runner.repetition import check_machine
 from lab.scenarios.model import Scenario
-from lab.stacks.address import Way
+from lab.server.address import Way
+from lab.server.inside import COMPOSE
+from lab.server.processes import port_taken, uninterrupted
+from lab.server.server_stats import ServerObserver
+from lab.server.servers import IN_COMPOSE, SERVERS, STACKS, Server, check_stack, find_server
 from lab.stacks.base import Stack
 from lab.stacks.cluster import ClusterStack
-from lab.stacks.inside import COMPOSE
 from lab.stacks.memory import held_bytes, require_native_memory, require_scene_memory
 from lab.stacks.native import NativeStack
-from lab.stacks.processes import port_taken, uninterrupted
 from lab.stacks.quota import why_none
 from lab.stacks.rights import check_server
-from lab.stacks.server_stats import ServerObserver
-from lab.stacks.servers import IN_COMPOSE, SERVERS, STACKS, Server, check_stack, find_server
 
 FEWEST_KEYS, MOST_KEYS = 10_000, 50_000_000
 

@@ -22,7 +22,7 @@ from lab.results.folder import Run, make_folder, new_folder, write_json
 from lab.runner.phases import Display
 from lab.runner.run import Request, cannot_hold, check_names, conduct
 from lab.scenarios.model import Scenario
-from lab.stacks.servers import SERVERS, STACKS
+from lab.server.servers import SERVERS, STACKS
 
 ALL = "all"
 """The word that stands for every scenario on the command line."""

@@ -161,7 +161,7 @@ class Scenario:
     `knee_at` is the fraction of the key count at which the calibrated event rate saturates the server; `load_share` of
     that rate is offered. If `knee_at` is None nothing is calibrated, and `events_per_second` are offered. `searching`
     is the strategy by which the calibration has the server searched, and `scan_count` the COUNT of each SCAN; if it is
-    0, that of the command line, or else the server's own (`lab.stacks.servers`). `refutes`
+    0, that of the command line, or else the server's own (`lab.server.servers`). `refutes`
     marks a control: its run is as it should be when every applicable claim fails. `replica`: the primary has a replica.
     `own_server`: the scenario changes settings that the lab must not change on somebody else's server. `timeout_s` is
     how long the storefront of a native run, and the lab, wait for one answer of the server: a stalled server is the

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from lab.scenarios.model import LoadSpec, ProbeSpec
-from lab.stacks.http import Locust, Metrics, Storefront
-from lab.stacks.server_stats import ServerObserver
+from lab.server.http import Locust, Metrics, Storefront
+from lab.server.server_stats import ServerObserver
 
 Say = Callable[[str], None]
 """Shows a person a line about what is going on."""

@@ -15,11 +15,11 @@ from statistics import fmean
 
 from lab.errors import StackError
 from lab.scenarios.model import ProbeSpec, Scenario
+from lab.server.processes import Child, free_port, stop_all
+from lab.server.server_stats import ServerObserver, Snapshot
+from lab.server.servers import Server
 from lab.stacks.native import READY_S, NativeStack, ProcessMeter
-from lab.stacks.processes import Child, free_port, stop_all
 from lab.stacks.quota import Quota
-from lab.stacks.server_stats import ServerObserver, Snapshot
-from lab.stacks.servers import Server
 from loadtest.cluster import SLOTS, tag_in
 
 NODE_TIMEOUT_MS = "60000"

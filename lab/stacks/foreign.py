@@ -25,11 +25,11 @@ from typing import Annotated
 import typer
 
 from lab.errors import LabError, StackError, UsageError
-from lab.stacks.address import PLAIN_HELP, Way, read_address, way_to
+from lab.server.address import PLAIN_HELP, Way, read_address, way_to
+from lab.server.by_hand import LOCK, Line
+from lab.server.processes import Child, ignore_interruptions
+from lab.server.server_stats import ServerObserver
 from lab.stacks.base import BYSTANDER_PREFIX, LOAD_PREFIX
-from lab.stacks.by_hand import LOCK, Line
-from lab.stacks.processes import Child, ignore_interruptions
-from lab.stacks.server_stats import ServerObserver
 
 KEY_PREFIX = "latency-lab"
 OWN_PREFIXES = (f"{KEY_PREFIX}:", f"{KEY_PREFIX}-")

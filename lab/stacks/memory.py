@@ -9,8 +9,8 @@ import psutil
 
 from lab.errors import UsageError
 from lab.scenarios.model import Pace, Scenario
-from lab.stacks.server_stats import ServerObserver
-from lab.stacks.servers import Server, scene_url
+from lab.server.server_stats import ServerObserver
+from lab.server.servers import Server, scene_url
 
 BASE_BYTES = 500e6
 """Resident memory of a native run's processes without any keys."""

@@ -12,12 +12,9 @@ from pathlib import Path
 from lab import ROOT
 from lab.errors import StackError, Unfit, UsageError
 from lab.scenarios.model import LoadSpec, ProbeSpec, Scenario
-from lab.stacks import foreign
-from lab.stacks.address import Way
-from lab.stacks.base import LoadProcess, Probe, Say, probe_arguments
-from lab.stacks.foreign import KEY_PREFIX
-from lab.stacks.http import Locust, Metrics, Storefront, scrape
-from lab.stacks.processes import (
+from lab.server.address import Way
+from lab.server.http import Locust, Metrics, Storefront, scrape
+from lab.server.processes import (
     Child,
     CpuMeter,
     Waits,
@@ -28,9 +25,12 @@ from lab.stacks.processes import (
     stop_all,
     waits,
 )
+from lab.server.server_stats import ServerObserver
+from lab.server.servers import CLUSTER, Server
+from lab.stacks import foreign
+from lab.stacks.base import LoadProcess, Probe, Say, probe_arguments
+from lab.stacks.foreign import KEY_PREFIX
 from lab.stacks.quota import allowed
-from lab.stacks.server_stats import ServerObserver
-from lab.stacks.servers import CLUSTER, Server
 
 CACHED_PREFIXES = (
     f"{KEY_PREFIX}:",

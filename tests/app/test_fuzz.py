@@ -18,7 +18,7 @@ from app.cache import Cache
 from app.settings import Settings
 from app.state import State
 from app.storefront import create_app
-from lab.stacks.processes import port_taken
+from lab.server.processes import port_taken
 from tests.app.servicekit import ServerProcess, Service, eventually, free_port, http
 from tests.slowkit import SOON_S, exchange, slow_clients
 

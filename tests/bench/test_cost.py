@@ -15,7 +15,7 @@ from app.cache import CacheUnavailable
 from bench import cost
 from bench.cost_tables import PROMISES
 from lab.errors import STACK_BROKE, USAGE
-from lab.stacks.servers import SERVERS
+from lab.server.servers import SERVERS
 
 
 def test_every_strategy_but_ttl_is_measured_and_promises_something() -> None:

@@ -15,7 +15,7 @@ from bench.history_judge import KINDS, Found
 from bench.history_load import Indexes, Job
 from bench.kit import Evidence, server
 from lab.errors import CLAIM_FAILED, HOLDS, USAGE
-from lab.stacks.processes import free_port
+from lab.server.processes import free_port
 from tests.bench.plants import PLANTS
 
 READS = 4000

@@ -30,8 +30,8 @@ from typing import Any
 import psutil
 
 from lab import ROOT
-from lab.stacks.asking import ask
-from lab.stacks.preflight import OLDEST_COMPOSE, read_env_file
+from lab.scene.preflight import OLDEST_COMPOSE, read_env_file
+from lab.server.asking import ask
 
 COMPOSE_MODULE = "github.com/docker/compose/v2"
 COMPOSE_VERSION = "v2.40.3"

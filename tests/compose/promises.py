@@ -10,9 +10,9 @@ from typing import Any
 import yaml
 
 from lab import ROOT
-from lab.stacks import servers
-from lab.stacks.preflight import read_env_file
-from lab.stacks.servers import IN_COMPOSE
+from lab.scene.preflight import read_env_file
+from lab.server import servers
+from lab.server.servers import IN_COMPOSE
 
 Model = dict[str, Any]
 Rule = Callable[[Model], list[str]]

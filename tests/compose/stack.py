@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lab import ROOT
-from lab.stacks.servers import IN_COMPOSE, PROFILES
+from lab.server.servers import IN_COMPOSE, PROFILES
 from tests.compose import evidence
 
 PROJECT = "redis-latency-lab-test"

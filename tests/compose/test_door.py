@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lab import ROOT
-from lab.stacks import door, up
+from lab.scene import door, up
 
 ENOUGH = "MemTotal:        4026532 kB\n"
 
@@ -21,7 +21,7 @@ ENOUGH = "MemTotal:        4026532 kB\n"
 def test_files_of_a_strict_umask_are_named(mode: int) -> None:
     """Files that only their owner, or his group, may read are named, with the command that opens them."""
     code = (
-        "import os, pathlib, sys\nfrom lab.stacks import door\n"
+        "import os, pathlib, sys\nfrom lab.scene import door\n"
         "if os.geteuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         f"print(*door.faults((pathlib.Path(sys.argv[1]),), {ENOUGH!r}))"
     )

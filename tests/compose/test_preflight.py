@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from lab import ROOT
-from lab.stacks import engine, preflight
+from lab.scene import engine, preflight
 from tests.compose.stack import PORTS, free_ports
 
 Machine = Callable[..., subprocess.CompletedProcess[str]]
@@ -71,14 +71,15 @@ def config(folder: Path, **more: object) -> str:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    """Return a function that runs `python3 -m lab.stacks.up` in a copy of the files it needs, on a machine that the
+    """Return a function that runs `python3 -m lab.scene.up` in a copy of the files it needs, on a machine that the
     variables describe.
     """
     programs, tree = tmp_path / "bin", tmp_path / "tree"
     programs.mkdir()
-    (tree / "lab" / "stacks").mkdir(parents=True)
-    stacks = ("__init__", "up", "asking", "door", "engine", "preflight", "servers")
-    needed = ("__init__", "errors", *(f"stacks/{name}" for name in stacks))
+    for room in ("scene", "server"):
+        (tree / "lab" / room).mkdir(parents=True)
+    scene = (f"scene/{name}" for name in ("__init__", "up", "door", "engine", "preflight"))
+    needed = ("__init__", "errors", *scene, "server/__init__", "server/asking", "server/servers")
     for name in (f"{stem}.py" for stem in needed):
         shutil.copy(ROOT / "lab" / name, tree / "lab" / name)
     for name in ("compose.yaml", ".env"):
@@ -98,7 +99,7 @@ def machine(tmp_path: Path) -> Machine:
             **variables,
         }
         return subprocess.run(
-            [sys.executable, "-m", "lab.stacks.up", *verb],
+            [sys.executable, "-m", "lab.scene.up", *verb],
             cwd=tree,
             env=environ,
             capture_output=True,
@@ -452,7 +453,7 @@ def test_image_for_other_processors_is_noticed(
 def test_preflight_needs_the_standard_library_only() -> None:
     """`make up` works with the system's Python, without the lab's environment."""
     done = subprocess.run(
-        [sys.executable, "-SI", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); import lab.stacks.up"],
+        [sys.executable, "-SI", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); import lab.scene.up"],
         capture_output=True,
         text=True,
         env={"PATH": os.environ["PATH"]},

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from lab import ROOT
-from lab.stacks.servers import DRAGONFLY
+from lab.server.servers import DRAGONFLY
 from tests.compose.promises import RULES, Model, load
 
 

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from lab.stacks.servers import IN_COMPOSE, PROFILES
+from lab.server.servers import IN_COMPOSE, PROFILES
 from tests.compose.promises import AT_THE_DOOR, SPEAK_PROMETHEUS, load
 from tests.compose.stack import EVERYTHING, PROFILE_OPTIONS, Stack, until
 

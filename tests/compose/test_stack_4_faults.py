@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from lab.stacks.servers import IN_COMPOSE
+from lab.server.servers import IN_COMPOSE
 from tests.compose.stack import PROFILE_OPTIONS, Stack, until
 
 STOPPED = (

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.stacks.bundle import bundle, this_system
+from lab.scene.bundle import bundle, this_system
 from tests.compose.engine import Engine
 from tests.compose.stack import Stack
 

@@ -13,7 +13,7 @@ from console.metrics import PHASES
 from console.plan import Plan
 from console.server_control import FEW, OVER_S, Refused, ServerControl
 from lab.errors import StackError
-from lab.stacks.server_stats import Snapshot
+from lab.server.server_stats import Snapshot
 from tests.console.standins import StandIns
 
 NewControl = Callable[..., ServerControl]

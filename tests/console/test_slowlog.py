@@ -7,7 +7,7 @@ import pytest
 
 from console.slowlog import LENGTH, ServerWatcher, SlowlogReader
 from lab.errors import StackError
-from lab.stacks.server_stats import ServerObserver, Snapshot
+from lab.server.server_stats import ServerObserver, Snapshot
 from tests.app.servicekit import ServerProcess, eventually
 
 Entry = tuple[str, float, str, int]

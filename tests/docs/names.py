@@ -10,7 +10,7 @@ from pathlib import Path
 
 from docs.pages import fromcode
 from lab import scenarios
-from lab.stacks.servers import SERVERS, STACKS
+from lab.server.servers import SERVERS, STACKS
 from tests.docs.pagekit import ROOT, Page
 
 SHOWN = ("lab/report", "console", "lab/scenarios", "lab/claims", "grafana/dashboards")

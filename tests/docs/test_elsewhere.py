@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from lab import ROOT, cli
-from lab.stacks.preflight import read_env_file, wanted_ports
+from lab.scene.preflight import read_env_file, wanted_ports
 
 WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
 

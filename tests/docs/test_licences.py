@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from lab.stacks.preflight import read_env_file
+from lab.scene.preflight import read_env_file
 from tests.docs.pagekit import ROOT
 
 ROW = re.compile(r"^\| `(\S+)` \| `(\S+)` \| \S", re.MULTILINE)

@@ -17,8 +17,8 @@ from typer.core import TyperGroup
 from lab import scenarios
 from lab.cli import GROUPS, build, main, run_command
 from lab.results.folder import RunFacts
-from lab.stacks.asking import Finding
-from lab.stacks.doctor import outcome, packages
+from lab.scene.doctor import outcome, packages
+from lab.server.asking import Finding
 from tests.app.servicekit import free_port
 from tests.lab.doctored import build_run
 from tests.lab.labkit import LAB, ROOT, Answer, lab, tree, typed

@@ -17,8 +17,8 @@ from lab.diagnose import command
 from lab.errors import StackError
 from lab.foreign_text import shown
 from lab.report.terminal import show_verdict
-from lab.stacks import by_hand
-from lab.stacks.address import read_address
+from lab.server import by_hand
+from lab.server.address import read_address
 from tests.lab.doctored import build_run
 
 EVIL = "x\x1b]52;c;QQ==\x07\x9b2J\u202e\x7f"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lab import ROOT
-from lab.stacks.bundle import pythons_with_wheels
+from lab.scene.bundle import pythons_with_wheels
 from tests.app.servicekit import eventually
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.stacks.servers import IN_COMPOSE, PARTS
+from lab.server.servers import IN_COMPOSE, PARTS
 from tests.grafana.metricnames import asked_for, known
 
 ROOT = Path(__file__).parents[2]

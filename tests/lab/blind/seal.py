@@ -16,7 +16,7 @@ import psutil
 from lab.blind.causes import CAUSES
 from lab.blind.session import Session
 from lab.errors import LabError
-from lab.stacks.http import Http
+from lab.server.http import Http
 
 Sources = dict[str, str]
 """Name of a source → its text."""

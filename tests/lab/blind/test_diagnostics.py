@@ -11,9 +11,9 @@ import pytest
 from lab.blind import diagnostics
 from lab.blind.diagnostics import longest_us, raw_reading
 from lab.errors import StackError, UsageError
-from lab.stacks.by_hand import Line
-from lab.stacks.http import Storefront
-from lab.stacks.server_stats import ServerObserver
+from lab.server.by_hand import Line
+from lab.server.http import Storefront
+from lab.server.server_stats import ServerObserver
 from tests.loadtest.conftest import Server
 
 

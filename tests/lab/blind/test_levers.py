@@ -15,8 +15,8 @@ from lab.blind.levers import RESTART_S, Levers, limited, parse
 from lab.blind.prices import CHANGES, CHUNK, carry_out_changes
 from lab.blind.sizing import CHANGER, LINK, READS_PER_S, REST, RESTING, SECOND, WEB, WELL, Orders
 from lab.errors import StackError, UsageError
-from lab.stacks import by_hand
-from lab.stacks.server_stats import ServerObserver
+from lab.server import by_hand
+from lab.server.server_stats import ServerObserver
 from loadtest import resp
 from tests.lab.blind.conftest import MEASURED
 from tests.loadtest.conftest import Server

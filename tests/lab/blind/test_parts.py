@@ -26,7 +26,7 @@ from lab.blind.scene import tell
 from lab.blind.session import HEALTHY_SAMPLES, Session, health
 from lab.diagnose.figures import LEAST_GET_MS
 from lab.errors import UsageError
-from lab.stacks.processes import Child
+from lab.server.processes import Child
 from tests.app.servicekit import eventually
 from tests.lab.blind.conftest import MEASURED, journal_of
 from tests.lab.blind.seal import leaks

@@ -19,7 +19,7 @@ from lab.blind.inbox import Order
 from lab.blind.prices import CHUNK
 from lab.blind.scene import tell
 from lab.blind.sizing import CHANGER, HEADROOM_MB, SECOND, WELL
-from lab.stacks.processes import Child
+from lab.server.processes import Child
 from loadtest import resp
 from tests.app.servicekit import eventually
 from tests.lab.blind.conftest import MEASURED

@@ -15,7 +15,7 @@ from lab.blind import diagnostics, faulty_pool, ways
 from lab.blind.faulty_pool import Housekeeping
 from lab.blind.readings import readings
 from lab.blind.ways import Waits
-from lab.stacks.server_stats import ServerObserver
+from lab.server.server_stats import ServerObserver
 from loadtest.incidents.delay import Delay, relay
 from loadtest.resp import Server as Address
 from tests.app.servicekit import eventually

@@ -15,7 +15,7 @@ from lab.results.folder import Run, RunFacts
 from lab.runner.judging import reach
 from lab.scenarios.key_growth import CLAIMS
 from lab.scenarios.model import Scenario
-from lab.stacks.servers import SERVERS
+from lab.server.servers import SERVERS
 from tests.lab.claims.bending import bent
 from tests.lab.doctored import build_run
 

@@ -29,7 +29,7 @@ from lab.report.terminal import show_verdict
 from lab.results.folder import PhaseRecord, Run, RunFacts
 from lab.runner.judging import reach, validate
 from lab.runner.repetition import SAMPLES, Repetition, check_machine, noise
-from lab.stacks import processes
+from lab.server import processes
 from tests.lab.doctored import build_run
 
 ASKED = 10.0

@@ -20,7 +20,7 @@ from lab.diagnose.diagnosis import Diagnosis
 from lab.diagnose.findings import Judgement
 from lab.diagnose.questions import Questions, Refused
 from lab.errors import StackError
-from lab.stacks.address import read_address
+from lab.server.address import read_address
 from tests.app.servicekit import free_port
 from tests.lab.diagnose.diagnosekit import Fake, Other, Run, acl, one_line
 from tests.loadtest.conftest import Server

@@ -16,8 +16,8 @@ from lab.diagnose import questions
 from lab.diagnose.prober import LAST_REPLY_S
 from lab.diagnose.questions import ALLOWED, SETTINGS, NotAllowed, Questions
 from lab.diagnose.watch import LOOKS_S
-from lab.stacks.address import read_address
-from lab.stacks.servers import SERVERS
+from lab.server.address import read_address
+from lab.server.servers import SERVERS
 from tests.lab.diagnose.diagnosekit import Fake, Run, Tap, one_line
 from tests.loadtest.conftest import Server
 

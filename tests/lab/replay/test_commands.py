@@ -15,7 +15,7 @@ from lab.replay.prometheus import Prometheus
 from lab.replay.record import record
 from lab.replay.recording import METRICS, TRACES, Meta, Recording, Series, pack_metrics, pack_traces, write
 from lab.replay.tempo import Tempo
-from lab.stacks import engine
+from lab.scene import engine
 from tests.app.servicekit import free_port
 from tests.lab.replay.conftest import TempoStandin
 from tests.lab.replay.test_choice import OnePrometheus, T, WeakTempo

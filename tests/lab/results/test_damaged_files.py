@@ -21,7 +21,7 @@ from lab.results.folder import Run
 from lab.results.jsontext import parse
 from lab.results.probe_line import read_probe_line
 from lab.runner.judging import validate
-from lab.stacks import preflight
+from lab.scene import preflight
 from loadtest.histogram import Histogram
 
 RIGHT = Path(__file__).parents[3] / "docs" / "runs" / "keys-command"

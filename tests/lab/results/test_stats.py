@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lab.results import stats
 from lab.results.correlation import spearman
 from lab.results.histograms import values_of
-from lab.stacks.http import bucket_quantile
+from lab.server.http import bucket_quantile
 from tests.lab.synthetic import encode, heavy_tail
 
 QUICK = settings(max_examples=60, deadline=None)

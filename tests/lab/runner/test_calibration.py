@@ -10,8 +10,8 @@ import pytest
 
 from lab.runner.calibration import Calibrator
 from lab.scenarios import catalogue
-from lab.stacks.http import Metrics
-from lab.stacks.server_stats import Snapshot
+from lab.server.http import Metrics
+from lab.server.server_stats import Snapshot
 
 SCENARIO = catalogue()["key-growth"]
 KEYS, COST_S, BASE = 170_000, 0.2e-6, 0.02

@@ -17,8 +17,8 @@ from lab.results.folder import Run, RunFacts, RunWriter
 from lab.runner import phases
 from lab.runner.phases import Conductor
 from lab.scenarios.model import Pace, Phase, Scenario
-from lab.stacks.http import Metrics
-from lab.stacks.server_stats import Snapshot
+from lab.server.http import Metrics
+from lab.server.server_stats import Snapshot
 from loadtest.probe.record import Interval
 from tests.lab.synthetic import facts_of
 

@@ -10,7 +10,7 @@ import pytest
 from lab.errors import StackError
 from lab.runner.loads import arguments_of, await_abandoned, figure_of
 from lab.scenarios.model import LoadSpec, Phase
-from lab.stacks.server_stats import Snapshot
+from lab.server.server_stats import Snapshot
 
 PHASE = Phase("storm", "storm", "a storm", "scan", 1.0, events_from="look[rate]")
 

@@ -18,9 +18,9 @@ import psutil
 import pytest
 
 from lab.results.folder import Run
+from lab.server.by_hand import LOCK
+from lab.server.processes import port_taken
 from lab.stacks import rights
-from lab.stacks.by_hand import LOCK
-from lab.stacks.processes import port_taken
 from tests.app.servicekit import ServerProcess, eventually
 from tests.lab.labkit import LAB, ROOT, Answer, Running, lab, tree, whole_run
 

@@ -15,7 +15,7 @@ from lab.results.folder import Run
 from lab.runner import run as experiment
 from lab.runner.run import Request, conduct
 from lab.scenarios.model import Scenario
-from lab.stacks.servers import SERVERS
+from lab.server.servers import SERVERS
 
 ALL = [(scenario, pace) for scenario in scenarios.catalogue().values() for pace in scenario.paces]
 

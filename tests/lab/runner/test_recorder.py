@@ -16,8 +16,8 @@ import pytest
 
 from lab.results.folder import Run, RunWriter
 from lab.runner.recorder import Recorder
-from lab.stacks.http import Metrics
-from lab.stacks.server_stats import Snapshot
+from lab.server.http import Metrics
+from lab.server.server_stats import Snapshot
 from loadtest.probe.record import Interval
 from tests.lab.results.test_operational import STEADY, facts
 

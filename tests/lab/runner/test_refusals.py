@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import redis
 
-from lab.stacks.server_stats import ServerObserver
-from lab.stacks.servers import SERVERS
+from lab.server.server_stats import ServerObserver
+from lab.server.servers import SERVERS
 from tests.app.servicekit import ServerProcess, eventually, free_port
 from tests.lab.labkit import Running
 from tests.lab.runner.test_native import assert_nothing_left, assert_one_complaint, assert_partial, phases

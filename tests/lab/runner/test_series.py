@@ -24,7 +24,7 @@ from lab.runner.everywhere import run_everywhere
 from lab.runner.judging import reach
 from lab.runner.run import Request
 from lab.runner.series import Pages, Series, chosen, run_series
-from lab.stacks.servers import SERVERS
+from lab.server.servers import SERVERS
 from tests.lab.doctored import build_run
 from tests.lab.labkit import tree, typed
 

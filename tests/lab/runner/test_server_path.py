@@ -13,7 +13,7 @@ import pytest
 from lab import scenarios
 from lab.errors import USAGE, UsageError
 from lab.runner.run import Request, command_of
-from lab.stacks.servers import SERVERS, add_servers
+from lab.server.servers import SERVERS, add_servers
 from tests.lab.labkit import tree, typed
 
 MAIN = scenarios.find("key-growth")

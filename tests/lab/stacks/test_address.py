@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import UsageError
-from lab.stacks.address import Tls, read_address, way_to
+from lab.server.address import Tls, read_address, way_to
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ import pytest
 
 from lab import ROOT, __version__
 from lab.errors import StackError
-from lab.stacks import bundle as bundles
-from lab.stacks import up
+from lab.scene import bundle as bundles
+from lab.scene import up
 
 OWN = bundles.this_system()
 PYTHON = "{}.{}".format(*sys.version_info)

@@ -16,9 +16,9 @@ import pytest
 
 from lab.cli import run_command
 from lab.errors import LabError, StackError, UsageError
-from lab.stacks import by_hand
-from lab.stacks.address import Address
-from lab.stacks.bystander import Counted, read
+from lab.server import by_hand
+from lab.server.address import Address
+from lab.server.bystander import Counted, read
 from loadtest import resp
 from loadtest.histogram import Histogram
 from tests.app.servicekit import eventually, free_port

@@ -21,12 +21,12 @@ from lab.errors import StackError, UsageError
 from lab.runner import run as runs
 from lab.runner.run import Request, conduct
 from lab.scenarios.model import ProbeSpec
+from lab.server.processes import port_taken
+from lab.server.server_stats import ServerObserver
+from lab.server.servers import SERVERS
 from lab.stacks import quota
 from lab.stacks.cluster import ClusterStack, slots_of
-from lab.stacks.processes import port_taken
 from lab.stacks.quota import GROUPS, Quota, why_none
-from lab.stacks.server_stats import ServerObserver
-from lab.stacks.servers import SERVERS
 from loadtest.cluster import SLOTS, slot_of, tag_in
 from loadtest.cluster import Nodes as Seen
 from loadtest.resp import Server as Address

@@ -16,9 +16,10 @@ import redis
 
 from lab import ROOT
 from lab.errors import StackError, UsageError
-from lab.stacks import by_hand, foreign
-from lab.stacks.address import Way
-from lab.stacks.server_stats import ServerObserver
+from lab.server import by_hand
+from lab.server.address import Way
+from lab.server.server_stats import ServerObserver
+from lab.stacks import foreign
 from tests.app.servicekit import ServerProcess, eventually
 from tests.lab.labkit import Answer, typed
 

@@ -13,10 +13,10 @@ from lab import scenarios
 from lab.errors import UsageError
 from lab.runner import run as experiment
 from lab.runner.run import Request
+from lab.server.address import Way
+from lab.server.servers import SERVERS
 from lab.stacks import memory
-from lab.stacks.address import Way
 from lab.stacks.memory import native_bytes, require_scene_memory
-from lab.stacks.servers import SERVERS
 from tests.app.servicekit import ServerProcess
 
 MAIN = scenarios.find("key-growth")

@@ -17,8 +17,8 @@ import pytest
 import redis
 
 from lab.errors import UsageError
-from lab.stacks import native_prometheus, native_scene
-from lab.stacks.processes import port_taken
+from lab.scene import native_prometheus, native_scene
+from lab.server.processes import port_taken
 from tests.app.servicekit import Reply, eventually, free_port, http
 from tests.lab.labkit import Running, lab, typed
 

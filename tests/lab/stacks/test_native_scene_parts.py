@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from lab.errors import StackError
-from lab.stacks import native_prometheus, native_scene
-from lab.stacks.native_scene import MOST_ENDS, NativeScene
-from lab.stacks.processes import port_taken, ports_after
-from lab.stacks.servers import SERVERS
+from lab.scene import native_prometheus, native_scene
+from lab.scene.native_scene import MOST_ENDS, NativeScene
+from lab.server.processes import port_taken, ports_after
+from lab.server.servers import SERVERS
 from tests.app.servicekit import free_port
 
 

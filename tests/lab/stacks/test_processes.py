@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from lab.errors import StackError
-from lab.stacks.processes import (
+from lab.server.processes import (
     INTERRUPTIONS,
     Child,
     CpuMeter,
@@ -193,7 +193,7 @@ def test_a_child_is_asked_once(tmp_path: Path, children: list[Child]) -> None:
 def test_killed_lab_takes_its_children_along(tmp_path: Path) -> None:
     """After kill -9 of the lab its children end, although it could not end them itself."""
     code = (
-        "import sys, time\nfrom pathlib import Path\nfrom lab.stacks.processes import Child\n"
+        "import sys, time\nfrom pathlib import Path\nfrom lab.server.processes import Child\n"
         "folder = Path(sys.argv[1])\n"
         "made = [Child(f'c{i}', [sys.executable, '-c', 'import time; time.sleep(600)'], folder / f'{i}.log')\n"
         "        for i in range(2)]\n"
@@ -262,7 +262,7 @@ def test_the_kernel_gives_no_client_a_free_port() -> None:
 
 def test_where_every_port_is_taken_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search ends."""
-    monkeypatch.setattr("lab.stacks.processes.port_taken", lambda _: True)
+    monkeypatch.setattr("lab.server.processes.port_taken", lambda _: True)
     with pytest.raises(StackError, match="are taken: end some programs"):
         free_port()
 
@@ -328,7 +328,7 @@ def test_memory_is_that_of_the_whole_tree(tmp_path: Path, children: list[Child])
 
 CTRL_C_IN_A_FORK = """
 import os, pathlib, signal, subprocess, sys, time
-from lab.stacks.processes import Child
+from lab.server.processes import Child
 
 start = subprocess.Popen._execute_child
 def interrupted(*words):
@@ -358,7 +358,7 @@ def test_ctrl_c_in_the_middle_of_a_fork_is_heard(tmp_path: Path) -> None:
 
 DROPPED = """
 import os, signal, sys, time, weakref
-from lab.stacks.processes import interruptions_raise, uninterrupted
+from lab.server.processes import interruptions_raise, uninterrupted
 
 class Thing: pass
 
@@ -406,7 +406,7 @@ def test_ctrl_c_in_the_callback_of_a_weak_reference_is_heard(numbers: list[signa
 
 SWALLOWED = """
 import os, signal
-from lab.stacks.processes import interruptions_raise, raise_if_interrupted
+from lab.server.processes import interruptions_raise, raise_if_interrupted
 
 interruptions_raise()
 raise_if_interrupted()  # nothing came yet

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from lab.errors import StackError
+from lab.server.processes import CpuMeter
 from lab.stacks import quota
-from lab.stacks.processes import CpuMeter
 from lab.stacks.quota import Quota, allowed
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from lab.errors import StackError, UsageError
-from lab.stacks import dashboards, rehearsal
-from lab.stacks.asking import Finding
+from lab.scene import dashboards, rehearsal
+from lab.server.asking import Finding
 from tests.httpkit import Answer, HttpStandIn, Request
 from tests.lab.stacks.conftest import services_of
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lab.errors import UsageError
+from lab.server.address import Way
 from lab.stacks import rights
-from lab.stacks.address import Way
 from tests.app.servicekit import ServerProcess, eventually, free_port
 
 SERVERS = [ServerProcess.valkey(), ServerProcess.redis()]

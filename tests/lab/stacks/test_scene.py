@@ -16,11 +16,12 @@ import pytest
 
 from lab.errors import StackError
 from lab.scenarios import catalogue
-from lab.stacks import inside, scene
-from lab.stacks.http import Http
-from lab.stacks.processes import port_taken
+from lab.server import inside
+from lab.server.http import Http
+from lab.server.processes import port_taken
+from lab.server.servers import SERVERS
+from lab.stacks import scene
 from lab.stacks.scene import Lease, SceneStack
-from lab.stacks.servers import SERVERS
 from tests.app.servicekit import ServerProcess, eventually, free_port
 from tests.httpkit import Answer, HttpStandIn, Request
 from tests.lab.labkit import tree, typed

@@ -14,10 +14,10 @@ from app.fragments import Keyspace
 from lab import scenarios
 from lab.errors import StackError, Unfit
 from lab.scenarios import catalogue
+from lab.server.processes import Child, port_taken
+from lab.server.server_stats import ServerObserver, Snapshot, absent_pattern
+from lab.server.servers import IN_COMPOSE, SERVERS, Server, version_of
 from lab.stacks.native import NativeStack
-from lab.stacks.processes import Child, port_taken
-from lab.stacks.server_stats import ServerObserver, Snapshot, absent_pattern
-from lab.stacks.servers import IN_COMPOSE, SERVERS, Server, version_of
 from loadtest import info
 from tests.app.servicekit import free_port
 from tests.lab.labkit import typed

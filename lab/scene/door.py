@@ -1,8 +1,8 @@
 """The first and the last thing that `docker compose up` does: two services of compose.yaml.
 
-    python -m lab.stacks.door check       exit code 1, and a line, where the scene would break later
-    python -m lab.stacks.door welcome     print the addresses, and sleep until told to end
-    python -m lab.stacks.door banner      print the addresses
+    python -m lab.scene.door check       exit code 1, and a line, where the scene would break later
+    python -m lab.scene.door welcome     print the addresses, and sleep until told to end
+    python -m lab.scene.door banner      print the addresses
 
 Needs only the standard library.
 """

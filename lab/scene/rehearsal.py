@@ -16,13 +16,13 @@ from typing import Any
 
 from lab import ROOT
 from lab.errors import StackError, UsageError
-from lab.stacks import dashboards
-from lab.stacks.asking import Finding, guarded
-from lab.stacks.dashboards import SHOWN_S, prometheus
-from lab.stacks.http import Http
-from lab.stacks.preflight import read_env_file
-from lab.stacks.servers import IN_COMPOSE
-from lab.stacks.up import complaints, containers
+from lab.scene import dashboards
+from lab.scene.dashboards import SHOWN_S, prometheus
+from lab.scene.preflight import read_env_file
+from lab.scene.up import complaints, containers
+from lab.server.asking import Finding, guarded
+from lab.server.http import Http
+from lab.server.servers import IN_COMPOSE
 from lab.templates import templates
 
 RETRY_S = 2.0

@@ -24,9 +24,9 @@ from lab.errors import Interrupted, StackError, UsageError
 from lab.foreign_text import shown
 from lab.results import numbers
 from lab.results.probe_line import read_probe_line
-from lab.stacks import inside
-from lab.stacks.processes import Child
-from lab.stacks.servers import IN_COMPOSE, SERVERS, scene_url
+from lab.server import inside
+from lab.server.processes import Child
+from lab.server.servers import IN_COMPOSE, SERVERS, scene_url
 from loadtest.histogram import Histogram
 from loadtest.probe import clocks
 from loadtest.resp import ConnectionLost, LoadFailed, Server, connect

@@ -21,8 +21,8 @@ import typer
 
 from lab.errors import StackError, UsageError
 from lab.foreign_text import shown
-from lab.stacks import inside
-from lab.stacks.address import Address
+from lab.server import inside
+from lab.server.address import Address
 from loadtest import resp
 
 ADDRESS = "PROBE_URL"

@@ -1,6 +1,6 @@
 """The servers the lab knows: one row each, read by the command line, doctor, `make up` and the tests.
 
-Needs only the standard library, because `lab.stacks.preflight` reads the rows before an environment exists.
+Needs only the standard library, because `lab.scene.preflight` reads the rows before an environment exists.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ COUNTS_MATCHES = (
 SNAPSHOT = "KeyDB's KEYS searches a snapshot in another thread: nobody waits for the whole of it"
 """KeyDB 6.3.4, db.cpp: keysCommand."""
 UNCOUNTED = "KeyDB's counters leave out most of what a SCAN takes"
-"""See `lab.stacks.server_stats.ServerObserver.scan_cost_us`."""
+"""See `lab.server.server_stats.ServerObserver.scan_cost_us`."""
 
 
 AT_START = {CLUSTER: "it is chosen when a server starts, and the {stack} stack starts its servers without"}

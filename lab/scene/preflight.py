@@ -16,10 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from lab import ROOT
-from lab.stacks import engine
-from lab.stacks.asking import Finding, ask, guarded
-from lab.stacks.door import MEMORY_GB
-from lab.stacks.servers import IN_COMPOSE, PROFILES
+from lab.scene import engine
+from lab.scene.door import MEMORY_GB
+from lab.server.asking import Finding, ask, guarded
+from lab.server.servers import IN_COMPOSE, PROFILES
 
 OLDEST_COMPOSE = (2, 20)
 ANSWER_S = 0.5

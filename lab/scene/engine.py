@@ -1,6 +1,6 @@
 """The container engine: which one it is, which parts of compose.yaml it cannot do, and an overlay without those parts.
 
-Needs only the standard library, as `lab.stacks.preflight` does.
+Needs only the standard library, as `lab.scene.preflight` does.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.stacks.asking import Finding, ask
+from lab.server.asking import Finding, ask
 
 DISK_GB = 5.0
 """Free disk space that the images and an hour of the scene need."""

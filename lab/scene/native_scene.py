@@ -22,13 +22,13 @@ import psutil
 
 from lab.errors import StackError, UsageError
 from lab.scenarios.model import Phase, Scenario
-from lab.stacks import native_prometheus as prometheus
+from lab.scene import native_prometheus as prometheus
+from lab.server.http import Http
+from lab.server.processes import Child, port_taken, ports_after, raise_if_interrupted, uninterrupted
+from lab.server.servers import Server, find_server
 from lab.stacks.base import Say
-from lab.stacks.http import Http
 from lab.stacks.memory import BASE_BYTES, require_memory
 from lab.stacks.native import READY_S, NativeStack
-from lab.stacks.processes import Child, port_taken, ports_after, raise_if_interrupted, uninterrupted
-from lab.stacks.servers import Server, find_server
 
 SCENE = Scenario(
     id="scene",

@@ -1,6 +1,6 @@
 """`make bundle`: all that a room without a network needs, in one archive for each system.
 
-    python -m lab.stacks.bundle --system macos-arm64 --python 3.13 --no-images
+    python -m lab.scene.bundle --system macos-arm64 --python 3.13 --no-images
 
 An archive `redis-latency-lab-VERSION-SYSTEM.tar` holds one folder: the repository as it is committed, a wheel of every
 package for that system and its Pythons, the images of the scene, the checksums of all that, and `install.sh`, which
@@ -27,7 +27,7 @@ from packaging.markers import Marker
 
 from lab import ROOT, __version__
 from lab.errors import LabError, StackError, UsageError
-from lab.stacks.asking import ask
+from lab.server.asking import ask
 
 NAME = "redis-latency-lab"
 FOLDER = ROOT / "runs" / "bundle"
@@ -202,7 +202,7 @@ def bundle(system: str, pythons: Sequence[str], out: Path, with_images: bool) ->
 def read_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Parse the arguments. Bad arguments end the process with exit code 2."""
     parser = argparse.ArgumentParser(
-        prog="lab.stacks.bundle", description="Pack what a room without a network needs."
+        prog="lab.scene.bundle", description="Pack what a room without a network needs."
     )
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the archives (runs/bundle)")
     parser.add_argument(

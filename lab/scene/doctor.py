@@ -16,10 +16,10 @@ from pathlib import Path
 import psutil
 
 from lab import ROOT
-from lab.stacks import preflight
-from lab.stacks.asking import Finding
-from lab.stacks.processes import NEEDED_CORES
-from lab.stacks.servers import SERVERS, version_of
+from lab.scene import preflight
+from lab.server.asking import Finding
+from lab.server.processes import NEEDED_CORES
+from lab.server.servers import SERVERS, version_of
 
 WANTED = ("requirements/stack.in", "requirements/lab.in")
 MEMORY_GB = 1.5

@@ -1,9 +1,9 @@
 """`make up` and `make down`: `docker compose up` and `down`, after a look at the machine and at whose scene it is.
 
-    python3 -m lab.stacks.up            COMPOSE_PROFILES=valkey python3 -m lab.stacks.up
-    python3 -m lab.stacks.up down       containers, volumes, network
+    python3 -m lab.scene.up            COMPOSE_PROFILES=valkey python3 -m lab.scene.up
+    python3 -m lab.scene.up down       containers, volumes, network
 
-Like `lab.stacks.preflight` it needs only the standard library, docker, and Python 3.9 or newer. Exit code 0, or 3
+Like `lab.scene.preflight` it needs only the standard library, docker, and Python 3.9 or newer. Exit code 0, or 3
 when something is missing or does not become healthy (what and why is printed), or 130 after Ctrl-C.
 """
 
@@ -16,9 +16,9 @@ import sys
 from typing import Any
 
 from lab import ROOT
-from lab.stacks import engine
-from lab.stacks.asking import ask
-from lab.stacks.preflight import examine, whose
+from lab.scene import engine
+from lab.scene.preflight import examine, whose
+from lab.server.asking import ask
 
 STACK_BROKE, INTERRUPTED = 3, 130
 WAIT_SECONDS = 300
@@ -107,7 +107,7 @@ def start() -> int:
             file=sys.stderr,
         )
         return STACK_BROKE
-    return compose("exec", "-T", "welcome", "python", "-m", "lab.stacks.door", "banner")
+    return compose("exec", "-T", "welcome", "python", "-m", "lab.scene.door", "banner")
 
 
 def down() -> int:

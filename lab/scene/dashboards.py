@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import StackError
-from lab.stacks.asking import Finding, guarded
-from lab.stacks.http import Http
+from lab.server.asking import Finding, guarded
+from lab.server.http import Http
 
 SHOWN_S = 900
 """The dashboards' time range in seconds: the last quarter of an hour."""
