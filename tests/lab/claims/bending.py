@@ -122,7 +122,7 @@ class _Bent(Run):
         ]
         stretches = [(phase.t0, phase.t1) for phase in phases] if name != "*" else [(0.0, float("inf"))]
         self.slowlog[:] = [
-            row for row in self.slowlog if not any(t0 <= float(row["t"]) <= t1 for t0, t1 in stretches)
+            row for row in self.slowlog if not any(t0 <= float(row["t"]) + 0.5 < t1 for t0, t1 in stretches)
         ] + added
 
 
