@@ -27,7 +27,6 @@ MARK = "# Written by `make up` for this engine"
 class Engine:
     """A container engine. `cpu_limits`: it can limit a container's CPU time. `root`: where it keeps its images.
 
-    `cpu_sets`: it can keep a container on some of the cores.
     `processor`: the kind of processor, as `docker info` names it (x86_64, aarch64); empty if that is not known.
     """
 
@@ -37,7 +36,6 @@ class Engine:
     cpus: int = 0
     memory_bytes: int = 0
     cpu_limits: bool = True
-    cpu_sets: bool = True
     root: str = ""
     processor: str = ""
 
@@ -81,7 +79,7 @@ def _of_podman(told: dict[str, Any]) -> Engine:
     host = told["host"]
     rootless = bool(host["security"]["rootless"])
     # Without root, limits are refused on cgroups v2 without their controllers, and ignored on v1.
-    able = set(host["cgroupControllers"] or ()) if rootless else {"cpu", "cpuset"}
+    able = set(host["cgroupControllers"] or ()) if rootless else {"cpu"}
     return Engine(
         kind="Podman",
         version=str(told["version"]["Version"]),
@@ -89,7 +87,6 @@ def _of_podman(told: dict[str, Any]) -> Engine:
         cpus=int(host["cpus"]),
         memory_bytes=int(host["memTotal"]),
         cpu_limits="cpu" in able,
-        cpu_sets="cpuset" in able,
         root=str(told["store"]["graphRoot"]),
         processor=_processor(host.get("arch")),
     )
@@ -113,7 +110,6 @@ def _of_docker(told: dict[str, Any]) -> Engine:
         cpus=int(told.get("NCPU") or 0),
         memory_bytes=int(told.get("MemTotal") or 0),
         cpu_limits=bool(told.get("CpuCfsQuota", told.get("CPUCfsQuota", True))),
-        cpu_sets=bool(told.get("CPUSet", True)),
         root=str(told.get("DockerRootDir") or ""),
         processor=_processor(told.get("Architecture")),
     )

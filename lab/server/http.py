@@ -120,8 +120,6 @@ class Storefront(Http):
 class Locust(Http):
     """The load generator's own control interface."""
 
-    RATES = ("reads_per_second", "events_per_second", "visits_per_second")
-
     def load(self, reads_per_second: float, events_per_second: float, population: int) -> None:
         """Set the rates; they hold from the next second on."""
         self.ask(
@@ -145,16 +143,6 @@ class Locust(Http):
                 "users_population": customers,
             },
         )
-
-    def pause(self) -> dict[str, Any]:
-        """Set all rates to 0. Returns the dials as they were, for `resume`."""
-        asked = self.ask("GET", "/load")
-        self.ask("PUT", "/load", dict.fromkeys(self.RATES, 0))
-        return {dial: asked[dial] for dial in (*self.RATES, "users_population")}
-
-    def resume(self, dials: dict[str, Any]) -> None:
-        """Set the dials that `pause` returned."""
-        self.ask("PUT", "/load", dials)
 
     def reset(self) -> None:
         """Set its tallies to zero."""

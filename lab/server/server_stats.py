@@ -288,12 +288,10 @@ class ServerObserver:
     def _memory(self) -> dict[str, str]:
         return dict(self._ask("INFO", self._client.info, "memory"))
 
-    def limit_memory(self, headroom: int) -> Callable[[], None]:
-        """Let the server hold `headroom` bytes more than now, and evict beyond. Returns a function that undoes it."""
-        before = self.settings(("maxmemory", "maxmemory-policy"))
+    def limit_memory(self, headroom: int) -> None:
+        """Let the server hold `headroom` bytes more than now, and evict beyond."""
         used = int(self._memory()["used_memory"])
         self.configure({"maxmemory": str(used + headroom), "maxmemory-policy": "allkeys-lru"})
-        return lambda: self.configure(before)
 
     def configure_slowlog(self, threshold_us: int, length: int = 512) -> None:
         """Set the slow log's threshold and length. Its entries stay."""
