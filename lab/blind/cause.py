@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from lab.blind.inbox import Inbox, Order
 from lab.blind.readings import Readings
 from lab.blind.sizing import WELL, Measured, Orders
-from lab.diagnose import signs
-from lab.diagnose.figures import Finding
+from lab.server import signs
+from lab.server.figures import Finding
 from loadtest.resp import Server
 
 

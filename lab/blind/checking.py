@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lab.blind.readings import Sample, Seen, Stretch, readings
-from lab.diagnose.signs import EVICTED_PER_S
+from lab.server.signs import EVICTED_PER_S
 
 HEALTHY_FOR_S = 30.0
 PATIENCE_S = 30.0

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from lab.blind.readings import LIKE_TAIL, READINGS, Reading, Readings
-from lab.diagnose.figures import Spent
 from lab.errors import UsageError
+from lab.server.figures import Spent
 
 UNITS: Mapping[str, Mapping[str, float]] = {
     "ms": {"ms": 1, "us": 0.001, "µs": 0.001, "s": 1000},

@@ -14,11 +14,11 @@ import redis
 from lab.blind.prices import CHANGES
 from lab.blind.readings import Sample
 from lab.blind.ways import LINK, SERVER, WEB, Waits, Ways, asking, client, median_ms
-from lab.diagnose.window import Snapshot
 from lab.errors import StackError
 from lab.results.probe_line import read_probe_line
 from lab.server.http import Locust, Storefront
 from lab.server.processes import tree_seconds, waits
+from lab.server.window import Snapshot
 from lab.stacks.base import Probe
 from loadtest.histogram import Histogram
 

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from lab.diagnose.figures import LEAST_GET_MS, TIMES_HEALTHY, Figures, Spent
-from lab.diagnose.window import Snapshot, Window
+from lab.server.figures import LEAST_GET_MS, TIMES_HEALTHY, Figures, Spent
+from lab.server.window import Snapshot, Window
 from loadtest.histogram import Histogram
 
 LEAST_PAGE_MS, LEAST_OLDEST_S = 25.0, 2.0

@@ -18,7 +18,6 @@ from lab.diagnose import questions
 from lab.diagnose.diagnosis import AFTERWARDS, FILE, Diagnosis, changes, read
 from lab.diagnose.findings import judge
 from lab.diagnose.watch import Progress, watch
-from lab.diagnose.window import Window
 from lab.errors import CLAIM_FAILED, Interrupted, StackError, UsageError
 from lab.foreign_text import shown
 from lab.results import numbers
@@ -31,6 +30,7 @@ from lab.server.address import (
     Tls,
     read_address,
 )
+from lab.server.window import Window
 
 SECONDS, LONGEST_S = 30.0, 3600.0
 """Length of a diagnosis if nothing else is asked for, and the most: every wait of the probe is kept until its end."""

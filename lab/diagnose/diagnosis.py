@@ -12,9 +12,9 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lab.diagnose.findings import Found, Judgement
-from lab.diagnose.window import Window
 from lab.errors import StackError, UsageError
 from lab.results import numbers
+from lab.server.window import Window
 from lab.templates import templates
 
 HERE = Path(__file__).parent

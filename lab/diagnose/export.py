@@ -1,7 +1,7 @@
 """`bin/lab export`: a dashboard and alert rules for an existing Grafana and Prometheus.
 
 They use only metrics of redis_exporter. Of commands a rule knows shares and means, and judges by bounds of its own; of
-what else a server does it judges by those of `bin/lab diagnose` (`lab.diagnose.signs`).
+what else a server does it judges by those of `bin/lab diagnose` (`lab.server.signs`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import jinja2
 import typer
 
 from lab import ROOT
-from lab.diagnose.signs import (
+from lab.errors import UsageError
+from lab.server.signs import (
     CONNECTIONS_SHARE,
     EVICTED_PER_S,
     LONG_MS,
@@ -24,7 +25,6 @@ from lab.diagnose.signs import (
     REMOVED_PER_S,
     REMOVED_US,
 )
-from lab.errors import UsageError
 
 RULES, BOARD = ROOT / "prometheus/export", ROOT / "grafana/export/dashboard.json"
 LATE_S = 0.1

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lab.diagnose import law, signs
-from lab.diagnose.figures import Finding as Evidence
-from lab.diagnose.window import Window, at_least
 from lab.results.numbers import percent
+from lab.server import law, signs
+from lab.server.figures import Finding as Evidence
+from lab.server.window import Window, at_least
 
 LATE = 0.2
 """Lateness of the probe's own process, as a share of p99, from which the probe's waits may be its own doing: a process

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from lab.diagnose.window import Window
+from lab.server.window import Window
 from loadtest import info
 
 

@@ -13,29 +13,15 @@ import math
 import random
 import threading
 import time
-from dataclasses import dataclass
 
 from lab.diagnose.questions import ABSENT, Gone, Late, Questions, Refused
 from lab.server.address import Address
+from lab.server.window import Probed
 
 COMMANDS = (("GET", ABSENT), ("PING",))
 SEED = 7
 LAST_REPLY_S = 2.0
 """How long to wait at the end for a reply that is outstanding."""
-
-
-@dataclass(frozen=True)
-class Probed:
-    """One request. `due_s`: when it was due, since the probe began; `waited_s`: until its reply; `sent`: it was sent.
-
-    The wait of a request that was sent counts from its sending. No reply was outstanding then, so if it was sent after
-    its due time, this process was late by itself (`lag_s`), which is not the server's doing.
-    """
-
-    due_s: float
-    waited_s: float
-    lag_s: float = 0.0
-    sent: bool = True
 
 
 class Prober(threading.Thread):

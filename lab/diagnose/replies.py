@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from lab.diagnose.window import Clients
+from lab.server.window import Clients
 from loadtest import info
 
 UNREADABLE = (ValueError, LookupError, TypeError)

@@ -16,12 +16,12 @@ from functools import partial
 from typing import Any, TypeVar
 
 from lab.diagnose import local, replies
-from lab.diagnose.figures import OWN
 from lab.diagnose.prober import COMMANDS, LAST_REPLY_S, Prober
 from lab.diagnose.questions import PROBES_PER_S, SETTINGS, Gone, Late, Questions, Refused
-from lab.diagnose.window import Clients, Snapshot, Window, at_least
 from lab.errors import StackError, UsageError
 from lab.server.address import Address
+from lab.server.figures import OWN
+from lab.server.window import Clients, Snapshot, Window, at_least
 from loadtest import info
 
 EVERY_S = 1.0

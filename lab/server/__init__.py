@@ -1,1 +1,1 @@
-"""One server seen from outside: its address, its figures, commands and a probe for it, and processes that serve."""
+"""One server seen from outside: its address, its figures and the law that reads them, commands and a probe for it."""

@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing
 from lab.blind.inbox import Inbox, Order
 from lab.blind.prices import entry
 from lab.blind.sizing import SECOND, Measured, Orders
-from lab.diagnose import signs
+from lab.server import signs
 from loadtest.incidents.crowd_model import allow_files
 from loadtest.resp import ANSWER_S, Server, ask, command
 

@@ -7,7 +7,7 @@ import time
 from lab.blind.inbox import Inbox, Order
 from lab.blind.prices import CHUNK, PRICES, VALUE, entry
 from lab.blind.sizing import HEADROOM_MB, SECOND, Measured, Orders
-from lab.diagnose import signs
+from lab.server import signs
 from loadtest.resp import Server, ask, command, connect
 
 BYTES_PER_ENTRY = 330

@@ -8,7 +8,7 @@ from socket import socket
 from lab.blind.inbox import Inbox, Order
 from lab.blind.prices import CHUNK, PRICES
 from lab.blind.sizing import HEADROOM_MB, SECOND, Measured, Orders
-from lab.diagnose import signs
+from lab.server import signs
 from loadtest.resp import Server, ask, command, connect
 
 BYTES_PER_ENTRY = 200

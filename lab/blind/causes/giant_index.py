@@ -8,8 +8,8 @@ from socket import socket
 from lab.blind.prices import INDEX, as_list, carry_out_changes
 from lab.blind.readings import Readings
 from lab.blind.sizing import CHANGER, Measured, Orders, prices
-from lab.diagnose import law, signs
-from lab.diagnose.figures import Finding
+from lab.server import law, signs
+from lab.server.figures import Finding
 from loadtest.resp import ask, command
 
 

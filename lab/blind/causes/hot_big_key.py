@@ -11,7 +11,7 @@ from socket import socket
 from lab.blind.inbox import Inbox, Order
 from lab.blind.prices import PRICES
 from lab.blind.sizing import HEADROOM_MB, SECOND, Measured, Orders
-from lab.diagnose import signs
+from lab.server import signs
 from loadtest.resp import ConnectionLost, Server, ask, command, connect
 
 CATALOGUE = f"{PRICES}-catalogue"

@@ -9,7 +9,7 @@ from hashlib import sha256
 
 from lab.blind.inbox import Inbox, Order
 from lab.blind.sizing import REST, SECOND, Measured, Orders
-from lab.diagnose import signs
+from lab.server import signs
 from loadtest.resp import Server
 
 BLOCK = b"." * 65_536

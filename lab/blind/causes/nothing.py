@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.blind.readings import Readings
-from lab.diagnose.figures import Finding
+from lab.server.figures import Finding
 
 
 def evidence(of: Readings) -> Finding:

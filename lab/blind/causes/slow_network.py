@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lab.blind.readings import Readings
 from lab.blind.sizing import LINK, Measured, Orders
-from lab.diagnose.figures import Finding
+from lab.server.figures import Finding
 
 
 def evidence(of: Readings) -> Finding:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lab.blind.readings import STALL_TIMES, Readings
 from lab.blind.sizing import LINK, Measured, Orders
-from lab.diagnose.figures import Finding
+from lab.server.figures import Finding
 
 EVERY_S = 2.5
 """Shorter than a sample, so that every sample has a stall."""

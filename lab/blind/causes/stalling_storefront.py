@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lab.blind.readings import Readings
 from lab.blind.sizing import WEB, WELL, Measured, Orders
-from lab.diagnose import signs
-from lab.diagnose.figures import Finding
+from lab.server import signs
+from lab.server.figures import Finding
 
 EVERY_S = 2.5
 """Shorter than a sample, so that every sample has a stall."""

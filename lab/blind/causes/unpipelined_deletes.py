@@ -7,8 +7,8 @@ from functools import partial
 from lab.blind.prices import carry_out_changes, remove_in_parts
 from lab.blind.readings import Readings
 from lab.blind.sizing import CHANGER, Measured, Orders, prices
-from lab.diagnose import signs
-from lab.diagnose.figures import Finding
+from lab.server import signs
+from lab.server.figures import Finding
 
 
 def evidence(of: Readings) -> Finding:

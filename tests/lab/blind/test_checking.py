@@ -19,8 +19,8 @@ from lab.blind.judging import GUESS, typical
 from lab.blind.levers import Levers
 from lab.blind.readings import Readings, Sample
 from lab.blind.session import Session
-from lab.diagnose.window import Snapshot
 from lab.errors import UsageError
+from lab.server.window import Snapshot
 from loadtest.histogram import Histogram
 from tests.lab.blind.conftest import MEASURED, WELL, journal_of
 

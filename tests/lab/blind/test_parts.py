@@ -24,8 +24,8 @@ from lab.blind.observer import age_s
 from lab.blind.readings import RESTLESS_GET_MS, Readings, Seen, slow_from
 from lab.blind.scene import tell
 from lab.blind.session import HEALTHY_SAMPLES, Session, health
-from lab.diagnose.figures import LEAST_GET_MS
 from lab.errors import UsageError
+from lab.server.figures import LEAST_GET_MS
 from lab.server.processes import Child
 from tests.app.servicekit import eventually
 from tests.lab.blind.conftest import MEASURED, journal_of

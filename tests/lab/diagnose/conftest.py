@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from lab.cli import run_command
-from lab.diagnose.prober import Probed
-from lab.diagnose.window import Snapshot, Window
+from lab.server.window import Probed, Snapshot, Window
 from tests.lab.diagnose.diagnosekit import Run
 from tests.loadtest.conftest import Server
 

@@ -8,8 +8,7 @@ import pytest
 
 from lab.diagnose.diagnosis import Diagnosis
 from lab.diagnose.findings import Judgement, answer_of, judge
-from lab.diagnose.prober import Probed
-from lab.diagnose.window import Snapshot, Window
+from lab.server.window import Probed, Snapshot, Window
 from loadtest import info
 
 SECONDS = 20.0

@@ -24,7 +24,7 @@ import pytest
 import yaml
 
 from lab.cli import run_command
-from lab.diagnose.signs import LONG_MS
+from lab.server.signs import LONG_MS
 from loadtest import resp
 from loadtest.resp import ask, command, connect
 from tests.app.servicekit import free_port

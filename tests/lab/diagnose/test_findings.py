@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from lab.diagnose.figures import LEAST_GET_MS
 from lab.diagnose.findings import CAUSES, answer_of, judge
-from lab.diagnose.law import ROWS, SATURATED
-from lab.diagnose.signs import saturates_at
-from lab.diagnose.window import CAPPED, LOOP_COMMANDS_US, LOOP_US, Window
+from lab.server.figures import LEAST_GET_MS
+from lab.server.law import ROWS, SATURATED
+from lab.server.signs import saturates_at
+from lab.server.window import CAPPED, LOOP_COMMANDS_US, LOOP_US, Window
 from tests.lab.diagnose.conftest import Make
 
 SENT = "total_net_output_bytes"

@@ -6,9 +6,8 @@ import pytest
 
 from lab import ROOT
 from lab.diagnose.findings import answer_of, judge
-from lab.diagnose.prober import Probed
-from lab.diagnose.window import Snapshot, Window
 from lab.results.folder import Run
+from lab.server.window import Probed, Snapshot, Window
 
 SAID = {
     "key-growth/grow-7": "scan-storm",

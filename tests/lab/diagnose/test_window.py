@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from lab.diagnose.prober import Probed
 from lab.diagnose.watch import server_time
-from lab.diagnose.window import Snapshot, Window
+from lab.server.window import Probed, Snapshot, Window
 from tests.lab.diagnose.conftest import Make
 
 

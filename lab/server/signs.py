@@ -1,6 +1,6 @@
 """The signs of each cause in a window: for each a function that says whether its evidence is there, with the figures.
 
-Commands are judged by one law (`lab.diagnose.law`). What else a server does is judged by bounds, and only where
+Commands are judged by one law (`lab.server.law`). What else a server does is judged by bounds, and only where
 commands do not explain the wait already. Blind sessions judge by the same functions where they have the figures for
 them; their causes exceed the bounds several times over.
 """
@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from lab.diagnose import law
-from lab.diagnose.figures import Figures
-from lab.diagnose.figures import Finding as Evidence
-from lab.diagnose.law import REMOVERS, SATURATED
-from lab.diagnose.window import LOOP_US, TORN_US, Window
 from lab.results.numbers import percent
+from lab.server import law
+from lab.server.figures import Figures
+from lab.server.figures import Finding as Evidence
+from lab.server.law import REMOVERS, SATURATED
+from lab.server.window import LOOP_US, TORN_US, Window
 
 FAR_MS = 5.0
 """A round trip that is too long for one data centre, with nothing in its way."""

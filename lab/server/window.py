@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
-from lab.diagnose.figures import CONSTANT, LEAST_GET_MS, TIMES_HEALTHY, Figures, Spent
-from lab.diagnose.prober import Probed
+from lab.server.figures import CONSTANT, LEAST_GET_MS, TIMES_HEALTHY, Figures, Spent
 from loadtest import info
 
 TORN_US, TORN_SHARE = 528, 1 / 20_000
@@ -71,6 +70,20 @@ class Clients:
     total: int
     busiest: Mapping[str, int]
     output_bytes: float
+
+
+@dataclass(frozen=True)
+class Probed:
+    """One request. `due_s`: when it was due, since the probe began; `waited_s`: until its reply; `sent`: it was sent.
+
+    The wait of a request that was sent counts from its sending. No reply was outstanding then, so if it was sent after
+    its due time, this process was late by itself (`lag_s`), which is not the server's doing.
+    """
+
+    due_s: float
+    waited_s: float
+    lag_s: float = 0.0
+    sent: bool = True
 
 
 @dataclass(frozen=True, slots=True)

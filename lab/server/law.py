@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from lab.diagnose.figures import CONSTANT, OWN, Figures
+from lab.server.figures import CONSTANT, OWN, Figures
 
 SATURATED = 0.9
 """Utilisation from which the wait in a queue is a multiple of the work: nine times at 0.9 (M/M/1)."""
