@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 from lab import __version__, errors
 from lab.errors import Interrupted, LabError
 from lab.foreign_text import shown
-from lab.server.asking import Finding
+from lab.server.checks import CheckResult
 from lab.server.processes import interruptions_raise
 from lab.server.servers import SERVERS
 
@@ -34,8 +34,8 @@ GROUPS = {
     "Learn": {
         "scene": "lab.cli:scene",
         "blind": "lab.blind.commands:app",
-        "probe": "lab.server.bystander:probe",
-        "redis": "lab.server.by_hand:redis",
+        "probe": "lab.server.probe_cli:probe",
+        "redis": "lab.server.redis_cli:redis",
         "replay": "lab.replay.command:replay",
     },
     "At work": {
@@ -123,9 +123,9 @@ def doctor(
 
     console = Console(markup=False, highlight=False)
 
-    def say(finding: Finding) -> None:
-        mark = "ok  " if finding.ok else "MISS" if finding.needed else "opt "
-        console.print(f"{mark} {finding.what}: {finding.detail}", soft_wrap=True, markup=False)
+    def say(result: CheckResult) -> None:
+        mark = "ok  " if result.ok else "MISS" if result.needed else "opt "
+        console.print(f"{mark} {result.what}: {result.detail}", soft_wrap=True, markup=False)
 
     if scene:
         from lab.scene.rehearsal import rehearse
@@ -136,11 +136,11 @@ def doctor(
         if not may_begin:
             raise typer.Exit(errors.STACK_BROKE)
         return
-    findings = examine()
-    for finding in findings:
-        say(finding)
-    console.print(f"\n{outcome(findings)}")
-    if not all(finding.ok for finding in findings if finding.needed):
+    results = examine()
+    for result in results:
+        say(result)
+    console.print(f"\n{outcome(results)}")
+    if not all(result.ok for result in results if result.needed):
         raise typer.Exit(errors.STACK_BROKE)
 
 

@@ -9,7 +9,7 @@ from lab.blind.inbox import Inbox, Order
 from lab.blind.readings import Readings
 from lab.blind.sizing import WELL, Measured, Orders
 from lab.server import signs
-from lab.server.figures import Finding
+from lab.server.figures import Evidence
 from loadtest.resp import Server
 
 
@@ -59,12 +59,12 @@ def changes_no_order(_of: Measured, _strength: float) -> Orders:
     return {}
 
 
-def held_by_commands(cause: str) -> Callable[[Readings], Finding]:
+def held_by_commands(cause: str) -> Callable[[Readings], Evidence]:
     """Make the evidence that GETs are slow because the commands of this cause of a diagnosis hold the server."""
 
-    def look(of: Readings) -> Finding:
+    def look(of: Readings) -> Evidence:
         found = signs.commands(cause)(of)
-        return Finding(of.slow_gets and found.found, found.text)
+        return Evidence(of.slow_gets and found.found, found.text)
 
     return look
 
@@ -101,7 +101,7 @@ class Cause:
     words: tuple[str, ...]
     cures: Mapping[str, str]
     tempting: Mapping[str, str]
-    evidence: Callable[[Readings], Finding]
+    evidence: Callable[[Readings], Evidence]
     orders: Callable[[Measured, float], Orders] = changes_no_order
     disturb: Callable[[Order, Inbox, Server], None] | None = None
 

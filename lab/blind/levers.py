@@ -20,8 +20,8 @@ from lab.blind.inbox import Order
 from lab.blind.sizing import CHANGER, LINK, PROGRAMS, RESTING, WEB, WELL, Orders, prices
 from lab.blind.ways import client
 from lab.errors import StackError, UsageError
-from lab.server.by_hand import Line, carry_out
 from lab.server.http import Storefront
+from lab.server.redis_cli import CliConnection, carry_out
 from lab.server.server_stats import ServerObserver
 
 RESTART_S = 15.0
@@ -246,7 +246,7 @@ class Levers:
             self._maxmemory = self._maxmemory or self._stack.server.maxmemory()
             value = str(round(self._maxmemory * float(value.removesuffix("%")) / 100))
         # The end of the session puts it back.
-        with contextlib.closing(Line(self._stack.server.url)) as line:
+        with contextlib.closing(CliConnection(self._stack.server.url)) as line:
             carry_out(line, ["CONFIG", "SET", setting, value], write=True)
         return f"the server's {setting} is {value}."
 

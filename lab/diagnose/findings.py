@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from lab.results.numbers import percent
 from lab.server import law, signs
-from lab.server.figures import Finding as Evidence
+from lab.server.figures import Evidence
 from lab.server.window import Window, at_least
 
 LATE = 0.2
@@ -126,13 +126,13 @@ CAUSES = (
         lambda of: 0.5 if signs.evicts(of) else 0.0, "eviction-cycle.md", ("evicted_keys",),
     ),
     Cause(
-        "noisy-neighbour", "other programs take the core that the server needs", signs.core,
+        "noisy-neighbour", "other programs take the core that the server needs", signs.lacks_a_core,
         "The server's machine has a core to spare; a command of constant time never takes a millisecond.",
         "cat /proc/$(pidof redis-server)/schedstat   # the second figure: ns without a core. top, on its machine",
         lambda of: of.waited or 0.3, "method.md", ("used_cpu_user",),
     ),
     Cause(
-        "slow-network", "the way to the server is long", signs.far,
+        "slow-network", "the way to the server is long", signs.network_is_slow,
         "The quickest round trips take less than a millisecond.",
         "redis-cli --latency                     # from another machine, and from the server's own",
         lambda of: 0.4 if of.floor_ms >= signs.FAR_MS else 0.0, "method.md",
@@ -165,7 +165,7 @@ CAUSES = (
         "hot-big-key", "big values are read all the time, and their answers fill the main thread", signs.big_answers,
         "total_net_output_bytes in INFO stats climbs slowly, or the answers are small.",
         "redis-cli CLIENT LIST | grep -v ' omem=0 '   # whose answers are under way? MONITOR shows the key",
-        signs.beside, "method.md", ("total_net_output_bytes", "used_cpu_user"),
+        signs.time_outside_commands, "method.md", ("total_net_output_bytes", "used_cpu_user"),
     ),
     Cause(
         "slow-disk", "writes wait for the disk", signs.disk,

@@ -21,7 +21,7 @@ from lab.replay.recording import Recording
 from lab.replay.tempo import Receiver, Tempo, shifted, spans
 from lab.scene import engine
 from lab.scene.preflight import read_env_file
-from lab.server.asking import ID_LENGTH, MEMORY, memory_by_id
+from lab.server.checks import ID_LENGTH, MEMORY, memory_by_id
 
 PROJECT = "redis-latency-lab-replay"
 FILES = ("--project-name", PROJECT, "--file", "compose.replay.yaml")

@@ -15,7 +15,7 @@ from lab import ROOT, scenarios
 from lab.errors import UsageError
 from lab.report import terminal
 from lab.server import inside
-from lab.server.address import PLAIN_HELP, Way, read_address, way_to
+from lab.server.address import PLAIN_HELP, Route, read_address, route_to
 from lab.server.inside import NATIVE, STACK_HELP
 from lab.server.servers import SERVERS, STACKS, add_servers
 
@@ -134,9 +134,9 @@ def run(
         raise UsageError(f"--url is for the native stack: leave --stack {stack} out.")
     asked_for = scenarios.find(scenario)
     console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
-    way = way_to(read_address(url, called="--url")) if url is not None else None
-    if way:
-        _ask_first(way, yes)
+    route = route_to(read_address(url, called="--url")) if url is not None else None
+    if route:
+        _ask_first(route, yes)
     request = Request(
         asked_for,
         server,
@@ -144,7 +144,7 @@ def run(
         keys,
         seed,
         out,
-        way,
+        route,
         port,
         stack,
         spoilers,
@@ -311,20 +311,20 @@ def _run_everywhere(
     return code
 
 
-def _ask_first(way: Way, yes: bool) -> None:
+def _ask_first(route: Route, yes: bool) -> None:
     from lab.server.server_stats import ServerObserver
 
-    server = ServerObserver(way.url, timeout_s=5, shown=way.shown)
+    server = ServerObserver(route.url, timeout_s=5, shown=route.shown)
     keys = server.keys_everywhere()
     server.close()
     if yes or not keys:
         return
     if not sys.stdin.isatty():
         raise UsageError(
-            f"{way.shown} holds {keys:,} keys. If the lab may write its own keys beside them, add --yes."
+            f"{route.shown} holds {keys:,} keys. If the lab may write its own keys beside them, add --yes."
         )
     print(
-        f"{way.shown} holds {keys:,} keys. The lab will saturate this server, write keys that begin with "
+        f"{route.shown} holds {keys:,} keys. The lab will saturate this server, write keys that begin with "
         "'latency-lab', and remove only those.",
         file=sys.stderr,
     )

@@ -22,7 +22,7 @@ from lab.runner.judging import reach
 from lab.runner.phases import Conductor, Display, most_others
 from lab.runner.repetition import check_machine
 from lab.scenarios.model import Scenario
-from lab.server.address import Way
+from lab.server.address import Route
 from lab.server.inside import COMPOSE
 from lab.server.processes import port_taken, uninterrupted
 from lab.server.server_stats import ServerObserver
@@ -51,7 +51,7 @@ class Request:
     keys: int | None
     seed: int
     out: Path | None
-    way: Way | None = None
+    route: Route | None = None
     port: int | None = None
     stack: str = "native"
     spoilers: bool = False
@@ -79,11 +79,11 @@ def command_of(request: Request) -> str:
     words = ["bin/lab", "run", request.scenario.id, "--pace", request.pace]
     if request.stack != "native":
         words += ["--stack", request.stack]
-    if request.way:
-        words += request.way.words
+    if request.route:
+        words += request.route.words
     elif request.server_name != STACKS[request.stack]:
         words += ["--server", request.server_name]
-    if not request.way and (given := SERVERS[request.server_name].path):
+    if not request.route and (given := SERVERS[request.server_name].path):
         words += ["--server-path", given]
     if request.keys is not None:
         words += ["--keys", str(request.keys)]
@@ -123,12 +123,12 @@ def _memory(request: Request, keys: int) -> str:
     """
     scenario, server = request.scenario, SERVERS[request.server_name]
     pace = scenario.paces[request.pace]
-    if request.way:
+    if request.route:
         # The kind of server does not matter here: assume the largest entry of all servers that the lab knows.
         largest = max(SERVERS.values(), key=lambda each: each.key_bytes)
         needed = held_bytes(pace, largest, keys) + pace.loads_mb * 1e6
         others = most_others(scenario.plan(pace, keys))
-        return check_server(request.way, needed, f"{keys:,} keys, with what the loads write,", others)
+        return check_server(request.route, needed, f"{keys:,} keys, with what the loads write,", others)
     if request.stack == COMPOSE:
         return require_scene_memory(pace, server, keys)
     return require_native_memory(scenario, pace, server, keys)
@@ -146,8 +146,8 @@ def _count(request: Request, server: Server) -> int:
         return own
     if request.count is not None:
         return request.count
-    if request.way:
-        observer = ServerObserver(request.way.url, 5, request.way.shown)
+    if request.route:
+        observer = ServerObserver(request.route.url, 5, request.route.shown)
         try:
             server = SERVERS.get(observer.identity()[0], server)
         finally:
@@ -180,7 +180,7 @@ def _check_request(request: Request, server: Server) -> None:
 
     Raises `UsageError`, or `StackError` when something is missing.
     """
-    if request.way is None and (unfit := server.unfit_for(request.scenario.server_settings, request.stack)):
+    if request.route is None and (unfit := server.unfit_for(request.scenario.server_settings, request.stack)):
         raise UsageError(f"{request.scenario.id} cannot be run on {server.name}. {unfit}.")
     if request.stack != "native":
         if request.port:
@@ -188,7 +188,7 @@ def _check_request(request: Request, server: Server) -> None:
         from lab.stacks.scene import require_server  # a native run opens no file about containers
 
         require_server(server)
-    elif request.way is not None:
+    elif request.route is not None:
         if request.scenario.own_server:
             raise UsageError(
                 f"{request.scenario.id} changes the server's settings, which no run does at a --url: leave --url out."
@@ -218,7 +218,7 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
     _check_request(request, server)
     memory = _memory(request, keys)
     scenario = replace(scenario, scan_count=_count(request, server))
-    noise = check_machine(request.despite_noise) if request.stack == "native" and not request.way else ""
+    noise = check_machine(request.despite_noise) if request.stack == "native" and not request.route else ""
     started = datetime.now(UTC)
     folder = make_folder(request.out) if request.out else new_folder(f"{started:%Y%m%d-%H%M%S}-{scenario.id}")
     folder = folder.resolve()  # processes of the run work in another directory
@@ -262,7 +262,7 @@ def conduct(request: Request, display: Display) -> tuple[Run, Verdict]:
         elif scenario.node_share:
             stack = ClusterStack(scenario, server, folder, request.seed, request.port)
         else:
-            stack = NativeStack(scenario, server, folder, request.seed, request.way, request.port)
+            stack = NativeStack(scenario, server, folder, request.seed, request.route, request.port)
         stack.up(display.say)
         facts.server, facts.server_version = stack.server.identity()
         # What runs at a --url, or under another server's name, is known only now.

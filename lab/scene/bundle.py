@@ -27,7 +27,7 @@ from packaging.markers import Marker
 
 from lab import ROOT, __version__
 from lab.errors import LabError, StackError, UsageError
-from lab.server.asking import ask
+from lab.server.checks import ask
 
 NAME = "redis-latency-lab"
 FOLDER = ROOT / "runs" / "bundle"

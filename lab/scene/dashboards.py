@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import StackError
-from lab.server.asking import Finding, guarded
+from lab.server.checks import CheckResult, guarded
 from lab.server.http import Http
 
 SHOWN_S = 900
@@ -36,23 +36,23 @@ def prometheus(grafana: Http, path: str, **parameters: str) -> Any:
     return grafana.ask("GET", f"/api/datasources/proxy/uid/prometheus/api/v1/{path}?{query}")["data"]
 
 
-def findings(grafana: Http, seconds: float, pause: float) -> Iterator[Finding]:
+def check_dashboards(grafana: Http, seconds: float, pause: float) -> Iterator[CheckResult]:
     """Check each dashboard for each server.
 
     Panels without data are tried again every `pause` seconds, for `seconds` in all. A dashboard whose server the scene
-    does not have is not looked at, and a finding says so.
+    does not have is not looked at, and a result says so.
     """
     try:
         boards = _boards(grafana)
     except (StackError, KeyError, TypeError) as error:
-        yield Finding("dashboards", False, str(error))
+        yield CheckResult("dashboards", False, str(error))
         return
-    yield Finding("dashboards", bool(boards), f"{len(boards)}")
+    yield CheckResult("dashboards", bool(boards), f"{len(boards)}")
     end = time.monotonic() + seconds
     for board in boards:
         servers = _servers(grafana, board)
         if not servers:
-            yield Finding(
+            yield CheckResult(
                 f"dashboard {board['title']}", True, f"not looked at: no {_current(board)} in this scene"
             )
         for server in servers:
@@ -110,7 +110,7 @@ def _panels(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def _board(
     grafana: Http, board: dict[str, Any], server: str, what: str, patience: tuple[float, float]
-) -> Finding:
+) -> CheckResult:
     """Check every panel of a dashboard. Those without data are retried.
 
     `patience`: until when, on the monotonic clock, and the seconds between two attempts.
@@ -124,7 +124,7 @@ def _board(
             number: _panel_fault(grafana, panels[number], server) for number, fault in faults.items() if fault
         }
     wrong = [f"{panels[number]['title']}: {fault}" for number, fault in faults.items() if fault]
-    return Finding(what, not wrong, "; ".join(wrong) or f"{len(panels)} panels have data")
+    return CheckResult(what, not wrong, "; ".join(wrong) or f"{len(panels)} panels have data")
 
 
 def _panel_fault(grafana: Http, panel: dict[str, Any], server: str) -> str:
@@ -167,15 +167,15 @@ def _values(grafana: Http, target: dict[str, Any]) -> int:
     return sum(len(values[-1]) for values in columns if values)
 
 
-def pictures(grafana: Http, folder: Path, taken: dict[str, str]) -> Iterator[Finding]:
+def pictures(grafana: Http, folder: Path, taken: dict[str, str]) -> Iterator[CheckResult]:
     """Take a picture of each dashboard for each server into a folder; `taken` gets the files by their titles."""
     program = browser()
     if program is None:
-        yield Finding("pictures", True, "none: there is no Chromium on this machine")
+        yield CheckResult("pictures", True, "none: there is no Chromium on this machine")
         return
     try:
         boards = _boards(grafana)
-    except (StackError, KeyError, TypeError):  # `findings` has told this
+    except (StackError, KeyError, TypeError):  # `check_dashboards` reported this
         return
     failed = []
     for board in boards:
@@ -186,7 +186,7 @@ def pictures(grafana: Http, folder: Path, taken: dict[str, str]) -> Iterator[Fin
                 taken[f"{board['title']}, {server}"] = name
             else:
                 failed.append(name)
-    yield Finding(
+    yield CheckResult(
         "pictures", not failed, f"not taken: {', '.join(failed)}" if failed else f"{len(taken)} dashboards"
     )
 

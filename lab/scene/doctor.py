@@ -17,7 +17,7 @@ import psutil
 
 from lab import ROOT
 from lab.scene import preflight
-from lab.server.asking import Finding
+from lab.server.checks import CheckResult
 from lab.server.processes import NEEDED_CORES
 from lab.server.servers import SERVERS, version_of
 
@@ -27,7 +27,7 @@ DISK_GB = 0.5
 BUSY_MOST = 0.25
 
 
-def examine() -> list[Finding]:
+def examine() -> list[CheckResult]:
     """Check everything that a native run needs, and what only the stack in containers needs.
 
     Takes about a second; changes nothing.
@@ -36,29 +36,33 @@ def examine() -> list[Finding]:
     return [*native, *_containers()]
 
 
-def outcome(findings: Sequence[Finding]) -> str:
-    """The findings in a sentence: ready for everything, ready without Docker, or not ready."""
-    if not all(finding.ok for finding in findings if finding.needed):
+def outcome(results: Sequence[CheckResult]) -> str:
+    """The results in a sentence: ready for everything, ready without Docker, or not ready."""
+    if not all(result.ok for result in results if result.needed):
         return "Not ready: mend the lines marked MISS first."
-    if all(finding.ok for finding in findings):
+    if all(result.ok for result in results):
         return "Ready."
     return "Ready for runs without Docker. Lines marked opt may stay as they are."
 
 
-def _python() -> Finding:
+def _python() -> CheckResult:
     oldest = (3, 12) if sys.platform == "darwin" else (3, 11)  # as bin/lab has it; docs/platforms.md says why
     ok = oldest <= sys.version_info[:2] <= (3, 14)
-    return Finding("Python", ok, platform.python_version() + ("" if ok else ": install 3.12, 3.13 or 3.14"))
+    return CheckResult(
+        "Python", ok, platform.python_version() + ("" if ok else ": install 3.12, 3.13 or 3.14")
+    )
 
 
-def packages(root: Path = ROOT) -> Finding:
+def packages(root: Path = ROOT) -> CheckResult:
     """Check that every package that the lab requires is installed."""
     wanted = "".join((root / name).read_text(encoding="utf-8") for name in WANTED)
     names = re.findall(r"^[A-Za-z0-9][A-Za-z0-9._-]*", wanted, re.MULTILINE)
     missing = [name for name in names if not _is_installed(name)]
     if missing:
-        return Finding("packages", False, f"{', '.join(missing)} missing: remove .venv and run bin/lab again")
-    return Finding("packages", True, "installed from requirements/lab.lock")
+        return CheckResult(
+            "packages", False, f"{', '.join(missing)} missing: remove .venv and run bin/lab again"
+        )
+    return CheckResult("packages", True, "installed from requirements/lab.lock")
 
 
 def _is_installed(name: str) -> bool:
@@ -69,36 +73,36 @@ def _is_installed(name: str) -> bool:
     return True
 
 
-def _servers() -> list[Finding]:
-    findings = []
+def _servers() -> list[CheckResult]:
+    results = []
     for server in SERVERS.values():
         binary = server.find()
         detail = version_of(binary) if binary else server.install
-        findings.append(
-            Finding(f"server {server.name}", binary is not None, detail, needed=server.name == "embedded")
+        results.append(
+            CheckResult(f"server {server.name}", binary is not None, detail, needed=server.name == "embedded")
         )
-    return findings
+    return results
 
 
-def _cores() -> Finding:
+def _cores() -> CheckResult:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Finding(
+    return CheckResult(
         "cores",
         cores >= NEEDED_CORES,
         f"{cores}; a run needs {NEEDED_CORES}: one for the server, one for all other processes",
     )
 
 
-def _memory() -> Finding:
+def _memory() -> CheckResult:
     free = psutil.virtual_memory().available / 1e9
-    return Finding(
+    return CheckResult(
         "memory",
         free >= MEMORY_GB,
         f"{free:.1f} GB available; a run with 200 000 keys needs {MEMORY_GB:g} GB",
     )
 
 
-def _disk() -> Finding:
+def _disk() -> CheckResult:
     place = Path.cwd()
     free = shutil.disk_usage(place).free / 1e9
     try:
@@ -107,18 +111,18 @@ def _disk() -> Finding:
     except OSError:
         writable = False
     detail = f"{free:.1f} GB free in {place}" if writable else f"{place} cannot be written: use --out"
-    return Finding("disk", free >= DISK_GB and writable, detail)
+    return CheckResult("disk", free >= DISK_GB and writable, detail)
 
 
-def _quiet() -> Finding:
+def _quiet() -> CheckResult:
     busy = psutil.cpu_percent(interval=0.5) / 100
     more = "" if busy <= BUSY_MOST else ": close other programs, or runs will not be valid"
-    return Finding("a quiet machine", busy <= BUSY_MOST, f"{busy:.0%} busy{more}", needed=False)
+    return CheckResult("a quiet machine", busy <= BUSY_MOST, f"{busy:.0%} busy{more}", needed=False)
 
 
-def _containers() -> list[Finding]:
-    findings = preflight.examine()
-    for number, finding in enumerate(findings):
-        more = "" if finding.ok else " (only make up needs it)"
-        findings[number] = replace(finding, needed=False, detail=finding.detail + more)
-    return findings
+def _containers() -> list[CheckResult]:
+    results = preflight.examine()
+    for number, result in enumerate(results):
+        more = "" if result.ok else " (only make up needs it)"
+        results[number] = replace(result, needed=False, detail=result.detail + more)
+    return results

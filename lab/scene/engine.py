@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.server.asking import Finding, ask
+from lab.server.checks import CheckResult, ask
 
 DISK_GB = 5.0
 """Free disk space that the images and an hour of the scene need."""
@@ -121,50 +121,50 @@ def _processor(told: object) -> str:
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
 
 
-def findings(engine: Engine) -> list[Finding]:
+def check_engine(engine: Engine) -> list[CheckResult]:
     """What a person should know about the engine before the stack starts: one line each, with what to do."""
     return [*_cpus(engine), *_masquerade(engine), *_disk(engine), *_networks()]
 
 
-def _cpus(engine: Engine) -> list[Finding]:
+def _cpus(engine: Engine) -> list[CheckResult]:
     found = []
     if engine.cpus == 1:
         said = (
             "1: limits above it are lowered. The server shares its core with all the rest: its p99 is higher from the "
             "start, and runs will not be valid. Give the engine 2 CPUs"
         )
-        found.append(Finding("CPUs for containers", True, said))
+        found.append(CheckResult("CPUs for containers", True, said))
     elif engine.cpus:
-        found.append(Finding("CPUs for containers", True, str(engine.cpus)))
+        found.append(CheckResult("CPUs for containers", True, str(engine.cpus)))
     if not engine.cpu_limits:
         said = (
             "not possible here, and left out: a busy container slows the others down. Delegate the cpu controller "
             "(systemd: Delegate=cpu cpuset memory pids), or use an engine that root runs"
         )
-        found.append(Finding("CPU limits", True, said))
+        found.append(CheckResult("CPU limits", True, said))
     return found
 
 
-def _masquerade(engine: Engine) -> list[Finding]:
+def _masquerade(engine: Engine) -> list[CheckResult]:
     if not engine.is_podman:
         return []
     said = (
         "Podman lacks the option that keeps containers off the outside network, and would ask only the name server "
         "that compose.yaml names. Both are left out, so containers could reach the outside"
     )
-    return [Finding("network without a way out", True, said)]
+    return [CheckResult("network without a way out", True, said)]
 
 
-def _disk(engine: Engine) -> list[Finding]:
+def _disk(engine: Engine) -> list[CheckResult]:
     try:
         free = shutil.disk_usage(engine.root).free / 1e9
     except OSError:  # the engine runs in a virtual machine, with a disk of its own
         said = f"unknown: {DISK_GB:g} GB needed; docker system df shows what is taken"
-        return [Finding("disk for containers", True, said)]
+        return [CheckResult("disk for containers", True, said)]
     if free >= DISK_GB:
-        return [Finding("disk for containers", True, f"{free:.0f} GB")]
+        return [CheckResult("disk for containers", True, f"{free:.0f} GB")]
     return [
-        Finding(
+        CheckResult(
             "disk for containers",
             False,
             f"{free:.1f} GB free in {engine.root}, {DISK_GB:g} GB needed: docker system prune removes what is not used",
@@ -172,13 +172,13 @@ def _disk(engine: Engine) -> list[Finding]:
     ]
 
 
-def _networks() -> list[Finding]:
+def _networks() -> list[CheckResult]:
     code, said = ask("docker", "network", "ls", "--quiet")
     count = len(said.split())
     if code or count < NETWORKS:
         return []
     return [
-        Finding(
+        CheckResult(
             "networks",
             False,
             f"{count}, and an engine has addresses for about thirty: docker network prune removes those not used",

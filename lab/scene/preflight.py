@@ -1,4 +1,4 @@
-"""Checks what `docker compose up` needs, before anything starts. Each finding says what to do about it.
+"""Checks what `docker compose up` needs, before anything starts. Each result says what to do about it.
 
 Needs only the standard library, so that `make up` works with the system's Python before an environment exists.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 from lab import ROOT
 from lab.scene import engine
 from lab.scene.door import MEMORY_GB
-from lab.server.asking import Finding, ask, guarded
+from lab.server.checks import CheckResult, ask, guarded
 from lab.server.servers import IN_COMPOSE, PROFILES
 
 OLDEST_COMPOSE = (2, 20)
@@ -27,35 +27,35 @@ PLATFORM = "DOCKER_DEFAULT_PLATFORM"
 """With this variable Docker takes images for another processor, which the engine then emulates."""
 
 
-def examine(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> list[Finding]:
+def examine(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> list[CheckResult]:
     """Check everything that `make up` needs, in the order in which to mend it. Changes nothing."""
     settings = read_env_file(root / ".env")
-    findings = [_env_file(root, settings)]
+    results = [_env_file(root, settings)]
     docker = _docker()
-    findings.append(docker)
+    results.append(docker)
     ours: set[int] | None = None
     if docker.ok:
         answers = _engine()
-        findings.append(_compose())
+        results.append(_compose())
         if answers.ok:
             scene = whose(root)
-            findings.append(scene)
+            results.append(scene)
             ours = ports_of(scene.detail) if scene.ok else set()
             found = engine.detect()
-            findings.append(replace(answers, detail=found.name) if found else answers)
-            findings.append(_memory(found, running=bool(ours)))
-            findings += engine.findings(found) if found else []
-            findings += _images(found, wanted_profiles({**(settings or {}), **environ}))
+            results.append(replace(answers, detail=found.name) if found else answers)
+            results.append(_memory(found, running=bool(ours)))
+            results += engine.check_engine(found) if found else []
+            results += _images(found, wanted_profiles({**(settings or {}), **environ}))
         else:
-            findings.append(answers)
+            results.append(answers)
     if settings is not None:
-        findings += settings_findings({**settings, **environ}, ours or set(), environ)
-    return findings
+        results += check_settings({**settings, **environ}, ours or set(), environ)
+    return results
 
 
-def settings_findings(
+def check_settings(
     settings: Mapping[str, str], ours: set[int], shell: Mapping[str, str] | None = None
-) -> list[Finding]:
+) -> list[CheckResult]:
     """What is wrong with ports. `ours`: the ports at which the lab itself listens. `shell`: variables that
     beat those of .env.
     """
@@ -97,45 +97,47 @@ def wanted_ports(settings: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _env_file(root: Path, settings: dict[str, str] | None) -> Finding:
+def _env_file(root: Path, settings: dict[str, str] | None) -> CheckResult:
     if settings is None:
-        return Finding(
+        return CheckResult(
             ".env", False, f"{root / '.env'} is missing or unreadable: git checkout .env brings it back"
         )
     lines = (root / "compose.yaml").read_text(encoding="utf-8").splitlines()
     required = {name for line in lines for name in re.findall(r"\$\{([A-Z_]+):\?", line.partition("#")[0])}
     missing = sorted(name for name in required if not settings.get(name) and not os.environ.get(name))
     if missing:
-        return Finding(".env", False, f"{', '.join(missing)} missing: git diff .env shows what was changed")
-    return Finding(".env", True, "complete")
+        return CheckResult(
+            ".env", False, f"{', '.join(missing)} missing: git diff .env shows what was changed"
+        )
+    return CheckResult(".env", True, "complete")
 
 
-def _docker() -> Finding:
+def _docker() -> CheckResult:
     if shutil.which("docker") is None:
-        return Finding("docker", False, "not found: install Docker Engine or Docker Desktop")
-    return Finding("docker", True, ask("docker", "--version")[1].split(",")[0])
+        return CheckResult("docker", False, "not found: install Docker Engine or Docker Desktop")
+    return CheckResult("docker", True, ask("docker", "--version")[1].split(",")[0])
 
 
-def _compose() -> Finding:
+def _compose() -> CheckResult:
     code, said = ask("docker", "compose", "version", "--short")
     oldest = ".".join(map(str, OLDEST_COMPOSE))
     version = re.match(r"v?(\d+)\.(\d+)", said) if code == 0 else None
     if version is None:
         more = " (docker-compose, version 1, is not enough)" if shutil.which("docker-compose") else ""
-        return Finding(
+        return CheckResult(
             "docker compose", False, f"not found{more}: install the Compose plugin, {oldest} or newer"
         )
     if (int(version[1]), int(version[2])) < OLDEST_COMPOSE:
-        return Finding(
+        return CheckResult(
             "docker compose", False, f"{said} is too old: update the Compose plugin to {oldest} or newer"
         )
-    return Finding("docker compose", True, said)
+    return CheckResult("docker compose", True, said)
 
 
-def _engine() -> Finding:
+def _engine() -> CheckResult:
     code, said = ask("docker", "version", "--format", "{{.Server.Version}}")
     if code == 0:
-        return Finding("engine", True, said)
+        return CheckResult("engine", True, said)
     reason = said.splitlines()[-1] if said else "no answer"
     if "permission denied" in reason.lower():
         mend = "this user may not use it: sudo usermod -aG docker $USER, then log in again"
@@ -143,10 +145,10 @@ def _engine() -> Finding:
         mend = "it does not run: open Docker Desktop"
     else:
         mend = "it does not run: sudo systemctl start docker, or open Docker Desktop"
-    return Finding("engine", False, f"{mend} ({reason[:160]})")
+    return CheckResult("engine", False, f"{mend} ({reason[:160]})")
 
 
-def whose(root: Path) -> Finding:
+def whose(root: Path) -> CheckResult:
     """The Compose project that commands in this folder change, as the detail; not ok unless it is this folder's alone.
 
     COMPOSE_FILE and COMPOSE_PROJECT_NAME, in the shell or in a file of variables, can lead to another one. So Compose
@@ -155,16 +157,16 @@ def whose(root: Path) -> Finding:
     return guarded("scene", lambda: _whose(root))
 
 
-def _whose(root: Path) -> Finding:
+def _whose(root: Path) -> CheckResult:
     code, said = ask("docker", "compose", "--profile", "*", "config", "--format", "json", cwd=root)
     if code:
-        return Finding(
+        return CheckResult(
             "scene", False, f"docker compose cannot read its files: {(said.splitlines() or [''])[-1]}"
         )
     told = json.loads(said)
     built = told.get("services", {}).get("control", {}).get("build", {}).get("context", "")
     if not built or not _same(built, root):
-        return Finding(
+        return CheckResult(
             "scene",
             False,
             f"docker compose reads other files than {root / 'compose.yaml'}: unset COMPOSE_FILE",
@@ -175,13 +177,13 @@ def _whose(root: Path) -> Finding:
     code, said = ask("docker", "ps", "--all", "--filter", f"label={label}={project}", "--format", folder)
     others = sorted({place for place in said.splitlines() if not _same(place, root)}) if code == 0 else []
     if others:
-        return Finding(
+        return CheckResult(
             "scene",
             False,
             f"containers of the Compose project {project} were started from {others[0]}: make down there (is it gone? "
             f"docker compose -p {project} down), or choose COMPOSE_PROJECT_NAME and ports of your own here",
         )
-    return Finding("scene", True, project)
+    return CheckResult("scene", True, project)
 
 
 def _same(place: str, root: Path) -> bool:
@@ -211,15 +213,15 @@ def memory_for_containers(found: engine.Engine | None) -> float | None:
     return total
 
 
-def _memory(found: engine.Engine | None, *, running: bool) -> Finding:
+def _memory(found: engine.Engine | None, *, running: bool) -> CheckResult:
     free = memory_for_containers(found)
     if free is None:
-        return Finding("memory for containers", True, "unknown")
+        return CheckResult("memory for containers", True, "unknown")
     if free >= MEMORY_GB or running:
-        return Finding(
+        return CheckResult(
             "memory for containers", True, f"{free:.1f} GB" + (", the lab runs" if running else "")
         )
-    return Finding(
+    return CheckResult(
         "memory for containers",
         False,
         f"{free:.1f} GB available, {MEMORY_GB:g} GB needed: close programs, or give the engine's machine more "
@@ -227,12 +229,12 @@ def _memory(found: engine.Engine | None, *, running: bool) -> Finding:
     )
 
 
-def _images(found: engine.Engine | None, profiles: set[str]) -> list[Finding]:
-    """One finding for each wanted server whose image is not published for the engine's kind of processor."""
+def _images(found: engine.Engine | None, profiles: set[str]) -> list[CheckResult]:
+    """One result for each wanted server whose image is not published for the engine's kind of processor."""
     if found is None or not found.processor or os.environ.get(PLATFORM):
         return []
     return [
-        Finding(
+        CheckResult(
             f"image of {server.title}",
             False,
             f"for {', '.join(server.image_for)} only, and this engine is {found.processor}: "
@@ -243,7 +245,7 @@ def _images(found: engine.Engine | None, profiles: set[str]) -> list[Finding]:
     ]
 
 
-def _ports(settings: Mapping[str, str], ours: set[int], shell: Mapping[str, str]) -> Finding:
+def _ports(settings: Mapping[str, str], ours: set[int], shell: Mapping[str, str]) -> CheckResult:
     wrong = []
     holders: dict[int, str] = {}
     for name, value in wanted_ports(settings).items():
@@ -260,9 +262,11 @@ def _ports(settings: Mapping[str, str], ours: set[int], shell: Mapping[str, str]
             wrong.append(f"port {port} is taken: stop what listens there, or {change}")
         holders.setdefault(port, name)
     if wrong:
-        return Finding("ports", False, "; ".join(wrong))
+        return CheckResult("ports", False, "; ".join(wrong))
     more = " (the lab runs)" if ours else ""
-    return Finding("ports", True, f"{', '.join(str(port) for port in sorted(holders))} on 127.0.0.1{more}")
+    return CheckResult(
+        "ports", True, f"{', '.join(str(port) for port in sorted(holders))} on 127.0.0.1{more}"
+    )
 
 
 def is_free(port: int) -> bool:

@@ -20,7 +20,7 @@ from lab.scene import dashboards
 from lab.scene.dashboards import SHOWN_S, prometheus
 from lab.scene.preflight import read_env_file
 from lab.scene.up import complaints, containers
-from lab.server.asking import Finding, guarded
+from lab.server.checks import CheckResult, guarded
 from lab.server.http import Http
 from lab.server.servers import IN_COMPOSE
 from lab.templates import templates
@@ -40,19 +40,19 @@ EXEMPLARS = "db_client_operation_duration_seconds_bucket"
 
 @dataclass
 class Rehearsal:
-    """The findings. `pictures` are files in the folder of the page, by dashboard and server."""
+    """The results. `pictures` are files in the folder of the page, by dashboard and server."""
 
-    findings: list[Finding] = field(default_factory=list)
+    results: list[CheckResult] = field(default_factory=list)
     pictures: dict[str, str] = field(default_factory=dict)
 
     @property
     def may_begin(self) -> bool:
-        """True if every finding is ok, so that a participant misses nothing."""
-        return all(finding.ok for finding in self.findings)
+        """True if every result is ok, so that a participant misses nothing."""
+        return all(result.ok for result in self.results)
 
 
-def rehearse(folder: Path, say: Callable[[Finding], None]) -> Rehearsal:
-    """Check the scene that `make up` started, say each finding as it comes, and write `doctor.html` to `folder`.
+def rehearse(folder: Path, say: Callable[[CheckResult], None]) -> Rehearsal:
+    """Check the scene that `make up` started, say each result as it comes, and write `doctor.html` to `folder`.
 
     Takes half a minute, a minute longer if the scene has just begun, and some seconds for each picture. Raises
     `StackError` when its ports are unknown, and `UsageError` when the folder cannot be written.
@@ -71,7 +71,7 @@ def rehearse(folder: Path, say: Callable[[Finding], None]) -> Rehearsal:
     grafana = Http("Grafana", _address(settings, "GRAFANA_PORT"), timeout_s=30)
     control = Http("control", _address(settings, "CONTROL_PORT"), timeout_s=30)
     try:
-        for findings in (
+        for results in (
             _containers(),
             _targets(grafana),
             _dashboards(grafana),
@@ -80,9 +80,9 @@ def rehearse(folder: Path, say: Callable[[Finding], None]) -> Rehearsal:
             _locusts(partial(_locust_addresses, settings)),
             dashboards.pictures(grafana, folder, found.pictures),
         ):
-            for finding in findings:
-                found.findings.append(finding)
-                say(finding)
+            for result in results:
+                found.results.append(result)
+                say(result)
     finally:
         grafana.close()
         control.close()
@@ -99,61 +99,61 @@ def _address(settings: dict[str, str], port: str) -> str:
 
 def _patiently(
     what: str,
-    check: Callable[[], Finding],
+    check: Callable[[], CheckResult],
     seconds: float | None = None,
-    may_mend: Callable[[Finding], bool] = lambda _: True,
-) -> Finding:
+    may_mend: Callable[[CheckResult], bool] = lambda _: True,
+) -> CheckResult:
     """Repeat a check until it is ok, for at most `seconds` (else `FILLING_S`): a scene may have just begun.
 
-    A finding that cannot mend by itself, by `may_mend`, is returned at once.
+    A result that cannot mend by itself, by `may_mend`, is returned at once.
     """
     end = time.monotonic() + (FILLING_S if seconds is None else seconds)
     while True:
-        finding = guarded(what, check)
-        if finding.ok or not may_mend(finding) or time.monotonic() >= end:
-            return finding
+        result = guarded(what, check)
+        if result.ok or not may_mend(result) or time.monotonic() >= end:
+            return result
         time.sleep(RETRY_S)
 
 
 # --- containers and scrapes
 
 
-def _containers() -> Iterator[Finding]:
-    def check() -> Finding:
+def _containers() -> Iterator[CheckResult]:
+    def check() -> CheckResult:
         count = len(containers())
         ill = complaints()
         if not count:
-            return Finding("containers", False, "none runs: make up")
-        return Finding("containers", not ill, "; ".join(ill) or f"all {count} healthy")
+            return CheckResult("containers", False, "none runs: make up")
+        return CheckResult("containers", not ill, "; ".join(ill) or f"all {count} healthy")
 
-    yield _patiently("containers", check, STARTING_S, lambda finding: STARTING in finding.detail)
+    yield _patiently("containers", check, STARTING_S, lambda result: STARTING in result.detail)
 
 
-def _targets(grafana: Http) -> Iterator[Finding]:
-    def check() -> Finding:
+def _targets(grafana: Http) -> Iterator[CheckResult]:
+    def check() -> CheckResult:
         rows = prometheus(grafana, "query", query="up")["result"]
         down = [
             f"{row['metric']['job']} {row['metric']['instance']}" for row in rows if row["value"][1] != "1"
         ]
-        return Finding(
+        return CheckResult(
             "scrapes", bool(rows) and not down, f"down: {', '.join(down)}" if down else f"all {len(rows)} up"
         )
 
     yield _patiently("scrapes", check)
 
 
-def _dashboards(grafana: Http) -> Iterator[Finding]:
-    return dashboards.findings(grafana, FILLING_S, RETRY_S)
+def _dashboards(grafana: Http) -> Iterator[CheckResult]:
+    return dashboards.check_dashboards(grafana, FILLING_S, RETRY_S)
 
 
 # --- from a point on a panel to its trace
 
 
-def _trace(grafana: Http) -> Iterator[Finding]:
+def _trace(grafana: Http) -> Iterator[CheckResult]:
     yield guarded("exemplar to trace", partial(_by_exemplar, grafana))
 
 
-def _by_exemplar(grafana: Http) -> Finding:
+def _by_exemplar(grafana: Http) -> CheckResult:
     end = time.monotonic() + TRACE_S
     ids: list[str] = []
     while time.monotonic() < end:
@@ -171,33 +171,33 @@ def _by_exemplar(grafana: Http) -> Finding:
                 continue
             spans = sum(len(s["spans"]) for b in found.get("batches", ()) for s in b["scopeSpans"])
             if spans:
-                return Finding("exemplar to trace", True, f"{trace} has {spans} spans in Tempo")
+                return CheckResult("exemplar to trace", True, f"{trace} has {spans} spans in Tempo")
         time.sleep(1)
     why = (
         f"none of the {len(ids)} latest leads to a trace in Tempo"
         if ids
         else "no exemplar in the last quarter of an hour"
     )
-    return Finding("exemplar to trace", False, why)
+    return CheckResult("exemplar to trace", False, why)
 
 
 # --- the control page and the load
 
 
-def _actions(control: Http) -> Iterator[Finding]:
+def _actions(control: Http) -> Iterator[CheckResult]:
     try:
         servers = control.ask("GET", "/api/state")["servers"]
     except (StackError, KeyError, TypeError) as error:
-        yield Finding("control page", False, str(error))
+        yield CheckResult("control page", False, str(error))
         return
     if not servers:
-        yield Finding("control page", False, "it has no server yet")
+        yield CheckResult("control page", False, "it has no server yet")
     for server in servers:
         what = f"control page, {server.get('name')}"
         yield _patiently(what, partial(_pull_levers, control, server, what))
 
 
-def _pull_levers(control: Http, server: dict[str, Any], what: str) -> Finding:
+def _pull_levers(control: Http, server: dict[str, Any], what: str) -> CheckResult:
     """Switch the strategy and the growth, and back again."""
     place = f"/api/servers/{server['name']}"
     own = server["strategy"]
@@ -208,7 +208,7 @@ def _pull_levers(control: Http, server: dict[str, Any], what: str) -> Finding:
     for lever, body in pulls:
         answer = control.ask("POST", f"{place}/{lever}", body)
         failed += [f"{lever}: {part['part']} {part['said']}" for part in answer["parts"] if not part["done"]]
-    return Finding(
+    return CheckResult(
         what, not failed, "; ".join(failed) or f"{other} and back to {own}, growth switched over and back"
     )
 
@@ -226,7 +226,7 @@ def _locust_addresses(settings: dict[str, str]) -> dict[str, str]:
     }
 
 
-def _locusts(addresses: Callable[[], Mapping[str, str]]) -> Iterator[Finding]:
+def _locusts(addresses: Callable[[], Mapping[str, str]]) -> Iterator[CheckResult]:
     for title, address in addresses().items():
         what = f"Locust, {title}"
         yield _patiently(
@@ -234,11 +234,11 @@ def _locusts(addresses: Callable[[], Mapping[str, str]]) -> Iterator[Finding]:
         )
 
 
-def _locust(address: str, what: str) -> Finding:
+def _locust(address: str, what: str) -> CheckResult:
     locust = Http("Locust", address)
     try:
         state = locust.ask("GET", "/stats/requests")["state"]
         page = "<html" in locust.text("/").lower()
     finally:
         locust.close()
-    return Finding(what, state == "running" and page, state if page else "its page is not there")
+    return CheckResult(what, state == "running" and page, state if page else "its page is not there")

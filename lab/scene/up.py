@@ -18,7 +18,7 @@ from typing import Any
 from lab import ROOT
 from lab.scene import engine
 from lab.scene.preflight import examine, whose
-from lab.server.asking import ask
+from lab.server.checks import ask
 
 STACK_BROKE, INTERRUPTED = 3, 130
 WAIT_SECONDS = 300
@@ -83,10 +83,10 @@ def images() -> tuple[str, ...]:
 
 def start() -> int:
     """Do all of `make up`. Returns the exit code."""
-    findings = examine()
-    for finding in findings:
-        print(f"{'ok  ' if finding.ok else 'MISS'} {finding.what}: {finding.detail}", flush=True)
-    if not all(finding.ok for finding in findings):
+    results = examine()
+    for result in results:
+        print(f"{'ok  ' if result.ok else 'MISS'} {result.what}: {result.detail}", flush=True)
+    if not all(result.ok for result in results):
         print("lab: nothing was started.", file=sys.stderr)
         return STACK_BROKE
     found = engine.detect()

@@ -198,7 +198,7 @@ def read_address(
 
 
 @dataclass(frozen=True)
-class Way:
+class Route:
     """How a run's processes reach somebody else's server.
 
     `url` is what they connect to, and may hold a password. `shown` is the address for people. `words` are the options
@@ -211,14 +211,14 @@ class Way:
     is_here: bool = True
 
 
-def way_to(address: Address) -> Way:
+def route_to(address: Address) -> Route:
     """The way to a server that answers by plain TCP, which is all that probes and loads speak.
 
     Raises `UsageError` for TLS and for a socket, with a command of socat that passes plain TCP on to it.
     """
     if not (address.socket or address.tls):
         words = ("--url", address.url_without_password)
-        return Way(address.plain(address.host, address.port), address.shown, words, address.is_here)
+        return Route(address.plain(address.host, address.port), address.shown, words, address.is_here)
     there = f"UNIX-CONNECT:{address.socket}" if address.socket else f"OPENSSL:{address.host}:{address.port}"
     raise UsageError(
         f"a run's loads speak plain TCP, not TLS and no socket. Pass it on with `socat TCP-LISTEN:{FORWARD},bind="

@@ -32,7 +32,7 @@ class Spent:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Evidence:
     """`found`: the evidence of a cause is in the figures. `text`: the figures that decided it."""
 
     found: bool

@@ -64,26 +64,28 @@ def cause_of(command: str) -> str:
     return next((cause for cause, names in ROWS.items() if command in names), "long-command")
 
 
-def predicted_ms(of: Figures) -> float:
+def predicted_ms(figures: Figures) -> float:
     """A bystander's p99 by the calls of commands alone, in ms; 0 where the clock of a command includes its waits.
 
     Scripts and transactions are counted without the commands that they execute, and these without them: the larger
     result is true at least.
     """
-    if of.clock_includes_waits:
+    if figures.clock_includes_waits:
         return 0.0
     parts: tuple[list[str], list[str]] = ([], [])
-    for name in known(of):
+    for name in known(figures):
         parts[name in CONTAINERS].append(name)
-    return max(predicted_by(of, part) for part in parts)
+    return max(predicted_by(figures, part) for part in parts)
 
 
-def predicted_by(of: Figures, names: Iterable[str]) -> float:
+def predicted_by(figures: Figures, names: Iterable[str]) -> float:
     """A bystander's p99 by the calls of these commands, in ms: P(wait > t) = Σ per_s · (L - t) over the longer calls.
 
     This is `formulas.wait_of_absences` for calls of several lengths. 0 if they fill less than a hundredth of the time.
     """
-    calls = sorted(((length_s, per_s) for name in names for per_s, length_s in of.calls(name)), reverse=True)
+    calls = sorted(
+        ((length_s, per_s) for name in names for per_s, length_s in figures.calls(name)), reverse=True
+    )
     rate = time = 0.0
     for (length_s, per_s), (shorter_s, _) in pairwise([*calls, (0.0, 0.0)]):
         rate, time = rate + per_s, time + per_s * length_s
@@ -92,12 +94,12 @@ def predicted_by(of: Figures, names: Iterable[str]) -> float:
     return 0.0
 
 
-def is_ill(of: Figures) -> bool:
+def is_slow(figures: Figures) -> bool:
     """True if the probe waits for long, or would have with more requests, by the calls that the server counted."""
-    return of.slow_gets or predicted_ms(of) >= of.slow_from_ms
+    return figures.slow_gets or predicted_ms(figures) >= figures.slow_from_ms
 
 
-def known(of: Figures) -> list[str]:
+def known(figures: Figures) -> list[str]:
     """The commands that can hold the thread.
 
     Where the clock of a command includes its waits (Dragonfly), victims look long, too. There only a command with a
@@ -105,49 +107,56 @@ def known(of: Figures) -> list[str]:
     """
     return [
         name
-        for name in of.commands
-        if name not in VICTIMS and (cause_of(name) != "long-command" or not of.clock_includes_waits)
+        for name in figures.commands
+        if name not in VICTIMS and (cause_of(name) != "long-command" or not figures.clock_includes_waits)
     ]
 
 
-def time_of_commands(of: Figures) -> float:
+def time_of_commands(figures: Figures) -> float:
     """Share of the thread's time that commands took, each once: what scripts and transactions execute is theirs."""
-    shares = {name: of.share(name) for name in of.commands}
+    shares = {name: figures.share(name) for name in figures.commands}
     inside = sum(share for name, share in shares.items() if name in CONTAINERS)
     return max(inside, sum(share for name, share in shares.items() if name not in CONTAINERS))
 
 
-def holders(of: Figures) -> list[Holder]:
+def holders(figures: Figures) -> list[Holder]:
     """The commands that explain what a bystander waits, the largest part first. Empty if nobody waits for long."""
-    if not is_ill(of):
+    if not is_slow(figures):
         return []
-    waits = {name: 500 * sum(per_s * length_s**2 for per_s, length_s in of.calls(name)) for name in known(of)}
-    behind, observed = 1 / max(1 - of.busy, 0.03), of.wait_ms
-    taken = of.busy + (of.waited or 0.0)  # a thread without a core is not free for others either
+    waits = {
+        name: 500 * sum(per_s * length_s**2 for per_s, length_s in figures.calls(name))
+        for name in known(figures)
+    }
+    behind, observed = 1 / max(1 - figures.busy, 0.03), figures.wait_ms
+    taken = figures.busy + (figures.waited or 0.0)  # a thread without a core is not free for others either
     total = sum(waits.values())
     # What all commands together explain is at most the whole wait, however long a full queue becomes.
     scale = min(behind / max(observed, 1e-9), 1 / total) if total else 0.0
     found = []
     for name, wait in waits.items():
         # Where a clock counts waits, calls that never end before the next begin fill the server (Little's law).
-        full = taken >= SATURATED or (of.clock_includes_waits and of.spent(name).share >= QUEUED * of.threads)
-        fills = name in SEARCHES and full and of.share(name) >= FILLS
-        explains = max(scale * wait, of.share(name) / max(of.busy, of.share(name)) if fills else 0.0)
+        full = taken >= SATURATED or (
+            figures.clock_includes_waits and figures.spent(name).share >= QUEUED * figures.threads
+        )
+        fills = name in SEARCHES and full and figures.share(name) >= FILLS
+        explains = max(
+            scale * wait, figures.share(name) / max(figures.busy, figures.share(name)) if fills else 0.0
+        )
         if explains >= EXPLAINS:
             found.append(Holder(name, cause_of(name), min(1.0, explains)))
     return sorted(found, key=lambda each: -each.explains)
 
 
-def by_cause(of: Figures) -> dict[str, tuple[Holder, ...]]:
+def by_cause(figures: Figures) -> dict[str, tuple[Holder, ...]]:
     """Cause → its commands among the holders. Who reads a whole collection and removes one does both to one."""
     found: dict[str, tuple[Holder, ...]] = {}
-    reads = [each for each in holders(of) if each.cause == "giant-index"]
-    for each in holders(of):
+    reads = [each for each in holders(figures) if each.cause == "giant-index"]
+    for each in holders(figures):
         cause = "giant-index" if reads and each.name in REMOVERS else each.cause
         found[cause] = (*found.get(cause, ()), each)
     return found
 
 
-def explained(of: Figures) -> bool:
+def explained(figures: Figures) -> bool:
     """True if commands explain what a bystander waits."""
-    return sum(each.explains for each in holders(of)) >= EXPLAINED
+    return sum(each.explains for each in holders(figures)) >= EXPLAINED

@@ -209,7 +209,7 @@ class Window(Figures):
         return self.per_s(LOOP_US) / 1e6 if LOOP_US in self.last.fields else None
 
     @property
-    def held(self) -> float | None:
+    def loop_waited(self) -> float | None:
         """Share of the time in which the main loop was held and neither computed nor executed a command.
 
         It then waited for a disk or a core. None if the server does not tell how long its loop was held.
@@ -314,7 +314,7 @@ class Window(Figures):
     @property
     def wait_ms(self) -> float:
         """The probe's mean wait without a round trip."""
-        trip = self.floor_ms if self.floor_is_the_way else 0.0
+        trip = self.floor_ms if self.floor_is_the_network else 0.0
         return max(0.0, sum(self.waits_ms) / max(1, len(self.waits_ms)) - trip)
 
     @cached_property
@@ -330,7 +330,7 @@ class Window(Figures):
         return lags[math.ceil(0.99 * len(lags)) - 1] if lags else 0.0
 
     @property
-    def floor_is_the_way(self) -> bool:
+    def floor_is_the_network(self) -> bool:
         """True if the quickest round trips found the server idle, and so took as long as the way does.
 
         No round trip does where the main loop is hardly ever free. The loop of a server that waits for the disk at
@@ -343,7 +343,7 @@ class Window(Figures):
     @property
     def slow_from_ms(self) -> float:
         """The wait from which a bystander has something to complain of, with the floor for the healthy value."""
-        return max(TIMES_HEALTHY * self.floor_ms if self.floor_is_the_way else 0.0, LEAST_GET_MS)
+        return max(TIMES_HEALTHY * self.floor_ms if self.floor_is_the_network else 0.0, LEAST_GET_MS)
 
     def apart_ms(self, stretches: Sequence[tuple[float, float]]) -> float | None:
         """p99 of the requests that were due outside these stretches; None with fewer than `ELSEWHERE` of them."""
@@ -383,7 +383,7 @@ class Window(Figures):
         Where the floor is not the way, the round trip is not known, and is part of the waiting.
         """
         execution = min(self.spent("GET").mean_us or self.spent("PING").mean_us, 1000 * self.get_ms) / 1000
-        trip = max(0.0, min(self.floor_ms, self.get_ms) - execution) if self.floor_is_the_way else 0.0
+        trip = max(0.0, min(self.floor_ms, self.get_ms) - execution) if self.floor_is_the_network else 0.0
         return {
             "execution": execution,
             "round trip": trip,

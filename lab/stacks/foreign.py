@@ -25,9 +25,9 @@ from typing import Annotated
 import typer
 
 from lab.errors import LabError, StackError, UsageError
-from lab.server.address import PLAIN_HELP, Way, read_address, way_to
-from lab.server.by_hand import LOCK, Line
+from lab.server.address import PLAIN_HELP, Route, read_address, route_to
 from lab.server.processes import Child, ignore_interruptions
+from lab.server.redis_cli import LOCK, CliConnection
 from lab.server.server_stats import ServerObserver
 from lab.stacks.base import BYSTANDER_PREFIX, LOAD_PREFIX
 
@@ -58,12 +58,12 @@ class Taken:
     settings: dict[str, str]
 
 
-def cleaning(way: Way) -> str:
+def cleaning(route: Route) -> str:
     """The command that cleans the server up by hand."""
-    return shlex.join(["bin/lab", "clean", *way.words])
+    return shlex.join(["bin/lab", "clean", *route.words])
 
 
-def take_over(server: ServerObserver, way: Way) -> Taken:
+def take_over(server: ServerObserver, route: Route) -> Taken:
     """Take the lock, and note the settings in a key of the server, unless a killed run has left such a note.
 
     Raises `UsageError` while another run has the lock.
@@ -72,7 +72,7 @@ def take_over(server: ServerObserver, way: Way) -> Taken:
     if not server.lock(LOCK, token, LOCK_S):
         raise UsageError(
             f"another run of the lab uses {server.shown} (its key {LOCK} is there). Wait for its end; after a "
-            f"crash: {cleaning(way)}"
+            f"crash: {cleaning(route)}"
         )
     if noted := _noted(server):
         return Taken(token, noted)
@@ -111,12 +111,12 @@ def _noted(server: ServerObserver) -> dict[str, str]:
 class Restorer:
     """The process that puts a server back when the run has ended. A run that ends in order calls `end`."""
 
-    def __init__(self, way: Way, taken: Taken, log: Path) -> None:
+    def __init__(self, route: Route, taken: Taken, log: Path) -> None:
         words = [sys.executable, "-m", "lab.stacks.foreign", json.dumps(asdict(taken))]
         root = Path(__file__).resolve().parents[2]
         # The address by the environment: on the command line everybody could read a password.
         self._child = Child(
-            "restorer", words, log, {ADDRESS: way.url, SHOWN: way.shown}, root,
+            "restorer", words, log, {ADDRESS: route.url, SHOWN: route.shown}, root,
             pipe=True, stdin_open=True,
         )  # fmt: skip
         if not next(self._child.lines(), b""):
@@ -173,14 +173,14 @@ def clean(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Remove what a run that was killed has left on the server of --url, and put its settings back."""
-    way = way_to(read_address(url, called="--url"))
-    line = Line(way.url)
+    route = route_to(read_address(url, called="--url"))
+    line = CliConnection(route.url)
     if line.is_the_labs():
         raise UsageError(
             "a run or a scene of the lab's is at work on this server: end it, and it cleans up by itself."
         )
     line.close()
-    server = ServerObserver(way.url, shown=way.shown)
+    server = ServerObserver(route.url, shown=route.shown)
     _clean(server, lambda: yes or _agreed())
     server.close()
 

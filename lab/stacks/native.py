@@ -12,7 +12,7 @@ from pathlib import Path
 from lab import ROOT
 from lab.errors import StackError, Unfit, UsageError
 from lab.scenarios.model import LoadSpec, ProbeSpec, Scenario
-from lab.server.address import Way
+from lab.server.address import Route
 from lab.server.http import Locust, Metrics, Storefront, scrape
 from lab.server.processes import (
     Child,
@@ -80,14 +80,14 @@ class NativeStack:
         kind: Server,
         folder: Path,
         seed: int,
-        way: Way | None = None,
+        route: Route | None = None,
         port: int | None = None,
     ) -> None:
         self._scenario = scenario
         self._kind = kind
         self._folder = folder
         self._seed = seed
-        self._external = way
+        self._external = route
         self._children: list[Child] = []
         self._loads: list[Child] = []
         self._server_child: Child | None = None
@@ -95,16 +95,16 @@ class NativeStack:
         self._taken: foreign.Taken | None = None
         self._restorer: foreign.Restorer | None = None
         self.cannot = dict(kind.cannot)
-        self.has_replica = scenario.replica and way is None
+        self.has_replica = scenario.replica and route is None
         if scenario.replica and not self.has_replica:
             self.cannot["replica-unharmed"] = (
                 "the lab does not add a replica to a server that it did not start"
             )
         self.server_port = port or free_port()
-        if way is None and port_taken(self.server_port):
+        if route is None and port_taken(self.server_port):
             raise UsageError(f"port {port} is taken. Choose another --port, or leave it out.")
-        self.server_url = way.url if way else f"redis://127.0.0.1:{self.server_port}/0"
-        shown = way.shown if way else ""
+        self.server_url = route.url if route else f"redis://127.0.0.1:{self.server_port}/0"
+        shown = route.shown if route else ""
         self.server = ServerObserver(self.server_url, scenario.timeout_s, shown, self._server_share)
         (folder / "logs").mkdir(parents=True, exist_ok=True)
 
@@ -133,11 +133,11 @@ class NativeStack:
         say("starting the storefront and the load generator")
         self._start_service()
 
-    def _take_over(self, way: Way) -> None:
+    def _take_over(self, route: Route) -> None:
         """Lock somebody else's server for this run, and start the restorer, which puts the changed settings back."""
         self.server.wait(5.0)
-        self._taken = foreign.take_over(self.server, way)
-        self._restorer = foreign.Restorer(way, self._taken, self._folder / "logs" / "restorer.log")
+        self._taken = foreign.take_over(self.server, route)
+        self._restorer = foreign.Restorer(route, self._taken, self._folder / "logs" / "restorer.log")
         self.cannot["restart-restores"] = "the lab does not restart a server that it did not start"
         try:
             self.server.configure_slowlog(self._scenario.slowlog_threshold_us)

@@ -11,8 +11,8 @@ import contextlib
 from typing import cast
 
 from lab.errors import UsageError
-from lab.server.address import Way
-from lab.server.by_hand import Line
+from lab.server.address import Route
+from lab.server.redis_cli import CliConnection
 from lab.stacks.foreign import KEY_PREFIX
 from lab.stacks.memory import require_memory
 from loadtest import info
@@ -45,22 +45,22 @@ ACL = (
 Without them it reads the log as it is, and the claims about the log do not apply."""
 
 
-def check_server(way: Way, needed_bytes: float, what: str, most_keys: float) -> str:
+def check_server(route: Route, needed_bytes: float, what: str, most_keys: float) -> str:
     """Check that a run can succeed on the server, before anything is written.
 
     Returns a sentence on the server's memory; empty if the memory has no limit. Raises `UsageError`, with one line,
     for a replica, a node of a cluster, a missing right, too little memory, or a database with more than `most_keys`
     keys: a search visits all keys of its database, also those of others.
     """
-    with contextlib.closing(Line(way.url)) as line:
+    with contextlib.closing(CliConnection(route.url)) as line:
         facts = info.fields("")
         with contextlib.suppress(UsageError):  # the user may lack the right to INFO: `_refused` tells
             facts = info.fields(_bytes(line.ask("INFO")))
         if facts.get("role", "master") not in ("master", "primary"):
-            raise UsageError(f"{way.shown} is a replica, which takes no writes: name its primary.")
+            raise UsageError(f"{route.shown} is a replica, which takes no writes: name its primary.")
         if facts.get("cluster_enabled") == "1":
             raise UsageError(
-                f"{way.shown} is a node of a cluster, which takes the keys of its own slots only: "
+                f"{route.shown} is a node of a cluster, which takes the keys of its own slots only: "
                 "name a server that is in none."
             )
         others = 0
@@ -72,12 +72,12 @@ def check_server(way: Way, needed_bytes: float, what: str, most_keys: float) -> 
         first = next(iter(refused.values()))
         if first.startswith("NOPERM"):
             raise UsageError(
-                f"{way.shown}: this user may not run {names}. The fewest rights that suffice: {ACL}"
+                f"{route.shown}: this user may not run {names}. The fewest rights that suffice: {ACL}"
             )
-        raise UsageError(f"{way.shown} refuses {names}: {first}")
+        raise UsageError(f"{route.shown} refuses {names}: {first}")
     if others > most_keys:
         raise UsageError(
-            f"{way.shown} holds {others:,} keys in this database. Searches visit them too, and the phase with the "
+            f"{route.shown} holds {others:,} keys in this database. Searches visit them too, and the phase with the "
             f"fewest keys allows {most_keys:,.0f}. Name an empty database: end the URL with /N."
         )
     limit, used = int(facts.get("maxmemory", 0)), int(facts.get("used_memory", 0))
@@ -87,12 +87,12 @@ def check_server(way: Way, needed_bytes: float, what: str, most_keys: float) -> 
         what,
         needed_bytes,
         max(0, limit - used),
-        f"left of maxmemory on {way.shown}",
+        f"left of maxmemory on {route.shown}",
         "The server would evict your keys, or refuse the lab's. Choose fewer with --keys.",
     )
 
 
-def _refused(line: Line) -> dict[str, str]:
+def _refused(line: CliConnection) -> dict[str, str]:
     """Each command that the server would refuse → the server's words."""
     if refusal := _refusal(line, ("MULTI",)):
         return {"multi": refusal}  # without MULTI the other commands would be executed
@@ -100,7 +100,7 @@ def _refused(line: Line) -> dict[str, str]:
     return {name: refusal for name, refusal in refusals.items() if any(mark in refusal for mark in REFUSALS)}
 
 
-def _refusal(line: Line, words: tuple[str, ...]) -> str:
+def _refusal(line: CliConnection, words: tuple[str, ...]) -> str:
     try:
         line.ask(*words)
     except UsageError as error:

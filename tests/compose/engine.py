@@ -31,7 +31,7 @@ import psutil
 
 from lab import ROOT
 from lab.scene.preflight import OLDEST_COMPOSE, read_env_file
-from lab.server.asking import ask
+from lab.server.checks import ask
 
 COMPOSE_MODULE = "github.com/docker/compose/v2"
 COMPOSE_VERSION = "v2.40.3"

@@ -79,7 +79,7 @@ def machine(tmp_path: Path) -> Machine:
     for room in ("scene", "server"):
         (tree / "lab" / room).mkdir(parents=True)
     scene = (f"scene/{name}" for name in ("__init__", "up", "door", "engine", "preflight"))
-    needed = ("__init__", "errors", *scene, "server/__init__", "server/asking", "server/servers")
+    needed = ("__init__", "errors", *scene, "server/__init__", "server/checks", "server/servers")
     for name in (f"{stem}.py" for stem in needed):
         shutil.copy(ROOT / "lab" / name, tree / "lab" / name)
     for name in ("compose.yaml", ".env"):
@@ -176,8 +176,8 @@ def test_port_the_lab_itself_holds_is_no_trouble(machine: Machine) -> None:
 def test_port_that_is_none_is_named(value: str, machine: Machine, tmp_path: Path) -> None:
     """A value that is no port number is refused, and its variable is named, with the place where it can be changed."""
     refused(machine(TEMPO_PORT=value), f"TEMPO_PORT={value}", "1 to 65535", "unset TEMPO_PORT in your shell")
-    [finding] = preflight.settings_findings({"TEMPO_PORT": value}, set())
-    assert finding.detail.endswith("change TEMPO_PORT in .env")
+    [result] = preflight.check_settings({"TEMPO_PORT": value}, set())
+    assert result.detail.endswith("change TEMPO_PORT in .env")
 
 
 OTHER = "/home/somebody/shop"
@@ -417,13 +417,13 @@ def test_too_little_disk_is_noticed(
 ) -> None:
     """The disk is checked where the engine keeps its images, if that folder is on this machine."""
     monkeypatch.setattr(shutil, "disk_usage", lambda place: shutil._ntuple_diskusage(0, 0, 2 * 10**9))
-    [finding] = engine._disk(engine.Engine("Docker Engine", "28", root=str(tmp_path)))
-    assert not finding.ok
-    assert "2.0 GB free" in finding.detail
+    [result] = engine._disk(engine.Engine("Docker Engine", "28", root=str(tmp_path)))
+    assert not result.ok
+    assert "2.0 GB free" in result.detail
     monkeypatch.undo()
-    [finding] = engine._disk(engine.Engine("Docker Desktop", "28", root="/not/here"))
-    assert finding.ok
-    assert finding.detail.startswith("unknown: 5 GB needed")
+    [result] = engine._disk(engine.Engine("Docker Desktop", "28", root="/not/here"))
+    assert result.ok
+    assert result.detail.startswith("unknown: 5 GB needed")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from lab import scenarios
 from lab.cli import GROUPS, build, main, run_command
 from lab.results.folder import RunFacts
 from lab.scene.doctor import outcome, packages
-from lab.server.asking import Finding
+from lab.server.checks import CheckResult
 from tests.app.servicekit import free_port
 from tests.lab.doctored import build_run
 from tests.lab.labkit import LAB, ROOT, Answer, lab, tree, typed
@@ -278,9 +278,9 @@ def test_doctor_asks_for_the_packages_of_the_lock_and_no_others(tmp_path: Path) 
         "# The load.\nlocust==2.47.0\nredis[hiredis]==8.1.0\n"
     )
     (tmp_path / "requirements" / "lab.in").write_text("-r stack.in\nno-such-package\n")
-    finding = packages(tmp_path)
-    assert not finding.ok
-    assert finding.detail.startswith("no-such-package missing")
+    result = packages(tmp_path)
+    assert not result.ok
+    assert result.detail.startswith("no-such-package missing")
 
 
 @pytest.mark.parametrize(
@@ -291,10 +291,10 @@ def test_doctor_says_in_a_sentence_whether_one_may_begin(
     needed: tuple[str, ...], missing: tuple[str, ...], said: str
 ) -> None:
     """`lab doctor` says "Ready" if only an optional part such as Docker is missing, "Not ready" if a needed one is."""
-    findings = [Finding("Python", True, "3.11")]
-    findings += [Finding(what, False, "") for what in needed]
-    findings += [Finding(what, False, "", needed=False) for what in missing]
-    assert outcome(findings).startswith(said)
+    results = [CheckResult("Python", True, "3.11")]
+    results += [CheckResult(what, False, "") for what in needed]
+    results += [CheckResult(what, False, "", needed=False) for what in missing]
+    assert outcome(results).startswith(said)
 
 
 def test_every_command_is_in_one_group_of_the_help(tmp_path: Path) -> None:

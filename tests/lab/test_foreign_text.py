@@ -17,7 +17,7 @@ from lab.diagnose import command
 from lab.errors import StackError
 from lab.foreign_text import shown
 from lab.report.terminal import show_verdict
-from lab.server import by_hand
+from lab.server import redis_cli
 from lab.server.address import read_address
 from tests.lab.doctored import build_run
 
@@ -33,8 +33,8 @@ def test_controls_are_escaped_and_words_are_not() -> None:
 
 def test_no_output_of_foreign_text_has_controls(capsys: pytest.CaptureFixture[str]) -> None:
     """An answer, a table of a session and an error message show them written out."""
-    assert list(by_hand.lines([EVIL.encode()], terminal=True)) == [f"1) {TOLD}"]
-    assert list(by_hand.lines([EVIL.encode()], terminal=False)) == [TOLD]
+    assert list(redis_cli.lines([EVIL.encode()], terminal=True)) == [f"1) {TOLD}"]
+    assert list(redis_cli.lines([EVIL.encode()], terminal=False)) == [TOLD]
     assert table(("key",), [(EVIL,)]).splitlines()[1] == TOLD
     _complain(f"the server refuses: {EVIL}", 2)
     assert capsys.readouterr().err == f"lab: the server refuses: {TOLD}\n"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from lab.blind.readings import Readings
 from lab.blind.sizing import READS_PER_S, WEB, Measured, Orders
-from lab.server.figures import Finding
+from lab.server.figures import Evidence
 
 
-def evidence(of: Readings) -> Finding:
+def evidence(of: Readings) -> Evidence:
     """Found if pages are slow and go past the cache, while a PING through the link and a bystander's GET are fast."""
-    return Finding(
+    return Evidence(
         of.slow_pages and not of.slow_gets and of.link_ms < 5 and of.past_cache_per_s >= 1,
         f"{of.pages_text}; {of.p99_text}; a PING on a connection of one's own took {of.link_ms:.2f} ms "
         f"through the link; {of.past_cache_per_s:.1f} pages a second went past the cache.",

@@ -9,16 +9,16 @@ from lab.blind.prices import INDEX, as_list, carry_out_changes
 from lab.blind.readings import Readings
 from lab.blind.sizing import CHANGER, Measured, Orders, prices
 from lab.server import law, signs
-from lab.server.figures import Finding
+from lab.server.figures import Evidence
 from loadtest.resp import ask, command
 
 
-def evidence(of: Readings) -> Finding:
+def evidence(of: Readings) -> Evidence:
     """Found if GETs are slow because a whole set is read, and what it names is deleted, in one piece each."""
     held = [each for each in law.holders(of) if each.name in ("SMEMBERS", "UNLINK")]
-    found = signs.held_by(of, held)
+    found = signs.evidence_of_holders(of, held)
     called = of.spent("SMEMBERS").per_s > 0 and of.spent("UNLINK").per_s > 0
-    return Finding(of.slow_gets and called and found.found, found.text)
+    return Evidence(of.slow_gets and called and found.found, found.text)
 
 
 def orders(_of: Measured, _strength: float) -> Orders:

@@ -17,7 +17,7 @@ BLOCK = b"." * 65_536
 PERIOD_S = 0.1
 """The usual period of a container's quota of CPU time."""
 
-evidence = signs.core
+evidence = signs.lacks_a_core
 
 
 def orders(of: Measured, strength: float) -> Orders:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from lab.blind.readings import Readings
 from lab.blind.sizing import LINK, Measured, Orders
-from lab.server.figures import Finding
+from lab.server.figures import Evidence
 
 
-def evidence(of: Readings) -> Finding:
+def evidence(of: Readings) -> Evidence:
     """Found if pages are slow and a PING is slow through the link and fast past it."""
-    return Finding(
+    return Evidence(
         of.slow_pages and of.link_ms >= 10 and of.link_ms >= 5 * of.direct_ms,
         f"a PING took {of.link_ms:.2f} ms through the storefront's link, {of.direct_ms:.2f} ms past it; "
         f"{of.pages_text}; {of.p99_text}.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lab.blind.readings import STALL_TIMES, Readings
 from lab.blind.sizing import LINK, Measured, Orders
-from lab.server.figures import Finding
+from lab.server.figures import Evidence
 
 EVERY_S = 2.5
 """Shorter than a sample, so that every sample has a stall."""
@@ -12,10 +12,10 @@ LONGEST_S = 1.0
 """Well below the storefront's time-out: a page waits for the cache, and does not go past it."""
 
 
-def evidence(of: Readings) -> Finding:
+def evidence(of: Readings) -> Evidence:
     """Found if pages are slow, and PINGs through the link are quick except for some that wait very long."""
     stalls = of.stalls(of.link_most_ms, max(of.direct_most_ms, of.web_most_ms))
-    return Finding(
+    return Evidence(
         of.slow_pages and stalls and of.link_most_ms >= STALL_TIMES * of.link_ms,
         f"PINGs through the storefront's link took {of.link_ms:.2f} ms in the median and {of.link_most_ms:.0f} ms at "
         f"most, {of.direct_most_ms:.0f} ms at most past it, and a page that needs no cache {of.web_most_ms:.0f} ms; "

@@ -8,13 +8,13 @@ from lab.blind.prices import carry_out_changes, remove_in_parts
 from lab.blind.readings import Readings
 from lab.blind.sizing import CHANGER, Measured, Orders, prices
 from lab.server import signs
-from lab.server.figures import Finding
+from lab.server.figures import Evidence
 
 
-def evidence(of: Readings) -> Finding:
+def evidence(of: Readings) -> Evidence:
     """Found if changes wait long and keys are deleted one by one."""
     found = signs.one_by_one(of)
-    return Finding(of.stale and found.found, f"{found.text.rstrip('.')}; {of.changes_text}; {of.p99_text}.")
+    return Evidence(of.stale and found.found, f"{found.text.rstrip('.')}; {of.changes_text}; {of.p99_text}.")
 
 
 def orders(_of: Measured, _strength: float) -> Orders:

@@ -11,8 +11,8 @@ import pytest
 from lab.blind import diagnostics
 from lab.blind.diagnostics import longest_us, raw_reading
 from lab.errors import StackError, UsageError
-from lab.server.by_hand import Line
 from lab.server.http import Storefront
+from lab.server.redis_cli import CliConnection
 from lab.server.server_stats import ServerObserver
 from tests.loadtest.conftest import Server
 
@@ -47,13 +47,13 @@ def target(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Target]:
 
 
 @pytest.fixture
-def beside(server: Server) -> Iterator[Callable[[Callable[[Line], object]], None]]:
+def beside(server: Server) -> Iterator[Callable[[Callable[[CliConnection], object]], None]]:
     """A function that repeats a command in a background thread until the test is over."""
     ended = threading.Event()
     threads = []
 
-    def begin(ask: Callable[[Line], object]) -> None:
-        line = Line(server.url)
+    def begin(ask: Callable[[CliConnection], object]) -> None:
+        line = CliConnection(server.url)
 
         def again() -> None:
             while not ended.is_set():
@@ -83,11 +83,11 @@ def test_a_scene_without_a_session_has_no_history(target: Target) -> None:
 
 
 def test_one_long_call_among_many_short_ones_is_seen(
-    target: Target, beside: Callable[[Callable[[Line], object]], None]
+    target: Target, beside: Callable[[Callable[[CliConnection], object]], None]
 ) -> None:
     """One long call shows in the column of the longest call, though the mean hides it."""
     beside(lambda line: line.ask("GET", "a"))
-    sleeper = threading.Timer(0.3, lambda: Line(target.server.url).ask("DEBUG", "SLEEP", "0.1"))
+    sleeper = threading.Timer(0.3, lambda: CliConnection(target.server.url).ask("DEBUG", "SLEEP", "0.1"))
     sleeper.start()
     table = rows(raw_reading("commands", target, str))
     sleeper.join()
@@ -97,7 +97,7 @@ def test_one_long_call_among_many_short_ones_is_seen(
 
 
 def test_shares_add_up_to_the_threads(
-    target: Target, beside: Callable[[Callable[[Line], object]], None]
+    target: Target, beside: Callable[[Callable[[CliConnection], object]], None]
 ) -> None:
     """The shares add up to the thread's; reading, parsing and answering have a row, the larger part for short calls."""
     beside(lambda line: line.ask("GET", "a"))
@@ -120,7 +120,7 @@ def test_longest_calls_of_cumulative_histograms() -> None:
 
 def test_a_slow_command_has_a_client(server: Server, target: Target) -> None:
     """A slow command is shown with its client's address and name, as in the list of connections."""
-    line = Line(server.url)
+    line = CliConnection(server.url)
     line.ask("CLIENT", "SETNAME", "accounting")
     line.ask("DEBUG", "SLEEP", "0.02")
     text = raw_reading("slowlog", target, str)

@@ -15,7 +15,7 @@ from lab.blind.levers import RESTART_S, Levers, limited, parse
 from lab.blind.prices import CHANGES, CHUNK, carry_out_changes
 from lab.blind.sizing import CHANGER, LINK, READS_PER_S, REST, RESTING, SECOND, WEB, WELL, Orders
 from lab.errors import StackError, UsageError
-from lab.server import by_hand
+from lab.server import redis_cli
 from lab.server.server_stats import ServerObserver
 from loadtest import resp
 from tests.lab.blind.conftest import MEASURED
@@ -97,7 +97,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     killer = SimpleNamespace(client_kill_filter=lambda _id: 1, close=lambda: None)
     monkeypatch.setattr(Levers, "_clients", lambda _: [{"name": SECOND, "addr": "a:1", "id": "7"}])
     monkeypatch.setattr(levers, "client", lambda _url: killer)
-    monkeypatch.setattr(levers, "Line", lambda _url: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(levers, "CliConnection", lambda _url: SimpleNamespace(close=lambda: None))
     monkeypatch.setattr(levers, "carry_out", lambda _line, _words, write: "OK")
 
 
@@ -250,7 +250,7 @@ def test_only_a_programs_connections_can_be_closed(server: Server) -> None:
     ours = [resp.connect(resp.Server.from_url(server.url)) for _ in range(2)]
     for line in ours:
         resp.ask(line, resp.command("CLIENT", "SETNAME", SECOND))
-    other = by_hand.Line(server.url)
+    other = redis_cli.CliConnection(server.url)
     other.ask("CLIENT", "SETNAME", "accounting")
 
     def names() -> list[str]:

@@ -148,7 +148,7 @@ def test_a_verdict_that_is_no_object(text: str, tmp_path: Path) -> None:
 def test_a_port_of_five_thousand_digits(tmp_path: Path) -> None:
     """A number that Python does not convert is no port."""
     (tmp_path / ".env").write_text(f"GRAFANA_PORT={'9' * 5000}\n")
-    found = preflight.settings_findings(preflight.read_env_file(tmp_path / ".env") or {}, set())
+    found = preflight.check_settings(preflight.read_env_file(tmp_path / ".env") or {}, set())
     assert [each.ok for each in found] == [False]
     assert "is no port" in found[0].detail
 

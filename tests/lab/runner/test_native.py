@@ -18,8 +18,8 @@ import psutil
 import pytest
 
 from lab.results.folder import Run
-from lab.server.by_hand import LOCK
 from lab.server.processes import port_taken
+from lab.server.redis_cli import LOCK
 from lab.stacks import rights
 from tests.app.servicekit import ServerProcess, eventually
 from tests.lab.labkit import LAB, ROOT, Answer, Running, lab, tree, whole_run

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import UsageError
-from lab.server.address import Tls, read_address, way_to
+from lab.server.address import Tls, read_address, route_to
 
 
 @pytest.mark.parametrize(
@@ -101,6 +101,6 @@ def test_certificates_are_for_tls(tmp_path: Path) -> None:
 def test_a_run_needs_plain_tcp(url: str, there: str) -> None:
     """A run refuses TLS and a socket in one line, which has a command that passes plain TCP on."""
     with pytest.raises(UsageError) as refused:
-        way_to(read_address(url, environ={}))
+        route_to(read_address(url, environ={}))
     said = str(refused.value)
     assert f"fork,reuseaddr {there}`" in said and "redis://127.0.0.1:16379/3" in said and "\n" not in said

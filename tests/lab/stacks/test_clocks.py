@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lab.cli import run_command
-from lab.server.bystander import Compared, compared
+from lab.server.probe_cli import Compared, compared
 from loadtest.incidents.delay import Delay, relay
 from loadtest.probe import clocks
 from loadtest.resp import Server as Address

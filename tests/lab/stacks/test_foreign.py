@@ -16,8 +16,8 @@ import redis
 
 from lab import ROOT
 from lab.errors import StackError, UsageError
-from lab.server import by_hand
-from lab.server.address import Way
+from lab.server import redis_cli
+from lab.server.address import Route
 from lab.server.server_stats import ServerObserver
 from lab.stacks import foreign
 from tests.app.servicekit import ServerProcess, eventually
@@ -38,16 +38,16 @@ def server() -> Iterator[ServerProcess]:
     theirs.stop()
 
 
-def way(server: ServerProcess) -> Way:
+def route(server: ServerProcess) -> Route:
     """Return the way to this server."""
-    return Way(server.url, server.url, ("--url", server.url))
+    return Route(server.url, server.url, ("--url", server.url))
 
 
 @pytest.fixture
 def left(server: ServerProcess) -> ServerProcess:
     """That server after a run that could not clean up: lock, note, keys of all kinds, changed settings."""
     observer = ServerObserver(server.url)
-    assert foreign.take_over(observer, way(server)).settings == SETTINGS
+    assert foreign.take_over(observer, route(server)).settings == SETTINGS
     observer.configure_slowlog(5000)
     observer.close()
     client = server.client()
@@ -116,8 +116,8 @@ def test_cleaning_visits_each_key_once_and_pauses(left: ServerProcess) -> None:
 def test_the_lock_of_a_long_run_does_not_expire(left: ServerProcess) -> None:
     """The restorer renews its own lock while the run lasts, and no other one's."""
     client = left.client()
-    for token, lives_on in ((str(client.get(by_hand.LOCK)), True), ("another", False)):
-        client.expire(by_hand.LOCK, 60)
+    for token, lives_on in ((str(client.get(redis_cli.LOCK)), True), ("another", False)):
+        client.expire(redis_cli.LOCK, 60)
         code = "from lab.stacks import foreign; foreign.RENEWED_S = 0.05; foreign.main()"
         words = [sys.executable, "-c", code, json.dumps(asdict(foreign.Taken(token, {})))]
         environ = {**os.environ, foreign.ADDRESS: left.url, foreign.SHOWN: left.url}
@@ -126,10 +126,10 @@ def test_the_lock_of_a_long_run_does_not_expire(left: ServerProcess) -> None:
         )
         assert restorer.stdout and restorer.stdout.readline()
         if lives_on:
-            eventually(lambda: client.ttl(by_hand.LOCK) > 7000)
+            eventually(lambda: client.ttl(redis_cli.LOCK) > 7000)
         else:
             time.sleep(0.5)
-            assert client.ttl(by_hand.LOCK) <= 60
+            assert client.ttl(redis_cli.LOCK) <= 60
         restorer.kill()
         restorer.communicate()
 
@@ -148,16 +148,16 @@ def test_the_next_run_takes_over_what_a_killed_one_noted(left: ServerProcess) ->
     """The next run restores the settings noted by the killed run, not those that the killed run had set."""
     observer = ServerObserver(left.url)
     with pytest.raises(UsageError, match="bin/lab clean --url"):
-        foreign.take_over(observer, way(left))
-    left.client().delete(by_hand.LOCK)  # the lock expires after two hours
-    assert foreign.take_over(observer, way(left)).settings == SETTINGS
+        foreign.take_over(observer, route(left))
+    left.client().delete(redis_cli.LOCK)  # the lock expires after two hours
+    assert foreign.take_over(observer, route(left)).settings == SETTINGS
     observer.close()
 
 
 def test_the_lock_is_given_up_last_and_by_its_owner_only(left: ServerProcess) -> None:
     """While a killed run's restorer is at work no other run begins; it touches nothing of a run that has the lock."""
     client, theirs = left.client(), keys(left)
-    token = client.get(by_hand.LOCK)
+    token = client.get(redis_cli.LOCK)
 
     def restore(taken: foreign.Taken) -> subprocess.Popen[bytes]:
         environ = {**os.environ, foreign.ADDRESS: left.url, foreign.SHOWN: left.url}
@@ -168,7 +168,9 @@ def test_the_lock_is_given_up_last_and_by_its_owner_only(left: ServerProcess) ->
     assert another.wait(30) == 0 and keys(left) == theirs and settings(left) != SETTINGS
     own = restore(foreign.Taken(str(token), SETTINGS))
     while own.poll() is None:
-        assert client.get(by_hand.LOCK) == token or (keys(left) == set(THEIRS) and settings(left) == SETTINGS)
+        assert client.get(redis_cli.LOCK) == token or (
+            keys(left) == set(THEIRS) and settings(left) == SETTINGS
+        )
     assert own.wait(30) == 0 and keys(left) == set(THEIRS) and settings(left) == SETTINGS
 
 
@@ -178,7 +180,7 @@ def test_keys_go_even_where_settings_may_not_be_changed(left: ServerProcess) -> 
     observer = ServerObserver(left.url.replace("://", "://lab:secret@"))
     with pytest.raises(StackError, match="CONFIG SET"):
         foreign.put_back(observer, SETTINGS)
-    assert keys(left) == {*THEIRS, foreign.BEFORE_KEY, by_hand.LOCK}
+    assert keys(left) == {*THEIRS, foreign.BEFORE_KEY, redis_cli.LOCK}
     left.client().config_set("slowlog-log-slower-than", SETTINGS["slowlog-log-slower-than"])
     left.client().config_set("slowlog-max-len", SETTINGS["slowlog-max-len"])
     assert foreign.put_back(observer, SETTINGS) == 2 and keys(left) == set(THEIRS)

@@ -13,7 +13,7 @@ from lab import scenarios
 from lab.errors import UsageError
 from lab.runner import run as experiment
 from lab.runner.run import Request
-from lab.server.address import Way
+from lab.server.address import Route
 from lab.server.servers import SERVERS
 from lab.stacks import memory
 from lab.stacks.memory import native_bytes, require_scene_memory
@@ -56,7 +56,7 @@ def test_it_is_announced_or_refused_before_anything_is_created(
 
 def test_the_memory_of_somebody_elses_server_is_told_only_where_it_has_a_limit(server: ServerProcess) -> None:
     """On somebody else's server the memory needed and left is told if the server has a limit, else nothing."""
-    request = Request(MAIN, None, "quick", 50_000, 1, None, way=Way(server.url, server.url))
+    request = Request(MAIN, None, "quick", 50_000, 1, None, route=Route(server.url, server.url))
     assert experiment._memory(request, 50_000) == ""
     server.client().config_set("maxmemory", 2_000_000_000)
     try:

@@ -12,7 +12,7 @@ import pytest
 
 from lab.errors import StackError, UsageError
 from lab.scene import dashboards, rehearsal
-from lab.server.asking import Finding
+from lab.server.checks import CheckResult
 from tests.httpkit import Answer, HttpStandIn, Request
 from tests.lab.stacks.conftest import services_of
 
@@ -104,15 +104,15 @@ def scene(docker: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Everything]:
     found.close()
 
 
-def look(folder: Path) -> dict[str, Finding]:
-    """Rehearse, and return the findings by name."""
-    said: list[Finding] = []
+def look(folder: Path) -> dict[str, CheckResult]:
+    """Rehearse, and return the results by name."""
+    said: list[CheckResult] = []
     found = rehearsal.rehearse(folder, said.append)
-    assert found.findings == said
+    assert found.results == said
     page = (folder / "doctor.html").read_text()
     assert ("A workshop could begin." in page) == found.may_begin
-    assert page.count('class="miss"') == len([finding for finding in said if not finding.ok])
-    return {finding.what: finding for finding in said}
+    assert page.count('class="miss"') == len([result for result in said if not result.ok])
+    return {result.what: result for result in said}
 
 
 def test_a_dashboard_of_a_participant_is_passed_over(scene: Everything, tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_dashboard_of_a_server_that_is_not_there_is_not_looked_at(
 def test_without_docker_the_page_is_written_all_the_same(
     scene: Everything, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the engine's command is missing, the finding on containers says so, and the rest is looked at."""
+    """If the engine's command is missing, the result on containers says so, and the rest is looked at."""
     monkeypatch.setenv("PATH", str(tmp_path))
     found = look(tmp_path)
     assert not found["containers"].ok
@@ -163,7 +163,7 @@ def test_bad_places_are_one_line(scene: Everything, tmp_path: Path, monkeypatch:
 def test_a_whole_scene_is_looked_at_and_left_as_it_was(scene: Everything, tmp_path: Path) -> None:
     """Every panel, a trace and both levers are checked, and the levers put back; missing pictures are no fault."""
     found = look(tmp_path / "new" / "folder")
-    assert [what for what, finding in found.items() if not finding.ok] == []
+    assert [what for what, result in found.items() if not result.ok] == []
     assert found["containers"].detail == "all 6 healthy"
     assert found["dashboard 1 The incident, redis"].detail == "2 panels have data"
     assert found["exemplar to trace"].detail == "abc has 2 spans in Tempo"
@@ -236,7 +236,7 @@ def test_what_is_missing_is_said_and_the_rest_looked_at(case: str, scene: Everyt
 
 
 def test_no_container_is_told_with_the_command(scene: Everything, docker: Any, tmp_path: Path) -> None:
-    """If no container runs, the finding says so and how to start them."""
+    """If no container runs, the result says so and how to start them."""
     docker.has([])
     assert look(tmp_path)["containers"].detail == "none runs: make up"
 
@@ -269,7 +269,7 @@ def test_a_starting_container_is_waited_for(
 def test_dashboards_are_photographed(
     scene: Everything, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, works: bool
 ) -> None:
-    """Each dashboard is photographed for each server and shown on the page; a browser that fails is a finding.
+    """Each dashboard is photographed for each server and shown on the page; a browser that fails is a result.
 
     Either way the browser's profile is removed.
     """

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import UsageError
-from lab.server.address import Way
+from lab.server.address import Route
 from lab.stacks import rights
 from tests.app.servicekit import ServerProcess, eventually, free_port
 
@@ -29,7 +29,7 @@ def look(server: ServerProcess, user: str = "", needed: float = 1e6) -> str:
     """Check the server as this user; return the sentence on its memory."""
     signed = f"{user}:secret@" if user else ""
     url = f"redis://{signed}127.0.0.1:{server.port}/0"
-    return rights.check_server(Way(url, f"127.0.0.1:{server.port}"), needed, "10 keys", most_keys=1)
+    return rights.check_server(Route(url, f"127.0.0.1:{server.port}"), needed, "10 keys", most_keys=1)
 
 
 def let(server: ServerProcess, acl: str) -> None:

@@ -23,7 +23,7 @@ ID_LENGTH = 12
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """The result of one check. `needed` is False for what only some commands use."""
 
     what: str
@@ -32,14 +32,14 @@ class Finding:
     needed: bool = True
 
 
-def guarded(what: str, check: Callable[[], Finding]) -> Finding:
-    """Run a check. If it gets no answer, or one that cannot be read, the finding says so and is not ok."""
+def guarded(what: str, check: Callable[[], CheckResult]) -> CheckResult:
+    """Run a check. If it gets no answer, or one that cannot be read, the result says so and is not ok."""
     try:
         return check()
     except StackError as error:
-        return Finding(what, False, str(error))
+        return CheckResult(what, False, str(error))
     except (OSError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        return Finding(what, False, f"an answer that cannot be read: {error!r}")
+        return CheckResult(what, False, f"an answer that cannot be read: {error!r}")
 
 
 def ask(*command: str, seconds: float = SECONDS_TO_ANSWER, cwd: Path | None = None) -> tuple[int, str]:

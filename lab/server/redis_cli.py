@@ -53,7 +53,7 @@ def _text(value: object) -> str:
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 
 
-class Line:
+class CliConnection:
     """One connection to a server. Methods raise `UsageError` for what it refuses, `StackError` when it is away."""
 
     def __init__(self, url: str) -> None:
@@ -158,7 +158,7 @@ def lines(answer: object, terminal: bool, indent: str = "") -> Iterator[str]:
         yield from map(shown, _text(answer).splitlines() or [""])
 
 
-def carry_out(line: Line, words: list[str], write: bool) -> tuple[object, dict[str, str]]:
+def carry_out(line: CliConnection, words: list[str], write: bool) -> tuple[object, dict[str, str]]:
     """Give a command. Returns its answer (for MONITOR a list of its lines), and changed settings' values before.
 
     Raises `UsageError` for a command that is not allowed on this server.
@@ -200,7 +200,7 @@ def redis(
         raise UsageError(
             f"name a server by --url redis://127.0.0.1:6379, or set {ADDRESS} as a scene prints it."
         )
-    with contextlib.closing(Line(url)) as line:
+    with contextlib.closing(CliConnection(url)) as line:
         answer, before = carry_out(line, words, write)
         for text in lines(answer, sys.stdout.isatty() and words[0].upper() != "MONITOR"):
             print(text)

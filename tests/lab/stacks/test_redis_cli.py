@@ -16,9 +16,9 @@ import pytest
 
 from lab.cli import run_command
 from lab.errors import LabError, StackError, UsageError
-from lab.server import by_hand
+from lab.server import redis_cli
 from lab.server.address import Address
-from lab.server.bystander import Counted, read
+from lab.server.probe_cli import Counted, read
 from loadtest import resp
 from loadtest.histogram import Histogram
 from tests.app.servicekit import eventually, free_port
@@ -116,7 +116,7 @@ def test_a_ping_writes_nothing(server: Server, run: Run) -> None:
 
 def test_a_server_that_stalls_is_seen_from_the_moment_each_was_due(server: Server, run: Run) -> None:
     """One stall of half a second shows in p99 and max, because each request counts from the moment it was due."""
-    sleeper = threading.Timer(0.7, lambda: by_hand.Line(server.url).ask("DEBUG", "SLEEP", "0.5"))
+    sleeper = threading.Timer(0.7, lambda: redis_cli.CliConnection(server.url).ask("DEBUG", "SLEEP", "0.5"))
     sleeper.start()
     total = json.loads(run("probe", "--seconds", "2", "--json").out)["total"]
     sleeper.join()
@@ -200,8 +200,8 @@ def test_an_address_is_never_guessed(words: list[str], monkeypatch: pytest.Monke
 def test_answers_are_those_of_redis_cli() -> None:
     """Answers are printed as by redis-cli: with types and numbers on a terminal, bare in a pipe."""
     answer = [b"a", 7, None, [b"x", b"y\xff"], []]
-    assert list(by_hand.lines(answer, terminal=False)) == ["a", "7", "", "x", "y\\xff"]
-    assert list(by_hand.lines(answer, terminal=True)) == [
+    assert list(redis_cli.lines(answer, terminal=False)) == ["a", "7", "", "x", "y\\xff"]
+    assert list(redis_cli.lines(answer, terminal=True)) == [
         "1) a",
         "2) (integer) 7",
         "3) (nil)",
@@ -226,7 +226,7 @@ def test_monitor_is_overheard_for_a_moment(
     observed: Server, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MONITOR shows what other clients ask, in order, and ends by itself, also on a quiet server."""
-    monkeypatch.setattr(by_hand, "MONITORED_S", 0.5)
+    monkeypatch.setattr(redis_cli, "MONITORED_S", 0.5)
     client = observed.client()
     asking = threading.Timer(0.2, lambda: [client.get(f"key:{number}") for number in range(3)])
     asking.start()
@@ -242,11 +242,11 @@ def test_monitor_is_overheard_for_a_moment(
 
 
 @pytest.fixture
-def says() -> Iterator[Callable[..., by_hand.Line]]:
+def says() -> Iterator[Callable[..., redis_cli.CliConnection]]:
     """A function that connects to a server which says these bytes, piece by piece, and then closes the connection."""
     with contextlib.ExitStack() as stack:
 
-        def connect(*pieces: bytes) -> by_hand.Line:
+        def connect(*pieces: bytes) -> redis_cli.CliConnection:
             listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
 
             def serve() -> None:
@@ -257,7 +257,7 @@ def says() -> Iterator[Callable[..., by_hand.Line]]:
                         time.sleep(0.1)
 
             serving = threading.Thread(target=serve)
-            line = by_hand.Line(f"redis://127.0.0.1:{listening.getsockname()[1]}")
+            line = redis_cli.CliConnection(f"redis://127.0.0.1:{listening.getsockname()[1]}")
             serving.start()
             stack.callback(serving.join)
             return stack.enter_context(contextlib.closing(line))
@@ -266,10 +266,10 @@ def says() -> Iterator[Callable[..., by_hand.Line]]:
 
 
 def test_monitor_reads_lines_that_come_in_pieces(
-    says: Callable[..., by_hand.Line], monkeypatch: pytest.MonkeyPatch
+    says: Callable[..., redis_cli.CliConnection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A line that comes together with OK is kept, and a line in two pieces is put together."""
-    monkeypatch.setattr(by_hand, "MONITORED_LINES", 2)
+    monkeypatch.setattr(redis_cli, "MONITORED_LINES", 2)
     line = says(b'+OK\r\n+1.0 "GET" "a"\r\n+2.0 "G', b'ET" "b"\r\n+3.0 "GET" "c"\r\n')
     assert line.monitored() == ['1.0 "GET" "a"', '2.0 "GET" "b"']
 
@@ -283,18 +283,18 @@ def test_monitor_reads_lines_that_come_in_pieces(
     ],
 )
 def test_monitor_that_cannot_go_on_says_so_at_once(
-    words: bytes, error: type[LabError], said: str, says: Callable[..., by_hand.Line]
+    words: bytes, error: type[LabError], said: str, says: Callable[..., redis_cli.CliConnection]
 ) -> None:
     """MONITOR ends with one line and no wait when the server refuses it, closes the connection, or is no Redis."""
     began = time.monotonic()
     with pytest.raises(error, match=said) as raised:
         says(words).monitored()
     assert "\n" not in str(raised.value)
-    assert time.monotonic() - began < by_hand.MONITORED_S / 2
+    assert time.monotonic() - began < redis_cli.MONITORED_S / 2
 
 
 def test_monitor_without_an_answer_says_so(
-    says: Callable[..., by_hand.Line], monkeypatch: pytest.MonkeyPatch
+    says: Callable[..., redis_cli.CliConnection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that is too busy even to begin is not taken for one that nobody asks anything."""
     monkeypatch.setattr(resp, "ANSWER_S", 0.05)
@@ -323,7 +323,7 @@ def test_a_changed_setting_is_told_with_its_value_before(observed: Server, run: 
 
 def test_a_run_on_somebody_elses_server_makes_it_no_scene(observed: Server, run: Run) -> None:
     """While a run of the lab has the lock of a server, commands that change it need --write."""
-    observed.client().set(by_hand.LOCK, "token")
+    observed.client().set(redis_cli.LOCK, "token")
     assert run("redis", "FLUSHALL").is_one_line(2)
     assert run("redis", "SCAN", "0", "COUNT", "1000").code == run("redis", "SLOWLOG", "GET", "5").code == 0
 
