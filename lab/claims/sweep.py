@@ -108,8 +108,7 @@ def throughput_falls(step: float, counts: tuple[int, ...], whole: float) -> Clai
         return Finding(
             worst <= step and left <= whole,
             f"{means[-1] / alone:.0%} left beside {clients[-1]:,} iterations; thousand GETs a second beside 0, "
-            f"{', '.join(f'{n:,}' for n in clients)}: {_thousands(means)} in the mean, {'; '.join(said)} "
-            f"({_tool(run)})",
+            f"{', '.join(f'{n:,}' for n in clients)}: {_thousands(means)} in the mean, {'; '.join(said)}",
             {"ratio": alone / means[-1], "worst_step": worst, "most_left": left},
         )
 
@@ -123,12 +122,6 @@ def _gets(phase: PhaseRecord) -> float:
 
 def _thousands(rates: list[float]) -> str:
     return " → ".join(f"{rate / 1000:,.0f}" for rate in rates)
-
-
-def _tool(run: Run) -> str:
-    """The tool that made the bystander load."""
-    notes = [str(line["note"]) for line in run.loads if line.get("load") == "bystanders" and "note" in line]
-    return notes[-1] if notes else "the tool of the bystander load was not recorded"
 
 
 def waits_grow(times: float) -> Claim:

@@ -1,40 +1,31 @@
-"""Bystanders: as many GETs as the server can answer, sent by redis-benchmark where that is installed.
+"""Bystanders: as many GETs as the server can answer.
 
 `python -m loadtest.incidents.bystanders --url redis://127.0.0.1:6379 --prefix mine` keeps `--connections` connections
 busy with pipelines of `--pipeline` GETs (closed loop) of `--keys` keys of its own, PREFIX:bystander:000000000000 and so
-on, which it writes before and removes afterwards. redis-benchmark makes the load if it is on PATH. In three cases
-`--processes` processes of the lab send the same instead: without redis-benchmark, with `--tool own`, and if the server
-has a password, which redis-benchmark would show in the process list.
+on, which it writes before and removes afterwards. All keys exist. Each connection waits for its pipeline's replies
+before it sends the next pipeline. `--processes` processes share the connections.
 
-The throughput is read from the server's command statistics, so that it does not depend on the tool. The first line of
-output names the tool, under ``note``; the last one holds the `figures`: bystander_connections, bystander_pipeline, and
-redis_benchmark (1, or 0 for the lab's own processes).
-
-(All keys exist. Each connection waits for its pipeline's replies before it sends the next pipeline.)
+The throughput is read from the server's command statistics. The last line of output holds the `figures`:
+bystander_connections and bystander_pipeline.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import selectors
-import shutil
 import signal
-import subprocess
 import sys
 import time
 from dataclasses import dataclass, replace
 from multiprocessing.process import BaseProcess
-from typing import Protocol
+from multiprocessing.synchronize import Semaphore
 
 from loadtest.arguments import ServerPlan, number, option, word
 from loadtest.process import Stop, run_load, say
-from loadtest.resp import ConnectionLost, LoadFailed, Server, ask, command, connect
+from loadtest.resp import ConnectionLost, LoadFailed, ask, command, connect
 
-TOOL = "redis-benchmark"
 VALUE_BYTES = 200
 """The same size as the storefront's entries."""
-MOST_PER_SECOND = 5_000_000
-"""More GETs a second than a server of one thread reaches: bounds the tool's requests in case it is never ended."""
 CHECK_EVERY_S = 0.05
 ENDING_S = 5.0
 
@@ -47,61 +38,13 @@ class Plan(ServerPlan):
     pipeline: int = option("GETs sent together", number(1, 1_000, int), 16)
     keys: int = option("own keys to GET", number(1, 100_000, int), 1_000)
     prefix: str = option("prefix of its own keys", word, "lab")
-    tool: str = option("own: never redis-benchmark", default="auto", choices=("auto", "own"))
-    processes: int = option("processes of the lab's own generator", number(1, 16, int), 2)
+    processes: int = option("processes that send", number(1, 16, int), 2)
     seconds: float = option("seconds until the load ends", number(0.1, 86_400), 3_600.0)
 
     @property
     def names(self) -> list[str]:
         """The names of its keys."""
         return [f"{self.prefix}:bystander:{index:012d}" for index in range(self.keys)]
-
-    @property
-    def uses_benchmark(self) -> bool:
-        """True if redis-benchmark makes the load."""
-        return self.tool == "auto" and not self.server.password and shutil.which(TOOL) is not None
-
-
-class Tool(Protocol):
-    """What makes the load."""
-
-    def failure(self) -> str | None:
-        """Why the load ended, or None while it goes on."""
-        ...
-
-    def end(self) -> None:
-        """End the load."""
-        ...
-
-
-class Benchmark:
-    """redis-benchmark, which runs until it is ended."""
-
-    def __init__(self, plan: Plan) -> None:
-        server, most = plan.server, int(min(2**31 - 1, plan.seconds * MOST_PER_SECOND))
-        words = [TOOL, "-h", server.host, "-p", str(server.port), "--dbnum", str(server.database), "--csv"]
-        words += ["-c", str(plan.connections), "-P", str(plan.pipeline), "-r", str(plan.keys)]
-        words += ["-n", str(most), "GET", f"{plan.prefix}:bystander:__rand_int__"]
-        self._process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-
-    def failure(self) -> str | None:
-        """See `Tool`. An end by SIGTERM or SIGINT is no failure: the signal was meant for this process, too."""
-        code = self._process.poll()
-        if code is None or code in (-signal.SIGTERM, -signal.SIGINT):
-            return None
-        said = self._process.communicate()[0].decode(errors="replace").strip()
-        return f"{TOOL} ended (exit code {code}): {said.rpartition(chr(10))[2]}"
-
-    def end(self) -> None:
-        """See `Tool`."""
-        self._process.terminate()
-        try:
-            self._process.communicate(timeout=ENDING_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-        self._process.communicate()
 
 
 class Generator:
@@ -110,28 +53,39 @@ class Generator:
     def __init__(self, plan: Plan) -> None:
         context, processes = multiprocessing.get_context("spawn"), min(plan.processes, plan.connections)
         shares = [len(range(i, plan.connections, processes)) for i in range(processes)]
+        self._sending, self._awaited = context.Semaphore(0), processes
         self._processes: list[BaseProcess] = [
-            context.Process(target=generate, args=(replace(plan, connections=share),), daemon=True)
+            context.Process(
+                target=generate, args=(replace(plan, connections=share), self._sending), daemon=True
+            )
             for share in shares
         ]
         for process in self._processes:
             process.start()
 
+    def all_send(self) -> bool:
+        """Return True once every process has sent its first GETs: a process takes up to a second to start."""
+        while self._awaited and self._sending.acquire(block=False):
+            self._awaited -= 1
+        return not self._awaited
+
     def failure(self) -> str | None:
-        """See `Tool`."""
+        """Return why a process ended by itself, or None while all go on."""
         ended = [process for process in self._processes if process.exitcode not in (None, -signal.SIGTERM)]
         return f"a process of the generator ended (exit code {ended[0].exitcode})" if ended else None
 
     def end(self) -> None:
-        """See `Tool`."""
+        """End all processes."""
         for process in self._processes:
             process.terminate()
         for process in self._processes:
             process.join(ENDING_S)
 
 
-def generate(plan: Plan) -> None:
+def generate(plan: Plan, sending: Semaphore) -> None:
     """Send pipelines of GETs until the process is ended, or shortly after it should have been.
+
+    `sending` is released after the first pipelines.
 
     A failure ends the process with exit code 3.
 
@@ -155,6 +109,7 @@ def generate(plan: Plan) -> None:
         for fd, line in lines.items():
             selector.register(fd, selectors.EVENT_READ)
             line.sendall(batches[0])
+        sending.release()
         while time.monotonic() < end:
             for fd in (key.fd for key, _ in selector.select(CHECK_EVERY_S)):
                 data = lines[fd].recv(left[fd])
@@ -172,44 +127,6 @@ def generate(plan: Plan) -> None:
         sys.exit(3)
 
 
-class Presence:
-    """An idle connection that shows when the server is gone.
-
-    redis-benchmark does not always notice: if the server goes while the tool's connections are being made, the tool
-    loops for ever without a message (version 7.0, in 13 of 60 trials).
-    """
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._connect()
-
-    def _connect(self) -> None:
-        self._line = connect(self._server)
-        self._line.setblocking(False)
-
-    def check(self) -> None:
-        """Raise `ConnectionLost` if the server is gone. If it has only closed the idle connection, open a new one."""
-        try:
-            gone = not self._line.recv(1)
-        except BlockingIOError:
-            return
-        except OSError:
-            gone = True
-        if gone:
-            self.close()
-            self._connect()
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._line.close()
-
-
-def version_of_tool() -> str:
-    """The tool's own name and version, for the note."""
-    done = subprocess.run([TOOL, "--version"], capture_output=True, text=True, timeout=10, check=False)
-    return done.stdout.partition("(")[0].strip() or TOOL
-
-
 def press(plan: Plan, stop: Stop) -> dict[str, float]:
     """Write the keys, keep the load up, and remove them; returns the figures. Raises `LoadFailed`, `ConnectionLost`."""
     life = int(plan.seconds) + 60
@@ -223,27 +140,25 @@ def press(plan: Plan, stop: Stop) -> dict[str, float]:
     return {
         "bystander_connections": plan.connections,
         "bystander_pipeline": plan.pipeline,
-        "redis_benchmark": float(plan.uses_benchmark),
     }
 
 
 def keep_up(plan: Plan, stop: Stop) -> None:
-    """Let the tool send until it is time to end. Raises `LoadFailed`, `ConnectionLost`."""
-    presence = Presence(plan.server)
-    tool: Tool = Benchmark(plan) if plan.uses_benchmark else Generator(plan)
-    what = version_of_tool() if plan.uses_benchmark else "a pipelined generator of the lab's own"
-    say({"note": f"bystander load: {what}, {plan.connections} connections, pipeline {plan.pipeline}"})
+    """Let the processes send until it is time to end; the first line is printed when all send.
+
+    Raises `LoadFailed` if a process ends before.
+    """
+    generator, ready = Generator(plan), False
     end = time.monotonic() + plan.seconds
     try:
         while not stop.requested and time.monotonic() < end:
-            time.sleep(CHECK_EVERY_S)
-            if (failure := tool.failure()) and not stop.requested:
+            if (failure := generator.failure()) and not stop.requested:
                 raise LoadFailed(failure)
-            if not stop.requested:
-                presence.check()
+            if not ready and (ready := generator.all_send()):
+                say({"note": f"bystander load: {plan.connections} connections, pipeline {plan.pipeline}"})
+            time.sleep(CHECK_EVERY_S)
     finally:
-        presence.close()
-        tool.end()
+        generator.end()
 
 
 if __name__ == "__main__":

@@ -41,7 +41,6 @@ USER = f"{FRONT} --first-user 1"
 BAD = [
     ("bystanders", "--pipeline many", "whole number"),
     ("bystanders", "--prefix a,b", "--prefix"),
-    ("bystanders", "--tool memtier", "--tool"),
     ("crowd", "--rate 1", "--seconds"),
     ("crowd", "--rate 0 --seconds 1", "between"),
     ("crowd", "--seconds 1", "either --rate or --find-utilisation"),

@@ -15,7 +15,7 @@ from tests.loadtest.conftest import ROOT, Server, calls, figures
 
 LOADS = {
     "iterations": ["--count", "100", "--concurrent", "3"],
-    "bystanders": ["--tool", "own", "--connections", "2"],
+    "bystanders": ["--connections", "2"],
     "crowd": ["--clients", "50", "--entries", "10", "--rate", "200"],
     "scanners": ["--match", "key:@*", "--users", "50", "--rate", "20"],
 }
