@@ -300,6 +300,7 @@ def test_a_worker_that_begins_where_nothing_can_be_written(
         service.stop()
 
 
+@pytest.mark.whole
 def test_a_state_folder_that_becomes_corrupt(new_service: NewService, server: ServerProcess) -> None:
     """No event is accepted any more, and what is lost is counted and said once. A start says what to do."""
     service = new_service(server).start("web")

@@ -35,12 +35,17 @@ ROWS = {
     ("generation", "volatile-random"): NEVER,
 }
 """(strategy, policy) → the least share of events that leave entries of their user behind; none may where it is 0."""
+QUICK = {("index", "allkeys-lru"), ("index", "volatile-ttl"), ("hash", "allkeys-lru")}
+"""The rows of `make test`: one that leaves entries, and the two ways out."""
 
 
 @pytest.mark.skipif(
     ServerProcess.redis() is None, reason="no redis-server (Debian: apt install redis-server)"
 )
-@pytest.mark.parametrize(("strategy", "policy"), ROWS)
+@pytest.mark.parametrize(
+    ("strategy", "policy"),
+    [pytest.param(*row, marks=() if row in QUICK else pytest.mark.whole) for row in ROWS],
+)
 def test_an_index_is_evicted_before_what_it_names(strategy: str, policy: str, tmp_path: Path) -> None:
     """An index set is evicted like any key, and its entries stay: the next event finds nothing, and they are served.
 

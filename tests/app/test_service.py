@@ -58,6 +58,7 @@ def test_event_invalidates_under_every_strategy(new_service: NewService, server:
         server.client().flushall()
 
 
+@pytest.mark.whole
 def test_events_start_on_arrival_without_limit(new_service: NewService, own_server: ServerProcess) -> None:
     """While the server answers nothing, every accepted event is started, each pattern on its own connection."""
     service = new_service(own_server, APP_STORE_TIMEOUT_SECONDS="60").start("web", "invalidator")
@@ -92,6 +93,7 @@ def test_a_server_that_comes_back_meets_few_retries_at_once(
     eventually(lambda: pending(service) == 0, seconds=30)
 
 
+@pytest.mark.whole
 def test_a_switch_of_strategy_reaches_the_events_under_way(
     new_service: NewService, own_server: ServerProcess
 ) -> None:
@@ -128,6 +130,7 @@ def test_events_survive_a_killed_invalidator(new_service: NewService, own_server
     assert [cache_status(service, user) for user in (1, 2, 3)] == ["shop; fwd=miss"] * 3
 
 
+@pytest.mark.whole
 def test_events_survive_a_restart_of_the_server(new_service: NewService, own_server: ServerProcess) -> None:
     """Events accepted while the server is down are done once it is back; reads work all the while."""
     service = new_service(own_server).start("web", "invalidator")
@@ -145,6 +148,7 @@ def test_events_survive_a_restart_of_the_server(new_service: NewService, own_ser
     assert service.log("invalidator").count("tried again") == 1
 
 
+@pytest.mark.whole
 def test_warmer_fills_continues_and_starts_again(new_service: NewService, own_server: ServerProcess) -> None:
     """The warmer reaches its target with every entry indexed and continues when it is raised. It fills an emptied
     server again, writes everything anew on a restart, and stops at a target of 0.
@@ -178,6 +182,7 @@ def test_warmer_fills_continues_and_starts_again(new_service: NewService, own_se
     assert cache_status(service, 5) == "shop; hit"
 
 
+@pytest.mark.whole
 def test_warmer_survives_a_restart_of_the_server(new_service: NewService, own_server: ServerProcess) -> None:
     """While the server is down the warmer reports an error; when it is back, empty, the fill begins again by itself."""
     service = new_service(own_server).start("web", "warmer")
@@ -349,6 +354,7 @@ def scans_done(server: ServerProcess) -> int:
     return int(server.client().info("commandstats").get("cmdstat_scan", {}).get("calls", 0))
 
 
+@pytest.mark.whole
 def test_a_deploy_ends_the_searches_under_way(new_service: NewService, own_server: ServerProcess) -> None:
     """Every event is done under the new strategy, and no search goes on at the server."""
     service = new_service(own_server).start("web", "invalidator")
@@ -361,6 +367,7 @@ def test_a_deploy_ends_the_searches_under_way(new_service: NewService, own_serve
     assert scans_done(own_server) == before and pending(service) == 0
 
 
+@pytest.mark.whole
 def test_a_late_switch_leaves_the_searches_alone(new_service: NewService, own_server: ServerProcess) -> None:
     """With `under_way: finish`, events under way continue under the old strategy; later events use the new one."""
     service = new_service(own_server).start("web", "invalidator")
@@ -375,6 +382,7 @@ def test_a_late_switch_leaves_the_searches_alone(new_service: NewService, own_se
     eventually(partial(service.shows, 'cache_invalidation_events_total{outcome="done",strategy="index"}', 6))
 
 
+@pytest.mark.whole
 def test_searches_at_once_are_bounded(new_service: NewService, own_server: ServerProcess) -> None:
     """With a bound, no more SCAN calls wait at the server than it allows, whatever the number of events."""
     service = new_service(own_server, APP_SEARCHES_AT_ONCE="4").start("web", "invalidator")
@@ -398,6 +406,7 @@ def connections_with_unread_input(server: ServerProcess) -> int:
     return found
 
 
+@pytest.mark.whole
 def test_settings_answer_while_every_read_waits(new_service: NewService, own_server: ServerProcess) -> None:
     """While all of the storefront's threads wait for a frozen server, settings, health and metrics answer at once."""
     port = free_port()

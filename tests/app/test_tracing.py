@@ -66,6 +66,7 @@ def test_an_event_is_one_trace_from_web_to_scan(
         assert sorted(numbers) == list(range(1, len(numbers) + 1))
 
 
+@pytest.mark.whole
 def test_reads_are_traced_with_exemplars(
     new_service: NewService, server: ServerProcess, collector: Collector
 ) -> None:
@@ -109,6 +110,7 @@ def test_a_page_is_one_trace_with_a_span_a_command(
     assert found == [{"GET": 1, put: 1}, {"GET": 5}]
 
 
+@pytest.mark.whole
 def test_unsampled_requests_make_no_spans(
     new_service: NewService, server: ServerProcess, collector: Collector
 ) -> None:

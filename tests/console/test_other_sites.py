@@ -13,9 +13,10 @@ from tests.console.conftest import Page
 from tests.console.standins import StandIns
 from tests.httpkit import Answer, HttpStandIn, Request
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium on this machine (Debian: apt install chromium)"
-)
+pytestmark = [
+    pytest.mark.whole,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (Debian: apt install chromium)"),
+]
 BODY = {"on": True}
 ACT = "/api/servers/one/growth"
 

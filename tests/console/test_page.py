@@ -13,10 +13,13 @@ from tests.app.servicekit import eventually, http
 from tests.console.scenekit import NAME, ControlledScene
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER),
-    reason="no chromium with chromedriver on this machine (Debian: apt install chromium-driver)",
-)
+pytestmark = [
+    pytest.mark.whole,
+    pytest.mark.skipif(
+        not (CHROMIUM and DRIVER),
+        reason="no chromium with chromedriver on this machine (Debian: apt install chromium-driver)",
+    ),
+]
 MOST_TABS = 60
 
 
@@ -253,7 +256,6 @@ def test_console_is_silent(browser: Browser) -> None:
     assert hosts == [browser.script("return location.host")]
 
 
-@pytest.mark.whole
 def test_lost_page_says_so(tmp_path: Path) -> None:
     """When the console is gone, the page says that it gets no answer, so that its old numbers are not taken for new."""
     with ControlledScene(tmp_path, CONTROL_STORY="off") as scene:

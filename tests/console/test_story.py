@@ -15,6 +15,8 @@ from console.story import AllStories, Story
 from tests.app.servicekit import ServerProcess, eventually
 from tests.console.standins import StandIns
 
+pytestmark = pytest.mark.whole
+
 KEYS = 20_000
 
 

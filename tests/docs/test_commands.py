@@ -206,6 +206,7 @@ def test_what_nothing_executes_is_found(line: str, said: str) -> None:
     assert said in found[0]
 
 
+@pytest.mark.whole
 def test_a_run_is_put_where_it_would_be(tmp_path: Path) -> None:
     """A record is put where the run folder would be, and `bin/lab report` prints for it what the run would print."""
     folder = put_run("bin/lab run giant-index --pace quick --out runs/mine", tmp_path)

@@ -46,6 +46,7 @@ def page(book: Path, text: str) -> str:
     return (book / "README.md").read_text()
 
 
+@pytest.mark.whole
 def test_what_is_committed_is_what_the_runs_said(expected: dict[Path, str]) -> None:
     """`make docs` would change nothing: no page, no plot, nothing superfluous."""
     changed = [str(path) for path, text in expected.items() if not path.exists() or path.read_text() != text]

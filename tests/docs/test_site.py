@@ -11,6 +11,8 @@ import pytest
 from docs.pages.pages import pages
 from tests.docs.pagekit import ROOT
 
+pytestmark = pytest.mark.whole
+
 LOADED = re.compile(
     r'<(?:script|img|iframe)[^>]* src="([^"]*)"|<link rel="(?:stylesheet|icon)[^>]* href="([^"]*)"'
 )

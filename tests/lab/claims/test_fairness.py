@@ -275,6 +275,7 @@ def test_waiting_is_judged_and_not_what_others_use(monkeypatch: pytest.MonkeyPat
     ]
 
 
+@pytest.mark.whole
 def test_a_run_despite_noise_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A machine that is refused may be used all the same; then run.json, the terminal and the report say why it was."""
     reason = check_machine(True, lambda: "other programs used 200% of a core")

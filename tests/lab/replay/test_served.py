@@ -20,6 +20,8 @@ from lab.replay.tempo import Receiver, Tempo
 from tests.compose.test_stack_1_story import MAY_BE_EMPTY, SERVERS, expressions, filled_in
 from tests.lab.replay.conftest import TempoStandin
 
+pytestmark = pytest.mark.whole
+
 STEP_S = 5
 MOST_MB = 5.0
 

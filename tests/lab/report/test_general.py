@@ -289,6 +289,7 @@ def test_charts_of_an_unknown_kind_are_refused(tmp_path: Path) -> None:
         charts.draw(view, replace(SWEEP.charts[0], kind="pie"))
 
 
+@pytest.mark.whole
 def test_the_catalogues_charts_can_be_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every chart of every scenario names quantities and a kind that exist, and has an id of its own."""
     monkeypatch.undo()
