@@ -113,8 +113,11 @@ def test_what_is_too_long_is_refused_in_one_status(
     assert exchange(service.port, request.encode()) == [status]
 
 
-@pytest.mark.parametrize("what", ["headers", "bodies"])
-@pytest.mark.parametrize("shared", [True, False], ids=["shared port", "own port"])
+@pytest.mark.parametrize(
+    ("what", "shared"),
+    [("headers", True), ("bodies", False)],
+    ids=["headers, shared port", "bodies, own port"],
+)
 def test_slow_clients_delay_no_settings(
     new_service: NewService, server: ServerProcess, what: str, shared: bool
 ) -> None:

@@ -158,7 +158,7 @@ def test_a_scenarios_own_tables_stand_before_its_pictures(
     assert [row[0] for row in table.rows] == [phase.id for phase in run.phases]
 
 
-@pytest.mark.parametrize("kept", range(len(SWEEP.phases)))
+@pytest.mark.parametrize("kept", (0, 1, len(SWEEP.phases) - 1))
 @pytest.mark.usefixtures("words_only")
 def test_a_partial_run_draws_what_it_has(kept: int, tmp_path: Path) -> None:
     """After any number of phases, none included, there is a report, and every chart in it is valid."""

@@ -119,7 +119,7 @@ def test_the_clocks_of_a_server_that_is_held_are_not_compared(tmp_path: Path) ->
 ARMS = ("grow", "turns", "restart", "return", "fix", "index")
 
 
-@pytest.mark.parametrize("kept", range(len(ARMS)))
+@pytest.mark.parametrize("kept", (0, 1, len(ARMS) - 1))
 def test_a_partial_run_is_reported_as_partial(tmp_path: Path, kept: int) -> None:
     """A run that ended after any arm, even before the first, gives a report that says so."""
 
